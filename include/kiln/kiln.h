@@ -1,0 +1,239 @@
+/* kiln.h - Kiln's whole C interface.
+ *
+ * Kiln turns a tensor operator call into machine code once per class of calls.
+ *
+ *   kiln_ctx *ctx;                       kiln_open(NULL, &ctx);
+ *   const kiln_op *add;                  kiln_op_find(ctx, "aten::add.Tensor", &add);
+ *   kiln_tensor *out;                    kiln_call(ctx, add, args, 3, &out, 1);
+ *
+ * Rules that hold everywhere:
+ *   - A function that can fail returns a kiln_status; KILN_OK is 0.  kiln_last_error() then explains,
+ *     naming the operator and the argument.  It is thread-local and valid until the thread's next Kiln call.
+ *   - `T **out` parameters are written on success only and are then the caller's to release.
+ *   - Inputs are borrowed for the duration of the call.
+ *   - Any function may be called from any thread, except that one kiln_tensor's header must not be
+ *     changed while another thread uses it.
+ *   - The library never exits, aborts, prints, or installs signal handlers. */
+#ifndef KILN_H
+#define KILN_H
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define KILN_API __attribute__((visibility("default")))
+#define KILN_MUST_CHECK __attribute__((warn_unused_result))
+#else
+#define KILN_API
+#define KILN_MUST_CHECK
+#endif
+
+#define KILN_VERSION_MAJOR 0
+#define KILN_VERSION_MINOR 1
+#define KILN_VERSION_PATCH 0
+
+/* "0.1.0".  Static storage. */
+KILN_API const char *kiln_version(void);
+
+/* -- statuses and errors ------------------------------------------------------------------- */
+
+typedef enum kiln_status {
+#define S(name, value, text) KILN_##name = value,
+#include "kiln/status.def"
+#undef S
+} kiln_status;
+
+KILN_API const char *kiln_status_name(kiln_status st); /* "KILN_E_PARSE"; static storage */
+KILN_API const char *kiln_status_text(kiln_status st); /* one line of meaning; static storage */
+KILN_API const char *kiln_last_error(void);            /* this thread's last failure, or "" */
+
+/* -- element types and limits --------------------------------------------------------------- */
+
+typedef enum kiln_dtype {
+#define D(NAME, value, name, bytes, kind, torch) KILN_##NAME = value,
+#include "kiln/dtype.def"
+#undef D
+    KILN_DTYPE_COUNT
+} kiln_dtype;
+
+KILN_API const char *kiln_dtype_name(kiln_dtype t);  /* "f32" */
+KILN_API size_t kiln_dtype_size(kiln_dtype t);       /* bytes per element */
+KILN_API kiln_status kiln_dtype_parse(const char *name, kiln_dtype *out) KILN_MUST_CHECK; /* "f32" or "float32" */
+
+#define KILN_MAX_RANK 64 /* dimensions of a tensor */
+#define KILN_MAX_ARGS 64 /* arguments of an operator */
+#define KILN_MAX_RETS 16 /* results of an operator */
+
+/* -- tensors ------------------------------------------------------------------------------------ */
+
+/* A reference-counted view of memory: dtype, sizes, strides (in elements), data.  Tensors may
+ * outlive the context that made them. */
+typedef struct kiln_tensor kiln_tensor;
+
+/* A new tensor that owns its (uninitialised, 64-byte aligned) memory.  strides may be NULL for
+ * row-major; given strides must not be negative.  Limits: rank <= KILN_MAX_RANK, byte size < 2^62. */
+KILN_API kiln_status kiln_tensor_new(kiln_dtype dtype, int rank, const int64_t *sizes, const int64_t *strides,
+                                     kiln_tensor **out) KILN_MUST_CHECK;
+
+/* A tensor over memory of the caller's.  data addresses element [0,...,0]; strides may be NULL for
+ * row-major and may be zero or negative.  When the last reference goes, deleter(owner) runs if not NULL. */
+KILN_API kiln_status kiln_tensor_wrap(void *data, kiln_dtype dtype, int rank, const int64_t *sizes,
+                                      const int64_t *strides, void (*deleter)(void *owner), void *owner,
+                                      kiln_tensor **out) KILN_MUST_CHECK;
+
+KILN_API kiln_tensor *kiln_tensor_retain(kiln_tensor *t); /* returns t */
+KILN_API void kiln_tensor_release(kiln_tensor *t);        /* NULL is fine */
+KILN_API kiln_dtype kiln_tensor_dtype(const kiln_tensor *t);
+KILN_API int kiln_tensor_rank(const kiln_tensor *t);
+KILN_API const int64_t *kiln_tensor_sizes(const kiln_tensor *t);
+KILN_API const int64_t *kiln_tensor_strides(const kiln_tensor *t); /* in elements */
+KILN_API int64_t kiln_tensor_nelem(const kiln_tensor *t);
+KILN_API void *kiln_tensor_data(const kiln_tensor *t);
+
+/* DLPack (version 1.x structs, declared by dlpack.h).  Import takes ownership of `managed`
+ * (a DLManagedTensorVersioned *) on success; export returns one that holds a reference. */
+KILN_API kiln_status kiln_tensor_from_dlpack(void *managed, kiln_tensor **out) KILN_MUST_CHECK;
+KILN_API kiln_status kiln_tensor_to_dlpack(kiln_tensor *t, void **out_managed) KILN_MUST_CHECK;
+
+/* -- argument values ------------------------------------------------------------------------------ */
+
+typedef enum kiln_kind {
+    KILN_NONE,    /* an absent optional */
+    KILN_TENSOR,  /* u.tensor, borrowed */
+    KILN_BOOL_V,  /* u.i: 0 or 1 */
+    KILN_INT_V,   /* u.i */
+    KILN_FLOAT_V, /* u.f */
+    KILN_COMPLEX_V, /* u.c */
+    KILN_STR_V,   /* u.s, NUL-terminated, borrowed */
+    KILN_DTYPE_V, /* u.i holds a kiln_dtype */
+    KILN_LIST_V   /* u.list, n items, borrowed */
+} kiln_kind;
+
+/* One argument.  name: NULL for positional, else the schema's argument name. */
+typedef struct kiln_value {
+    uint32_t kind; /* kiln_kind */
+    uint32_t n;    /* items of a list, else 0 */
+    union {
+        kiln_tensor *tensor;
+        int64_t i;
+        double f;
+        struct { double re, im; } c;
+        const char *s;
+        const struct kiln_value *list;
+    } u;
+    const char *name;
+} kiln_value;
+
+static inline kiln_value kiln_v_none(void) { kiln_value v = {KILN_NONE, 0, {0}, 0}; return v; }
+static inline kiln_value kiln_v_tensor(kiln_tensor *t) { kiln_value v = {KILN_TENSOR, 0, {0}, 0}; v.u.tensor = t; return v; }
+static inline kiln_value kiln_v_bool(int b) { kiln_value v = {KILN_BOOL_V, 0, {0}, 0}; v.u.i = b != 0; return v; }
+static inline kiln_value kiln_v_int(int64_t i) { kiln_value v = {KILN_INT_V, 0, {0}, 0}; v.u.i = i; return v; }
+static inline kiln_value kiln_v_float(double f) { kiln_value v = {KILN_FLOAT_V, 0, {0}, 0}; v.u.f = f; return v; }
+static inline kiln_value kiln_v_str(const char *s) { kiln_value v = {KILN_STR_V, 0, {0}, 0}; v.u.s = s; return v; }
+static inline kiln_value kiln_v_dtype(kiln_dtype t) { kiln_value v = {KILN_DTYPE_V, 0, {0}, 0}; v.u.i = t; return v; }
+static inline kiln_value kiln_v_list(const kiln_value *items, uint32_t n) { kiln_value v = {KILN_LIST_V, 0, {0}, 0}; v.u.list = items; v.n = n; return v; }
+static inline kiln_value kiln_v_named(const char *name, kiln_value v) { v.name = name; return v; }
+
+/* -- contexts --------------------------------------------------------------------------------------- */
+
+typedef struct kiln_ctx kiln_ctx;
+typedef struct kiln_op kiln_op;
+
+typedef enum kiln_mode {
+    KILN_MODE_DEFAULT = 0, /* KILN_MODE from the environment, else sync */
+    KILN_MODE_SYNC = 1,    /* compile on the first call of a class, before it returns */
+    KILN_MODE_INTERP = 2   /* never compile */
+} kiln_mode;
+
+/* level: 0 error, 1 warning, 2 info, 3 debug.  text is valid during the call only.  May be called from any thread. */
+typedef void (*kiln_log_fn)(void *user, int level, const char *topic, const char *text);
+
+/* Zero-filled means all defaults.  Fields set here beat the environment. */
+typedef struct kiln_config {
+    size_t size;           /* sizeof(kiln_config), so that fields can be added */
+    kiln_mode mode;
+    const char *cc;        /* compiler command; NULL: KILN_CC, else gcc, cc, clang in PATH */
+    const char *cache_dir; /* scratch and logs; NULL: KILN_CACHE_DIR, XDG_CACHE_HOME/kiln, HOME/.cache/kiln, else the temporary folder */
+    const char *isa;       /* "x86-64-v2", ...; NULL: the best this CPU has */
+    const char *dump_dir;  /* where generated sources are kept; NULL: KILN_DUMP_DIR, else nowhere */
+    kiln_log_fn log;
+    void *log_user;
+} kiln_config;
+
+KILN_API kiln_status kiln_open(const kiln_config *config, kiln_ctx **out) KILN_MUST_CHECK;
+KILN_API void kiln_close(kiln_ctx *ctx); /* no call may be running; NULL is fine */
+
+/* -- operators ----------------------------------------------------------------------------------- */
+
+/* name: "aten::add.Tensor", "add.Tensor" (aten:: is assumed) or "add" (the default overload, else the
+ * only one).  *out belongs to ctx and stays valid until kiln_close.  KILN_E_NOTFOUND names near misses. */
+KILN_API kiln_status kiln_op_find(kiln_ctx *ctx, const char *name, const kiln_op **out) KILN_MUST_CHECK;
+KILN_API size_t kiln_op_count(kiln_ctx *ctx);
+KILN_API const kiln_op *kiln_op_at(kiln_ctx *ctx, size_t index); /* sorted by name; NULL past the end */
+KILN_API const char *kiln_op_name(const kiln_op *op);            /* "aten::add.Tensor" */
+KILN_API const char *kiln_op_schema(const kiln_op *op);          /* "aten::add.Tensor(Tensor self, ...) -> Tensor" */
+KILN_API const char *kiln_op_family(const kiln_op *op);          /* "map", "fold", ... */
+KILN_API const char *kiln_op_row(const kiln_op *op);             /* the text of the row it comes from */
+KILN_API const char *kiln_op_form(const kiln_op *op);            /* "functional", "inplace" or "out" */
+KILN_API int kiln_op_served(const kiln_op *op);                  /* 1 if its family can be run by this build */
+KILN_API size_t kiln_op_nrets(const kiln_op *op);                /* results that kiln_call writes */
+
+/* Adds rows.  All or nothing: on any error no row is added and the message points at line and column. */
+KILN_API kiln_status kiln_ops_load(kiln_ctx *ctx, const char *text, size_t nbytes) KILN_MUST_CHECK;
+
+/* Types every row for every dtype it takes.  Calls report once per row: ntyped dtype combinations, and
+ * the error text or NULL.  Returns KILN_OK only if every row is right. */
+typedef void (*kiln_check_fn)(void *user, const kiln_op *op, int ntyped, const char *error);
+KILN_API kiln_status kiln_ops_check(kiln_ctx *ctx, kiln_check_fn report, void *user) KILN_MUST_CHECK;
+
+/* -- calls --------------------------------------------------------------------------------------- */
+
+/* Calls op.  Positional arguments first, named ones after, defaults filled in.  outs receives
+ * kiln_op_nrets(op) references, each to be released (for in-place and out forms: the written tensor).
+ * On failure nothing is written, to outs or to any tensor. */
+KILN_API kiln_status kiln_call(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
+                               kiln_tensor **outs, size_t nouts) KILN_MUST_CHECK;
+
+/* Compiles the class of this call now, whatever the mode; the handle pins the kernel.
+ * kiln_kernel_run then calls it for arguments of the same class (KILN_E_ARG for another class). */
+typedef struct kiln_kernel kiln_kernel;
+KILN_API kiln_status kiln_prepare(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
+                                  kiln_kernel **out) KILN_MUST_CHECK;
+KILN_API kiln_status kiln_kernel_run(kiln_kernel *k, const kiln_value *args, size_t nargs, kiln_tensor **outs,
+                                     size_t nouts) KILN_MUST_CHECK;
+KILN_API void kiln_kernel_release(kiln_kernel *k);
+
+/* "compiled" or "interp": what ran this thread's last successful kiln_call; "" before the first. */
+KILN_API const char *kiln_last_tier(void);
+
+/* Text of one stage of a call: "schema", "bind", "infer", "key", "ir", "source" or "asm".
+ * *out is heap text, freed with kiln_text_free. */
+KILN_API kiln_status kiln_explain(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
+                                  const char *stage, char **out) KILN_MUST_CHECK;
+KILN_API void kiln_text_free(char *text);
+
+/* -- looking in ------------------------------------------------------------------------------------ */
+
+typedef struct kiln_stats {
+#define C(name, meaning) uint64_t name;
+#include "kiln/counter.def"
+#undef C
+} kiln_stats;
+
+/* Writes at most `size` bytes (pass sizeof(kiln_stats)). */
+KILN_API void kiln_stats_get(kiln_ctx *ctx, kiln_stats *out, size_t size);
+
+KILN_API void kiln_wait_idle(kiln_ctx *ctx); /* returns when no compile is running or queued */
+KILN_API void kiln_trim(void);               /* gives memory kept for reuse back to the system */
+
+/* What was found on this machine, one "key: value" line each (compiler, isa, cache folder, loader, mode).
+ * Lines that start with '!' say what is missing or broken.  Freed with kiln_text_free. */
+KILN_API kiln_status kiln_doctor(kiln_ctx *ctx, char **out) KILN_MUST_CHECK;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

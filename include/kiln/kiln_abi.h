@@ -1,0 +1,32 @@
+/* kiln_abi.h - what a compiled kernel and the library agree on.
+ *
+ * The emitter repeats this file's struct in every kernel (without includes), the driver fills it,
+ * the interpreter reads the same one: a kernel and the interpreter are interchangeable.
+ * Any change here raises KILN_ABI_VERSION, which is part of every class key. */
+#ifndef KILN_ABI_H
+#define KILN_ABI_H
+#include <stdint.h>
+
+#define KILN_ABI_VERSION 1
+
+/* One run of one nest of a kernel over a box of its iteration domain.
+ * Dimension order: a nest's axes in the order the kernel declares them; a grid axis takes two
+ * dimensions, the inner one (n0) first.  Strides are in bytes and may be zero or negative. */
+typedef struct kiln_launch {
+    int32_t nest;           /* which top-level nest to run, from 0 */
+    int32_t ndim;           /* dimensions of this box: the length of n */
+    const int64_t *n;       /* extent of each dimension, all >= 0 */
+    char *const *ptr;       /* one base address per buffer, in the kernel's order */
+    const int64_t *stride;  /* stride[b * ndim + d]: bytes per step of dimension d in buffer b */
+    const int64_t *origin;  /* origin[d]: index of the box's first point (for `index`) */
+    const uint64_t *par;    /* scalars, one 8-byte slot each, already in their compute type */
+    char *work;             /* workspace for tmp buffers the nest owns, or null */
+} kiln_launch;
+
+/* 0, or KILN_TRAP_BASE + the ordinal of the trap that fired.  Traps live in nests that write
+ * nothing, so a trapped call leaves its outputs untouched. */
+typedef int32_t (*kiln_kernel_fn)(const kiln_launch *);
+
+#define KILN_TRAP_BASE 1000
+#define KILN_KERNEL_SYMBOL "kiln_kernel"
+#endif
