@@ -1,0 +1,104 @@
+/* alloc.c - the heap and arenas.
+ *
+ * Every allocation of the library passes here, so that tests can make the n-th one fail and count
+ * them.  Arenas hand out zero-filled memory from chunks that are freed together. */
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+
+static atomic_long fail_countdown; /* 0: off; 1: fail; n > 1: n - 1 more succeed */
+static atomic_long made;           /* allocations since the last kiln_alloc_fail_after */
+
+long kiln_alloc_fail_after(long n) {
+    atomic_store(&fail_countdown, n);
+    return atomic_exchange(&made, 0);
+}
+
+/* Counts one allocation and says whether it must fail.  Off, this is one relaxed load. */
+static bool must_fail(void) {
+    long left = atomic_load_explicit(&fail_countdown, memory_order_relaxed);
+    if (left == 0) return false;
+    atomic_fetch_add(&made, 1);
+    if (left == 1) return true;
+    atomic_fetch_sub(&fail_countdown, 1);
+    return false;
+}
+
+void *kiln_alloc(size_t nbytes) { return must_fail() ? NULL : malloc(nbytes ? nbytes : 1); }
+
+void *kiln_calloc(size_t count, size_t nbytes) {
+    return must_fail() ? NULL : calloc(count ? count : 1, nbytes ? nbytes : 1);
+}
+
+void *kiln_realloc(void *p, size_t nbytes) { return must_fail() ? NULL : realloc(p, nbytes ? nbytes : 1); }
+
+void *kiln_alloc_aligned(size_t align, size_t nbytes) {
+    void *p = NULL;
+    if (must_fail() || posix_memalign(&p, align, nbytes ? nbytes : 1) != 0) return NULL;
+    return p;
+}
+
+void kiln_free(void *p) { free(p); }
+
+char *kiln_strdup(const char *s) {
+    size_t n = strlen(s) + 1;
+    char *p = kiln_alloc(n);
+    if (p) memcpy(p, s, n);
+    return p;
+}
+
+/* -- arenas -------------------------------------------------------------------------------------- */
+
+enum { CHUNK_MIN = 4096, CHUNK_MAX = 1 << 18, ALIGN = 16 };
+
+typedef struct kiln_arena_chunk {
+    struct kiln_arena_chunk *before;
+    size_t used, cap; /* bytes of data */
+    _Alignas(ALIGN) char data[];
+} chunk;
+
+void kiln_arena_init(kiln_arena *a) {
+    a->head = NULL;
+    a->nbytes = 0;
+}
+
+void kiln_arena_free(kiln_arena *a) {
+    for (chunk *c = a->head; c;) {
+        chunk *before = c->before;
+        kiln_free(c);
+        c = before;
+    }
+    kiln_arena_init(a);
+}
+
+static chunk *new_chunk(kiln_arena *a, size_t need) {
+    size_t cap = a->head ? a->head->cap * 2 : CHUNK_MIN;
+    if (cap > CHUNK_MAX) cap = CHUNK_MAX;
+    if (cap < need) cap = need;
+    chunk *c = kiln_calloc(1, sizeof *c + cap);
+    if (!c) return NULL;
+    c->before = a->head;
+    c->cap = cap;
+    a->head = c;
+    a->nbytes += sizeof *c + cap;
+    return c;
+}
+
+void *kiln_arena_alloc(kiln_arena *a, size_t nbytes) {
+    if (nbytes > SIZE_MAX / 2) return NULL;
+    size_t need = (nbytes + ALIGN - 1) & ~(size_t)(ALIGN - 1);
+    chunk *c = a->head;
+    if (!c || c->cap - c->used < need) c = new_chunk(a, need);
+    if (!c) return NULL;
+    void *p = c->data + c->used;
+    c->used += need;
+    return p;
+}
+
+char *kiln_arena_strndup(kiln_arena *a, const char *s, size_t n) {
+    char *p = kiln_arena_alloc(a, n + 1);
+    if (p) memcpy(p, s, n);
+    return p;
+}

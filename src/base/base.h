@@ -1,0 +1,128 @@
+/* base.h - what every layer stands on: errors, memory, text, dtypes.
+ *
+ * Knows no tensors, operators or IR.  Contracts:
+ *   errors   set the message where the fault is found (KILN_FAIL), add context at module borders
+ *            (kiln_note), never overwrite, never touch it on success.
+ *   memory   all heap goes through kiln_alloc, so a test can make the n-th allocation fail.
+ *   arenas   own everything made during one compile or one registry build; freed whole. */
+#ifndef KILN_BASE_H
+#define KILN_BASE_H
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kiln/kiln.h"
+
+/* -- errors ----------------------------------------------------------------------------------- */
+
+#define KILN_FAIL(st, ...) (kiln_set_error(__FILE__, __LINE__, (st), __VA_ARGS__), (st))
+#define KILN_TRY(expr)                             \
+    do {                                           \
+        kiln_status try_st_ = (expr);              \
+        if (try_st_ != KILN_OK) return try_st_;    \
+    } while (0)
+#define KILN_NOMEM() KILN_FAIL(KILN_E_NOMEM, "out of memory")
+
+/* Broken invariant: aborts in debug builds' tests only through the returned status. */
+#define KILN_BUG(...) KILN_FAIL(KILN_E_BUG, __VA_ARGS__)
+
+void kiln_set_error(const char *file, int line, kiln_status st, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* Puts "context: " before the current message if st is a failure; returns st. */
+kiln_status kiln_note(kiln_status st, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void kiln_clear_error(void);
+
+/* -- memory ----------------------------------------------------------------------------------- */
+
+void *kiln_alloc(size_t nbytes); /* uninitialised; NULL on failure; nbytes 0 gives a unique pointer */
+void *kiln_calloc(size_t count, size_t nbytes);
+void *kiln_realloc(void *p, size_t nbytes); /* p stays valid on failure */
+void *kiln_alloc_aligned(size_t align, size_t nbytes);
+void kiln_free(void *p);
+char *kiln_strdup(const char *s);
+
+/* Tests only: the n-th allocation from now (1 = the next) and every later one fails; 0 turns it off.
+ * Returns how many allocations were made since the last call. */
+long kiln_alloc_fail_after(long n);
+
+typedef struct kiln_arena {
+    struct kiln_arena_chunk *head; /* newest chunk; each links to the one before */
+    size_t nbytes;                 /* total of all chunks */
+} kiln_arena;
+
+void kiln_arena_init(kiln_arena *a); /* allocates nothing */
+void kiln_arena_free(kiln_arena *a); /* frees all; the arena is as after init */
+void *kiln_arena_alloc(kiln_arena *a, size_t nbytes); /* 16-byte aligned, zero-filled; NULL on failure */
+char *kiln_arena_strndup(kiln_arena *a, const char *s, size_t n); /* NUL-terminated copy */
+
+/* -- text ---------------------------------------------------------------------------------------- */
+
+/* A growing string.  A failed allocation sets `failed` and later writes do nothing, so callers check once. */
+typedef struct kiln_sb {
+    char *p; /* NUL-terminated once anything was written */
+    size_t len, cap;
+    bool failed;
+} kiln_sb;
+
+void kiln_sb_init(kiln_sb *s);
+void kiln_sb_fini(kiln_sb *s);
+void kiln_sb_putc(kiln_sb *s, char c);
+void kiln_sb_puts(kiln_sb *s, const char *text);
+void kiln_sb_putn(kiln_sb *s, const char *text, size_t n);
+void kiln_sb_printf(kiln_sb *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void kiln_sb_vprintf(kiln_sb *s, const char *fmt, va_list ap);
+void kiln_sb_f64(kiln_sb *s, double v); /* shortest text that reads back to the same bits; inf, -inf, nan */
+/* Reads all of text[0..n) as one number.  Like kiln_sb_f64 it uses '.', whatever the process's locale. */
+bool kiln_f64_parse(const char *text, size_t n, double *out);
+
+/* Ends building: hands the text over (free with kiln_free) or fails with KILN_E_NOMEM. */
+kiln_status kiln_sb_take(kiln_sb *s, char **out);
+
+bool kiln_str_eq(const char *a, const char *b); /* NULL equals only NULL */
+/* Levenshtein distance, or limit + 1 if it is more than limit.  Texts that still have 96 bytes or more
+ * without their common start and end count as that far apart. */
+int kiln_edit_distance(const char *a, const char *b, int limit);
+
+/* -- hashing -------------------------------------------------------------------------------------- */
+
+typedef struct kiln_digest {
+    uint64_t lo, hi;
+} kiln_digest;
+
+kiln_digest kiln_hash128(const void *p, size_t n);
+uint64_t kiln_hash64(const void *p, size_t n);
+
+/* -- dtypes ----------------------------------------------------------------------------------- */
+
+typedef enum kiln_dkind { KILN_KIND_BOOL, KILN_KIND_INT, KILN_KIND_FLOAT } kiln_dkind; /* ORDER DTYPE */
+
+kiln_dkind kiln_dtype_kind(kiln_dtype t);
+const char *kiln_dtype_torch_name(kiln_dtype t); /* "float32" */
+bool kiln_dtype_is_int(kiln_dtype t);            /* not bool */
+bool kiln_dtype_is_float(kiln_dtype t);
+bool kiln_dtype_is_signed(kiln_dtype t);
+kiln_dtype kiln_dtype_compute(kiln_dtype t); /* f16, bf16 -> f32; the rest unchanged */
+kiln_dtype kiln_dtype_promote(kiln_dtype a, kiln_dtype b); /* torch.promote_types */
+
+/* A set of dtypes, one bit each. */
+typedef uint32_t kiln_dtypes;
+#define KILN_DT(t) (1u << (t))
+#define KILN_DT_ALL ((1u << KILN_DTYPE_COUNT) - 1)
+
+/* f16 and bf16 <-> f32, round to nearest even, exactly as the vector code does. */
+float kiln_half_to_f32(uint16_t h);
+uint16_t kiln_f32_to_half(float f);
+float kiln_bf16_to_f32(uint16_t h);
+uint16_t kiln_f32_to_bf16(float f);
+
+/* -- files ------------------------------------------------------------------------------------ */
+
+/* Reads a whole file into heap text with a NUL after it. */
+kiln_status kiln_file_read(const char *path, char **out, size_t *out_len);
+/* Writes path through a temporary file in the same folder and a rename: readers see all or nothing. */
+kiln_status kiln_file_write_atomic(const char *path, const void *data, size_t n);
+kiln_status kiln_mkdirs(const char *path); /* mode 0700; existing is fine */
+
+#endif

@@ -1,0 +1,89 @@
+/* dtype.c - facts about element types, promotion between two of them, and half conversions.
+ *
+ * Everything here is read from dtype.def.  Promotion of whole calls (0-d tensors, Python numbers)
+ * is infer's business; this is only the lattice of torch.promote_types. */
+#include <string.h>
+
+#include "base/base.h"
+
+static const struct {
+    const char *name, *torch;
+    uint8_t size, kind;
+} facts[KILN_DTYPE_COUNT] = {
+#define D(NAME, value, name, bytes, kind, torch) [KILN_##NAME] = {name, torch, bytes, KILN_KIND_##kind},
+#include "kiln/dtype.def"
+#undef D
+};
+
+static bool valid(kiln_dtype t) { return (unsigned)t < KILN_DTYPE_COUNT; }
+
+const char *kiln_dtype_name(kiln_dtype t) { return valid(t) ? facts[t].name : "?"; }
+const char *kiln_dtype_torch_name(kiln_dtype t) { return valid(t) ? facts[t].torch : "?"; }
+size_t kiln_dtype_size(kiln_dtype t) { return valid(t) ? facts[t].size : 0; }
+kiln_dkind kiln_dtype_kind(kiln_dtype t) { return (kiln_dkind)facts[t].kind; }
+bool kiln_dtype_is_int(kiln_dtype t) { return facts[t].kind == KILN_KIND_INT; }
+bool kiln_dtype_is_float(kiln_dtype t) { return facts[t].kind == KILN_KIND_FLOAT; }
+bool kiln_dtype_is_signed(kiln_dtype t) { return t != KILN_BOOL && t != KILN_U8; }
+kiln_dtype kiln_dtype_compute(kiln_dtype t) { return t == KILN_F16 || t == KILN_BF16 ? KILN_F32 : t; }
+
+kiln_status kiln_dtype_parse(const char *name, kiln_dtype *out) {
+    for (int t = 0; t < KILN_DTYPE_COUNT; t++) {
+        if (strcmp(name, facts[t].name) && strcmp(name, facts[t].torch)) continue;
+        *out = (kiln_dtype)t;
+        return KILN_OK;
+    }
+    return KILN_FAIL(KILN_E_PARSE, "unknown dtype '%.40s'", name);
+}
+
+kiln_dtype kiln_dtype_promote(kiln_dtype a, kiln_dtype b) {
+    if (a == b) return a;
+    if (facts[a].kind != facts[b].kind) return facts[a].kind > facts[b].kind ? a : b;
+    if (facts[a].kind == KILN_KIND_FLOAT) {
+        if (facts[a].size == facts[b].size) return KILN_F32; /* f16 with bf16 */
+        return facts[a].size > facts[b].size ? a : b;
+    }
+    if (facts[a].size == facts[b].size) return KILN_I16; /* u8 with i8 */
+    return facts[a].size > facts[b].size ? a : b;
+}
+
+/* -- half precision ------------------------------------------------------------------------------ */
+
+static float f32_of_bits(uint32_t u) {
+    float f;
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+
+static uint32_t bits_of_f32(float f) {
+    uint32_t u;
+    memcpy(&u, &f, sizeof u);
+    return u;
+}
+
+float kiln_half_to_f32(uint16_t h) {
+    uint32_t sign = (uint32_t)(h & 0x8000) << 16, mag = h & 0x7fff;
+    if (mag >= 0x7c00) return f32_of_bits(sign | 0x7f800000 | (mag & 0x3ff) << 13 | (mag > 0x7c00) << 22);
+    if (mag >= 0x0400) return f32_of_bits(sign | ((mag << 13) + (112u << 23)));
+    float tiny = (float)mag * 0x1p-24f; /* subnormal halves are exact in f32 */
+    return sign ? -tiny : tiny;
+}
+
+uint16_t kiln_f32_to_half(float f) {
+    uint32_t u = bits_of_f32(f), sign = u >> 16 & 0x8000, mag = u & 0x7fffffff;
+    if (mag > 0x7f800000) return (uint16_t)(sign | 0x7e00 | (mag >> 13 & 0x3ff));
+    if (mag >= 0x477ff000) return (uint16_t)(sign | 0x7c00); /* rounds to infinity */
+    if (mag < 0x38800000) {                                  /* subnormal: let the adder round */
+        float shifted = f32_of_bits(mag) + 0.5f;
+        return (uint16_t)(sign | (bits_of_f32(shifted) - bits_of_f32(0.5f)));
+    }
+    uint32_t odd = mag >> 13 & 1;
+    return (uint16_t)(sign | ((mag - (112u << 23) + 0xfff + odd) >> 13));
+}
+
+float kiln_bf16_to_f32(uint16_t h) { return f32_of_bits((uint32_t)h << 16); }
+
+uint16_t kiln_f32_to_bf16(float f) {
+    uint32_t u = bits_of_f32(f);
+    if ((u & 0x7fffffff) > 0x7f800000) return 0x7fc0; /* PyTorch's NaN */
+    return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+}

@@ -1,0 +1,150 @@
+/* text.c - string builder, exact floating-point text, near-miss distance, hashes.
+ *
+ * Turns formatted pieces into one heap string; a failed allocation is remembered and reported once,
+ * by kiln_sb_take.  Knows nothing of what the text means. */
+#include <locale.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "base/base.h"
+
+void kiln_sb_init(kiln_sb *s) { memset(s, 0, sizeof *s); }
+
+void kiln_sb_fini(kiln_sb *s) {
+    kiln_free(s->p);
+    kiln_sb_init(s);
+}
+
+/* Makes room for n more bytes and a NUL. */
+static bool reserve(kiln_sb *s, size_t n) {
+    if (s->failed) return false;
+    if (s->cap - s->len > n) return true;
+    size_t cap = s->cap ? s->cap * 2 : 128;
+    while (cap - s->len <= n) cap *= 2;
+    char *p = kiln_realloc(s->p, cap);
+    if (!p) {
+        s->failed = true;
+        return false;
+    }
+    s->p = p;
+    s->cap = cap;
+    return true;
+}
+
+void kiln_sb_putn(kiln_sb *s, const char *text, size_t n) {
+    if (!reserve(s, n)) return;
+    if (n) memcpy(s->p + s->len, text, n);
+    s->len += n;
+    s->p[s->len] = 0;
+}
+
+void kiln_sb_putc(kiln_sb *s, char c) { kiln_sb_putn(s, &c, 1); }
+
+void kiln_sb_puts(kiln_sb *s, const char *text) { kiln_sb_putn(s, text, strlen(text)); }
+
+void kiln_sb_vprintf(kiln_sb *s, const char *fmt, va_list ap) {
+    va_list again;
+    va_copy(again, ap);
+    int n = vsnprintf(NULL, 0, fmt, ap);
+    if (n < 0) s->failed = true;
+    if (n >= 0 && reserve(s, (size_t)n)) {
+        vsnprintf(s->p + s->len, (size_t)n + 1, fmt, again);
+        s->len += (size_t)n;
+    }
+    va_end(again);
+}
+
+void kiln_sb_printf(kiln_sb *s, const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    kiln_sb_vprintf(s, fmt, ap);
+    va_end(ap);
+}
+
+void kiln_sb_f64(kiln_sb *s, double v) {
+    if (isnan(v)) {
+        kiln_sb_puts(s, "nan");
+        return;
+    }
+    if (isinf(v)) {
+        kiln_sb_puts(s, v < 0 ? "-inf" : "inf");
+        return;
+    }
+    char text[40];
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, v);
+        if (strtod(text, NULL) == v) break;
+    }
+    const char *point = localeconv()->decimal_point, *at = strstr(text, point);
+    if (!at) at = text + strlen(text);
+    kiln_sb_putn(s, text, (size_t)(at - text));
+    if (!*at) return;
+    kiln_sb_putc(s, '.');
+    kiln_sb_puts(s, at + strlen(point));
+}
+
+static const char ALPHABET[] = "0123456789+-.eEinfa"; /* of decimal numbers, inf and nan */
+
+bool kiln_f64_parse(const char *text, size_t n, double *out) {
+    enum { LONGEST = 512 }; /* longer ones are refused, so that no heap is needed */
+    char local[LONGEST + 32], *end;
+    if (n == 0 || n > LONGEST) return false;
+    for (size_t i = 0; i < n; i++) /* strtod would also take blanks, hexadecimals and a local point */
+        if (!memchr(ALPHABET, text[i], sizeof ALPHABET - 1)) return false;
+    const char *dot = memchr(text, '.', n), *point = dot ? localeconv()->decimal_point : "";
+    size_t before = dot ? (size_t)(dot - text) : n;
+    int after = dot ? (int)(n - before - 1) : 0;
+    int len = snprintf(local, sizeof local, "%.*s%s%.*s", (int)before, text, point, after,
+                       dot ? dot + 1 : "");
+    double v = strtod(local, &end);
+    if (end != local + len) return false;
+    *out = v;
+    return true;
+}
+
+kiln_status kiln_sb_take(kiln_sb *s, char **out) {
+    if (!s->p) kiln_sb_putn(s, "", 0);
+    if (s->failed) {
+        kiln_sb_fini(s);
+        return KILN_NOMEM();
+    }
+    *out = s->p;
+    kiln_sb_init(s);
+    return KILN_OK;
+}
+
+bool kiln_str_eq(const char *a, const char *b) { return a == b || (a && b && strcmp(a, b) == 0); }
+
+int kiln_edit_distance(const char *a, const char *b, int limit) {
+    enum { MAX = 96 };
+    while (*a && *a == *b) a++, b++;
+    size_t na = strlen(a), nb = strlen(b);
+    while (na && nb && a[na - 1] == b[nb - 1]) na--, nb--;
+    if (na >= MAX || nb >= MAX) return limit + 1;
+    int row[MAX];
+    for (size_t j = 0; j <= nb; j++) row[j] = (int)j;
+    for (size_t i = 1; i <= na; i++) {
+        int diagonal = row[0];
+        row[0] = (int)i;
+        for (size_t j = 1; j <= nb; j++) {
+            int up = row[j], best = diagonal + (a[i - 1] != b[j - 1]);
+            if (up + 1 < best) best = up + 1;
+            if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
+            row[j] = best;
+            diagonal = up;
+        }
+    }
+    return row[nb] <= limit ? row[nb] : limit + 1;
+}
+
+kiln_digest kiln_hash128(const void *p, size_t n) {
+    XXH128_hash_t h = XXH3_128bits(p, n);
+    return (kiln_digest){h.low64, h.high64};
+}
+
+uint64_t kiln_hash64(const void *p, size_t n) { return XXH3_64bits(p, n); }
