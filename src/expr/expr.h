@@ -1,0 +1,183 @@
+/* expr.h - the expressions of operator rows: text -> tree -> typed tree, and evaluation on the host.
+ *
+ * One grammar serves two uses.  Element expressions (bodies, steps) are computed for every element: they
+ * are typed for given dtypes and lowered to IR.  Host expressions (when, check, extents) are computed
+ * once per call from argument values.  Names are resolved through an environment, so nothing here knows
+ * rows, schemas or tensors.  All memory comes from the caller's arena. */
+#ifndef KILN_EXPR_H
+#define KILN_EXPR_H
+#include "expr/prims.h"
+
+enum { KILN_EXPR_MAX_DEPTH = 64 };
+
+/* -- trees --------------------------------------------------------------------------------------- */
+
+typedef enum kiln_ekind {
+    KILN_X_NUM,    /* literal: is_float, i, f */
+    KILN_X_STR,    /* "text" in name */
+    KILN_X_NAME,   /* name */
+    KILN_X_FIELD,  /* rhs.name */
+    KILN_X_PRIM,   /* prim(args) or an operator */
+    KILN_X_LOGIC,  /* and, or, not: operands become bool first; prim says which */
+    KILN_X_CALL,   /* any other function: name(args) */
+    KILN_X_ACCESS, /* name[coords] [else other] */
+} kiln_ekind;
+
+/* One coordinate of an access: `..` (dims left as they are), `dim: at`, or just `at`. */
+typedef struct kiln_coord {
+    bool rest;
+    const struct kiln_expr *dim; /* NULL: by position */
+    const struct kiln_expr *at;
+} kiln_coord;
+
+typedef struct kiln_expr {
+    kiln_ekind kind;
+    int line, col; /* of its first character in the row's text, from 1 */
+    kiln_prim prim;
+    bool is_float;
+    int64_t i;
+    double f;
+    const char *name;
+    const struct kiln_expr **args;
+    int nargs;
+    kiln_coord *coord; /* ACCESS */
+    int ncoord;
+    const struct kiln_expr *other; /* ACCESS: value out of range; NULL: trap */
+    bool skip;                     /* ACCESS: `else skip` */
+} kiln_expr;
+
+/* -- tokens: shared with the row parser ----------------------------------------------------------- */
+
+typedef enum kiln_tok { KILN_TOK_END, KILN_TOK_NAME, KILN_TOK_NUM, KILN_TOK_STR, KILN_TOK_PUNCT } kiln_tok;
+
+/* Reads tokens off text.  `#` starts a comment.  Fill text, end, line, source, then kiln_lex_next. */
+typedef struct kiln_lex {
+    const char *p, *end;
+    const char *line_start;
+    const char *source; /* name used in messages: "ops" */
+    int line;
+    kiln_arena *arena;
+    /* the current token */
+    kiln_tok tok;
+    const char *start; /* its text */
+    size_t len;
+    int tok_line, tok_col;
+    bool first_on_line; /* nothing but white space stands before it on its line */
+    bool is_float;
+    int64_t i;
+    double f;
+    const char *str; /* STR: the unescaped text; NAME: its text, NUL-terminated */
+} kiln_lex;
+
+void kiln_lex_init(kiln_lex *lx, kiln_arena *arena, const char *source, const char *text, size_t n, int line);
+kiln_status kiln_lex_next(kiln_lex *lx) KILN_MUST_CHECK;
+bool kiln_lex_is(const kiln_lex *lx, const char *punct_or_word);
+kiln_status kiln_lex_accept(kiln_lex *lx, const char *punct_or_word, bool *did) KILN_MUST_CHECK;
+kiln_status kiln_lex_expect(kiln_lex *lx, const char *punct_or_word) KILN_MUST_CHECK;
+kiln_status kiln_lex_name(kiln_lex *lx, const char **out) KILN_MUST_CHECK; /* a NAME; takes it */
+kiln_status kiln_lex_fail(const kiln_lex *lx, const char *expected) KILN_MUST_CHECK; /* "ops:L:C: expected ..., found ..." */
+
+/* Parses one expression; stops before the first token that cannot continue it. */
+kiln_status kiln_expr_parse(kiln_lex *lx, const kiln_expr **out) KILN_MUST_CHECK;
+void kiln_expr_print(kiln_sb *out, const kiln_expr *e);
+
+/* Fails with "SOURCE:LINE:COL: text" for the place e stands at. */
+kiln_status kiln_expr_fail(const char *source, const kiln_expr *e, kiln_status st, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* Calls visit(user, name, expr) for every NAME, FIELD and ACCESS in e; stops at the first failure. */
+kiln_status kiln_expr_names(const kiln_expr *e, kiln_status (*visit)(void *user, const kiln_expr *e), void *user)
+    KILN_MUST_CHECK;
+
+/* -- typing ----------------------------------------------------------------------------------------- */
+
+typedef enum kiln_symkind {
+    KILN_SYM_ELEM,   /* element of tensor argument `id` at the current point */
+    KILN_SYM_SCALAR, /* a number known on the host: argument `id` */
+    KILN_SYM_LIST,   /* a list of integers: argument `id`; only name[k] */
+    KILN_SYM_STATE,  /* fold state `id` (in a merge: the left one) */
+    KILN_SYM_RHS,    /* in a merge: the right state */
+    KILN_SYM_POS,    /* a position along axis `id`: i64 */
+    KILN_SYM_COUNT,  /* elements folded (in a merge: on the left); id 1: on the right */
+    KILN_SYM_LET,    /* another name for an expression */
+    KILN_SYM_HOST    /* known on the host, not a number (a string, a dtype): not for bodies */
+} kiln_symkind;
+
+typedef struct kiln_sym {
+    kiln_symkind kind;
+    int id;
+    kiln_dtype dtype;
+    bool weak;               /* takes the type of what it meets (an int or float argument) */
+    bool may_be_absent;      /* an optional the branch does not know to be present */
+    bool absent;             /* an optional known to be absent: only or_else(name, ...) may use it */
+    const kiln_expr *let;
+} kiln_sym;
+
+typedef struct kiln_env {
+    bool (*find)(const struct kiln_env *env, const char *name, bool rhs, kiln_sym *out);
+    kiln_dtype compute; /* the type weak results and lowest/highest take */
+    bool in_block;      /* sum(...) allowed */
+    const char *source; /* "ops" */
+    kiln_arena *arena;
+} kiln_env;
+
+typedef enum kiln_tekind {
+    KILN_TE_CONST,  /* i or f */
+    KILN_TE_ELEM,   /* sym */
+    KILN_TE_SCALAR, /* sym, already of type dtype; index >= 0: item of a list argument */
+    KILN_TE_STATE,
+    KILN_TE_RHS,
+    KILN_TE_POS,
+    KILN_TE_COUNT,
+    KILN_TE_PRIM,
+    KILN_TE_CAST,
+    KILN_TE_SUM,    /* over the block: args[0] */
+    KILN_TE_EXTENT, /* size of tensor argument id along dimension args[0] (a host number) */
+    KILN_TE_ACCESS  /* tensor argument id at coord (typed positions in args); other in args[ncoord] or none */
+} kiln_tekind;
+
+typedef struct kiln_texpr {
+    kiln_tekind kind;
+    kiln_dtype dtype;
+    bool weak;
+    kiln_prim prim;
+    int id;    /* argument, state or axis */
+    int index; /* SCALAR: item of a list, or -1 */
+    int64_t i;
+    double f;
+    const struct kiln_texpr **args;
+    int nargs;
+    const kiln_expr *from; /* where it came from; ACCESS: its coordinates */
+} kiln_texpr;
+
+/* Types e, with the casts it needs.  want: the type the result is cast to, or KILN_DTYPE_COUNT for its own
+ * (weak results then become env->compute and stay marked weak).  Errors point at line and column. */
+kiln_status kiln_expr_type(const kiln_env *env, const kiln_expr *e, kiln_dtype want, const kiln_texpr **out)
+    KILN_MUST_CHECK;
+
+/* -- evaluation on the host --------------------------------------------------------------------------- */
+
+typedef enum kiln_hkind { KILN_H_UNKNOWN, KILN_H_NONE, KILN_H_BOOL, KILN_H_INT, KILN_H_FLOAT, KILN_H_STR, KILN_H_DTYPE, KILN_H_LIST, KILN_H_TENSOR } kiln_hkind;
+
+typedef struct kiln_hval {
+    kiln_hkind kind;
+    int64_t i; /* BOOL, INT, DTYPE; LIST: its length; TENSOR: the argument */
+    double f;
+    const char *s;
+    bool present_unknown; /* UNKNOWN that may be None as well */
+    kiln_dtype dtype;     /* TENSOR and numbers: for is_int() and the like */
+} kiln_hval;
+
+/* What names mean on the host.  item: list[k].  size: extent of tensor argument along a dimension. */
+typedef struct kiln_henv {
+    bool (*get)(const struct kiln_henv *env, const char *name, kiln_hval *out);
+    bool (*item)(const struct kiln_henv *env, const char *name, int64_t k, kiln_hval *out);
+    bool (*size)(const struct kiln_henv *env, int arg, int64_t dim, int64_t *out); /* NULL: unknown */
+    const kiln_expr *(*expand)(const struct kiln_henv *env, const char *name); /* a name for an expression, or NULL */
+    const char *source;
+} kiln_henv;
+
+/* Evaluates e.  Unknown inputs give KILN_H_UNKNOWN unless the result does not depend on them
+ * (`false and x` is false), so a row can be checked before any call exists. */
+kiln_status kiln_expr_eval(const kiln_henv *env, const kiln_expr *e, kiln_hval *out) KILN_MUST_CHECK;
+#endif

@@ -1,0 +1,286 @@
+/* expr_parse.c - expression text -> tree, by precedence climbing, and the tree back to text.
+ *
+ *   ?:  <  or  <  and  <  not  <  comparisons  <  |  <  ^  <  &  <  << >>  <  + -  <  * / // %  <  unary  <  **
+ * Depth is bounded.  Knows names only as text. */
+#include <stdio.h>
+#include <string.h>
+
+#include "expr/expr.h"
+
+typedef struct parser {
+    kiln_lex *lx;
+    int depth;
+} parser;
+
+static kiln_status parse_cond(parser *ps, const kiln_expr **out);
+
+static kiln_expr *node(parser *ps, kiln_ekind kind) {
+    kiln_expr *e = kiln_arena_alloc(ps->lx->arena, sizeof *e);
+    if (!e) return NULL;
+    e->kind = kind;
+    e->line = ps->lx->tok_line;
+    e->col = ps->lx->tok_col;
+    return e;
+}
+
+static kiln_status make(parser *ps, kiln_ekind kind, kiln_prim prim, const kiln_expr *const *args, int n,
+                        const kiln_expr **out) {
+    kiln_expr *e = node(ps, kind);
+    const kiln_expr **copy = kiln_arena_alloc(ps->lx->arena, (size_t)n * sizeof *copy);
+    if (!e || !copy) return KILN_NOMEM();
+    memcpy(copy, args, (size_t)n * sizeof *copy);
+    e->prim = prim;
+    e->args = copy;
+    e->nargs = n;
+    e->line = args[0]->line;
+    e->col = args[0]->col;
+    *out = e;
+    return KILN_OK;
+}
+
+/* -- coordinates and calls -------------------------------------------------------------------------- */
+
+enum { MAX_LIST = 16 };
+
+static kiln_status parse_coord(parser *ps, kiln_coord *out) {
+    memset(out, 0, sizeof *out);
+    KILN_TRY(kiln_lex_accept(ps->lx, "..", &out->rest));
+    if (out->rest) return KILN_OK;
+    KILN_TRY(parse_cond(ps, &out->at));
+    bool named;
+    KILN_TRY(kiln_lex_accept(ps->lx, ":", &named));
+    if (!named) return KILN_OK;
+    out->dim = out->at;
+    return parse_cond(ps, &out->at);
+}
+
+static kiln_status parse_access(parser *ps, kiln_expr *e) {
+    e->kind = KILN_X_ACCESS;
+    e->coord = kiln_arena_alloc(ps->lx->arena, MAX_LIST * sizeof *e->coord);
+    if (!e->coord) return KILN_NOMEM();
+    bool more = true;
+    while (more) {
+        if (e->ncoord == MAX_LIST) return kiln_lex_fail(ps->lx, "at most 16 coordinates");
+        KILN_TRY(parse_coord(ps, &e->coord[e->ncoord++]));
+        KILN_TRY(kiln_lex_accept(ps->lx, ",", &more));
+    }
+    KILN_TRY(kiln_lex_expect(ps->lx, "]"));
+    bool otherwise;
+    KILN_TRY(kiln_lex_accept(ps->lx, "else", &otherwise));
+    if (!otherwise) return KILN_OK;
+    KILN_TRY(kiln_lex_accept(ps->lx, "skip", &e->skip));
+    return e->skip ? KILN_OK : parse_cond(ps, &e->other);
+}
+
+static kiln_status parse_call(parser *ps, kiln_expr *e) {
+    const kiln_expr *args[MAX_LIST];
+    int n = 0;
+    bool more = !kiln_lex_is(ps->lx, ")");
+    while (more) {
+        if (n == MAX_LIST) return kiln_lex_fail(ps->lx, "at most 16 arguments");
+        KILN_TRY(parse_cond(ps, &args[n++]));
+        KILN_TRY(kiln_lex_accept(ps->lx, ",", &more));
+    }
+    KILN_TRY(kiln_lex_expect(ps->lx, ")"));
+    e->args = kiln_arena_alloc(ps->lx->arena, MAX_LIST * sizeof *e->args);
+    if (!e->args) return KILN_NOMEM();
+    memcpy(e->args, args, (size_t)n * sizeof *args);
+    e->nargs = n;
+    e->kind = KILN_X_CALL;
+    if (!kiln_prim_find(e->name, strlen(e->name), &e->prim)) return KILN_OK;
+    e->kind = KILN_X_PRIM;
+    if (n != kiln_prim_arity(e->prim))
+        return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: '%s' takes %d argument%s, found %d", ps->lx->source, e->line, e->col,
+                         e->name, kiln_prim_arity(e->prim), kiln_prim_arity(e->prim) == 1 ? "" : "s", n);
+    return KILN_OK;
+}
+
+static kiln_status parse_name(parser *ps, const kiln_expr **out) {
+    kiln_expr *e = node(ps, KILN_X_NAME);
+    if (!e) return KILN_NOMEM();
+    KILN_TRY(kiln_lex_name(ps->lx, &e->name));
+    *out = e;
+    bool did;
+    KILN_TRY(kiln_lex_accept(ps->lx, ".", &did));
+    if (did) {
+        if (strcmp(e->name, "rhs") != 0) return kiln_lex_fail(ps->lx, "'rhs' before '.'");
+        e->kind = KILN_X_FIELD;
+        return kiln_lex_name(ps->lx, &e->name);
+    }
+    KILN_TRY(kiln_lex_accept(ps->lx, "(", &did));
+    if (did) return parse_call(ps, e);
+    KILN_TRY(kiln_lex_accept(ps->lx, "[", &did));
+    return did ? parse_access(ps, e) : KILN_OK;
+}
+
+static kiln_status parse_primary(parser *ps, const kiln_expr **out) {
+    kiln_lex *lx = ps->lx;
+    bool did;
+    if (lx->tok == KILN_TOK_NAME) return parse_name(ps, out);
+    if (lx->tok == KILN_TOK_NUM || lx->tok == KILN_TOK_STR) {
+        kiln_expr *e = node(ps, lx->tok == KILN_TOK_NUM ? KILN_X_NUM : KILN_X_STR);
+        if (!e) return KILN_NOMEM();
+        e->is_float = lx->is_float;
+        e->i = lx->i;
+        e->f = lx->f;
+        e->name = lx->str;
+        *out = e;
+        return kiln_lex_next(lx);
+    }
+    KILN_TRY(kiln_lex_accept(lx, "(", &did));
+    if (!did) return kiln_lex_fail(lx, "an expression");
+    KILN_TRY(parse_cond(ps, out));
+    return kiln_lex_expect(lx, ")");
+}
+
+/* -- operators --------------------------------------------------------------------------------------- */
+
+enum { UNARY_LEVEL = 10 };
+
+static const struct {
+    const char *text;
+    int level; /* binds tighter when higher */
+    kiln_ekind kind;
+    kiln_prim prim;
+} binary[] = {
+    {"or", 1, KILN_X_LOGIC, KILN_P_OR},   {"and", 2, KILN_X_LOGIC, KILN_P_AND}, {"<", 4, KILN_X_PRIM, KILN_P_LT},
+    {"<=", 4, KILN_X_PRIM, KILN_P_LE},    {">", 4, KILN_X_PRIM, KILN_P_GT},     {">=", 4, KILN_X_PRIM, KILN_P_GE},
+    {"==", 4, KILN_X_PRIM, KILN_P_EQ},    {"!=", 4, KILN_X_PRIM, KILN_P_NE},    {"|", 5, KILN_X_PRIM, KILN_P_OR},
+    {"^", 6, KILN_X_PRIM, KILN_P_XOR},    {"&", 7, KILN_X_PRIM, KILN_P_AND},    {"<<", 8, KILN_X_PRIM, KILN_P_SHL},
+    {">>", 8, KILN_X_PRIM, KILN_P_SHR},   {"+", 9, KILN_X_PRIM, KILN_P_ADD},    {"-", 9, KILN_X_PRIM, KILN_P_SUB},
+    {"*", 10, KILN_X_PRIM, KILN_P_MUL},   {"/", 10, KILN_X_PRIM, KILN_P_DIV},   {"//", 10, KILN_X_PRIM, KILN_P_FLOORDIV},
+    {"%", 10, KILN_X_PRIM, KILN_P_MOD},
+};
+
+static const struct {
+    const char *text;
+    kiln_ekind kind;
+    kiln_prim prim;
+} unary[] = {{"-", KILN_X_PRIM, KILN_P_NEG}, {"~", KILN_X_PRIM, KILN_P_NOT}, {"not", KILN_X_LOGIC, KILN_P_NOT}};
+
+static kiln_status parse_binary(parser *ps, int level, const kiln_expr **out);
+
+static kiln_status parse_unary(parser *ps, const kiln_expr **out) {
+    if (++ps->depth > KILN_EXPR_MAX_DEPTH)
+        return KILN_FAIL(KILN_E_LIMIT, "%s:%d:%d: expression nested deeper than %d", ps->lx->source, ps->lx->tok_line,
+                         ps->lx->tok_col, KILN_EXPR_MAX_DEPTH);
+    for (size_t k = 0; k < sizeof unary / sizeof *unary; k++) {
+        if (!kiln_lex_is(ps->lx, unary[k].text)) continue;
+        const kiln_expr *arg;
+        KILN_TRY(kiln_lex_next(ps->lx));
+        KILN_TRY(parse_binary(ps, unary[k].prim == KILN_P_NOT && unary[k].kind == KILN_X_LOGIC ? 3 : UNARY_LEVEL + 1,
+                              &arg));
+        ps->depth--;
+        return make(ps, unary[k].kind, unary[k].prim, &arg, 1, out);
+    }
+    KILN_TRY(parse_primary(ps, out));
+    bool power;
+    KILN_TRY(kiln_lex_accept(ps->lx, "**", &power));
+    if (power) {
+        const kiln_expr *args[2] = {*out};
+        KILN_TRY(parse_unary(ps, &args[1])); /* right to left: 2 ** -x, a ** b ** c */
+        KILN_TRY(make(ps, KILN_X_PRIM, KILN_P_POW, args, 2, out));
+    }
+    ps->depth--;
+    return KILN_OK;
+}
+
+static kiln_status parse_binary(parser *ps, int level, const kiln_expr **out) {
+    KILN_TRY(parse_unary(ps, out));
+    for (;;) {
+        size_t k = 0, n = sizeof binary / sizeof *binary;
+        while (k < n && !(binary[k].level >= level && kiln_lex_is(ps->lx, binary[k].text))) k++;
+        if (k == n) return KILN_OK;
+        const kiln_expr *args[2] = {*out};
+        KILN_TRY(kiln_lex_next(ps->lx));
+        KILN_TRY(parse_binary(ps, binary[k].level + 1, &args[1]));
+        KILN_TRY(make(ps, binary[k].kind, binary[k].prim, args, 2, out));
+    }
+}
+
+static kiln_status parse_cond(parser *ps, const kiln_expr **out) {
+    KILN_TRY(parse_binary(ps, 1, out));
+    bool cond;
+    KILN_TRY(kiln_lex_accept(ps->lx, "?", &cond));
+    if (!cond) return KILN_OK;
+    if (++ps->depth > KILN_EXPR_MAX_DEPTH)
+        return KILN_FAIL(KILN_E_LIMIT, "%s:%d:%d: expression nested deeper than %d", ps->lx->source, ps->lx->tok_line,
+                         ps->lx->tok_col, KILN_EXPR_MAX_DEPTH);
+    const kiln_expr *args[3] = {*out};
+    KILN_TRY(parse_cond(ps, &args[1]));
+    KILN_TRY(kiln_lex_expect(ps->lx, ":"));
+    KILN_TRY(parse_cond(ps, &args[2]));
+    ps->depth--;
+    return make(ps, KILN_X_PRIM, KILN_P_SELECT, args, 3, out);
+}
+
+kiln_status kiln_expr_parse(kiln_lex *lx, const kiln_expr **out) {
+    parser ps = {lx, 0};
+    return parse_cond(&ps, out);
+}
+
+kiln_status kiln_expr_fail(const char *source, const kiln_expr *e, kiln_status st, const char *fmt, ...) {
+    char text[400];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    return KILN_FAIL(st, "%s:%d:%d: %s", source, e->line, e->col, text);
+}
+
+/* -- walking and printing ------------------------------------------------------------------------------ */
+
+kiln_status kiln_expr_names(const kiln_expr *e, kiln_status (*visit)(void *user, const kiln_expr *e), void *user) {
+    if (e->kind == KILN_X_NAME || e->kind == KILN_X_FIELD || e->kind == KILN_X_ACCESS) KILN_TRY(visit(user, e));
+    for (int k = 0; k < e->nargs; k++) KILN_TRY(kiln_expr_names(e->args[k], visit, user));
+    for (int k = 0; k < e->ncoord; k++) {
+        if (e->coord[k].dim) KILN_TRY(kiln_expr_names(e->coord[k].dim, visit, user));
+        if (e->coord[k].at) KILN_TRY(kiln_expr_names(e->coord[k].at, visit, user));
+    }
+    return e->other ? kiln_expr_names(e->other, visit, user) : KILN_OK;
+}
+
+static void print_list(kiln_sb *out, const kiln_expr *const *args, int n) {
+    for (int k = 0; k < n; k++) {
+        if (k) kiln_sb_puts(out, ", ");
+        kiln_expr_print(out, args[k]);
+    }
+}
+
+static void print_access(kiln_sb *out, const kiln_expr *e) {
+    kiln_sb_printf(out, "%s[", e->name);
+    for (int k = 0; k < e->ncoord; k++) {
+        if (k) kiln_sb_puts(out, ", ");
+        if (e->coord[k].rest) kiln_sb_puts(out, "..");
+        if (e->coord[k].dim) {
+            kiln_expr_print(out, e->coord[k].dim);
+            kiln_sb_puts(out, ": ");
+        }
+        if (e->coord[k].at) kiln_expr_print(out, e->coord[k].at);
+    }
+    kiln_sb_putc(out, ']');
+    if (e->skip) kiln_sb_puts(out, " else skip");
+    if (!e->other) return;
+    kiln_sb_puts(out, " else ");
+    kiln_expr_print(out, e->other);
+}
+
+void kiln_expr_print(kiln_sb *out, const kiln_expr *e) {
+    switch (e->kind) {
+    case KILN_X_NUM:
+        if (e->is_float) kiln_sb_f64(out, e->f);
+        else kiln_sb_printf(out, "%lld", (long long)e->i);
+        return;
+    case KILN_X_STR: kiln_sb_printf(out, "\"%s\"", e->name); return;
+    case KILN_X_NAME: kiln_sb_puts(out, e->name); return;
+    case KILN_X_FIELD: kiln_sb_printf(out, "rhs.%s", e->name); return;
+    case KILN_X_ACCESS: print_access(out, e); return;
+    case KILN_X_PRIM:
+    case KILN_X_LOGIC:
+    case KILN_X_CALL:
+        kiln_sb_printf(out, "%s(", e->kind == KILN_X_CALL ? e->name : kiln_prim_name(e->prim));
+        print_list(out, e->args, e->nargs);
+        kiln_sb_putc(out, ')');
+        return;
+    }
+}

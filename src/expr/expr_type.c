@@ -1,0 +1,360 @@
+/* expr_type.c - tree -> typed tree: every node gets a compute dtype, with the casts between them.
+ *
+ * Literals and int or float arguments are weak: they take the type of what they meet, so `1 + x` works
+ * for every dtype of x.  Strong operands of different dtypes meet at their promotion.  On bool, + is
+ * `or` and * is `and`, as in PyTorch.  Names come from the environment; nothing here knows rows. */
+#include <math.h>
+#include <string.h>
+
+#include "expr/expr.h"
+
+typedef struct typer {
+    const kiln_env *env;
+    int lets; /* names being expanded, to stop a let that means itself */
+} typer;
+
+static kiln_status type_expr(typer *ty, const kiln_expr *e, kiln_texpr **out);
+
+#define TYPE_FAIL(ty, e, ...) kiln_expr_fail((ty)->env->source, (e), KILN_E_TYPE, __VA_ARGS__)
+
+static kiln_texpr *node(typer *ty, kiln_tekind kind, kiln_dtype t, const kiln_expr *from, int nargs) {
+    kiln_texpr *n = kiln_arena_alloc(ty->env->arena, sizeof *n);
+    if (!n) return NULL;
+    n->kind = kind;
+    n->dtype = t;
+    n->from = from;
+    n->index = -1;
+    n->nargs = nargs;
+    n->args = nargs ? kiln_arena_alloc(ty->env->arena, (size_t)nargs * sizeof *n->args) : NULL;
+    return nargs && !n->args ? NULL : n;
+}
+
+/* -- conversion ---------------------------------------------------------------------------------------- */
+
+static kiln_status coerce_const(typer *ty, const kiln_texpr *v, kiln_dtype to, kiln_texpr **out) {
+    bool fraction = kiln_dtype_is_float(v->dtype);
+    if (fraction && !kiln_dtype_is_float(to) && v->f != (double)(int64_t)v->f)
+        return TYPE_FAIL(ty, v->from, "the fraction %g meets the type %s", v->f, kiln_dtype_name(to));
+    kiln_texpr *n = node(ty, KILN_TE_CONST, to, v->from, 0);
+    if (!n) return KILN_NOMEM();
+    n->i = fraction ? (int64_t)(isfinite(v->f) ? v->f : 0) : v->i;
+    n->f = fraction ? v->f : (double)v->i;
+    if (to == KILN_BOOL) n->i = n->i != 0;
+    *out = n;
+    return KILN_OK;
+}
+
+/* v as type `to`.  Weak leaves simply become that type; anything else gets a cast. */
+static kiln_status coerce(typer *ty, const kiln_texpr *v, kiln_dtype to, kiln_texpr **out) {
+    if (v->kind == KILN_TE_CONST && (v->weak || v->dtype == to)) return coerce_const(ty, v, to, out);
+    bool leaf = v->kind == KILN_TE_SCALAR && v->weak;
+    if (leaf && kiln_dtype_is_float(v->dtype) && !kiln_dtype_is_float(to))
+        return TYPE_FAIL(ty, v->from, "a float argument meets the type %s", kiln_dtype_name(to));
+    kiln_texpr *n = node(ty, leaf ? KILN_TE_SCALAR : KILN_TE_CAST, to, v->from, leaf ? 0 : 1);
+    if (!n) return KILN_NOMEM();
+    if (leaf) {
+        n->id = v->id;
+        n->index = v->index;
+    } else if (v->dtype == to) {
+        *n = *v;
+        n->weak = false;
+    } else {
+        n->args[0] = v;
+    }
+    *out = n;
+    return KILN_OK;
+}
+
+/* The type operands meet at.  *weak: all of them were. */
+static kiln_status meet(typer *ty, const kiln_expr *e, kiln_texpr *const *args, int n, kiln_dtype *out, bool *weak) {
+    kiln_dtype strong = KILN_DTYPE_COUNT, soft = KILN_I64;
+    for (int k = 0; k < n; k++) {
+        if (args[k]->weak) {
+            if (kiln_dtype_is_float(args[k]->dtype)) soft = KILN_F64;
+        } else {
+            strong = strong == KILN_DTYPE_COUNT ? args[k]->dtype : kiln_dtype_promote(strong, args[k]->dtype);
+        }
+    }
+    *weak = strong == KILN_DTYPE_COUNT;
+    *out = *weak ? soft : strong;
+    if (!*weak && soft == KILN_F64 && !kiln_dtype_is_float(strong)) {
+        for (int k = 0; k < n; k++)
+            if (args[k]->kind == KILN_TE_CONST && args[k]->f == (double)(int64_t)args[k]->f) soft = KILN_I64;
+        if (soft == KILN_F64)
+            return TYPE_FAIL(ty, e, "a floating number meets the type %s; does the row need to_float?",
+                             kiln_dtype_name(strong));
+    }
+    return KILN_OK;
+}
+
+/* -- primitives ------------------------------------------------------------------------------------------ */
+
+/* On bool, sum and product are the logical operations. */
+static kiln_prim on_bool(kiln_prim p) {
+    if (p == KILN_P_ADD) return KILN_P_OR;
+    if (p == KILN_P_MUL) return KILN_P_AND;
+    return p;
+}
+
+static kiln_status check_types(typer *ty, const kiln_expr *e, kiln_prim p, kiln_dtype t) {
+    if (kiln_prim_types(p) & KILN_DT(t)) return KILN_OK;
+    bool float_only = !(kiln_prim_types(p) & ~(KILN_DT(KILN_F32) | KILN_DT(KILN_F64)));
+    return TYPE_FAIL(ty, e, "'%s' does not take %s%s", kiln_prim_name(p), kiln_dtype_name(t),
+                     float_only ? "; does the row need to_float or takes float?" : "");
+}
+
+static kiln_status type_prim(typer *ty, const kiln_expr *e, kiln_texpr **out) {
+    kiln_texpr *args[3];
+    int first = kiln_prim_rule(e->prim) == KILN_RULE_SELECT ? 1 : 0;
+    for (int k = 0; k < e->nargs; k++) KILN_TRY(type_expr(ty, e->args[k], &args[k]));
+    kiln_dtype t;
+    bool weak;
+    KILN_TRY(meet(ty, e, args + first, e->nargs - first, &t, &weak));
+    kiln_prim p = t == KILN_BOOL ? on_bool(e->prim) : e->prim;
+    if (weak && t == KILN_I64 && !(kiln_prim_types(p) & KILN_DT(KILN_I64))) t = KILN_F64;
+    KILN_TRY(check_types(ty, e, p, t));
+    kiln_texpr *n = node(ty, KILN_TE_PRIM, kiln_prim_result(p, t), e, e->nargs);
+    if (!n) return KILN_NOMEM();
+    n->prim = p;
+    n->weak = weak && n->dtype == t;
+    for (int k = 0; k < e->nargs; k++) {
+        kiln_texpr *arg;
+        KILN_TRY(coerce(ty, args[k], k < first ? KILN_BOOL : t, &arg));
+        n->args[k] = arg;
+    }
+    *out = n;
+    return KILN_OK;
+}
+
+static kiln_status type_logic(typer *ty, const kiln_expr *e, kiln_texpr **out) {
+    kiln_texpr *n = node(ty, KILN_TE_PRIM, KILN_BOOL, e, e->nargs);
+    if (!n) return KILN_NOMEM();
+    n->prim = e->prim;
+    for (int k = 0; k < e->nargs; k++) {
+        kiln_texpr *arg;
+        KILN_TRY(type_expr(ty, e->args[k], &arg));
+        KILN_TRY(coerce(ty, arg, KILN_BOOL, &arg));
+        n->args[k] = arg;
+    }
+    *out = n;
+    return KILN_OK;
+}
+
+/* -- names ------------------------------------------------------------------------------------------- */
+
+static double int_limit(kiln_dtype t, bool highest, int64_t *exact) {
+    int bits = (int)kiln_dtype_size(t) * 8;
+    if (t == KILN_BOOL) *exact = highest;
+    else if (!kiln_dtype_is_signed(t)) *exact = highest ? (int64_t)((1ull << bits) - 1) : 0;
+    else *exact = highest ? (int64_t)((1ull << (bits - 1)) - 1) : -(int64_t)((1ull << (bits - 1)) - 1) - 1;
+    return (double)*exact;
+}
+
+/* inf, nan, pi, true, false are weak; lowest and highest have the compute type. */
+static bool type_constant(typer *ty, const kiln_expr *e, kiln_texpr *n) {
+    kiln_dtype c = ty->env->compute;
+    bool highest = strcmp(e->name, "highest") == 0;
+    n->weak = true;
+    n->dtype = KILN_F64;
+    if (strcmp(e->name, "inf") == 0) n->f = INFINITY;
+    else if (strcmp(e->name, "nan") == 0) n->f = NAN;
+    else if (strcmp(e->name, "pi") == 0) n->f = 3.14159265358979323846;
+    else if (strcmp(e->name, "true") == 0 || strcmp(e->name, "false") == 0) {
+        n->weak = false;
+        n->dtype = KILN_BOOL;
+        n->i = e->name[0] == 't';
+        n->f = (double)n->i;
+    } else if (highest || strcmp(e->name, "lowest") == 0) {
+        n->weak = false;
+        n->dtype = c;
+        n->f = kiln_dtype_is_float(c) ? (highest ? INFINITY : -INFINITY) : int_limit(c, highest, &n->i);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+static kiln_status find(typer *ty, const kiln_expr *e, kiln_sym *sym) {
+    if (!ty->env->find(ty->env, e->name, e->kind == KILN_X_FIELD, sym))
+        return TYPE_FAIL(ty, e, "unknown name '%s%s'", e->kind == KILN_X_FIELD ? "rhs." : "", e->name);
+    if (sym->kind == KILN_SYM_HOST) return TYPE_FAIL(ty, e, "'%s' is not a number", e->name);
+    return KILN_OK;
+}
+
+static kiln_status type_let(typer *ty, const kiln_expr *e, const kiln_expr *let, kiln_texpr **out) {
+    if (ty->lets == KILN_EXPR_MAX_DEPTH) return TYPE_FAIL(ty, e, "'%s' is defined by itself", e->name);
+    ty->lets++;
+    kiln_status st = type_expr(ty, let, out);
+    ty->lets--;
+    return st;
+}
+
+static kiln_tekind kind_of(kiln_symkind k) {
+    switch (k) {
+    case KILN_SYM_ELEM: return KILN_TE_ELEM;
+    case KILN_SYM_STATE: return KILN_TE_STATE;
+    case KILN_SYM_RHS: return KILN_TE_RHS;
+    case KILN_SYM_POS: return KILN_TE_POS;
+    case KILN_SYM_COUNT: return KILN_TE_COUNT;
+    case KILN_SYM_SCALAR:
+    case KILN_SYM_LIST:
+    case KILN_SYM_LET:
+    case KILN_SYM_HOST: break;
+    }
+    return KILN_TE_SCALAR;
+}
+
+static kiln_status type_name(typer *ty, const kiln_expr *e, kiln_texpr **out) {
+    kiln_texpr *n = node(ty, KILN_TE_CONST, KILN_I64, e, 0);
+    if (!n) return KILN_NOMEM();
+    *out = n;
+    kiln_sym sym = {0};
+    bool known = ty->env->find(ty->env, e->name, e->kind == KILN_X_FIELD, &sym);
+    if (!known && e->kind == KILN_X_NAME && type_constant(ty, e, n)) return KILN_OK;
+    KILN_TRY(find(ty, e, &sym));
+    if (sym.may_be_absent || sym.absent)
+        return TYPE_FAIL(ty, e, "optional argument '%s' is used where it may be absent; use or_else or a when", e->name);
+    if (sym.kind == KILN_SYM_LET) return type_let(ty, e, sym.let, out);
+    if (sym.kind == KILN_SYM_LIST) return TYPE_FAIL(ty, e, "'%s' is a list: write %s[k]", e->name, e->name);
+    n->kind = kind_of(sym.kind);
+    n->dtype = sym.dtype;
+    n->weak = sym.weak;
+    n->id = sym.id;
+    return KILN_OK;
+}
+
+/* -- calls and accesses ----------------------------------------------------------------------------- */
+
+static kiln_status type_or_else(typer *ty, const kiln_expr *e, kiln_texpr **out) {
+    kiln_sym sym = {0};
+    if (e->nargs != 2 || e->args[0]->kind != KILN_X_NAME)
+        return TYPE_FAIL(ty, e, "or_else takes the name of an optional argument and a value");
+    KILN_TRY(find(ty, e->args[0], &sym));
+    kiln_texpr *dflt;
+    KILN_TRY(type_expr(ty, e->args[1], &dflt));
+    if (sym.absent) {
+        *out = dflt;
+        return KILN_OK;
+    }
+    sym.may_be_absent = false;
+    kiln_texpr *n = node(ty, kind_of(sym.kind), sym.dtype, e, 0);
+    if (!n) return KILN_NOMEM();
+    n->id = sym.id;
+    n->weak = sym.weak;
+    *out = n;
+    return KILN_OK;
+}
+
+static kiln_status type_call(typer *ty, const kiln_expr *e, kiln_texpr **out) {
+    if (strcmp(e->name, "or_else") == 0) return type_or_else(ty, e, out);
+    kiln_texpr *n;
+    bool size = strcmp(e->name, "size") == 0, sum = strcmp(e->name, "sum") == 0;
+    if (size) {
+        kiln_sym sym = {0};
+        if (e->nargs != 2 || e->args[0]->kind != KILN_X_NAME)
+            return TYPE_FAIL(ty, e, "size takes a tensor argument and a dimension");
+        KILN_TRY(find(ty, e->args[0], &sym));
+        if (sym.kind != KILN_SYM_ELEM) return TYPE_FAIL(ty, e, "size takes a tensor argument and a dimension");
+        kiln_texpr *dim;
+        KILN_TRY(type_expr(ty, e->args[1], &dim));
+        KILN_TRY(coerce(ty, dim, KILN_I64, &dim));
+        if (!(n = node(ty, KILN_TE_EXTENT, KILN_I64, e, 1))) return KILN_NOMEM();
+        n->id = sym.id;
+        n->args[0] = dim;
+        *out = n;
+        return KILN_OK;
+    }
+    kiln_dtype to = KILN_DTYPE_COUNT;
+    for (int t = 0; t < KILN_DTYPE_COUNT; t++)
+        if (strcmp(e->name, kiln_dtype_name((kiln_dtype)t)) == 0) to = kiln_dtype_compute((kiln_dtype)t);
+    if (strcmp(e->name, "compute") == 0) to = ty->env->compute;
+    if (!sum && to == KILN_DTYPE_COUNT) return TYPE_FAIL(ty, e, "unknown function '%s'", e->name);
+    if (e->nargs != 1) return TYPE_FAIL(ty, e, "'%s' takes 1 argument, found %d", e->name, e->nargs);
+    if (sum && !ty->env->in_block) return TYPE_FAIL(ty, e, "sum(...) may stand only in a block clause");
+    kiln_texpr *arg;
+    KILN_TRY(type_expr(ty, e->args[0], &arg));
+    KILN_TRY(coerce(ty, arg, sum ? (arg->weak ? ty->env->compute : arg->dtype) : to, &arg));
+    if (!sum) {
+        *out = arg;
+        return KILN_OK;
+    }
+    if (!(n = node(ty, KILN_TE_SUM, arg->dtype, e, 1))) return KILN_NOMEM();
+    n->args[0] = arg;
+    *out = n;
+    return KILN_OK;
+}
+
+static kiln_status type_list_item(typer *ty, const kiln_expr *e, const kiln_sym *sym, kiln_texpr **out) {
+    const kiln_expr *at = e->coord[0].at;
+    if (e->ncoord != 1 || !at || e->coord[0].dim || at->kind != KILN_X_NUM || at->is_float)
+        return TYPE_FAIL(ty, e, "an item of the list '%s' is written %s[k] with a whole number k", e->name, e->name);
+    kiln_texpr *n = node(ty, KILN_TE_SCALAR, sym->dtype, e, 0);
+    if (!n) return KILN_NOMEM();
+    n->id = sym->id;
+    n->index = (int)at->i;
+    n->weak = true;
+    *out = n;
+    return KILN_OK;
+}
+
+static kiln_status type_access(typer *ty, const kiln_expr *e, kiln_texpr **out) {
+    kiln_sym sym = {0};
+    KILN_TRY(find(ty, e, &sym));
+    if (sym.kind == KILN_SYM_LIST) return type_list_item(ty, e, &sym, out);
+    if (sym.kind != KILN_SYM_ELEM) return TYPE_FAIL(ty, e, "'%s' is not a tensor", e->name);
+    kiln_texpr *n = node(ty, KILN_TE_ACCESS, sym.dtype, e, e->ncoord + 1);
+    if (!n) return KILN_NOMEM();
+    n->id = sym.id;
+    for (int k = 0; k < e->ncoord; k++) {
+        if (!e->coord[k].at) continue;
+        kiln_texpr *at;
+        KILN_TRY(type_expr(ty, e->coord[k].at, &at));
+        if (kiln_dtype_is_float(at->dtype)) return TYPE_FAIL(ty, e->coord[k].at, "a coordinate must be an integer");
+        KILN_TRY(coerce(ty, at, KILN_I64, &at));
+        n->args[k] = at;
+    }
+    if (e->other) {
+        kiln_texpr *other;
+        KILN_TRY(type_expr(ty, e->other, &other));
+        KILN_TRY(coerce(ty, other, sym.dtype, &other));
+        n->args[e->ncoord] = other;
+    }
+    *out = n;
+    return KILN_OK;
+}
+
+static kiln_status type_number(typer *ty, const kiln_expr *e, kiln_texpr **out) {
+    kiln_texpr *n = node(ty, KILN_TE_CONST, e->is_float ? KILN_F64 : KILN_I64, e, 0);
+    if (!n) return KILN_NOMEM();
+    n->weak = true;
+    n->i = e->i;
+    n->f = e->is_float ? e->f : (double)e->i;
+    *out = n;
+    return KILN_OK;
+}
+
+static kiln_status type_expr(typer *ty, const kiln_expr *e, kiln_texpr **out) {
+    switch (e->kind) {
+    case KILN_X_NUM: return type_number(ty, e, out);
+    case KILN_X_STR: return TYPE_FAIL(ty, e, "a string is not a number");
+    case KILN_X_NAME:
+    case KILN_X_FIELD: return type_name(ty, e, out);
+    case KILN_X_PRIM: return type_prim(ty, e, out);
+    case KILN_X_LOGIC: return type_logic(ty, e, out);
+    case KILN_X_CALL: return type_call(ty, e, out);
+    case KILN_X_ACCESS: return type_access(ty, e, out);
+    }
+    return KILN_BUG("unknown expression kind %d", (int)e->kind);
+}
+
+kiln_status kiln_expr_type(const kiln_env *env, const kiln_expr *e, kiln_dtype want, const kiln_texpr **out) {
+    typer ty = {env, 0};
+    kiln_texpr *v;
+    KILN_TRY(type_expr(&ty, e, &v));
+    bool undecided = want == KILN_DTYPE_COUNT && v->weak;
+    if (want == KILN_DTYPE_COUNT) want = v->weak ? env->compute : v->dtype;
+    if (v->weak || v->dtype != want) KILN_TRY(coerce(&ty, v, want, &v));
+    v->weak = undecided;
+    *out = v;
+    return KILN_OK;
+}
