@@ -1,0 +1,75 @@
+/* find.c - an operator's name, whole or shortened -> the operator.
+ *
+ * "aten::add.Tensor", "add.Tensor", or "add" for the default overload or the only one.  What is not
+ * found is answered with the names that come nearest. */
+#include <string.h>
+
+#include "op/op.h"
+
+enum { NAME_MAX_LEN = 256, NEAR = 3 };
+
+static const kiln_op *exact(const kiln_registry *r, const char *name) {
+    size_t lo = 0, hi = kiln_registry_count(r);
+    while (lo < hi) {
+        size_t mid = (lo + hi) / 2;
+        int order = strcmp(kiln_registry_at(r, mid)->name, name);
+        if (order == 0) return kiln_registry_at(r, mid);
+        if (order < 0) lo = mid + 1;
+        else hi = mid;
+    }
+    return NULL;
+}
+
+/* Functional overloads of `full` (which has no overload part): the only one, or NULL and their names. */
+static const kiln_op *only_overload(const kiln_registry *r, const char *full, kiln_sb *others) {
+    const kiln_op *found = NULL;
+    size_t n = strlen(full), hits = 0;
+    for (size_t k = 0; k < kiln_registry_count(r); k++) {
+        const kiln_op *op = kiln_registry_at(r, k);
+        if (strncmp(op->name, full, n) != 0 || op->name[n] != '.' || op->form == KILN_FORM_OUT) continue;
+        kiln_sb_printf(others, "%s%s", hits++ ? ", " : "", op->name);
+        found = op;
+    }
+    return hits == 1 ? found : NULL;
+}
+
+static const char *bare(const char *name) { return strncmp(name, "aten::", 6) == 0 ? name + 6 : name; }
+
+static void nearest(const kiln_registry *r, const char *full, kiln_sb *out) {
+    int shown = 0;
+    for (int distance = 0; distance <= NEAR && shown < NEAR; distance++) {
+        for (size_t k = 0; k < kiln_registry_count(r) && shown < NEAR; k++) {
+            const char *name = kiln_registry_at(r, k)->name;
+            char base[NAME_MAX_LEN];
+            size_t n = strcspn(bare(name), ".");
+            if (n >= sizeof base) continue;
+            memcpy(base, bare(name), n);
+            base[n] = 0;
+            int d = kiln_edit_distance(bare(full), bare(name), NEAR), e = kiln_edit_distance(bare(full), base, NEAR);
+            if ((d < e ? d : e) == distance) kiln_sb_printf(out, "%s%s", shown++ ? ", " : "", name);
+        }
+    }
+}
+
+kiln_status kiln_registry_find(const kiln_registry *r, const char *name, const kiln_op **out) {
+    char full[NAME_MAX_LEN];
+    size_t n = strlen(name);
+    if (n + 7 > sizeof full) return KILN_FAIL(KILN_E_NOTFOUND, "no operator '%.40s...': the name is too long", name);
+    memcpy(full, "aten::", 7);
+    strcpy(strstr(name, "::") ? full : full + 6, name);
+    const kiln_op *op = exact(r, full);
+    kiln_sb near;
+    kiln_sb_init(&near);
+    if (!op && !strchr(full, '.')) op = only_overload(r, full, &near);
+    if (op) {
+        *out = op;
+    } else if (near.len) {
+        (void)KILN_FAIL(KILN_E_NOTFOUND, "'%s' has several overloads: %s", name, near.p);
+    } else {
+        nearest(r, full, &near);
+        (void)KILN_FAIL(KILN_E_NOTFOUND, "no operator '%s'%s%s", name, near.len ? "; did you mean " : "",
+                        near.p ? near.p : "");
+    }
+    kiln_sb_fini(&near);
+    return op ? KILN_OK : KILN_E_NOTFOUND;
+}

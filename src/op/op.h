@@ -1,0 +1,182 @@
+/* op.h - operator rows: text -> frozen registry.
+ *
+ * A row says everything Kiln knows of an operator: family, schema, dtypes, bodies, checks (docs/OPS.md has
+ * the grammar).  In-place and out forms are found by signature in PyTorch's schema list and share the
+ * row of the functional form.  A registry never changes once built; loading rows builds a new one.
+ * Knows no tensors: what a row means for actual arguments is infer's business. */
+#ifndef KILN_OP_H
+#define KILN_OP_H
+#include "expr/expr.h"
+#include "schema/schema.h"
+
+/* What lowering handles a row.  ORDER FAMILY: values are part of class keys. */
+typedef enum kiln_family {
+#define F(NAME, text, served) KILN_FAMILY_##NAME,
+#include "op/family.def"
+#undef F
+    KILN_FAMILY_COUNT
+} kiln_family;
+
+const char *kiln_family_name(kiln_family f);
+bool kiln_family_served(kiln_family f); /* lowering exists */
+
+/* How the common dtype of a branch comes about. */
+typedef enum kiln_promo {
+    KILN_PROMO_PROMOTE, /* PyTorch's result_type over `args` */
+    KILN_PROMO_FLOAT,   /* the same, then bool and integers become f32 */
+    KILN_PROMO_SUM      /* of `args`; bool and integers become i64; the dtype argument `dtype_arg` wins */
+} kiln_promo;
+
+enum { KILN_RET_COMMON = -1 }; /* result has the common dtype; >= 0: that kiln_dtype; else see below */
+#define KILN_RET_ARG(a) (-2 - (a)) /* result has the dtype of tensor argument a */
+
+typedef struct kiln_typing {
+    kiln_promo promo;
+    uint64_t args;   /* bit a: argument a takes part in promotion */
+    int dtype_arg;   /* SUM: a ScalarType? argument, or -1 */
+    int16_t ret[KILN_MAX_RETS]; /* KILN_RET_COMMON, a kiln_dtype, or KILN_RET_ARG(a) */
+} kiln_typing;
+
+/* One way to compute the row's results, taken when `when` holds (NULL: always). */
+typedef struct kiln_branch {
+    const kiln_expr *when;
+    kiln_typing typing;
+    const kiln_expr *body[KILN_MAX_RETS]; /* one per result; compose: NULL */
+    int nbody;
+    uint64_t uses;  /* bit a: argument a appears in the bodies */
+    uint64_t knows; /* bit a: optional argument a is present when this branch is taken */
+} kiln_branch;
+
+typedef struct kiln_check {
+    const kiln_expr *cond;
+    const char *text;
+    kiln_status status; /* KILN_E_ARG unless the row says index, value or type */
+} kiln_check;
+
+typedef struct kiln_named {
+    const char *name;
+    const kiln_expr *expr;
+    kiln_dtype dtype; /* state: its type; KILN_DTYPE_COUNT: the compute type */
+    bool each;        /* finish: the result keeps the reduced dimensions */
+} kiln_named;
+
+/* A scalar's id in typed bodies: an argument, or KILN_HOST_ID + k for the row's k-th host number. */
+enum { KILN_HOST_ID = KILN_MAX_ARGS };
+
+enum { KILN_ROW_MAX_NAMED = 16, KILN_ROW_MAX_BRANCHES = 16, KILN_ROW_MAX_CHECKS = 8 };
+
+typedef struct kiln_nameds {
+    kiln_named at[KILN_ROW_MAX_NAMED];
+    int n;
+} kiln_nameds;
+
+/* fold, scan, index: the parts beyond bodies. */
+typedef struct kiln_reduce {
+    int over_arg;               /* argument naming the reduced dims, or -1 */
+    const kiln_expr *over_last; /* or: how many trailing dims */
+    int keep_arg;               /* bool argument that keeps them as size 1, or -1 */
+    kiln_nameds states, step, block, merge, finish;
+    const kiln_expr *from; /* shorthand: the initial value of `acc`; states and step are filled from it */
+    kiln_prim merge_prim;  /* shorthand: how two accumulators merge */
+} kiln_reduce;
+
+typedef struct kiln_outshape {
+    int like_arg;      /* result is shaped like this tensor argument, or -1 */
+    bool rest;         /* `..`: leading dims of the first tensor argument */
+    kiln_nameds dims;  /* then these: name of the coordinate, extent */
+    kiln_nameds window; /* reduced coordinates: name, extent */
+    int into_arg;      /* scatter into a copy of this argument, or -1 */
+    int at_arg;        /* its Tensor?[] index argument */
+} kiln_outshape;
+
+/* compose: one call of another operator, per item of the lists in `each`. */
+typedef struct kiln_compose {
+    uint64_t each;      /* bit a: list argument a is walked in step with the others */
+    const char *callee; /* "add_.Tensor" */
+    int line, col;
+    kiln_named args[KILN_ROW_MAX_NAMED]; /* name "" for positional */
+    int nargs;
+} kiln_compose;
+
+typedef struct kiln_row {
+    kiln_family family;
+    const kiln_schema *schema; /* of the functional form; ns filled in */
+    const char *text;          /* the row as written, comments and all */
+    int line;                  /* of its first line in its source */
+    const char *source;        /* "map.ops" */
+    kiln_digest digest;        /* of the text with white space folded */
+    kiln_dtypes takes;         /* dtypes the promoted arguments may have */
+    kiln_dtypes arg_takes[KILN_MAX_ARGS]; /* dtypes of a tensor argument outside promotion; 0: not one */
+    kiln_typing typing;        /* of the head; every branch starts from it */
+    kiln_branch branches[KILN_ROW_MAX_BRANCHES];
+    int nbranches;
+    kiln_check checks[KILN_ROW_MAX_CHECKS];
+    int nchecks;
+    kiln_nameds lets;  /* names for expressions, expanded where they are used */
+    kiln_nameds hosts; /* numbers computed once per call; in bodies they are scalars */
+    uint64_t ignored; /* arguments the row declares unused */
+    uint64_t statics; /* arguments whose value is part of the class */
+    kiln_reduce reduce;
+    kiln_outshape shape;
+    kiln_compose compose;
+    double domain_lo, domain_hi; /* of random test inputs */
+    double rtol, atol;           /* 0: the defaults */
+    const char *doc;
+} kiln_row;
+
+typedef enum kiln_form { KILN_FORM_FUNCTIONAL, KILN_FORM_INPLACE, KILN_FORM_OUT } kiln_form;
+
+struct kiln_op {
+    const char *name;        /* "aten::add.Tensor" */
+    const char *schema_text; /* printed form of schema */
+    const kiln_schema *schema;
+    const kiln_row *row;
+    kiln_form form;
+    int8_t slot[KILN_MAX_ARGS];    /* argument of this schema -> argument of the row's schema, or -1: an output */
+    int8_t out_arg[KILN_MAX_RETS]; /* INPLACE, OUT: argument of this schema that receives result k */
+    int nout;                      /* results written into arguments; 0 for FUNCTIONAL */
+};
+
+typedef struct kiln_registry kiln_registry;
+
+/* Parses and checks rows of several texts and adds the derived forms.  base: an older registry whose rows
+ * come first (its memory must outlive the new one), or NULL.  A row may not redefine a name. */
+typedef struct kiln_row_text {
+    const char *source, *text;
+    size_t n;
+} kiln_row_text;
+kiln_status kiln_registry_new(const kiln_registry *base, const kiln_row_text *texts, int ntexts, const char *schemas,
+                              size_t schemas_len, kiln_registry **out) KILN_MUST_CHECK;
+void kiln_registry_free(kiln_registry *r);
+size_t kiln_registry_count(const kiln_registry *r);
+const kiln_op *kiln_registry_at(const kiln_registry *r, size_t i); /* sorted by name */
+kiln_status kiln_registry_find(const kiln_registry *r, const char *name, const kiln_op **out) KILN_MUST_CHECK;
+
+/* Types a row's every branch for every dtype it takes.  *ntyped: combinations typed. */
+kiln_status kiln_row_check(const kiln_registry *r, const kiln_row *row, int *ntyped) KILN_MUST_CHECK;
+
+/* -- what infer and lower ask of a row ------------------------------------------------------------- */
+
+bool kiln_row_is_tensor(const kiln_row *row, int arg); /* Tensor or Tensor? */
+bool kiln_row_optional(const kiln_row *row, int arg);
+const kiln_expr *kiln_row_host(const kiln_row *row, const char *name); /* the expression of a host number, or NULL */
+
+/* The environment that types branch b's bodies: common dtype `common`, and dtypes[a] for each tensor
+ * argument outside promotion.  Lives as long as its arguments. */
+typedef struct kiln_row_env {
+    kiln_env env;
+    const kiln_row *row;
+    const kiln_branch *branch;
+    kiln_dtype common;
+    const kiln_dtype *dtypes;
+    uint64_t present;    /* bit a: argument a is known to be present */
+    uint64_t absent;     /* bit a: argument a is known to be absent */
+    const kiln_nameds *scope; /* names a clause has defined so far (a block's), or NULL */
+    bool states, merge;  /* states are in scope; so are the right ones */
+} kiln_row_env;
+void kiln_row_env_init(kiln_row_env *re, const kiln_row *row, const kiln_branch *branch, kiln_dtype common,
+                       const kiln_dtype *dtypes, kiln_arena *arena);
+
+/* Body k of a branch, typed and cast to the compute type of ret (bool stays bool). */
+kiln_status kiln_row_type_body(const kiln_row_env *re, int k, kiln_dtype ret, const kiln_texpr **out) KILN_MUST_CHECK;
+#endif

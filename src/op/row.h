@@ -1,0 +1,23 @@
+/* row.h - private to src/op: reading one row, and the names in scope of its clauses. */
+#ifndef KILN_ROW_H
+#define KILN_ROW_H
+#include "op/op.h"
+
+/* Parses one row: text[0..n) starts at its family word, on line `line` of `source`. */
+kiln_status kiln_row_parse(kiln_arena *arena, const char *source, const char *text, size_t n, int line,
+                           kiln_row **out) KILN_MUST_CHECK;
+
+/* Parses the clause that starts at the current token (a clause word). */
+kiln_status kiln_row_clause(kiln_lex *lx, kiln_row *row) KILN_MUST_CHECK;
+bool kiln_row_clause_word(const kiln_lex *lx);
+
+/* Attributes up to `=`, a clause or the end of the row, into t (and row->takes). */
+kiln_status kiln_row_attrs(kiln_lex *lx, kiln_row *row, kiln_typing *t) KILN_MUST_CHECK;
+kiln_status kiln_row_bodies(kiln_lex *lx, kiln_row *row, kiln_branch *b) KILN_MUST_CHECK;
+/* A new branch with the head's typing; fails when there are too many. */
+kiln_status kiln_row_branch(kiln_lex *lx, kiln_row *row, kiln_branch **out) KILN_MUST_CHECK;
+kiln_status kiln_row_arg(kiln_lex *lx, const kiln_row *row, int *out) KILN_MUST_CHECK; /* an argument's name; takes it */
+
+/* Fails if an argument is used nowhere; fills branch->uses and branch->knows. */
+kiln_status kiln_row_resolve(kiln_row *row) KILN_MUST_CHECK;
+#endif

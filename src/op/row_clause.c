@@ -1,0 +1,261 @@
+/* row_clause.c - the indented clauses of a row.
+ *
+ * Each clause is one word and what follows it; the table at the end is the list.  docs/OPS.md explains
+ * them.  Only names and shapes of expressions are checked here; types come later. */
+#include <string.h>
+
+#include "op/row.h"
+
+/* name = expr [, name = expr]...; with types: name: dtype = expr */
+static kiln_status parse_nameds(kiln_lex *lx, kiln_nameds *out, bool typed, const char *separator) {
+    bool more = true;
+    while (more) {
+        if (out->n == KILN_ROW_MAX_NAMED) return kiln_lex_fail(lx, "at most 16 names in a clause");
+        kiln_named *v = &out->at[out->n++];
+        v->dtype = KILN_DTYPE_COUNT;
+        KILN_TRY(kiln_lex_name(lx, &v->name));
+        bool has_type = false;
+        if (typed) KILN_TRY(kiln_lex_accept(lx, ":", &has_type));
+        if (has_type) {
+            const char *name;
+            KILN_TRY(kiln_lex_name(lx, &name));
+            if (kiln_dtype_parse(name, &v->dtype) != KILN_OK) return kiln_lex_fail(lx, "a dtype after ':'");
+            v->dtype = kiln_dtype_compute(v->dtype);
+        }
+        KILN_TRY(kiln_lex_expect(lx, separator));
+        KILN_TRY(kiln_expr_parse(lx, &v->expr));
+        KILN_TRY(kiln_lex_accept(lx, ",", &more));
+    }
+    return KILN_OK;
+}
+
+static kiln_status clause_when(kiln_lex *lx, kiln_row *row) {
+    kiln_branch *b;
+    KILN_TRY(kiln_row_branch(lx, row, &b));
+    KILN_TRY(kiln_expr_parse(lx, &b->when));
+    KILN_TRY(kiln_row_attrs(lx, row, &b->typing));
+    KILN_TRY(kiln_lex_expect(lx, "="));
+    return kiln_row_bodies(lx, row, b);
+}
+
+/* check COND [index|value|type] : "text" */
+static kiln_status clause_check(kiln_lex *lx, kiln_row *row) {
+    static const struct {
+        const char *word;
+        kiln_status status;
+    } kinds[] = {{"index", KILN_E_INDEX}, {"value", KILN_E_VALUE}, {"type", KILN_E_TYPE}, {"unsupported", KILN_E_UNSUP}};
+    if (row->nchecks == KILN_ROW_MAX_CHECKS) return kiln_lex_fail(lx, "at most 8 checks");
+    kiln_check *c = &row->checks[row->nchecks++];
+    c->status = KILN_E_ARG;
+    KILN_TRY(kiln_expr_parse(lx, &c->cond));
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        bool did;
+        KILN_TRY(kiln_lex_accept(lx, kinds[k].word, &did));
+        if (did) c->status = kinds[k].status;
+    }
+    KILN_TRY(kiln_lex_expect(lx, ":"));
+    if (lx->tok != KILN_TOK_STR) return kiln_lex_fail(lx, "the message in quotes");
+    c->text = lx->str;
+    return kiln_lex_next(lx);
+}
+
+static kiln_status parse_args(kiln_lex *lx, kiln_row *row, uint64_t *set) {
+    bool more = true;
+    while (more) {
+        int arg;
+        KILN_TRY(kiln_row_arg(lx, row, &arg));
+        *set |= 1ull << arg;
+        KILN_TRY(kiln_lex_accept(lx, ",", &more));
+    }
+    return KILN_OK;
+}
+
+static kiln_status clause_static(kiln_lex *lx, kiln_row *row) { return parse_args(lx, row, &row->statics); }
+static kiln_status clause_ignore(kiln_lex *lx, kiln_row *row) { return parse_args(lx, row, &row->ignored); }
+static kiln_status clause_let(kiln_lex *lx, kiln_row *row) { return parse_nameds(lx, &row->lets, false, "="); }
+
+static kiln_status known_to_host(void *user, const kiln_expr *e) {
+    const kiln_row *row = user;
+    for (int k = 0; k < row->hosts.n - 1; k++)
+        if (strcmp(row->hosts.at[k].name, e->name) == 0) return KILN_OK;
+    if (kiln_schema_arg(row->schema, e->name) >= 0 || strcmp(e->name, "common") == 0) return KILN_OK;
+    return kiln_expr_fail(row->source, e, KILN_E_PARSE, "'%s' is not an argument or a host number defined before", e->name);
+}
+
+/* host NAME [: dtype] = EXPR, ...: each may use the ones before it, so none can mean itself. */
+static kiln_status clause_host(kiln_lex *lx, kiln_row *row) {
+    kiln_nameds list = {.n = 0};
+    KILN_TRY(parse_nameds(lx, &list, true, "="));
+    for (int k = 0; k < list.n; k++) {
+        if (row->hosts.n == KILN_ROW_MAX_NAMED) return kiln_lex_fail(lx, "at most 16 host numbers");
+        row->hosts.at[row->hosts.n++] = list.at[k];
+        KILN_TRY(kiln_expr_names(list.at[k].expr, known_to_host, row));
+    }
+    return KILN_OK;
+}
+
+static kiln_status clause_state(kiln_lex *lx, kiln_row *row) { return parse_nameds(lx, &row->reduce.states, true, "="); }
+static kiln_status clause_step(kiln_lex *lx, kiln_row *row) { return parse_nameds(lx, &row->reduce.step, false, "="); }
+static kiln_status clause_block(kiln_lex *lx, kiln_row *row) { return parse_nameds(lx, &row->reduce.block, false, "="); }
+static kiln_status clause_merge(kiln_lex *lx, kiln_row *row) { return parse_nameds(lx, &row->reduce.merge, false, "="); }
+
+static kiln_status clause_finish(kiln_lex *lx, kiln_row *row) {
+    kiln_nameds *f = &row->reduce.finish;
+    bool more = true;
+    while (more) {
+        if (f->n == row->schema->nrets) return kiln_lex_fail(lx, "as many results as the schema has");
+        kiln_named *v = &f->at[f->n++];
+        v->name = "";
+        v->dtype = KILN_DTYPE_COUNT;
+        KILN_TRY(kiln_lex_accept(lx, "each", &v->each));
+        KILN_TRY(kiln_expr_parse(lx, &v->expr));
+        KILN_TRY(kiln_lex_accept(lx, ",", &more));
+    }
+    return KILN_OK;
+}
+
+/* over ARG [keep ARG]   or   over last(COUNT) */
+static kiln_status clause_over(kiln_lex *lx, kiln_row *row) {
+    bool did;
+    KILN_TRY(kiln_lex_accept(lx, "last", &did));
+    if (did) {
+        KILN_TRY(kiln_lex_expect(lx, "("));
+        KILN_TRY(kiln_expr_parse(lx, &row->reduce.over_last));
+        KILN_TRY(kiln_lex_expect(lx, ")"));
+    } else {
+        KILN_TRY(kiln_row_arg(lx, row, &row->reduce.over_arg));
+    }
+    KILN_TRY(kiln_lex_accept(lx, "keep", &did));
+    return did ? kiln_row_arg(lx, row, &row->reduce.keep_arg) : KILN_OK;
+}
+
+/* out like ARG   or   out [.., name: extent, ...] */
+static kiln_status clause_out(kiln_lex *lx, kiln_row *row) {
+    bool did;
+    KILN_TRY(kiln_lex_accept(lx, "like", &did));
+    if (did) return kiln_row_arg(lx, row, &row->shape.like_arg);
+    KILN_TRY(kiln_lex_expect(lx, "["));
+    KILN_TRY(kiln_lex_accept(lx, "..", &row->shape.rest));
+    if (row->shape.rest) KILN_TRY(kiln_lex_expect(lx, ","));
+    KILN_TRY(parse_nameds(lx, &row->shape.dims, false, ":"));
+    return kiln_lex_expect(lx, "]");
+}
+
+static kiln_status clause_window(kiln_lex *lx, kiln_row *row) { return parse_nameds(lx, &row->shape.window, false, ":"); }
+
+/* into ARG at ARG */
+static kiln_status clause_into(kiln_lex *lx, kiln_row *row) {
+    KILN_TRY(kiln_row_arg(lx, row, &row->shape.into_arg));
+    KILN_TRY(kiln_lex_expect(lx, "at"));
+    return kiln_row_arg(lx, row, &row->shape.at_arg);
+}
+
+/* call [for ARG, ... :] OP(arg, name=arg, ...) */
+static kiln_status clause_call(kiln_lex *lx, kiln_row *row) {
+    kiln_compose *c = &row->compose;
+    bool did, more;
+    KILN_TRY(kiln_lex_accept(lx, "for", &did));
+    if (did) {
+        KILN_TRY(parse_args(lx, row, &c->each));
+        KILN_TRY(kiln_lex_expect(lx, ":"));
+    }
+    const char *start = lx->start;
+    c->line = lx->tok_line;
+    c->col = lx->tok_col;
+    while (lx->tok == KILN_TOK_NAME || kiln_lex_is(lx, ".") || kiln_lex_is(lx, "::")) KILN_TRY(kiln_lex_next(lx));
+    c->callee = kiln_arena_strndup(lx->arena, start, (size_t)(lx->start - start));
+    if (!c->callee) return KILN_NOMEM();
+    KILN_TRY(kiln_lex_expect(lx, "("));
+    for (more = !kiln_lex_is(lx, ")"); more;) {
+        if (c->nargs == KILN_ROW_MAX_NAMED) return kiln_lex_fail(lx, "at most 16 arguments");
+        kiln_named *v = &c->args[c->nargs++];
+        v->name = "";
+        KILN_TRY(kiln_expr_parse(lx, &v->expr));
+        KILN_TRY(kiln_lex_accept(lx, "=", &did));
+        if (did) {
+            v->name = v->expr->kind == KILN_X_NAME ? v->expr->name : "?";
+            KILN_TRY(kiln_expr_parse(lx, &v->expr));
+        }
+        KILN_TRY(kiln_lex_accept(lx, ",", &more));
+    }
+    return kiln_lex_expect(lx, ")");
+}
+
+/* A number, with an optional sign. */
+static kiln_status number(kiln_lex *lx, double *out) {
+    bool minus;
+    KILN_TRY(kiln_lex_accept(lx, "-", &minus));
+    if (lx->tok != KILN_TOK_NUM) return kiln_lex_fail(lx, "a number");
+    *out = minus ? -lx->f : lx->f;
+    return kiln_lex_next(lx);
+}
+
+/* domain LO HI: where random test inputs are drawn from. */
+static kiln_status clause_domain(kiln_lex *lx, kiln_row *row) {
+    KILN_TRY(number(lx, &row->domain_lo));
+    return number(lx, &row->domain_hi);
+}
+
+/* tol RTOL ATOL "reason" */
+static kiln_status clause_tol(kiln_lex *lx, kiln_row *row) {
+    KILN_TRY(number(lx, &row->rtol));
+    KILN_TRY(number(lx, &row->atol));
+    if (lx->tok != KILN_TOK_STR) return kiln_lex_fail(lx, "the reason for the tolerance in quotes");
+    return kiln_lex_next(lx);
+}
+
+static kiln_status clause_doc(kiln_lex *lx, kiln_row *row) {
+    if (lx->tok != KILN_TOK_STR) return kiln_lex_fail(lx, "text in quotes");
+    row->doc = lx->str;
+    return kiln_lex_next(lx);
+}
+
+static const struct {
+    const char *word;
+    kiln_status (*parse)(kiln_lex *lx, kiln_row *row);
+    unsigned families; /* bit f: allowed in family f */
+} clauses[] = {
+#define IN(F) (1u << KILN_FAMILY_##F)
+#define ANY ((1u << KILN_FAMILY_COUNT) - 1)
+    {"when", clause_when, ANY},
+    {"check", clause_check, ANY},
+    {"static", clause_static, ANY},
+    {"ignore", clause_ignore, ANY},
+    {"let", clause_let, ANY},
+    {"host", clause_host, ANY},
+    {"domain", clause_domain, ANY},
+    {"tol", clause_tol, ANY},
+    {"doc", clause_doc, ANY},
+    {"over", clause_over, IN(FOLD) | IN(SCAN)},
+    {"state", clause_state, IN(FOLD) | IN(SCAN) | IN(INDEX)},
+    {"step", clause_step, IN(FOLD) | IN(SCAN) | IN(INDEX)},
+    {"block", clause_block, IN(FOLD)},
+    {"merge", clause_merge, IN(FOLD) | IN(INDEX)},
+    {"finish", clause_finish, IN(FOLD) | IN(INDEX)},
+    {"out", clause_out, IN(INDEX)},
+    {"window", clause_window, IN(INDEX)},
+    {"into", clause_into, IN(INDEX)},
+    {"call", clause_call, IN(COMPOSE)},
+#undef IN
+#undef ANY
+};
+
+bool kiln_row_clause_word(const kiln_lex *lx) {
+    if (!lx->first_on_line) return false;
+    for (size_t k = 0; k < sizeof clauses / sizeof *clauses; k++)
+        if (kiln_lex_is(lx, clauses[k].word)) return true;
+    return false;
+}
+
+kiln_status kiln_row_clause(kiln_lex *lx, kiln_row *row) {
+    if (!lx->first_on_line) return kiln_lex_fail(lx, "a clause on a line of its own, or the end of the row");
+    for (size_t k = 0; k < sizeof clauses / sizeof *clauses; k++) {
+        if (!kiln_lex_is(lx, clauses[k].word)) continue;
+        if (!(clauses[k].families & (1u << row->family)))
+            return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: a %s row has no '%s' clause", lx->source, lx->tok_line, lx->tok_col,
+                             kiln_family_name(row->family), clauses[k].word);
+        KILN_TRY(kiln_lex_next(lx));
+        return clauses[k].parse(lx, row);
+    }
+    return kiln_lex_fail(lx, "a clause word such as when, check, let, state or doc");
+}

@@ -1,0 +1,304 @@
+/* row_parse.c - the text of one row -> kiln_row.
+ *
+ *   FAMILY SCHEMA [: ATTRIBUTES] [= BODY, ...]
+ *       CLAUSE ...
+ * Reads the head line and hands each indented clause to row_clause.c.  Checks names as it goes; types
+ * are checked later, for every dtype (row_check.c). */
+#include <ctype.h>
+#include <string.h>
+
+#include "op/row.h"
+
+static const struct {
+    const char *name;
+    bool served;
+} families[KILN_FAMILY_COUNT] = {
+#define F(NAME, text, served) [KILN_FAMILY_##NAME] = {text, served},
+#include "op/family.def"
+#undef F
+};
+
+const char *kiln_family_name(kiln_family f) { return families[f].name; }
+bool kiln_family_served(kiln_family f) { return families[f].served; }
+
+/* -- attributes ---------------------------------------------------------------------------------------- */
+
+static kiln_dtypes kinds(int lowest, int highest) {
+    kiln_dtypes set = 0;
+    for (int t = 0; t < KILN_DTYPE_COUNT; t++) {
+        int kind = (int)kiln_dtype_kind((kiln_dtype)t);
+        if (kind >= lowest && kind <= highest) set |= KILN_DT(t);
+    }
+    return set;
+}
+
+/* A word of a `takes` list: a kind of dtype or one dtype.  complex is accepted for rows that are ready
+ * for it; no complex dtype exists yet. */
+static bool dtype_word(const kiln_lex *lx, kiln_dtypes *set) {
+    kiln_dtype t;
+    if (lx->tok != KILN_TOK_NAME) return false;
+    if (kiln_lex_is(lx, "bool")) *set |= KILN_DT(KILN_BOOL);
+    else if (kiln_lex_is(lx, "int")) *set |= kinds(KILN_KIND_INT, KILN_KIND_INT);
+    else if (kiln_lex_is(lx, "float")) *set |= kinds(KILN_KIND_FLOAT, KILN_KIND_FLOAT);
+    else if (kiln_lex_is(lx, "real")) *set |= kinds(KILN_KIND_INT, KILN_KIND_FLOAT);
+    else if (kiln_lex_is(lx, "all")) *set |= KILN_DT_ALL;
+    else if (kiln_lex_is(lx, "complex")) return true;
+    else {
+        for (t = 0; t < KILN_DTYPE_COUNT && !kiln_lex_is(lx, kiln_dtype_name(t)); t++) {}
+        if (t == KILN_DTYPE_COUNT) return false;
+        *set |= KILN_DT(t);
+    }
+    return true;
+}
+
+kiln_status kiln_row_arg(kiln_lex *lx, const kiln_row *row, int *out) {
+    if (lx->tok != KILN_TOK_NAME || (*out = kiln_schema_arg(row->schema, lx->str)) < 0)
+        return kiln_lex_fail(lx, "the name of an argument");
+    return kiln_lex_next(lx);
+}
+
+/* takes KIND...   or   takes ARG: KIND... */
+static kiln_status parse_takes(kiln_lex *lx, kiln_row *row) {
+    kiln_dtypes set = 0;
+    int arg = -1;
+    if (lx->tok == KILN_TOK_NAME && kiln_schema_arg(row->schema, lx->str) >= 0 && !dtype_word(lx, &set)) {
+        KILN_TRY(kiln_row_arg(lx, row, &arg));
+        KILN_TRY(kiln_lex_expect(lx, ":"));
+    }
+    set = 0;
+    if (!dtype_word(lx, &set)) return kiln_lex_fail(lx, "a dtype or one of bool int float real complex all");
+    while (dtype_word(lx, &set) && !lx->first_on_line) KILN_TRY(kiln_lex_next(lx));
+    if (arg >= 0) row->arg_takes[arg] |= set;
+    else row->takes = set;
+    return KILN_OK;
+}
+
+static kiln_status parse_args(kiln_lex *lx, kiln_row *row, uint64_t *set) {
+    bool more = true;
+    KILN_TRY(kiln_lex_expect(lx, "("));
+    for (*set = 0; more;) {
+        int arg;
+        KILN_TRY(kiln_row_arg(lx, row, &arg));
+        *set |= 1ull << arg;
+        KILN_TRY(kiln_lex_accept(lx, ",", &more));
+    }
+    return kiln_lex_expect(lx, ")");
+}
+
+static kiln_status parse_ret(kiln_lex *lx, const kiln_row *row, int16_t *out) {
+    int arg = lx->tok == KILN_TOK_NAME ? kiln_schema_arg(row->schema, lx->str) : -1;
+    *out = KILN_RET_COMMON;
+    if (arg >= 0) {
+        *out = (int16_t)KILN_RET_ARG(arg);
+    } else if (!kiln_lex_is(lx, "same")) {
+        int t = 0;
+        while (t < KILN_DTYPE_COUNT && !kiln_lex_is(lx, kiln_dtype_name((kiln_dtype)t))) t++;
+        if (t == KILN_DTYPE_COUNT) return kiln_lex_fail(lx, "a dtype, 'same' or an argument");
+        *out = (int16_t)t;
+    }
+    return kiln_lex_next(lx);
+}
+
+static kiln_status parse_rets(kiln_lex *lx, const kiln_row *row, kiln_typing *t) {
+    bool list, more = true;
+    KILN_TRY(kiln_lex_accept(lx, "(", &list));
+    for (int k = 0; more; k++) {
+        if (k >= row->schema->nrets) return kiln_lex_fail(lx, "as many dtypes as the schema has results");
+        KILN_TRY(parse_ret(lx, row, &t->ret[k]));
+        if (!list) return KILN_OK;
+        KILN_TRY(kiln_lex_accept(lx, ",", &more));
+    }
+    return kiln_lex_expect(lx, ")");
+}
+
+kiln_status kiln_row_attrs(kiln_lex *lx, kiln_row *row, kiln_typing *t) {
+    for (;;) {
+        bool did;
+        if (kiln_lex_is(lx, "=") || lx->tok == KILN_TOK_END || kiln_row_clause_word(lx)) return KILN_OK;
+        KILN_TRY(kiln_lex_accept(lx, "takes", &did));
+        if (did) {
+            KILN_TRY(parse_takes(lx, row));
+            continue;
+        }
+        KILN_TRY(kiln_lex_accept(lx, "promote", &did));
+        if (did) {
+            KILN_TRY(parse_args(lx, row, &t->args));
+            continue;
+        }
+        KILN_TRY(kiln_lex_accept(lx, "sum_dtype", &did));
+        if (did) {
+            KILN_TRY(kiln_lex_expect(lx, "("));
+            KILN_TRY(kiln_row_arg(lx, row, &t->dtype_arg));
+            KILN_TRY(kiln_lex_expect(lx, ")"));
+            t->promo = KILN_PROMO_SUM;
+            continue;
+        }
+        KILN_TRY(kiln_lex_accept(lx, "to_float", &did));
+        if (did) {
+            t->promo = KILN_PROMO_FLOAT;
+            continue;
+        }
+        KILN_TRY(kiln_lex_accept(lx, "->", &did));
+        if (!did) return kiln_lex_fail(lx, "takes, promote, to_float, sum_dtype, '->' or '='");
+        KILN_TRY(parse_rets(lx, row, t));
+    }
+}
+
+/* -- bodies ------------------------------------------------------------------------------------------- */
+
+kiln_status kiln_row_branch(kiln_lex *lx, kiln_row *row, kiln_branch **out) {
+    if (row->nbranches == KILN_ROW_MAX_BRANCHES) return kiln_lex_fail(lx, "at most 16 branches");
+    *out = &row->branches[row->nbranches++];
+    (*out)->typing = row->typing;
+    return KILN_OK;
+}
+
+/* `prim(acc, E) from INIT`: one state, and how two of them merge. */
+static kiln_status parse_shorthand(kiln_lex *lx, kiln_row *row, const kiln_expr *body) {
+    kiln_reduce *r = &row->reduce;
+    bool form = body->kind == KILN_X_PRIM && body->nargs == 2 && body->args[0]->kind == KILN_X_NAME &&
+                strcmp(body->args[0]->name, "acc") == 0;
+    if (!form) return kiln_expr_fail(lx->source, body, KILN_E_PARSE, "expected prim(acc, value) before 'from'");
+    KILN_TRY(kiln_expr_parse(lx, &r->from));
+    r->merge_prim = body->prim;
+    r->states.n = r->step.n = 1;
+    r->states.at[0] = (kiln_named){"acc", r->from, KILN_DTYPE_COUNT, false};
+    r->step.at[0] = (kiln_named){"acc", body, KILN_DTYPE_COUNT, false};
+    return KILN_OK;
+}
+
+kiln_status kiln_row_bodies(kiln_lex *lx, kiln_row *row, kiln_branch *b) {
+    bool more = true;
+    while (more) {
+        const kiln_expr *body;
+        bool from;
+        if (b->nbody == row->schema->nrets) return kiln_lex_fail(lx, "as many bodies as the schema has results");
+        KILN_TRY(kiln_expr_parse(lx, &body));
+        KILN_TRY(kiln_lex_accept(lx, "from", &from));
+        if (from) return parse_shorthand(lx, row, body);
+        b->body[b->nbody++] = body;
+        KILN_TRY(kiln_lex_accept(lx, ",", &more));
+    }
+    if (b->nbody != row->schema->nrets)
+        return KILN_FAIL(KILN_E_PARSE, "%s:%d: %d results but %d bodies", row->source, row->line, row->schema->nrets,
+                         b->nbody);
+    return KILN_OK;
+}
+
+/* -- the head --------------------------------------------------------------------------------------------- */
+
+static kiln_status parse_family(kiln_lex *lx, kiln_row *row) {
+    for (int f = 0; f < KILN_FAMILY_COUNT; f++) {
+        if (!kiln_lex_is(lx, families[f].name)) continue;
+        row->family = (kiln_family)f;
+        return KILN_OK;
+    }
+    return kiln_lex_fail(lx, "a family: map fold scan index compose");
+}
+
+/* The schema stands between the family word and ` : `; its own parser reads it. */
+static kiln_status parse_schema(kiln_lex *lx, kiln_row *row) {
+    while (lx->p < lx->end && (*lx->p == ' ' || *lx->p == '\t')) lx->p++;
+    size_t used;
+    kiln_schema *schema;
+    kiln_status st = kiln_schema_parse_prefix(lx->arena, lx->p, (size_t)(lx->end - lx->p), &used, &schema);
+    if (st != KILN_OK)
+        return kiln_note(st, "%s:%d:%d", row->source, lx->line, (int)(lx->p - lx->line_start) + 1);
+    for (size_t k = 0; k < used; k++) {
+        if (lx->p[k] != '\n') continue;
+        lx->line++;
+        lx->line_start = lx->p + k + 1;
+    }
+    lx->p += used;
+    if (schema->nrets > KILN_MAX_RETS)
+        return KILN_FAIL(KILN_E_LIMIT, "%s:%d: more than %d results", row->source, row->line, KILN_MAX_RETS);
+    if (schema->vararg || schema->varret)
+        return KILN_FAIL(KILN_E_UNSUP, "%s:%d: a row cannot take or return '...'", row->source, row->line);
+    if (!schema->ns[0]) schema->ns = "aten";
+    row->schema = schema;
+    return kiln_lex_next(lx);
+}
+
+/* The digest ignores comments and how white space is laid out. */
+static kiln_status digest(kiln_row *row, const char *text, size_t n) {
+    kiln_sb folded;
+    kiln_sb_init(&folded);
+    bool quoted = false, blank = false;
+    for (size_t k = 0; k < n; k++) {
+        if (text[k] == '#' && !quoted) {
+            while (k < n && text[k] != '\n') k++;
+        }
+        if (k < n && (quoted || !isspace((unsigned char)text[k]))) {
+            if (blank && folded.len) kiln_sb_putc(&folded, ' ');
+            blank = false;
+            if (text[k] == '"') quoted = !quoted;
+            kiln_sb_putc(&folded, text[k]);
+        } else {
+            blank = true;
+        }
+    }
+    bool failed = folded.failed;
+    if (!failed) row->digest = kiln_hash128(folded.p ? folded.p : "", folded.len);
+    kiln_sb_fini(&folded);
+    return failed ? KILN_NOMEM() : KILN_OK;
+}
+
+static void init_row(kiln_row *row) {
+    row->takes = KILN_DT_ALL;
+    row->reduce.over_arg = row->reduce.keep_arg = -1;
+    row->shape.like_arg = row->shape.into_arg = row->shape.at_arg = -1;
+    row->domain_lo = -10;
+    row->domain_hi = 10;
+    row->typing.dtype_arg = -1;
+    for (int k = 0; k < KILN_MAX_RETS; k++) row->typing.ret[k] = KILN_RET_COMMON;
+}
+
+/* Where nothing says otherwise, every tensor argument without a `takes` of its own is promoted. */
+static void default_promotion(kiln_row *row) {
+    uint64_t all = 0;
+    for (int a = 0; a < row->schema->nargs; a++)
+        if (kiln_row_is_tensor(row, a) && !row->arg_takes[a]) all |= 1ull << a;
+    if (!row->typing.args) row->typing.args = all;
+    for (int b = 0; b < row->nbranches; b++)
+        if (!row->branches[b].typing.args) row->branches[b].typing.args = all;
+}
+
+static kiln_status parse_rest(kiln_lex *lx, kiln_row *row) {
+    bool did;
+    KILN_TRY(kiln_lex_accept(lx, ":", &did));
+    if (did) KILN_TRY(kiln_row_attrs(lx, row, &row->typing));
+    KILN_TRY(kiln_lex_accept(lx, "=", &did));
+    if (did) {
+        kiln_branch *b;
+        KILN_TRY(kiln_row_branch(lx, row, &b));
+        KILN_TRY(kiln_row_bodies(lx, row, b));
+    }
+    while (lx->tok != KILN_TOK_END) KILN_TRY(kiln_row_clause(lx, row));
+    if (!row->nbranches && row->family != KILN_FAMILY_COMPOSE) {
+        kiln_branch *b; /* folds with clauses only: one branch that carries the typing */
+        KILN_TRY(kiln_row_branch(lx, row, &b));
+    }
+    return KILN_OK;
+}
+
+kiln_status kiln_row_parse(kiln_arena *arena, const char *source, const char *text, size_t n, int line,
+                           kiln_row **out) {
+    kiln_row *row = kiln_arena_alloc(arena, sizeof *row);
+    if (!row) return KILN_NOMEM();
+    init_row(row);
+    row->source = source;
+    row->line = line;
+    row->text = kiln_arena_strndup(arena, text, n);
+    if (!row->text) return KILN_NOMEM();
+    KILN_TRY(digest(row, text, n));
+    kiln_lex lx;
+    kiln_lex_init(&lx, arena, source, text, n, line);
+    KILN_TRY(kiln_lex_next(&lx));
+    KILN_TRY(parse_family(&lx, row));
+    KILN_TRY(parse_schema(&lx, row));
+    KILN_TRY(parse_rest(&lx, row));
+    default_promotion(row);
+    KILN_TRY(kiln_row_resolve(row));
+    *out = row;
+    return KILN_OK;
+}
