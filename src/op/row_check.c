@@ -93,6 +93,27 @@ kiln_status kiln_row_type_body(const kiln_row_env *re, int k, kiln_dtype ret, co
     return type_to(re, re->branch->body[k], ret, out);
 }
 
+/* What a map can compute: its own element, numbers and primitives of them. */
+static kiln_status check_pointwise(const char *source, const kiln_texpr *e) {
+    switch (e->kind) {
+    case KILN_TE_CONST:
+    case KILN_TE_ELEM:
+    case KILN_TE_SCALAR:
+    case KILN_TE_PRIM:
+    case KILN_TE_CAST: break;
+    case KILN_TE_STATE:
+    case KILN_TE_RHS:
+    case KILN_TE_POS:
+    case KILN_TE_COUNT:
+    case KILN_TE_SUM:
+    case KILN_TE_EXTENT:
+    case KILN_TE_ACCESS:
+        return kiln_expr_fail(source, e->from, KILN_E_TYPE, "a map sees one element of each argument and no other place");
+    }
+    for (int k = 0; k < e->nargs; k++) KILN_TRY(check_pointwise(source, e->args[k]));
+    return KILN_OK;
+}
+
 static const kiln_expr *finish_or_state(const kiln_reduce *r, int k) {
     return k < r->finish.n ? r->finish.at[k].expr : NULL;
 }
@@ -171,6 +192,7 @@ static kiln_status check_branch(checker *c, const kiln_branch *b) {
     for (int k = 0; k < b->nbody; k++) {
         const kiln_texpr *typed;
         KILN_TRY(kiln_row_type_body(&re, k, ret_dtype(c, b, k), &typed));
+        if (c->row->family == KILN_FAMILY_MAP) KILN_TRY(check_pointwise(c->row->source, typed));
     }
     KILN_TRY(check_reduce(c, &re, b));
     KILN_TRY(check_extents(c, &c->row->shape.dims));

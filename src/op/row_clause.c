@@ -62,7 +62,7 @@ static kiln_status clause_check(kiln_lex *lx, kiln_row *row) {
 static kiln_status parse_args(kiln_lex *lx, kiln_row *row, uint64_t *set) {
     bool more = true;
     while (more) {
-        int arg;
+        int arg = -1;
         KILN_TRY(kiln_row_arg(lx, row, &arg));
         *set |= 1ull << arg;
         KILN_TRY(kiln_lex_accept(lx, ",", &more));
@@ -222,7 +222,7 @@ static const struct {
     {"static", clause_static, ANY},
     {"ignore", clause_ignore, ANY},
     {"let", clause_let, ANY},
-    {"host", clause_host, ANY},
+    {"host", clause_host, IN(INDEX)},
     {"domain", clause_domain, ANY},
     {"tol", clause_tol, ANY},
     {"doc", clause_doc, ANY},

@@ -77,7 +77,7 @@ static kiln_status parse_args(kiln_lex *lx, kiln_row *row, uint64_t *set) {
     bool more = true;
     KILN_TRY(kiln_lex_expect(lx, "("));
     for (*set = 0; more;) {
-        int arg;
+        int arg = -1;
         KILN_TRY(kiln_row_arg(lx, row, &arg));
         *set |= 1ull << arg;
         KILN_TRY(kiln_lex_accept(lx, ",", &more));
@@ -269,13 +269,13 @@ static kiln_status parse_rest(kiln_lex *lx, kiln_row *row) {
     if (did) KILN_TRY(kiln_row_attrs(lx, row, &row->typing));
     KILN_TRY(kiln_lex_accept(lx, "=", &did));
     if (did) {
-        kiln_branch *b;
+        kiln_branch *b = NULL;
         KILN_TRY(kiln_row_branch(lx, row, &b));
         KILN_TRY(kiln_row_bodies(lx, row, b));
     }
     while (lx->tok != KILN_TOK_END) KILN_TRY(kiln_row_clause(lx, row));
     if (!row->nbranches && row->family != KILN_FAMILY_COMPOSE) {
-        kiln_branch *b; /* folds with clauses only: one branch that carries the typing */
+        kiln_branch *b = NULL; /* folds with clauses only: one branch that carries the typing */
         KILN_TRY(kiln_row_branch(lx, row, &b));
     }
     return KILN_OK;
