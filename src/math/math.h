@@ -1,0 +1,27 @@
+/* math.h - the one source of vector arithmetic: compiled into the interpreter, emitted into kernels.
+ *
+ * The .inc files of src/math hold C fragments over GNU vector types.  A fragment starts at a line
+ *     [comment] @ name name ... [comment end]        (the names it defines, see docs/ARCHITECTURE.md)
+ * and runs to the next such line.  src/run/loops.c includes the files whole; kiln_math_source picks the
+ * fragments a kernel names, with all they use, so both tiers compute the same bits.  Within one
+ * translation unit every vector has KILN_W lanes:
+ *     vf32 vf64 vi8 vu8 vi16 vu16 vi32 vu32 vi64 vu64        (vf16 and vbf16 are vu16)
+ * A bool is a mask, 0 or -1 in each lane, in a signed vector as wide as the type that made it.
+ * Names a kernel may use, T being a compute type (bool u8 i8 i16 i32 i64 f32 f64):
+ *     P_T(a, ...)            primitive P of prims.def
+ *     cast_TO_FROM(v)        between compute types; f16 and bf16 only with f32
+ *     mask_TO_FROM(m)        mask width change, in bits: mask_32_8
+ *     load_T(p) store_T(p, v)          KILN_W contiguous elements, any alignment; also f16, bf16
+ *     gather_T(p, stride, k)           k lanes at byte stride, the rest zero
+ *     scatter_T(p, stride, k, v)       the first k lanes
+ *     splat_T(x)                       x in every lane (bool: a mask of 8-bit lanes)
+ *     copy_tail(dst, src, nbytes)      fewer bytes than a full vector */
+#ifndef KILN_MATH_H
+#define KILN_MATH_H
+#include "base/base.h"
+#include "base/isa.h"
+
+/* Writes the types and the fragments that define `names`, and what those use, each once, in an order
+ * that compiles.  lanes: KILN_W.  KILN_E_BUG for a name no fragment defines. */
+kiln_status kiln_math_source(kiln_sb *out, kiln_isa isa, int lanes, const char *const *names, int n) KILN_MUST_CHECK;
+#endif

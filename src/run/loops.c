@@ -1,0 +1,213 @@
+/* loops.c - the interpreter's inner loops of one ISA level and one element size.
+ *
+ * Compiled once per level and size (see loops.cmake) with
+ *     -DKILN_LOOPS_ISA=V4 -DKILN_LOOPS_SIZE=8 -march=x86-64-v4
+ * It holds the loops whose widest type has KILN_LOOPS_SIZE bytes, over vectors of which one fills a
+ * register, and exports kiln_loops_fill_<ISA>_<SIZE>.  All arithmetic is src/math's.  Adding a primitive
+ * needs its line below under each kind of type it takes; the unit test compares with prims.def. */
+#include "run/loops.h"
+
+#include <string.h>
+
+#undef bool /* here a name to paste, like f32 */
+
+#define CAT_(a, b) a##b
+#define CAT(a, b) CAT_(a, b)
+
+#define IS_GENERIC 1
+#define IS_V2 2
+#define IS_V3 3
+#define IS_V4 4
+#define IS_A64 5
+#if CAT(IS_, KILN_LOOPS_ISA) == IS_V4
+#define KILN_ISA_X86_V4 1
+#define KILN_VB 64
+#elif CAT(IS_, KILN_LOOPS_ISA) == IS_V3
+#define KILN_ISA_X86_V3 1
+#define KILN_VB 32
+#elif CAT(IS_, KILN_LOOPS_ISA) == IS_V2
+#define KILN_ISA_X86_V2 1
+#define KILN_VB 16
+#elif CAT(IS_, KILN_LOOPS_ISA) == IS_A64
+#define KILN_ISA_A64 1
+#define KILN_VB 16
+#else
+#define KILN_ISA_GENERIC 1
+#define KILN_VB 16
+#endif
+#define KILN_W (KILN_VB / KILN_LOOPS_SIZE)
+
+#include "math/prelude.inc"
+#include "math/cast.inc"
+#include "math/memory.inc"
+#include "math/arith.inc"
+#include "math/divide.inc"
+#include "math/elementary_f32.inc"
+#include "math/elementary_f64.inc"
+
+/* -- which primitives a type has: M(NAME, name, T) ---- */
+
+#define BOTH_UNARY(M, T) M(NEG, neg, T) M(ABS, abs, T) M(SIGN, sign, T)
+#define BOTH_BINARY(M, T) \
+    M(ADD, add, T) M(SUB, sub, T) M(MUL, mul, T) M(FLOORDIV, floordiv, T) M(REM, rem, T) M(MOD, mod, T) \
+    M(MAX, max, T) M(MIN, min, T) M(POW, pow, T)
+#define COMPARE(M, T) M(EQ, eq, T) M(NE, ne, T) M(LT, lt, T) M(LE, le, T) M(GT, gt, T) M(GE, ge, T)
+#define BITS(M, T) M(AND, and, T) M(OR, or, T) M(XOR, xor, T)
+#define INT_BINARY(M, T) M(IDIV, idiv, T) M(SHL, shl, T) M(SHR, shr, T)
+#define FLOAT_UNARY(M, T) \
+    M(FLOOR, floor, T) M(CEIL, ceil, T) M(TRUNC, trunc, T) M(ROUND, round, T) M(SQRT, sqrt, T) \
+    M(RSQRT, rsqrt, T) M(EXP, exp, T) M(LOG, log, T) M(TANH, tanh, T) M(ERF, erf, T) M(SIN, sin, T) \
+    M(COS, cos, T) M(MANTISSA, mantissa, T)
+#define FLOAT_BINARY(M, T) M(DIV, div, T) M(COPYSIGN, copysign, T)
+#define FLOAT_TEST(M, T) M(ISNAN, isnan, T) M(ISINF, isinf, T)
+
+/* -- bool as a mask of the width of T ---- */
+
+#define BITS_bool 8
+#define BITS_u8 8
+#define BITS_i8 8
+#define BITS_i16 16
+#define BITS_i32 32
+#define BITS_i64 64
+#define BITS_f32 32
+#define BITS_f64 64
+#define mask_8_8(m) (m)
+#define to_bytes(T, m) CAT(mask_8_, BITS_##T)(m)
+#define from_bytes(T, m) CAT(CAT(mask_, BITS_##T), _8)(m)
+
+/* -- loops ---- */
+
+#define UNUSED1 (void)b, (void)c
+#define UNUSED2 (void)c
+#define LOOP(name) static void name(void *out, const void *a, const void *b, const void *c, size_t n)
+#define EACH for (size_t i = 0; i < n; i += KILN_W)
+#define AT(T, p) ((p) + i * sizeof(elem_##T))
+#define IN(T, p) load_##T(AT(T, (const char *)(p)))
+#define OUT(T, v) store_##T(AT(T, (char *)out), v)
+typedef unsigned char elem_bool; /* the other elem_T come from memory.inc */
+typedef unsigned short elem_f16, elem_bf16;
+
+#define DEF_UNARY(NAME, name, T) LOOP(loop_##name##_##T) { UNUSED1; EACH OUT(T, name##_##T(IN(T, a))); }
+#define DEF_BINARY(NAME, name, T) \
+    LOOP(loop_##name##_##T) { UNUSED2; EACH OUT(T, name##_##T(IN(T, a), IN(T, b))); }
+#define DEF_TEST(NAME, name, T) \
+    LOOP(loop_##name##_##T) { UNUSED1; EACH OUT(bool, to_bytes(T, (name##_##T(IN(T, a))))); }
+#define DEF_COMPARE(NAME, name, T) \
+    LOOP(loop_##name##_##T) { UNUSED2; EACH OUT(bool, to_bytes(T, (name##_##T(IN(T, a), IN(T, b))))); }
+#define DEF_TERNARY(NAME, name, T) \
+    LOOP(loop_##name##_##T) { EACH OUT(T, name##_##T(IN(T, a), IN(T, b), IN(T, c))); }
+#define DEF_SELECT(NAME, name, T) \
+    LOOP(loop_##name##_##T) { EACH OUT(T, name##_##T(from_bytes(T, IN(bool, a)), IN(T, b), IN(T, c))); }
+#define DEF_TOINT(NAME, name, T) LOOP(loop_##name##_##T) { UNUSED1; EACH OUT(i32, name##_##T(IN(T, a))); }
+
+#define DEF_INT(T) \
+    BOTH_UNARY(DEF_UNARY, T) BOTH_BINARY(DEF_BINARY, T) COMPARE(DEF_COMPARE, T) BITS(DEF_BINARY, T) \
+    INT_BINARY(DEF_BINARY, T) DEF_UNARY(NOT, not, T) DEF_TEST(SIGNBIT, signbit, T) \
+    DEF_SELECT(SELECT, select, T)
+#define DEF_FLOAT(T) \
+    BOTH_UNARY(DEF_UNARY, T) BOTH_BINARY(DEF_BINARY, T) COMPARE(DEF_COMPARE, T) FLOAT_UNARY(DEF_UNARY, T) \
+    FLOAT_BINARY(DEF_BINARY, T) FLOAT_TEST(DEF_TEST, T) DEF_TEST(SIGNBIT, signbit, T) \
+    DEF_TERNARY(FMA, fma, T) DEF_SELECT(SELECT, select, T) DEF_TOINT(EXPONENT, exponent, T)
+#define DEF_BOOL(T) \
+    BITS(DEF_BINARY, T) COMPARE(DEF_COMPARE, T) DEF_BINARY(MAX, max, T) DEF_BINARY(MIN, min, T) \
+    DEF_UNARY(NOT, not, T) DEF_SELECT(SELECT, select, T)
+
+#define PUT(NAME, name, T) t->prim[KILN_P_##NAME][DT_##T] = loop_##name##_##T;
+#define PUT_INT(T) \
+    BOTH_UNARY(PUT, T) BOTH_BINARY(PUT, T) COMPARE(PUT, T) BITS(PUT, T) \
+    INT_BINARY(PUT, T) PUT(NOT, not, T) PUT(SIGNBIT, signbit, T) PUT(SELECT, select, T)
+#define PUT_FLOAT(T) \
+    BOTH_UNARY(PUT, T) BOTH_BINARY(PUT, T) COMPARE(PUT, T) FLOAT_UNARY(PUT, T) \
+    FLOAT_BINARY(PUT, T) FLOAT_TEST(PUT, T) PUT(SIGNBIT, signbit, T) PUT(FMA, fma, T) \
+    PUT(SELECT, select, T) PUT(EXPONENT, exponent, T)
+#define PUT_BOOL(T) \
+    BITS(PUT, T) COMPARE(PUT, T) PUT(MAX, max, T) PUT(MIN, min, T) PUT(NOT, not, T) PUT(SELECT, select, T)
+
+enum {
+    DT_bool = KILN_BOOL, DT_u8 = KILN_U8, DT_i8 = KILN_I8, DT_i16 = KILN_I16, DT_i32 = KILN_I32,
+    DT_i64 = KILN_I64, DT_f16 = KILN_F16, DT_bf16 = KILN_BF16, DT_f32 = KILN_F32, DT_f64 = KILN_F64,
+};
+
+/* -- casts: C(TO, FROM) ---- */
+
+#define cast_bool_bool(v) (v)
+#define DEF_CAST(TO, FROM) \
+    LOOP(loop_cast_##TO##_##FROM) { UNUSED1; EACH OUT(TO, cast_##TO##_##FROM(IN(FROM, a))); }
+#define DEF_CAST_BOOL(T) \
+    LOOP(loop_cast_bool_##T) { UNUSED1; EACH OUT(bool, to_bytes(T, cast_bool_##T(IN(T, a)))); } \
+    LOOP(loop_cast_##T##_bool) { UNUSED1; EACH OUT(T, cast_##T##_bool(from_bytes(T, IN(bool, a)))); }
+#define DEF_SAME(T) LOOP(loop_cast_##T##_##T) { UNUSED1; memcpy(out, a, n * sizeof(elem_##T)); }
+#define PUT_CAST(TO, FROM) t->cast[DT_##TO][DT_##FROM] = loop_cast_##TO##_##FROM;
+#define PUT_CAST_BOOL(T) PUT_CAST(bool, T) PUT_CAST(T, bool)
+#define PUT_SAME(T) PUT_CAST(T, T)
+#define PAIR(C, A, B) C(A, B) C(B, A)
+
+/* -- between memory and blocks ---- */
+
+#define DEF_MEMORY(T) \
+    static void gather_block_##T(void *block, const char *src, int64_t stride, size_t n) { \
+        elem_##T *to = block; \
+        if (stride == sizeof(elem_##T)) memcpy(block, src, n * sizeof(elem_##T)); \
+        else for (size_t i = 0; i < n; i++, src += stride) to[i] = *(const elem_##T *)src; \
+    } \
+    static void scatter_block_##T(char *dst, int64_t stride, const void *block, size_t n) { \
+        const elem_##T *from = block; \
+        if (stride == sizeof(elem_##T)) memcpy(dst, block, n * sizeof(elem_##T)); \
+        else for (size_t i = 0; i < n; i++, dst += stride) *(elem_##T *)dst = from[i]; \
+    } \
+    static void splat_block_##T(void *block, const void *value, size_t n) { \
+        elem_##T *to = block, x = *(const elem_##T *)value; \
+        for (size_t i = 0; i < n; i++) to[i] = x; \
+    }
+#define PUT_MEMORY(T) \
+    t->gather[DT_##T] = gather_block_##T; \
+    t->scatter[DT_##T] = scatter_block_##T; \
+    t->splat[DT_##T] = splat_block_##T;
+
+/* -- the four sizes ---- */
+
+#if KILN_LOOPS_SIZE == 1
+#define ALL(INT, FLOAT, BOOL, MEMORY, SAME, CAST, CAST_BOOL) \
+    BOOL(bool) INT(u8) INT(i8) MEMORY(u8) MEMORY(i8) SAME(bool) SAME(u8) SAME(i8) \
+    PAIR(CAST, u8, i8) CAST_BOOL(u8) CAST_BOOL(i8)
+#elif KILN_LOOPS_SIZE == 2
+#define ALL(INT, FLOAT, BOOL, MEMORY, SAME, CAST, CAST_BOOL) \
+    INT(i16) MEMORY(i16) SAME(i16) PAIR(CAST, i16, u8) PAIR(CAST, i16, i8) CAST_BOOL(i16)
+#elif KILN_LOOPS_SIZE == 4
+#define ALL(INT, FLOAT, BOOL, MEMORY, SAME, CAST, CAST_BOOL) \
+    INT(i32) FLOAT(f32) MEMORY(i32) MEMORY(f32) SAME(i32) SAME(f32) CAST_BOOL(i32) CAST_BOOL(f32) \
+    PAIR(CAST, i32, u8) PAIR(CAST, i32, i8) PAIR(CAST, i32, i16) PAIR(CAST, f32, u8) PAIR(CAST, f32, i8) \
+    PAIR(CAST, f32, i16) PAIR(CAST, f32, i32) PAIR(CAST, f32, f16) PAIR(CAST, f32, bf16)
+#else
+#define ALL(INT, FLOAT, BOOL, MEMORY, SAME, CAST, CAST_BOOL) \
+    INT(i64) FLOAT(f64) MEMORY(i64) MEMORY(f64) SAME(i64) SAME(f64) CAST_BOOL(i64) CAST_BOOL(f64) \
+    PAIR(CAST, i64, u8) PAIR(CAST, i64, i8) PAIR(CAST, i64, i16) PAIR(CAST, i64, i32) PAIR(CAST, i64, f32) \
+    PAIR(CAST, f64, u8) PAIR(CAST, f64, i8) PAIR(CAST, f64, i16) PAIR(CAST, f64, i32) PAIR(CAST, f64, i64) \
+    PAIR(CAST, f64, f32)
+#endif
+
+ALL(DEF_INT, DEF_FLOAT, DEF_BOOL, DEF_MEMORY, DEF_SAME, DEF_CAST, DEF_CAST_BOOL)
+
+#if KILN_LOOPS_SIZE == 1 /* bytes that are bool: any nonzero one becomes 1 */
+static void gather_block_bool(void *block, const char *src, int64_t stride, size_t n) {
+    unsigned char *to = block;
+    for (size_t i = 0; i < n; i++, src += stride) to[i] = *src != 0;
+}
+#endif
+
+void CAT(CAT(CAT(kiln_loops_fill_, KILN_LOOPS_ISA), _), KILN_LOOPS_SIZE)(kiln_loops *t);
+void CAT(CAT(CAT(kiln_loops_fill_, KILN_LOOPS_ISA), _), KILN_LOOPS_SIZE)(kiln_loops *t) {
+    ALL(PUT_INT, PUT_FLOAT, PUT_BOOL, PUT_MEMORY, PUT_SAME, PUT_CAST, PUT_CAST_BOOL)
+#if KILN_LOOPS_SIZE == 1
+    t->gather[KILN_BOOL] = gather_block_bool;
+    t->scatter[KILN_BOOL] = scatter_block_u8;
+    t->splat[KILN_BOOL] = splat_block_u8;
+#elif KILN_LOOPS_SIZE == 2
+    for (int h = KILN_F16; h <= KILN_BF16; h++) {
+        t->gather[h] = gather_block_i16;
+        t->scatter[h] = scatter_block_i16;
+        t->splat[h] = splat_block_i16;
+        t->cast[h][h] = loop_cast_i16_i16;
+    }
+#endif
+}

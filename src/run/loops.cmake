@@ -1,0 +1,27 @@
+# loops.cmake - src/run/loops.c, once per ISA level and element size.  Appends to KILN_LOOP_OBJECTS.
+# The levels are those loops_table.c lists.
+set(KILN_LOOP_LEVELS GENERIC)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|amd64|AMD64")
+    list(APPEND KILN_LOOP_LEVELS V2 V3 V4)
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+    list(APPEND KILN_LOOP_LEVELS A64)
+endif()
+set(KILN_LOOP_MARCH_V2 -march=x86-64-v2)
+set(KILN_LOOP_MARCH_V3 -march=x86-64-v3)
+set(KILN_LOOP_MARCH_V4 -march=x86-64-v4)
+set(KILN_LOOP_MARCH_A64 -march=armv8-a)
+
+foreach(level ${KILN_LOOP_LEVELS})
+    foreach(size 1 2 4 8)
+        set(unit kiln_loops_${level}_${size})
+        add_library(${unit} OBJECT ${PROJECT_SOURCE_DIR}/src/run/loops.c)
+        target_include_directories(${unit} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
+        target_compile_definitions(${unit} PRIVATE KILN_LOOPS_ISA=${level} KILN_LOOPS_SIZE=${size})
+        # -O2 in every build type: the loops are the same code everywhere.  -Wno-psabi: no vector crosses
+        # a function that is not inlined into this unit.
+        target_compile_options(${unit} PRIVATE -O2 -ffp-contract=off -fwrapv -fno-math-errno -Wno-psabi
+            ${KILN_LOOP_MARCH_${level}})
+        set_target_properties(${unit} PROPERTIES POSITION_INDEPENDENT_CODE ON C_VISIBILITY_PRESET hidden)
+        list(APPEND KILN_LOOP_OBJECTS $<TARGET_OBJECTS:${unit}>)
+    endforeach()
+endforeach()
