@@ -1,0 +1,160 @@
+/* ir.h - the loop IR: what a kernel computes, before anything is said of C, CUDA or blocks.
+ *
+ * A kernel is a list of buffers, scalars and axes, and a list of nests run one after the other over
+ * the whole domain.  Inside a nest, instructions in SSA form compute one point; loops over further
+ * axes may stand inside.  docs/IR.md is the specification: grammar, types, meaning, fold tree.
+ *
+ *   kernel "add" {
+ *     axis p grid
+ *     buf x in f32 (p) contig
+ *     buf y in f32 (p) bcast
+ *     buf o out f32 (p) contig
+ *     par alpha f32
+ *     for p vec {
+ *       %0 = load x
+ *       %1 = load y
+ *       %2 = par alpha
+ *       %3 = mul %2, %1
+ *       %4 = add %0, %3
+ *       store o, %4
+ *     }
+ *   }
+ *
+ * Values live in one flat array in program order; a region is a pair of marker instructions.  All
+ * memory comes from one arena.  The IR knows primitives and dtypes, not operators or tensors. */
+#ifndef KILN_IR_H
+#define KILN_IR_H
+#include "base/base.h"
+#include "expr/prims.h"
+
+enum {
+    KILN_IR_MAX_AXES = 8,
+    KILN_IR_MAX_BUFS = 128,
+    KILN_IR_MAX_PARS = 128,
+    KILN_IR_MAX_STATES = 8,
+    KILN_IR_MAX_INS = 1 << 16,
+    KILN_IR_MAX_NEST = 8, /* loops inside loops */
+};
+
+typedef uint32_t kiln_ref; /* index of the instruction that made a value */
+#define KILN_NOREF UINT32_MAX
+
+typedef struct kiln_ir_axis {
+    const char *name;
+    bool grid; /* stands for the whole N-d domain of an element-wise nest; two launch dimensions */
+} kiln_ir_axis;
+
+typedef enum kiln_ir_role { KILN_BUF_IN, KILN_BUF_OUT, KILN_BUF_INOUT, KILN_BUF_TMP } kiln_ir_role;
+
+/* How a buffer moves along the vector axis.  ORDER STRIDE */
+typedef enum kiln_ir_step {
+    KILN_STEP_ANY,    /* the stride is read from the launch */
+    KILN_STEP_CONTIG, /* one element */
+    KILN_STEP_BCAST   /* zero */
+} kiln_ir_step;
+
+typedef struct kiln_ir_buf {
+    const char *name;
+    kiln_ir_role role;
+    kiln_dtype dtype;
+    uint32_t axes; /* bit a: the buffer has a stride along axis a (others: stride zero) */
+    kiln_ir_step step;
+} kiln_ir_buf;
+
+typedef struct kiln_ir_par {
+    const char *name;
+    kiln_dtype dtype; /* a compute type: never f16 or bf16 */
+} kiln_ir_par;
+
+typedef enum kiln_ir_op {
+#define I(NAME, text, makes_value) KILN_IR_##NAME,
+#include "ir/ins.def"
+#undef I
+    KILN_IR_OP_COUNT
+} kiln_ir_op;
+
+/* A computed coordinate: the position along `axis` is `at` (an i64) instead of the loop's. */
+typedef struct kiln_ir_coord {
+    uint8_t axis;
+    kiln_ref at;
+} kiln_ir_coord;
+
+typedef struct kiln_ir_ins {
+    uint8_t op;      /* kiln_ir_op */
+    uint8_t dtype;   /* of the value made; bool for comparisons */
+    uint8_t prim;    /* PRIM: kiln_prim */
+    uint8_t nargs;   /* args in use; YIELD, FOLD, SCAN: the states, in list */
+    uint16_t slot;   /* LOAD/STORE: buffer; PAR: scalar; INDEX/EXTENT/FOR/FOLD/SCAN: axis; STATE/LEFT/RIGHT/RESULT: state; TRAP: message */
+    uint8_t ncoord;  /* LOAD/STORE: computed coordinates */
+    uint8_t vec;     /* FOR/FOLD/SCAN: this axis is the vector axis */
+    kiln_ref arg[3]; /* operands; LOAD: [0] guard, [1] value where the guard is false; STORE: [0] value, [1] guard; RESULT: [0] the fold */
+    kiln_ir_coord *coord;
+    kiln_ref *list;  /* FOLD, SCAN: initial states; YIELD: new states */
+    union { int64_t i; double f; } imm; /* CONST */
+} kiln_ir_ins;
+
+/* What a trap says when it fires. */
+typedef struct kiln_ir_trap {
+    kiln_status status;
+    const char *text;
+} kiln_ir_trap;
+
+typedef struct kiln_ir {
+    kiln_arena *arena;
+    const char *name;
+    kiln_ir_axis *axes; int naxes;
+    kiln_ir_buf *bufs; int nbufs;
+    kiln_ir_par *pars; int npars;
+    kiln_ir_trap *traps; int ntraps;
+    kiln_ir_ins *ins; int nins, cap;
+    int nnests;  /* top-level FOR regions */
+    bool failed; /* an allocation failed, or the builder was misused; verify reports it */
+    const char *why;            /* what the builder was asked first that it could not do; NULL: memory */
+    int open[KILN_IR_MAX_NEST]; /* regions being built: their FOR, FOLD or SCAN, outermost first */
+    int nopen;
+} kiln_ir;
+
+/* -- building: each returns the new value; errors are remembered and reported by kiln_ir_verify ---- */
+
+kiln_ir *kiln_ir_new(kiln_arena *arena, const char *name); /* NULL without memory */
+int kiln_ir_axis_add(kiln_ir *ir, const char *name, bool grid);
+int kiln_ir_buf_add(kiln_ir *ir, const char *name, kiln_ir_role role, kiln_dtype t, uint32_t axes, kiln_ir_step step);
+int kiln_ir_par_add(kiln_ir *ir, const char *name, kiln_dtype t);
+kiln_ref kiln_ir_const_i(kiln_ir *ir, kiln_dtype t, int64_t v);
+kiln_ref kiln_ir_const_f(kiln_ir *ir, kiln_dtype t, double v);
+kiln_ref kiln_ir_par_read(kiln_ir *ir, int par);
+kiln_ref kiln_ir_load(kiln_ir *ir, int buf);
+kiln_ref kiln_ir_load_at(kiln_ir *ir, int buf, const kiln_ir_coord *coord, int ncoord, kiln_ref guard, kiln_ref other);
+void kiln_ir_store(kiln_ir *ir, int buf, kiln_ref value);
+void kiln_ir_store_at(kiln_ir *ir, int buf, kiln_ref value, const kiln_ir_coord *coord, int ncoord, kiln_ref guard);
+kiln_ref kiln_ir_prim(kiln_ir *ir, kiln_prim p, const kiln_ref *args, int nargs); /* result type by the primitive's rule */
+kiln_ref kiln_ir_cast(kiln_ir *ir, kiln_dtype to, kiln_ref v); /* v itself if it has that type */
+kiln_ref kiln_ir_index(kiln_ir *ir, int axis);
+kiln_ref kiln_ir_extent(kiln_ir *ir, int axis);
+void kiln_ir_trap_if(kiln_ir *ir, kiln_ref cond, kiln_status st, const char *text);
+void kiln_ir_for(kiln_ir *ir, int axis, bool vec);
+/* fold AXIS (init...) { step: ... yield } merge { ... yield }: */
+kiln_ref kiln_ir_fold(kiln_ir *ir, int axis, bool vec, const kiln_ref *init, int nstates);
+kiln_ref kiln_ir_scan(kiln_ir *ir, int axis, const kiln_ref *init, int nstates);
+kiln_ref kiln_ir_state(kiln_ir *ir, int k); /* in a step: the state so far */
+void kiln_ir_merge(kiln_ir *ir);            /* ends the step, begins the merge */
+kiln_ref kiln_ir_left(kiln_ir *ir, int k);  /* in a merge: the state over lower indices */
+kiln_ref kiln_ir_right(kiln_ir *ir, int k);
+void kiln_ir_yield(kiln_ir *ir, const kiln_ref *states, int n);
+void kiln_ir_end(kiln_ir *ir); /* closes the innermost for, fold or scan */
+kiln_ref kiln_ir_result(kiln_ir *ir, kiln_ref fold, int k);
+
+/* -- whole kernels -------------------------------------------------------------------------------- */
+
+kiln_status kiln_ir_verify(const kiln_ir *ir) KILN_MUST_CHECK; /* KILN_E_VERIFY names the instruction */
+void kiln_ir_print(kiln_sb *out, const kiln_ir *ir);
+kiln_status kiln_ir_parse(kiln_arena *arena, const char *text, size_t n, kiln_ir **out) KILN_MUST_CHECK; /* verified */
+/* Folds constants, removes casts to the same type, common subexpressions and dead values; never
+ * changes a bit of any result.  Works in place. */
+kiln_status kiln_ir_simplify(kiln_ir *ir) KILN_MUST_CHECK;
+
+/* -- reading ----------------------------------------------------------------------------------- */
+
+int kiln_ir_region_end(const kiln_ir *ir, int begin); /* index of the END that closes the region opened at begin */
+int kiln_ir_nest_begin(const kiln_ir *ir, int nest);  /* index of the nest-th top-level FOR */
+#endif

@@ -1,0 +1,359 @@
+/* ir_build.c - the builder: calls -> instructions in a kernel's flat array.
+ *
+ * Types every value as it is made, so that callers can ask for it.  Never fails loudly: the first
+ * thing it cannot do (no memory, a limit, a reference that is none) is remembered in the kernel, later
+ * calls do nothing, and kiln_ir_verify reports it.  Whether a kernel makes sense is the verifier's
+ * business; here only what would break the data structure is refused. */
+#include <math.h>
+#include <string.h>
+
+#include "ir/ir.h"
+
+static const bool makes_value[KILN_IR_OP_COUNT] = {
+#define I(NAME, text, makes) [KILN_IR_##NAME] = makes,
+#include "ir/ins.def"
+#undef I
+};
+
+static void fail(kiln_ir *ir, const char *why) {
+    if (ir->failed) return;
+    ir->failed = true;
+    ir->why = why;
+}
+
+/* Makes room for one more element in an array of n: capacities are powers of two from 8. */
+static void *grown(kiln_ir *ir, void *old, int n, size_t nbytes) {
+    if (n && (n < 8 || (n & (n - 1)))) return old;
+    void *p = kiln_arena_alloc(ir->arena, nbytes * (size_t)(n ? 2 * n : 8));
+    if (!p) {
+        fail(ir, NULL);
+        return NULL;
+    }
+    if (n) memcpy(p, old, nbytes * (size_t)n);
+    return p;
+}
+
+static const char *copy_text(kiln_ir *ir, const char *text) {
+    const char *p = kiln_arena_strndup(ir->arena, text ? text : "", text ? strlen(text) : 0);
+    if (!p) fail(ir, NULL);
+    return p;
+}
+
+kiln_ir *kiln_ir_new(kiln_arena *arena, const char *name) {
+    kiln_ir *ir = kiln_arena_alloc(arena, sizeof *ir);
+    if (!ir) return NULL;
+    ir->arena = arena;
+    ir->name = copy_text(ir, name);
+    return ir->failed ? NULL : ir;
+}
+
+/* -- declarations ----------------------------------------------------------------------------- */
+
+int kiln_ir_axis_add(kiln_ir *ir, const char *name, bool grid) {
+    if (ir->naxes >= KILN_IR_MAX_AXES) fail(ir, "more than 8 axes");
+    if (ir->failed) return 0;
+    kiln_ir_axis *axes = grown(ir, ir->axes, ir->naxes, sizeof *axes);
+    name = copy_text(ir, name);
+    if (ir->failed) return 0;
+    ir->axes = axes;
+    ir->axes[ir->naxes] = (kiln_ir_axis){name, grid};
+    return ir->naxes++;
+}
+
+int kiln_ir_buf_add(kiln_ir *ir, const char *name, kiln_ir_role role, kiln_dtype t, uint32_t axes,
+                    kiln_ir_step step) {
+    if (ir->nbufs >= KILN_IR_MAX_BUFS) fail(ir, "more than 128 buffers");
+    if (ir->failed) return 0;
+    kiln_ir_buf *bufs = grown(ir, ir->bufs, ir->nbufs, sizeof *bufs);
+    name = copy_text(ir, name);
+    if (ir->failed) return 0;
+    ir->bufs = bufs;
+    ir->bufs[ir->nbufs] = (kiln_ir_buf){name, role, t, axes, step};
+    return ir->nbufs++;
+}
+
+int kiln_ir_par_add(kiln_ir *ir, const char *name, kiln_dtype t) {
+    if (ir->npars >= KILN_IR_MAX_PARS) fail(ir, "more than 128 scalars");
+    if (ir->failed) return 0;
+    kiln_ir_par *pars = grown(ir, ir->pars, ir->npars, sizeof *pars);
+    name = copy_text(ir, name);
+    if (ir->failed) return 0;
+    ir->pars = pars;
+    ir->pars[ir->npars] = (kiln_ir_par){name, t};
+    return ir->npars++;
+}
+
+/* -- instructions ----------------------------------------------------------------------------- */
+
+static kiln_ref add(kiln_ir *ir, kiln_ir_ins ins) {
+    if (ir->nins >= KILN_IR_MAX_INS) fail(ir, "more than 65536 instructions");
+    if (ir->failed) return KILN_NOREF;
+    if (ir->nins == ir->cap) {
+        int cap = ir->cap ? 2 * ir->cap : 32;
+        kiln_ir_ins *p = kiln_arena_alloc(ir->arena, sizeof *p * (size_t)cap);
+        if (!p) fail(ir, NULL);
+        if (!p) return KILN_NOREF;
+        if (ir->nins) memcpy(p, ir->ins, sizeof *p * (size_t)ir->nins);
+        ir->ins = p;
+        ir->cap = cap;
+    }
+    ir->ins[ir->nins] = ins;
+    return (kiln_ref)ir->nins++;
+}
+
+static kiln_ir_ins ins_of(kiln_ir_op op, kiln_dtype t) {
+    return (kiln_ir_ins){.op = (uint8_t)op, .dtype = (uint8_t)t, .arg = {KILN_NOREF, KILN_NOREF, KILN_NOREF}};
+}
+
+static bool is_value(kiln_ir *ir, kiln_ref r) {
+    if (!ir->failed && (r >= (kiln_ref)ir->nins || !makes_value[ir->ins[r].op])) fail(ir, "an operand is not a value");
+    return !ir->failed;
+}
+
+static kiln_dtype type_of(const kiln_ir *ir, kiln_ref r) { return (kiln_dtype)ir->ins[r].dtype; }
+
+static int64_t wrap(kiln_dtype t, int64_t v) {
+    switch (t) {
+    case KILN_BOOL: return v != 0;
+    case KILN_U8: return (uint8_t)v;
+    case KILN_I8: return (int8_t)v;
+    case KILN_I16: return (int16_t)v;
+    case KILN_I32: return (int32_t)v;
+    default: return v;
+    }
+}
+
+kiln_ref kiln_ir_const_i(kiln_ir *ir, kiln_dtype t, int64_t v) {
+    if (t == KILN_F32 || t == KILN_F64) return kiln_ir_const_f(ir, t, t == KILN_F32 ? (float)v : (double)v);
+    if (t == KILN_F16 || t == KILN_BF16 || (unsigned)t >= KILN_DTYPE_COUNT) fail(ir, "a constant must have a compute type");
+    kiln_ir_ins ins = ins_of(KILN_IR_CONST, t);
+    ins.imm.i = wrap(t, v);
+    return add(ir, ins);
+}
+
+kiln_ref kiln_ir_const_f(kiln_ir *ir, kiln_dtype t, double v) {
+    if (t != KILN_F32 && t != KILN_F64) fail(ir, "a floating constant must be f32 or f64");
+    kiln_ir_ins ins = ins_of(KILN_IR_CONST, t);
+    if (isnan(v)) v = (double)NAN; /* one NaN, so that text and common subexpressions agree */
+    ins.imm.f = t == KILN_F32 ? (double)(float)v : v;
+    return add(ir, ins);
+}
+
+kiln_ref kiln_ir_par_read(kiln_ir *ir, int par) {
+    if (par < 0 || par >= ir->npars) fail(ir, "no such scalar");
+    if (ir->failed) return KILN_NOREF;
+    kiln_ir_ins ins = ins_of(KILN_IR_PAR, ir->pars[par].dtype);
+    ins.slot = (uint16_t)par;
+    return add(ir, ins);
+}
+
+static kiln_ir_coord *copy_coords(kiln_ir *ir, const kiln_ir_coord *coord, int n) {
+    if (n < 0 || n > KILN_IR_MAX_AXES) fail(ir, "more coordinates than axes");
+    if (ir->failed || n == 0) return NULL;
+    kiln_ir_coord *p = kiln_arena_alloc(ir->arena, sizeof *p * (size_t)n);
+    if (!p) fail(ir, NULL);
+    for (int k = 0; p && k < n; k++) {
+        if (coord[k].axis >= ir->naxes) fail(ir, "no such axis");
+        if (!is_value(ir, coord[k].at)) return NULL;
+        p[k] = coord[k];
+    }
+    return p;
+}
+
+kiln_ref kiln_ir_load_at(kiln_ir *ir, int buf, const kiln_ir_coord *coord, int ncoord, kiln_ref guard,
+                         kiln_ref other) {
+    if (buf < 0 || buf >= ir->nbufs) fail(ir, "no such buffer");
+    if ((guard == KILN_NOREF) != (other == KILN_NOREF)) fail(ir, "a guard and its other value go together");
+    if (guard != KILN_NOREF && (!is_value(ir, guard) || !is_value(ir, other))) return KILN_NOREF;
+    kiln_ir_coord *coords = copy_coords(ir, coord, ncoord);
+    if (ir->failed) return KILN_NOREF;
+    kiln_ir_ins ins = ins_of(KILN_IR_LOAD, ir->bufs[buf].dtype);
+    ins.slot = (uint16_t)buf;
+    ins.coord = coords;
+    ins.ncoord = (uint8_t)ncoord;
+    ins.nargs = guard == KILN_NOREF ? 0 : 2;
+    ins.arg[0] = guard;
+    ins.arg[1] = other;
+    return add(ir, ins);
+}
+
+kiln_ref kiln_ir_load(kiln_ir *ir, int buf) { return kiln_ir_load_at(ir, buf, NULL, 0, KILN_NOREF, KILN_NOREF); }
+
+void kiln_ir_store_at(kiln_ir *ir, int buf, kiln_ref value, const kiln_ir_coord *coord, int ncoord,
+                      kiln_ref guard) {
+    if (buf < 0 || buf >= ir->nbufs) fail(ir, "no such buffer");
+    if (!is_value(ir, value) || (guard != KILN_NOREF && !is_value(ir, guard))) return;
+    kiln_ir_coord *coords = copy_coords(ir, coord, ncoord);
+    if (ir->failed) return;
+    kiln_ir_ins ins = ins_of(KILN_IR_STORE, ir->bufs[buf].dtype);
+    ins.slot = (uint16_t)buf;
+    ins.coord = coords;
+    ins.ncoord = (uint8_t)ncoord;
+    ins.nargs = guard == KILN_NOREF ? 1 : 2;
+    ins.arg[0] = value;
+    ins.arg[1] = guard;
+    add(ir, ins);
+}
+
+void kiln_ir_store(kiln_ir *ir, int buf, kiln_ref value) { kiln_ir_store_at(ir, buf, value, NULL, 0, KILN_NOREF); }
+
+kiln_ref kiln_ir_prim(kiln_ir *ir, kiln_prim p, const kiln_ref *args, int nargs) {
+    if ((unsigned)p >= KILN_PRIM_COUNT) fail(ir, "no such primitive");
+    if (!ir->failed && nargs != kiln_prim_arity(p)) fail(ir, "wrong number of operands for a primitive");
+    if (ir->failed) return KILN_NOREF;
+    kiln_ir_ins ins = ins_of(KILN_IR_PRIM, KILN_BOOL);
+    for (int k = 0; k < nargs; k++) {
+        if (!is_value(ir, args[k])) return KILN_NOREF;
+        ins.arg[k] = args[k];
+    }
+    ins.prim = (uint8_t)p;
+    ins.nargs = (uint8_t)nargs;
+    ins.dtype = (uint8_t)kiln_prim_result(p, type_of(ir, args[nargs - 1])); /* select's type is its last operand's */
+    return add(ir, ins);
+}
+
+kiln_ref kiln_ir_cast(kiln_ir *ir, kiln_dtype to, kiln_ref v) {
+    if ((unsigned)to >= KILN_DTYPE_COUNT) fail(ir, "no such type");
+    if (!is_value(ir, v)) return KILN_NOREF;
+    kiln_dtype from = type_of(ir, v);
+    if (from == to) return v;
+    if (kiln_dtype_compute(from) != from && to != KILN_F32) v = kiln_ir_cast(ir, KILN_F32, v);
+    if (!ir->failed && kiln_dtype_compute(to) != to && type_of(ir, v) != KILN_F32) v = kiln_ir_cast(ir, KILN_F32, v);
+    if (ir->failed) return KILN_NOREF;
+    kiln_ir_ins ins = ins_of(KILN_IR_CAST, to);
+    ins.nargs = 1;
+    ins.arg[0] = v;
+    return add(ir, ins);
+}
+
+static kiln_ref axis_value(kiln_ir *ir, kiln_ir_op op, int axis) {
+    if (axis < 0 || axis >= ir->naxes) fail(ir, "no such axis");
+    if (ir->failed) return KILN_NOREF;
+    kiln_ir_ins ins = ins_of(op, KILN_I64);
+    ins.slot = (uint16_t)axis;
+    return add(ir, ins);
+}
+
+kiln_ref kiln_ir_index(kiln_ir *ir, int axis) { return axis_value(ir, KILN_IR_INDEX, axis); }
+kiln_ref kiln_ir_extent(kiln_ir *ir, int axis) { return axis_value(ir, KILN_IR_EXTENT, axis); }
+
+void kiln_ir_trap_if(kiln_ir *ir, kiln_ref cond, kiln_status st, const char *text) {
+    if (ir->ntraps >= KILN_IR_MAX_INS - 1) fail(ir, "too many traps");
+    if (!is_value(ir, cond)) return;
+    kiln_ir_trap *traps = grown(ir, ir->traps, ir->ntraps, sizeof *traps);
+    text = copy_text(ir, text);
+    if (ir->failed) return;
+    ir->traps = traps;
+    ir->traps[ir->ntraps] = (kiln_ir_trap){st, text};
+    kiln_ir_ins ins = ins_of(KILN_IR_TRAP, KILN_BOOL);
+    ins.slot = (uint16_t)ir->ntraps++;
+    ins.nargs = 1;
+    ins.arg[0] = cond;
+    add(ir, ins);
+}
+
+/* -- regions ------------------------------------------------------------------------------------ */
+
+static kiln_ref *copy_refs(kiln_ir *ir, const kiln_ref *refs, int n) {
+    if (n < 1 || n > KILN_IR_MAX_STATES) fail(ir, "a fold or scan has 1 to 8 states");
+    for (int k = 0; k < n && !ir->failed; k++) is_value(ir, refs[k]);
+    if (ir->failed) return NULL;
+    kiln_ref *p = kiln_arena_alloc(ir->arena, sizeof *p * (size_t)n);
+    if (!p) fail(ir, NULL);
+    if (p) memcpy(p, refs, sizeof *p * (size_t)n);
+    return p;
+}
+
+static kiln_ref open_region(kiln_ir *ir, kiln_ir_op op, int axis, bool vec, const kiln_ref *init, int n) {
+    if (axis < 0 || axis >= ir->naxes) fail(ir, "no such axis");
+    if (ir->nopen >= KILN_IR_MAX_NEST) fail(ir, "loops nested more than 8 deep");
+    kiln_ir_ins ins = ins_of(op, KILN_BOOL);
+    ins.slot = (uint16_t)axis;
+    ins.vec = vec;
+    ins.nargs = (uint8_t)n;
+    if (op != KILN_IR_FOR) ins.list = copy_refs(ir, init, n);
+    kiln_ref r = add(ir, ins);
+    if (ir->failed) return KILN_NOREF;
+    if (ir->nopen == 0 && op == KILN_IR_FOR) ir->nnests++;
+    ir->open[ir->nopen++] = (int)r;
+    return r;
+}
+
+void kiln_ir_for(kiln_ir *ir, int axis, bool vec) { open_region(ir, KILN_IR_FOR, axis, vec, NULL, 0); }
+
+kiln_ref kiln_ir_fold(kiln_ir *ir, int axis, bool vec, const kiln_ref *init, int nstates) {
+    return open_region(ir, KILN_IR_FOLD, axis, vec, init, nstates);
+}
+
+kiln_ref kiln_ir_scan(kiln_ir *ir, int axis, const kiln_ref *init, int nstates) {
+    return open_region(ir, KILN_IR_SCAN, axis, false, init, nstates);
+}
+
+/* The innermost open fold or scan, or NULL with the kernel marked. */
+static const kiln_ir_ins *open_fold(kiln_ir *ir) {
+    for (int k = ir->nopen - 1; k >= 0 && !ir->failed; k--)
+        if (ir->ins[ir->open[k]].op != KILN_IR_FOR) return &ir->ins[ir->open[k]];
+    fail(ir, "state, left, right and yield stand inside a fold or scan");
+    return NULL;
+}
+
+static kiln_ref state_value(kiln_ir *ir, kiln_ir_op op, int k) {
+    const kiln_ir_ins *fold = open_fold(ir);
+    if (!fold) return KILN_NOREF;
+    if (k < 0 || k >= fold->nargs) fail(ir, "no such state");
+    if (ir->failed) return KILN_NOREF;
+    kiln_ir_ins ins = ins_of(op, type_of(ir, fold->list[k]));
+    ins.slot = (uint16_t)k;
+    return add(ir, ins);
+}
+
+kiln_ref kiln_ir_state(kiln_ir *ir, int k) { return state_value(ir, KILN_IR_STATE, k); }
+kiln_ref kiln_ir_left(kiln_ir *ir, int k) { return state_value(ir, KILN_IR_LEFT, k); }
+kiln_ref kiln_ir_right(kiln_ir *ir, int k) { return state_value(ir, KILN_IR_RIGHT, k); }
+
+void kiln_ir_merge(kiln_ir *ir) { add(ir, ins_of(KILN_IR_MERGE, KILN_BOOL)); }
+
+void kiln_ir_yield(kiln_ir *ir, const kiln_ref *states, int n) {
+    kiln_ir_ins ins = ins_of(KILN_IR_YIELD, KILN_BOOL);
+    ins.list = copy_refs(ir, states, n);
+    ins.nargs = (uint8_t)n;
+    add(ir, ins);
+}
+
+void kiln_ir_end(kiln_ir *ir) {
+    if (ir->nopen == 0) fail(ir, "end without an open region");
+    if (ir->failed) return;
+    ir->nopen--;
+    add(ir, ins_of(KILN_IR_END, KILN_BOOL));
+}
+
+kiln_ref kiln_ir_result(kiln_ir *ir, kiln_ref fold, int k) {
+    if (!is_value(ir, fold)) return KILN_NOREF;
+    const kiln_ir_ins *f = &ir->ins[fold];
+    if (f->op != KILN_IR_FOLD && f->op != KILN_IR_SCAN) fail(ir, "result takes a fold or a scan");
+    if (!ir->failed && (k < 0 || k >= f->nargs)) fail(ir, "no such state");
+    if (ir->failed) return KILN_NOREF;
+    kiln_ir_ins ins = ins_of(KILN_IR_RESULT, type_of(ir, f->list[k]));
+    ins.slot = (uint16_t)k;
+    ins.nargs = 1;
+    ins.arg[0] = fold;
+    return add(ir, ins);
+}
+
+/* -- reading ------------------------------------------------------------------------------------- */
+
+int kiln_ir_region_end(const kiln_ir *ir, int begin) {
+    int depth = 0;
+    for (int i = begin; i < ir->nins; i++) {
+        int op = ir->ins[i].op;
+        if (op == KILN_IR_FOR || op == KILN_IR_FOLD || op == KILN_IR_SCAN) depth++;
+        if (op == KILN_IR_END && --depth == 0) return i;
+    }
+    return ir->nins; /* never, in a verified kernel */
+}
+
+int kiln_ir_nest_begin(const kiln_ir *ir, int nest) {
+    int i = 0;
+    while (i < ir->nins && nest-- > 0) i = kiln_ir_region_end(ir, i) + 1;
+    return i;
+}

@@ -1,0 +1,381 @@
+/* ir_verify.c - says whether a kernel follows every rule of docs/IR.md.
+ *
+ * One pass over the flat array with a stack of open regions; each rule is one function, each message
+ * names the instruction and what was expected.  What passes here can be run by the interpreter and
+ * printed as source without further checks.  Changes nothing. */
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ir/ir.h"
+
+typedef struct frame {
+    int open;      /* the FOR, FOLD or SCAN */
+    uint32_t part; /* what values made here belong to: open, or the MERGE */
+    bool merge;
+} frame;
+
+typedef struct checker {
+    const kiln_ir *ir;
+    uint32_t *part_of; /* per instruction: the part of the region it stands in */
+    frame stack[KILN_IR_MAX_NEST];
+    int depth;
+    int at;        /* instruction being checked */
+    int nests;     /* seen so far */
+    bool stores;   /* a store was seen, in any nest */
+    bool traps;    /* a trap was seen in this nest */
+    bool wrote;    /* a store was seen in this nest */
+} checker;
+
+static const struct { const char *text; bool makes; } facts[KILN_IR_OP_COUNT] = {
+#define I(NAME, text, makes) [KILN_IR_##NAME] = {text, makes},
+#include "ir/ins.def"
+#undef I
+};
+
+/* "instruction 7 (%4 = load)" in buf: the array's index and what the printer shows. */
+static const char *place(const checker *c, char buf[64]) {
+    const kiln_ir_ins *ins = &c->ir->ins[c->at];
+    const char *name = ins->op == KILN_IR_PRIM ? kiln_prim_name((kiln_prim)ins->prim) : facts[ins->op].text;
+    int values = 0;
+    for (int i = 0; i < c->at; i++) values += facts[c->ir->ins[i].op].makes;
+    if (facts[ins->op].makes)
+        snprintf(buf, 64, "instruction %d (%%%d = %s)", c->at, values, name);
+    else
+        snprintf(buf, 64, "instruction %d (%s)", c->at, name);
+    return buf;
+}
+
+#define BAD(c, fmt, ...) \
+    KILN_FAIL(KILN_E_VERIFY, "kernel \"%s\": %s: " fmt, (c)->ir->name, place(c, (char[64]){0}), __VA_ARGS__)
+#define BAD0(c, text) BAD(c, "%s", text)
+
+static bool is_compute(int t) { return t < KILN_DTYPE_COUNT && t != KILN_F16 && t != KILN_BF16; }
+
+static const char *dt(int t) { return kiln_dtype_name((kiln_dtype)t); }
+
+static const kiln_ir_ins *opener(const checker *c, int level) { return &c->ir->ins[c->stack[level].open]; }
+
+/* -- operands ------------------------------------------------------------------------------------- */
+
+static bool part_is_open(const checker *c, uint32_t part) {
+    for (int k = 0; k < c->depth; k++)
+        if (c->stack[k].part == part) return true;
+    return false;
+}
+
+static kiln_status operand(const checker *c, kiln_ref r, int want, const char *what) {
+    if (r >= (kiln_ref)c->at) return BAD(c, "%s must be a value made before it", what);
+    const kiln_ir_ins *d = &c->ir->ins[r];
+    if (!facts[d->op].makes || d->op == KILN_IR_FOLD || d->op == KILN_IR_SCAN)
+        return BAD(c, "%s must be a value, not a %s", what, facts[d->op].text);
+    if (!part_is_open(c, c->part_of[r])) return BAD(c, "%s is made in a region that has ended", what);
+    if (want >= 0 && d->dtype != want) return BAD(c, "%s is %s, expected %s", what, dt(d->dtype), dt(want));
+    return KILN_OK;
+}
+
+static kiln_status check_prim(const checker *c, const kiln_ir_ins *ins) {
+    if (ins->prim >= KILN_PRIM_COUNT) return BAD0(c, "no such primitive");
+    kiln_prim p = (kiln_prim)ins->prim;
+    int n = kiln_prim_arity(p), first = kiln_prim_rule(p) == KILN_RULE_SELECT ? 1 : 0;
+    if (ins->nargs != n) return BAD(c, "has %d operands, expected %d", ins->nargs, n);
+    if (first) KILN_TRY(operand(c, ins->arg[0], KILN_BOOL, "the condition"));
+    KILN_TRY(operand(c, ins->arg[first], -1, "an operand"));
+    int t = c->ir->ins[ins->arg[first]].dtype;
+    if (!(kiln_prim_types(p) & KILN_DT(t))) return BAD(c, "does not exist for %s", dt(t));
+    for (int k = first + 1; k < n; k++) KILN_TRY(operand(c, ins->arg[k], t, "an operand"));
+    int made = kiln_prim_result(p, (kiln_dtype)t);
+    if (ins->dtype != made) return BAD(c, "makes %s, expected %s", dt(ins->dtype), dt(made));
+    return KILN_OK;
+}
+
+static kiln_status check_cast(const checker *c, const kiln_ir_ins *ins) {
+    if (ins->dtype >= KILN_DTYPE_COUNT) return BAD0(c, "no such type");
+    KILN_TRY(operand(c, ins->arg[0], -1, "the operand"));
+    int from = c->ir->ins[ins->arg[0]].dtype, to = ins->dtype;
+    bool ok = (is_compute(from) && is_compute(to)) || from == KILN_F32 || to == KILN_F32;
+    if (!ok) return BAD(c, "casts %s to %s; f16 and bf16 are cast from and to f32 only", dt(from), dt(to));
+    return KILN_OK;
+}
+
+static kiln_status check_const(const checker *c, const kiln_ir_ins *ins) {
+    if (!is_compute(ins->dtype)) return BAD0(c, "a constant must have a compute type, not f16 or bf16");
+    return KILN_OK;
+}
+
+/* -- axes and memory ------------------------------------------------------------------------------ */
+
+/* The loop over axis that is open here, or -1.  A merge is outside its fold's loop. */
+static int loop_over(const checker *c, int axis) {
+    for (int k = 0; k < c->depth; k++)
+        if (opener(c, k)->slot == axis && !c->stack[k].merge) return k;
+    return -1;
+}
+
+static kiln_status check_axis(const checker *c, const kiln_ir_ins *ins) {
+    const kiln_ir *ir = c->ir;
+    if (ins->slot >= ir->naxes) return BAD(c, "axis %d of %d", ins->slot, ir->naxes);
+    const kiln_ir_axis *a = &ir->axes[ins->slot];
+    if (ins->dtype != KILN_I64) return BAD(c, "makes %s, expected i64", dt(ins->dtype));
+    if (a->grid) return BAD(c, "grid axis %s has neither index nor extent", a->name);
+    if (ins->op == KILN_IR_INDEX && loop_over(c, ins->slot) < 0)
+        return BAD(c, "expected to stand in a loop over %s", a->name);
+    return KILN_OK;
+}
+
+static kiln_status check_access(const checker *c, const kiln_ir_ins *ins) {
+    const kiln_ir *ir = c->ir;
+    if (ins->slot >= ir->nbufs) return BAD(c, "buffer %d of %d", ins->slot, ir->nbufs);
+    const kiln_ir_buf *b = &ir->bufs[ins->slot];
+    if (ins->dtype != b->dtype) return BAD(c, "is %s, buffer %s holds %s", dt(ins->dtype), b->name, dt(b->dtype));
+    uint32_t given = 0;
+    for (int k = 0; k < ins->ncoord; k++) {
+        int axis = ins->coord[k].axis;
+        if (axis >= ir->naxes || !(b->axes >> axis & 1))
+            return BAD(c, "buffer %s has no axis %s", b->name, axis < ir->naxes ? ir->axes[axis].name : "?");
+        if (ir->axes[axis].grid) return BAD(c, "grid axis %s takes no coordinate", ir->axes[axis].name);
+        if (given >> axis & 1) return BAD(c, "two coordinates along %s", ir->axes[axis].name);
+        given |= 1u << axis;
+        KILN_TRY(operand(c, ins->coord[k].at, KILN_I64, "a coordinate"));
+    }
+    for (int a = 0; a < ir->naxes; a++)
+        if ((b->axes & ~given) >> a & 1 && loop_over(c, a) < 0)
+            return BAD(c, "buffer %s needs a loop over %s or a coordinate", b->name, ir->axes[a].name);
+    for (int k = 0; k < c->depth; k++)
+        if (c->stack[k].merge) return BAD0(c, "a merge touches no memory");
+    return KILN_OK;
+}
+
+static kiln_status check_load(const checker *c, const kiln_ir_ins *ins) {
+    KILN_TRY(check_access(c, ins));
+    const kiln_ir_buf *b = &c->ir->bufs[ins->slot];
+    if (b->role == KILN_BUF_OUT) return BAD(c, "buffer %s is out: it is written only", b->name);
+    if (ins->nargs != 0 && ins->nargs != 2) return BAD0(c, "a guard and its other value go together");
+    if (ins->nargs == 0) return KILN_OK;
+    KILN_TRY(operand(c, ins->arg[0], KILN_BOOL, "the guard"));
+    return operand(c, ins->arg[1], b->dtype, "the value after else");
+}
+
+static kiln_status in_no_fold(const checker *c) {
+    for (int k = 0; k < c->depth; k++)
+        if (opener(c, k)->op == KILN_IR_FOLD) return BAD0(c, "a fold neither stores nor traps");
+    return KILN_OK;
+}
+
+static kiln_status check_store(checker *c, const kiln_ir_ins *ins) {
+    KILN_TRY(check_access(c, ins));
+    KILN_TRY(in_no_fold(c));
+    const kiln_ir_buf *b = &c->ir->bufs[ins->slot];
+    if (b->role == KILN_BUF_IN) return BAD(c, "buffer %s is in: it is read only", b->name);
+    if (ins->nargs != 1 && ins->nargs != 2) return BAD0(c, "expected a value and at most a guard");
+    KILN_TRY(operand(c, ins->arg[0], b->dtype, "the value"));
+    if (ins->nargs == 2) KILN_TRY(operand(c, ins->arg[1], KILN_BOOL, "the guard"));
+    if (c->traps) return BAD0(c, "a nest that traps stores nothing");
+    c->stores = c->wrote = true;
+    return KILN_OK;
+}
+
+static kiln_status check_trap(checker *c, const kiln_ir_ins *ins) {
+    if (ins->slot >= c->ir->ntraps) return BAD(c, "message %d of %d", ins->slot, c->ir->ntraps);
+    KILN_TRY(in_no_fold(c));
+    KILN_TRY(operand(c, ins->arg[0], KILN_BOOL, "the condition"));
+    if (c->wrote) return BAD0(c, "a nest that stores does not trap");
+    if (c->stores) return BAD0(c, "a nest that traps comes before every nest that stores");
+    c->traps = true;
+    return KILN_OK;
+}
+
+/* -- regions ------------------------------------------------------------------------------------- */
+
+static kiln_status check_states(const checker *c, const kiln_ir_ins *ins) {
+    if (ins->nargs < 1 || ins->nargs > KILN_IR_MAX_STATES)
+        return BAD(c, "has %d states, expected 1 to %d", ins->nargs, KILN_IR_MAX_STATES);
+    for (int k = 0; k < ins->nargs; k++) {
+        KILN_TRY(operand(c, ins->list[k], -1, "an initial state"));
+        int t = c->ir->ins[ins->list[k]].dtype;
+        if (!is_compute(t)) return BAD(c, "state %d is %s, expected a compute type", k, dt(t));
+    }
+    return KILN_OK;
+}
+
+static kiln_status check_open(checker *c, const kiln_ir_ins *ins) {
+    const kiln_ir *ir = c->ir;
+    if (ins->slot >= ir->naxes) return BAD(c, "axis %d of %d", ins->slot, ir->naxes);
+    const kiln_ir_axis *a = &ir->axes[ins->slot];
+    if (c->depth == KILN_IR_MAX_NEST) return BAD(c, "loops nested more than %d deep", KILN_IR_MAX_NEST);
+    if (c->depth == 0 && ins->op != KILN_IR_FOR) return BAD0(c, "the outermost loop of a nest must be a for");
+    if (a->grid && (c->depth || ins->op != KILN_IR_FOR))
+        return BAD(c, "grid axis %s is looped over by an outermost for only", a->name);
+    for (int k = 0; k < c->depth; k++) {
+        if (opener(c, k)->slot == ins->slot) return BAD(c, "already inside a loop over %s", a->name);
+        if (ins->vec && opener(c, k)->vec) return BAD0(c, "already inside a vec loop");
+        if (c->stack[k].merge) return BAD0(c, "a merge holds no loop");
+    }
+    if (ins->vec && ins->op == KILN_IR_SCAN) return BAD0(c, "a scan cannot be vec");
+    if (ins->op != KILN_IR_FOR) KILN_TRY(check_states(c, ins));
+    if (c->depth == 0) {
+        c->nests++;
+        c->traps = c->wrote = false;
+    }
+    c->stack[c->depth++] = (frame){c->at, (uint32_t)c->at, false};
+    return KILN_OK;
+}
+
+static bool is_yield(const checker *c, int i) { return c->ir->ins[i].op == KILN_IR_YIELD; }
+
+static kiln_status check_merge(checker *c) {
+    frame *f = &c->stack[c->depth - 1];
+    if (opener(c, c->depth - 1)->op != KILN_IR_FOLD || f->merge) return BAD0(c, "expected directly in the step of a fold");
+    if (!is_yield(c, c->at - 1)) return BAD0(c, "the step must end with a yield");
+    f->merge = true;
+    f->part = (uint32_t)c->at;
+    return KILN_OK;
+}
+
+static kiln_status check_end(checker *c) {
+    const frame *f = &c->stack[c->depth - 1];
+    int op = opener(c, c->depth - 1)->op;
+    if (op == KILN_IR_FOLD && !f->merge) return BAD0(c, "a fold needs a merge");
+    if (op != KILN_IR_FOR && !is_yield(c, c->at - 1))
+        return BAD(c, "the %s must end with a yield", f->merge ? "merge" : "scan");
+    c->depth--;
+    return KILN_OK;
+}
+
+static kiln_status check_yield(const checker *c, const kiln_ir_ins *ins) {
+    const kiln_ir_ins *f = opener(c, c->depth - 1);
+    int next = c->at + 1 < c->ir->nins ? c->ir->ins[c->at + 1].op : KILN_IR_YIELD;
+    if (f->op == KILN_IR_FOR) return BAD0(c, "expected directly in a fold or scan");
+    if (next != KILN_IR_MERGE && next != KILN_IR_END) return BAD0(c, "expected at the end of its region");
+    if (ins->nargs != f->nargs) return BAD(c, "yields %d states, expected %d", ins->nargs, f->nargs);
+    for (int k = 0; k < ins->nargs; k++)
+        KILN_TRY(operand(c, ins->list[k], c->ir->ins[f->list[k]].dtype, "a new state"));
+    return KILN_OK;
+}
+
+/* state, left and right belong to the innermost fold or scan. */
+static kiln_status check_state(const checker *c, const kiln_ir_ins *ins) {
+    int k = c->depth - 1;
+    while (k >= 0 && opener(c, k)->op == KILN_IR_FOR) k--;
+    if (k < 0) return BAD0(c, "expected inside a fold or scan");
+    const kiln_ir_ins *f = opener(c, k);
+    if ((ins->op == KILN_IR_STATE) == c->stack[k].merge)
+        return BAD(c, "expected in a %s", ins->op == KILN_IR_STATE ? "step" : "merge");
+    if (ins->slot >= f->nargs) return BAD(c, "state %d of %d", ins->slot, f->nargs);
+    int t = c->ir->ins[f->list[ins->slot]].dtype;
+    if (ins->dtype != t) return BAD(c, "makes %s, expected %s", dt(ins->dtype), dt(t));
+    return KILN_OK;
+}
+
+static kiln_status check_result(const checker *c, const kiln_ir_ins *ins) {
+    kiln_ref r = ins->arg[0];
+    if (r >= (kiln_ref)c->at || (c->ir->ins[r].op != KILN_IR_FOLD && c->ir->ins[r].op != KILN_IR_SCAN))
+        return BAD0(c, "expected a fold or scan before it");
+    const kiln_ir_ins *f = &c->ir->ins[r];
+    if (!part_is_open(c, c->part_of[r])) return BAD0(c, "the fold is in a region that has ended");
+    for (int k = 0; k < c->depth; k++)
+        if (c->stack[k].open == (int)r) return BAD0(c, "stands inside its own fold");
+    if (ins->slot >= f->nargs) return BAD(c, "state %d of %d", ins->slot, f->nargs);
+    int t = c->ir->ins[f->list[ins->slot]].dtype;
+    if (ins->dtype != t) return BAD(c, "makes %s, expected %s", dt(ins->dtype), dt(t));
+    return KILN_OK;
+}
+
+/* -- the whole kernel ----------------------------------------------------------------------------- */
+
+static kiln_status check_ins(checker *c, const kiln_ir_ins *ins) {
+    if (ins->op >= KILN_IR_OP_COUNT) return KILN_FAIL(KILN_E_VERIFY, "kernel \"%s\": instruction %d has no meaning", c->ir->name, c->at);
+    bool opens = ins->op == KILN_IR_FOR || ins->op == KILN_IR_FOLD || ins->op == KILN_IR_SCAN;
+    if (c->depth == 0 && !opens) return BAD0(c, "expected inside a nest");
+    c->part_of[c->at] = c->depth ? c->stack[c->depth - 1].part : UINT32_MAX;
+    switch ((kiln_ir_op)ins->op) {
+    case KILN_IR_CONST: return check_const(c, ins);
+    case KILN_IR_PAR:
+        if (ins->slot >= c->ir->npars) return BAD(c, "scalar %d of %d", ins->slot, c->ir->npars);
+        if (ins->dtype != c->ir->pars[ins->slot].dtype) return BAD0(c, "has not the scalar's type");
+        return KILN_OK;
+    case KILN_IR_INDEX:
+    case KILN_IR_EXTENT: return check_axis(c, ins);
+    case KILN_IR_LOAD: return check_load(c, ins);
+    case KILN_IR_STORE: return check_store(c, ins);
+    case KILN_IR_PRIM: return check_prim(c, ins);
+    case KILN_IR_CAST: return check_cast(c, ins);
+    case KILN_IR_TRAP: return check_trap(c, ins);
+    case KILN_IR_FOR:
+    case KILN_IR_FOLD:
+    case KILN_IR_SCAN: return check_open(c, ins);
+    case KILN_IR_STATE:
+    case KILN_IR_LEFT:
+    case KILN_IR_RIGHT: return check_state(c, ins);
+    case KILN_IR_MERGE: return check_merge(c);
+    case KILN_IR_YIELD: return check_yield(c, ins);
+    case KILN_IR_END: return check_end(c);
+    case KILN_IR_RESULT: return check_result(c, ins);
+    case KILN_IR_OP_COUNT: break;
+    }
+    return KILN_OK;
+}
+
+static bool is_name(const char *s) {
+    if (!s || (!isalpha((unsigned char)*s) && *s != '_')) return false;
+    while (isalnum((unsigned char)*s) || *s == '_' || *s == '.') s++;
+    return *s == 0;
+}
+
+#define BAD_DECL(ir, ...) KILN_FAIL(KILN_E_VERIFY, __VA_ARGS__)
+
+static kiln_status check_names(const kiln_ir *ir) {
+    for (int i = 0; i < ir->naxes; i++) {
+        if (!is_name(ir->axes[i].name)) return BAD_DECL(ir, "kernel \"%s\": axis %d needs a name", ir->name, i);
+        for (int j = 0; j < i; j++)
+            if (strcmp(ir->axes[i].name, ir->axes[j].name) == 0)
+                return BAD_DECL(ir, "kernel \"%s\": two axes named %s", ir->name, ir->axes[i].name);
+    }
+    for (int i = 0; i < ir->nbufs; i++) {
+        if (!is_name(ir->bufs[i].name)) return BAD_DECL(ir, "kernel \"%s\": buffer %d needs a name", ir->name, i);
+        for (int j = 0; j < i; j++)
+            if (strcmp(ir->bufs[i].name, ir->bufs[j].name) == 0)
+                return BAD_DECL(ir, "kernel \"%s\": two buffers named %s", ir->name, ir->bufs[i].name);
+    }
+    for (int i = 0; i < ir->npars; i++) {
+        if (!is_name(ir->pars[i].name)) return BAD_DECL(ir, "kernel \"%s\": scalar %d needs a name", ir->name, i);
+        for (int j = 0; j < i; j++)
+            if (strcmp(ir->pars[i].name, ir->pars[j].name) == 0)
+                return BAD_DECL(ir, "kernel \"%s\": two scalars named %s", ir->name, ir->pars[i].name);
+    }
+    return KILN_OK;
+}
+
+static kiln_status check_declarations(const kiln_ir *ir) {
+    KILN_TRY(check_names(ir));
+    for (int i = 0; i < ir->nbufs; i++) {
+        const kiln_ir_buf *b = &ir->bufs[i];
+        if ((unsigned)b->dtype >= KILN_DTYPE_COUNT || (unsigned)b->role > KILN_BUF_TMP || (unsigned)b->step > KILN_STEP_BCAST)
+            return BAD_DECL(ir, "kernel \"%s\": buffer %s has no such type, role or step", ir->name, b->name);
+        if (b->axes >> ir->naxes) return BAD_DECL(ir, "kernel \"%s\": buffer %s has an axis that is not declared", ir->name, b->name);
+    }
+    for (int i = 0; i < ir->npars; i++)
+        if ((unsigned)ir->pars[i].dtype >= KILN_DTYPE_COUNT || !is_compute((int)ir->pars[i].dtype))
+            return BAD_DECL(ir, "kernel \"%s\": scalar %s must have a compute type, not f16 or bf16", ir->name, ir->pars[i].name);
+    for (int i = 0; i < ir->ntraps; i++)
+        if (ir->traps[i].status == KILN_OK || !strcmp(kiln_status_name(ir->traps[i].status), "KILN_E_UNKNOWN"))
+            return BAD_DECL(ir, "kernel \"%s\": trap %d needs the status of a failure", ir->name, i);
+    return KILN_OK;
+}
+
+kiln_status kiln_ir_verify(const kiln_ir *ir) {
+    if (ir->failed && !ir->why) return KILN_NOMEM();
+    if (ir->failed) return KILN_FAIL(KILN_E_VERIFY, "kernel \"%s\": while building, after instruction %d: %s", ir->name, ir->nins, ir->why);
+    KILN_TRY(check_declarations(ir));
+    checker c = {.ir = ir};
+    c.part_of = kiln_alloc(sizeof *c.part_of * (size_t)(ir->nins + 1));
+    if (!c.part_of) return KILN_NOMEM();
+    kiln_status st = KILN_OK;
+    for (; c.at < ir->nins && st == KILN_OK; c.at++) st = check_ins(&c, &ir->ins[c.at]);
+    kiln_free(c.part_of);
+    KILN_TRY(st);
+    if (c.depth) return KILN_FAIL(KILN_E_VERIFY, "kernel \"%s\": %d regions are not closed", ir->name, c.depth);
+    if (c.nests == 0) return KILN_FAIL(KILN_E_VERIFY, "kernel \"%s\": has no nest", ir->name);
+    if (c.nests != ir->nnests) return KILN_FAIL(KILN_E_VERIFY, "kernel \"%s\": counts %d nests, has %d", ir->name, ir->nnests, c.nests);
+    return KILN_OK;
+}
