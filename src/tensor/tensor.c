@@ -1,0 +1,282 @@
+/* tensor.c - sizes, strides and memory -> a reference-counted tensor in one block.
+ *
+ * An owning tensor's block holds header, sizes, strides and elements; a wrapping one's ends before the
+ * elements.  Resizing an owning tensor adds rooms, which replace the block's own arrays and elements;
+ * the header itself never moves, so references stay good. */
+#include "tensor/tensor.h"
+
+#include <string.h>
+
+enum { DATA_ALIGN = 64 };
+#define MAX_BYTES ((int64_t)1 << 62)
+
+/* Memory added by a resize: this, sizes, strides, then elements at `data`. */
+struct kiln_tensor_room {
+    struct kiln_tensor_room *next;
+    char *data;
+    size_t data_cap;
+    int rank_cap;
+};
+
+static size_t align_up(size_t n) { return (n + DATA_ALIGN - 1) & ~(size_t)(DATA_ALIGN - 1); }
+
+/* -- shapes ----------------------------------------------------------------------------------------- */
+
+kiln_status kiln_sizes_check(kiln_dtype dtype, int rank, const int64_t *sizes, int64_t *nelem) {
+    if (rank < 0) return KILN_FAIL(KILN_E_ARG, "rank %d is negative", rank);
+    if (rank > KILN_MAX_RANK)
+        return KILN_FAIL(KILN_E_LIMIT, "rank %d exceeds the limit of %d", rank, KILN_MAX_RANK);
+    if ((unsigned)dtype >= KILN_DTYPE_COUNT) return KILN_FAIL(KILN_E_ARG, "%d is not a dtype", (int)dtype);
+    if (rank > 0 && !sizes) return KILN_FAIL(KILN_E_ARG, "sizes are missing for rank %d", rank);
+    int64_t nbytes = (int64_t)kiln_dtype_size(dtype), count = 1;
+    for (int d = 0; d < rank; d++) {
+        if (sizes[d] < 0)
+            return KILN_FAIL(KILN_E_ARG, "size %lld of dimension %d is negative", (long long)sizes[d], d);
+        if (sizes[d] == 0) {
+            count = 0;
+            continue;
+        }
+        if (__builtin_mul_overflow(nbytes, sizes[d], &nbytes) || nbytes >= MAX_BYTES)
+            return KILN_FAIL(KILN_E_LIMIT, "the sizes ask for 2^62 bytes or more (dimension %d is %lld)", d,
+                             (long long)sizes[d]);
+        count *= sizes[d];
+    }
+    *nelem = count;
+    return KILN_OK;
+}
+
+void kiln_row_major(int rank, const int64_t *sizes, int64_t *strides) {
+    int64_t next = 1;
+    for (int d = rank - 1; d >= 0; d--) {
+        strides[d] = next;
+        if (sizes[d] > 1) next *= sizes[d];
+    }
+}
+
+/* Elements that sizes and strides reach beyond [0,...,0] in either direction.  KILN_E_LIMIT if too far. */
+static kiln_status reach(kiln_dtype dtype, int rank, const int64_t *sizes, const int64_t *strides, int64_t nelem,
+                         int64_t *up) {
+    int64_t above = 0, below = 0, most = MAX_BYTES / (int64_t)kiln_dtype_size(dtype) - 1;
+    for (int d = 0; d < rank && nelem > 0; d++) {
+        int64_t far, *side = strides[d] < 0 ? &below : &above;
+        if (__builtin_mul_overflow(sizes[d] - 1, strides[d], &far) || far > most || far < -most)
+            return KILN_FAIL(KILN_E_LIMIT, "stride %lld of dimension %d reaches 2^62 bytes or more",
+                             (long long)strides[d], d);
+        *side += far; /* both terms are below 2^62: cannot overflow */
+        if (*side > most || *side < -most)
+            return KILN_FAIL(KILN_E_LIMIT, "the strides reach 2^62 bytes or more");
+    }
+    *up = above;
+    return KILN_OK;
+}
+
+static bool is_row_major(int rank, const int64_t *sizes, const int64_t *strides) {
+    int64_t expect = 1;
+    for (int d = rank - 1; d >= 0; d--) {
+        if (sizes[d] == 1) continue;
+        if (strides[d] != expect) return false;
+        expect *= sizes[d];
+    }
+    return true;
+}
+
+static bool is_channels_last(int rank, const int64_t *sizes, const int64_t *strides) {
+    static const uint8_t order[4] = {1, 3, 2, 0};
+    if (rank != 4) return false;
+    int64_t expect = 1;
+    for (int k = 0; k < 4; k++) {
+        int d = order[k];
+        if (sizes[d] == 1) continue;
+        if (strides[d] != expect) return false;
+        expect *= sizes[d];
+    }
+    return true;
+}
+
+/* Every element has its own place and no place is left out.  Looks for the dimension with each next
+ * expected stride, so any order of dimensions is found. */
+static bool is_dense(int rank, const int64_t *sizes, const int64_t *strides) {
+    int64_t expect = 1;
+    uint64_t left = 0;
+    for (int d = 0; d < rank; d++)
+        if (sizes[d] > 1) left |= (uint64_t)1 << d;
+    while (left) {
+        int found = -1;
+        for (int d = 0; d < rank && found < 0; d++)
+            if ((left >> d & 1) && strides[d] == expect) found = d;
+        if (found < 0) return false;
+        left &= ~((uint64_t)1 << found);
+        expect *= sizes[found];
+    }
+    return true;
+}
+
+uint16_t kiln_layout_flags(int rank, const int64_t *sizes, const int64_t *strides, int64_t nelem) {
+    uint16_t flags = 0;
+    if (nelem == 0 || is_row_major(rank, sizes, strides)) flags |= KILN_TF_CONTIGUOUS | KILN_TF_DENSE;
+    if (is_channels_last(rank, sizes, strides)) flags |= KILN_TF_CHANNELS_LAST | KILN_TF_DENSE;
+    if (!(flags & KILN_TF_DENSE) && is_dense(rank, sizes, strides)) flags |= KILN_TF_DENSE;
+    for (int d = 0; d < rank && !(flags & KILN_TF_DENSE); d++)
+        if (sizes[d] > 1 && strides[d] == 0) flags |= KILN_TF_OVERLAPS;
+    return flags;
+}
+
+/* -- making ------------------------------------------------------------------------------------------- */
+
+static void set_shape(kiln_tensor *t, int rank, const int64_t *sizes, const int64_t *strides, int64_t nelem) {
+    if (rank > 0) memmove(t->sizes, sizes, (size_t)rank * sizeof *sizes);
+    if (!strides)
+        kiln_row_major(rank, sizes, t->strides);
+    else if (rank > 0)
+        memmove(t->strides, strides, (size_t)rank * sizeof *strides);
+    t->rank = (uint8_t)rank;
+    t->nelem = nelem;
+    uint16_t kept = t->flags & (KILN_TF_READONLY | KILN_TF_OWNED);
+    t->flags = kept | kiln_layout_flags(rank, t->sizes, t->strides, nelem);
+}
+
+/* A block with room for data_bytes of elements after header, sizes and strides. */
+static kiln_tensor *block_new(kiln_dtype dtype, int rank, size_t data_bytes, size_t *data_at) {
+    size_t head = align_up(sizeof(kiln_tensor) + 2 * (size_t)rank * sizeof(int64_t));
+    kiln_tensor *t = kiln_alloc_aligned(DATA_ALIGN, head + data_bytes);
+    if (!t) return NULL;
+    memset(t, 0, sizeof *t);
+    atomic_init(&t->refs, 1);
+    t->dtype = (uint8_t)dtype;
+    t->sizes = (int64_t *)(t + 1);
+    t->strides = t->sizes + rank;
+    t->rank_cap = rank;
+    t->block_bytes = head + data_bytes;
+    *data_at = head;
+    return t;
+}
+
+/* Bytes that an owning tensor of this shape needs. */
+static kiln_status bytes_needed(kiln_dtype dtype, int rank, const int64_t *sizes, const int64_t *strides,
+                                int64_t *nelem, size_t *nbytes) {
+    KILN_TRY(kiln_sizes_check(dtype, rank, sizes, nelem));
+    int64_t count = *nelem;
+    for (int d = 0; strides && d < rank; d++)
+        if (strides[d] < 0)
+            return KILN_FAIL(KILN_E_ARG, "stride %lld of dimension %d is negative; only wrapped memory may have that",
+                             (long long)strides[d], d);
+    if (strides && count > 0) {
+        KILN_TRY(reach(dtype, rank, sizes, strides, *nelem, &count));
+        count++;
+    }
+    *nbytes = (size_t)count * kiln_dtype_size(dtype);
+    return KILN_OK;
+}
+
+kiln_status kiln_tensor_new(kiln_dtype dtype, int rank, const int64_t *sizes, const int64_t *strides,
+                            kiln_tensor **out) {
+    int64_t nelem;
+    size_t nbytes, data_at;
+    KILN_TRY(bytes_needed(dtype, rank, sizes, strides, &nelem, &nbytes));
+    kiln_tensor *t = block_new(dtype, rank, nbytes, &data_at);
+    if (!t) return KILN_FAIL(KILN_E_NOMEM, "out of memory for a tensor of %zu bytes", nbytes);
+    t->data = (char *)t + data_at;
+    t->data_cap = nbytes;
+    t->flags = KILN_TF_OWNED;
+    set_shape(t, rank, sizes, strides, nelem);
+    *out = t;
+    return KILN_OK;
+}
+
+kiln_status kiln_tensor_wrap(void *data, kiln_dtype dtype, int rank, const int64_t *sizes, const int64_t *strides,
+                             void (*deleter)(void *owner), void *owner, kiln_tensor **out) {
+    int64_t nelem, up;
+    size_t data_at;
+    KILN_TRY(kiln_sizes_check(dtype, rank, sizes, &nelem));
+    if (strides) KILN_TRY(reach(dtype, rank, sizes, strides, nelem, &up));
+    if (!data && nelem > 0) return KILN_FAIL(KILN_E_ARG, "data is null for a tensor with elements");
+    if (nelem > 0 && (uintptr_t)data % kiln_dtype_size(dtype) != 0)
+        return KILN_FAIL(KILN_E_ARG, "data is not aligned to its element size of %zu bytes",
+                         kiln_dtype_size(dtype));
+    kiln_tensor *t = block_new(dtype, rank, 0, &data_at);
+    if (!t) return KILN_NOMEM();
+    t->data = data;
+    t->deleter = deleter;
+    t->owner = owner;
+    set_shape(t, rank, sizes, strides, nelem);
+    *out = t;
+    return KILN_OK;
+}
+
+/* -- references --------------------------------------------------------------------------------------- */
+
+kiln_tensor *kiln_tensor_retain(kiln_tensor *t) {
+    atomic_fetch_add_explicit(&t->refs, 1, memory_order_relaxed);
+    return t;
+}
+
+static void free_rooms(struct kiln_tensor_room *room) {
+    while (room) {
+        struct kiln_tensor_room *next = room->next;
+        kiln_free(room);
+        room = next;
+    }
+}
+
+void kiln_tensor_release(kiln_tensor *t) {
+    if (!t || atomic_fetch_sub_explicit(&t->refs, 1, memory_order_acq_rel) != 1) return;
+    if (t->deleter) t->deleter(t->owner);
+    free_rooms(t->rooms);
+    kiln_free(t);
+}
+
+void kiln_tensor_set_readonly(kiln_tensor *t) { t->flags |= KILN_TF_READONLY; }
+
+/* -- resizing ----------------------------------------------------------------------------------------- */
+
+kiln_status kiln_tensor_reserve(kiln_tensor *t, int rank, const int64_t *sizes, const int64_t *strides) {
+    int64_t nelem;
+    size_t nbytes;
+    if (!(t->flags & KILN_TF_OWNED))
+        return KILN_FAIL(KILN_E_ARG, "a tensor over memory that Kiln does not own cannot be resized");
+    KILN_TRY(bytes_needed((kiln_dtype)t->dtype, rank, sizes, strides, &nelem, &nbytes));
+    if (rank <= t->rank_cap && nbytes <= t->data_cap) return KILN_OK;
+    if (t->rooms && rank <= t->rooms->rank_cap && nbytes <= t->rooms->data_cap) return KILN_OK;
+    size_t head = align_up(sizeof *t->rooms + 2 * (size_t)rank * sizeof(int64_t));
+    struct kiln_tensor_room *room = kiln_alloc_aligned(DATA_ALIGN, head + nbytes);
+    if (!room) return KILN_FAIL(KILN_E_NOMEM, "out of memory to resize a tensor to %zu bytes", nbytes);
+    room->next = t->rooms;
+    room->data = (char *)room + head;
+    room->data_cap = nbytes;
+    room->rank_cap = rank;
+    t->rooms = room;
+    return KILN_OK;
+}
+
+kiln_status kiln_tensor_resize(kiln_tensor *t, int rank, const int64_t *sizes, const int64_t *strides) {
+    int64_t nelem;
+    size_t nbytes;
+    KILN_TRY(kiln_tensor_reserve(t, rank, sizes, strides));
+    KILN_TRY(bytes_needed((kiln_dtype)t->dtype, rank, sizes, strides, &nelem, &nbytes));
+    struct kiln_tensor_room *room = t->rooms;
+    if (rank > t->rank_cap || nbytes > t->data_cap) {
+        t->data = room->data;
+        t->data_cap = room->data_cap;
+        t->rank_cap = room->rank_cap;
+        t->sizes = (int64_t *)(room + 1);
+        t->strides = t->sizes + room->rank_cap;
+        /* An export still reads the elements it was made over; alone, older rooms have no reader left. */
+        if (atomic_load_explicit(&t->refs, memory_order_acquire) == 1) {
+            free_rooms(room->next);
+            room->next = NULL;
+        }
+    }
+    set_shape(t, rank, sizes, strides, nelem);
+    return KILN_OK;
+}
+
+/* -- looking ------------------------------------------------------------------------------------------ */
+
+kiln_dtype kiln_tensor_dtype(const kiln_tensor *t) { return (kiln_dtype)t->dtype; }
+int kiln_tensor_rank(const kiln_tensor *t) { return t->rank; }
+const int64_t *kiln_tensor_sizes(const kiln_tensor *t) { return t->sizes; }
+const int64_t *kiln_tensor_strides(const kiln_tensor *t) { return t->strides; }
+int64_t kiln_tensor_nelem(const kiln_tensor *t) { return t->nelem; }
+void *kiln_tensor_data(const kiln_tensor *t) { return t->data; }
+
+void kiln_trim(void) {} /* released blocks go back at once: nothing is kept */
