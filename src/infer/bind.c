@@ -1,0 +1,247 @@
+/* bind.c - argument values -> the slots of a row's schema, checked and with defaults filled in.
+ *
+ * Numbers are brought to the declared type here, so that nothing later asks whether a float argument was
+ * given as an int.  Allocates nothing; lists are borrowed, or kept in the kiln_bound where they change. */
+#include <string.h>
+
+#include "infer/infer_parts.h"
+
+const char *kiln_value_kind_name(const kiln_value *v) {
+    switch ((kiln_kind)v->kind) {
+    case KILN_NONE: return "None";
+    case KILN_TENSOR: return "Tensor";
+    case KILN_BOOL_V: return "bool";
+    case KILN_INT_V: return "int";
+    case KILN_FLOAT_V: return "float";
+    case KILN_COMPLEX_V: return "complex";
+    case KILN_STR_V: return "str";
+    case KILN_DTYPE_V: return "ScalarType";
+    case KILN_LIST_V: return "list";
+    }
+    return "a value of unknown kind";
+}
+
+/* -- types ---------------------------------------------------------------------------------------------- */
+
+/* A value of a plain type.  False if v is not one. */
+static bool convert(kiln_tkind want, const kiln_value *v, kiln_value *out) {
+    *out = *v;
+    out->name = NULL;
+    bool whole = v->kind == KILN_BOOL_V || v->kind == KILN_INT_V;
+    switch (want) {
+    case KILN_T_TENSOR: return v->kind == KILN_TENSOR && v->u.tensor;
+    case KILN_T_INT:
+    case KILN_T_SYMINT: out->kind = KILN_INT_V; return whole;
+    case KILN_T_FLOAT:
+        if (whole) *out = kiln_v_float((double)v->u.i);
+        return whole || v->kind == KILN_FLOAT_V;
+    case KILN_T_BOOL: return v->kind == KILN_BOOL_V;
+    case KILN_T_SCALAR: return whole || v->kind == KILN_FLOAT_V;
+    case KILN_T_STR: return v->kind == KILN_STR_V && v->u.s;
+    case KILN_T_DTYPE: return v->kind == KILN_DTYPE_V && (uint64_t)v->u.i < KILN_DTYPE_COUNT;
+    case KILN_T_OTHER:
+    case KILN_T_OPTIONAL:
+    case KILN_T_LIST:
+    case KILN_T_TUPLE:
+    case KILN_T_APPLY: break;
+    }
+    return false;
+}
+
+/* One item of a list: its type may be optional. */
+static bool convert_item(const kiln_type *t, const kiln_value *v, kiln_value *out) {
+    bool optional;
+    const kiln_type *plain = kiln_type_strip(t, &optional);
+    if (!optional || v->kind != KILN_NONE) return convert(plain->kind, v, out);
+    *out = kiln_v_none();
+    return true;
+}
+
+static kiln_status room_for(kiln_bound *b, size_t n, kiln_value **out) {
+    if (n > (size_t)(KILN_MAX_ARGS - b->nitems))
+        return KILN_FAIL(KILN_E_LIMIT, "%s: more than %d list items to convert", b->op->name, KILN_MAX_ARGS);
+    *out = b->items + b->nitems;
+    b->nitems += (int)n;
+    return KILN_OK;
+}
+
+static kiln_status wrong_type(const kiln_bound *b, const kiln_param *p, const kiln_value *v, int item) {
+    kiln_sb want;
+    kiln_sb_init(&want);
+    kiln_type_print(&want, p->type);
+    const char *text = want.p ? want.p : "another type";
+    kiln_status st = KILN_E_TYPE;
+    if (item < 0)
+        st = KILN_FAIL(st, "%s: argument '%s' must be %s, not %s", b->op->name, p->name, text, kiln_value_kind_name(v));
+    else
+        st = KILN_FAIL(st, "%s: argument '%s' must be %s, but item %d is %s", b->op->name, p->name, text, item,
+                       kiln_value_kind_name(v));
+    kiln_sb_fini(&want);
+    return st;
+}
+
+/* A list argument: borrowed if its items already have their type, else converted into b->items. */
+static kiln_status take_list(kiln_bound *b, const kiln_param *p, const kiln_type *list, const kiln_value *v,
+                             kiln_value *out) {
+    kiln_value one, *items;
+    if (v->kind != KILN_LIST_V) { /* one number for int[N] means N of it */
+        bool widens = list->size > 0 && (list->elem->kind == KILN_T_INT || list->elem->kind == KILN_T_SYMINT ||
+                                         list->elem->kind == KILN_T_FLOAT);
+        if (!widens || !convert_item(list->elem, v, &one)) return wrong_type(b, p, v, -1);
+        KILN_TRY(room_for(b, (size_t)list->size, &items));
+        for (int k = 0; k < list->size; k++) items[k] = one;
+        *out = kiln_v_list(items, (uint32_t)list->size);
+        return KILN_OK;
+    }
+    if (v->n && !v->u.list) return wrong_type(b, p, v, -1);
+    bool same = true;
+    for (uint32_t k = 0; k < v->n; k++) {
+        if (!convert_item(list->elem, &v->u.list[k], &one)) return wrong_type(b, p, &v->u.list[k], (int)k);
+        same = same && one.kind == v->u.list[k].kind;
+    }
+    *out = kiln_v_list(v->u.list, v->n);
+    if (same) return KILN_OK;
+    KILN_TRY(room_for(b, v->n, &items));
+    for (uint32_t k = 0; k < v->n; k++)
+        if (!convert_item(list->elem, &v->u.list[k], &items[k])) return wrong_type(b, p, &v->u.list[k], (int)k);
+    out->u.list = items;
+    return KILN_OK;
+}
+
+static bool any_complex(const kiln_value *v) {
+    if (v->kind == KILN_COMPLEX_V) return true;
+    for (uint32_t k = 0; v->kind == KILN_LIST_V && v->u.list && k < v->n; k++)
+        if (v->u.list[k].kind == KILN_COMPLEX_V) return true;
+    return false;
+}
+
+static kiln_status take(kiln_bound *b, const kiln_param *p, const kiln_value *v, kiln_value *out) {
+    bool optional;
+    const kiln_type *t = kiln_type_strip(p->type, &optional);
+    if (v->kind == KILN_NONE && optional) {
+        *out = kiln_v_none();
+        return KILN_OK;
+    }
+    const kiln_type *plain = t->kind == KILN_T_LIST ? kiln_type_strip(t->elem, &optional) : t;
+    if (plain->kind == KILN_T_SCALAR && any_complex(v))
+        return KILN_FAIL(KILN_E_UNSUP, "%s: argument '%s': complex numbers are not served", b->op->name, p->name);
+    if (t->kind == KILN_T_LIST) return take_list(b, p, t, v, out);
+    if (t->kind == KILN_T_OTHER)
+        return KILN_FAIL(KILN_E_UNSUP, "%s: argument '%s': values of type %s are not served", b->op->name, p->name,
+                         t->name);
+    return convert(t->kind, v, out) ? KILN_OK : wrong_type(b, p, v, -1);
+}
+
+/* -- defaults --------------------------------------------------------------------------------------------- */
+
+/* Identifiers that stand as defaults in PyTorch's schemas. */
+static kiln_value named_default(const kiln_type *plain, const char *name) {
+    static const struct {
+        const char *name;
+        kiln_dtype dtype;
+    } dtypes[] = {{"long", KILN_I64}, {"int", KILN_I32}, {"float", KILN_F32}, {"double", KILN_F64}, {"bool", KILN_BOOL}};
+    if (plain->kind == KILN_T_DTYPE)
+        for (size_t k = 0; k < sizeof dtypes / sizeof *dtypes; k++)
+            if (kiln_str_eq(dtypes[k].name, name)) return kiln_v_dtype(dtypes[k].dtype);
+    if (plain->kind == KILN_T_INT && kiln_str_eq(name, "Mean")) return kiln_v_int(1); /* Reduction::Mean */
+    return kiln_v_str(name);
+}
+
+static kiln_value plain_default(const kiln_type *plain, const kiln_default *d) {
+    switch (d->kind) {
+    case KILN_DEF_BOOL: return kiln_v_bool(d->i != 0);
+    case KILN_DEF_INT: return plain->kind == KILN_T_FLOAT ? kiln_v_float((double)d->i) : kiln_v_int(d->i);
+    case KILN_DEF_FLOAT: return kiln_v_float(d->f);
+    case KILN_DEF_STR: return kiln_v_str(d->s);
+    case KILN_DEF_NAME: return named_default(plain, d->s);
+    case KILN_DEF_ABSENT:
+    case KILN_DEF_NONE:
+    case KILN_DEF_LIST: break;
+    }
+    return kiln_v_none();
+}
+
+static kiln_status take_default(kiln_bound *b, const kiln_param *p, kiln_value *out) {
+    bool optional;
+    const kiln_type *t = kiln_type_strip(p->type, &optional);
+    const kiln_default *d = &p->def;
+    if (t->kind != KILN_T_LIST || d->kind == KILN_DEF_NONE || d->kind == KILN_DEF_ABSENT) {
+        *out = plain_default(t, d);
+        return KILN_OK;
+    }
+    bool many = d->kind == KILN_DEF_LIST;
+    int n = many ? d->nitems : t->size > 0 ? t->size : 1;
+    kiln_value *items;
+    KILN_TRY(room_for(b, (size_t)n, &items));
+    for (int k = 0; k < n; k++) items[k] = plain_default(t->elem, many ? &d->items[k] : d);
+    *out = kiln_v_list(items, (uint32_t)n);
+    return KILN_OK;
+}
+
+/* -- binding ---------------------------------------------------------------------------------------------- */
+
+/* Which value goes to which argument of the schema. */
+static kiln_status place(const kiln_op *op, const kiln_value *args, size_t nargs, const kiln_value **given) {
+    const kiln_schema *s = op->schema;
+    bool named = false;
+    int positional = 0;
+    while (positional < s->nargs && !s->args[positional].kwarg_only) positional++;
+    for (int a = 0; a < s->nargs; a++) given[a] = NULL;
+    for (size_t i = 0; i < nargs; i++) {
+        if (!args[i].name) {
+            if (named) return KILN_FAIL(KILN_E_TYPE, "%s: a positional argument follows a named one", op->name);
+            if (i >= (size_t)positional && positional < s->nargs && i < (size_t)s->nargs)
+                return KILN_FAIL(KILN_E_TYPE, "%s: takes %d positional arguments; '%s' must be given by name", op->name,
+                                 positional, s->args[i].name);
+            if (i >= (size_t)positional)
+                return KILN_FAIL(KILN_E_TYPE, "%s: takes %d positional arguments, but %zu were given", op->name,
+                                 positional, nargs);
+            given[i] = &args[i];
+            continue;
+        }
+        named = true;
+        int a = kiln_schema_arg(s, args[i].name);
+        if (a < 0) return KILN_FAIL(KILN_E_TYPE, "%s: has no argument '%s'", op->name, args[i].name);
+        if (given[a]) return KILN_FAIL(KILN_E_TYPE, "%s: argument '%s' was given twice", op->name, args[i].name);
+        given[a] = &args[i];
+    }
+    return KILN_OK;
+}
+
+static kiln_status missing(const kiln_op *op, const kiln_param *p) {
+    kiln_sb want;
+    kiln_sb_init(&want);
+    kiln_type_print(&want, p->type);
+    kiln_status st =
+        KILN_FAIL(KILN_E_TYPE, "%s: argument '%s' (%s) is missing", op->name, p->name, want.p ? want.p : "required");
+    kiln_sb_fini(&want);
+    return st;
+}
+
+kiln_status kiln_bind(const kiln_op *op, const kiln_value *args, size_t nargs, kiln_bound *out) {
+    const kiln_schema *s = op->schema, *row = op->row->schema;
+    const kiln_value *given[KILN_MAX_ARGS];
+    uint64_t filled = 0;
+    out->op = op;
+    out->nitems = 0;
+    out->nout = op->nout;
+    KILN_TRY(place(op, args, nargs, given));
+    for (int a = 0; a < s->nargs; a++) {
+        kiln_value v;
+        int slot = op->slot[a];
+        if (given[a])
+            KILN_TRY(take(out, &s->args[a], given[a], &v));
+        else if (s->args[a].def.kind == KILN_DEF_ABSENT)
+            return missing(op, &s->args[a]);
+        else
+            KILN_TRY(take_default(out, &s->args[a], &v));
+        for (int k = 0; k < op->nout; k++)
+            if (op->out_arg[k] == a) out->out[k] = v.u.tensor;
+        if (slot < 0) continue;
+        out->slot[slot] = v;
+        filled |= (uint64_t)1 << slot;
+    }
+    for (int slot = 0; slot < row->nargs; slot++)
+        if (!(filled >> slot & 1)) KILN_TRY(take_default(out, &row->args[slot], &out->slot[slot]));
+    return KILN_OK;
+}

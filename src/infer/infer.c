@@ -1,0 +1,147 @@
+/* infer.c - a bound call -> its plan: branch, dtypes, shape, operands, iteration.
+ *
+ * Walks the steps of infer_parts.h in order and evaluates the row's conditions.  Nothing is written to
+ * any tensor: a call that fails here has changed nothing. */
+#include "infer/infer_parts.h"
+
+/* -- conditions -------------------------------------------------------------------------------------------- */
+
+/* Whether e holds for the call, with `common` as the typing has it. */
+static kiln_status holds(const kiln_bound *call, const kiln_typing *ty, const kiln_expr *e, bool *out) {
+    kiln_call_env env;
+    kiln_dtype promoted;
+    kiln_hval v;
+    kiln_call_env_init(&env, call, kiln_typing_common(call, ty, &promoted));
+    KILN_TRY(kiln_note(kiln_expr_eval(&env.env, e, &v), "%s", call->op->name));
+    if (v.kind == KILN_H_UNKNOWN) return KILN_BUG("%s: a condition depends on what no call knows", call->op->name);
+    if (v.kind == KILN_H_FLOAT)
+        *out = v.f != 0;
+    else
+        *out = (v.kind == KILN_H_BOOL || v.kind == KILN_H_INT) && v.i != 0;
+    return KILN_OK;
+}
+
+/* Checks come before branches: their texts explain better than "no branch" does. */
+static kiln_status run_checks(const kiln_bound *call) {
+    const kiln_row *row = call->op->row;
+    for (int c = 0; c < row->nchecks; c++) {
+        bool ok;
+        KILN_TRY(holds(call, &row->typing, row->checks[c].cond, &ok));
+        if (!ok) return KILN_FAIL(row->checks[c].status, "%s: %s", call->op->name, row->checks[c].text);
+    }
+    return KILN_OK;
+}
+
+/* -- branches ---------------------------------------------------------------------------------------------- */
+
+typedef struct search {
+    const kiln_bound *call;
+    int slot;
+} search;
+
+static kiln_status first_argument(void *user, const kiln_expr *e) {
+    search *s = user;
+    if (s->slot < 0 && e->name) s->slot = kiln_schema_arg(s->call->op->row->schema, e->name);
+    return KILN_OK;
+}
+
+static kiln_status no_branch(const kiln_bound *call) {
+    const kiln_row *row = call->op->row;
+    search s = {call, -1};
+    kiln_sb want;
+    kiln_sb_init(&want);
+    for (int b = 0; b < row->nbranches; b++) {
+        if (b > 0) kiln_sb_puts(&want, "; ");
+        kiln_expr_print(&want, row->branches[b].when);
+        kiln_status st = kiln_expr_names(row->branches[b].when, first_argument, &s);
+        if (st != KILN_OK) s.slot = -1;
+    }
+    const char *text = want.p ? want.p : "another value";
+    kiln_status st = KILN_E_ARG;
+    if (s.slot < 0)
+        st = KILN_FAIL(st, "%s: the arguments fit no case of this operator; expected one of: %s", call->op->name, text);
+    else if (call->slot[s.slot].kind == KILN_STR_V)
+        st = KILN_FAIL(st, "%s: argument '%s': unexpected \"%s\"; expected one of: %s", call->op->name,
+                       kiln_slot_name(call, s.slot), call->slot[s.slot].u.s, text);
+    else
+        st = KILN_FAIL(st, "%s: argument '%s': unexpected value (%s); expected one of: %s", call->op->name,
+                       kiln_slot_name(call, s.slot), kiln_value_kind_name(&call->slot[s.slot]), text);
+    kiln_sb_fini(&want);
+    return st;
+}
+
+static kiln_status pick_branch(const kiln_bound *call, int *out) {
+    const kiln_row *row = call->op->row;
+    for (int b = 0; b < row->nbranches; b++) {
+        const kiln_branch *br = &row->branches[b];
+        bool taken = true;
+        if (br->when) KILN_TRY(holds(call, &br->typing, br->when, &taken));
+        if (!taken) continue;
+        *out = b;
+        return KILN_OK;
+    }
+    return no_branch(call);
+}
+
+/* -- operands ---------------------------------------------------------------------------------------------- */
+
+static kiln_status gather(kiln_plan *p, kiln_iter *it) {
+    const kiln_bound *call = p->call;
+    const kiln_row *row = call->op->row;
+    it->nin = 0;
+    for (int a = 0; a < row->schema->nargs; a++) {
+        if (call->slot[a].kind != KILN_TENSOR) continue;
+        p->dtypes[a] = (kiln_dtype)call->slot[a].u.tensor->dtype;
+        if (row->ignored >> a & 1) continue;
+        if (it->nin + row->schema->nrets >= KILN_MAX_OPERANDS)
+            return KILN_FAIL(KILN_E_LIMIT, "%s: more than %d tensors", call->op->name, KILN_MAX_OPERANDS);
+        it->in[it->nin] = call->slot[a].u.tensor;
+        it->arg[it->nin++] = (int8_t)a;
+    }
+    return KILN_OK;
+}
+
+static bool any_wrapped(const kiln_plan *p) {
+    for (int a = 0; a < p->call->op->row->schema->nargs; a++)
+        if (kiln_slot_wrapped(p, a)) return true;
+    return false;
+}
+
+static void set_operands(kiln_plan *p, const kiln_iter *it) {
+    uint64_t uses = kiln_plan_branch(p)->uses;
+    kiln_operand *o = p->operand;
+    for (int k = 0; k < p->nrets; k++, o++) {
+        o->tensor = k < p->call->nout ? p->call->out[k] : NULL;
+        o->arg = -1 - k;
+        o->alloc_dtype = p->ret_dtype[k];
+        o->dtype = o->tensor ? (kiln_dtype)o->tensor->dtype : p->ret_dtype[k];
+    }
+    for (int i = 0; i < it->nin; i++) {
+        if (!(uses >> it->arg[i] & 1)) continue;
+        o->tensor = it->in[i];
+        o->arg = it->arg[i];
+        o->alloc_dtype = o->dtype = (kiln_dtype)it->in[i]->dtype;
+        o++;
+    }
+    p->noperands = (int)(o - p->operand);
+}
+
+kiln_status kiln_infer(const kiln_bound *call, kiln_plan *out) {
+    const kiln_op *op = call->op;
+    kiln_iter it;
+    if (op->row->family != KILN_FAMILY_MAP)
+        return KILN_FAIL(KILN_E_UNSUP, "%s: operators of family '%s' are not served", op->name,
+                         kiln_family_name(op->row->family));
+    out->call = call;
+    KILN_TRY(gather(out, &it));
+    KILN_TRY(run_checks(call));
+    KILN_TRY(pick_branch(call, &out->branch));
+    KILN_TRY(kiln_types_infer(out));
+    it.number = any_wrapped(out);
+    KILN_TRY(kiln_overlap_check(call, &it));
+    KILN_TRY(kiln_shape_infer(out, &it));
+    KILN_TRY(kiln_types_check(out));
+    set_operands(out, &it);
+    kiln_layout_infer(out, &it);
+    return KILN_OK;
+}

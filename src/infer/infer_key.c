@@ -1,0 +1,202 @@
+/* infer_key.c - a plan -> the class of its call as bytes, and those bytes in words.
+ *
+ * In the key goes what generated code depends on and nothing else: no size, stride, rank, address or
+ * value of an argument the row does not call static.  The in-place and out forms of an operator share
+ * the functional form's kernels, since operands and dtypes say all that differs. */
+#include <string.h>
+
+#include "infer/infer_parts.h"
+#include "kiln/kiln_abi.h"
+
+enum { DEVICE_CPU = 1 };
+
+/* The fixed part.  No padding: every byte is set. */
+typedef struct head {
+    kiln_digest row;
+    uint64_t present; /* bit a: optional argument a of the row's schema is given */
+    uint16_t abi;
+    uint8_t isa, device, family, branch, common, nrets, noperands, strided, nscalars, nstatics;
+    uint8_t zero[4];
+} head;
+_Static_assert(sizeof(head) == 40, "a key's head has no padding");
+
+static void put(kiln_key *k, const void *bytes, size_t n) {
+    if (n > KILN_KEY_MAX - k->n) return; /* callers see to it that this does not happen */
+    memcpy(k->bytes + k->n, bytes, n);
+    k->n += (uint32_t)n;
+}
+
+static void put_byte(kiln_key *k, int v) {
+    uint8_t b = (uint8_t)v;
+    put(k, &b, 1);
+}
+
+static bool is_scalar(const kiln_row *row, int a) {
+    bool optional;
+    return kiln_type_strip(row->schema->args[a].type, &optional)->kind == KILN_T_SCALAR && !(row->ignored >> a & 1);
+}
+
+static uint64_t optionals_present(const kiln_bound *call) {
+    const kiln_row *row = call->op->row;
+    uint64_t set = 0;
+    for (int a = 0; a < row->schema->nargs; a++)
+        if (row->schema->args[a].type->kind == KILN_T_OPTIONAL && call->slot[a].kind != KILN_NONE)
+            set |= (uint64_t)1 << a;
+    return set & ~row->ignored;
+}
+
+/* -- static values ------------------------------------------------------------------------------------------- */
+
+/* A value as bytes after bytes; *len may pass cap, and then only the first cap were written. */
+static void encode(const kiln_value *v, uint8_t *buf, size_t cap, size_t *len);
+
+static void encode_bytes(const void *p, size_t n, uint8_t *buf, size_t cap, size_t *len) {
+    if (*len <= cap && n <= cap - *len) memcpy(buf + *len, p, n);
+    *len += n;
+}
+
+static void encode(const kiln_value *v, uint8_t *buf, size_t cap, size_t *len) {
+    uint8_t kind = (uint8_t)v->kind;
+    encode_bytes(&kind, 1, buf, cap, len);
+    switch ((kiln_kind)v->kind) {
+    case KILN_BOOL_V:
+    case KILN_INT_V:
+    case KILN_DTYPE_V: encode_bytes(&v->u.i, sizeof v->u.i, buf, cap, len); break;
+    case KILN_FLOAT_V: encode_bytes(&v->u.f, sizeof v->u.f, buf, cap, len); break;
+    case KILN_STR_V: encode_bytes(v->u.s, strlen(v->u.s) + 1, buf, cap, len); break;
+    case KILN_LIST_V:
+        encode_bytes(&v->n, sizeof v->n, buf, cap, len);
+        for (uint32_t k = 0; k < v->n; k++) encode(&v->u.list[k], buf, cap, len);
+        break;
+    case KILN_TENSOR: /* only its presence */
+    case KILN_NONE:
+    case KILN_COMPLEX_V: break;
+    }
+}
+
+/* Statics that do not fit the key are stood for by hashes of their pieces, chained. */
+static void put_hashed(kiln_key *k, const kiln_bound *call, uint64_t statics) {
+    kiln_digest chain = {0, 0};
+    for (int a = 0; statics; a++, statics >>= 1) {
+        if (!(statics & 1)) continue;
+        const kiln_value *v = &call->slot[a];
+        uint32_t n = v->kind == KILN_LIST_V ? v->n : 1;
+        for (uint32_t i = 0; i <= n; i++) {
+            uint8_t piece[sizeof chain + KILN_KEY_MAX];
+            size_t len = 0;
+            kiln_value count = kiln_v_int(n);
+            const kiln_value *at = i == n ? &count : v->kind == KILN_LIST_V ? &v->u.list[i] : v;
+            memcpy(piece, &chain, sizeof chain);
+            encode(at, piece + sizeof chain, KILN_KEY_MAX, &len);
+            if (len <= KILN_KEY_MAX)
+                chain = kiln_hash128(piece, sizeof chain + len);
+            else { /* a long text */
+                kiln_digest text = kiln_hash128(at->u.s, strlen(at->u.s));
+                memcpy(piece + sizeof chain, &text, sizeof text);
+                chain = kiln_hash128(piece, sizeof chain + sizeof text);
+            }
+        }
+    }
+    put_byte(k, 255); /* no kind: a hash follows */
+    put(k, &chain, sizeof chain);
+}
+
+static void put_statics(kiln_key *k, const kiln_bound *call, uint64_t statics) {
+    uint8_t buf[KILN_KEY_MAX];
+    size_t len = 0, cap = KILN_KEY_MAX - k->n;
+    uint64_t left = statics;
+    for (int a = 0; left; a++, left >>= 1)
+        if (left & 1) encode(&call->slot[a], buf, cap, &len);
+    if (len <= cap)
+        put(k, buf, len);
+    else
+        put_hashed(k, call, statics);
+}
+
+/* -- the key ------------------------------------------------------------------------------------------------- */
+
+void kiln_plan_key(const kiln_plan *plan, kiln_isa isa, kiln_key *out) {
+    const kiln_bound *call = plan->call;
+    const kiln_row *row = call->op->row;
+    memset(out, 0, sizeof *out);
+    head h = {.row = row->digest, .present = optionals_present(call), .abi = KILN_ABI_VERSION, .isa = (uint8_t)isa};
+    h.device = DEVICE_CPU;
+    h.family = (uint8_t)row->family;
+    h.branch = (uint8_t)plan->branch;
+    h.common = (uint8_t)plan->common;
+    h.nrets = (uint8_t)plan->nrets;
+    h.noperands = (uint8_t)plan->noperands;
+    h.strided = plan->strided;
+    for (int a = 0; a < row->schema->nargs; a++) h.nscalars += is_scalar(row, a);
+    h.nstatics = (uint8_t)__builtin_popcountll(row->statics);
+    put(out, &h, sizeof h);
+    for (int k = 0; k < plan->nrets; k++) put_byte(out, plan->ret_dtype[k]);
+    for (int o = 0; o < plan->noperands; o++) {
+        put_byte(out, plan->operand[o].dtype);
+        put_byte(out, plan->operand[o].step);
+    }
+    for (int a = 0; a < row->schema->nargs; a++)
+        if (is_scalar(row, a)) put_byte(out, (int)call->slot[a].kind);
+    put_statics(out, call, row->statics);
+}
+
+/* -- in words ------------------------------------------------------------------------------------------------ */
+
+static void print_named(kiln_sb *out, const kiln_plan *plan, const char *field, uint64_t args, bool values) {
+    const char *sep = "";
+    kiln_sb_printf(out, "%s: ", field);
+    if (!args) kiln_sb_puts(out, "none");
+    for (int a = 0; args; a++, args >>= 1) {
+        if (!(args & 1)) continue;
+        const kiln_value *v = &plan->call->slot[a];
+        kiln_sb_printf(out, "%s%s", sep, kiln_slot_name(plan->call, a));
+        if (values) kiln_sb_putc(out, '=');
+        if (values) kiln_value_print(out, v);
+        sep = ", ";
+    }
+    kiln_sb_putc(out, '\n');
+}
+
+static void print_operands(kiln_sb *out, const kiln_plan *plan, const kiln_key *key, const head *h) {
+    static const char *const steps[] = {"strided", "contig", "bcast"}; /* ORDER STRIDE */
+    const uint8_t *at = key->bytes + sizeof *h;
+    kiln_sb_puts(out, "results:");
+    for (int k = 0; k < h->nrets; k++) kiln_sb_printf(out, "%s %s", k ? "," : "", kiln_dtype_name((kiln_dtype)*at++));
+    kiln_sb_puts(out, "\noperands:");
+    for (int o = 0; o < h->noperands; o++, at += 2) {
+        int arg = plan->operand[o].arg;
+        kiln_sb_puts(out, o ? ", " : " ");
+        if (arg < 0)
+            kiln_sb_printf(out, "result %d", -1 - arg);
+        else
+            kiln_sb_puts(out, kiln_slot_name(plan->call, arg));
+        kiln_sb_printf(out, " %s %s", kiln_dtype_name((kiln_dtype)at[0]), at[1] < 3 ? steps[at[1]] : "?");
+    }
+    kiln_sb_puts(out, "\nscalars:");
+    int n = 0;
+    for (int a = 0; a < plan->call->op->row->schema->nargs; a++) {
+        if (!is_scalar(plan->call->op->row, a)) continue;
+        kiln_value kind = {.kind = *at++};
+        kiln_sb_printf(out, "%s %s %s", n++ ? "," : "", kiln_slot_name(plan->call, a), kiln_value_kind_name(&kind));
+    }
+    kiln_sb_puts(out, n ? "\n" : " none\n");
+}
+
+void kiln_key_print(kiln_sb *out, const kiln_plan *plan, const kiln_key *key) {
+    const kiln_row *row = plan->call->op->row;
+    head h;
+    memcpy(&h, key->bytes, sizeof h);
+    kiln_sb_printf(out, "operator: %s%s%s%s%s\n", row->schema->ns, row->schema->ns[0] ? "::" : "", row->schema->name,
+                   row->schema->overload[0] ? "." : "", row->schema->overload);
+    kiln_sb_printf(out, "row: %016llx%016llx\n", (unsigned long long)h.row.hi, (unsigned long long)h.row.lo);
+    kiln_sb_printf(out, "abi: %d\n", h.abi);
+    kiln_sb_printf(out, "isa: %s\n", kiln_isa_name((kiln_isa)h.isa));
+    kiln_sb_printf(out, "device: %s\n", h.device == DEVICE_CPU ? "cpu" : "unknown");
+    kiln_sb_printf(out, "family: %s\n", kiln_family_name((kiln_family)h.family));
+    kiln_sb_printf(out, "branch: %d\n", h.branch);
+    print_named(out, plan, "optionals", h.present, false);
+    kiln_sb_printf(out, "common: %s\n", kiln_dtype_name((kiln_dtype)h.common));
+    print_operands(out, plan, key, &h);
+    print_named(out, plan, "statics", row->statics, true);
+    kiln_sb_printf(out, "iteration: %s\n", h.strided ? "strided" : "contiguous or broadcast");
+}

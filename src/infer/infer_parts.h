@@ -1,0 +1,46 @@
+/* infer_parts.h - what the files of infer share: steps of kiln_infer, in the order it takes them. */
+#ifndef KILN_INFER_PARTS_H
+#define KILN_INFER_PARTS_H
+#include "infer/infer.h"
+
+/* The tensors that decide shape and layout: every one given, whether the bodies use it or not. */
+typedef struct kiln_iter {
+    const kiln_tensor *in[KILN_MAX_OPERANDS];
+    int8_t arg[KILN_MAX_OPERANDS]; /* its slot */
+    int nin;
+    bool number; /* a number stands beside the tensors as one of rank 0 */
+} kiln_iter;
+
+static inline const kiln_branch *kiln_plan_branch(const kiln_plan *p) {
+    return &p->call->op->row->branches[p->branch];
+}
+/* Whether PyTorch makes a tensor of rank 0 of a number: of a Scalar that is promoted and always there
+ * (an optional one, as clamp has, goes to the kernel as a number). */
+static inline bool kiln_slot_wrapped(const kiln_plan *p, int slot) {
+    return (kiln_plan_branch(p)->typing.args >> slot & 1) &&
+           p->call->op->row->schema->args[slot].type->kind == KILN_T_SCALAR;
+}
+static inline const char *kiln_slot_name(const kiln_bound *call, int slot) {
+    return call->op->row->schema->args[slot].name;
+}
+
+/* types: common and ret_dtype from the branch and the arguments' dtypes; then who may be what. */
+kiln_dtype kiln_typing_common(const kiln_bound *call, const kiln_typing *ty, kiln_dtype *promoted);
+kiln_status kiln_types_infer(kiln_plan *p) KILN_MUST_CHECK;
+kiln_status kiln_types_check(const kiln_plan *p) KILN_MUST_CHECK;
+
+/* overlap: outputs that must not be written. */
+kiln_status kiln_overlap_check(const kiln_bound *call, const kiln_iter *it) KILN_MUST_CHECK;
+bool kiln_tensor_same(const kiln_tensor *a, const kiln_tensor *b); /* one view of one memory */
+
+/* shape: the broadcast shape and which outputs are resized to it. */
+kiln_status kiln_shape_infer(kiln_plan *p, const kiln_iter *it) KILN_MUST_CHECK;
+
+/* layout: ret_strides, iteration order, coalesced dimensions, steps. */
+void kiln_layout_infer(kiln_plan *p, const kiln_iter *it);
+
+/* printing */
+void kiln_sizes_print(kiln_sb *out, int rank, const int64_t *sizes); /* "[2, 3]" */
+void kiln_value_print(kiln_sb *out, const kiln_value *v);
+const char *kiln_value_kind_name(const kiln_value *v);               /* "int" */
+#endif

@@ -1,0 +1,139 @@
+/* infer_scalar.c - number arguments -> the 8-byte parameter slots of a launch, in their compute type.
+ *
+ * Two ways, as PyTorch has two: a number that is used as it is must fit its type; one that was promoted
+ * among tensors went through a tensor and is converted like an element. */
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "infer/infer_parts.h"
+
+/* A number of either kind, exact. */
+typedef struct number {
+    bool is_float, is_bool;
+    int64_t i;
+    double f;
+} number;
+
+static kiln_status host_number(const kiln_bound *call, int k, kiln_dtype common, number *out) {
+    const kiln_row *row = call->op->row;
+    kiln_call_env env;
+    kiln_hval v;
+    if (k >= row->hosts.n) return KILN_BUG("%s: no host number %d", call->op->name, k);
+    kiln_call_env_init(&env, call, common);
+    KILN_TRY(kiln_note(kiln_expr_eval(&env.env, row->hosts.at[k].expr, &v), "%s: computing '%s'", call->op->name,
+                       row->hosts.at[k].name));
+    if (v.kind != KILN_H_BOOL && v.kind != KILN_H_INT && v.kind != KILN_H_FLOAT)
+        return KILN_FAIL(KILN_E_ARG, "%s: '%s' is not a number for this call", call->op->name, row->hosts.at[k].name);
+    *out = (number){v.kind == KILN_H_FLOAT, v.kind == KILN_H_BOOL, v.i, v.f};
+    return KILN_OK;
+}
+
+static kiln_status read_number(const kiln_bound *call, int slot, int index, kiln_dtype common, number *out) {
+    if (slot >= KILN_HOST_ID) return host_number(call, slot - KILN_HOST_ID, common, out);
+    const kiln_value *v = &call->slot[slot];
+    const char *op = call->op->name, *name = kiln_slot_name(call, slot);
+    if (v->kind == KILN_LIST_V) {
+        if (index < 0 || (uint32_t)index >= v->n)
+            return KILN_FAIL(KILN_E_INDEX, "%s: argument '%s' has no item %d: it has %u", op, name, index, v->n);
+        v = &v->u.list[index];
+    }
+    switch ((kiln_kind)v->kind) {
+    case KILN_BOOL_V:
+    case KILN_INT_V: *out = (number){false, v->kind == KILN_BOOL_V, v->u.i, (double)v->u.i}; return KILN_OK;
+    case KILN_FLOAT_V: *out = (number){true, false, 0, v->u.f}; return KILN_OK;
+    case KILN_COMPLEX_V: return KILN_FAIL(KILN_E_UNSUP, "%s: argument '%s': complex numbers are not served", op, name);
+    case KILN_NONE:
+    case KILN_TENSOR:
+    case KILN_STR_V:
+    case KILN_DTYPE_V:
+    case KILN_LIST_V: break;
+    }
+    return KILN_FAIL(KILN_E_ARG, "%s: argument '%s' must be a number here, not %s", op, name, kiln_value_kind_name(v));
+}
+
+/* -- ranges -------------------------------------------------------------------------------------------------- */
+
+static void int_range(kiln_dtype t, int64_t *lo, int64_t *hi) {
+    int bits = (int)kiln_dtype_size(t) * 8;
+    *hi = t == KILN_U8 ? 255 : (int64_t)(UINT64_MAX >> (65 - bits));
+    *lo = t == KILN_U8 ? 0 : -*hi - 1;
+}
+
+static double float_max(kiln_dtype t) {
+    if (t == KILN_F16) return 65504.0;
+    if (t == KILN_BF16) return 0x1.fep127;
+    return t == KILN_F32 ? FLT_MAX : DBL_MAX;
+}
+
+/* As PyTorch: infinities and NaN fit floating types only; an unsigned type takes negative integers whose
+ * size fits it. */
+static bool fits(const number *n, kiln_dtype t) {
+    if (t == KILN_BOOL) return true;
+    double v = n->is_float ? n->f : (double)n->i;
+    if (kiln_dtype_is_float(t)) return isnan(v) || isinf(v) || fabs(v) <= float_max(t);
+    int64_t lo, hi;
+    int_range(t, &lo, &hi);
+    if (!n->is_float && t == KILN_U8) lo = n->is_bool ? 0 : -hi;
+    if (!n->is_float) return n->i >= lo && n->i <= hi;
+    return !isnan(v) && v >= (double)lo && v <= (double)hi;
+}
+
+static int64_t to_int(double f) {
+    if (isnan(f) || f >= 0x1p63 || f < -0x1p63) return INT64_MIN;
+    return (int64_t)f;
+}
+
+static uint64_t store(const number *n, kiln_dtype t) {
+    uint64_t slot = 0;
+    double d = n->is_float ? n->f : (double)n->i;
+    /* an i64 goes to f32 in one rounding, as converting an element does */
+    float f = n->is_float ? (float)n->f : (float)n->i;
+    uint16_t h;
+    int64_t i = n->is_float ? to_int(n->f) : n->i;
+    switch (t) {
+    case KILN_BOOL: slot = n->is_float ? n->f != 0 : n->i != 0; break;
+    case KILN_F16:
+        h = kiln_f32_to_half(f);
+        memcpy(&slot, &h, sizeof h);
+        break;
+    case KILN_BF16:
+        h = kiln_f32_to_bf16(f);
+        memcpy(&slot, &h, sizeof h);
+        break;
+    case KILN_F32: memcpy(&slot, &f, sizeof f); break;
+    case KILN_F64: memcpy(&slot, &d, sizeof d); break;
+    default: memcpy(&slot, &i, kiln_dtype_size(t)); break; /* little-endian: the low bytes are the wrapped value */
+    }
+    return slot;
+}
+
+static kiln_status convert(const kiln_bound *call, int slot, const number *n, kiln_dtype t, bool checked,
+                           uint64_t *out) {
+    if (checked && !fits(n, t))
+        return KILN_FAIL(KILN_E_ARG, "%s: argument '%s': value cannot be converted to type %s without overflow",
+                         call->op->name,
+                         slot < KILN_HOST_ID ? kiln_slot_name(call, slot) : call->op->row->hosts.at[slot - KILN_HOST_ID].name,
+                         kiln_dtype_name(t));
+    *out = store(n, t);
+    return KILN_OK;
+}
+
+kiln_status kiln_scalar_to(const kiln_bound *call, int slot, int index, kiln_dtype t, uint64_t *out) {
+    number n;
+    KILN_TRY(read_number(call, slot, index, KILN_DTYPE_COUNT, &n));
+    return convert(call, slot, &n, t, true, out);
+}
+
+kiln_status kiln_scalar_cast(const kiln_bound *call, int slot, int index, kiln_dtype t, uint64_t *out) {
+    number n;
+    KILN_TRY(read_number(call, slot, index, KILN_DTYPE_COUNT, &n));
+    return convert(call, slot, &n, t, false, out);
+}
+
+kiln_status kiln_plan_scalar(const kiln_plan *plan, int slot, int index, kiln_dtype t, uint64_t *out) {
+    number n;
+    bool wrapped = slot < KILN_HOST_ID && kiln_slot_wrapped(plan, slot);
+    KILN_TRY(read_number(plan->call, slot, index, plan->common, &n));
+    return convert(plan->call, slot, &n, t, !wrapped, out);
+}

@@ -1,0 +1,147 @@
+/* infer_types.c - dtypes of the arguments -> the common dtype and the results' dtypes.
+ *
+ * PyTorch's result_type: tensors with dimensions decide; then tensors of rank 0, then numbers, each only
+ * if it is of a higher kind (bool < int < float).  Must not know shapes beyond "has dimensions". */
+#include "infer/infer_parts.h"
+
+#define NONE KILN_DTYPE_COUNT
+
+static kiln_dtype promote(kiln_dtype a, kiln_dtype b) {
+    if (a == NONE) return b;
+    return b == NONE ? a : kiln_dtype_promote(a, b);
+}
+
+/* What `higher` becomes beside something that weighs less. */
+static kiln_dtype combine(kiln_dtype higher, kiln_dtype lower) {
+    if (higher == NONE) return lower;
+    if (lower == NONE || kiln_dtype_is_float(higher)) return higher;
+    return higher == KILN_BOOL || kiln_dtype_is_float(lower) ? kiln_dtype_promote(higher, lower) : higher;
+}
+
+static kiln_dtype number_dtype(const kiln_value *v) {
+    if (v->kind == KILN_BOOL_V) return KILN_BOOL;
+    return v->kind == KILN_FLOAT_V ? KILN_F32 : KILN_I64; /* PyTorch's default float type, not f64 */
+}
+
+static kiln_dtype result_type(const kiln_bound *call, uint64_t args) {
+    kiln_dtype dim = NONE, zero = NONE, number = NONE;
+    for (int a = 0; args; a++, args >>= 1) {
+        const kiln_value *v = &call->slot[a];
+        if (!(args & 1) || v->kind == KILN_NONE) continue;
+        if (v->kind == KILN_TENSOR) {
+            kiln_dtype *of = v->u.tensor->rank > 0 ? &dim : &zero;
+            *of = promote(*of, (kiln_dtype)v->u.tensor->dtype);
+        } else {
+            number = promote(number, number_dtype(v));
+        }
+    }
+    return combine(dim, combine(zero, number));
+}
+
+static kiln_dtype first_tensor_dtype(const kiln_bound *call) {
+    for (int a = 0; a < call->op->row->schema->nargs; a++)
+        if (call->slot[a].kind == KILN_TENSOR) return (kiln_dtype)call->slot[a].u.tensor->dtype;
+    return KILN_F32;
+}
+
+static kiln_status check_takes(const kiln_plan *p, kiln_dtype promoted) {
+    const kiln_row *row = p->call->op->row;
+    if (!row->takes || (row->takes & KILN_DT(promoted))) return KILN_OK;
+    return KILN_FAIL(KILN_E_UNSUP, "%s: \"%s\" not implemented for '%s'", p->call->op->name, row->schema->name,
+                     kiln_dtype_name(promoted));
+}
+
+kiln_dtype kiln_typing_common(const kiln_bound *call, const kiln_typing *ty, kiln_dtype *promoted) {
+    kiln_dtype t = result_type(call, ty->args);
+    if (t == NONE) t = first_tensor_dtype(call);
+    *promoted = t;
+    switch (ty->promo) {
+    case KILN_PROMO_PROMOTE: return t;
+    case KILN_PROMO_FLOAT: return kiln_dtype_is_float(t) ? t : KILN_F32;
+    case KILN_PROMO_SUM:
+        if (ty->dtype_arg >= 0 && call->slot[ty->dtype_arg].kind == KILN_DTYPE_V)
+            return (kiln_dtype)call->slot[ty->dtype_arg].u.i;
+        return kiln_dtype_is_float(t) ? t : KILN_I64;
+    }
+    return t;
+}
+
+kiln_status kiln_types_infer(kiln_plan *p) {
+    const kiln_bound *call = p->call;
+    const kiln_typing *ty = &kiln_plan_branch(p)->typing;
+    p->common = kiln_typing_common(call, ty, &p->promoted);
+    p->nrets = call->op->row->schema->nrets;
+    for (int k = 0; k < p->nrets; k++) {
+        int r = ty->ret[k];
+        if (r >= 0)
+            p->ret_dtype[k] = (kiln_dtype)r;
+        else if (r == KILN_RET_COMMON)
+            p->ret_dtype[k] = p->common;
+        else if (call->slot[-2 - r].kind == KILN_TENSOR)
+            p->ret_dtype[k] = (kiln_dtype)call->slot[-2 - r].u.tensor->dtype;
+        else
+            return KILN_BUG("%s: result %d follows an argument that is not a tensor", call->op->name, k);
+    }
+    return KILN_OK;
+}
+
+/* PyTorch's can_cast: a result may not fall to a lower kind. */
+static bool can_cast(kiln_dtype from, kiln_dtype to) { return kiln_dtype_kind(from) <= kiln_dtype_kind(to); }
+
+/* Whether result k may be stored in another dtype than its own.  PyTorch converts results of a promotion
+ * and truth values; an operator of one tensor that keeps its dtype, and results of a fixed dtype, do not. */
+static bool converts(const kiln_plan *p, int k) {
+    const kiln_typing *ty = &kiln_plan_branch(p)->typing;
+    if (ty->ret[k] != KILN_RET_COMMON) return p->ret_dtype[k] == KILN_BOOL;
+    if (ty->promo != KILN_PROMO_PROMOTE) return true;
+    int operands = 0;
+    for (int a = 0; a < p->call->op->row->schema->nargs; a++)
+        operands += (ty->args >> a & 1) && (p->call->slot[a].kind == KILN_TENSOR || kiln_slot_wrapped(p, a));
+    return operands > 1;
+}
+
+static kiln_status check_output(const kiln_plan *p, int k) {
+    const kiln_op *op = p->call->op;
+    const char *name = op->schema->args[op->out_arg[k]].name, *from = kiln_dtype_name(p->ret_dtype[k]);
+    kiln_dtype to = (kiln_dtype)p->call->out[k]->dtype;
+    if (to == p->ret_dtype[k]) return KILN_OK;
+    if (!converts(p, k))
+        return KILN_FAIL(KILN_E_ARG, "%s: argument '%s': found dtype %s but expected %s", op->name, name,
+                         kiln_dtype_name(to), from);
+    if (can_cast(p->ret_dtype[k], to)) return KILN_OK;
+    return KILN_FAIL(KILN_E_ARG, "%s: argument '%s': result type %s can't be cast to the desired output type %s",
+                     op->name, name, from, kiln_dtype_name(to));
+}
+
+static void print_dtypes(kiln_sb *out, kiln_dtypes set) {
+    const char *sep = "";
+    for (int t = 0; t < KILN_DTYPE_COUNT; t++) {
+        if (!(set & KILN_DT(t))) continue;
+        kiln_sb_printf(out, "%s%s", sep, kiln_dtype_name((kiln_dtype)t));
+        sep = ", ";
+    }
+}
+
+static kiln_status wrong_dtype(const kiln_plan *p, int slot, kiln_dtypes want) {
+    kiln_sb set;
+    kiln_sb_init(&set);
+    print_dtypes(&set, want);
+    kiln_status st = KILN_FAIL(KILN_E_ARG, "%s: expected argument '%s' to have dtype %s, but got %s", p->call->op->name,
+                               kiln_slot_name(p->call, slot), set.p ? set.p : "another",
+                               kiln_dtype_name(p->dtypes[slot]));
+    kiln_sb_fini(&set);
+    return st;
+}
+
+kiln_status kiln_types_check(const kiln_plan *p) {
+    const kiln_bound *call = p->call;
+    const kiln_row *row = call->op->row;
+    uint64_t promoted = kiln_plan_branch(p)->typing.args;
+    for (int a = 0; a < row->schema->nargs; a++) {
+        kiln_dtypes want = row->arg_takes[a];
+        if (call->slot[a].kind != KILN_TENSOR || !want || (promoted >> a & 1)) continue;
+        if (!(want & KILN_DT(p->dtypes[a]))) return wrong_dtype(p, a, want);
+    }
+    for (int k = 0; k < call->nout; k++) KILN_TRY(check_output(p, k));
+    return check_takes(p, p->promoted);
+}
