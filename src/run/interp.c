@@ -1,0 +1,230 @@
+/* interp.c - tier 0: runs prepared kernels over blocks.
+ *
+ * kiln_interp_run lays out scratch, walks a nest's loops and calls one compiled-in loop per node and
+ * block.  Scratch is on the stack when small.  Folds are interp_fold.c's, element-wise addressing
+ * is interp_mem.c's, and how a kernel becomes nodes is interp_prep.c's.  Knows no operators. */
+#include <string.h>
+
+#include "run/interp_impl.h"
+
+kiln_status kiln_interp_new(const kiln_ir *ir, kiln_isa isa, kiln_interp **out) {
+    kiln_interp *p = kiln_calloc(1, sizeof *p);
+    if (!p) return KILN_NOMEM();
+    kiln_arena_init(&p->arena);
+    p->loops = kiln_loops_for(isa);
+    p->nnests = ir->nnests;
+    p->nest = kiln_arena_alloc(&p->arena, sizeof *p->nest * (size_t)ir->nnests);
+    kiln_status st = KILN_OK;
+    if (!p->nest) st = KILN_NOMEM();
+    if (st == KILN_OK && !p->loops) st = KILN_BUG("no loops for %s", kiln_isa_name(isa));
+    for (int k = 0, at = 0; k < ir->nnests && st == KILN_OK; k++) {
+        st = kiln_interp_prepare(p, ir, k, at);
+        at = kiln_ir_region_end(ir, at) + 1;
+    }
+    if (st != KILN_OK) {
+        kiln_interp_free(p);
+        return st;
+    }
+    *out = p;
+    return KILN_OK;
+}
+
+void kiln_interp_free(kiln_interp *p) {
+    if (!p) return;
+    kiln_arena_free(&p->arena);
+    kiln_free(p);
+}
+
+/* -- one node -------------------------------------------------------------------------------------- */
+
+static size_t count(const ctx *c, const node *n) {
+    return n->width == UNIFORM ? 1 : n->width == BLOCK ? c->n : c->lanes;
+}
+
+static const char *operand(const ctx *c, const node *n, uint32_t at, int k) {
+    const char *p = c->ptr[at];
+    return n->shift >> k & 1 ? p + c->row * n->size : p;
+}
+
+static void run_call(ctx *c, const node *n) {
+    const char *a = c->ptr[n->a], *b = c->ptr[n->b], *d = c->ptr[n->c];
+    if (n->shift) {
+        /* the condition of a select is bool, its other operands are not */
+        size_t first = n->slot ? 1 : n->size;
+        if (n->shift & 1) a += c->row * first;
+        if (n->shift & 2) b += c->row * n->size;
+        if (n->shift & 4) d += c->row * n->size;
+    }
+    n->u.fn(c->ptr[n->out], a, b, d, count(c, n));
+}
+
+static void run_splat(ctx *c, const node *n) {
+    int64_t extent = c->launch->n[n->x.vec->dim];
+    size_t len = extent < (int64_t)c->prog->block ? (size_t)extent : c->prog->block;
+    n->u.splat(c->ptr[n->out], c->ptr[n->a], len);
+}
+
+static void run_index(ctx *c, const node *n) {
+    int64_t *out = (int64_t *)(void *)c->ptr[n->out];
+    int64_t first = c->launch->origin[n->slot] + c->pos[n->slot];
+    size_t len = count(c, n);
+    for (size_t i = 0; i < len; i++) out[i] = first + (int64_t)i;
+}
+
+static void run_load(ctx *c, const node *n) {
+    const access *m = n->x.mem;
+    char *src = kiln_interp_address(c, m);
+    size_t len = count(c, n);
+    int64_t stride = m->vec_dim < 0 ? 0 : c->launch->stride[m->buf * c->prog->ndim + m->vec_dim];
+    if (m->in_place) {
+        bool usable = stride == m->size && len % LANES == 0 && (uintptr_t)src % 64 == 0;
+        c->ptr[n->out] = usable ? src : c->ptr[n->b];
+        if (usable) return;
+    }
+    n->u.gather(c->ptr[n->out], src, stride, len);
+}
+
+static void run_store(ctx *c, const node *n) {
+    const access *m = n->x.mem;
+    char *dst = kiln_interp_address(c, m);
+    int64_t stride = m->vec_dim < 0 ? m->size : c->launch->stride[m->buf * c->prog->ndim + m->vec_dim];
+    n->u.scatter(dst, stride, c->ptr[n->a], count(c, n));
+}
+
+static int32_t run_trap(const ctx *c, const node *n) {
+    const char *cond = c->ptr[n->a];
+    size_t len = count(c, n);
+    char any = 0;
+    for (size_t i = 0; i < len; i++) any |= cond[i];
+    return any ? KILN_TRAP_BASE + n->slot : 0;
+}
+
+/* -- loops ------------------------------------------------------------------------------------------ */
+
+static int32_t run_vec_for(ctx *c, const region *r) {
+    int64_t n0 = c->launch->n[r->dim], n1 = r->grid ? c->launch->n[r->dim + 1] : 1;
+    int64_t block = c->prog->block;
+    int32_t trap = 0;
+    if (n0 == 0) return 0;
+    for (int64_t j = 0; j < n1 && !trap; j++) {
+        if (r->grid) c->pos[r->dim + 1] = j;
+        c->pos[r->dim] = 0;
+        trap = kiln_interp_list(c, r->row.head);
+        for (int64_t i = 0; i < n0 && !trap; i += block) {
+            c->pos[r->dim] = i;
+            c->n = (size_t)(n0 - i < block ? n0 - i : block);
+            trap = kiln_interp_list(c, r->body.head);
+        }
+    }
+    c->n = 1;
+    return trap;
+}
+
+static int32_t run_for(ctx *c, const region *r) {
+    int64_t n0 = c->launch->n[r->dim], n1 = r->grid ? c->launch->n[r->dim + 1] : 1;
+    int32_t trap = 0;
+    for (int64_t j = 0; j < n1 && !trap; j++) {
+        if (r->grid) c->pos[r->dim + 1] = j;
+        for (int64_t i = 0; i < n0 && !trap; i++) {
+            c->pos[r->dim] = i;
+            trap = kiln_interp_list(c, r->body.head);
+        }
+    }
+    return trap;
+}
+
+static int32_t run_scan(ctx *c, const region *r) {
+    size_t len = r->width == BLOCK ? c->n : 1;
+    for (int k = 0; k < r->nstates; k++) {
+        const state *s = &r->states[k];
+        c->ptr[s->now] = c->ptr[s->result];
+        memcpy(c->ptr[s->now], c->ptr[s->init], len * s->size);
+    }
+    return run_for(c, r);
+}
+
+static int32_t run_region(ctx *c, const region *r) {
+    if (r->op == KILN_IR_FOLD) return kiln_interp_fold(c, r);
+    if (r->op == KILN_IR_SCAN) return run_scan(c, r);
+    return r->vec ? run_vec_for(c, r) : run_for(c, r);
+}
+
+int32_t kiln_interp_list(ctx *c, const node *n) {
+    for (; n; n = n->next) {
+        int32_t trap = 0;
+        switch ((node_kind)n->kind) {
+        case NODE_CALL: run_call(c, n); break;
+        case NODE_CONST: memcpy(c->ptr[n->out], &n->u.bits, n->size); break;
+        case NODE_PAR: memcpy(c->ptr[n->out], &c->launch->par[n->slot], n->size); break;
+        case NODE_SPLAT: run_splat(c, n); break;
+        case NODE_INDEX: run_index(c, n); break;
+        case NODE_EXTENT: memcpy(c->ptr[n->out], &c->launch->n[n->slot], n->size); break;
+        case NODE_LOAD: run_load(c, n); break;
+        case NODE_GATHER: kiln_interp_gather(c, n); break;
+        case NODE_STORE: run_store(c, n); break;
+        case NODE_SCATTER: kiln_interp_scatter(c, n); break;
+        case NODE_COPY: memcpy(c->ptr[n->out], operand(c, n, n->a, 0), count(c, n) * n->size); break;
+        case NODE_TRAP: trap = run_trap(c, n); break;
+        case NODE_LOOP: trap = run_region(c, n->u.loop); break;
+        }
+        if (trap) return trap;
+    }
+    return 0;
+}
+
+/* -- a whole nest ------------------------------------------------------------------------------------ */
+
+static size_t up64(size_t n) { return (n + 63) & ~(size_t)63; }
+
+static size_t stack_bytes(const program *g, const region *f, const kiln_launch *launch) {
+    size_t elems = f->width == BLOCK ? g->block : LANES;
+    return up64(kiln_interp_fold_entries(f, launch->n[f->dim]) * f->entry_units * elems);
+}
+
+static void lay_out(ctx *c, char *scratch) {
+    const program *g = c->prog;
+    c->ptr = (char **)(void *)scratch;
+    char *narrow = scratch + up64(g->nhomes * sizeof(char *));
+    char *wide = narrow + (size_t)g->narrow_units * LANES;
+    for (uint32_t k = 0; k < g->nhomes; k++) {
+        const home *h = &g->homes[k];
+        if (h->units == UINT32_MAX) continue;
+        c->ptr[k] = h->wide ? wide + (size_t)h->units * g->block : narrow + (size_t)h->units * LANES;
+    }
+    char *stack = wide + (size_t)g->wide_units * g->block;
+    for (const region *f = g->folds; f; f = f->next_fold) {
+        c->ptr[f->stack] = stack;
+        stack += stack_bytes(g, f, c->launch);
+    }
+}
+
+static int32_t run_nest(ctx *c, char *scratch) {
+    lay_out(c, scratch);
+    int32_t trap = kiln_interp_list(c, c->prog->pre.head);
+    return trap ? trap : run_region(c, c->prog->root);
+}
+
+static int32_t run_on_stack(ctx *c) {
+    _Alignas(64) char scratch[STACK_SCRATCH];
+    return run_nest(c, scratch);
+}
+
+kiln_status kiln_interp_run(const kiln_interp *p, const kiln_launch *launch, int32_t *trap) {
+    if (launch->nest < 0 || launch->nest >= p->nnests)
+        return KILN_BUG("nest %d of %d", (int)launch->nest, p->nnests);
+    const program *g = &p->nest[launch->nest];
+    if (launch->ndim != g->ndim) return KILN_BUG("a launch of %d dimensions, expected %d", (int)launch->ndim, g->ndim);
+    ctx c = {.loops = p->loops, .launch = launch, .prog = g, .n = 1, .lanes = 1};
+    size_t need = up64(g->nhomes * sizeof(char *)) + (size_t)g->narrow_units * LANES;
+    need += (size_t)g->wide_units * g->block;
+    for (const region *f = g->folds; f; f = f->next_fold) need += stack_bytes(g, f, launch);
+    if (need <= STACK_SCRATCH) {
+        *trap = run_on_stack(&c);
+        return KILN_OK;
+    }
+    char *scratch = kiln_alloc_aligned(64, need);
+    if (!scratch) return KILN_NOMEM();
+    *trap = run_nest(&c, scratch);
+    kiln_free(scratch);
+    return KILN_OK;
+}

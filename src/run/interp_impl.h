@@ -1,0 +1,137 @@
+/* interp_impl.h - the prepared program that interp_prep.c makes and interp.c runs.
+ *
+ * A nest becomes a tree of regions, each with a few lists of nodes.  A node works on whole blocks through
+ * a table of pointers, made anew for each run: most point at scratch slots, some straight at a tensor.
+ * A value is uniform (one element), a block (elements of the vector loop) or lanes (the 64 partial
+ * states of a vec fold). */
+#ifndef KILN_INTERP_IMPL_H
+#define KILN_INTERP_IMPL_H
+#include "run/interp.h"
+#include "run/loops.h"
+
+enum {
+    LANES = 64,        /* partial states of a fold: element i goes to lane i mod 64 */
+    FOLD_BLOCK = 4096, /* elements whose lanes are merged first */
+    MAX_DIMS = 2 * KILN_IR_MAX_AXES,
+    STACK_SCRATCH = 64 * 1024, /* bytes of scratch kept on the machine stack */
+};
+
+typedef enum width { UNIFORM, BLOCK, LANE } width; /* ORDER: the wider of two operands decides */
+
+typedef enum node_kind {
+    NODE_CALL,   /* out = fn(a, b, c) */
+    NODE_CONST,  /* out = bits */
+    NODE_PAR,    /* out = scalar slot */
+    NODE_SPLAT,  /* out = a in each element of vec's block */
+    NODE_INDEX,  /* out = index along dimension slot */
+    NODE_EXTENT, /* out = extent of dimension slot */
+    NODE_LOAD,   /* out = memory, a run of elements */
+    NODE_GATHER, /* out = memory, each element by itself */
+    NODE_STORE,
+    NODE_SCATTER,
+    NODE_COPY, /* out = a */
+    NODE_TRAP,
+    NODE_LOOP
+} node_kind;
+
+/* Where a load or store goes.  Pointer-table indices are of uniform or block values. */
+typedef struct access {
+    uint16_t buf;
+    uint8_t size;                    /* bytes of an element */
+    int8_t vec_dim;                  /* dimension along which the block runs, or -1 */
+    uint8_t ndim, ncoord;
+    uint8_t dim[MAX_DIMS];           /* dimensions whose loop position counts */
+    uint8_t coord_dim[KILN_IR_MAX_AXES];
+    uint8_t coord_step[KILN_IR_MAX_AXES]; /* 1: each element has its own coordinate, 0: one for all */
+    uint32_t coord[KILN_IR_MAX_AXES];
+    bool guarded, in_place;          /* in_place: a contiguous run may be used where it lies */
+    uint8_t guard_step, other_step, value_step;
+    uint32_t guard, other;
+} access;
+
+typedef struct node {
+    struct node *next;
+    uint8_t kind, width, size, dtype;
+    uint8_t shift;      /* bit k: operand k is a block read at the current row of lanes */
+    uint16_t slot;
+    uint32_t out, a, b, c; /* pointer-table indices */
+    union {
+        kiln_loop_fn fn;
+        kiln_gather_fn gather;
+        kiln_scatter_fn scatter;
+        void (*splat)(void *, const void *, size_t);
+        uint64_t bits;
+        struct region *loop; /* LOOP: runs it; SPLAT: vec */
+    } u;
+    union {
+        access *mem;
+        struct region *vec;
+    } x;
+} node;
+
+typedef struct list {
+    node *head, *tail;
+} list;
+
+typedef struct state {
+    uint8_t dtype, size;
+    uint32_t init, now, left, right, result; /* pointer-table indices */
+    uint32_t at;                             /* where it stands in an entry, in units of the entry's width */
+} state;
+
+typedef struct region {
+    uint8_t op, vec, grid, nstates;
+    uint8_t dim;      /* launch dimension of the loop; a grid's outer one is dim + 1 */
+    uint8_t width;    /* of the states, outside lanes */
+    bool split;       /* vec fold: body runs over whole blocks, lane over rows of 64 */
+    bool merging;     /* while preparing: in the merge */
+    list row, body, lane, merge;
+    state *states;
+    uint32_t entry_units; /* bytes of one element of all states */
+    uint32_t stack;       /* pointer-table index of the partial results */
+    struct region *next_fold;
+} region;
+
+typedef struct home {
+    uint32_t units; /* where the slot starts, in elements' bytes; UINT32_MAX: no slot of its own */
+    uint32_t next_free;
+    uint8_t wide, size;
+} home;
+
+typedef struct program {
+    list pre; /* what depends on no loop */
+    region *root, *folds;
+    home *homes; /* the pointer table's initial contents */
+    uint32_t nhomes, cap;
+    uint32_t wide_units, narrow_units; /* bytes per element of all block slots, of all 64-element slots */
+    uint32_t block;                    /* elements of a block */
+    int ndim;
+} program;
+
+struct kiln_interp {
+    kiln_arena arena;
+    const kiln_loops *loops;
+    int nnests;
+    program *nest;
+};
+
+typedef struct ctx {
+    const kiln_loops *loops;
+    const kiln_launch *launch;
+    const program *prog;
+    char **ptr;      /* the pointer table */
+    size_t n;        /* elements of the block being computed; 1 outside vec loops */
+    size_t lanes;    /* lanes being computed */
+    size_t row;      /* first element of the row of lanes within the block */
+    int64_t pos[MAX_DIMS]; /* loop positions, from 0 */
+} ctx;
+
+kiln_status kiln_interp_prepare(kiln_interp *p, const kiln_ir *ir, int nest, int begin);
+/* Each returns 0 or a trap. */
+int32_t kiln_interp_list(ctx *c, const node *n);
+int32_t kiln_interp_fold(ctx *c, const region *r);
+size_t kiln_interp_fold_entries(const region *r, int64_t n); /* partial results kept at once */
+void kiln_interp_gather(ctx *c, const node *n);
+void kiln_interp_scatter(ctx *c, const node *n);
+char *kiln_interp_address(const ctx *c, const access *m); /* of the block's first element, without coordinates */
+#endif

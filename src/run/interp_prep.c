@@ -1,0 +1,694 @@
+/* interp_prep.c - a nest of IR -> lists of nodes over scratch slots.
+ *
+ * Every value goes to the outermost list in which its operands are known (its rank), so what does not
+ * change in a loop is computed before it.  Values that stay in their own region share slots by
+ * liveness; a value moved outwards keeps a slot to itself, since it runs before what is textually
+ * earlier.  Nothing here runs code, and nothing here looks at sizes or strides. */
+#include <string.h>
+
+#include "run/interp_impl.h"
+
+/* Ranks: 0 is the nest's `pre`; for a loop at level k, 1 + 3k is its `row`, 2 + 3k its body, 3 + 3k its
+ * lanes or its merge. */
+enum { PART_ROW = 1, PART_BODY = 2, PART_LANE = 3 };
+
+#define NONE UINT32_MAX
+
+typedef struct value {
+    uint32_t part;        /* opener (or MERGE) of the region part it stands in */
+    uint32_t end;         /* openers and merges: the END of their region */
+    uint32_t last;        /* instruction after which nobody reads it; 0: nobody does */
+    uint32_t dying, next; /* head of the list of values with last == this one; its next */
+    uint32_t ptr, splat;  /* pointer-table indices */
+    uint32_t slot;        /* what goes back after last; ptr unless a load may stay in place */
+    const region *splat_for;
+    region *region;       /* folds and scans */
+    uint8_t width, rank;
+    bool owned, owned_splat; /* the slot goes back after last */
+    bool late;               /* runs after the rest of its region: lanes of a vec fold, stores */
+    bool lane;               /* depends on the state of a vec fold */
+} value;
+
+typedef struct prep {
+    kiln_arena *arena;
+    const kiln_loops *loops;
+    const kiln_ir *ir;
+    program *g;
+    value *v;
+    region *stack[KILN_IR_MAX_NEST];
+    int depth;
+    const region *vec; /* the vector loop open here, or NULL */
+    uint8_t dim_of[KILN_IR_MAX_AXES];
+    uint32_t free_slots[2][4]; /* by width and size */
+    node sink; /* what is written to once memory is out */
+    access sink_access;
+    bool nomem;
+} prep;
+
+static bool opens(const kiln_ir_ins *ins) {
+    return ins->op == KILN_IR_FOR || ins->op == KILN_IR_FOLD || ins->op == KILN_IR_SCAN;
+}
+
+static uint8_t size_of(int t) { return (uint8_t)kiln_dtype_size((kiln_dtype)t); }
+
+/* -- liveness ---------------------------------------------------------------------------------------- */
+
+/* Calls f for every operand of ins. */
+static void each_operand(prep *q, int at, void (*f)(prep *, uint32_t user, kiln_ref)) {
+    const kiln_ir_ins *ins = &q->ir->ins[at];
+    if (ins->list)
+        for (int k = 0; k < ins->nargs; k++) f(q, (uint32_t)at, ins->list[k]);
+    else
+        for (int k = 0; k < ins->nargs; k++) f(q, (uint32_t)at, ins->arg[k]);
+    for (int k = 0; k < ins->ncoord; k++) f(q, (uint32_t)at, ins->coord[k].at);
+}
+
+/* A value read in a loop deeper than its own lives until that loop ends, since the loop comes round. */
+static void note_use(prep *q, uint32_t user, kiln_ref r) {
+    const kiln_ir_ins *ins = &q->ir->ins[user];
+    uint32_t part = q->v[user].part, last = user;
+    if (q->v[user].late) last = q->v[part].end;
+    if (opens(ins)) last = q->v[user].end; /* initial states are read again for each lane */
+    for (; part != q->v[r].part; part = q->v[part].part) last = q->v[part].end;
+    if (q->v[r].last < last) q->v[r].last = last;
+    if (q->ir->ins[r].op == KILN_IR_RESULT && r != user) note_use(q, user, q->ir->ins[r].arg[0]);
+}
+
+static void note_lane(prep *q, uint32_t user, kiln_ref r) {
+    if (q->v[r].lane) q->v[user].lane = true;
+}
+
+/* Fills part and end for the nest that starts at begin; returns its END. */
+static int find_parts(prep *q, int begin) {
+    uint32_t open[KILN_IR_MAX_NEST], part[KILN_IR_MAX_NEST];
+    int depth = 0;
+    for (int i = begin;; i++) {
+        value *v = &q->v[i];
+        const kiln_ir_ins *ins = &q->ir->ins[i];
+        v->part = depth ? part[depth - 1] : NONE;
+        v->ptr = v->splat = v->dying = v->next = NONE;
+        if (opens(ins)) {
+            part[depth] = open[depth] = (uint32_t)i;
+            depth++;
+        } else if (ins->op == KILN_IR_MERGE) {
+            v->part = q->v[open[depth - 1]].part;
+            part[depth - 1] = (uint32_t)i;
+        } else if (ins->op == KILN_IR_END) {
+            depth--;
+            q->v[open[depth]].end = q->v[part[depth]].end = (uint32_t)i;
+            if (depth == 0) return i;
+        }
+    }
+}
+
+/* The index of the MERGE or END that ends the first part of the region opened at open; *flat: no loop
+ * stands in it. */
+static int part_end(const prep *q, int open, bool *flat) {
+    *flat = true;
+    int i = open + 1;
+    for (; q->ir->ins[i].op != KILN_IR_END && q->ir->ins[i].op != KILN_IR_MERGE; i++) {
+        if (!opens(&q->ir->ins[i])) continue;
+        *flat = false;
+        i = (int)q->v[i].end;
+    }
+    return i;
+}
+
+/* Splits the step of a vec fold into a part over blocks and a part over lanes, if no memory access
+ * depends on the state. */
+static void mark_lanes(prep *q, int open, int end) {
+    bool ok = true;
+    for (int i = open + 1; i < end; i++) {
+        const kiln_ir_ins *ins = &q->ir->ins[i];
+        q->v[i].lane = ins->op == KILN_IR_STATE;
+        each_operand(q, i, note_lane);
+        if (ins->op == KILN_IR_LOAD && q->v[i].lane) ok = false;
+    }
+    for (int i = open + 1; i < end; i++) q->v[i].late = ok && (q->v[i].lane || q->ir->ins[i].op == KILN_IR_YIELD);
+}
+
+/* Stores come after all loads of their block, so that an output may lie on an input; not where a
+ * buffer is read back after it was written. */
+static void mark_stores(prep *q, int open, int end) {
+    bool stored = false;
+    for (int i = open + 1; i < end; i++) {
+        const kiln_ir_ins *ins = &q->ir->ins[i];
+        if (ins->op == KILN_IR_LOAD && stored && q->ir->bufs[ins->slot].role != KILN_BUF_IN) return;
+        stored |= ins->op == KILN_IR_STORE;
+    }
+    for (int i = open + 1; i < end; i++)
+        q->v[i].late = q->ir->ins[i].op == KILN_IR_STORE || q->ir->ins[i].op == KILN_IR_YIELD;
+}
+
+static void analyse(prep *q, int begin) {
+    int end = find_parts(q, begin);
+    for (int i = begin; i < end; i++) {
+        const kiln_ir_ins *ins = &q->ir->ins[i];
+        bool flat;
+        if (!opens(ins)) continue;
+        int stop = part_end(q, i, &flat);
+        if (!flat) continue;
+        if (ins->op == KILN_IR_FOLD && ins->vec) mark_lanes(q, i, stop);
+        if (ins->op != KILN_IR_FOLD) mark_stores(q, i, stop);
+    }
+    for (int i = begin; i < end; i++) each_operand(q, i, note_use);
+}
+
+/* -- slots -------------------------------------------------------------------------------------------- */
+
+static int size_class(int size) { return size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : 3; }
+
+static uint32_t new_home(prep *q) {
+    program *g = q->g;
+    if (g->nhomes == g->cap) {
+        uint32_t cap = g->cap ? 2 * g->cap : 32;
+        home *p = kiln_arena_alloc(q->arena, sizeof *p * cap);
+        if (!p) {
+            q->nomem = true;
+            return 0;
+        }
+        if (g->nhomes) memcpy(p, g->homes, sizeof *p * g->nhomes);
+        g->homes = p;
+        g->cap = cap;
+    }
+    g->homes[g->nhomes].units = UINT32_MAX;
+    return g->nhomes++;
+}
+
+static uint32_t fresh_slot(prep *q, int w, int size) {
+    uint32_t at = new_home(q);
+    if (q->nomem) return 0;
+    bool wide = w == BLOCK;
+    uint32_t *units = wide ? &q->g->wide_units : &q->g->narrow_units;
+    q->g->homes[at] = (home){*units, NONE, wide, (uint8_t)size};
+    *units += (uint32_t)size;
+    return at;
+}
+
+static uint32_t shared_slot(prep *q, int w, int size) {
+    uint32_t *head = &q->free_slots[w == BLOCK][size_class(size)];
+    if (*head == NONE) return fresh_slot(q, w, size);
+    uint32_t at = *head;
+    *head = q->g->homes[at].next_free;
+    return at;
+}
+
+static void give_back(prep *q, uint32_t at) {
+    home *h = &q->g->homes[at];
+    uint32_t *head = &q->free_slots[h->wide][size_class(h->size)];
+    h->next_free = *head;
+    *head = at;
+}
+
+/* Gives back what nobody reads after instruction i. */
+static void bury(prep *q, uint32_t i) {
+    for (uint32_t r = q->v[i].dying; r != NONE; r = q->v[r].next) {
+        value *v = &q->v[r];
+        if (v->owned_splat) give_back(q, v->splat);
+        if (!v->owned) continue;
+        if (!v->region) give_back(q, v->slot);
+        for (int k = 0; v->region && k < v->region->nstates; k++) give_back(q, v->region->states[k].result);
+    }
+}
+
+static void dies(prep *q, uint32_t r) {
+    value *v = &q->v[r];
+    v->next = q->v[v->last].dying;
+    q->v[v->last].dying = r;
+}
+
+/* -- nodes -------------------------------------------------------------------------------------------- */
+
+static int here(const prep *q) { return q->depth - 1; }
+
+static list *list_of(prep *q, int rank) {
+    if (rank == 0) return &q->g->pre;
+    region *r = q->stack[(rank - 1) / 3];
+    switch ((rank - 1) % 3 + 1) {
+    case PART_ROW: return &r->row;
+    case PART_BODY: return &r->body;
+    default: return r->merging ? &r->merge : &r->lane;
+    }
+}
+
+static int rank_at(int level, int part) { return level * 3 + part; }
+
+/* Whether what has this rank runs where the text stands. */
+static bool stays(const prep *q, int rank) {
+    return rank == rank_at(here(q), PART_BODY) || rank == rank_at(here(q), PART_LANE);
+}
+
+static node *add_node(prep *q, int rank, node_kind kind, int w) {
+    node *n = kiln_arena_alloc(q->arena, sizeof *n);
+    if (!n) {
+        q->nomem = true;
+        return &q->sink;
+    }
+    list *l = list_of(q, rank);
+    if (l->tail)
+        l->tail->next = n;
+    else
+        l->head = n;
+    l->tail = n;
+    n->kind = (uint8_t)kind;
+    n->width = (uint8_t)w;
+    return n;
+}
+
+/* Makes the node that computes instruction i, with a slot for its value. */
+static node *make(prep *q, int i, node_kind kind, int w, int rank) {
+    value *v = &q->v[i];
+    int t = q->ir->ins[i].dtype;
+    v->width = (uint8_t)w;
+    v->rank = (uint8_t)rank;
+    v->owned = stays(q, rank);
+    v->ptr = v->slot = v->owned ? shared_slot(q, w, size_of(t)) : fresh_slot(q, w, size_of(t));
+    dies(q, (uint32_t)i);
+    node *n = add_node(q, rank, kind, w);
+    n->out = v->ptr;
+    n->size = size_of(t);
+    n->dtype = (uint8_t)t;
+    return n;
+}
+
+/* The block form of value r: itself, or a splat made where r is. */
+static uint32_t as_block(prep *q, kiln_ref r) {
+    value *v = &q->v[r];
+    if (v->width != UNIFORM) return v->ptr;
+    if (v->splat != NONE && v->splat_for == q->vec) return v->splat;
+    int t = q->ir->ins[r].dtype, rank = v->rank;
+    bool own = stays(q, rank) && v->splat == NONE && v->last > 0;
+    uint32_t at = own ? shared_slot(q, BLOCK, size_of(t)) : fresh_slot(q, BLOCK, size_of(t));
+    if (own && !v->owned) own = false; /* not on the list of the dying by itself */
+    node *n = add_node(q, rank, NODE_SPLAT, BLOCK);
+    n->out = at;
+    n->a = v->ptr;
+    n->size = size_of(t);
+    n->u.splat = q->loops->splat[t];
+    n->x.vec = (region *)(uintptr_t)q->vec;
+    v->splat = at;
+    v->splat_for = q->vec;
+    v->owned_splat = own;
+    return at;
+}
+
+static uint32_t as_width(prep *q, kiln_ref r, int w) { return w == UNIFORM ? q->v[r].ptr : as_block(q, r); }
+
+static int max_rank(const prep *q, int rank, kiln_ref r) { return q->v[r].rank > rank ? q->v[r].rank : rank; }
+static int max_width(const prep *q, int w, kiln_ref r) { return q->v[r].width > w ? q->v[r].width : w; }
+
+static kiln_status prep_call(prep *q, int i, kiln_loop_fn fn) {
+    const kiln_ir_ins *ins = &q->ir->ins[i];
+    int w = UNIFORM, rank = 0, n = ins->nargs;
+    for (int k = 0; k < n; k++) {
+        w = max_width(q, w, ins->arg[k]);
+        rank = max_rank(q, rank, ins->arg[k]);
+    }
+    uint32_t at[3] = {0, 0, 0};
+    uint8_t shift = 0;
+    for (int k = 0; k < n; k++) {
+        at[k] = as_width(q, ins->arg[k], w);
+        if (w == LANE && q->v[ins->arg[k]].width == BLOCK) shift |= (uint8_t)(1 << k);
+    }
+    node *d = make(q, i, NODE_CALL, w, rank);
+    d->u.fn = fn;
+    d->a = at[0];
+    d->b = at[1];
+    d->c = at[2];
+    d->shift = shift;
+    d->size = size_of(q->ir->ins[ins->arg[n - 1]].dtype);
+    d->slot = ins->op == KILN_IR_PRIM && kiln_prim_rule((kiln_prim)ins->prim) == KILN_RULE_SELECT;
+    return KILN_OK;
+}
+
+static kiln_status prep_prim(prep *q, int i) {
+    const kiln_ir_ins *ins = &q->ir->ins[i];
+    int t = q->ir->ins[ins->arg[ins->nargs - 1]].dtype;
+    kiln_loop_fn fn = q->loops->prim[ins->prim][t];
+    if (!fn) return KILN_BUG("no loop for %s of %s", kiln_prim_name((kiln_prim)ins->prim), kiln_dtype_name((kiln_dtype)t));
+    return prep_call(q, i, fn);
+}
+
+static kiln_status prep_cast(prep *q, int i) {
+    const kiln_ir_ins *ins = &q->ir->ins[i];
+    int from = q->ir->ins[ins->arg[0]].dtype;
+    kiln_loop_fn fn = q->loops->cast[ins->dtype][from];
+    if (!fn)
+        return KILN_BUG("no loop to cast %s to %s", kiln_dtype_name((kiln_dtype)from),
+                        kiln_dtype_name((kiln_dtype)ins->dtype));
+    return prep_call(q, i, fn);
+}
+
+static void prep_const(prep *q, int i) {
+    const kiln_ir_ins *ins = &q->ir->ins[i];
+    node *n = make(q, i, NODE_CONST, UNIFORM, 0);
+    float f = (float)ins->imm.f;
+    if (ins->dtype == KILN_F32)
+        memcpy(&n->u.bits, &f, sizeof f);
+    else
+        memcpy(&n->u.bits, &ins->imm, sizeof n->u.bits); /* little-endian: the low bytes are the value */
+}
+
+/* -- axes and memory --------------------------------------------------------------------------------- */
+
+/* The level of the open loop over axis. */
+static int level_of(const prep *q, int axis) {
+    int k = here(q);
+    while (k > 0 && q->stack[k]->dim != q->dim_of[axis]) k--;
+    return k;
+}
+
+static void prep_index(prep *q, int i) {
+    int axis = q->ir->ins[i].slot, level = level_of(q, axis);
+    bool varies = q->vec && q->vec->dim == q->dim_of[axis];
+    node *n = make(q, i, NODE_INDEX, varies ? BLOCK : UNIFORM, rank_at(level, PART_BODY));
+    n->slot = q->dim_of[axis];
+}
+
+/* Fills m's dimensions; returns the rank below which its address is not known. */
+static int address_rank(prep *q, const kiln_ir_ins *ins, access *m) {
+    const kiln_ir_buf *b = &q->ir->bufs[ins->slot];
+    uint32_t axes = b->axes;
+    int rank = 0;
+    m->buf = ins->slot;
+    m->size = size_of(b->dtype);
+    m->vec_dim = -1;
+    m->ncoord = ins->ncoord;
+    for (int k = 0; k < ins->ncoord; k++) {
+        kiln_ref at = ins->coord[k].at;
+        axes &= ~(1u << ins->coord[k].axis);
+        m->coord[k] = q->v[at].ptr;
+        m->coord_dim[k] = q->dim_of[ins->coord[k].axis];
+        m->coord_step[k] = q->v[at].width != UNIFORM;
+        rank = max_rank(q, rank, at);
+    }
+    for (int a = 0; a < q->ir->naxes; a++) {
+        if (!(axes >> a & 1)) continue;
+        int level = level_of(q, a), part = PART_BODY;
+        bool along = q->vec == q->stack[level];
+        m->dim[m->ndim++] = q->dim_of[a];
+        if (q->ir->axes[a].grid) m->dim[m->ndim++] = (uint8_t)(q->dim_of[a] + 1);
+        if (along && b->step == KILN_STEP_BCAST && b->role == KILN_BUF_IN) part = PART_ROW;
+        if (along && part == PART_BODY) m->vec_dim = (int8_t)q->dim_of[a];
+        if (rank < rank_at(level, part)) rank = rank_at(level, part);
+    }
+    return rank;
+}
+
+static access *new_access(prep *q) {
+    access *m = kiln_arena_alloc(q->arena, sizeof *m);
+    if (!m) q->nomem = true;
+    return m ? m : &q->sink_access;
+}
+
+static int guard_rank(prep *q, access *m, kiln_ref guard, int rank) {
+    m->guarded = true;
+    m->guard = q->v[guard].ptr;
+    m->guard_step = q->v[guard].width != UNIFORM;
+    return max_rank(q, rank, guard);
+}
+
+/* A run of elements may be used where it lies unless a store of the same block could come between. */
+static bool may_stay(const prep *q, int i) {
+    uint32_t part = q->v[i].part, stores = 0, uses = 0;
+    if (q->ir->ins[i].dtype == KILN_BOOL) return false; /* any nonzero byte is true */
+    for (uint32_t k = part + 1; k < q->v[part].end; k++) {
+        const kiln_ir_ins *ins = &q->ir->ins[k];
+        if (opens(ins)) return false;
+        if (ins->op == KILN_IR_MERGE) break;
+        if (ins->op != KILN_IR_STORE) continue;
+        if (!q->v[k].late) return false;
+        stores++;
+        uses += ins->arg[0] == (kiln_ref)i || ins->arg[1] == (kiln_ref)i;
+        for (int j = 0; j < ins->ncoord; j++) uses += ins->coord[j].at == (kiln_ref)i;
+    }
+    return stores <= 1 || uses == 0;
+}
+
+static void prep_load(prep *q, int i) {
+    const kiln_ir_ins *ins = &q->ir->ins[i];
+    access *m = new_access(q);
+    int rank = address_rank(q, ins, m), w = m->vec_dim >= 0 ? BLOCK : UNIFORM;
+    for (int k = 0; k < m->ncoord; k++) w = m->coord_step[k] ? BLOCK : w;
+    if (ins->nargs) {
+        rank = guard_rank(q, m, ins->arg[0], rank);
+        m->other = q->v[ins->arg[1]].ptr;
+        m->other_step = q->v[ins->arg[1]].width != UNIFORM;
+        rank = max_rank(q, rank, ins->arg[1]);
+        if (m->guard_step || m->other_step) w = BLOCK;
+    }
+    bool plain = !ins->nargs && !ins->ncoord;
+    if (!plain || q->ir->bufs[ins->slot].role != KILN_BUF_IN) rank = rank_at(here(q), PART_BODY); /* not moved */
+    node *n = make(q, i, plain ? NODE_LOAD : NODE_GATHER, w, rank);
+    n->x.mem = m;
+    n->u.gather = q->loops->gather[ins->dtype];
+    if (!plain || w != BLOCK || !q->v[i].owned || !may_stay(q, i)) return;
+    m->in_place = true;
+    n->b = n->out;
+    n->out = q->v[i].ptr = new_home(q);
+}
+
+static void prep_store(prep *q, int i) {
+    const kiln_ir_ins *ins = &q->ir->ins[i];
+    access *m = new_access(q);
+    address_rank(q, ins, m);
+    if (ins->nargs == 2) guard_rank(q, m, ins->arg[1], 0);
+    bool plain = ins->nargs == 1 && !ins->ncoord && (!q->vec || m->vec_dim >= 0);
+    int w = q->vec ? BLOCK : UNIFORM;
+    uint32_t from = plain ? as_width(q, ins->arg[0], w) : q->v[ins->arg[0]].ptr;
+    m->value_step = q->v[ins->arg[0]].width != UNIFORM;
+    node *n = add_node(q, rank_at(here(q), PART_BODY), plain ? NODE_STORE : NODE_SCATTER, w);
+    n->a = from;
+    n->x.mem = m;
+    n->u.scatter = q->loops->scatter[ins->dtype];
+}
+
+static void prep_trap(prep *q, int i) {
+    const kiln_ir_ins *ins = &q->ir->ins[i];
+    kiln_ref cond = ins->arg[0];
+    node *n = add_node(q, rank_at(here(q), PART_BODY), NODE_TRAP, q->v[cond].width);
+    n->a = q->v[cond].ptr;
+    n->slot = ins->slot;
+}
+
+/* -- states -------------------------------------------------------------------------------------------- */
+
+static region *fold_here(prep *q) {
+    int k = here(q);
+    while (k > 0 && q->stack[k]->op == KILN_IR_FOR) k--;
+    return q->stack[k];
+}
+
+static int level_of_region(const prep *q, const region *r) {
+    int k = here(q);
+    while (k > 0 && q->stack[k] != r) k--;
+    return k;
+}
+
+static void prep_state(prep *q, int i) {
+    const kiln_ir_ins *ins = &q->ir->ins[i];
+    region *r = fold_here(q);
+    const state *s = &r->states[ins->slot];
+    value *v = &q->v[i];
+    bool lanes = r->vec && (r->split || r->merging);
+    v->ptr = ins->op == KILN_IR_STATE ? s->now : ins->op == KILN_IR_LEFT ? s->left : s->right;
+    v->width = lanes ? LANE : r->vec ? BLOCK : r->width;
+    v->rank = (uint8_t)rank_at(level_of_region(q, r), lanes || r->merging ? PART_LANE : PART_BODY);
+}
+
+static void prep_result(prep *q, int i) {
+    const kiln_ir_ins *ins = &q->ir->ins[i];
+    const value *f = &q->v[ins->arg[0]];
+    q->v[i].ptr = f->region->states[ins->slot].result;
+    q->v[i].width = f->region->vec ? UNIFORM : f->region->width;
+    q->v[i].rank = f->rank;
+}
+
+static void copy_node(prep *q, int rank, int w, uint32_t out, uint32_t a, int size, bool shift) {
+    node *n = add_node(q, rank, NODE_COPY, w);
+    n->out = out;
+    n->a = a;
+    n->size = (uint8_t)size;
+    n->shift = shift;
+}
+
+/* New states replace the old ones; a state that moves to another place is first set aside. */
+static void prep_yield(prep *q, int i) {
+    const kiln_ir_ins *ins = &q->ir->ins[i];
+    region *r = q->stack[here(q)];
+    bool lanes = r->vec && (r->split || r->merging);
+    int w = lanes ? LANE : r->vec ? BLOCK : r->width;
+    int rank = rank_at(here(q), lanes || r->merging ? PART_LANE : PART_BODY);
+    uint32_t from[KILN_IR_MAX_STATES];
+    bool shift[KILN_IR_MAX_STATES];
+    for (int k = 0; k < ins->nargs; k++) {
+        kiln_ref v = ins->list[k];
+        const kiln_ir_ins *d = &q->ir->ins[v];
+        const state *s = &r->states[k];
+        from[k] = as_width(q, v, w);
+        shift[k] = w == LANE && q->v[v].width == BLOCK;
+        if ((d->op != KILN_IR_STATE && d->op != KILN_IR_LEFT) || d->slot == k) continue;
+        uint32_t aside = fresh_slot(q, w, s->size);
+        copy_node(q, rank, w, aside, from[k], s->size, false);
+        from[k] = aside;
+    }
+    for (int k = 0; k < ins->nargs; k++) {
+        uint32_t to = r->merging ? r->states[k].left : r->states[k].now;
+        if (from[k] != to) copy_node(q, rank, w, to, from[k], r->states[k].size, shift[k]);
+    }
+}
+
+/* -- regions ------------------------------------------------------------------------------------------- */
+
+static kiln_status prep_region(prep *q, int open);
+
+static kiln_status prep_ins(prep *q, int i) {
+    const kiln_ir_ins *ins = &q->ir->ins[i];
+    bool pure = ins->op != KILN_IR_STORE && ins->op != KILN_IR_TRAP && ins->op != KILN_IR_YIELD && !opens(ins);
+    kiln_status st = KILN_OK;
+    if (pure && q->v[i].last == 0) return KILN_OK; /* nobody reads it */
+    switch ((kiln_ir_op)ins->op) {
+    case KILN_IR_CONST: prep_const(q, i); break;
+    case KILN_IR_PAR: make(q, i, NODE_PAR, UNIFORM, 0)->slot = ins->slot; break;
+    case KILN_IR_EXTENT: make(q, i, NODE_EXTENT, UNIFORM, 0)->slot = q->dim_of[ins->slot]; break;
+    case KILN_IR_INDEX: prep_index(q, i); break;
+    case KILN_IR_LOAD: prep_load(q, i); break;
+    case KILN_IR_STORE: prep_store(q, i); break;
+    case KILN_IR_PRIM: st = prep_prim(q, i); break;
+    case KILN_IR_CAST: st = prep_cast(q, i); break;
+    case KILN_IR_TRAP: prep_trap(q, i); break;
+    case KILN_IR_STATE:
+    case KILN_IR_LEFT:
+    case KILN_IR_RIGHT: prep_state(q, i); break;
+    case KILN_IR_YIELD: prep_yield(q, i); break;
+    case KILN_IR_RESULT: prep_result(q, i); break;
+    case KILN_IR_FOR:
+    case KILN_IR_FOLD:
+    case KILN_IR_SCAN: return prep_region(q, i); /* buries its own */
+    case KILN_IR_MERGE:
+    case KILN_IR_END:
+    case KILN_IR_OP_COUNT: break;
+    }
+    bury(q, (uint32_t)i);
+    return st;
+}
+
+/* Instructions first..end: those marked late come after the others. */
+static kiln_status prep_part(prep *q, int first, int end) {
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = first; i < end; i++) {
+            if (q->v[i].late == (pass == 1)) KILN_TRY(prep_ins(q, i));
+            if (opens(&q->ir->ins[i])) i = (int)q->v[i].end;
+        }
+    return KILN_OK;
+}
+
+static void prep_states(prep *q, region *r, const kiln_ir_ins *ins) {
+    r->states = kiln_arena_alloc(q->arena, sizeof *r->states * ins->nargs);
+    if (!r->states) {
+        q->nomem = true;
+        return;
+    }
+    r->nstates = ins->nargs;
+    for (int k = 0; k < ins->nargs; k++) {
+        state *s = &r->states[k];
+        s->dtype = q->ir->ins[ins->list[k]].dtype;
+        s->size = size_of(s->dtype);
+        s->init = as_width(q, ins->list[k], r->width);
+        s->now = new_home(q);
+        s->left = new_home(q);
+        s->right = new_home(q);
+        s->at = r->entry_units;
+        r->entry_units += s->size;
+        if (ins->op == KILN_IR_SCAN) s->result = shared_slot(q, r->width, s->size);
+    }
+    if (ins->op != KILN_IR_FOLD) return;
+    r->stack = new_home(q);
+    r->next_fold = q->g->folds;
+    q->g->folds = r;
+}
+
+static region *new_region(prep *q, int open) {
+    const kiln_ir_ins *ins = &q->ir->ins[open];
+    region *r = kiln_arena_alloc(q->arena, sizeof *r);
+    if (!r) {
+        q->nomem = true;
+        return NULL;
+    }
+    r->op = ins->op;
+    r->vec = ins->vec;
+    r->grid = q->ir->axes[ins->slot].grid;
+    r->dim = q->dim_of[ins->slot];
+    r->width = q->vec ? BLOCK : UNIFORM;
+    if (ins->list) prep_states(q, r, ins);
+    return r;
+}
+
+/* After the region: where its results are, and the node that runs it. */
+static void close_region(prep *q, int open, region *r) {
+    const kiln_ir_ins *ins = &q->ir->ins[open];
+    value *v = &q->v[open];
+    if (q->depth == 0) {
+        q->g->root = r;
+        return;
+    }
+    if (ins->op == KILN_IR_FOLD)
+        for (int k = 0; k < r->nstates; k++) r->states[k].result = shared_slot(q, r->width, r->states[k].size);
+    int rank = rank_at(here(q), PART_BODY);
+    add_node(q, rank, NODE_LOOP, UNIFORM)->u.loop = r;
+    if (ins->op == KILN_IR_FOR) return;
+    v->region = r;
+    v->rank = (uint8_t)rank;
+    v->owned = true;
+    if (v->last < v->end) v->last = v->end;
+    dies(q, (uint32_t)open);
+}
+
+static kiln_status prep_region(prep *q, int open) {
+    const kiln_ir_ins *ins = &q->ir->ins[open];
+    const region *outer_vec = q->vec;
+    bool flat;
+    region *r = new_region(q, open);
+    if (q->nomem) return KILN_NOMEM();
+    int stop = part_end(q, open, &flat), end = (int)q->v[open].end;
+    r->split = ins->op == KILN_IR_FOLD && ins->vec && flat && q->v[stop - 1].late;
+    q->stack[q->depth++] = r;
+    if (ins->vec) q->vec = r;
+    KILN_TRY(prep_part(q, open + 1, stop));
+    if (stop != end) {
+        r->merging = true;
+        KILN_TRY(prep_part(q, stop + 1, end));
+    }
+    q->vec = outer_vec;
+    q->depth--;
+    close_region(q, open, r);
+    bury(q, (uint32_t)end);
+    return q->nomem ? KILN_NOMEM() : KILN_OK;
+}
+
+/* Blocks as long as their slots stay in the first-level cache. */
+static void choose_block(program *g) {
+    size_t units = g->wide_units;
+    for (const region *f = g->folds; f; f = f->next_fold)
+        if (f->width == BLOCK) units += 8 * f->entry_units;
+    g->block = KILN_BLOCK;
+    while (g->block > 256 && units * g->block > 40 * 1024) g->block /= 2;
+}
+
+kiln_status kiln_interp_prepare(kiln_interp *p, const kiln_ir *ir, int nest, int begin) {
+    prep q = {.arena = &p->arena, .loops = p->loops, .ir = ir, .g = &p->nest[nest]};
+    memset(q.free_slots, 0xff, sizeof q.free_slots);
+    for (int a = 0; a < ir->naxes; a++) {
+        q.dim_of[a] = (uint8_t)q.g->ndim;
+        q.g->ndim += ir->axes[a].grid ? 2 : 1;
+    }
+    q.v = kiln_calloc((size_t)ir->nins, sizeof *q.v);
+    if (!q.v) return KILN_NOMEM();
+    analyse(&q, begin);
+    new_home(&q); /* index 0: what an absent operand points at */
+    kiln_status st = prep_region(&q, begin);
+    if (st == KILN_OK && q.nomem) st = KILN_NOMEM();
+    choose_block(q.g);
+    kiln_free(q.v);
+    return st;
+}

@@ -1,0 +1,136 @@
+/* selftest.c - (IR, interpreter, kernel) -> do the two agree, bit for bit, on a made input.
+ *
+ * Guards against a miscompiled, truncated or mistaken object: whatever reaches a user's data has
+ * computed the right answer at least once.  The shape has full and partial vectors and several rows;
+ * values mix small numbers with random bits.  Knows dtypes only to tell NaNs apart. */
+#include <math.h>
+#include <string.h>
+
+#include "run/selftest.h"
+
+enum { ROWS = 3, COLS = 83, GAP = 2, NDIM = 2 };
+
+static uint64_t next_random(uint64_t *state) {
+    *state += 0x9e3779b97f4a7c15u;
+    uint64_t z = *state;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+/* Small values, so that results are mostly finite; every eighth has random bits. */
+static void make_value(kiln_dtype t, uint64_t *seed, void *out) {
+    uint64_t r = next_random(seed);
+    double small = (double)(int64_t)(r % 2001 - 1000) / 64.0;
+    int64_t whole = (int64_t)(r % 23) + 1;
+    float f = (float)small;
+    uint16_t half = t == KILN_F16 ? kiln_f32_to_half(f) : kiln_f32_to_bf16(f);
+    uint8_t truth = r & 1;
+    const void *from = &whole;
+    if (t == KILN_F64) from = &small;
+    else if (t == KILN_F32) from = &f;
+    else if (t == KILN_F16 || t == KILN_BF16) from = &half;
+    else if (t == KILN_BOOL) from = &truth;
+    else if (r >> 61 == 0 && kiln_dtype_is_signed(t)) whole = -whole;
+    bool wild = r >> 61 == 1 && t != KILN_BOOL;
+    uint64_t bits = next_random(seed) | 1; /* never an integer zero: a divisor may be among these */
+    memcpy(out, wild ? (const void *)&bits : from, kiln_dtype_size(t)); /* little endian: the low bytes */
+}
+
+typedef struct trial {
+    char *ptr[KILN_IR_MAX_BUFS];
+    int64_t stride[KILN_IR_MAX_BUFS * NDIM];
+    size_t nbytes[KILN_IR_MAX_BUFS];
+    char *memory; /* all buffers */
+} trial;
+
+static void layout(const kiln_ir *ir, trial *t, size_t *total) {
+    *total = 0;
+    for (int b = 0; b < ir->nbufs; b++) {
+        int64_t size = (int64_t)kiln_dtype_size(ir->bufs[b].dtype), step = size;
+        if (ir->bufs[b].step == KILN_STEP_BCAST) step = 0;
+        if (ir->bufs[b].step == KILN_STEP_ANY) step = GAP * size;
+        int64_t row = step ? step * (COLS + 1) : size;
+        t->stride[b * NDIM] = step;
+        t->stride[b * NDIM + 1] = row;
+        t->nbytes[b] = (size_t)(row * ROWS + step * COLS + size);
+        *total += t->nbytes[b];
+    }
+}
+
+static kiln_status new_trial(const kiln_ir *ir, trial *t) {
+    size_t total, at = 0;
+    layout(ir, t, &total);
+    t->memory = kiln_alloc(total);
+    if (!t->memory) return KILN_NOMEM();
+    uint64_t seed = 42;
+    for (int b = 0; b < ir->nbufs; b++) {
+        size_t size = kiln_dtype_size(ir->bufs[b].dtype);
+        t->ptr[b] = t->memory + at;
+        for (size_t k = 0; k + size <= t->nbytes[b]; k += size) make_value(ir->bufs[b].dtype, &seed, t->ptr[b] + k);
+        at += t->nbytes[b];
+    }
+    return KILN_OK;
+}
+
+static bool both_nan(kiln_dtype t, const char *a, const char *b) {
+    if (t == KILN_F64) {
+        double x, y;
+        memcpy(&x, a, sizeof x);
+        memcpy(&y, b, sizeof y);
+        return isnan(x) && isnan(y);
+    }
+    float x, y;
+    uint16_t h, g;
+    memcpy(&h, a, sizeof h);
+    memcpy(&g, b, sizeof g);
+    if (t == KILN_F32) {
+        memcpy(&x, a, sizeof x);
+        memcpy(&y, b, sizeof y);
+    } else {
+        x = t == KILN_F16 ? kiln_half_to_f32(h) : kiln_bf16_to_f32(h);
+        y = t == KILN_F16 ? kiln_half_to_f32(g) : kiln_bf16_to_f32(g);
+    }
+    return kiln_dtype_is_float(t) && isnan(x) && isnan(y);
+}
+
+static kiln_status compare(const kiln_ir *ir, const trial *a, const trial *b) {
+    for (int k = 0; k < ir->nbufs; k++) {
+        size_t size = kiln_dtype_size(ir->bufs[k].dtype);
+        for (size_t at = 0; at + size <= a->nbytes[k]; at += size) {
+            if (memcmp(a->ptr[k] + at, b->ptr[k] + at, size) == 0) continue;
+            if (kiln_dtype_is_float(ir->bufs[k].dtype) && both_nan(ir->bufs[k].dtype, a->ptr[k] + at, b->ptr[k] + at)) continue;
+            return KILN_BUG("self-test of %s: the kernel and the interpreter differ in buffer %s at byte %zu", ir->name,
+                            ir->bufs[k].name, at);
+        }
+    }
+    return KILN_OK;
+}
+
+static kiln_status run_both(const kiln_ir *ir, const kiln_interp *interp, kiln_kernel_fn fn, trial *a, trial *b) {
+    static const int64_t n[NDIM] = {COLS, ROWS}, origin[NDIM] = {0, 0};
+    uint64_t par[KILN_IR_MAX_PARS] = {0}, seed = 7;
+    for (int k = 0; k < ir->npars; k++) make_value(ir->pars[k].dtype, &seed, &par[k]);
+    for (int nest = 0; nest < ir->nnests; nest++) {
+        kiln_launch l = {.nest = nest, .ndim = NDIM, .n = n, .ptr = a->ptr, .stride = a->stride, .origin = origin, .par = par};
+        int32_t want, got;
+        KILN_TRY(kiln_interp_run(interp, &l, &want));
+        l.ptr = b->ptr;
+        got = fn(&l);
+        if (want != got) return KILN_BUG("self-test of %s: the kernel returned %d, the interpreter %d", ir->name, got, want);
+        if (want) return KILN_OK;
+    }
+    return compare(ir, a, b);
+}
+
+kiln_status kiln_selftest(const kiln_ir *ir, const kiln_interp *interp, kiln_kernel_fn fn) {
+    trial *two = kiln_calloc(2, sizeof *two);
+    if (!two) return KILN_NOMEM();
+    kiln_status st = new_trial(ir, &two[0]);
+    if (st == KILN_OK) st = new_trial(ir, &two[1]);
+    if (st == KILN_OK) st = run_both(ir, interp, fn, &two[0], &two[1]);
+    kiln_free(two[0].memory);
+    kiln_free(two[1].memory);
+    kiln_free(two);
+    return st;
+}
