@@ -1,0 +1,61 @@
+/* build.h - C source text -> machine code in memory.
+ *
+ * The only code of the library that starts processes or maps executable pages.  A toolchain is found
+ * once; kiln_build turns source into an object, kiln_code_load maps and relocates it.  Knows nothing
+ * of operators, IR or keys: it is given text, an ISA level and a symbol. */
+#ifndef KILN_BUILD_H
+#define KILN_BUILD_H
+#include "base/base.h"
+#include "base/isa.h"
+#include "kiln/kiln_abi.h"
+
+typedef enum kiln_cc_route {
+    KILN_CC_DIRECT, /* cc1 piped into as */
+    KILN_CC_DRIVER, /* the driver: gcc or clang -c */
+    KILN_CC_NONE
+} kiln_cc_route;
+
+typedef struct kiln_toolchain kiln_toolchain;
+
+/* Finds a working compiler: cc if not NULL, else $KILN_CC, else gcc, cc, clang in PATH.  Direct use of
+ * cc1 and as is tried first (paths and flags from `cc -###`), then the driver.  A toolchain without any
+ * compiler is valid: kiln_build then fails with KILN_E_BUILD.  Environment and PATH are read here, but no
+ * process is started: the compiler is found and tried (50-100 ms) by the first kiln_build or the first of
+ * the three questions below, in whichever thread that is.
+ * dir: existing scratch folder for objects and logs. */
+kiln_status kiln_toolchain_open(const char *cc, const char *dir, kiln_toolchain **out) KILN_MUST_CHECK;
+void kiln_toolchain_close(kiln_toolchain *tc);
+kiln_cc_route kiln_toolchain_route(const kiln_toolchain *tc);
+const char *kiln_toolchain_id(const kiln_toolchain *tc);  /* "gcc-12.2.0 (cc1 | as)"; for keys and doctor */
+const char *kiln_toolchain_why(const kiln_toolchain *tc); /* why no better route was taken, or "" */
+
+/* Longest wait of a kiln_build from now on, 30,000 unless set.  Any thread. */
+void kiln_toolchain_set_timeout_ms(kiln_toolchain *tc, int ms);
+
+typedef struct kiln_object {
+    void *bytes; /* a relocatable ELF object, heap */
+    size_t n;
+} kiln_object;
+void kiln_object_fini(kiln_object *o);
+
+/* Compiles src for isa.  No call of this waits longer than 30 s: the compiler's process group is
+ * killed then.  KILN_E_BUILD names the log file that holds the compiler's output. */
+kiln_status kiln_build(kiln_toolchain *tc, kiln_isa isa, const char *src, size_t n,
+                       kiln_object *out) KILN_MUST_CHECK;
+/* The assembly text instead of an object; freed with kiln_free. */
+kiln_status kiln_build_asm(kiln_toolchain *tc, kiln_isa isa, const char *src, size_t n,
+                           char **out) KILN_MUST_CHECK;
+
+typedef struct kiln_code kiln_code;
+
+/* Maps o's code and constants, relocates them, makes the pages executable (never writable at the same
+ * time) and finds `symbol`.  Objects with undefined symbols or unknown relocations are refused, then
+ * tried with dlopen if the toolchain can link (tc may be NULL: no fallback). */
+kiln_status kiln_code_load(kiln_toolchain *tc, const kiln_object *o, const char *symbol,
+                           kiln_code **out) KILN_MUST_CHECK;
+kiln_status kiln_code_load_dlopen(kiln_toolchain *tc, const kiln_object *o, const char *symbol,
+                                  kiln_code **out) KILN_MUST_CHECK;
+kiln_kernel_fn kiln_code_entry(const kiln_code *c);
+size_t kiln_code_nbytes(const kiln_code *c); /* bytes mapped */
+void kiln_code_free(kiln_code *c);
+#endif
