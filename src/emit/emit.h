@@ -1,0 +1,12 @@
+/* emit.h - IR -> source text for a compiler.
+ *
+ * A backend sees IR and the math source, never operators, so it cannot grow an operator switch. */
+#ifndef KILN_EMIT_H
+#define KILN_EMIT_H
+#include "base/isa.h"
+#include "ir/ir.h"
+
+/* Writes header-free C that defines KILN_KERNEL_SYMBOL for ir (verified).  KILN_E_UNSUP for constructs
+ * that have no C form yet: the interpreter then serves the class. */
+kiln_status kiln_emit_c(const kiln_ir *ir, kiln_isa isa, kiln_sb *out) KILN_MUST_CHECK;
+#endif

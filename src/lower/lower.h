@@ -1,0 +1,28 @@
+/* lower.h - (row, inferred call) -> IR, one file per family.
+ *
+ * The kernel's buffers are the plan's operands in order.  Its scalars are listed beside it, so that a
+ * later call of the same class can fill them.  Nothing here knows C, vectors or how code is run. */
+#ifndef KILN_LOWER_H
+#define KILN_LOWER_H
+#include "infer/infer.h"
+#include "ir/ir.h"
+
+/* Where a kernel's scalar comes from: argument `slot` (item `index` of a list, or -1) as `dtype`. */
+typedef struct kiln_scalar_source {
+    int16_t slot, index;
+    kiln_dtype dtype;
+} kiln_scalar_source;
+
+enum { KILN_MAX_SCALARS = 64 };
+
+typedef struct kiln_lowered {
+    kiln_ir *ir;
+    kiln_scalar_source scalars[KILN_MAX_SCALARS];
+    int nscalars;
+} kiln_lowered;
+
+/* Lowers the class of `plan`.  Only what is in the class key may be read from the plan: dtypes, branch,
+ * presence and iteration class, never sizes or values. */
+kiln_status kiln_lower(kiln_arena *arena, const kiln_plan *plan, kiln_lowered *out) KILN_MUST_CHECK;
+kiln_status kiln_lower_map(kiln_arena *arena, const kiln_plan *plan, kiln_lowered *out) KILN_MUST_CHECK;
+#endif

@@ -1,0 +1,173 @@
+/* lower_map.c - element-wise rows: (map row, inferred call) -> one nest over the whole domain.
+ *
+ * Each argument is loaded, rounded to the common dtype as PyTorch does, and widened to the compute type;
+ * bodies become primitives; each result is rounded to its dtype and stored.  Integer division gets a
+ * nest of its own before, which traps on a zero divisor while nothing has been written.  Owns nothing:
+ * all nodes come from the caller's arena.  Must not know C, vector widths or sizes. */
+#include <stdio.h>
+#include <string.h>
+
+#include "lower/lower.h"
+
+typedef struct mapper {
+    kiln_arena *arena;
+    const kiln_plan *plan;
+    const kiln_row *row;
+    const kiln_branch *branch;
+    kiln_lowered *out;
+    kiln_ir *ir;
+    int buf_of_arg[KILN_MAX_ARGS]; /* buffer of a tensor argument, or -1 */
+    kiln_ref loaded[KILN_MAX_ARGS]; /* its value in this nest, in the compute type */
+    const kiln_texpr *body[KILN_MAX_RETS];
+} mapper;
+
+/* -- declarations ------------------------------------------------------------------------------------------ */
+
+static kiln_ir_step step_of(uint8_t step) {
+    _Static_assert(KILN_STEP_ANY == 0 && KILN_STEP_CONTIG == 1 && KILN_STEP_BCAST == 2, "ORDER STRIDE");
+    return (kiln_ir_step)step;
+}
+
+static kiln_status declare_buffers(mapper *m) {
+    for (int a = 0; a < KILN_MAX_ARGS; a++) m->buf_of_arg[a] = -1;
+    for (int k = 0; k < m->plan->noperands; k++) {
+        const kiln_operand *o = &m->plan->operand[k];
+        char name[24];
+        snprintf(name, sizeof name, "out%d", -1 - o->arg);
+        const char *label = o->arg < 0 ? kiln_arena_strndup(m->arena, name, strlen(name)) : m->row->schema->args[o->arg].name;
+        if (!label) return KILN_NOMEM();
+        int buf = kiln_ir_buf_add(m->ir, label, o->arg < 0 ? KILN_BUF_OUT : KILN_BUF_IN, o->dtype, 1, step_of(o->step));
+        if (o->arg >= 0) m->buf_of_arg[o->arg] = buf;
+    }
+    return KILN_OK;
+}
+
+/* The kernel's scalar for an argument as a type: each such pair once. */
+static kiln_ref scalar(mapper *m, const kiln_texpr *e) {
+    kiln_lowered *low = m->out;
+    int k = 0;
+    while (k < low->nscalars && !(low->scalars[k].slot == e->id && low->scalars[k].index == e->index &&
+                                  low->scalars[k].dtype == e->dtype))
+        k++;
+    if (k == KILN_MAX_SCALARS) {
+        m->ir->failed = true;
+        m->ir->why = "more than 64 scalars";
+        return 0;
+    }
+    if (k == low->nscalars) {
+        low->scalars[low->nscalars++] = (kiln_scalar_source){(int16_t)e->id, (int16_t)e->index, e->dtype};
+        kiln_ir_par_add(m->ir, m->row->schema->args[e->id].name, e->dtype);
+    }
+    return kiln_ir_par_read(m->ir, k);
+}
+
+/* -- expressions ----------------------------------------------------------------------------------------- */
+
+static kiln_ref load(mapper *m, int arg) {
+    if (m->loaded[arg] != KILN_NOREF) return m->loaded[arg];
+    kiln_ref v = kiln_ir_load(m->ir, m->buf_of_arg[arg]);
+    bool promoted = m->branch->typing.args >> arg & 1;
+    kiln_dtype t = promoted ? m->plan->common : m->plan->dtypes[arg];
+    v = kiln_ir_cast(m->ir, t, v);
+    v = kiln_ir_cast(m->ir, kiln_dtype_compute(t), v);
+    m->loaded[arg] = v;
+    return v;
+}
+
+static kiln_ref lower_expr(mapper *m, const kiln_texpr *e) {
+    kiln_ref args[3] = {KILN_NOREF, KILN_NOREF, KILN_NOREF};
+    for (int k = 0; k < e->nargs && k < 3; k++) args[k] = lower_expr(m, e->args[k]);
+    switch (e->kind) {
+    case KILN_TE_CONST:
+        return kiln_dtype_is_float(e->dtype) ? kiln_ir_const_f(m->ir, e->dtype, e->f)
+                                             : kiln_ir_const_i(m->ir, e->dtype, e->i);
+    case KILN_TE_ELEM: return load(m, e->id);
+    case KILN_TE_SCALAR: return scalar(m, e);
+    case KILN_TE_PRIM: return kiln_ir_prim(m->ir, e->prim, args, e->nargs);
+    case KILN_TE_CAST: return kiln_ir_cast(m->ir, e->dtype, args[0]);
+    case KILN_TE_STATE:
+    case KILN_TE_RHS:
+    case KILN_TE_POS:
+    case KILN_TE_COUNT:
+    case KILN_TE_SUM:
+    case KILN_TE_EXTENT:
+    case KILN_TE_ACCESS: break; /* row_check.c refuses them in a map */
+    }
+    m->ir->failed = true;
+    m->ir->why = "a map body with a part only other families have";
+    return 0;
+}
+
+/* -- nests ------------------------------------------------------------------------------------------------- */
+
+static void begin_nest(mapper *m) {
+    for (int a = 0; a < KILN_MAX_ARGS; a++) m->loaded[a] = KILN_NOREF;
+    kiln_ir_for(m->ir, 0, true);
+}
+
+static bool divides(const kiln_texpr *e) {
+    bool division = e->prim == KILN_P_IDIV || e->prim == KILN_P_FLOORDIV || e->prim == KILN_P_REM || e->prim == KILN_P_MOD;
+    return e->kind == KILN_TE_PRIM && division && kiln_dtype_is_int(e->dtype);
+}
+
+static bool any_division(const kiln_texpr *e) {
+    if (divides(e)) return true;
+    for (int k = 0; k < e->nargs; k++)
+        if (any_division(e->args[k])) return true;
+    return false;
+}
+
+static void trap_divisions(mapper *m, const kiln_texpr *e) {
+    for (int k = 0; k < e->nargs; k++) trap_divisions(m, e->args[k]);
+    if (!divides(e)) return;
+    kiln_ref pair[2] = {lower_expr(m, e->args[1]), kiln_ir_const_i(m->ir, e->dtype, 0)};
+    kiln_ir_trap_if(m->ir, kiln_ir_prim(m->ir, KILN_P_EQ, pair, 2), KILN_E_DIVZERO, "ZeroDivisionError");
+}
+
+static void guard_nest(mapper *m) {
+    bool any = false;
+    for (int k = 0; k < m->plan->nrets; k++) any = any || any_division(m->body[k]);
+    if (!any) return;
+    begin_nest(m);
+    for (int k = 0; k < m->plan->nrets; k++) trap_divisions(m, m->body[k]);
+    kiln_ir_end(m->ir);
+}
+
+/* All values are computed before the first is stored: an output may be an input. */
+static void compute_nest(mapper *m) {
+    kiln_ref value[KILN_MAX_RETS];
+    begin_nest(m);
+    for (int k = 0; k < m->plan->nrets; k++) {
+        value[k] = kiln_ir_cast(m->ir, m->plan->ret_dtype[k], lower_expr(m, m->body[k]));
+        value[k] = kiln_ir_cast(m->ir, m->plan->operand[k].dtype, value[k]);
+    }
+    for (int k = 0; k < m->plan->nrets; k++) kiln_ir_store(m->ir, k, value[k]);
+    kiln_ir_end(m->ir);
+}
+
+static kiln_status type_bodies(mapper *m) {
+    kiln_row_env re;
+    kiln_row_env_init(&re, m->row, m->branch, m->plan->common, m->plan->dtypes, m->arena);
+    for (int a = 0; a < m->row->schema->nargs; a++) {
+        bool given = m->plan->call->slot[a].kind != KILN_NONE;
+        if (given) re.present |= 1ull << a;
+        else if (kiln_row_optional(m->row, a)) re.absent |= 1ull << a;
+    }
+    for (int k = 0; k < m->plan->nrets; k++) KILN_TRY(kiln_row_type_body(&re, k, m->plan->ret_dtype[k], &m->body[k]));
+    return KILN_OK;
+}
+
+kiln_status kiln_lower_map(kiln_arena *arena, const kiln_plan *plan, kiln_lowered *out) {
+    const kiln_row *row = plan->call->op->row;
+    mapper m = {.arena = arena, .plan = plan, .row = row, .branch = &row->branches[plan->branch], .out = out};
+    memset(out, 0, sizeof *out);
+    m.ir = kiln_ir_new(arena, plan->call->op->name);
+    if (!m.ir) return KILN_NOMEM();
+    out->ir = m.ir;
+    KILN_TRY(type_bodies(&m));
+    kiln_ir_axis_add(m.ir, "p", true);
+    KILN_TRY(declare_buffers(&m));
+    guard_nest(&m);
+    compute_nest(&m);
+    return KILN_OK;
+}
