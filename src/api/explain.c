@@ -1,0 +1,100 @@
+/* explain.c - kiln_explain: a call -> the text of one stage.
+ *
+ * Runs the same stages as a call up to the one asked for and prints what it made.  Compiles nothing
+ * that is kept and writes no tensor. */
+#include <string.h>
+
+#include "api/ctx.h"
+#include "emit/emit.h"
+
+typedef struct explainer {
+    kiln_ctx *ctx;
+    const kiln_op *op;
+    kiln_bound call;
+    kiln_plan plan;
+    kiln_sb *out;
+} explainer;
+
+static kiln_status show_schema(explainer *ex) {
+    kiln_sb_printf(ex->out, "%s\nform: %s\nfamily: %s\nrow:\n%s", ex->op->schema_text, kiln_op_form(ex->op),
+                   kiln_op_family(ex->op), ex->op->row->text);
+    return KILN_OK;
+}
+
+static kiln_status show_bind(explainer *ex) {
+    kiln_bound_print(ex->out, &ex->call);
+    return KILN_OK;
+}
+
+static kiln_status show_infer(explainer *ex) {
+    kiln_plan_print(ex->out, &ex->plan);
+    return KILN_OK;
+}
+
+static kiln_status show_key(explainer *ex) {
+    kiln_key key;
+    kiln_plan_key(&ex->plan, ex->ctx->isa, &key);
+    kiln_key_print(ex->out, &ex->plan, &key);
+    return KILN_OK;
+}
+
+static kiln_status show_ir(explainer *ex) {
+    kiln_class *c;
+    KILN_TRY(kiln_class_of(ex->ctx, &ex->plan, &c));
+    kiln_ir_print(ex->out, c->low.ir);
+    return KILN_OK;
+}
+
+static kiln_status show_source(explainer *ex) {
+    kiln_class *c;
+    KILN_TRY(kiln_class_of(ex->ctx, &ex->plan, &c));
+    return kiln_emit_c(c->low.ir, ex->ctx->isa, ex->out);
+}
+
+static kiln_status show_asm(explainer *ex) {
+    kiln_class *c;
+    kiln_toolchain *tc;
+    kiln_sb source;
+    char *text = NULL;
+    KILN_TRY(kiln_class_of(ex->ctx, &ex->plan, &c));
+    KILN_TRY(kiln_ctx_toolchain(ex->ctx, &tc));
+    kiln_sb_init(&source);
+    kiln_status st = kiln_emit_c(c->low.ir, ex->ctx->isa, &source);
+    if (st == KILN_OK) st = kiln_build_asm(tc, ex->ctx->isa, source.p, source.len, &text);
+    if (st == KILN_OK) kiln_sb_puts(ex->out, text);
+    kiln_free(text);
+    kiln_sb_fini(&source);
+    return st;
+}
+
+static const struct {
+    const char *name;
+    kiln_status (*show)(explainer *ex);
+    bool needs_call, needs_plan;
+} stages[] = {
+    {"schema", show_schema, false, false}, {"bind", show_bind, true, false}, {"infer", show_infer, true, true},
+    {"key", show_key, true, true},         {"ir", show_ir, true, true},      {"source", show_source, true, true},
+    {"asm", show_asm, true, true},
+};
+
+kiln_status kiln_explain(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs, const char *stage,
+                         char **out) {
+    size_t k = 0, n = sizeof stages / sizeof *stages;
+    while (k < n && strcmp(stages[k].name, stage) != 0) k++;
+    if (k == n)
+        return KILN_FAIL(KILN_E_ARG, "unknown stage '%.40s': expected schema, bind, infer, key, ir, source or asm", stage);
+    kiln_sb text;
+    kiln_sb_init(&text);
+    explainer *ex = kiln_calloc(1, sizeof *ex); /* a plan is large for a stack that may be small */
+    kiln_status st = ex ? KILN_OK : KILN_NOMEM();
+    if (ex) *ex = (explainer){.ctx = ctx, .op = op, .out = &text};
+    if (st == KILN_OK && stages[k].needs_call) st = kiln_bind(op, args, nargs, &ex->call);
+    if (st == KILN_OK && stages[k].needs_plan) st = kiln_infer(&ex->call, &ex->plan);
+    if (st == KILN_OK) st = stages[k].show(ex);
+    kiln_free(ex);
+    if (st == KILN_OK) return kiln_sb_take(&text, out);
+    kiln_sb_fini(&text);
+    return st;
+}
+
+void kiln_text_free(char *text) { kiln_free(text); }

@@ -1,0 +1,102 @@
+/* kiln.c - the small questions of the public interface: version, operators, counters, what was found.
+ *
+ * Each answers from what the context already knows. */
+#include <string.h>
+#include <unistd.h>
+
+#include "api/ctx.h"
+
+#define TEXT2(x) #x
+#define TEXT(x) TEXT2(x)
+
+const char *kiln_version(void) {
+    return TEXT(KILN_VERSION_MAJOR) "." TEXT(KILN_VERSION_MINOR) "." TEXT(KILN_VERSION_PATCH);
+}
+
+/* -- operators ------------------------------------------------------------------------------------------- */
+
+static const kiln_registry *registry(kiln_ctx *ctx) { return atomic_load_explicit(&ctx->registry, memory_order_acquire); }
+
+kiln_status kiln_op_find(kiln_ctx *ctx, const char *name, const kiln_op **out) {
+    return kiln_registry_find(registry(ctx), name, out);
+}
+
+size_t kiln_op_count(kiln_ctx *ctx) { return kiln_registry_count(registry(ctx)); }
+const kiln_op *kiln_op_at(kiln_ctx *ctx, size_t index) { return kiln_registry_at(registry(ctx), index); }
+const char *kiln_op_name(const kiln_op *op) { return op->name; }
+const char *kiln_op_schema(const kiln_op *op) { return op->schema_text; }
+const char *kiln_op_family(const kiln_op *op) { return kiln_family_name(op->row->family); }
+const char *kiln_op_row(const kiln_op *op) { return op->row->text; }
+int kiln_op_served(const kiln_op *op) { return kiln_family_served(op->row->family); }
+size_t kiln_op_nrets(const kiln_op *op) { return (size_t)op->schema->nrets; }
+
+const char *kiln_op_form(const kiln_op *op) {
+    switch (op->form) {
+    case KILN_FORM_FUNCTIONAL: return "functional";
+    case KILN_FORM_INPLACE: return "inplace";
+    case KILN_FORM_OUT: return "out";
+    }
+    return "?";
+}
+
+kiln_status kiln_ops_check(kiln_ctx *ctx, kiln_check_fn report, void *user) {
+    const kiln_registry *r = registry(ctx);
+    kiln_status worst = KILN_OK;
+    for (size_t k = 0; k < kiln_registry_count(r); k++) {
+        const kiln_op *op = kiln_registry_at(r, k);
+        if (op->form != KILN_FORM_FUNCTIONAL) continue;
+        int ntyped = 0;
+        kiln_status st = kiln_row_check(r, op->row, &ntyped);
+        if (st != KILN_OK) worst = st;
+        if (report) report(user, op, ntyped, st == KILN_OK ? NULL : kiln_last_error());
+    }
+    return worst;
+}
+
+/* -- looking in -------------------------------------------------------------------------------------------- */
+
+void kiln_stats_get(kiln_ctx *ctx, kiln_stats *out, size_t size) {
+    kiln_stats now;
+#define C(name, meaning) now.name = atomic_load_explicit(&ctx->count.name, memory_order_relaxed);
+#include "kiln/counter.def"
+#undef C
+    memcpy(out, &now, size < sizeof now ? size : sizeof now);
+}
+
+void kiln_wait_idle(kiln_ctx *ctx) { (void)ctx; /* every mode of today compiles inside the call that asked */ }
+
+static void doctor_compiler(kiln_ctx *ctx, kiln_sb *out) {
+    kiln_toolchain *tc;
+    if (kiln_ctx_toolchain(ctx, &tc) != KILN_OK) {
+        kiln_sb_printf(out, "!compiler: %s\n", kiln_last_error());
+        return;
+    }
+    bool found = kiln_toolchain_route(tc) != KILN_CC_NONE;
+    const char *why = kiln_toolchain_why(tc);
+    if (found) kiln_sb_printf(out, "compiler: %s\n", kiln_toolchain_id(tc));
+    else kiln_sb_printf(out, "!compiler: none: %s; every call is interpreted\n", why);
+    if (found && why[0]) kiln_sb_printf(out, "!compiler route: %s\n", why);
+}
+
+static void doctor_folder(kiln_ctx *ctx, kiln_sb *out) {
+    char *dir;
+    if (kiln_ctx_cache_dir(ctx, &dir) != KILN_OK) return;
+    bool used = kiln_str_eq(dir, ctx->scratch);
+    if (used) kiln_sb_printf(out, "cache folder: %s\n", dir);
+    else if (!dir[0]) kiln_sb_printf(out, "!cache folder: none: set KILN_CACHE_DIR, XDG_CACHE_HOME or HOME; using %s\n", ctx->scratch);
+    else kiln_sb_printf(out, "!cache folder: %s cannot be written; using %s\n", dir, ctx->scratch ? ctx->scratch : "none");
+    kiln_free(dir);
+}
+
+kiln_status kiln_doctor(kiln_ctx *ctx, char **out) {
+    kiln_sb text;
+    kiln_sb_init(&text);
+    kiln_sb_printf(&text, "version: %s (kernel ABI %d)\n", kiln_version(), KILN_ABI_VERSION);
+    kiln_sb_printf(&text, "isa: %s\n", kiln_isa_name(ctx->isa));
+    kiln_sb_printf(&text, "mode: %s\n", ctx->mode == KILN_MODE_SYNC ? "sync" : "interp");
+    doctor_compiler(ctx, &text);
+    doctor_folder(ctx, &text);
+    if (ctx->dump_dir) kiln_sb_printf(&text, "dump folder: %s\n", ctx->dump_dir);
+    kiln_sb_printf(&text, "operators: %zu\n", kiln_op_count(ctx));
+    return kiln_sb_take(&text, out);
+}
