@@ -1,0 +1,77 @@
+/* cli_context.c - options -> an open Kiln context with the user's operator rows.
+ *
+ * Knows the library's configuration and files of rows; must not know commands. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+enum { OPS_FILE_MAX = 64 << 20 };
+
+/* Errors and warnings only; the library calls it from any thread. */
+static void on_log(void *user, int level, const char *topic, const char *text) {
+    (void)user;
+    if (level <= 1) fprintf(stderr, "kiln: %s: %s: %s\n", level ? "warning" : "error", topic, text);
+}
+
+/* The whole of f, or NULL with errno set. */
+static char *read_all(FILE *f, size_t *out_n) {
+    size_t n = 0, cap = 1 << 16;
+    char *text = malloc(cap);
+    while (text) {
+        n += fread(text + n, 1, cap - n, f);
+        if (n < cap) break;
+        if (cap >= OPS_FILE_MAX) {
+            free(text);
+            errno = EFBIG;
+            return NULL;
+        }
+        char *grown = realloc(text, cap *= 2);
+        if (!grown) free(text);
+        text = grown;
+    }
+    if (!text) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    if (ferror(f)) {
+        free(text);
+        return NULL;
+    }
+    *out_n = n;
+    return text;
+}
+
+bool cli_load_ops(kiln_ctx *ctx, const char *path) {
+    size_t n = 0;
+    FILE *f = fopen(path, "rb");
+    char *text = f ? read_all(f, &n) : NULL;
+    int why = errno;
+    if (f) fclose(f);
+    if (!text) {
+        cli_error("cannot read %s: %s", path, strerror(why));
+        return false;
+    }
+    kiln_status st = kiln_ops_load(ctx, text, n);
+    free(text);
+    if (st != KILN_OK) cli_error("%s: %s", path, kiln_last_error());
+    return st == KILN_OK;
+}
+
+kiln_ctx *cli_open(const cli_args *args) {
+    kiln_config config = {.size = sizeof config, .mode = args->mode, .isa = args->isa, .log = on_log};
+    kiln_ctx *ctx;
+    kiln_status st = kiln_open(&config, &ctx);
+    if (st != KILN_OK) {
+        cli_kiln_error(st);
+        return NULL;
+    }
+    for (int i = 0; i < args->nops_files; i++) {
+        if (cli_load_ops(ctx, args->ops_files[i])) continue;
+        kiln_close(ctx);
+        return NULL;
+    }
+    return ctx;
+}

@@ -1,0 +1,137 @@
+/* cmd_ops.c - `kiln ops`: lists operators, shows one, checks all rows.
+ *
+ * Everything told comes from the registry through the public interface; no operator is named here. */
+#include <fnmatch.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli.h"
+
+/* -- list --------------------------------------------------------------------------------------- */
+
+/* As a glob over the name with or without its namespace, else as a part of the name. */
+static bool matches(const char *name, const char *pattern) {
+    if (!pattern) return true;
+    if (!strpbrk(pattern, "*?[")) return strstr(name, pattern) != NULL;
+    const char *bare = strstr(name, "::");
+    return fnmatch(pattern, name, 0) == 0 || (bare && fnmatch(pattern, bare + 2, 0) == 0);
+}
+
+static json_t *op_json(const kiln_op *op) {
+    return json_pack("{s:o,s:s,s:s,s:b,s:o}", "name", cli_json_text(kiln_op_name(op)), "form",
+                     kiln_op_form(op), "family", kiln_op_family(op), "served", kiln_op_served(op), "schema",
+                     cli_json_text(kiln_op_schema(op)));
+}
+
+static bool list_ops(kiln_ctx *ctx, const cli_args *args) {
+    const char *pattern = args->noperands ? args->operands[0] : NULL;
+    json_t *all = args->json ? json_array() : NULL;
+    size_t found = 0;
+    const kiln_op *op;
+    for (size_t i = 0; (op = kiln_op_at(ctx, i)); i++) {
+        if (!matches(kiln_op_name(op), pattern)) continue;
+        if (all)
+            json_array_append_new(all, op_json(op));
+        else if (found == 0)
+            out_printf("%-40s %-10s %-8s %-6s %s\n", "name", "form", "family", "served", "schema");
+        if (!all)
+            out_printf("%-40s %-10s %-8s %-6s %s\n", kiln_op_name(op), kiln_op_form(op), kiln_op_family(op),
+                       kiln_op_served(op) ? "yes" : "no", kiln_op_schema(op));
+        found++;
+    }
+    if (all) out_json(all);
+    if (found == 0 && pattern) cli_error("no operator's name matches '%s'", pattern);
+    return found > 0 || !pattern;
+}
+
+/* -- show --------------------------------------------------------------------------------------- */
+
+static bool same_row(const kiln_op *a, const kiln_op *b) {
+    return strcmp(kiln_op_row(a), kiln_op_row(b)) == 0;
+}
+
+static void show_json(kiln_ctx *ctx, const kiln_op *op) {
+    json_t *shown = op_json(op), *forms = json_array();
+    const kiln_op *other;
+    for (size_t i = 0; (other = kiln_op_at(ctx, i)); i++)
+        if (same_row(op, other))
+            json_array_append_new(forms, json_pack("{s:o,s:s}", "name", cli_json_text(kiln_op_name(other)),
+                                                   "form", kiln_op_form(other)));
+    json_object_set_new(shown, "row", cli_json_text(kiln_op_row(op)));
+    json_object_set_new(shown, "forms", forms);
+    out_json(shown);
+}
+
+static bool show_op(kiln_ctx *ctx, const cli_args *args) {
+    const kiln_op *op, *other;
+    kiln_status st = kiln_op_find(ctx, args->operands[1], &op);
+    if (st != KILN_OK) {
+        cli_kiln_error(st);
+        return false;
+    }
+    if (args->json) {
+        show_json(ctx, op);
+        return true;
+    }
+    out_printf("name:    %s\nschema:  %s\nfamily:  %s\nform:    %s\nserved:  %s\nforms:\n", kiln_op_name(op),
+               kiln_op_schema(op), kiln_op_family(op), kiln_op_form(op), kiln_op_served(op) ? "yes" : "no");
+    for (size_t i = 0; (other = kiln_op_at(ctx, i)); i++)
+        if (same_row(op, other)) out_printf("    %-10s  %s\n", kiln_op_form(other), kiln_op_name(other));
+    out_printf("row:\n%s", kiln_op_row(op));
+    size_t n = strlen(kiln_op_row(op));
+    if (n == 0 || kiln_op_row(op)[n - 1] != '\n') out_text("\n");
+    return true;
+}
+
+/* -- check -------------------------------------------------------------------------------------- */
+
+typedef struct tally {
+    json_t *rows; /* NULL: print lines */
+    int right, wrong;
+} tally;
+
+static void on_row(void *user, const kiln_op *op, int ntyped, const char *error) {
+    tally *t = user;
+    *(error ? &t->wrong : &t->right) += 1;
+    if (t->rows) {
+        json_array_append_new(t->rows,
+                              json_pack("{s:b,s:s,s:o,s:i,s:o}", "ok", !error, "family", kiln_op_family(op),
+                                        "name", cli_json_text(kiln_op_name(op)), "typings", ntyped, "error",
+                                        error ? cli_json_text(error) : json_null()));
+        return;
+    }
+    if (error)
+        out_printf("%sFAIL%s %-7s %-40s %s\n", out_colour(COLOUR_BAD), out_colour(COLOUR_OFF),
+                   kiln_op_family(op), kiln_op_name(op), error);
+    else
+        out_printf("ok   %-7s %-40s %d typing%s\n", kiln_op_family(op), kiln_op_name(op), ntyped,
+                   ntyped == 1 ? "" : "s");
+}
+
+static bool check_ops(kiln_ctx *ctx, const cli_args *args) {
+    tally t = {args->json ? json_array() : NULL, 0, 0};
+    bool ok = true;
+    for (int i = 1; i < args->noperands; i++) ok = cli_load_ops(ctx, args->operands[i]) && ok;
+    kiln_status st = kiln_ops_check(ctx, on_row, &t);
+    if (args->json)
+        out_json(json_pack("{s:o,s:i,s:i}", "rows", t.rows, "passed", t.right, "failed", t.wrong));
+    else
+        out_printf("%d row%s checked, %d right, %d wrong\n", t.right + t.wrong,
+                   t.right + t.wrong == 1 ? "" : "s", t.right, t.wrong);
+    if (st != KILN_OK && t.wrong == 0) cli_kiln_error(st);
+    return ok && st == KILN_OK && t.wrong == 0;
+}
+
+int cmd_ops(const cli_args *args) {
+    const char *word = args->noperands ? args->operands[0] : "";
+    bool show = strcmp(word, "show") == 0, check = strcmp(word, "check") == 0;
+    if (show && args->noperands != 2)
+        return cli_usage_error(CLI_CMD_OPS, "expected one operator name after 'show'");
+    if (!show && !check && args->noperands > 1)
+        return cli_usage_error(CLI_CMD_OPS, "expected one pattern, found %d", args->noperands);
+    kiln_ctx *ctx = cli_open(args);
+    if (!ctx) return CLI_FAILED;
+    bool ok = show ? show_op(ctx, args) : check ? check_ops(ctx, args) : list_ops(ctx, args);
+    kiln_close(ctx);
+    return ok ? CLI_OK : CLI_FAILED;
+}

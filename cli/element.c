@@ -1,0 +1,232 @@
+/* element.c - one tensor element <-> C numbers and text, checked.
+ *
+ * Conversions are exact or correctly rounded in one step, so that what is printed reads back to the same
+ * bits.  Owns nothing and must not know about calls or commands. */
+#include "element.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* -- dtypes ------------------------------------------------------------------------------------ */
+
+bool element_is_float(kiln_dtype dtype) {
+    enum { BOOL, INT, FLOAT };
+    switch (dtype) {
+#define D(NAME, value, name, bytes, kind, torch) \
+    case KILN_##NAME:                            \
+        return kind == FLOAT;
+#include "kiln/dtype.def"
+#undef D
+    case KILN_DTYPE_COUNT: break;
+    }
+    return false;
+}
+
+/* The two 16-bit formats: bits of fraction and the exponent of the smallest normal number. */
+typedef struct half_format {
+    int fraction, emin;
+} half_format;
+
+static half_format half_format_of(kiln_dtype dtype) {
+    half_format f16 = {10, -14}, bf16 = {7, -126};
+    return dtype == KILN_F16 ? f16 : bf16;
+}
+
+static double half_decode(half_format f, uint16_t bits) {
+    int exponent = (bits & 0x7fff) >> f.fraction;
+    int top = 0x7fff >> f.fraction;
+    int fraction = bits & ((1 << f.fraction) - 1);
+    double v;
+    if (exponent == top)
+        v = fraction ? (double)NAN : (double)INFINITY;
+    else if (exponent == 0)
+        v = ldexp(fraction, f.emin - f.fraction);
+    else
+        v = ldexp(fraction + (1 << f.fraction), exponent - 1 + f.emin - f.fraction);
+    return bits & 0x8000 ? -v : v;
+}
+
+/* Rounds once, from double: going through float first could round twice. */
+static bool half_encode(half_format f, double v, uint16_t *out) {
+    uint16_t sign = signbit(v) ? 0x8000 : 0;
+    uint32_t infinity = 0x7fffu >> f.fraction << f.fraction;
+    if (isnan(v)) {
+        *out = (uint16_t)(sign | infinity | 1u << (f.fraction - 1));
+        return true;
+    }
+    if (isinf(v)) {
+        *out = (uint16_t)(sign | infinity);
+        return true;
+    }
+    int exponent = v == 0 ? f.emin : ilogb(v);
+    if (exponent < f.emin) exponent = f.emin;
+    if (exponent > -f.emin + 1) return false;
+    uint32_t steps = (uint32_t)rint(ldexp(fabs(v), f.fraction - exponent));
+    /* A carry out of the fraction moves into the exponent by itself, as does a missing leading bit. */
+    uint32_t bits = ((uint32_t)(exponent - f.emin) << f.fraction) + steps;
+    if (bits >= infinity) return false;
+    *out = (uint16_t)(sign | bits);
+    return true;
+}
+
+/* -- storing --------------------------------------------------------------------------------- */
+
+static bool int_range(kiln_dtype dtype, int64_t *low, int64_t *high) {
+    switch (dtype) {
+    case KILN_BOOL: *low = 0, *high = 1; return true;
+    case KILN_U8: *low = 0, *high = UINT8_MAX; return true;
+    case KILN_I8: *low = INT8_MIN, *high = INT8_MAX; return true;
+    case KILN_I16: *low = INT16_MIN, *high = INT16_MAX; return true;
+    case KILN_I32: *low = INT32_MIN, *high = INT32_MAX; return true;
+    case KILN_I64: *low = INT64_MIN, *high = INT64_MAX; return true;
+    case KILN_F16:
+    case KILN_BF16:
+    case KILN_F32:
+    case KILN_F64:
+    case KILN_DTYPE_COUNT: break;
+    }
+    return false;
+}
+
+static bool store_float(kiln_dtype dtype, double value, void *out) {
+    if (dtype == KILN_F64) {
+        memcpy(out, &value, sizeof value);
+        return true;
+    }
+    if (dtype == KILN_F32) {
+        float f = (float)value;
+        if (isinf(f) && !isinf(value)) return false;
+        memcpy(out, &f, sizeof f);
+        return true;
+    }
+    uint16_t bits;
+    if (!half_encode(half_format_of(dtype), value, &bits)) return false;
+    memcpy(out, &bits, sizeof bits);
+    return true;
+}
+
+bool element_store_int(kiln_dtype dtype, int64_t value, void *out) {
+    int64_t low, high;
+    if (!int_range(dtype, &low, &high)) return store_float(dtype, (double)value, out);
+    if (value < low || value > high) return false;
+    memcpy(out, &value,
+           kiln_dtype_size(dtype)); /* the low bytes: every machine Kiln runs on is little endian */
+    return true;
+}
+
+bool element_store_real(kiln_dtype dtype, double value, void *out) {
+    if (element_is_float(dtype)) return store_float(dtype, value, out);
+    if (!(value >= -0x1p63 && value < 0x1p63) || value != trunc(value)) return false;
+    return element_store_int(dtype, (int64_t)value, out);
+}
+
+bool element_store_value(kiln_dtype dtype, const kiln_value *value, void *out) {
+    if (value->kind == KILN_FLOAT_V) return element_store_real(dtype, value->u.f, out);
+    if (value->kind == KILN_INT_V || value->kind == KILN_BOOL_V)
+        return element_store_int(dtype, value->u.i, out);
+    return false;
+}
+
+/* -- reading --------------------------------------------------------------------------------- */
+
+int64_t element_int(kiln_dtype dtype, const void *p) {
+    size_t size = kiln_dtype_size(dtype);
+    int unused = 64 - 8 * (int)size;
+    uint64_t bits = 0;
+    memcpy(&bits, p, size);
+    if (dtype == KILN_BOOL) return bits != 0;
+    if (dtype == KILN_U8) return (int64_t)bits;
+    return (int64_t)(bits << unused) >> unused; /* carries the sign up */
+}
+
+double element_real(kiln_dtype dtype, const void *p) {
+    if (dtype == KILN_F64) {
+        double v;
+        memcpy(&v, p, sizeof v);
+        return v;
+    }
+    if (dtype == KILN_F32) {
+        float v;
+        memcpy(&v, p, sizeof v);
+        return v;
+    }
+    uint16_t bits;
+    memcpy(&bits, p, sizeof bits);
+    return half_decode(half_format_of(dtype), bits);
+}
+
+bool element_same(kiln_dtype dtype, const void *a, const void *b) {
+    if (memcmp(a, b, kiln_dtype_size(dtype)) == 0) return true;
+    return element_is_float(dtype) && isnan(element_real(dtype, a)) && isnan(element_real(dtype, b));
+}
+
+/* -- text ------------------------------------------------------------------------------------ */
+
+/* Decimal digits that any number of the dtype keeps (first to try) and the smallest normal number. */
+static int sure_digits(kiln_dtype dtype, double *smallest_normal) {
+    switch (dtype) {
+    case KILN_F16: *smallest_normal = 0x1p-14; return 3;
+    case KILN_BF16: *smallest_normal = 0x1p-126; return 2;
+    case KILN_F32: *smallest_normal = (double)FLT_MIN; return FLT_DIG;
+    default: *smallest_normal = DBL_MIN; return DBL_DIG;
+    }
+}
+
+static bool reads_back(kiln_dtype dtype, const char *text, const void *p) {
+    char copy[8];
+    return store_float(dtype, strtod(text, NULL), copy) && memcmp(copy, p, kiln_dtype_size(dtype)) == 0;
+}
+
+static void real_text(kiln_dtype dtype, const void *p, char text[ELEMENT_TEXT_MAX]) {
+    double v = element_real(dtype, p), smallest;
+    if (isnan(v) || isinf(v)) {
+        snprintf(text, ELEMENT_TEXT_MAX, "%s", isnan(v) ? "nan" : v > 0 ? "inf" : "-inf");
+        return;
+    }
+    if (v == trunc(v) && fabs(v) < 1e15) {
+        snprintf(text, ELEMENT_TEXT_MAX, "%.1f", v); /* whole numbers in full: 65504.0, not 6.55e+04 */
+        return;
+    }
+    int digits = sure_digits(dtype, &smallest);
+    /* %g drops trailing zeros, so the sure digits already give the shortest text of a normal number;
+     * subnormal ones have fewer and are tried from one digit. */
+    if (fabs(v) < smallest) digits = 1;
+    for (; digits <= DBL_DECIMAL_DIG; digits++) {
+        snprintf(text, ELEMENT_TEXT_MAX, "%.*g", digits, v);
+        if (reads_back(dtype, text, p)) break;
+    }
+    if (!strpbrk(text, ".e")) strcat(text, ".0"); /* a JSON real, not an integer */
+}
+
+void element_text(kiln_dtype dtype, const void *p, char text[ELEMENT_TEXT_MAX]) {
+    if (element_is_float(dtype))
+        real_text(dtype, p, text);
+    else if (dtype == KILN_BOOL)
+        snprintf(text, ELEMENT_TEXT_MAX, "%s", element_int(dtype, p) ? "true" : "false");
+    else
+        snprintf(text, ELEMENT_TEXT_MAX, "%lld", (long long)element_int(dtype, p));
+}
+
+/* -- walking --------------------------------------------------------------------------------- */
+
+walk walk_start(const kiln_tensor *t) {
+    walk w = {t, kiln_tensor_data(t), kiln_tensor_nelem(t), {0}};
+    return w;
+}
+
+void walk_next(walk *w) {
+    if (--w->left <= 0) return;
+    const int64_t *sizes = kiln_tensor_sizes(w->tensor), *strides = kiln_tensor_strides(w->tensor);
+    int64_t item = (int64_t)kiln_dtype_size(kiln_tensor_dtype(w->tensor));
+    for (int d = kiln_tensor_rank(w->tensor) - 1; d >= 0; d--) {
+        if (++w->index[d] < sizes[d]) {
+            w->p += strides[d] * item;
+            return;
+        }
+        w->p -= (sizes[d] - 1) * strides[d] * item;
+        w->index[d] = 0;
+    }
+}
