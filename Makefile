@@ -1,0 +1,57 @@
+# Kiln's face: every target is a line or two over CMake presets and tools/.  `make help` lists them.
+prefix ?= /usr/local
+T ?= schema
+SECONDS ?= 60
+
+.PHONY: all help run test check asan tsan lint format fuzz bless bench install clean setup setup-test
+
+all: setup                ## build/kiln, build/libkiln.so and build/libkiln.a, optimised
+	@cmake --preset release >/dev/null
+	@cmake --build --preset release
+
+help:                     ## this list
+	@awk -F ':.*## ' '/^[a-z].*## /{ printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: all                  ## builds and shows a first call; needs neither Python nor PyTorch
+	@build/kiln demo
+
+test: setup-test all      ## everything: lint, unit, sanitizers, fuzzers, CLI, ABI, install, PyTorch
+	@tools/run_tests.sh
+
+check: setup-test         ## the C unit tests alone
+	@tools/run_tests.sh unit
+
+asan: setup-test          ## the C tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	@tools/run_tests.sh asan
+
+tsan: setup-test          ## the threaded tests under ThreadSanitizer
+	@tools/run_tests.sh tsan
+
+lint: setup-test          ## layers, sizes, clang-format, clang-tidy
+	@tools/lint.sh
+
+format: setup-test        ## rewrites C files in place with clang-format
+	@tools/lint.sh --fix
+
+fuzz: setup-test          ## one fuzzer for SECONDS seconds: make fuzz T=schema SECONDS=60
+	@tools/fuzz.sh --seconds $(SECONDS) $(T)
+
+bless: all                ## rewrites the expected output of CLI and golden tests; review the diff
+	@tests/abi/check_exports.sh --bless
+	@tools/cli_tests.sh --bless
+
+bench: all                ## builds and runs the benchmarks: JSON lines
+	@cmake --build --preset release --target benches
+	@for b in build/bench/*; do [ -x "$$b" ] && "$$b" || exit 1; done
+
+install: all              ## into $(DESTDIR)$(prefix)
+	@cmake --install build --prefix $(prefix)
+
+clean:                    ## removes what was built, keeps .venv
+	rm -rf build build-dev build-asan build-tsan build-fuzz build-logs
+
+setup:
+	@tools/setup.sh build
+
+setup-test:
+	@tools/setup.sh test

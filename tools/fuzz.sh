@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# fuzz.sh (--runs N | --seconds N) [NAME...] - runs tests/fuzz/fuzz_NAME, or all of them, from the seeds in
+# tests/fuzz/corpus/NAME.  --runs is repeatable (fixed seed); --seconds explores and keeps what it found in
+# build-fuzz/corpus/NAME.  A crasher is left in build-fuzz/ and belongs into the corpus once mended.
+# Ends with `N passed, N failed`, one test per fuzzer.
+set -u
+cd "$(dirname "$0")/.."
+case ${1:-} in
+--runs) limit="-runs=$2 -seed=1" explore=no ;;
+--seconds) limit="-max_total_time=$2" explore=yes ;;
+*) echo "usage: fuzz.sh (--runs N | --seconds N) [NAME...]" >&2; exit 2 ;;
+esac
+shift 2
+if [ $explore = yes ]; then
+    cmake --preset fuzz >/dev/null && cmake --build --preset fuzz --target fuzzers || exit 1
+fi
+
+passed=0 failed=0
+for source in tests/fuzz/fuzz_*.c; do
+    name=$(basename "$source" .c)
+    name=${name#fuzz_}
+    case " ${*:-$name} " in *" $name "*) ;; *) continue ;; esac
+    found=build-fuzz/corpus/$name # libFuzzer writes to the first folder and only reads the others
+    [ $explore = yes ] || rm -rf "$found"
+    mkdir -p "$found"
+    seeds=tests/fuzz/corpus/$name
+    [ -d "$seeds" ] || seeds=
+    # shellcheck disable=SC2086 -- these are words
+    if timeout 600 ${fixed:-} "build-fuzz/fuzz_$name" $limit -timeout=20 -rss_limit_mb=4096 -print_final_stats=1 -verbosity=0 \
+        -artifact_prefix="build-fuzz/crash-$name-" "$found" $seeds >"build-fuzz/$name.log" 2>&1; then
+        passed=$((passed + 1))
+        echo "fuzz_$name: $(sed -n 's/stat::number_of_executed_units: *//p' "build-fuzz/$name.log") runs"
+    else
+        failed=$((failed + 1))
+        echo "fuzz_$name FAILED"
+        tail -n 60 "build-fuzz/$name.log"
+    fi
+done
+echo "$passed passed, $failed failed"
+[ $failed = 0 ] && [ $passed != 0 ]
