@@ -160,10 +160,12 @@ static void trap(emitter *em, const kiln_ir_ins *in) {
     kiln_sb_printf(&em->body, "; for (long j = 0; j < k; j++) if (bad[j]) return %d; }\n", KILN_TRAP_BASE + in->slot);
 }
 
-static void parameter(emitter *em, const kiln_ir_ins *in) {
-    kiln_dtype t = em->ir->pars[in->slot].dtype;
-    fn(em, "splat_%s", kiln_dtype_name(t));
-    kiln_sb_printf(&em->body, "(*(const par_%s *)&L->par[%d])", kiln_dtype_name(t), in->slot);
+/* Scalars are read before the loops: for all the compiler knows, a store could change them. */
+static void read_parameter(emitter *em, int par) {
+    const char *t = kiln_dtype_name(em->ir->pars[par].dtype);
+    kiln_sb_printf(&em->body, "    const v%s c%d = ", em->ir->pars[par].dtype == KILN_BOOL ? "i8" : t, par);
+    fn(em, "splat_%s", t);
+    kiln_sb_printf(&em->body, "(*(const par_%s *)&L->par[%d]);\n", t, par);
 }
 
 static kiln_status instruction(emitter *em, kiln_ref r) {
@@ -181,7 +183,7 @@ static kiln_status instruction(emitter *em, kiln_ref r) {
     kiln_sb_printf(&em->body, " t%u = ", r);
     switch ((kiln_ir_op)in->op) {
     case KILN_IR_CONST: constant(em, in); break;
-    case KILN_IR_PAR: parameter(em, in); break;
+    case KILN_IR_PAR: kiln_sb_printf(&em->body, "c%d", in->slot); break;
     case KILN_IR_LOAD:
         if (in->ncoord || in->arg[0] != KILN_NOREF) return KILN_FAIL(KILN_E_UNSUP, "emit: computed places have no C form yet");
         load(em, in);
@@ -197,7 +199,7 @@ static kiln_status instruction(emitter *em, kiln_ref r) {
 /* -- nests ------------------------------------------------------------------------------------------------- */
 
 typedef struct nest_use {
-    bool reads[KILN_IR_MAX_BUFS], writes[KILN_IR_MAX_BUFS];
+    bool reads[KILN_IR_MAX_BUFS], writes[KILN_IR_MAX_BUFS], pars[KILN_IR_MAX_PARS];
 } nest_use;
 
 static bool touched(const nest_use *u, int b) { return u->reads[b] || u->writes[b]; }
@@ -261,6 +263,8 @@ static void nest_head(emitter *em, int nest, const nest_use *u) {
                        (int)kiln_dtype_size(em->ir->bufs[b].dtype));
         if (u->writes[b]) kiln_sb_printf(&em->body, "    char *m%d = 0;\n", b);
     }
+    for (int k = 0; k < em->ir->npars; k++)
+        if (u->pars[k]) read_parameter(em, k);
     kiln_sb_puts(&em->body, "    for (long r = 0; r < n1; r++) {\n");
     row_head(em, u);
     kiln_sb_puts(&em->body, "        for (long left = n0; left > 0; left -= KILN_W) {\n"
@@ -277,10 +281,11 @@ static kiln_status check_shape(const kiln_ir *ir, int begin) {
 static kiln_status emit_nest(emitter *em, int nest) {
     int begin = kiln_ir_nest_begin(em->ir, nest), end = kiln_ir_region_end(em->ir, begin);
     KILN_TRY(check_shape(em->ir, begin));
-    nest_use u = {{0}, {0}};
+    nest_use u = {{0}, {0}, {0}};
     for (int r = begin + 1; r < end; r++) {
         if (em->ir->ins[r].op == KILN_IR_LOAD) u.reads[em->ir->ins[r].slot] = true;
         if (em->ir->ins[r].op == KILN_IR_STORE) u.writes[em->ir->ins[r].slot] = true;
+        if (em->ir->ins[r].op == KILN_IR_PAR) u.pars[em->ir->ins[r].slot] = true;
     }
     nest_head(em, nest, &u);
     tail_in(em, &u);
