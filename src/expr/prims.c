@@ -10,6 +10,9 @@ enum {
     B = KILN_DT(KILN_BOOL),
     I = KILN_DT(KILN_U8) | KILN_DT(KILN_I8) | KILN_DT(KILN_I16) | KILN_DT(KILN_I32) | KILN_DT(KILN_I64),
     F = KILN_DT(KILN_F32) | KILN_DT(KILN_F64),
+    BI = B | I,
+    IF = I | F,
+    BIF = B | I | F,
 };
 
 static const struct {
@@ -17,7 +20,7 @@ static const struct {
     uint8_t arity, rule;
     kiln_dtypes types;
 } facts[KILN_PRIM_COUNT] = {
-#define P(NAME, text, arity, rule, types) [KILN_P_##NAME] = {text, arity, KILN_RULE_##rule, types},
+#define P(NAME, name, arity, rule, types) [KILN_P_##NAME] = {#name, arity, KILN_RULE_##rule, types},
 #include "expr/prims.def"
 #undef P
 };

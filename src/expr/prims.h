@@ -16,7 +16,7 @@ typedef enum kiln_rule {
 } kiln_rule;
 
 typedef enum kiln_prim {
-#define P(NAME, text, arity, rule, types) KILN_P_##NAME,
+#define P(NAME, name, arity, rule, types) KILN_P_##NAME,
 #include "expr/prims.def"
 #undef P
     KILN_PRIM_COUNT

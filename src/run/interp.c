@@ -213,7 +213,8 @@ kiln_status kiln_interp_run(const kiln_interp *p, const kiln_launch *launch, int
     if (launch->nest < 0 || launch->nest >= p->nnests)
         return KILN_BUG("nest %d of %d", (int)launch->nest, p->nnests);
     const program *g = &p->nest[launch->nest];
-    if (launch->ndim != g->ndim) return KILN_BUG("a launch of %d dimensions, expected %d", (int)launch->ndim, g->ndim);
+    if (launch->ndim != g->ndim)
+        return KILN_BUG("a launch of %d dimensions, expected %d", (int)launch->ndim, g->ndim);
     ctx c = {.loops = p->loops, .launch = launch, .prog = g, .n = 1, .lanes = 1};
     size_t need = up64(g->nhomes * sizeof(char *)) + (size_t)g->narrow_units * LANES;
     need += (size_t)g->wide_units * g->block;

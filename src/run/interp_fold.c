@@ -20,8 +20,9 @@ static int bits_of(int64_t n) {
 }
 
 size_t kiln_interp_fold_entries(const region *r, int64_t n) {
-    size_t blocks = (size_t)bits_of(n / FOLD_BLOCK + 1) + 1; /* open branches of the counter, and the newest */
-    return blocks + (r->vec ? 1 : 6);                        /* right halves, or open branches over the lanes */
+    size_t blocks = (size_t)bits_of(n / FOLD_BLOCK + 1) +
+                    1;                /* open branches of the counter, and the newest */
+    return blocks + (r->vec ? 1 : 6); /* right halves, or open branches over the lanes */
 }
 
 /* Merges entry `right` into entry `left`, all in index order. */
@@ -51,7 +52,8 @@ static void fold_lane(ctx *c, const region *r, size_t entry, int64_t first, int6
 }
 
 /* The merged state of lanes lane, lane + apart, lane + 2 * apart, ... of a block, into an entry. */
-static void fold_lanes(ctx *c, const region *r, size_t entry, int64_t begin, int64_t end, int lane, int apart) {
+static void fold_lanes(ctx *c, const region *r, size_t entry, int64_t begin, int64_t end, int lane,
+                       int apart) {
     if (apart == LANES) {
         fold_lane(c, r, entry, begin + lane, end);
         return;

@@ -37,14 +37,14 @@ typedef enum node_kind {
 /* Where a load or store goes.  Pointer-table indices are of uniform or block values. */
 typedef struct access {
     uint16_t buf;
-    uint8_t size;                    /* bytes of an element */
-    int8_t vec_dim;                  /* dimension along which the block runs, or -1 */
+    uint8_t size;   /* bytes of an element */
+    int8_t vec_dim; /* dimension along which the block runs, or -1 */
     uint8_t ndim, ncoord;
-    uint8_t dim[MAX_DIMS];           /* dimensions whose loop position counts */
+    uint8_t dim[MAX_DIMS]; /* dimensions whose loop position counts */
     uint8_t coord_dim[KILN_IR_MAX_AXES];
     uint8_t coord_step[KILN_IR_MAX_AXES]; /* 1: each element has its own coordinate, 0: one for all */
     uint32_t coord[KILN_IR_MAX_AXES];
-    bool guarded, in_place;          /* in_place: a contiguous run may be used where it lies */
+    bool guarded, in_place; /* in_place: a contiguous run may be used where it lies */
     uint8_t guard_step, other_step, value_step;
     uint32_t guard, other;
 } access;
@@ -52,7 +52,7 @@ typedef struct access {
 typedef struct node {
     struct node *next;
     uint8_t kind, width, size, dtype;
-    uint8_t shift;      /* bit k: operand k is a block read at the current row of lanes */
+    uint8_t shift; /* bit k: operand k is a block read at the current row of lanes */
     uint16_t slot;
     uint32_t out, a, b, c; /* pointer-table indices */
     union {
@@ -81,10 +81,10 @@ typedef struct state {
 
 typedef struct region {
     uint8_t op, vec, grid, nstates;
-    uint8_t dim;      /* launch dimension of the loop; a grid's outer one is dim + 1 */
-    uint8_t width;    /* of the states, outside lanes */
-    bool split;       /* vec fold: body runs over whole blocks, lane over rows of 64 */
-    bool merging;     /* while preparing: in the merge */
+    uint8_t dim;   /* launch dimension of the loop; a grid's outer one is dim + 1 */
+    uint8_t width; /* of the states, outside lanes */
+    bool split;    /* vec fold: body runs over whole blocks, lane over rows of 64 */
+    bool merging;  /* while preparing: in the merge */
     list row, body, lane, merge;
     state *states;
     uint32_t entry_units; /* bytes of one element of all states */
@@ -119,10 +119,10 @@ typedef struct ctx {
     const kiln_loops *loops;
     const kiln_launch *launch;
     const program *prog;
-    char **ptr;      /* the pointer table */
-    size_t n;        /* elements of the block being computed; 1 outside vec loops */
-    size_t lanes;    /* lanes being computed */
-    size_t row;      /* first element of the row of lanes within the block */
+    char **ptr;            /* the pointer table */
+    size_t n;              /* elements of the block being computed; 1 outside vec loops */
+    size_t lanes;          /* lanes being computed */
+    size_t row;            /* first element of the row of lanes within the block */
     int64_t pos[MAX_DIMS]; /* loop positions, from 0 */
 } ctx;
 
@@ -133,5 +133,6 @@ int32_t kiln_interp_fold(ctx *c, const region *r);
 size_t kiln_interp_fold_entries(const region *r, int64_t n); /* partial results kept at once */
 void kiln_interp_gather(ctx *c, const node *n);
 void kiln_interp_scatter(ctx *c, const node *n);
-char *kiln_interp_address(const ctx *c, const access *m); /* of the block's first element, without coordinates */
+char *kiln_interp_address(const ctx *c,
+                          const access *m); /* of the block's first element, without coordinates */
 #endif

@@ -48,5 +48,6 @@ void kiln_interp_scatter(ctx *c, const node *n) {
     const char *value = c->ptr[n->a];
     size_t len = count(c, n);
     for (size_t i = 0; i < len; i++)
-        if (allowed(c, m, i)) memcpy(base + element_offset(c, m, i), value + i * m->value_step * m->size, m->size);
+        if (allowed(c, m, i))
+            memcpy(base + element_offset(c, m, i), value + i * m->value_step * m->size, m->size);
 }

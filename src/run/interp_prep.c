@@ -22,7 +22,7 @@ typedef struct value {
     uint32_t ptr, splat;  /* pointer-table indices */
     uint32_t slot;        /* what goes back after last; ptr unless a load may stay in place */
     const region *splat_for;
-    region *region;       /* folds and scans */
+    region *region; /* folds and scans */
     uint8_t width, rank;
     bool owned, owned_splat; /* the slot goes back after last */
     bool late;               /* runs after the rest of its region: lanes of a vec fold, stores */
@@ -40,7 +40,7 @@ typedef struct prep {
     const region *vec; /* the vector loop open here, or NULL */
     uint8_t dim_of[KILN_IR_MAX_AXES];
     uint32_t free_slots[2][4]; /* by width and size */
-    node sink; /* what is written to once memory is out */
+    node sink;                 /* what is written to once memory is out */
     access sink_access;
     bool nomem;
 } prep;
@@ -124,7 +124,8 @@ static void mark_lanes(prep *q, int open, int end) {
         each_operand(q, i, note_lane);
         if (ins->op == KILN_IR_LOAD && q->v[i].lane) ok = false;
     }
-    for (int i = open + 1; i < end; i++) q->v[i].late = ok && (q->v[i].lane || q->ir->ins[i].op == KILN_IR_YIELD);
+    for (int i = open + 1; i < end; i++)
+        q->v[i].late = ok && (q->v[i].lane || q->ir->ins[i].op == KILN_IR_YIELD);
 }
 
 /* Stores come after all loads of their block, so that an output may lie on an input; not where a
@@ -325,7 +326,9 @@ static kiln_status prep_prim(prep *q, int i) {
     const kiln_ir_ins *ins = &q->ir->ins[i];
     int t = q->ir->ins[ins->arg[ins->nargs - 1]].dtype;
     kiln_loop_fn fn = q->loops->prim[ins->prim][t];
-    if (!fn) return KILN_BUG("no loop for %s of %s", kiln_prim_name((kiln_prim)ins->prim), kiln_dtype_name((kiln_dtype)t));
+    if (!fn)
+        return KILN_BUG("no loop for %s of %s", kiln_prim_name((kiln_prim)ins->prim),
+                        kiln_dtype_name((kiln_dtype)t));
     return prep_call(q, i, fn);
 }
 
@@ -438,7 +441,8 @@ static void prep_load(prep *q, int i) {
         if (m->guard_step || m->other_step) w = BLOCK;
     }
     bool plain = !ins->nargs && !ins->ncoord;
-    if (!plain || q->ir->bufs[ins->slot].role != KILN_BUF_IN) rank = rank_at(here(q), PART_BODY); /* not moved */
+    if (!plain || q->ir->bufs[ins->slot].role != KILN_BUF_IN)
+        rank = rank_at(here(q), PART_BODY); /* not moved */
     node *n = make(q, i, plain ? NODE_LOAD : NODE_GATHER, w, rank);
     n->x.mem = m;
     n->u.gather = q->loops->gather[ins->dtype];
@@ -544,7 +548,8 @@ static kiln_status prep_region(prep *q, int open);
 
 static kiln_status prep_ins(prep *q, int i) {
     const kiln_ir_ins *ins = &q->ir->ins[i];
-    bool pure = ins->op != KILN_IR_STORE && ins->op != KILN_IR_TRAP && ins->op != KILN_IR_YIELD && !opens(ins);
+    bool pure = ins->op != KILN_IR_STORE && ins->op != KILN_IR_TRAP && ins->op != KILN_IR_YIELD &&
+                !opens(ins);
     kiln_status st = KILN_OK;
     if (pure && q->v[i].last == 0) return KILN_OK; /* nobody reads it */
     switch ((kiln_ir_op)ins->op) {
@@ -633,7 +638,8 @@ static void close_region(prep *q, int open, region *r) {
         return;
     }
     if (ins->op == KILN_IR_FOLD)
-        for (int k = 0; k < r->nstates; k++) r->states[k].result = shared_slot(q, r->width, r->states[k].size);
+        for (int k = 0; k < r->nstates; k++)
+            r->states[k].result = shared_slot(q, r->width, r->states[k].size);
     int rank = rank_at(here(q), PART_BODY);
     add_node(q, rank, NODE_LOOP, UNIFORM)->u.loop = r;
     if (ins->op == KILN_IR_FOR) return;

@@ -3,8 +3,8 @@
  * Compiled once per level and size (see loops.cmake) with
  *     -DKILN_LOOPS_ISA=V4 -DKILN_LOOPS_SIZE=8 -march=x86-64-v4
  * It holds the loops whose widest type has KILN_LOOPS_SIZE bytes, over vectors of which one fills a
- * register, and exports kiln_loops_fill_<ISA>_<SIZE>.  All arithmetic is src/math's.  Adding a primitive
- * needs its line below under each kind of type it takes; the unit test compares with prims.def. */
+ * register, and exports kiln_loops_fill_<ISA>_<SIZE>.  All arithmetic is src/math's; which primitives
+ * there are, prims.def says (read once per type by loops_prims.h). */
 #include "run/loops.h"
 
 #include <string.h>
@@ -45,22 +45,6 @@
 #include "math/elementary_f32.inc"
 #include "math/elementary_f64.inc"
 
-/* -- which primitives a type has: M(NAME, name, T) ---- */
-
-#define BOTH_UNARY(M, T) M(NEG, neg, T) M(ABS, abs, T) M(SIGN, sign, T)
-#define BOTH_BINARY(M, T) \
-    M(ADD, add, T) M(SUB, sub, T) M(MUL, mul, T) M(FLOORDIV, floordiv, T) M(REM, rem, T) M(MOD, mod, T) \
-    M(MAX, max, T) M(MIN, min, T) M(POW, pow, T)
-#define COMPARE(M, T) M(EQ, eq, T) M(NE, ne, T) M(LT, lt, T) M(LE, le, T) M(GT, gt, T) M(GE, ge, T)
-#define BITS(M, T) M(AND, and, T) M(OR, or, T) M(XOR, xor, T)
-#define INT_BINARY(M, T) M(IDIV, idiv, T) M(SHL, shl, T) M(SHR, shr, T)
-#define FLOAT_UNARY(M, T) \
-    M(FLOOR, floor, T) M(CEIL, ceil, T) M(TRUNC, trunc, T) M(ROUND, round, T) M(SQRT, sqrt, T) \
-    M(RSQRT, rsqrt, T) M(EXP, exp, T) M(LOG, log, T) M(TANH, tanh, T) M(ERF, erf, T) M(SIN, sin, T) \
-    M(COS, cos, T) M(MANTISSA, mantissa, T)
-#define FLOAT_BINARY(M, T) M(DIV, div, T) M(COPYSIGN, copysign, T)
-#define FLOAT_TEST(M, T) M(ISNAN, isnan, T) M(ISINF, isinf, T)
-
 /* -- bool as a mask of the width of T ---- */
 
 #define BITS_bool 8
@@ -87,41 +71,17 @@
 typedef unsigned char elem_bool; /* the other elem_T come from memory.inc */
 typedef unsigned short elem_f16, elem_bf16;
 
-#define DEF_UNARY(NAME, name, T) LOOP(loop_##name##_##T) { UNUSED1; EACH OUT(T, name##_##T(IN(T, a))); }
-#define DEF_BINARY(NAME, name, T) \
-    LOOP(loop_##name##_##T) { UNUSED2; EACH OUT(T, name##_##T(IN(T, a), IN(T, b))); }
-#define DEF_TEST(NAME, name, T) \
+/* One loop per typing rule and arity. */
+#define LOOP_SAME1(name, T) LOOP(loop_##name##_##T) { UNUSED1; EACH OUT(T, name##_##T(IN(T, a))); }
+#define LOOP_SAME2(name, T) LOOP(loop_##name##_##T) { UNUSED2; EACH OUT(T, name##_##T(IN(T, a), IN(T, b))); }
+#define LOOP_SAME3(name, T) LOOP(loop_##name##_##T) { EACH OUT(T, name##_##T(IN(T, a), IN(T, b), IN(T, c))); }
+#define LOOP_PRED1(name, T) \
     LOOP(loop_##name##_##T) { UNUSED1; EACH OUT(bool, to_bytes(T, (name##_##T(IN(T, a))))); }
-#define DEF_COMPARE(NAME, name, T) \
+#define LOOP_CMP2(name, T) \
     LOOP(loop_##name##_##T) { UNUSED2; EACH OUT(bool, to_bytes(T, (name##_##T(IN(T, a), IN(T, b))))); }
-#define DEF_TERNARY(NAME, name, T) \
-    LOOP(loop_##name##_##T) { EACH OUT(T, name##_##T(IN(T, a), IN(T, b), IN(T, c))); }
-#define DEF_SELECT(NAME, name, T) \
+#define LOOP_SELECT3(name, T) \
     LOOP(loop_##name##_##T) { EACH OUT(T, name##_##T(from_bytes(T, IN(bool, a)), IN(T, b), IN(T, c))); }
-#define DEF_TOINT(NAME, name, T) LOOP(loop_##name##_##T) { UNUSED1; EACH OUT(i32, name##_##T(IN(T, a))); }
-
-#define DEF_INT(T) \
-    BOTH_UNARY(DEF_UNARY, T) BOTH_BINARY(DEF_BINARY, T) COMPARE(DEF_COMPARE, T) BITS(DEF_BINARY, T) \
-    INT_BINARY(DEF_BINARY, T) DEF_UNARY(NOT, not, T) DEF_TEST(SIGNBIT, signbit, T) \
-    DEF_SELECT(SELECT, select, T)
-#define DEF_FLOAT(T) \
-    BOTH_UNARY(DEF_UNARY, T) BOTH_BINARY(DEF_BINARY, T) COMPARE(DEF_COMPARE, T) FLOAT_UNARY(DEF_UNARY, T) \
-    FLOAT_BINARY(DEF_BINARY, T) FLOAT_TEST(DEF_TEST, T) DEF_TEST(SIGNBIT, signbit, T) \
-    DEF_TERNARY(FMA, fma, T) DEF_SELECT(SELECT, select, T) DEF_TOINT(EXPONENT, exponent, T)
-#define DEF_BOOL(T) \
-    BITS(DEF_BINARY, T) COMPARE(DEF_COMPARE, T) DEF_BINARY(MAX, max, T) DEF_BINARY(MIN, min, T) \
-    DEF_UNARY(NOT, not, T) DEF_SELECT(SELECT, select, T)
-
-#define PUT(NAME, name, T) t->prim[KILN_P_##NAME][DT_##T] = loop_##name##_##T;
-#define PUT_INT(T) \
-    BOTH_UNARY(PUT, T) BOTH_BINARY(PUT, T) COMPARE(PUT, T) BITS(PUT, T) \
-    INT_BINARY(PUT, T) PUT(NOT, not, T) PUT(SIGNBIT, signbit, T) PUT(SELECT, select, T)
-#define PUT_FLOAT(T) \
-    BOTH_UNARY(PUT, T) BOTH_BINARY(PUT, T) COMPARE(PUT, T) FLOAT_UNARY(PUT, T) \
-    FLOAT_BINARY(PUT, T) FLOAT_TEST(PUT, T) PUT(SIGNBIT, signbit, T) PUT(FMA, fma, T) \
-    PUT(SELECT, select, T) PUT(EXPONENT, exponent, T)
-#define PUT_BOOL(T) \
-    BITS(PUT, T) COMPARE(PUT, T) PUT(MAX, max, T) PUT(MIN, min, T) PUT(NOT, not, T) PUT(SELECT, select, T)
+#define LOOP_TOINT1(name, T) LOOP(loop_##name##_##T) { UNUSED1; EACH OUT(i32, name##_##T(IN(T, a))); }
 
 enum {
     DT_bool = KILN_BOOL, DT_u8 = KILN_U8, DT_i8 = KILN_I8, DT_i16 = KILN_I16, DT_i32 = KILN_I32,
@@ -167,26 +127,30 @@ enum {
 /* -- the four sizes ---- */
 
 #if KILN_LOOPS_SIZE == 1
-#define ALL(INT, FLOAT, BOOL, MEMORY, SAME, CAST, CAST_BOOL) \
-    BOOL(bool) INT(u8) INT(i8) MEMORY(u8) MEMORY(i8) SAME(bool) SAME(u8) SAME(i8) \
+#define ALL(MEMORY, SAME, CAST, CAST_BOOL) \
+    MEMORY(u8) MEMORY(i8) SAME(bool) SAME(u8) SAME(i8) \
     PAIR(CAST, u8, i8) CAST_BOOL(u8) CAST_BOOL(i8)
 #elif KILN_LOOPS_SIZE == 2
-#define ALL(INT, FLOAT, BOOL, MEMORY, SAME, CAST, CAST_BOOL) \
-    INT(i16) MEMORY(i16) SAME(i16) PAIR(CAST, i16, u8) PAIR(CAST, i16, i8) CAST_BOOL(i16)
+#define ALL(MEMORY, SAME, CAST, CAST_BOOL) \
+    MEMORY(i16) SAME(i16) PAIR(CAST, i16, u8) PAIR(CAST, i16, i8) CAST_BOOL(i16)
 #elif KILN_LOOPS_SIZE == 4
-#define ALL(INT, FLOAT, BOOL, MEMORY, SAME, CAST, CAST_BOOL) \
-    INT(i32) FLOAT(f32) MEMORY(i32) MEMORY(f32) SAME(i32) SAME(f32) CAST_BOOL(i32) CAST_BOOL(f32) \
+#define ALL(MEMORY, SAME, CAST, CAST_BOOL) \
+    MEMORY(i32) MEMORY(f32) SAME(i32) SAME(f32) CAST_BOOL(i32) CAST_BOOL(f32) \
     PAIR(CAST, i32, u8) PAIR(CAST, i32, i8) PAIR(CAST, i32, i16) PAIR(CAST, f32, u8) PAIR(CAST, f32, i8) \
     PAIR(CAST, f32, i16) PAIR(CAST, f32, i32) PAIR(CAST, f32, f16) PAIR(CAST, f32, bf16)
 #else
-#define ALL(INT, FLOAT, BOOL, MEMORY, SAME, CAST, CAST_BOOL) \
-    INT(i64) FLOAT(f64) MEMORY(i64) MEMORY(f64) SAME(i64) SAME(f64) CAST_BOOL(i64) CAST_BOOL(f64) \
+#define ALL(MEMORY, SAME, CAST, CAST_BOOL) \
+    MEMORY(i64) MEMORY(f64) SAME(i64) SAME(f64) CAST_BOOL(i64) CAST_BOOL(f64) \
     PAIR(CAST, i64, u8) PAIR(CAST, i64, i8) PAIR(CAST, i64, i16) PAIR(CAST, i64, i32) PAIR(CAST, i64, f32) \
     PAIR(CAST, f64, u8) PAIR(CAST, f64, i8) PAIR(CAST, f64, i16) PAIR(CAST, f64, i32) PAIR(CAST, f64, i64) \
     PAIR(CAST, f64, f32)
 #endif
 
-ALL(DEF_INT, DEF_FLOAT, DEF_BOOL, DEF_MEMORY, DEF_SAME, DEF_CAST, DEF_CAST_BOOL)
+ALL(DEF_MEMORY, DEF_SAME, DEF_CAST, DEF_CAST_BOOL)
+
+#define LOOPS_DEFINE
+#include "run/loops_prims.h"
+#undef LOOPS_DEFINE
 
 #if KILN_LOOPS_SIZE == 1 /* bytes that are bool: any nonzero one becomes 1 */
 static void gather_block_bool(void *block, const char *src, int64_t stride, size_t n) {
@@ -197,7 +161,8 @@ static void gather_block_bool(void *block, const char *src, int64_t stride, size
 
 void CAT(CAT(CAT(kiln_loops_fill_, KILN_LOOPS_ISA), _), KILN_LOOPS_SIZE)(kiln_loops *t);
 void CAT(CAT(CAT(kiln_loops_fill_, KILN_LOOPS_ISA), _), KILN_LOOPS_SIZE)(kiln_loops *t) {
-    ALL(PUT_INT, PUT_FLOAT, PUT_BOOL, PUT_MEMORY, PUT_SAME, PUT_CAST, PUT_CAST_BOOL)
+    ALL(PUT_MEMORY, PUT_SAME, PUT_CAST, PUT_CAST_BOOL)
+#include "run/loops_prims.h"
 #if KILN_LOOPS_SIZE == 1
     t->gather[KILN_BOOL] = gather_block_bool;
     t->scatter[KILN_BOOL] = scatter_block_u8;
