@@ -36,18 +36,21 @@ kiln_status kiln_class_of(kiln_ctx *ctx, const kiln_plan *plan, kiln_class **out
 
 /* -- outputs ------------------------------------------------------------------------------------------------ */
 
-/* References to the results: new tensors, or the ones the caller wants written.  All or nothing. */
+/* References to the results: new tensors, or the ones the caller wants written.  All or nothing: what can
+ * fail comes first, and an out= tensor is resized only after that. */
 static kiln_status make_outputs(const kiln_plan *plan, kiln_tensor **outs) {
     kiln_status st = KILN_OK;
-    int k = 0;
-    for (; k < plan->nrets && st == KILN_OK; k++) {
+    memset(outs, 0, (size_t)plan->nrets * sizeof *outs);
+    for (int k = 0; k < plan->nrets && st == KILN_OK; k++) {
         kiln_tensor *given = k < plan->call->nout ? plan->call->out[k] : NULL;
-        outs[k] = given ? kiln_tensor_retain(given) : NULL;
         if (!given) st = kiln_tensor_new(plan->ret_dtype[k], plan->rank, plan->sizes, plan->ret_strides, &outs[k]);
+        else if (plan->resize_out[k]) st = kiln_tensor_reserve(given, plan->rank, plan->sizes, plan->ret_strides);
     }
-    for (int r = 0; r < plan->nrets && st == KILN_OK; r++)
-        if (plan->resize_out[r]) st = kiln_tensor_resize(outs[r], plan->rank, plan->sizes, plan->ret_strides);
-    while (st != KILN_OK && k-- > 0) kiln_tensor_release(outs[k]);
+    for (int k = 0; k < plan->nrets && st == KILN_OK; k++) {
+        if (plan->resize_out[k]) st = kiln_tensor_resize(plan->call->out[k], plan->rank, plan->sizes, plan->ret_strides);
+        if (!outs[k]) outs[k] = kiln_tensor_retain(plan->call->out[k]);
+    }
+    for (int k = 0; k < plan->nrets && st != KILN_OK; k++) kiln_tensor_release(outs[k]);
     return st;
 }
 

@@ -20,7 +20,7 @@ typedef struct kiln_toolchain kiln_toolchain;
 /* Finds a working compiler: cc if not NULL, else $KILN_CC, else gcc, cc, clang in PATH.  Direct use of
  * cc1 and as is tried first (paths and flags from `cc -###`), then the driver.  A toolchain without any
  * compiler is valid: kiln_build then fails with KILN_E_BUILD.  Environment and PATH are read here, but no
- * process is started: the compiler is found and tried (50-100 ms) by the first kiln_build or the first of
+ * process is started: the compiler is found and tried (about 30 ms) by the first kiln_build or the first of
  * the three questions below, in whichever thread that is.
  * dir: existing scratch folder for objects and logs. */
 kiln_status kiln_toolchain_open(const char *cc, const char *dir, kiln_toolchain **out) KILN_MUST_CHECK;

@@ -8,7 +8,11 @@
 #define KILN_EXPR_H
 #include "expr/prims.h"
 
-enum { KILN_EXPR_MAX_DEPTH = 64 };
+enum {
+    KILN_EXPR_MAX_DEPTH = 64,    /* brackets and operators inside each other */
+    KILN_EXPR_MAX_HEIGHT = 256,  /* levels of a tree, with the names in it expanded; a + b + c has three */
+    KILN_EXPR_MAX_NODES = 16384, /* nodes of a tree, with the names in it expanded */
+};
 
 /* -- trees --------------------------------------------------------------------------------------- */
 
@@ -33,6 +37,7 @@ typedef struct kiln_coord {
 typedef struct kiln_expr {
     kiln_ekind kind;
     int line, col; /* of its first character in the row's text, from 1 */
+    int height;    /* levels below it and its own */
     kiln_prim prim;
     bool is_float;
     int64_t i;
@@ -108,6 +113,7 @@ typedef struct kiln_sym {
     int id;
     kiln_dtype dtype;
     bool weak;               /* takes the type of what it meets (an int or float argument) */
+    bool optional;           /* an argument that may be None */
     bool may_be_absent;      /* an optional the branch does not know to be present */
     bool absent;             /* an optional known to be absent: only or_else(name, ...) may use it */
     const kiln_expr *let;
@@ -180,4 +186,6 @@ typedef struct kiln_henv {
 /* Evaluates e.  Unknown inputs give KILN_H_UNKNOWN unless the result does not depend on them
  * (`false and x` is false), so a row can be checked before any call exists. */
 kiln_status kiln_expr_eval(const kiln_henv *env, const kiln_expr *e, kiln_hval *out) KILN_MUST_CHECK;
+/* The same, but evaluates even what the result does not depend on, so that a misspelt name is found. */
+kiln_status kiln_expr_eval_every(const kiln_henv *env, const kiln_expr *e, kiln_hval *out) KILN_MUST_CHECK;
 #endif

@@ -8,7 +8,14 @@
 
 #include "expr/expr.h"
 
-#define HOST_FAIL(env, e, ...) kiln_expr_fail((env)->source, (e), KILN_E_TYPE, __VA_ARGS__)
+typedef struct host {
+    const kiln_henv *env;
+    bool every; /* evaluate what the result does not depend on as well */
+    int height; /* of the tree above, with names expanded */
+    int nodes;  /* evaluated so far: names that use names twice could grow without end */
+} host;
+
+#define HOST_FAIL(h, e, ...) kiln_expr_fail((h)->env->source, (e), KILN_E_TYPE, __VA_ARGS__)
 
 static kiln_hval unknown(void) { return (kiln_hval){.kind = KILN_H_UNKNOWN, .dtype = KILN_DTYPE_COUNT}; }
 static kiln_hval from_bool(bool b) { return (kiln_hval){.kind = KILN_H_BOOL, .i = b, .f = b, .dtype = KILN_BOOL}; }
@@ -16,35 +23,34 @@ static kiln_hval from_int(int64_t i) { return (kiln_hval){.kind = KILN_H_INT, .i
 static kiln_hval from_float(double f) { return (kiln_hval){.kind = KILN_H_FLOAT, .f = f, .dtype = KILN_F64}; }
 
 static bool is_number(kiln_hval v) { return v.kind == KILN_H_BOOL || v.kind == KILN_H_INT || v.kind == KILN_H_FLOAT; }
+static bool is_many(kiln_hval v) { return v.kind == KILN_H_TENSOR || v.kind == KILN_H_LIST; }
 static bool is_true(kiln_hval v) { return v.kind == KILN_H_FLOAT ? v.f != 0 : v.i != 0; }
 
-static kiln_status eval(const kiln_henv *env, const kiln_expr *e, kiln_hval *out);
+static kiln_status eval(host *h, const kiln_expr *e, kiln_hval *out);
 
-static kiln_status eval_logic(const kiln_henv *env, const kiln_expr *e, kiln_hval *out) {
-    bool stops_on = e->prim == KILN_P_OR, any_unknown = false;
+static kiln_status eval_logic(host *h, const kiln_expr *e, kiln_hval *out) {
+    bool stops_on = e->prim == KILN_P_OR, any_unknown = false, stopped = false;
     for (int k = 0; k < e->nargs; k++) {
         kiln_hval v;
-        KILN_TRY(eval(env, e->args[k], &v));
+        KILN_TRY(eval(h, e->args[k], &v));
         if (v.kind == KILN_H_UNKNOWN) {
             any_unknown = true;
             continue;
         }
-        if (!is_number(v)) return HOST_FAIL(env, e->args[k], "expected a truth value");
+        if (!is_number(v)) return HOST_FAIL(h, e->args[k], "expected a truth value");
         if (e->prim == KILN_P_NOT) {
             *out = from_bool(!is_true(v));
             return KILN_OK;
         }
-        if (is_true(v) == stops_on) {
-            *out = from_bool(stops_on);
-            return KILN_OK;
-        }
+        stopped = stopped || is_true(v) == stops_on;
+        if (stopped && !h->every) break;
     }
-    *out = any_unknown ? unknown() : from_bool(!stops_on);
+    *out = stopped ? from_bool(stops_on) : any_unknown ? unknown() : from_bool(!stops_on);
     return KILN_OK;
 }
 
 /* None and text compare equal or not; numbers compare as PyTorch's Scalars. */
-static kiln_status eval_compare(const kiln_henv *env, const kiln_expr *e, kiln_hval a, kiln_hval b, kiln_hval *out) {
+static kiln_status eval_compare(host *h, const kiln_expr *e, kiln_hval a, kiln_hval b, kiln_hval *out) {
     bool equality = e->prim == KILN_P_EQ || e->prim == KILN_P_NE, same;
     if (is_number(a) && is_number(b)) {
         bool exact = a.kind != KILN_H_FLOAT && b.kind != KILN_H_FLOAT;
@@ -59,7 +65,8 @@ static kiln_status eval_compare(const kiln_henv *env, const kiln_expr *e, kiln_h
         default: *out = from_bool(!nan && order >= 0); return KILN_OK;
         }
     }
-    if (!equality) return HOST_FAIL(env, e, "cannot order these values");
+    if (!equality) return HOST_FAIL(h, e, "cannot order these values");
+    if (is_many(a) || is_many(b)) return HOST_FAIL(h, e, "cannot compare a tensor or a list");
     if (a.kind == KILN_H_STR && b.kind == KILN_H_STR) same = strcmp(a.s, b.s) == 0;
     else if (a.kind == KILN_H_DTYPE && b.kind == KILN_H_DTYPE) same = a.i == b.i;
     else same = a.kind == KILN_H_NONE && b.kind == KILN_H_NONE;
@@ -73,10 +80,10 @@ static int64_t floor_div(int64_t a, int64_t b) {
     return q - (a % b != 0 && (a < 0) != (b < 0));
 }
 
-static kiln_status eval_int(const kiln_henv *env, const kiln_expr *e, int64_t a, int64_t b, kiln_hval *out) {
+static kiln_status eval_int(host *h, const kiln_expr *e, int64_t a, int64_t b, kiln_hval *out) {
     uint64_t x = (uint64_t)a, y = (uint64_t)b; /* wrap like the kernels do */
     bool divides = e->prim == KILN_P_FLOORDIV || e->prim == KILN_P_MOD || e->prim == KILN_P_IDIV;
-    if (divides && b == 0) return kiln_expr_fail(env->source, e, KILN_E_DIVZERO, "division by zero");
+    if (divides && b == 0) return kiln_expr_fail(h->env->source, e, KILN_E_DIVZERO, "division by zero");
     switch (e->prim) {
     case KILN_P_ADD: *out = from_int((int64_t)(x + y)); return KILN_OK;
     case KILN_P_SUB: *out = from_int((int64_t)(x - y)); return KILN_OK;
@@ -89,11 +96,11 @@ static kiln_status eval_int(const kiln_henv *env, const kiln_expr *e, int64_t a,
     case KILN_P_ABS: *out = from_int(a < 0 ? (int64_t)(0 - x) : a); return KILN_OK;
     case KILN_P_MAX: *out = from_int(a > b ? a : b); return KILN_OK;
     case KILN_P_MIN: *out = from_int(a < b ? a : b); return KILN_OK;
-    default: return HOST_FAIL(env, e, "'%s' cannot be computed before the call", kiln_prim_name(e->prim));
+    default: return HOST_FAIL(h, e, "'%s' cannot be computed before the call", kiln_prim_name(e->prim));
     }
 }
 
-static kiln_status eval_float(const kiln_henv *env, const kiln_expr *e, double a, double b, kiln_hval *out) {
+static kiln_status eval_float(host *h, const kiln_expr *e, double a, double b, kiln_hval *out) {
     switch (e->prim) {
     case KILN_P_ADD: *out = from_float(a + b); return KILN_OK;
     case KILN_P_SUB: *out = from_float(a - b); return KILN_OK;
@@ -108,40 +115,74 @@ static kiln_status eval_float(const kiln_henv *env, const kiln_expr *e, double a
     case KILN_P_ISINF: *out = from_bool(isinf(a)); return KILN_OK;
     case KILN_P_MAX: *out = from_float(isnan(a) || a > b ? a : b); return KILN_OK;
     case KILN_P_MIN: *out = from_float(isnan(a) || a < b ? a : b); return KILN_OK;
-    default: return HOST_FAIL(env, e, "'%s' cannot be computed before the call", kiln_prim_name(e->prim));
+    default: return HOST_FAIL(h, e, "'%s' cannot be computed before the call", kiln_prim_name(e->prim));
     }
 }
 
-static kiln_status eval_prim(const kiln_henv *env, const kiln_expr *e, kiln_hval *out) {
+static kiln_status eval_select(host *h, const kiln_expr *e, kiln_hval *out) {
+    kiln_hval v[3];
+    KILN_TRY(eval(h, e->args[0], &v[0]));
+    bool known = v[0].kind != KILN_H_UNKNOWN, first = known && is_true(v[0]);
+    if (known && !is_number(v[0])) return HOST_FAIL(h, e->args[0], "expected a truth value");
+    v[1] = v[2] = unknown();
+    if (first || h->every) KILN_TRY(eval(h, e->args[1], &v[1]));
+    if ((known && !first) || h->every) KILN_TRY(eval(h, e->args[2], &v[2]));
+    *out = known ? v[first ? 1 : 2] : unknown();
+    return KILN_OK;
+}
+
+/* Those of eval_int, eval_float and eval_compare. */
+static bool is_for_host(kiln_prim p) {
+    switch (p) {
+    case KILN_P_ADD:
+    case KILN_P_SUB:
+    case KILN_P_MUL:
+    case KILN_P_DIV:
+    case KILN_P_IDIV:
+    case KILN_P_FLOORDIV:
+    case KILN_P_MOD:
+    case KILN_P_NEG:
+    case KILN_P_ABS:
+    case KILN_P_FLOOR:
+    case KILN_P_CEIL:
+    case KILN_P_TRUNC:
+    case KILN_P_ISNAN:
+    case KILN_P_ISINF:
+    case KILN_P_MAX:
+    case KILN_P_MIN: return true;
+    default: return kiln_prim_rule(p) == KILN_RULE_CMP;
+    }
+}
+
+static kiln_status eval_prim(host *h, const kiln_expr *e, kiln_hval *out) {
     kiln_hval v[3] = {{0}};
-    if (e->prim == KILN_P_SELECT) {
-        KILN_TRY(eval(env, e->args[0], &v[0]));
-        if (v[0].kind != KILN_H_UNKNOWN) return eval(env, e->args[is_true(v[0]) ? 1 : 2], out);
+    bool any_unknown = false;
+    if (e->prim == KILN_P_SELECT) return eval_select(h, e, out);
+    if (!is_for_host(e->prim))
+        return HOST_FAIL(h, e, "'%s' cannot be computed before the call", kiln_prim_name(e->prim));
+    for (int k = 0; k < e->nargs; k++) {
+        KILN_TRY(eval(h, e->args[k], &v[k]));
+        any_unknown = any_unknown || v[k].kind == KILN_H_UNKNOWN;
+    }
+    if (any_unknown) {
         *out = unknown();
         return KILN_OK;
     }
-    for (int k = 0; k < e->nargs; k++) {
-        KILN_TRY(eval(env, e->args[k], &v[k]));
-        if (v[k].kind == KILN_H_UNKNOWN) {
-            *out = unknown();
-            return KILN_OK;
-        }
-    }
-    if (kiln_prim_rule(e->prim) == KILN_RULE_CMP) return eval_compare(env, e, v[0], v[1], out);
+    if (kiln_prim_rule(e->prim) == KILN_RULE_CMP) return eval_compare(h, e, v[0], v[1], out);
     for (int k = 0; k < e->nargs; k++)
-        if (!is_number(v[k])) return HOST_FAIL(env, e->args[k], "expected a number");
+        if (!is_number(v[k])) return HOST_FAIL(h, e->args[k], "expected a number");
     bool floating = v[0].kind == KILN_H_FLOAT || (e->nargs > 1 && v[1].kind == KILN_H_FLOAT) ||
                     !(kiln_prim_types(e->prim) & KILN_DT(KILN_I64));
     if (e->prim == KILN_P_DIV && !floating) floating = true;
-    return floating ? eval_float(env, e, v[0].f, v[1].f, out) : eval_int(env, e, v[0].i, v[1].i, out);
+    return floating ? eval_float(h, e, v[0].f, v[1].f, out) : eval_int(h, e, v[0].i, v[1].i, out);
 }
 
 /* present(x), absent(x), is_bool(x), is_int(x), is_float(x), size(t, d), len(list). */
-static kiln_status eval_call(const kiln_henv *env, const kiln_expr *e, kiln_hval *out) {
+static kiln_status eval_call(host *h, const kiln_expr *e, kiln_hval *out) {
     kiln_hval v = {0}, d = {0};
     bool size = strcmp(e->name, "size") == 0;
-    if (e->nargs != (size ? 2 : 1)) return HOST_FAIL(env, e, "'%s' takes %d argument(s), found %d", e->name, size ? 2 : 1, e->nargs);
-    KILN_TRY(eval(env, e->args[0], &v));
+    if (e->nargs != (size ? 2 : 1)) return HOST_FAIL(h, e, "'%s' takes %d argument(s), found %d", e->name, size ? 2 : 1, e->nargs);
+    KILN_TRY(eval(h, e->args[0], &v));
     bool is_unknown = v.kind == KILN_H_UNKNOWN;
     if (strcmp(e->name, "present") == 0 || strcmp(e->name, "absent") == 0) {
         bool present = v.kind != KILN_H_NONE;
@@ -149,24 +190,28 @@ static kiln_status eval_call(const kiln_henv *env, const kiln_expr *e, kiln_hval
         return KILN_OK;
     }
     if (strcmp(e->name, "len") == 0) {
-        if (!is_unknown && v.kind != KILN_H_LIST) return HOST_FAIL(env, e, "len takes a list");
+        if (!is_unknown && v.kind != KILN_H_LIST) return HOST_FAIL(h, e, "len takes a list");
         *out = is_unknown ? unknown() : from_int(v.i);
         return KILN_OK;
     }
     if (size) {
-        KILN_TRY(eval(env, e->args[1], &d));
+        KILN_TRY(eval(h, e->args[1], &d));
         *out = unknown();
         int64_t extent;
-        if (is_unknown || d.kind == KILN_H_UNKNOWN || !env->size) return KILN_OK;
-        if (v.kind != KILN_H_TENSOR || d.kind != KILN_H_INT) return HOST_FAIL(env, e, "size takes a tensor and a dimension");
-        if (!env->size(env, (int)v.i, d.i, &extent))
-            return kiln_expr_fail(env->source, e, KILN_E_INDEX, "dimension %lld is out of range", (long long)d.i);
+        bool is_dim = d.kind == KILN_H_INT || d.kind == KILN_H_UNKNOWN;
+        if ((!is_unknown && v.kind != KILN_H_TENSOR) || !is_dim)
+            return HOST_FAIL(h, e, "size takes a tensor and a dimension");
+        if (is_unknown || d.kind == KILN_H_UNKNOWN || !h->env->size) return KILN_OK;
+        if (!h->env->size(h->env, (int)v.i, d.i, &extent))
+            return kiln_expr_fail(h->env->source, e, KILN_E_INDEX, "dimension %lld is out of range", (long long)d.i);
         *out = from_int(extent);
         return KILN_OK;
     }
     bool want_int = strcmp(e->name, "is_int") == 0, want_float = strcmp(e->name, "is_float") == 0;
     if (!want_int && !want_float && strcmp(e->name, "is_bool") != 0)
-        return HOST_FAIL(env, e, "unknown function '%s'", e->name);
+        return HOST_FAIL(h, e, "unknown function '%s'", e->name);
+    if (v.kind == KILN_H_LIST || v.kind == KILN_H_STR)
+        return HOST_FAIL(h, e, "'%s' takes a tensor, a number or common", e->name);
     *out = unknown();
     if (v.dtype >= KILN_DTYPE_COUNT || v.kind == KILN_H_NONE) {
         if (v.kind == KILN_H_NONE) *out = from_bool(false);
@@ -177,38 +222,54 @@ static kiln_status eval_call(const kiln_henv *env, const kiln_expr *e, kiln_hval
     return KILN_OK;
 }
 
-static kiln_status eval_name(const kiln_henv *env, const kiln_expr *e, kiln_hval *out) {
-    const kiln_expr *named = env->expand ? env->expand(env, e->name) : NULL;
-    if (named) return eval(env, named, out);
-    if (env->get(env, e->name, out)) return KILN_OK;
+static kiln_status eval_name(host *h, const kiln_expr *e, kiln_hval *out) {
+    const kiln_expr *named = h->env->expand ? h->env->expand(h->env, e->name) : NULL;
+    if (named) return eval(h, named, out);
+    if (h->env->get(h->env, e->name, out)) return KILN_OK;
     if (strcmp(e->name, "true") == 0 || strcmp(e->name, "false") == 0) *out = from_bool(e->name[0] == 't');
     else if (strcmp(e->name, "inf") == 0) *out = from_float(INFINITY);
-    else return HOST_FAIL(env, e, "unknown name '%s'", e->name);
+    else return HOST_FAIL(h, e, "unknown name '%s'", e->name);
     return KILN_OK;
 }
 
-static kiln_status eval_item(const kiln_henv *env, const kiln_expr *e, kiln_hval *out) {
+static kiln_status eval_item(host *h, const kiln_expr *e, kiln_hval *out) {
     kiln_hval k = {0};
-    if (e->ncoord != 1 || !e->coord[0].at || e->coord[0].dim || !env->item)
-        return HOST_FAIL(env, e, "expected an item of a list argument");
-    KILN_TRY(eval(env, e->coord[0].at, &k));
-    if (k.kind != KILN_H_INT || !env->item(env, e->name, k.i, out))
-        return kiln_expr_fail(env->source, e, KILN_E_INDEX, "'%s' has no such item", e->name);
+    if (e->ncoord != 1 || !e->coord[0].at || e->coord[0].dim || !h->env->item)
+        return HOST_FAIL(h, e, "expected an item of a list argument");
+    KILN_TRY(eval(h, e->coord[0].at, &k));
+    if (k.kind != KILN_H_INT || !h->env->item(h->env, e->name, k.i, out))
+        return kiln_expr_fail(h->env->source, e, KILN_E_INDEX, "'%s' has no such item", e->name);
     return KILN_OK;
 }
 
-static kiln_status eval(const kiln_henv *env, const kiln_expr *e, kiln_hval *out) {
+static kiln_status eval_kind(host *h, const kiln_expr *e, kiln_hval *out) {
     switch (e->kind) {
     case KILN_X_NUM: *out = e->is_float ? from_float(e->f) : from_int(e->i); return KILN_OK;
     case KILN_X_STR: *out = (kiln_hval){.kind = KILN_H_STR, .s = e->name, .dtype = KILN_DTYPE_COUNT}; return KILN_OK;
-    case KILN_X_NAME: return eval_name(env, e, out);
-    case KILN_X_FIELD: return HOST_FAIL(env, e, "rhs.%s is not known before the call", e->name);
-    case KILN_X_PRIM: return eval_prim(env, e, out);
-    case KILN_X_LOGIC: return eval_logic(env, e, out);
-    case KILN_X_CALL: return eval_call(env, e, out);
-    case KILN_X_ACCESS: return eval_item(env, e, out);
+    case KILN_X_NAME: return eval_name(h, e, out);
+    case KILN_X_FIELD: return HOST_FAIL(h, e, "rhs.%s is not known before the call", e->name);
+    case KILN_X_PRIM: return eval_prim(h, e, out);
+    case KILN_X_LOGIC: return eval_logic(h, e, out);
+    case KILN_X_CALL: return eval_call(h, e, out);
+    case KILN_X_ACCESS: return eval_item(h, e, out);
     }
     return KILN_BUG("unknown expression kind %d", (int)e->kind);
 }
 
-kiln_status kiln_expr_eval(const kiln_henv *env, const kiln_expr *e, kiln_hval *out) { return eval(env, e, out); }
+static kiln_status eval(host *h, const kiln_expr *e, kiln_hval *out) {
+    if (++h->height > KILN_EXPR_MAX_HEIGHT || ++h->nodes > KILN_EXPR_MAX_NODES)
+        return kiln_expr_fail(h->env->source, e, KILN_E_LIMIT, "expression too large with its names expanded");
+    kiln_status st = eval_kind(h, e, out);
+    h->height--;
+    return st;
+}
+
+kiln_status kiln_expr_eval(const kiln_henv *env, const kiln_expr *e, kiln_hval *out) {
+    host h = {.env = env};
+    return eval(&h, e, out);
+}
+
+kiln_status kiln_expr_eval_every(const kiln_henv *env, const kiln_expr *e, kiln_hval *out) {
+    host h = {.env = env, .every = true};
+    return eval(&h, e, out);
+}

@@ -20,11 +20,20 @@ static kiln_expr *node(parser *ps, kiln_ekind kind) {
     e->kind = kind;
     e->line = ps->lx->tok_line;
     e->col = ps->lx->tok_col;
+    e->height = 1;
     return e;
 }
 
+/* A chain such as a + b + c needs no deep recursion to be read, but all who walk the tree recurse. */
+static kiln_status grow(parser *ps, kiln_expr *e, const kiln_expr *below) {
+    if (below && below->height >= e->height) e->height = below->height + 1;
+    if (e->height <= KILN_EXPR_MAX_HEIGHT) return KILN_OK;
+    return KILN_FAIL(KILN_E_LIMIT, "%s:%d:%d: expression has more than %d levels", ps->lx->source, e->line, e->col,
+                     KILN_EXPR_MAX_HEIGHT);
+}
+
 static kiln_status make(parser *ps, kiln_ekind kind, kiln_prim prim, const kiln_expr *const *args, int n,
-                        const kiln_expr **out) {
+                        kiln_expr **out) {
     kiln_expr *e = node(ps, kind);
     const kiln_expr **copy = kiln_arena_alloc(ps->lx->arena, (size_t)n * sizeof *copy);
     if (!e || !copy) return KILN_NOMEM();
@@ -34,6 +43,7 @@ static kiln_status make(parser *ps, kiln_ekind kind, kiln_prim prim, const kiln_
     e->nargs = n;
     e->line = args[0]->line;
     e->col = args[0]->col;
+    for (int k = 0; k < n; k++) KILN_TRY(grow(ps, e, args[k]));
     *out = e;
     return KILN_OK;
 }
@@ -61,7 +71,10 @@ static kiln_status parse_access(parser *ps, kiln_expr *e) {
     bool more = true;
     while (more) {
         if (e->ncoord == MAX_LIST) return kiln_lex_fail(ps->lx, "at most 16 coordinates");
-        KILN_TRY(parse_coord(ps, &e->coord[e->ncoord++]));
+        kiln_coord *c = &e->coord[e->ncoord++];
+        KILN_TRY(parse_coord(ps, c));
+        KILN_TRY(grow(ps, e, c->dim));
+        KILN_TRY(grow(ps, e, c->at));
         KILN_TRY(kiln_lex_accept(ps->lx, ",", &more));
     }
     KILN_TRY(kiln_lex_expect(ps->lx, "]"));
@@ -69,7 +82,9 @@ static kiln_status parse_access(parser *ps, kiln_expr *e) {
     KILN_TRY(kiln_lex_accept(ps->lx, "else", &otherwise));
     if (!otherwise) return KILN_OK;
     KILN_TRY(kiln_lex_accept(ps->lx, "skip", &e->skip));
-    return e->skip ? KILN_OK : parse_cond(ps, &e->other);
+    if (e->skip) return KILN_OK;
+    KILN_TRY(parse_cond(ps, &e->other));
+    return grow(ps, e, e->other);
 }
 
 static kiln_status parse_call(parser *ps, kiln_expr *e) {
@@ -78,7 +93,8 @@ static kiln_status parse_call(parser *ps, kiln_expr *e) {
     bool more = !kiln_lex_is(ps->lx, ")");
     while (more) {
         if (n == MAX_LIST) return kiln_lex_fail(ps->lx, "at most 16 arguments");
-        KILN_TRY(parse_cond(ps, &args[n++]));
+        KILN_TRY(parse_cond(ps, &args[n]));
+        KILN_TRY(grow(ps, e, args[n++]));
         KILN_TRY(kiln_lex_accept(ps->lx, ",", &more));
     }
     KILN_TRY(kiln_lex_expect(ps->lx, ")"));
@@ -135,7 +151,7 @@ static kiln_status parse_primary(parser *ps, const kiln_expr **out) {
 
 /* -- operators --------------------------------------------------------------------------------------- */
 
-enum { UNARY_LEVEL = 10 };
+enum { COMPARE_LEVEL = 4, UNARY_LEVEL = 10 };
 
 static const struct {
     const char *text;
@@ -167,11 +183,17 @@ static kiln_status parse_unary(parser *ps, const kiln_expr **out) {
     for (size_t k = 0; k < sizeof unary / sizeof *unary; k++) {
         if (!kiln_lex_is(ps->lx, unary[k].text)) continue;
         const kiln_expr *arg;
+        int line = ps->lx->tok_line, col = ps->lx->tok_col;
         KILN_TRY(kiln_lex_next(ps->lx));
         KILN_TRY(parse_binary(ps, unary[k].prim == KILN_P_NOT && unary[k].kind == KILN_X_LOGIC ? 3 : UNARY_LEVEL + 1,
                               &arg));
         ps->depth--;
-        return make(ps, unary[k].kind, unary[k].prim, &arg, 1, out);
+        kiln_expr *e = NULL;
+        KILN_TRY(make(ps, unary[k].kind, unary[k].prim, &arg, 1, &e));
+        e->line = line;
+        e->col = col;
+        *out = e;
+        return KILN_OK;
     }
     KILN_TRY(parse_primary(ps, out));
     bool power;
@@ -179,22 +201,30 @@ static kiln_status parse_unary(parser *ps, const kiln_expr **out) {
     if (power) {
         const kiln_expr *args[2] = {*out};
         KILN_TRY(parse_unary(ps, &args[1])); /* right to left: 2 ** -x, a ** b ** c */
-        KILN_TRY(make(ps, KILN_X_PRIM, KILN_P_POW, args, 2, out));
+        kiln_expr *e = NULL;
+        KILN_TRY(make(ps, KILN_X_PRIM, KILN_P_POW, args, 2, &e));
+        *out = e;
     }
     ps->depth--;
     return KILN_OK;
 }
 
 static kiln_status parse_binary(parser *ps, int level, const kiln_expr **out) {
+    bool compared = false;
     KILN_TRY(parse_unary(ps, out));
     for (;;) {
         size_t k = 0, n = sizeof binary / sizeof *binary;
         while (k < n && !(binary[k].level >= level && kiln_lex_is(ps->lx, binary[k].text))) k++;
         if (k == n) return KILN_OK;
         const kiln_expr *args[2] = {*out};
+        if (compared && binary[k].level == COMPARE_LEVEL)
+            return kiln_lex_fail(ps->lx, "'and' between two comparisons (they do not chain)");
+        compared = binary[k].level == COMPARE_LEVEL;
         KILN_TRY(kiln_lex_next(ps->lx));
         KILN_TRY(parse_binary(ps, binary[k].level + 1, &args[1]));
-        KILN_TRY(make(ps, binary[k].kind, binary[k].prim, args, 2, out));
+        kiln_expr *e = NULL;
+        KILN_TRY(make(ps, binary[k].kind, binary[k].prim, args, 2, &e));
+        *out = e;
     }
 }
 
@@ -211,7 +241,10 @@ static kiln_status parse_cond(parser *ps, const kiln_expr **out) {
     KILN_TRY(kiln_lex_expect(ps->lx, ":"));
     KILN_TRY(parse_cond(ps, &args[2]));
     ps->depth--;
-    return make(ps, KILN_X_PRIM, KILN_P_SELECT, args, 3, out);
+    kiln_expr *e = NULL;
+    KILN_TRY(make(ps, KILN_X_PRIM, KILN_P_SELECT, args, 3, &e));
+    *out = e;
+    return KILN_OK;
 }
 
 kiln_status kiln_expr_parse(kiln_lex *lx, const kiln_expr **out) {
@@ -265,18 +298,44 @@ static void print_access(kiln_sb *out, const kiln_expr *e) {
     kiln_expr_print(out, e->other);
 }
 
+/* A floating literal keeps a point, so that it reads back as one. */
+static void print_number(kiln_sb *out, const kiln_expr *e) {
+    size_t start = out->len;
+    if (!e->is_float) kiln_sb_printf(out, "%lld", (long long)e->i);
+    else kiln_sb_f64(out, e->f);
+    if (e->is_float && !out->failed && !strpbrk(out->p + start, ".e")) kiln_sb_puts(out, ".0");
+}
+
+static void print_text(kiln_sb *out, const char *text) {
+    kiln_sb_putc(out, '"');
+    for (; *text; text++) {
+        if (*text == '"' || *text == '\\') kiln_sb_putc(out, '\\');
+        kiln_sb_putc(out, *text);
+    }
+    kiln_sb_putc(out, '"');
+}
+
+/* Infix, since and(a, b) is the operation on bits. */
+static void print_logic(kiln_sb *out, const kiln_expr *e) {
+    kiln_sb_putc(out, '(');
+    if (e->nargs == 1) kiln_sb_puts(out, "not ");
+    kiln_expr_print(out, e->args[0]);
+    if (e->nargs == 2) {
+        kiln_sb_printf(out, " %s ", kiln_prim_name(e->prim));
+        kiln_expr_print(out, e->args[1]);
+    }
+    kiln_sb_putc(out, ')');
+}
+
 void kiln_expr_print(kiln_sb *out, const kiln_expr *e) {
     switch (e->kind) {
-    case KILN_X_NUM:
-        if (e->is_float) kiln_sb_f64(out, e->f);
-        else kiln_sb_printf(out, "%lld", (long long)e->i);
-        return;
-    case KILN_X_STR: kiln_sb_printf(out, "\"%s\"", e->name); return;
+    case KILN_X_NUM: print_number(out, e); return;
+    case KILN_X_STR: print_text(out, e->name); return;
     case KILN_X_NAME: kiln_sb_puts(out, e->name); return;
     case KILN_X_FIELD: kiln_sb_printf(out, "rhs.%s", e->name); return;
     case KILN_X_ACCESS: print_access(out, e); return;
+    case KILN_X_LOGIC: print_logic(out, e); return;
     case KILN_X_PRIM:
-    case KILN_X_LOGIC:
     case KILN_X_CALL:
         kiln_sb_printf(out, "%s(", e->kind == KILN_X_CALL ? e->name : kiln_prim_name(e->prim));
         print_list(out, e->args, e->nargs);

@@ -10,7 +10,9 @@
 
 typedef struct typer {
     const kiln_env *env;
-    int lets; /* names being expanded, to stop a let that means itself */
+    int height; /* of the tree above, with names expanded */
+    int nodes;  /* typed so far: names that use names twice could grow without end */
+    int lets;   /* names being expanded, to stop a let that means itself */
 } typer;
 
 static kiln_status type_expr(typer *ty, const kiln_expr *e, kiln_texpr **out);
@@ -31,15 +33,33 @@ static kiln_texpr *node(typer *ty, kiln_tekind kind, kiln_dtype t, const kiln_ex
 
 /* -- conversion ---------------------------------------------------------------------------------------- */
 
+static bool is_whole(double f) { return f >= -0x1p63 && f < 0x1p63 && f == (double)(int64_t)f; }
+
+static void int_limits(kiln_dtype t, int64_t *lowest, int64_t *highest) {
+    int bits = (int)kiln_dtype_size(t) * 8;
+    *lowest = 0;
+    *highest = 1;
+    if (t == KILN_BOOL) return;
+    *highest = kiln_dtype_is_signed(t) ? (int64_t)(UINT64_MAX >> (65 - bits)) : (int64_t)(UINT64_MAX >> (64 - bits));
+    if (kiln_dtype_is_signed(t)) *lowest = -*highest - 1;
+}
+
+/* A literal as type `to`; one that would change its value is refused. */
 static kiln_status coerce_const(typer *ty, const kiln_texpr *v, kiln_dtype to, kiln_texpr **out) {
     bool fraction = kiln_dtype_is_float(v->dtype);
-    if (fraction && !kiln_dtype_is_float(to) && v->f != (double)(int64_t)v->f)
-        return TYPE_FAIL(ty, v->from, "the fraction %g meets the type %s", v->f, kiln_dtype_name(to));
+    int64_t i = !fraction ? v->i : is_whole(v->f) ? (int64_t)v->f : 0;
+    if (!kiln_dtype_is_float(to)) {
+        int64_t lowest, highest;
+        int_limits(to, &lowest, &highest);
+        if (fraction && !is_whole(v->f))
+            return TYPE_FAIL(ty, v->from, "the fraction %g meets the type %s", v->f, kiln_dtype_name(to));
+        if (i < lowest || i > highest)
+            return TYPE_FAIL(ty, v->from, "the number %lld does not fit the type %s", (long long)i, kiln_dtype_name(to));
+    }
     kiln_texpr *n = node(ty, KILN_TE_CONST, to, v->from, 0);
     if (!n) return KILN_NOMEM();
-    n->i = fraction ? (int64_t)(isfinite(v->f) ? v->f : 0) : v->i;
+    n->i = i;
     n->f = fraction ? v->f : (double)v->i;
-    if (to == KILN_BOOL) n->i = n->i != 0;
     *out = n;
     return KILN_OK;
 }
@@ -68,22 +88,21 @@ static kiln_status coerce(typer *ty, const kiln_texpr *v, kiln_dtype to, kiln_te
 /* The type operands meet at.  *weak: all of them were. */
 static kiln_status meet(typer *ty, const kiln_expr *e, kiln_texpr *const *args, int n, kiln_dtype *out, bool *weak) {
     kiln_dtype strong = KILN_DTYPE_COUNT, soft = KILN_I64;
+    bool fraction = false;
     for (int k = 0; k < n; k++) {
         if (args[k]->weak) {
-            if (kiln_dtype_is_float(args[k]->dtype)) soft = KILN_F64;
+            if (!kiln_dtype_is_float(args[k]->dtype)) continue;
+            soft = KILN_F64;
+            fraction = fraction || args[k]->kind != KILN_TE_CONST || !is_whole(args[k]->f);
         } else {
             strong = strong == KILN_DTYPE_COUNT ? args[k]->dtype : kiln_dtype_promote(strong, args[k]->dtype);
         }
     }
     *weak = strong == KILN_DTYPE_COUNT;
     *out = *weak ? soft : strong;
-    if (!*weak && soft == KILN_F64 && !kiln_dtype_is_float(strong)) {
-        for (int k = 0; k < n; k++)
-            if (args[k]->kind == KILN_TE_CONST && args[k]->f == (double)(int64_t)args[k]->f) soft = KILN_I64;
-        if (soft == KILN_F64)
-            return TYPE_FAIL(ty, e, "a floating number meets the type %s; does the row need to_float?",
-                             kiln_dtype_name(strong));
-    }
+    if (!*weak && fraction && !kiln_dtype_is_float(strong))
+        return TYPE_FAIL(ty, e, "a floating number meets the type %s; does the row need to_float?",
+                         kiln_dtype_name(strong));
     return KILN_OK;
 }
 
@@ -103,10 +122,22 @@ static kiln_status check_types(typer *ty, const kiln_expr *e, kiln_prim p, kiln_
                      float_only ? "; does the row need to_float or takes float?" : "");
 }
 
+/* -1 is a literal, so that it is checked like one where it meets a type. */
+static void negate(kiln_texpr *literal, const kiln_expr *e) {
+    literal->i = -literal->i;
+    literal->f = kiln_dtype_is_float(literal->dtype) ? -literal->f : (double)literal->i;
+    literal->from = e;
+}
+
 static kiln_status type_prim(typer *ty, const kiln_expr *e, kiln_texpr **out) {
     kiln_texpr *args[3];
     int first = kiln_prim_rule(e->prim) == KILN_RULE_SELECT ? 1 : 0;
     for (int k = 0; k < e->nargs; k++) KILN_TRY(type_expr(ty, e->args[k], &args[k]));
+    if (e->prim == KILN_P_NEG && args[0]->kind == KILN_TE_CONST && args[0]->weak) {
+        negate(args[0], e);
+        *out = args[0];
+        return KILN_OK;
+    }
     kiln_dtype t;
     bool weak;
     KILN_TRY(meet(ty, e, args + first, e->nargs - first, &t, &weak));
@@ -142,17 +173,21 @@ static kiln_status type_logic(typer *ty, const kiln_expr *e, kiln_texpr **out) {
 
 /* -- names ------------------------------------------------------------------------------------------- */
 
-static double int_limit(kiln_dtype t, bool highest, int64_t *exact) {
-    int bits = (int)kiln_dtype_size(t) * 8;
-    if (t == KILN_BOOL) *exact = highest;
-    else if (!kiln_dtype_is_signed(t)) *exact = highest ? (int64_t)((1ull << bits) - 1) : 0;
-    else *exact = highest ? (int64_t)((1ull << (bits - 1)) - 1) : -(int64_t)((1ull << (bits - 1)) - 1) - 1;
-    return (double)*exact;
+static void set_limit(kiln_texpr *n, kiln_dtype t, bool highest) {
+    n->weak = false;
+    n->dtype = t;
+    if (kiln_dtype_is_float(t)) {
+        n->f = highest ? INFINITY : -INFINITY;
+        return;
+    }
+    int64_t lo, hi;
+    int_limits(t, &lo, &hi);
+    n->i = highest ? hi : lo;
+    n->f = (double)n->i;
 }
 
 /* inf, nan, pi, true, false are weak; lowest and highest have the compute type. */
 static bool type_constant(typer *ty, const kiln_expr *e, kiln_texpr *n) {
-    kiln_dtype c = ty->env->compute;
     bool highest = strcmp(e->name, "highest") == 0;
     n->weak = true;
     n->dtype = KILN_F64;
@@ -165,9 +200,7 @@ static bool type_constant(typer *ty, const kiln_expr *e, kiln_texpr *n) {
         n->i = e->name[0] == 't';
         n->f = (double)n->i;
     } else if (highest || strcmp(e->name, "lowest") == 0) {
-        n->weak = false;
-        n->dtype = c;
-        n->f = kiln_dtype_is_float(c) ? (highest ? INFINITY : -INFINITY) : int_limit(c, highest, &n->i);
+        set_limit(n, ty->env->compute, highest);
     } else {
         return false;
     }
@@ -230,13 +263,14 @@ static kiln_status type_or_else(typer *ty, const kiln_expr *e, kiln_texpr **out)
     if (e->nargs != 2 || e->args[0]->kind != KILN_X_NAME)
         return TYPE_FAIL(ty, e, "or_else takes the name of an optional argument and a value");
     KILN_TRY(find(ty, e->args[0], &sym));
+    if (!sym.optional || (sym.kind != KILN_SYM_ELEM && sym.kind != KILN_SYM_SCALAR))
+        return TYPE_FAIL(ty, e->args[0], "'%s' is not an optional tensor or number", e->args[0]->name);
     kiln_texpr *dflt;
     KILN_TRY(type_expr(ty, e->args[1], &dflt));
     if (sym.absent) {
         *out = dflt;
         return KILN_OK;
     }
-    sym.may_be_absent = false;
     kiln_texpr *n = node(ty, kind_of(sym.kind), sym.dtype, e, 0);
     if (!n) return KILN_NOMEM();
     n->id = sym.id;
@@ -266,14 +300,20 @@ static kiln_status type_call(typer *ty, const kiln_expr *e, kiln_texpr **out) {
     }
     kiln_dtype to = KILN_DTYPE_COUNT;
     for (int t = 0; t < KILN_DTYPE_COUNT; t++)
-        if (strcmp(e->name, kiln_dtype_name((kiln_dtype)t)) == 0) to = kiln_dtype_compute((kiln_dtype)t);
+        if (strcmp(e->name, kiln_dtype_name((kiln_dtype)t)) == 0) to = (kiln_dtype)t;
     if (strcmp(e->name, "compute") == 0) to = ty->env->compute;
+    if (to != KILN_DTYPE_COUNT && to != kiln_dtype_compute(to))
+        return TYPE_FAIL(ty, e, "nothing is computed in %s; write compute(...) or f32(...)", e->name);
     if (!sum && to == KILN_DTYPE_COUNT) return TYPE_FAIL(ty, e, "unknown function '%s'", e->name);
     if (e->nargs != 1) return TYPE_FAIL(ty, e, "'%s' takes 1 argument, found %d", e->name, e->nargs);
     if (sum && !ty->env->in_block) return TYPE_FAIL(ty, e, "sum(...) may stand only in a block clause");
     kiln_texpr *arg;
     KILN_TRY(type_expr(ty, e->args[0], &arg));
-    KILN_TRY(coerce(ty, arg, sum ? (arg->weak ? ty->env->compute : arg->dtype) : to, &arg));
+    if (sum) to = arg->weak ? ty->env->compute : arg->dtype;
+    /* a float argument may be truncated where the row says so */
+    if (!sum && arg->kind == KILN_TE_SCALAR && arg->weak && kiln_dtype_is_float(arg->dtype) && !kiln_dtype_is_float(to))
+        KILN_TRY(coerce(ty, arg, KILN_F64, &arg));
+    KILN_TRY(coerce(ty, arg, to, &arg));
     if (!sum) {
         *out = arg;
         return KILN_OK;
@@ -286,7 +326,7 @@ static kiln_status type_call(typer *ty, const kiln_expr *e, kiln_texpr **out) {
 
 static kiln_status type_list_item(typer *ty, const kiln_expr *e, const kiln_sym *sym, kiln_texpr **out) {
     const kiln_expr *at = e->coord[0].at;
-    if (e->ncoord != 1 || !at || e->coord[0].dim || at->kind != KILN_X_NUM || at->is_float)
+    if (e->ncoord != 1 || !at || e->coord[0].dim || at->kind != KILN_X_NUM || at->is_float || at->i > INT16_MAX)
         return TYPE_FAIL(ty, e, "an item of the list '%s' is written %s[k] with a whole number k", e->name, e->name);
     kiln_texpr *n = node(ty, KILN_TE_SCALAR, sym->dtype, e, 0);
     if (!n) return KILN_NOMEM();
@@ -333,7 +373,7 @@ static kiln_status type_number(typer *ty, const kiln_expr *e, kiln_texpr **out) 
     return KILN_OK;
 }
 
-static kiln_status type_expr(typer *ty, const kiln_expr *e, kiln_texpr **out) {
+static kiln_status type_kind(typer *ty, const kiln_expr *e, kiln_texpr **out) {
     switch (e->kind) {
     case KILN_X_NUM: return type_number(ty, e, out);
     case KILN_X_STR: return TYPE_FAIL(ty, e, "a string is not a number");
@@ -347,8 +387,16 @@ static kiln_status type_expr(typer *ty, const kiln_expr *e, kiln_texpr **out) {
     return KILN_BUG("unknown expression kind %d", (int)e->kind);
 }
 
+static kiln_status type_expr(typer *ty, const kiln_expr *e, kiln_texpr **out) {
+    if (++ty->height > KILN_EXPR_MAX_HEIGHT || ++ty->nodes > KILN_EXPR_MAX_NODES)
+        return kiln_expr_fail(ty->env->source, e, KILN_E_LIMIT, "expression too large with its names expanded");
+    kiln_status st = type_kind(ty, e, out);
+    ty->height--;
+    return st;
+}
+
 kiln_status kiln_expr_type(const kiln_env *env, const kiln_expr *e, kiln_dtype want, const kiln_texpr **out) {
-    typer ty = {env, 0};
+    typer ty = {.env = env};
     kiln_texpr *v;
     KILN_TRY(type_expr(&ty, e, &v));
     bool undecided = want == KILN_DTYPE_COUNT && v->weak;

@@ -35,8 +35,9 @@ static void skip_blank(kiln_lex *lx) {
     }
 }
 
-static bool name_start(char c) { return isalpha((unsigned char)c) || c == '_'; }
-static bool name_char(char c) { return isalnum((unsigned char)c) || c == '_'; }
+/* ASCII only: isalpha would read other letters under other locales. */
+static bool name_start(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+static bool name_char(char c) { return name_start(c) || isdigit((unsigned char)c); }
 
 static kiln_status lex_number(kiln_lex *lx) {
     char text[64];
@@ -68,7 +69,7 @@ static kiln_status lex_string(kiln_lex *lx) {
     kiln_sb text;
     kiln_sb_init(&text);
     while (p < lx->end && *p != '"' && *p != '\n') {
-        if (*p == '\\' && p + 1 < lx->end) p++;
+        if (*p == '\\' && p + 1 < lx->end && p[1] != '\n') p++;
         kiln_sb_putc(&text, *p++);
     }
     if (p == lx->end || *p != '"') {

@@ -21,7 +21,7 @@ const char *kiln_value_kind_name(const kiln_value *v) {
     return "a value of unknown kind";
 }
 
-/* -- types ---------------------------------------------------------------------------------------------- */
+/* -- types --------------------------------------------------------------------------------------------- */
 
 /* A value of a plain type.  False if v is not one. */
 static bool convert(kiln_tkind want, const kiln_value *v, kiln_value *out) {
@@ -72,10 +72,11 @@ static kiln_status wrong_type(const kiln_bound *b, const kiln_param *p, const ki
     const char *text = want.p ? want.p : "another type";
     kiln_status st = KILN_E_TYPE;
     if (item < 0)
-        st = KILN_FAIL(st, "%s: argument '%s' must be %s, not %s", b->op->name, p->name, text, kiln_value_kind_name(v));
-    else
-        st = KILN_FAIL(st, "%s: argument '%s' must be %s, but item %d is %s", b->op->name, p->name, text, item,
+        st = KILN_FAIL(st, "%s: argument '%s' must be %s, not %s", b->op->name, p->name, text,
                        kiln_value_kind_name(v));
+    else
+        st = KILN_FAIL(st, "%s: argument '%s' must be %s, but item %d is %s", b->op->name, p->name, text,
+                       item, kiln_value_kind_name(v));
     kiln_sb_fini(&want);
     return st;
 }
@@ -85,8 +86,9 @@ static kiln_status take_list(kiln_bound *b, const kiln_param *p, const kiln_type
                              kiln_value *out) {
     kiln_value one, *items;
     if (v->kind != KILN_LIST_V) { /* one number for int[N] means N of it */
-        bool widens = list->size > 0 && (list->elem->kind == KILN_T_INT || list->elem->kind == KILN_T_SYMINT ||
-                                         list->elem->kind == KILN_T_FLOAT);
+        bool widens = list->size > 0 &&
+                      (list->elem->kind == KILN_T_INT || list->elem->kind == KILN_T_SYMINT ||
+                       list->elem->kind == KILN_T_FLOAT);
         if (!widens || !convert_item(list->elem, v, &one)) return wrong_type(b, p, v, -1);
         KILN_TRY(room_for(b, (size_t)list->size, &items));
         for (int k = 0; k < list->size; k++) items[k] = one;
@@ -103,7 +105,8 @@ static kiln_status take_list(kiln_bound *b, const kiln_param *p, const kiln_type
     if (same) return KILN_OK;
     KILN_TRY(room_for(b, v->n, &items));
     for (uint32_t k = 0; k < v->n; k++)
-        if (!convert_item(list->elem, &v->u.list[k], &items[k])) return wrong_type(b, p, &v->u.list[k], (int)k);
+        if (!convert_item(list->elem, &v->u.list[k], &items[k]))
+            return wrong_type(b, p, &v->u.list[k], (int)k);
     out->u.list = items;
     return KILN_OK;
 }
@@ -124,22 +127,27 @@ static kiln_status take(kiln_bound *b, const kiln_param *p, const kiln_value *v,
     }
     const kiln_type *plain = t->kind == KILN_T_LIST ? kiln_type_strip(t->elem, &optional) : t;
     if (plain->kind == KILN_T_SCALAR && any_complex(v))
-        return KILN_FAIL(KILN_E_UNSUP, "%s: argument '%s': complex numbers are not served", b->op->name, p->name);
+        return KILN_FAIL(KILN_E_UNSUP, "%s: argument '%s': complex numbers are not served", b->op->name,
+                         p->name);
     if (t->kind == KILN_T_LIST) return take_list(b, p, t, v, out);
     if (t->kind == KILN_T_OTHER)
-        return KILN_FAIL(KILN_E_UNSUP, "%s: argument '%s': values of type %s are not served", b->op->name, p->name,
-                         t->name);
+        return KILN_FAIL(KILN_E_UNSUP, "%s: argument '%s': values of type %s are not served", b->op->name,
+                         p->name, t->name);
     return convert(t->kind, v, out) ? KILN_OK : wrong_type(b, p, v, -1);
 }
 
-/* -- defaults --------------------------------------------------------------------------------------------- */
+/* -- defaults ------------------------------------------------------------------------------------------ */
 
 /* Identifiers that stand as defaults in PyTorch's schemas. */
 static kiln_value named_default(const kiln_type *plain, const char *name) {
     static const struct {
         const char *name;
         kiln_dtype dtype;
-    } dtypes[] = {{"long", KILN_I64}, {"int", KILN_I32}, {"float", KILN_F32}, {"double", KILN_F64}, {"bool", KILN_BOOL}};
+    } dtypes[] = {{"long", KILN_I64},
+                  {"int", KILN_I32},
+                  {"float", KILN_F32},
+                  {"double", KILN_F64},
+                  {"bool", KILN_BOOL}};
     if (plain->kind == KILN_T_DTYPE)
         for (size_t k = 0; k < sizeof dtypes / sizeof *dtypes; k++)
             if (kiln_str_eq(dtypes[k].name, name)) return kiln_v_dtype(dtypes[k].dtype);
@@ -178,7 +186,7 @@ static kiln_status take_default(kiln_bound *b, const kiln_param *p, kiln_value *
     return KILN_OK;
 }
 
-/* -- binding ---------------------------------------------------------------------------------------------- */
+/* -- binding ------------------------------------------------------------------------------------------- */
 
 /* Which value goes to which argument of the schema. */
 static kiln_status place(const kiln_op *op, const kiln_value *args, size_t nargs, const kiln_value **given) {
@@ -189,20 +197,22 @@ static kiln_status place(const kiln_op *op, const kiln_value *args, size_t nargs
     for (int a = 0; a < s->nargs; a++) given[a] = NULL;
     for (size_t i = 0; i < nargs; i++) {
         if (!args[i].name) {
-            if (named) return KILN_FAIL(KILN_E_TYPE, "%s: a positional argument follows a named one", op->name);
+            if (named)
+                return KILN_FAIL(KILN_E_TYPE, "%s: a positional argument follows a named one", op->name);
             if (i >= (size_t)positional && positional < s->nargs && i < (size_t)s->nargs)
-                return KILN_FAIL(KILN_E_TYPE, "%s: takes %d positional arguments; '%s' must be given by name", op->name,
-                                 positional, s->args[i].name);
+                return KILN_FAIL(KILN_E_TYPE, "%s: takes %d positional arguments; '%s' must be given by name",
+                                 op->name, positional, s->args[i].name);
             if (i >= (size_t)positional)
-                return KILN_FAIL(KILN_E_TYPE, "%s: takes %d positional arguments, but %zu were given", op->name,
-                                 positional, nargs);
+                return KILN_FAIL(KILN_E_TYPE, "%s: takes %d positional arguments, but %zu were given",
+                                 op->name, positional, nargs);
             given[i] = &args[i];
             continue;
         }
         named = true;
         int a = kiln_schema_arg(s, args[i].name);
         if (a < 0) return KILN_FAIL(KILN_E_TYPE, "%s: has no argument '%s'", op->name, args[i].name);
-        if (given[a]) return KILN_FAIL(KILN_E_TYPE, "%s: argument '%s' was given twice", op->name, args[i].name);
+        if (given[a])
+            return KILN_FAIL(KILN_E_TYPE, "%s: argument '%s' was given twice", op->name, args[i].name);
         given[a] = &args[i];
     }
     return KILN_OK;
@@ -212,8 +222,8 @@ static kiln_status missing(const kiln_op *op, const kiln_param *p) {
     kiln_sb want;
     kiln_sb_init(&want);
     kiln_type_print(&want, p->type);
-    kiln_status st =
-        KILN_FAIL(KILN_E_TYPE, "%s: argument '%s' (%s) is missing", op->name, p->name, want.p ? want.p : "required");
+    kiln_status st = KILN_FAIL(KILN_E_TYPE, "%s: argument '%s' (%s) is missing", op->name, p->name,
+                               want.p ? want.p : "required");
     kiln_sb_fini(&want);
     return st;
 }

@@ -1,4 +1,6 @@
-/* call_env.c - names in a row's conditions -> values of a bound call. */
+/* call_env.c - names in a row's conditions -> values of a bound call.
+ *
+ * Arguments by name, the row's lets and host numbers as expressions, and `common`.  Owns nothing. */
 #include "infer/infer_parts.h"
 
 static kiln_hval number(kiln_hkind kind, kiln_dtype dtype, const kiln_value *v) {

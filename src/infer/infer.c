@@ -4,7 +4,7 @@
  * any tensor: a call that fails here has changed nothing. */
 #include "infer/infer_parts.h"
 
-/* -- conditions -------------------------------------------------------------------------------------------- */
+/* -- conditions ---------------------------------------------------------------------------------------- */
 
 /* Whether e holds for the call, with `common` as the typing has it. */
 static kiln_status holds(const kiln_bound *call, const kiln_typing *ty, const kiln_expr *e, bool *out) {
@@ -13,7 +13,8 @@ static kiln_status holds(const kiln_bound *call, const kiln_typing *ty, const ki
     kiln_hval v;
     kiln_call_env_init(&env, call, kiln_typing_common(call, ty, &promoted));
     KILN_TRY(kiln_note(kiln_expr_eval(&env.env, e, &v), "%s", call->op->name));
-    if (v.kind == KILN_H_UNKNOWN) return KILN_BUG("%s: a condition depends on what no call knows", call->op->name);
+    if (v.kind == KILN_H_UNKNOWN)
+        return KILN_BUG("%s: a condition depends on what no call knows", call->op->name);
     if (v.kind == KILN_H_FLOAT)
         *out = v.f != 0;
     else
@@ -32,7 +33,7 @@ static kiln_status run_checks(const kiln_bound *call) {
     return KILN_OK;
 }
 
-/* -- branches ---------------------------------------------------------------------------------------------- */
+/* -- branches ------------------------------------------------------------------------------------------ */
 
 typedef struct search {
     const kiln_bound *call;
@@ -59,7 +60,8 @@ static kiln_status no_branch(const kiln_bound *call) {
     const char *text = want.p ? want.p : "another value";
     kiln_status st = KILN_E_ARG;
     if (s.slot < 0)
-        st = KILN_FAIL(st, "%s: the arguments fit no case of this operator; expected one of: %s", call->op->name, text);
+        st = KILN_FAIL(st, "%s: the arguments fit no case of this operator; expected one of: %s",
+                       call->op->name, text);
     else if (call->slot[s.slot].kind == KILN_STR_V)
         st = KILN_FAIL(st, "%s: argument '%s': unexpected \"%s\"; expected one of: %s", call->op->name,
                        kiln_slot_name(call, s.slot), call->slot[s.slot].u.s, text);
@@ -83,7 +85,7 @@ static kiln_status pick_branch(const kiln_bound *call, int *out) {
     return no_branch(call);
 }
 
-/* -- operands ---------------------------------------------------------------------------------------------- */
+/* -- operands ------------------------------------------------------------------------------------------ */
 
 static kiln_status gather(kiln_plan *p, kiln_iter *it) {
     const kiln_bound *call = p->call;

@@ -18,16 +18,17 @@ enum { KILN_MAX_OPERANDS = 24, KILN_MAX_DIMS = KILN_MAX_RANK };
  * Values may point into `items`, so a kiln_bound must not be copied. */
 typedef struct kiln_bound {
     const kiln_op *op;
-    kiln_value slot[KILN_MAX_ARGS];       /* KILN_NONE where absent; defaults filled in */
-    kiln_value items[KILN_MAX_ARGS];      /* storage for list defaults and single values widened to lists */
+    kiln_value slot[KILN_MAX_ARGS];  /* KILN_NONE where absent; defaults filled in */
+    kiln_value items[KILN_MAX_ARGS]; /* storage for list defaults and single values widened to lists */
     int nitems;
-    kiln_tensor *out[KILN_MAX_RETS];      /* INPLACE, OUT: where results go, borrowed */
+    kiln_tensor *out[KILN_MAX_RETS]; /* INPLACE, OUT: where results go, borrowed */
     int nout;
 } kiln_bound;
 
 /* KILN_E_TYPE: too many, too few, unknown or doubled arguments, or one of another type than the schema says.
  * An int is taken for a float, a bool for an int or float, one number for int[N]; nothing else converts. */
-kiln_status kiln_bind(const kiln_op *op, const kiln_value *args, size_t nargs, kiln_bound *out) KILN_MUST_CHECK;
+kiln_status kiln_bind(const kiln_op *op, const kiln_value *args, size_t nargs,
+                      kiln_bound *out) KILN_MUST_CHECK;
 
 /* The class key: equal bytes exactly when two calls can share a kernel. */
 enum { KILN_KEY_MAX = 256 };
@@ -41,44 +42,49 @@ typedef struct kiln_operand {
     const kiln_tensor *tensor; /* NULL: an output still to be allocated */
     int arg;                   /* argument slot, or -1 - k for result k */
     kiln_dtype dtype;          /* of its memory: what the kernel loads or stores */
-    kiln_dtype alloc_dtype;    /* results: ret_dtype[k], which dtype may differ from where out= casts; inputs: dtype */
-    uint8_t step;              /* iteration class along the inner dimension: ORDER STRIDE (any, contig, bcast) */
+    kiln_dtype
+        alloc_dtype; /* results: ret_dtype[k], which dtype may differ from where out= casts; inputs: dtype */
+    uint8_t step;    /* iteration class along the inner dimension: ORDER STRIDE (any, contig, bcast) */
 } kiln_operand;
 
 /* An inferred map call.  Operands: results first, then the tensor arguments its branch uses, in schema
  * order; an in-place self is both. */
 typedef struct kiln_plan {
     const kiln_bound *call;
-    int branch;               /* of the row */
-    kiln_dtype promoted;      /* the result_type of the promoted arguments */
-    kiln_dtype common;        /* the same after the branch made it float or wider: what bodies compute with */
+    int branch;          /* of the row */
+    kiln_dtype promoted; /* the result_type of the promoted arguments */
+    kiln_dtype common;   /* the same after the branch made it float or wider: what bodies compute with */
     kiln_dtype dtypes[KILN_MAX_ARGS]; /* of each tensor argument that is present */
     int nrets;
     kiln_dtype ret_dtype[KILN_MAX_RETS]; /* what the row computes for each result */
     int rank;
     int64_t sizes[KILN_MAX_RANK]; /* the broadcast shape */
     int64_t nelem;
-    int64_t ret_strides[KILN_MAX_RANK]; /* of results to be allocated, in elements (one shape and layout for all) */
+    int64_t ret_strides[KILN_MAX_RANK]; /* of results to be allocated, in elements: one layout for all */
     bool resize_out[KILN_MAX_RETS];     /* an out= tensor of another shape: kiln_tensor_resize it to sizes and
-                                           ret_strides before its data is used (infer has checked that it may be) */
+                                           ret_strides before its data is used (infer checked that it may be) */
     kiln_operand operand[KILN_MAX_OPERANDS];
     int noperands;
     int ndim;                 /* after coalescing; at least 1; a call without elements has n[0] = 0 alone */
     int64_t n[KILN_MAX_DIMS]; /* innermost first */
     int64_t stride[KILN_MAX_OPERANDS][KILN_MAX_DIMS]; /* bytes */
-    bool strided;             /* the whole call is in the strided class */
+    bool strided;                                     /* the whole call is in the strided class */
 } kiln_plan;
 
 kiln_status kiln_infer(const kiln_bound *call, kiln_plan *out) KILN_MUST_CHECK;
 void kiln_plan_key(const kiln_plan *plan, kiln_isa isa, kiln_key *out);
 
 /* Number argument `slot` (item `index` of a list, or -1; KILN_HOST_ID + k: the row's k-th host number)
- * converted to dtype t, into an 8-byte parameter slot.  KILN_E_ARG if it does not fit, as PyTorch's Scalar::to.  kiln_scalar_cast never refuses a number: integers wrap and floats become
- * infinite, as when PyTorch makes the number a tensor and converts that.  kiln_plan_scalar does as PyTorch does
- * for this argument: cast a Scalar that takes part in promotion, unless it is optional; else to. */
-kiln_status kiln_scalar_to(const kiln_bound *call, int slot, int index, kiln_dtype t, uint64_t *out) KILN_MUST_CHECK;
-kiln_status kiln_scalar_cast(const kiln_bound *call, int slot, int index, kiln_dtype t, uint64_t *out) KILN_MUST_CHECK;
-kiln_status kiln_plan_scalar(const kiln_plan *plan, int slot, int index, kiln_dtype t, uint64_t *out) KILN_MUST_CHECK;
+ * converted to dtype t, into an 8-byte parameter slot.  KILN_E_ARG if it does not fit, as PyTorch's
+ * Scalar::to.  kiln_scalar_cast never refuses a number: integers wrap and floats become infinite, as when
+ * PyTorch makes the number a tensor and converts that.  kiln_plan_scalar does as PyTorch does for this
+ * argument: cast a Scalar that takes part in promotion, unless it is optional; else to. */
+kiln_status kiln_scalar_to(const kiln_bound *call, int slot, int index, kiln_dtype t,
+                           uint64_t *out) KILN_MUST_CHECK;
+kiln_status kiln_scalar_cast(const kiln_bound *call, int slot, int index, kiln_dtype t,
+                             uint64_t *out) KILN_MUST_CHECK;
+kiln_status kiln_plan_scalar(const kiln_plan *plan, int slot, int index, kiln_dtype t,
+                             uint64_t *out) KILN_MUST_CHECK;
 
 /* The host environment that evaluates a row's when and check for a bound call.  Names: the row's arguments,
  * lets and hosts, and `common`, the common dtype. */

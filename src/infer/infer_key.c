@@ -1,7 +1,8 @@
 /* infer_key.c - a plan -> the class of its call as bytes, and those bytes in words.
  *
  * In the key goes what generated code depends on and nothing else: no size, stride, rank, address or
- * value of an argument the row does not call static.  The in-place and out forms of an operator share
+ * value of an argument the row does not call static.  What the kind of a Scalar (bool, int, float) does to
+ * code, the resolved dtypes and the branch say already.  The in-place and out forms of an operator share
  * the functional form's kernels, since operands and dtypes say all that differs. */
 #include <string.h>
 
@@ -15,8 +16,8 @@ typedef struct head {
     kiln_digest row;
     uint64_t present; /* bit a: optional argument a of the row's schema is given */
     uint16_t abi;
-    uint8_t isa, device, family, branch, common, nrets, noperands, strided, nscalars, nstatics;
-    uint8_t zero[4];
+    uint8_t isa, device, family, branch, common, nrets, noperands, strided, nstatics;
+    uint8_t zero[5];
 } head;
 _Static_assert(sizeof(head) == 40, "a key's head has no padding");
 
@@ -31,11 +32,6 @@ static void put_byte(kiln_key *k, int v) {
     put(k, &b, 1);
 }
 
-static bool is_scalar(const kiln_row *row, int a) {
-    bool optional;
-    return kiln_type_strip(row->schema->args[a].type, &optional)->kind == KILN_T_SCALAR && !(row->ignored >> a & 1);
-}
-
 static uint64_t optionals_present(const kiln_bound *call) {
     const kiln_row *row = call->op->row;
     uint64_t set = 0;
@@ -45,7 +41,7 @@ static uint64_t optionals_present(const kiln_bound *call) {
     return set & ~row->ignored;
 }
 
-/* -- static values ------------------------------------------------------------------------------------------- */
+/* -- static values ------------------------------------------------------------------------------------- */
 
 /* A value as bytes after bytes; *len may pass cap, and then only the first cap were written. */
 static void encode(const kiln_value *v, uint8_t *buf, size_t cap, size_t *len);
@@ -113,13 +109,14 @@ static void put_statics(kiln_key *k, const kiln_bound *call, uint64_t statics) {
         put_hashed(k, call, statics);
 }
 
-/* -- the key ------------------------------------------------------------------------------------------------- */
+/* -- the key ------------------------------------------------------------------------------------------- */
 
 void kiln_plan_key(const kiln_plan *plan, kiln_isa isa, kiln_key *out) {
     const kiln_bound *call = plan->call;
     const kiln_row *row = call->op->row;
     memset(out, 0, sizeof *out);
-    head h = {.row = row->digest, .present = optionals_present(call), .abi = KILN_ABI_VERSION, .isa = (uint8_t)isa};
+    head h = {
+        .row = row->digest, .present = optionals_present(call), .abi = KILN_ABI_VERSION, .isa = (uint8_t)isa};
     h.device = DEVICE_CPU;
     h.family = (uint8_t)row->family;
     h.branch = (uint8_t)plan->branch;
@@ -127,7 +124,6 @@ void kiln_plan_key(const kiln_plan *plan, kiln_isa isa, kiln_key *out) {
     h.nrets = (uint8_t)plan->nrets;
     h.noperands = (uint8_t)plan->noperands;
     h.strided = plan->strided;
-    for (int a = 0; a < row->schema->nargs; a++) h.nscalars += is_scalar(row, a);
     h.nstatics = (uint8_t)__builtin_popcountll(row->statics);
     put(out, &h, sizeof h);
     for (int k = 0; k < plan->nrets; k++) put_byte(out, plan->ret_dtype[k]);
@@ -135,12 +131,10 @@ void kiln_plan_key(const kiln_plan *plan, kiln_isa isa, kiln_key *out) {
         put_byte(out, plan->operand[o].dtype);
         put_byte(out, plan->operand[o].step);
     }
-    for (int a = 0; a < row->schema->nargs; a++)
-        if (is_scalar(row, a)) put_byte(out, (int)call->slot[a].kind);
     put_statics(out, call, row->statics);
 }
 
-/* -- in words ------------------------------------------------------------------------------------------------ */
+/* -- in words ------------------------------------------------------------------------------------------ */
 
 static void print_named(kiln_sb *out, const kiln_plan *plan, const char *field, uint64_t args, bool values) {
     const char *sep = "";
@@ -161,7 +155,8 @@ static void print_operands(kiln_sb *out, const kiln_plan *plan, const kiln_key *
     static const char *const steps[] = {"strided", "contig", "bcast"}; /* ORDER STRIDE */
     const uint8_t *at = key->bytes + sizeof *h;
     kiln_sb_puts(out, "results:");
-    for (int k = 0; k < h->nrets; k++) kiln_sb_printf(out, "%s %s", k ? "," : "", kiln_dtype_name((kiln_dtype)*at++));
+    for (int k = 0; k < h->nrets; k++)
+        kiln_sb_printf(out, "%s %s", k ? "," : "", kiln_dtype_name((kiln_dtype)*at++));
     kiln_sb_puts(out, "\noperands:");
     for (int o = 0; o < h->noperands; o++, at += 2) {
         int arg = plan->operand[o].arg;
@@ -172,22 +167,15 @@ static void print_operands(kiln_sb *out, const kiln_plan *plan, const kiln_key *
             kiln_sb_puts(out, kiln_slot_name(plan->call, arg));
         kiln_sb_printf(out, " %s %s", kiln_dtype_name((kiln_dtype)at[0]), at[1] < 3 ? steps[at[1]] : "?");
     }
-    kiln_sb_puts(out, "\nscalars:");
-    int n = 0;
-    for (int a = 0; a < plan->call->op->row->schema->nargs; a++) {
-        if (!is_scalar(plan->call->op->row, a)) continue;
-        kiln_value kind = {.kind = *at++};
-        kiln_sb_printf(out, "%s %s %s", n++ ? "," : "", kiln_slot_name(plan->call, a), kiln_value_kind_name(&kind));
-    }
-    kiln_sb_puts(out, n ? "\n" : " none\n");
+    kiln_sb_putc(out, '\n');
 }
 
 void kiln_key_print(kiln_sb *out, const kiln_plan *plan, const kiln_key *key) {
     const kiln_row *row = plan->call->op->row;
     head h;
     memcpy(&h, key->bytes, sizeof h);
-    kiln_sb_printf(out, "operator: %s%s%s%s%s\n", row->schema->ns, row->schema->ns[0] ? "::" : "", row->schema->name,
-                   row->schema->overload[0] ? "." : "", row->schema->overload);
+    kiln_sb_printf(out, "operator: %s%s%s%s%s\n", row->schema->ns, row->schema->ns[0] ? "::" : "",
+                   row->schema->name, row->schema->overload[0] ? "." : "", row->schema->overload);
     kiln_sb_printf(out, "row: %016llx%016llx\n", (unsigned long long)h.row.hi, (unsigned long long)h.row.lo);
     kiln_sb_printf(out, "abi: %d\n", h.abi);
     kiln_sb_printf(out, "isa: %s\n", kiln_isa_name((kiln_isa)h.isa));

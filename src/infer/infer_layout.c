@@ -30,7 +30,7 @@ typedef struct deciders {
 
 static layout layout_of(const kiln_tensor *t) { return (layout){t->rank, t->flags, t->sizes, t->strides}; }
 
-/* -- all tensors in one dense layout: one flat loop ------------------------------------------------------ */
+/* -- all tensors in one dense layout: one flat loop ---------------------------------------------------- */
 
 static void channels_last_strides(const int64_t *sizes, int64_t *strides) {
     strides[1] = 1;
@@ -63,11 +63,10 @@ static bool one_layout(kiln_plan *p, const deciders *f) {
 static void flat_loop(kiln_plan *p) {
     p->ndim = 1;
     p->n[0] = p->nelem;
-    for (int o = 0; o < p->noperands; o++)
-        p->stride[o][0] = (int64_t)kiln_dtype_size(p->operand[o].dtype);
+    for (int o = 0; o < p->noperands; o++) p->stride[o][0] = (int64_t)kiln_dtype_size(p->operand[o].dtype);
 }
 
-/* -- sorting dimensions ---------------------------------------------------------------------------------- */
+/* -- sorting dimensions -------------------------------------------------------------------------------- */
 
 /* Elements per step of dimension d of a shape that t is broadcast to; zero where t is stretched. */
 static int64_t step_of(const layout *t, int rank, const int64_t *sizes, int d) {
@@ -155,7 +154,7 @@ static void strides_in_order(kiln_plan *p, const int *perm) {
     }
 }
 
-/* -- merging dimensions ---------------------------------------------------------------------------------- */
+/* -- merging dimensions -------------------------------------------------------------------------------- */
 
 /* Every operand as it is in memory, results still to be made included. */
 static void operand_layouts(const kiln_plan *p, layout *out) {
@@ -192,7 +191,7 @@ static void merge_dims(kiln_plan *p, const layout *of, const int *perm) {
     if (p->ndim == 0) flat_loop(p); /* one element */
 }
 
-/* -- classes --------------------------------------------------------------------------------------------- */
+/* -- classes ------------------------------------------------------------------------------------------- */
 
 static void classify(kiln_plan *p) {
     p->strided = false;

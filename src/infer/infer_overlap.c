@@ -33,20 +33,24 @@ static overlap overlap_of(const kiln_tensor *a, const kiln_tensor *b) {
 
 static kiln_status refuse(const kiln_bound *call, int k, const char *why) {
     const kiln_op *op = call->op;
-    return KILN_FAIL(KILN_E_ARG, "%s: argument '%s': %s", op->name, op->schema->args[op->out_arg[k]].name, why);
+    return KILN_FAIL(KILN_E_ARG, "%s: argument '%s': %s", op->name, op->schema->args[op->out_arg[k]].name,
+                     why);
 }
 
 kiln_status kiln_overlap_check(const kiln_bound *call, const kiln_iter *it) {
     for (int k = 0; k < call->nout; k++) {
         const kiln_tensor *out = call->out[k];
-        if (out->flags & KILN_TF_READONLY) return refuse(call, k, "the tensor is read-only and cannot be written");
+        if (out->flags & KILN_TF_READONLY)
+            return refuse(call, k, "the tensor is read-only and cannot be written");
         if (out->flags & KILN_TF_OVERLAPS)
-            return refuse(call, k, "unsupported operation: more than one element of the written-to tensor refers to a "
-                                   "single memory location");
+            return refuse(call, k,
+                          "unsupported operation: more than one element of the written-to tensor refers to a "
+                          "single memory location");
         for (int i = 0; i < it->nin; i++)
             if (overlap_of(out, it->in[i]) == OVERLAP_PARTIAL)
-                return refuse(call, k, "unsupported operation: some elements of the input tensor and the written-to "
-                                       "tensor refer to a single memory location");
+                return refuse(call, k,
+                              "unsupported operation: some elements of the input tensor and the written-to "
+                              "tensor refer to a single memory location");
         for (int j = 0; j < k; j++) { /* two results in one place: one of them would be lost */
             overlap o = overlap_of(out, call->out[j]);
             if (o == OVERLAP_PARTIAL || (o == OVERLAP_FULL && out->nelem > 0))

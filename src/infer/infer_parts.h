@@ -42,5 +42,5 @@ void kiln_layout_infer(kiln_plan *p, const kiln_iter *it);
 /* printing */
 void kiln_sizes_print(kiln_sb *out, int rank, const int64_t *sizes); /* "[2, 3]" */
 void kiln_value_print(kiln_sb *out, const kiln_value *v);
-const char *kiln_value_kind_name(const kiln_value *v);               /* "int" */
+const char *kiln_value_kind_name(const kiln_value *v); /* "int" */
 #endif

@@ -1,4 +1,6 @@
-/* infer_print.c - bound calls and plans as text, for people: the `bind` and `infer` stages of explain. */
+/* infer_print.c - bound calls and plans as text, for people: the `bind` and `infer` stages of explain.
+ *
+ * Tensors are written as the command line takes them, so that a printed call can be tried again. */
 #include "infer/infer_parts.h"
 
 static void print_list(kiln_sb *out, char open, int n, const int64_t *v, char close) {
@@ -7,7 +9,9 @@ static void print_list(kiln_sb *out, char open, int n, const int64_t *v, char cl
     kiln_sb_putc(out, close);
 }
 
-void kiln_sizes_print(kiln_sb *out, int rank, const int64_t *sizes) { print_list(out, '[', rank, sizes, ']'); }
+void kiln_sizes_print(kiln_sb *out, int rank, const int64_t *sizes) {
+    print_list(out, '[', rank, sizes, ']');
+}
 
 static void print_tensor(kiln_sb *out, const kiln_tensor *t) {
     kiln_sb_puts(out, kiln_dtype_name((kiln_dtype)t->dtype));

@@ -21,10 +21,11 @@ static kiln_status host_number(const kiln_bound *call, int k, kiln_dtype common,
     kiln_hval v;
     if (k >= row->hosts.n) return KILN_BUG("%s: no host number %d", call->op->name, k);
     kiln_call_env_init(&env, call, common);
-    KILN_TRY(kiln_note(kiln_expr_eval(&env.env, row->hosts.at[k].expr, &v), "%s: computing '%s'", call->op->name,
-                       row->hosts.at[k].name));
+    KILN_TRY(kiln_note(kiln_expr_eval(&env.env, row->hosts.at[k].expr, &v), "%s: computing '%s'",
+                       call->op->name, row->hosts.at[k].name));
     if (v.kind != KILN_H_BOOL && v.kind != KILN_H_INT && v.kind != KILN_H_FLOAT)
-        return KILN_FAIL(KILN_E_ARG, "%s: '%s' is not a number for this call", call->op->name, row->hosts.at[k].name);
+        return KILN_FAIL(KILN_E_ARG, "%s: '%s' is not a number for this call", call->op->name,
+                         row->hosts.at[k].name);
     *out = (number){v.kind == KILN_H_FLOAT, v.kind == KILN_H_BOOL, v.i, v.f};
     return KILN_OK;
 }
@@ -35,24 +36,27 @@ static kiln_status read_number(const kiln_bound *call, int slot, int index, kiln
     const char *op = call->op->name, *name = kiln_slot_name(call, slot);
     if (v->kind == KILN_LIST_V) {
         if (index < 0 || (uint32_t)index >= v->n)
-            return KILN_FAIL(KILN_E_INDEX, "%s: argument '%s' has no item %d: it has %u", op, name, index, v->n);
+            return KILN_FAIL(KILN_E_INDEX, "%s: argument '%s' has no item %d: it has %u", op, name, index,
+                             v->n);
         v = &v->u.list[index];
     }
     switch ((kiln_kind)v->kind) {
     case KILN_BOOL_V:
     case KILN_INT_V: *out = (number){false, v->kind == KILN_BOOL_V, v->u.i, (double)v->u.i}; return KILN_OK;
     case KILN_FLOAT_V: *out = (number){true, false, 0, v->u.f}; return KILN_OK;
-    case KILN_COMPLEX_V: return KILN_FAIL(KILN_E_UNSUP, "%s: argument '%s': complex numbers are not served", op, name);
+    case KILN_COMPLEX_V:
+        return KILN_FAIL(KILN_E_UNSUP, "%s: argument '%s': complex numbers are not served", op, name);
     case KILN_NONE:
     case KILN_TENSOR:
     case KILN_STR_V:
     case KILN_DTYPE_V:
     case KILN_LIST_V: break;
     }
-    return KILN_FAIL(KILN_E_ARG, "%s: argument '%s' must be a number here, not %s", op, name, kiln_value_kind_name(v));
+    return KILN_FAIL(KILN_E_ARG, "%s: argument '%s' must be a number here, not %s", op, name,
+                     kiln_value_kind_name(v));
 }
 
-/* -- ranges -------------------------------------------------------------------------------------------------- */
+/* -- ranges -------------------------------------------------------------------------------------------- */
 
 static void int_range(kiln_dtype t, int64_t *lo, int64_t *hi) {
     int bits = (int)kiln_dtype_size(t) * 8;
@@ -103,7 +107,9 @@ static uint64_t store(const number *n, kiln_dtype t) {
         break;
     case KILN_F32: memcpy(&slot, &f, sizeof f); break;
     case KILN_F64: memcpy(&slot, &d, sizeof d); break;
-    default: memcpy(&slot, &i, kiln_dtype_size(t)); break; /* little-endian: the low bytes are the wrapped value */
+    default:
+        memcpy(&slot, &i, kiln_dtype_size(t));
+        break; /* little-endian: the low bytes are the wrapped value */
     }
     return slot;
 }
@@ -111,9 +117,11 @@ static uint64_t store(const number *n, kiln_dtype t) {
 static kiln_status convert(const kiln_bound *call, int slot, const number *n, kiln_dtype t, bool checked,
                            uint64_t *out) {
     if (checked && !fits(n, t))
-        return KILN_FAIL(KILN_E_ARG, "%s: argument '%s': value cannot be converted to type %s without overflow",
+        return KILN_FAIL(KILN_E_ARG,
+                         "%s: argument '%s': value cannot be converted to type %s without overflow",
                          call->op->name,
-                         slot < KILN_HOST_ID ? kiln_slot_name(call, slot) : call->op->row->hosts.at[slot - KILN_HOST_ID].name,
+                         slot < KILN_HOST_ID ? kiln_slot_name(call, slot)
+                                             : call->op->row->hosts.at[slot - KILN_HOST_ID].name,
                          kiln_dtype_name(t));
     *out = store(n, t);
     return KILN_OK;

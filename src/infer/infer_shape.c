@@ -8,14 +8,16 @@
 
 static kiln_status broadcast(kiln_plan *p, const kiln_tensor *t, int slot) {
     int rank = p->rank > t->rank ? p->rank : t->rank;
-    for (int back = 1; back <= rank; back++) { /* from the last dimension on: writing grows p->sizes at its end */
+    for (int back = 1; back <= rank;
+         back++) { /* from the last dimension on: writing grows p->sizes at its end */
         int64_t a = back <= p->rank ? p->sizes[KILN_MAX_RANK - back] : 1;
         int64_t b = back <= t->rank ? t->sizes[t->rank - back] : 1;
         if (a != b && a != 1 && b != 1)
-            return KILN_FAIL(KILN_E_ARG,
-                             "%s: argument '%s': The size of tensor a (%lld) must match the size of tensor b (%lld) at "
-                             "non-singleton dimension %d",
-                             p->call->op->name, kiln_slot_name(p->call, slot), (long long)a, (long long)b, rank - back);
+            return KILN_FAIL(
+                KILN_E_ARG,
+                "%s: argument '%s': The size of tensor a (%lld) must match the size of tensor b (%lld) at "
+                "non-singleton dimension %d",
+                p->call->op->name, kiln_slot_name(p->call, slot), (long long)a, (long long)b, rank - back);
         p->sizes[KILN_MAX_RANK - back] = a == 1 ? b : a;
     }
     p->rank = rank;
@@ -35,8 +37,8 @@ static kiln_status wrong_shape(const kiln_plan *p, int k, const char *why) {
     kiln_sizes_print(&s, out->rank, out->sizes);
     kiln_sb_puts(&s, " doesn't match the broadcast shape ");
     kiln_sizes_print(&s, p->rank, p->sizes);
-    kiln_status st = KILN_FAIL(KILN_E_ARG, "%s: argument '%s': %s%s", op->name, op->schema->args[op->out_arg[k]].name,
-                               s.p ? s.p : "wrong shape", why);
+    kiln_status st = KILN_FAIL(KILN_E_ARG, "%s: argument '%s': %s%s", op->name,
+                               op->schema->args[op->out_arg[k]].name, s.p ? s.p : "wrong shape", why);
     kiln_sb_fini(&s);
     return st;
 }

@@ -47,8 +47,8 @@ static kiln_dtype first_tensor_dtype(const kiln_bound *call) {
 static kiln_status check_takes(const kiln_plan *p, kiln_dtype promoted) {
     const kiln_row *row = p->call->op->row;
     if (!row->takes || (row->takes & KILN_DT(promoted))) return KILN_OK;
-    return KILN_FAIL(KILN_E_UNSUP, "%s: \"%s\" not implemented for '%s'", p->call->op->name, row->schema->name,
-                     kiln_dtype_name(promoted));
+    return KILN_FAIL(KILN_E_UNSUP, "%s: \"%s\" not implemented for '%s'", p->call->op->name,
+                     row->schema->name, kiln_dtype_name(promoted));
 }
 
 kiln_dtype kiln_typing_common(const kiln_bound *call, const kiln_typing *ty, kiln_dtype *promoted) {
@@ -109,7 +109,8 @@ static kiln_status check_output(const kiln_plan *p, int k) {
         return KILN_FAIL(KILN_E_ARG, "%s: argument '%s': found dtype %s but expected %s", op->name, name,
                          kiln_dtype_name(to), from);
     if (can_cast(p->ret_dtype[k], to)) return KILN_OK;
-    return KILN_FAIL(KILN_E_ARG, "%s: argument '%s': result type %s can't be cast to the desired output type %s",
+    return KILN_FAIL(KILN_E_ARG,
+                     "%s: argument '%s': result type %s can't be cast to the desired output type %s",
                      op->name, name, from, kiln_dtype_name(to));
 }
 
@@ -126,8 +127,8 @@ static kiln_status wrong_dtype(const kiln_plan *p, int slot, kiln_dtypes want) {
     kiln_sb set;
     kiln_sb_init(&set);
     print_dtypes(&set, want);
-    kiln_status st = KILN_FAIL(KILN_E_ARG, "%s: expected argument '%s' to have dtype %s, but got %s", p->call->op->name,
-                               kiln_slot_name(p->call, slot), set.p ? set.p : "another",
+    kiln_status st = KILN_FAIL(KILN_E_ARG, "%s: expected argument '%s' to have dtype %s, but got %s",
+                               p->call->op->name, kiln_slot_name(p->call, slot), set.p ? set.p : "another",
                                kiln_dtype_name(p->dtypes[slot]));
     kiln_sb_fini(&set);
     return st;

@@ -155,6 +155,8 @@ kiln_status kiln_ir_simplify(kiln_ir *ir) KILN_MUST_CHECK;
 
 /* -- reading ----------------------------------------------------------------------------------- */
 
+const char *kiln_ir_op_name(kiln_ir_op op); /* as in the text form */
+bool kiln_ir_op_makes(kiln_ir_op op);       /* whether it makes a value */
 int kiln_ir_region_end(const kiln_ir *ir, int begin); /* index of the END that closes the region opened at begin */
 int kiln_ir_nest_begin(const kiln_ir *ir, int nest);  /* index of the nest-th top-level FOR */
 #endif

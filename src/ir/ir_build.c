@@ -9,11 +9,17 @@
 
 #include "ir/ir.h"
 
-static const bool makes_value[KILN_IR_OP_COUNT] = {
-#define I(NAME, text, makes) [KILN_IR_##NAME] = makes,
+static const struct {
+    const char *text;
+    bool makes_value;
+} facts[KILN_IR_OP_COUNT] = {
+#define I(NAME, text, makes) [KILN_IR_##NAME] = {text, makes},
 #include "ir/ins.def"
 #undef I
 };
+
+const char *kiln_ir_op_name(kiln_ir_op op) { return facts[op].text; }
+bool kiln_ir_op_makes(kiln_ir_op op) { return facts[op].makes_value; }
 
 static void fail(kiln_ir *ir, const char *why) {
     if (ir->failed) return;
@@ -106,7 +112,8 @@ static kiln_ir_ins ins_of(kiln_ir_op op, kiln_dtype t) {
 }
 
 static bool is_value(kiln_ir *ir, kiln_ref r) {
-    if (!ir->failed && (r >= (kiln_ref)ir->nins || !makes_value[ir->ins[r].op])) fail(ir, "an operand is not a value");
+    if (!ir->failed && (r >= (kiln_ref)ir->nins || !facts[ir->ins[r].op].makes_value))
+        fail(ir, "an operand is not a value");
     return !ir->failed;
 }
 
@@ -125,7 +132,8 @@ static int64_t wrap(kiln_dtype t, int64_t v) {
 
 kiln_ref kiln_ir_const_i(kiln_ir *ir, kiln_dtype t, int64_t v) {
     if (t == KILN_F32 || t == KILN_F64) return kiln_ir_const_f(ir, t, t == KILN_F32 ? (float)v : (double)v);
-    if (t == KILN_F16 || t == KILN_BF16 || (unsigned)t >= KILN_DTYPE_COUNT) fail(ir, "a constant must have a compute type");
+    if (t == KILN_F16 || t == KILN_BF16 || (unsigned)t >= KILN_DTYPE_COUNT)
+        fail(ir, "a constant must have a compute type");
     kiln_ir_ins ins = ins_of(KILN_IR_CONST, t);
     ins.imm.i = wrap(t, v);
     return add(ir, ins);
@@ -177,7 +185,9 @@ kiln_ref kiln_ir_load_at(kiln_ir *ir, int buf, const kiln_ir_coord *coord, int n
     return add(ir, ins);
 }
 
-kiln_ref kiln_ir_load(kiln_ir *ir, int buf) { return kiln_ir_load_at(ir, buf, NULL, 0, KILN_NOREF, KILN_NOREF); }
+kiln_ref kiln_ir_load(kiln_ir *ir, int buf) {
+    return kiln_ir_load_at(ir, buf, NULL, 0, KILN_NOREF, KILN_NOREF);
+}
 
 void kiln_ir_store_at(kiln_ir *ir, int buf, kiln_ref value, const kiln_ir_coord *coord, int ncoord,
                       kiln_ref guard) {
@@ -195,7 +205,9 @@ void kiln_ir_store_at(kiln_ir *ir, int buf, kiln_ref value, const kiln_ir_coord 
     add(ir, ins);
 }
 
-void kiln_ir_store(kiln_ir *ir, int buf, kiln_ref value) { kiln_ir_store_at(ir, buf, value, NULL, 0, KILN_NOREF); }
+void kiln_ir_store(kiln_ir *ir, int buf, kiln_ref value) {
+    kiln_ir_store_at(ir, buf, value, NULL, 0, KILN_NOREF);
+}
 
 kiln_ref kiln_ir_prim(kiln_ir *ir, kiln_prim p, const kiln_ref *args, int nargs) {
     if ((unsigned)p >= KILN_PRIM_COUNT) fail(ir, "no such primitive");
@@ -208,7 +220,8 @@ kiln_ref kiln_ir_prim(kiln_ir *ir, kiln_prim p, const kiln_ref *args, int nargs)
     }
     ins.prim = (uint8_t)p;
     ins.nargs = (uint8_t)nargs;
-    ins.dtype = (uint8_t)kiln_prim_result(p, type_of(ir, args[nargs - 1])); /* select's type is its last operand's */
+    ins.dtype = (uint8_t)kiln_prim_result(
+        p, type_of(ir, args[nargs - 1])); /* select's type is its last operand's */
     return add(ir, ins);
 }
 
@@ -218,7 +231,8 @@ kiln_ref kiln_ir_cast(kiln_ir *ir, kiln_dtype to, kiln_ref v) {
     kiln_dtype from = type_of(ir, v);
     if (from == to) return v;
     if (kiln_dtype_compute(from) != from && to != KILN_F32) v = kiln_ir_cast(ir, KILN_F32, v);
-    if (!ir->failed && kiln_dtype_compute(to) != to && type_of(ir, v) != KILN_F32) v = kiln_ir_cast(ir, KILN_F32, v);
+    if (!ir->failed && kiln_dtype_compute(to) != to && type_of(ir, v) != KILN_F32)
+        v = kiln_ir_cast(ir, KILN_F32, v);
     if (ir->failed) return KILN_NOREF;
     kiln_ir_ins ins = ins_of(KILN_IR_CAST, to);
     ins.nargs = 1;

@@ -89,10 +89,12 @@ static bool arith_f64(kiln_prim p, double a, double b, double *out) {
     }
 }
 
-bool kiln_ir_eval_prim(kiln_prim p, kiln_dtype t, const kiln_ir_imm *a, const kiln_ir_imm *b, kiln_ir_imm *out) {
+bool kiln_ir_eval_prim(kiln_prim p, kiln_dtype t, const kiln_ir_imm *a, const kiln_ir_imm *b,
+                       kiln_ir_imm *out) {
     if (t == KILN_F32 || t == KILN_F64) {
         if (compare_f(p, a->f, b->f, &out->i)) return true;
-        bool done = t == KILN_F32 ? arith_f32(p, (float)a->f, (float)b->f, &out->f) : arith_f64(p, a->f, b->f, &out->f);
+        bool done = t == KILN_F32 ? arith_f32(p, (float)a->f, (float)b->f, &out->f)
+                                  : arith_f64(p, a->f, b->f, &out->f);
         if (done && isnan(out->f)) out->f = (double)NAN;
         return done;
     }

@@ -209,7 +209,8 @@ static kiln_status define(reader *r, uint32_t n, kiln_ref ref) {
 static kiln_status take_literal(reader *r, char text[WORD_MAX]) {
     skip_space(r);
     size_t n = 0;
-    while (r->p + n < r->end && n < WORD_MAX - 1 && (word_char(r->p[n]) || r->p[n] == '-' || r->p[n] == '+')) n++;
+    while (r->p + n < r->end && n < WORD_MAX - 1 && (word_char(r->p[n]) || r->p[n] == '-' || r->p[n] == '+'))
+        n++;
     if (n == 0 || n == WORD_MAX - 1) return expected(r, "a number");
     memcpy(text, r->p, n);
     text[n] = 0;
@@ -304,7 +305,10 @@ static kiln_status take_store(reader *r) {
     return KILN_OK;
 }
 
-static const struct { const char *name; kiln_status st; } statuses[] = {
+static const struct {
+    const char *name;
+    kiln_status st;
+} statuses[] = {
 #define S(name, value, text) {#name, KILN_##name},
 #include "kiln/status.def"
 #undef S

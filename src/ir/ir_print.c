@@ -16,13 +16,8 @@ typedef struct printer {
     int depth;
 } printer;
 
-static const struct { const char *text; bool makes; } facts[KILN_IR_OP_COUNT] = {
-#define I(NAME, text, makes) [KILN_IR_##NAME] = {text, makes},
-#include "ir/ins.def"
-#undef I
-};
-static const char *const role_names[] = {"in", "out", "inout", "tmp"};   /* ORDER: kiln_ir_role */
-static const char *const step_names[] = {"any", "contig", "bcast"};      /* ORDER STRIDE */
+static const char *const role_names[] = {"in", "out", "inout", "tmp"}; /* ORDER: kiln_ir_role */
+static const char *const step_names[] = {"any", "contig", "bcast"};    /* ORDER STRIDE */
 
 static void put_quoted(kiln_sb *out, const char *s) {
     kiln_sb_putc(out, '"');
@@ -132,7 +127,9 @@ static void put_open(printer *p, const kiln_ir_ins *ins) {
 static void put_operands(printer *p, const kiln_ir_ins *ins) {
     switch ((kiln_ir_op)ins->op) {
     case KILN_IR_CONST: put_const(p->out, ins); break;
-    case KILN_IR_PAR: kiln_sb_printf(p->out, " %s", ins->slot < p->ir->npars ? p->ir->pars[ins->slot].name : "?"); break;
+    case KILN_IR_PAR:
+        kiln_sb_printf(p->out, " %s", ins->slot < p->ir->npars ? p->ir->pars[ins->slot].name : "?");
+        break;
     case KILN_IR_INDEX:
     case KILN_IR_EXTENT: kiln_sb_printf(p->out, " %s", axis_name(p, ins->slot)); break;
     case KILN_IR_LOAD: put_load(p, ins); break;
@@ -180,8 +177,9 @@ static void put_ins(printer *p, int i) {
         return;
     }
     indent(p, p->depth);
-    if (facts[ins->op].makes) kiln_sb_printf(p->out, "%%%u = ", p->number[i]);
-    kiln_sb_puts(p->out, ins->op == KILN_IR_PRIM ? kiln_prim_name((kiln_prim)ins->prim) : facts[ins->op].text);
+    if (kiln_ir_op_makes((kiln_ir_op)ins->op)) kiln_sb_printf(p->out, "%%%u = ", p->number[i]);
+    kiln_sb_puts(p->out, ins->op == KILN_IR_PRIM ? kiln_prim_name((kiln_prim)ins->prim)
+                                                 : kiln_ir_op_name((kiln_ir_op)ins->op));
     put_operands(p, ins);
     kiln_sb_putc(p->out, '\n');
     p->depth += ins->op == KILN_IR_FOR || ins->op == KILN_IR_FOLD || ins->op == KILN_IR_SCAN;
@@ -205,11 +203,13 @@ void kiln_ir_print(kiln_sb *out, const kiln_ir *ir) {
         return;
     }
     uint32_t next = 0;
-    for (int i = 0; i < ir->nins; i++) p.number[i] = facts[ir->ins[i].op].makes ? next++ : UINT32_MAX;
+    for (int i = 0; i < ir->nins; i++)
+        p.number[i] = kiln_ir_op_makes((kiln_ir_op)ir->ins[i].op) ? next++ : UINT32_MAX;
     kiln_sb_puts(out, "kernel ");
     put_quoted(out, ir->name);
     kiln_sb_puts(out, " {\n");
-    for (int a = 0; a < ir->naxes; a++) kiln_sb_printf(out, "  axis %s%s\n", ir->axes[a].name, ir->axes[a].grid ? " grid" : "");
+    for (int a = 0; a < ir->naxes; a++)
+        kiln_sb_printf(out, "  axis %s%s\n", ir->axes[a].name, ir->axes[a].grid ? " grid" : "");
     for (int b = 0; b < ir->nbufs; b++) put_buf(&p, &ir->bufs[b]);
     for (int k = 0; k < ir->npars; k++)
         kiln_sb_printf(out, "  par %s %s\n", ir->pars[k].name, kiln_dtype_name(ir->pars[k].dtype));

@@ -22,8 +22,8 @@ typedef struct key {
 
 typedef struct pass {
     kiln_ir *ir;
-    kiln_ref *same;  /* per instruction: the value that stands for it; itself if none */
-    uint32_t *part;  /* per instruction: the region part it stands in */
+    kiln_ref *same; /* per instruction: the value that stands for it; itself if none */
+    uint32_t *part; /* per instruction: the region part it stands in */
     bool *keep;
     key *keys;
     kiln_ref *table; /* open addressing; KILN_NOREF: free */
@@ -137,7 +137,8 @@ static kiln_ref simpler_cast(pass *s, int i) {
     if (d->dtype == ins->dtype) return v;
     if (d->op == KILN_IR_CAST) { /* there and back */
         const kiln_ir_ins *first = ins_at(s, d->arg[0]);
-        if (first->dtype == ins->dtype && lossless((kiln_dtype)first->dtype, (kiln_dtype)d->dtype)) return d->arg[0];
+        if (first->dtype == ins->dtype && lossless((kiln_dtype)first->dtype, (kiln_dtype)d->dtype))
+            return d->arg[0];
     }
     kiln_ir_imm x, out;
     if (d->op != KILN_IR_CONST) return (kiln_ref)i;

@@ -20,26 +20,21 @@ typedef struct checker {
     uint32_t *part_of; /* per instruction: the part of the region it stands in */
     frame stack[KILN_IR_MAX_NEST];
     int depth;
-    int at;        /* instruction being checked */
-    int nests;     /* seen so far */
-    bool stores;   /* a store was seen, in any nest */
-    bool traps;    /* a trap was seen in this nest */
-    bool wrote;    /* a store was seen in this nest */
+    int at;      /* instruction being checked */
+    int nests;   /* seen so far */
+    bool stores; /* a store was seen, in any nest */
+    bool traps;  /* a trap was seen in this nest */
+    bool wrote;  /* a store was seen in this nest */
 } checker;
-
-static const struct { const char *text; bool makes; } facts[KILN_IR_OP_COUNT] = {
-#define I(NAME, text, makes) [KILN_IR_##NAME] = {text, makes},
-#include "ir/ins.def"
-#undef I
-};
 
 /* "instruction 7 (%4 = load)" in buf: the array's index and what the printer shows. */
 static const char *place(const checker *c, char buf[64]) {
     const kiln_ir_ins *ins = &c->ir->ins[c->at];
-    const char *name = ins->op == KILN_IR_PRIM ? kiln_prim_name((kiln_prim)ins->prim) : facts[ins->op].text;
+    const char *name = kiln_ir_op_name((kiln_ir_op)ins->op);
+    if (ins->op == KILN_IR_PRIM && ins->prim < KILN_PRIM_COUNT) name = kiln_prim_name((kiln_prim)ins->prim);
     int values = 0;
-    for (int i = 0; i < c->at; i++) values += facts[c->ir->ins[i].op].makes;
-    if (facts[ins->op].makes)
+    for (int i = 0; i < c->at; i++) values += kiln_ir_op_makes((kiln_ir_op)c->ir->ins[i].op);
+    if (kiln_ir_op_makes((kiln_ir_op)ins->op))
         snprintf(buf, 64, "instruction %d (%%%d = %s)", c->at, values, name);
     else
         snprintf(buf, 64, "instruction %d (%s)", c->at, name);
@@ -67,8 +62,8 @@ static bool part_is_open(const checker *c, uint32_t part) {
 static kiln_status operand(const checker *c, kiln_ref r, int want, const char *what) {
     if (r >= (kiln_ref)c->at) return BAD(c, "%s must be a value made before it", what);
     const kiln_ir_ins *d = &c->ir->ins[r];
-    if (!facts[d->op].makes || d->op == KILN_IR_FOLD || d->op == KILN_IR_SCAN)
-        return BAD(c, "%s must be a value, not a %s", what, facts[d->op].text);
+    if (!kiln_ir_op_makes((kiln_ir_op)d->op) || d->op == KILN_IR_FOLD || d->op == KILN_IR_SCAN)
+        return BAD(c, "%s must be a value, not a %s", what, kiln_ir_op_name((kiln_ir_op)d->op));
     if (!part_is_open(c, c->part_of[r])) return BAD(c, "%s is made in a region that has ended", what);
     if (want >= 0 && d->dtype != want) return BAD(c, "%s is %s, expected %s", what, dt(d->dtype), dt(want));
     return KILN_OK;
@@ -127,7 +122,8 @@ static kiln_status check_access(const checker *c, const kiln_ir_ins *ins) {
     const kiln_ir *ir = c->ir;
     if (ins->slot >= ir->nbufs) return BAD(c, "buffer %d of %d", ins->slot, ir->nbufs);
     const kiln_ir_buf *b = &ir->bufs[ins->slot];
-    if (ins->dtype != b->dtype) return BAD(c, "is %s, buffer %s holds %s", dt(ins->dtype), b->name, dt(b->dtype));
+    if (ins->dtype != b->dtype)
+        return BAD(c, "is %s, buffer %s holds %s", dt(ins->dtype), b->name, dt(b->dtype));
     uint32_t given = 0;
     for (int k = 0; k < ins->ncoord; k++) {
         int axis = ins->coord[k].axis;
@@ -225,7 +221,8 @@ static bool is_yield(const checker *c, int i) { return c->ir->ins[i].op == KILN_
 
 static kiln_status check_merge(checker *c) {
     frame *f = &c->stack[c->depth - 1];
-    if (opener(c, c->depth - 1)->op != KILN_IR_FOLD || f->merge) return BAD0(c, "expected directly in the step of a fold");
+    if (opener(c, c->depth - 1)->op != KILN_IR_FOLD || f->merge)
+        return BAD0(c, "expected directly in the step of a fold");
     if (!is_yield(c, c->at - 1)) return BAD0(c, "the step must end with a yield");
     f->merge = true;
     f->part = (uint32_t)c->at;
@@ -284,7 +281,8 @@ static kiln_status check_result(const checker *c, const kiln_ir_ins *ins) {
 /* -- the whole kernel ----------------------------------------------------------------------------- */
 
 static kiln_status check_ins(checker *c, const kiln_ir_ins *ins) {
-    if (ins->op >= KILN_IR_OP_COUNT) return KILN_FAIL(KILN_E_VERIFY, "kernel \"%s\": instruction %d has no meaning", c->ir->name, c->at);
+    if (ins->op >= KILN_IR_OP_COUNT)
+        return KILN_FAIL(KILN_E_VERIFY, "kernel \"%s\": instruction %d has no meaning", c->ir->name, c->at);
     bool opens = ins->op == KILN_IR_FOR || ins->op == KILN_IR_FOLD || ins->op == KILN_IR_SCAN;
     if (c->depth == 0 && !opens) return BAD0(c, "expected inside a nest");
     c->part_of[c->at] = c->depth ? c->stack[c->depth - 1].part : UINT32_MAX;
@@ -326,19 +324,22 @@ static bool is_name(const char *s) {
 
 static kiln_status check_names(const kiln_ir *ir) {
     for (int i = 0; i < ir->naxes; i++) {
-        if (!is_name(ir->axes[i].name)) return BAD_DECL(ir, "kernel \"%s\": axis %d needs a name", ir->name, i);
+        if (!is_name(ir->axes[i].name))
+            return BAD_DECL(ir, "kernel \"%s\": axis %d needs a name", ir->name, i);
         for (int j = 0; j < i; j++)
             if (strcmp(ir->axes[i].name, ir->axes[j].name) == 0)
                 return BAD_DECL(ir, "kernel \"%s\": two axes named %s", ir->name, ir->axes[i].name);
     }
     for (int i = 0; i < ir->nbufs; i++) {
-        if (!is_name(ir->bufs[i].name)) return BAD_DECL(ir, "kernel \"%s\": buffer %d needs a name", ir->name, i);
+        if (!is_name(ir->bufs[i].name))
+            return BAD_DECL(ir, "kernel \"%s\": buffer %d needs a name", ir->name, i);
         for (int j = 0; j < i; j++)
             if (strcmp(ir->bufs[i].name, ir->bufs[j].name) == 0)
                 return BAD_DECL(ir, "kernel \"%s\": two buffers named %s", ir->name, ir->bufs[i].name);
     }
     for (int i = 0; i < ir->npars; i++) {
-        if (!is_name(ir->pars[i].name)) return BAD_DECL(ir, "kernel \"%s\": scalar %d needs a name", ir->name, i);
+        if (!is_name(ir->pars[i].name))
+            return BAD_DECL(ir, "kernel \"%s\": scalar %d needs a name", ir->name, i);
         for (int j = 0; j < i; j++)
             if (strcmp(ir->pars[i].name, ir->pars[j].name) == 0)
                 return BAD_DECL(ir, "kernel \"%s\": two scalars named %s", ir->name, ir->pars[i].name);
@@ -350,22 +351,29 @@ static kiln_status check_declarations(const kiln_ir *ir) {
     KILN_TRY(check_names(ir));
     for (int i = 0; i < ir->nbufs; i++) {
         const kiln_ir_buf *b = &ir->bufs[i];
-        if ((unsigned)b->dtype >= KILN_DTYPE_COUNT || (unsigned)b->role > KILN_BUF_TMP || (unsigned)b->step > KILN_STEP_BCAST)
+        if ((unsigned)b->dtype >= KILN_DTYPE_COUNT || (unsigned)b->role > KILN_BUF_TMP ||
+            (unsigned)b->step > KILN_STEP_BCAST)
             return BAD_DECL(ir, "kernel \"%s\": buffer %s has no such type, role or step", ir->name, b->name);
-        if (b->axes >> ir->naxes) return BAD_DECL(ir, "kernel \"%s\": buffer %s has an axis that is not declared", ir->name, b->name);
+        if (b->axes >> ir->naxes)
+            return BAD_DECL(ir, "kernel \"%s\": buffer %s has an axis that is not declared", ir->name,
+                            b->name);
     }
     for (int i = 0; i < ir->npars; i++)
         if ((unsigned)ir->pars[i].dtype >= KILN_DTYPE_COUNT || !is_compute((int)ir->pars[i].dtype))
-            return BAD_DECL(ir, "kernel \"%s\": scalar %s must have a compute type, not f16 or bf16", ir->name, ir->pars[i].name);
+            return BAD_DECL(ir, "kernel \"%s\": scalar %s must have a compute type, not f16 or bf16",
+                            ir->name, ir->pars[i].name);
     for (int i = 0; i < ir->ntraps; i++)
-        if (ir->traps[i].status == KILN_OK || !strcmp(kiln_status_name(ir->traps[i].status), "KILN_E_UNKNOWN"))
+        if (ir->traps[i].status == KILN_OK ||
+            !strcmp(kiln_status_name(ir->traps[i].status), "KILN_E_UNKNOWN"))
             return BAD_DECL(ir, "kernel \"%s\": trap %d needs the status of a failure", ir->name, i);
     return KILN_OK;
 }
 
 kiln_status kiln_ir_verify(const kiln_ir *ir) {
     if (ir->failed && !ir->why) return KILN_NOMEM();
-    if (ir->failed) return KILN_FAIL(KILN_E_VERIFY, "kernel \"%s\": while building, after instruction %d: %s", ir->name, ir->nins, ir->why);
+    if (ir->failed)
+        return KILN_FAIL(KILN_E_VERIFY, "kernel \"%s\": while building, after instruction %d: %s", ir->name,
+                         ir->nins, ir->why);
     KILN_TRY(check_declarations(ir));
     checker c = {.ir = ir};
     c.part_of = kiln_alloc(sizeof *c.part_of * (size_t)(ir->nins + 1));
@@ -374,8 +382,11 @@ kiln_status kiln_ir_verify(const kiln_ir *ir) {
     for (; c.at < ir->nins && st == KILN_OK; c.at++) st = check_ins(&c, &ir->ins[c.at]);
     kiln_free(c.part_of);
     KILN_TRY(st);
-    if (c.depth) return KILN_FAIL(KILN_E_VERIFY, "kernel \"%s\": %d regions are not closed", ir->name, c.depth);
+    if (c.depth)
+        return KILN_FAIL(KILN_E_VERIFY, "kernel \"%s\": %d regions are not closed", ir->name, c.depth);
     if (c.nests == 0) return KILN_FAIL(KILN_E_VERIFY, "kernel \"%s\": has no nest", ir->name);
-    if (c.nests != ir->nnests) return KILN_FAIL(KILN_E_VERIFY, "kernel \"%s\": counts %d nests, has %d", ir->name, ir->nnests, c.nests);
+    if (c.nests != ir->nnests)
+        return KILN_FAIL(KILN_E_VERIFY, "kernel \"%s\": counts %d nests, has %d", ir->name, ir->nnests,
+                         c.nests);
     return KILN_OK;
 }

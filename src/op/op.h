@@ -58,6 +58,7 @@ typedef struct kiln_named {
     const kiln_expr *expr;
     kiln_dtype dtype; /* state: its type; KILN_DTYPE_COUNT: the compute type */
     bool each;        /* finish: the result keeps the reduced dimensions */
+    int line, col;    /* where it stands */
 } kiln_named;
 
 /* A scalar's id in typed bodies: an argument, or KILN_HOST_ID + k for the row's k-th host number. */
@@ -102,7 +103,7 @@ typedef struct kiln_row {
     kiln_family family;
     const kiln_schema *schema; /* of the functional form; ns filled in */
     const char *text;          /* the row as written, comments and all */
-    int line;                  /* of its first line in its source */
+    int line, col;             /* of its schema in its source */
     const char *source;        /* "map.ops" */
     kiln_digest digest;        /* of the text with white space folded */
     kiln_dtypes takes;         /* dtypes the promoted arguments may have */
@@ -122,6 +123,7 @@ typedef struct kiln_row {
     double domain_lo, domain_hi; /* of random test inputs */
     double rtol, atol;           /* 0: the defaults */
     const char *doc;
+    uint32_t clauses; /* bit k: the row has a clause of the k-th word */
 } kiln_row;
 
 typedef enum kiln_form { KILN_FORM_FUNCTIONAL, KILN_FORM_INPLACE, KILN_FORM_OUT } kiln_form;

@@ -18,6 +18,9 @@ kiln_status kiln_row_bodies(kiln_lex *lx, kiln_row *row, kiln_branch *b) KILN_MU
 kiln_status kiln_row_branch(kiln_lex *lx, kiln_row *row, kiln_branch **out) KILN_MUST_CHECK;
 kiln_status kiln_row_arg(kiln_lex *lx, const kiln_row *row, int *out) KILN_MUST_CHECK; /* an argument's name; takes it */
 
-/* Fails if an argument is used nowhere; fills branch->uses and branch->knows. */
+/* What a row must keep beyond its grammar: see row_rules.c.  After default promotion, before resolve. */
+kiln_status kiln_row_rules(const kiln_row *row) KILN_MUST_CHECK;
+
+/* Fails if an argument or a name is used nowhere; fills branch->uses and branch->knows. */
 kiln_status kiln_row_resolve(kiln_row *row) KILN_MUST_CHECK;
 #endif

@@ -13,14 +13,16 @@ static kiln_status parse_nameds(kiln_lex *lx, kiln_nameds *out, bool typed, cons
         if (out->n == KILN_ROW_MAX_NAMED) return kiln_lex_fail(lx, "at most 16 names in a clause");
         kiln_named *v = &out->at[out->n++];
         v->dtype = KILN_DTYPE_COUNT;
+        v->line = lx->tok_line;
+        v->col = lx->tok_col;
         KILN_TRY(kiln_lex_name(lx, &v->name));
         bool has_type = false;
         if (typed) KILN_TRY(kiln_lex_accept(lx, ":", &has_type));
         if (has_type) {
-            const char *name;
-            KILN_TRY(kiln_lex_name(lx, &name));
-            if (kiln_dtype_parse(name, &v->dtype) != KILN_OK) return kiln_lex_fail(lx, "a dtype after ':'");
-            v->dtype = kiln_dtype_compute(v->dtype);
+            bool known = lx->tok == KILN_TOK_NAME && kiln_dtype_parse(lx->str, &v->dtype) == KILN_OK;
+            if (!known || v->dtype != kiln_dtype_compute(v->dtype))
+                return kiln_lex_fail(lx, "a dtype that numbers are computed in");
+            KILN_TRY(kiln_lex_next(lx));
         }
         KILN_TRY(kiln_lex_expect(lx, separator));
         KILN_TRY(kiln_expr_parse(lx, &v->expr));
@@ -31,6 +33,8 @@ static kiln_status parse_nameds(kiln_lex *lx, kiln_nameds *out, bool typed, cons
 
 static kiln_status clause_when(kiln_lex *lx, kiln_row *row) {
     kiln_branch *b;
+    if (row->nbranches && !row->branches[row->nbranches - 1].when)
+        return kiln_lex_fail(lx, "no 'when' after a body that always holds");
     KILN_TRY(kiln_row_branch(lx, row, &b));
     KILN_TRY(kiln_expr_parse(lx, &b->when));
     KILN_TRY(kiln_row_attrs(lx, row, &b->typing));
@@ -48,8 +52,8 @@ static kiln_status clause_check(kiln_lex *lx, kiln_row *row) {
     kiln_check *c = &row->checks[row->nchecks++];
     c->status = KILN_E_ARG;
     KILN_TRY(kiln_expr_parse(lx, &c->cond));
-    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
-        bool did;
+    bool did = false;
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds && !did; k++) {
         KILN_TRY(kiln_lex_accept(lx, kinds[k].word, &did));
         if (did) c->status = kinds[k].status;
     }
@@ -106,6 +110,8 @@ static kiln_status clause_finish(kiln_lex *lx, kiln_row *row) {
         if (f->n == row->schema->nrets) return kiln_lex_fail(lx, "as many results as the schema has");
         kiln_named *v = &f->at[f->n++];
         v->name = "";
+        v->line = lx->tok_line;
+        v->col = lx->tok_col;
         v->dtype = KILN_DTYPE_COUNT;
         KILN_TRY(kiln_lex_accept(lx, "each", &v->each));
         KILN_TRY(kiln_expr_parse(lx, &v->expr));
@@ -170,6 +176,8 @@ static kiln_status clause_call(kiln_lex *lx, kiln_row *row) {
         if (c->nargs == KILN_ROW_MAX_NAMED) return kiln_lex_fail(lx, "at most 16 arguments");
         kiln_named *v = &c->args[c->nargs++];
         v->name = "";
+        v->line = lx->tok_line;
+        v->col = lx->tok_col;
         KILN_TRY(kiln_expr_parse(lx, &v->expr));
         KILN_TRY(kiln_lex_accept(lx, "=", &did));
         if (did) {
@@ -193,6 +201,7 @@ static kiln_status number(kiln_lex *lx, double *out) {
 /* domain LO HI: where random test inputs are drawn from. */
 static kiln_status clause_domain(kiln_lex *lx, kiln_row *row) {
     KILN_TRY(number(lx, &row->domain_lo));
+    if (lx->tok == KILN_TOK_NUM && lx->f <= row->domain_lo) return kiln_lex_fail(lx, "a number above the first");
     return number(lx, &row->domain_hi);
 }
 
@@ -214,28 +223,29 @@ static const struct {
     const char *word;
     kiln_status (*parse)(kiln_lex *lx, kiln_row *row);
     unsigned families; /* bit f: allowed in family f */
+    bool again;        /* may stand more than once */
 } clauses[] = {
 #define IN(F) (1u << KILN_FAMILY_##F)
 #define ANY ((1u << KILN_FAMILY_COUNT) - 1)
-    {"when", clause_when, ANY},
-    {"check", clause_check, ANY},
-    {"static", clause_static, ANY},
-    {"ignore", clause_ignore, ANY},
-    {"let", clause_let, ANY},
-    {"host", clause_host, IN(INDEX)},
-    {"domain", clause_domain, ANY},
-    {"tol", clause_tol, ANY},
-    {"doc", clause_doc, ANY},
-    {"over", clause_over, IN(FOLD) | IN(SCAN)},
-    {"state", clause_state, IN(FOLD) | IN(SCAN) | IN(INDEX)},
-    {"step", clause_step, IN(FOLD) | IN(SCAN) | IN(INDEX)},
-    {"block", clause_block, IN(FOLD)},
-    {"merge", clause_merge, IN(FOLD) | IN(INDEX)},
-    {"finish", clause_finish, IN(FOLD) | IN(INDEX)},
-    {"out", clause_out, IN(INDEX)},
-    {"window", clause_window, IN(INDEX)},
-    {"into", clause_into, IN(INDEX)},
-    {"call", clause_call, IN(COMPOSE)},
+    {"when", clause_when, ANY, true},
+    {"check", clause_check, ANY, true},
+    {"static", clause_static, ANY, true},
+    {"ignore", clause_ignore, ANY, true},
+    {"let", clause_let, ANY, true},
+    {"host", clause_host, IN(INDEX), true},
+    {"domain", clause_domain, ANY, false},
+    {"tol", clause_tol, ANY, false},
+    {"doc", clause_doc, ANY, false},
+    {"over", clause_over, IN(FOLD) | IN(SCAN), false},
+    {"state", clause_state, IN(FOLD) | IN(SCAN) | IN(INDEX), false},
+    {"step", clause_step, IN(FOLD) | IN(SCAN) | IN(INDEX), false},
+    {"block", clause_block, IN(FOLD), false},
+    {"merge", clause_merge, IN(FOLD) | IN(INDEX), false},
+    {"finish", clause_finish, IN(FOLD) | IN(INDEX), false},
+    {"out", clause_out, IN(INDEX), false},
+    {"window", clause_window, IN(INDEX), false},
+    {"into", clause_into, IN(INDEX), false},
+    {"call", clause_call, IN(COMPOSE), false},
 #undef IN
 #undef ANY
 };
@@ -254,6 +264,10 @@ kiln_status kiln_row_clause(kiln_lex *lx, kiln_row *row) {
         if (!(clauses[k].families & (1u << row->family)))
             return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: a %s row has no '%s' clause", lx->source, lx->tok_line, lx->tok_col,
                              kiln_family_name(row->family), clauses[k].word);
+        if ((row->clauses >> k & 1) && !clauses[k].again)
+            return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: a second '%s' clause", lx->source, lx->tok_line, lx->tok_col,
+                             clauses[k].word);
+        row->clauses |= 1u << k;
         KILN_TRY(kiln_lex_next(lx));
         return clauses[k].parse(lx, row);
     }

@@ -67,7 +67,8 @@ static kiln_status parse_takes(kiln_lex *lx, kiln_row *row) {
     }
     set = 0;
     if (!dtype_word(lx, &set)) return kiln_lex_fail(lx, "a dtype or one of bool int float real complex all");
-    while (dtype_word(lx, &set) && !lx->first_on_line) KILN_TRY(kiln_lex_next(lx));
+    while (!lx->first_on_line && dtype_word(lx, &set)) KILN_TRY(kiln_lex_next(lx));
+    if (!set) return kiln_lex_fail(lx, "a dtype beside complex, which has none yet");
     if (arg >= 0) row->arg_takes[arg] |= set;
     else row->takes = set;
     return KILN_OK;
@@ -104,9 +105,11 @@ static kiln_status parse_rets(kiln_lex *lx, const kiln_row *row, kiln_typing *t)
     KILN_TRY(kiln_lex_accept(lx, "(", &list));
     for (int k = 0; more; k++) {
         if (k >= row->schema->nrets) return kiln_lex_fail(lx, "as many dtypes as the schema has results");
+        if (!list && row->schema->nrets != 1) return kiln_lex_fail(lx, "'(' and a dtype for each result");
         KILN_TRY(parse_ret(lx, row, &t->ret[k]));
         if (!list) return KILN_OK;
         KILN_TRY(kiln_lex_accept(lx, ",", &more));
+        if (!more && k + 1 < row->schema->nrets) return kiln_lex_fail(lx, "a dtype for each result");
     }
     return kiln_lex_expect(lx, ")");
 }
@@ -115,6 +118,7 @@ kiln_status kiln_row_attrs(kiln_lex *lx, kiln_row *row, kiln_typing *t) {
     for (;;) {
         bool did;
         if (kiln_lex_is(lx, "=") || lx->tok == KILN_TOK_END || kiln_row_clause_word(lx)) return KILN_OK;
+        if (kiln_lex_is(lx, "takes") && t != &row->typing) return kiln_lex_fail(lx, "takes only at the head of the row");
         KILN_TRY(kiln_lex_accept(lx, "takes", &did));
         if (did) {
             KILN_TRY(parse_takes(lx, row));
@@ -153,17 +157,29 @@ kiln_status kiln_row_branch(kiln_lex *lx, kiln_row *row, kiln_branch **out) {
     return KILN_OK;
 }
 
+/* Primitives for which merging two accumulators is the step itself. */
+static bool merges(kiln_prim p) {
+    return p == KILN_P_ADD || p == KILN_P_MUL || p == KILN_P_MAX || p == KILN_P_MIN || p == KILN_P_AND ||
+           p == KILN_P_OR || p == KILN_P_XOR;
+}
+
 /* `prim(acc, E) from INIT`: one state, and how two of them merge. */
 static kiln_status parse_shorthand(kiln_lex *lx, kiln_row *row, const kiln_expr *body) {
     kiln_reduce *r = &row->reduce;
     bool form = body->kind == KILN_X_PRIM && body->nargs == 2 && body->args[0]->kind == KILN_X_NAME &&
                 strcmp(body->args[0]->name, "acc") == 0;
+    if (row->family == KILN_FAMILY_MAP || row->family == KILN_FAMILY_COMPOSE)
+        return kiln_expr_fail(lx->source, body, KILN_E_PARSE, "a %s row has no accumulator", kiln_family_name(row->family));
     if (!form) return kiln_expr_fail(lx->source, body, KILN_E_PARSE, "expected prim(acc, value) before 'from'");
+    if (!merges(body->prim))
+        return kiln_expr_fail(lx->source, body, KILN_E_PARSE, "two accumulators do not merge by '%s'; write a fold in full",
+                              kiln_prim_name(body->prim));
+    if (r->states.n) return kiln_expr_fail(lx->source, body, KILN_E_PARSE, "the row has states already");
     KILN_TRY(kiln_expr_parse(lx, &r->from));
     r->merge_prim = body->prim;
     r->states.n = r->step.n = 1;
-    r->states.at[0] = (kiln_named){"acc", r->from, KILN_DTYPE_COUNT, false};
-    r->step.at[0] = (kiln_named){"acc", body, KILN_DTYPE_COUNT, false};
+    r->states.at[0] = (kiln_named){"acc", r->from, KILN_DTYPE_COUNT, false, body->line, body->col};
+    r->step.at[0] = (kiln_named){"acc", body, KILN_DTYPE_COUNT, false, body->line, body->col};
     return KILN_OK;
 }
 
@@ -180,8 +196,7 @@ kiln_status kiln_row_bodies(kiln_lex *lx, kiln_row *row, kiln_branch *b) {
         KILN_TRY(kiln_lex_accept(lx, ",", &more));
     }
     if (b->nbody != row->schema->nrets)
-        return KILN_FAIL(KILN_E_PARSE, "%s:%d: %d results but %d bodies", row->source, row->line, row->schema->nrets,
-                         b->nbody);
+        return kiln_expr_fail(row->source, b->body[0], KILN_E_PARSE, "%d results but %d bodies", row->schema->nrets, b->nbody);
     return KILN_OK;
 }
 
@@ -201,9 +216,11 @@ static kiln_status parse_schema(kiln_lex *lx, kiln_row *row) {
     while (lx->p < lx->end && (*lx->p == ' ' || *lx->p == '\t')) lx->p++;
     size_t used;
     kiln_schema *schema;
+    row->line = lx->line;
+    row->col = (int)(lx->p - lx->line_start) + 1;
     kiln_status st = kiln_schema_parse_prefix(lx->arena, lx->p, (size_t)(lx->end - lx->p), &used, &schema);
     if (st != KILN_OK)
-        return kiln_note(st, "%s:%d:%d", row->source, lx->line, (int)(lx->p - lx->line_start) + 1);
+        return kiln_note(st, "%s:%d:%d", row->source, row->line, row->col);
     for (size_t k = 0; k < used; k++) {
         if (lx->p[k] != '\n') continue;
         lx->line++;
@@ -211,9 +228,9 @@ static kiln_status parse_schema(kiln_lex *lx, kiln_row *row) {
     }
     lx->p += used;
     if (schema->nrets > KILN_MAX_RETS)
-        return KILN_FAIL(KILN_E_LIMIT, "%s:%d: more than %d results", row->source, row->line, KILN_MAX_RETS);
+        return KILN_FAIL(KILN_E_LIMIT, "%s:%d:%d: more than %d results", row->source, row->line, row->col, KILN_MAX_RETS);
     if (schema->vararg || schema->varret)
-        return KILN_FAIL(KILN_E_UNSUP, "%s:%d: a row cannot take or return '...'", row->source, row->line);
+        return KILN_FAIL(KILN_E_UNSUP, "%s:%d:%d: a row cannot take or return '...'", row->source, row->line, row->col);
     if (!schema->ns[0]) schema->ns = "aten";
     row->schema = schema;
     return kiln_lex_next(lx);
@@ -232,6 +249,7 @@ static kiln_status digest(kiln_row *row, const char *text, size_t n) {
             if (blank && folded.len) kiln_sb_putc(&folded, ' ');
             blank = false;
             if (text[k] == '"') quoted = !quoted;
+            if (quoted && text[k] == '\\' && k + 1 < n) kiln_sb_putc(&folded, text[k++]); /* \" does not end it */
             kiln_sb_putc(&folded, text[k]);
         } else {
             blank = true;
@@ -298,6 +316,7 @@ kiln_status kiln_row_parse(kiln_arena *arena, const char *source, const char *te
     KILN_TRY(parse_schema(&lx, row));
     KILN_TRY(parse_rest(&lx, row));
     default_promotion(row);
+    KILN_TRY(kiln_row_rules(row));
     KILN_TRY(kiln_row_resolve(row));
     *out = row;
     return KILN_OK;

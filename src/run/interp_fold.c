@@ -66,15 +66,31 @@ static void fold_lanes(ctx *c, const region *r, size_t entry, int64_t begin, int
 
 /* -- 64 lanes side by side --------------------------------------------------------------------------- */
 
-static void step_rows(ctx *c, const region *r) {
-    if (!r->split) {
-        kiln_interp_list(c, r->body.head);
-        return;
+/* The last row of a fold may be short: lanes without an element keep their states, which a node that
+ * writes whole vectors would spoil. */
+static void step_short_row(ctx *c, const region *r, size_t entry) {
+    for (int k = 0; k < r->nstates; k++) {
+        const state *s = &r->states[k];
+        memcpy(entry_of(c, r, entry + 1, s), entry_of(c, r, entry, s), (size_t)LANES * s->size);
     }
+    kiln_interp_list(c, r->lane.head);
+    for (int k = 0; k < r->nstates; k++) {
+        const state *s = &r->states[k];
+        size_t done = c->lanes * s->size;
+        memcpy(entry_of(c, r, entry, s) + done, entry_of(c, r, entry + 1, s) + done,
+               (size_t)LANES * s->size - done);
+    }
+}
+
+static void step_rows(ctx *c, const region *r, size_t entry) {
     kiln_interp_list(c, r->body.head);
+    if (!r->split) return;
     for (c->row = 0; c->row < c->n; c->row += LANES) {
         c->lanes = c->n - c->row < LANES ? c->n - c->row : LANES;
-        kiln_interp_list(c, r->lane.head);
+        if (c->lanes < LANES && r->direct)
+            step_short_row(c, r, entry);
+        else
+            kiln_interp_list(c, r->lane.head);
     }
     c->row = 0;
 }
@@ -104,7 +120,7 @@ static void fold_rows(ctx *c, const region *r, size_t entry, int64_t begin, int6
     for (int64_t i = begin; i < end; i += chunk) {
         c->pos[r->dim] = i;
         c->n = (size_t)(end - i < chunk ? end - i : chunk);
-        step_rows(c, r);
+        step_rows(c, r, entry);
     }
     merge_lanes(c, r, entry, end - begin < LANES ? (size_t)(end - begin) : LANES);
     c->n = 1;

@@ -83,6 +83,7 @@ typedef struct region {
     uint8_t op, vec, grid, nstates;
     uint8_t dim;   /* launch dimension of the loop; a grid's outer one is dim + 1 */
     uint8_t width; /* of the states, outside lanes */
+    bool direct;   /* some node writes a state itself, beyond the lanes it has too */
     bool split;    /* vec fold: body runs over whole blocks, lane over rows of 64 */
     bool merging;  /* while preparing: in the merge */
     list row, body, lane, merge;

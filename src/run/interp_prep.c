@@ -6,154 +6,13 @@
  * earlier.  Nothing here runs code, and nothing here looks at sizes or strides. */
 #include <string.h>
 
-#include "run/interp_impl.h"
+#include "run/interp_prep.h"
 
 /* Ranks: 0 is the nest's `pre`; for a loop at level k, 1 + 3k is its `row`, 2 + 3k its body, 3 + 3k its
  * lanes or its merge. */
 enum { PART_ROW = 1, PART_BODY = 2, PART_LANE = 3 };
 
-#define NONE UINT32_MAX
-
-typedef struct value {
-    uint32_t part;        /* opener (or MERGE) of the region part it stands in */
-    uint32_t end;         /* openers and merges: the END of their region */
-    uint32_t last;        /* instruction after which nobody reads it; 0: nobody does */
-    uint32_t dying, next; /* head of the list of values with last == this one; its next */
-    uint32_t ptr, splat;  /* pointer-table indices */
-    uint32_t slot;        /* what goes back after last; ptr unless a load may stay in place */
-    const region *splat_for;
-    region *region; /* folds and scans */
-    uint8_t width, rank;
-    bool owned, owned_splat; /* the slot goes back after last */
-    bool late;               /* runs after the rest of its region: lanes of a vec fold, stores */
-    bool lane;               /* depends on the state of a vec fold */
-} value;
-
-typedef struct prep {
-    kiln_arena *arena;
-    const kiln_loops *loops;
-    const kiln_ir *ir;
-    program *g;
-    value *v;
-    region *stack[KILN_IR_MAX_NEST];
-    int depth;
-    const region *vec; /* the vector loop open here, or NULL */
-    uint8_t dim_of[KILN_IR_MAX_AXES];
-    uint32_t free_slots[2][4]; /* by width and size */
-    node sink;                 /* what is written to once memory is out */
-    access sink_access;
-    bool nomem;
-} prep;
-
-static bool opens(const kiln_ir_ins *ins) {
-    return ins->op == KILN_IR_FOR || ins->op == KILN_IR_FOLD || ins->op == KILN_IR_SCAN;
-}
-
 static uint8_t size_of(int t) { return (uint8_t)kiln_dtype_size((kiln_dtype)t); }
-
-/* -- liveness ---------------------------------------------------------------------------------------- */
-
-/* Calls f for every operand of ins. */
-static void each_operand(prep *q, int at, void (*f)(prep *, uint32_t user, kiln_ref)) {
-    const kiln_ir_ins *ins = &q->ir->ins[at];
-    if (ins->list)
-        for (int k = 0; k < ins->nargs; k++) f(q, (uint32_t)at, ins->list[k]);
-    else
-        for (int k = 0; k < ins->nargs; k++) f(q, (uint32_t)at, ins->arg[k]);
-    for (int k = 0; k < ins->ncoord; k++) f(q, (uint32_t)at, ins->coord[k].at);
-}
-
-/* A value read in a loop deeper than its own lives until that loop ends, since the loop comes round. */
-static void note_use(prep *q, uint32_t user, kiln_ref r) {
-    const kiln_ir_ins *ins = &q->ir->ins[user];
-    uint32_t part = q->v[user].part, last = user;
-    if (q->v[user].late) last = q->v[part].end;
-    if (opens(ins)) last = q->v[user].end; /* initial states are read again for each lane */
-    for (; part != q->v[r].part; part = q->v[part].part) last = q->v[part].end;
-    if (q->v[r].last < last) q->v[r].last = last;
-    if (q->ir->ins[r].op == KILN_IR_RESULT && r != user) note_use(q, user, q->ir->ins[r].arg[0]);
-}
-
-static void note_lane(prep *q, uint32_t user, kiln_ref r) {
-    if (q->v[r].lane) q->v[user].lane = true;
-}
-
-/* Fills part and end for the nest that starts at begin; returns its END. */
-static int find_parts(prep *q, int begin) {
-    uint32_t open[KILN_IR_MAX_NEST], part[KILN_IR_MAX_NEST];
-    int depth = 0;
-    for (int i = begin;; i++) {
-        value *v = &q->v[i];
-        const kiln_ir_ins *ins = &q->ir->ins[i];
-        v->part = depth ? part[depth - 1] : NONE;
-        v->ptr = v->splat = v->dying = v->next = NONE;
-        if (opens(ins)) {
-            part[depth] = open[depth] = (uint32_t)i;
-            depth++;
-        } else if (ins->op == KILN_IR_MERGE) {
-            v->part = q->v[open[depth - 1]].part;
-            part[depth - 1] = (uint32_t)i;
-        } else if (ins->op == KILN_IR_END) {
-            depth--;
-            q->v[open[depth]].end = q->v[part[depth]].end = (uint32_t)i;
-            if (depth == 0) return i;
-        }
-    }
-}
-
-/* The index of the MERGE or END that ends the first part of the region opened at open; *flat: no loop
- * stands in it. */
-static int part_end(const prep *q, int open, bool *flat) {
-    *flat = true;
-    int i = open + 1;
-    for (; q->ir->ins[i].op != KILN_IR_END && q->ir->ins[i].op != KILN_IR_MERGE; i++) {
-        if (!opens(&q->ir->ins[i])) continue;
-        *flat = false;
-        i = (int)q->v[i].end;
-    }
-    return i;
-}
-
-/* Splits the step of a vec fold into a part over blocks and a part over lanes, if no memory access
- * depends on the state. */
-static void mark_lanes(prep *q, int open, int end) {
-    bool ok = true;
-    for (int i = open + 1; i < end; i++) {
-        const kiln_ir_ins *ins = &q->ir->ins[i];
-        q->v[i].lane = ins->op == KILN_IR_STATE;
-        each_operand(q, i, note_lane);
-        if (ins->op == KILN_IR_LOAD && q->v[i].lane) ok = false;
-    }
-    for (int i = open + 1; i < end; i++)
-        q->v[i].late = ok && (q->v[i].lane || q->ir->ins[i].op == KILN_IR_YIELD);
-}
-
-/* Stores come after all loads of their block, so that an output may lie on an input; not where a
- * buffer is read back after it was written. */
-static void mark_stores(prep *q, int open, int end) {
-    bool stored = false;
-    for (int i = open + 1; i < end; i++) {
-        const kiln_ir_ins *ins = &q->ir->ins[i];
-        if (ins->op == KILN_IR_LOAD && stored && q->ir->bufs[ins->slot].role != KILN_BUF_IN) return;
-        stored |= ins->op == KILN_IR_STORE;
-    }
-    for (int i = open + 1; i < end; i++)
-        q->v[i].late = q->ir->ins[i].op == KILN_IR_STORE || q->ir->ins[i].op == KILN_IR_YIELD;
-}
-
-static void analyse(prep *q, int begin) {
-    int end = find_parts(q, begin);
-    for (int i = begin; i < end; i++) {
-        const kiln_ir_ins *ins = &q->ir->ins[i];
-        bool flat;
-        if (!opens(ins)) continue;
-        int stop = part_end(q, i, &flat);
-        if (!flat) continue;
-        if (ins->op == KILN_IR_FOLD && ins->vec) mark_lanes(q, i, stop);
-        if (ins->op != KILN_IR_FOLD) mark_stores(q, i, stop);
-    }
-    for (int i = begin; i < end; i++) each_operand(q, i, note_use);
-}
 
 /* -- slots -------------------------------------------------------------------------------------------- */
 
@@ -256,14 +115,25 @@ static node *add_node(prep *q, int rank, node_kind kind, int w) {
     return n;
 }
 
+/* A new state that may overwrite the old one at once: where that is.  NONE if it may not. */
+static uint32_t state_slot(prep *q, const value *v, int w, int rank) {
+    region *r = q->stack[here(q)];
+    if (!v->direct || !stays(q, rank) || w != (r->split ? LANE : r->width)) return NONE;
+    r->direct = true;
+    return r->states[v->direct - 1].now;
+}
+
 /* Makes the node that computes instruction i, with a slot for its value. */
 static node *make(prep *q, int i, node_kind kind, int w, int rank) {
     value *v = &q->v[i];
     int t = q->ir->ins[i].dtype;
     v->width = (uint8_t)w;
     v->rank = (uint8_t)rank;
-    v->owned = stays(q, rank);
-    v->ptr = v->slot = v->owned ? shared_slot(q, w, size_of(t)) : fresh_slot(q, w, size_of(t));
+    uint32_t at = state_slot(q, v, w, rank);
+    v->owned = at == NONE && stays(q, rank);
+    v->ptr = v->slot = at != NONE ? at
+                       : v->owned ? shared_slot(q, w, size_of(t))
+                                  : fresh_slot(q, w, size_of(t));
     dies(q, (uint32_t)i);
     node *n = add_node(q, rank, kind, w);
     n->out = v->ptr;
@@ -656,7 +526,7 @@ static kiln_status prep_region(prep *q, int open) {
     bool flat;
     region *r = new_region(q, open);
     if (q->nomem) return KILN_NOMEM();
-    int stop = part_end(q, open, &flat), end = (int)q->v[open].end;
+    int stop = kiln_interp_part_end(q, open, &flat), end = (int)q->v[open].end;
     r->split = ins->op == KILN_IR_FOLD && ins->vec && flat && q->v[stop - 1].late;
     q->stack[q->depth++] = r;
     if (ins->vec) q->vec = r;
@@ -690,7 +560,7 @@ kiln_status kiln_interp_prepare(kiln_interp *p, const kiln_ir *ir, int nest, int
     }
     q.v = kiln_calloc((size_t)ir->nins, sizeof *q.v);
     if (!q.v) return KILN_NOMEM();
-    analyse(&q, begin);
+    kiln_interp_live(&q, begin);
     new_home(&q); /* index 0: what an absent operand points at */
     kiln_status st = prep_region(&q, begin);
     if (st == KILN_OK && q.nomem) st = KILN_NOMEM();

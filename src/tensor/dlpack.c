@@ -25,8 +25,8 @@ static kiln_status dtype_of(const kiln_dl_tensor *dl, kiln_dtype *out) {
         *out = (kiln_dtype)t;
         return KILN_OK;
     }
-    return KILN_FAIL(KILN_E_UNSUP, "DLPack type (code %d, %d bits, %d lanes) is not served", dl->code, dl->bits,
-                     dl->lanes);
+    return KILN_FAIL(KILN_E_UNSUP, "DLPack type (code %d, %d bits, %d lanes) is not served", dl->code,
+                     dl->bits, dl->lanes);
 }
 
 static void delete_import(void *owner) {
@@ -45,12 +45,12 @@ kiln_status kiln_tensor_from_dlpack(void *managed, kiln_tensor **out) {
                          KILN_DL_MAJOR);
     const kiln_dl_tensor *dl = &m->tensor;
     if (dl->device_type != KILN_DL_CPU)
-        return KILN_FAIL(KILN_E_UNSUP, "DLPack device type %d is not served; only the CPU (%d) is", dl->device_type,
-                         KILN_DL_CPU);
+        return KILN_FAIL(KILN_E_UNSUP, "DLPack device type %d is not served; only the CPU (%d) is",
+                         dl->device_type, KILN_DL_CPU);
     KILN_TRY(dtype_of(dl, &dtype));
     char *data = dl->data ? (char *)dl->data + dl->byte_offset : NULL;
-    KILN_TRY(kiln_note(
-        kiln_tensor_wrap(data, dtype, dl->ndim, dl->shape, dl->strides, delete_import, m, &t), "DLPack import"));
+    KILN_TRY(kiln_note(kiln_tensor_wrap(data, dtype, dl->ndim, dl->shape, dl->strides, delete_import, m, &t),
+                       "DLPack import"));
     if (m->flags & KILN_DL_READ_ONLY) kiln_tensor_set_readonly(t);
     *out = t;
     return KILN_OK;

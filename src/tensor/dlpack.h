@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 enum { KILN_DL_MAJOR = 1, KILN_DL_MINOR = 0 };
-enum { KILN_DL_CPU = 1 }; /* device type */
+enum { KILN_DL_CPU = 1 };       /* device type */
 enum { KILN_DL_READ_ONLY = 1 }; /* flags */
 
 typedef enum kiln_dl_code {

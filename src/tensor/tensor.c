@@ -20,7 +20,7 @@ struct kiln_tensor_room {
 
 static size_t align_up(size_t n) { return (n + DATA_ALIGN - 1) & ~(size_t)(DATA_ALIGN - 1); }
 
-/* -- shapes ----------------------------------------------------------------------------------------- */
+/* -- shapes -------------------------------------------------------------------------------------------- */
 
 kiln_status kiln_sizes_check(kiln_dtype dtype, int rank, const int64_t *sizes, int64_t *nelem) {
     if (rank < 0) return KILN_FAIL(KILN_E_ARG, "rank %d is negative", rank);
@@ -54,8 +54,8 @@ void kiln_row_major(int rank, const int64_t *sizes, int64_t *strides) {
 }
 
 /* Elements that sizes and strides reach beyond [0,...,0] in either direction.  KILN_E_LIMIT if too far. */
-static kiln_status reach(kiln_dtype dtype, int rank, const int64_t *sizes, const int64_t *strides, int64_t nelem,
-                         int64_t *up) {
+static kiln_status reach(kiln_dtype dtype, int rank, const int64_t *sizes, const int64_t *strides,
+                         int64_t nelem, int64_t *up) {
     int64_t above = 0, below = 0, most = MAX_BYTES / (int64_t)kiln_dtype_size(dtype) - 1;
     for (int d = 0; d < rank && nelem > 0; d++) {
         int64_t far, *side = strides[d] < 0 ? &below : &above;
@@ -121,7 +121,7 @@ uint16_t kiln_layout_flags(int rank, const int64_t *sizes, const int64_t *stride
     return flags;
 }
 
-/* -- making ------------------------------------------------------------------------------------------- */
+/* -- making -------------------------------------------------------------------------------------------- */
 
 static void set_shape(kiln_tensor *t, int rank, const int64_t *sizes, const int64_t *strides, int64_t nelem) {
     if (rank > 0) memmove(t->sizes, sizes, (size_t)rank * sizeof *sizes);
@@ -158,7 +158,8 @@ static kiln_status bytes_needed(kiln_dtype dtype, int rank, const int64_t *sizes
     int64_t count = *nelem;
     for (int d = 0; strides && d < rank; d++)
         if (strides[d] < 0)
-            return KILN_FAIL(KILN_E_ARG, "stride %lld of dimension %d is negative; only wrapped memory may have that",
+            return KILN_FAIL(KILN_E_ARG,
+                             "stride %lld of dimension %d is negative; only wrapped memory may have that",
                              (long long)strides[d], d);
     if (strides && count > 0) {
         KILN_TRY(reach(dtype, rank, sizes, strides, *nelem, &count));
@@ -183,8 +184,9 @@ kiln_status kiln_tensor_new(kiln_dtype dtype, int rank, const int64_t *sizes, co
     return KILN_OK;
 }
 
-kiln_status kiln_tensor_wrap(void *data, kiln_dtype dtype, int rank, const int64_t *sizes, const int64_t *strides,
-                             void (*deleter)(void *owner), void *owner, kiln_tensor **out) {
+kiln_status kiln_tensor_wrap(void *data, kiln_dtype dtype, int rank, const int64_t *sizes,
+                             const int64_t *strides, void (*deleter)(void *owner), void *owner,
+                             kiln_tensor **out) {
     int64_t nelem, up;
     size_t data_at;
     KILN_TRY(kiln_sizes_check(dtype, rank, sizes, &nelem));
@@ -203,7 +205,7 @@ kiln_status kiln_tensor_wrap(void *data, kiln_dtype dtype, int rank, const int64
     return KILN_OK;
 }
 
-/* -- references --------------------------------------------------------------------------------------- */
+/* -- references ---------------------------------------------------------------------------------------- */
 
 kiln_tensor *kiln_tensor_retain(kiln_tensor *t) {
     atomic_fetch_add_explicit(&t->refs, 1, memory_order_relaxed);
@@ -227,7 +229,7 @@ void kiln_tensor_release(kiln_tensor *t) {
 
 void kiln_tensor_set_readonly(kiln_tensor *t) { t->flags |= KILN_TF_READONLY; }
 
-/* -- resizing ----------------------------------------------------------------------------------------- */
+/* -- resizing ------------------------------------------------------------------------------------------ */
 
 kiln_status kiln_tensor_reserve(kiln_tensor *t, int rank, const int64_t *sizes, const int64_t *strides) {
     int64_t nelem;
@@ -270,7 +272,7 @@ kiln_status kiln_tensor_resize(kiln_tensor *t, int rank, const int64_t *sizes, c
     return KILN_OK;
 }
 
-/* -- looking ------------------------------------------------------------------------------------------ */
+/* -- looking ------------------------------------------------------------------------------------------- */
 
 kiln_dtype kiln_tensor_dtype(const kiln_tensor *t) { return (kiln_dtype)t->dtype; }
 int kiln_tensor_rank(const kiln_tensor *t) { return t->rank; }

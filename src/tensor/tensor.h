@@ -10,8 +10,8 @@
 
 /* What is true of sizes and strides, computed once when the tensor is made. */
 enum {
-    KILN_TF_CONTIGUOUS = 1,    /* row-major (any tensor without elements is) */
-    KILN_TF_DENSE = 2,         /* non-overlapping and dense: some permutation of row-major, as PyTorch defines it */
+    KILN_TF_CONTIGUOUS = 1, /* row-major (any tensor without elements is) */
+    KILN_TF_DENSE = 2, /* non-overlapping and dense: some permutation of row-major, as PyTorch defines it */
     KILN_TF_CHANNELS_LAST = 4, /* rank 4, contiguous as PyTorch's channels_last */
     KILN_TF_OVERLAPS = 8,      /* an expanded dimension: elements certainly share memory */
     KILN_TF_READONLY = 16,     /* may not be written (a read-only import) */
@@ -37,7 +37,8 @@ struct kiln_tensor {
 
 /* Sizes that a tensor can have: no negative size, rank <= KILN_MAX_RANK, and fewer than 2^62 bytes even
  * if sizes of zero were one (strides are computed that way).  KILN_E_ARG or KILN_E_LIMIT. */
-kiln_status kiln_sizes_check(kiln_dtype dtype, int rank, const int64_t *sizes, int64_t *nelem) KILN_MUST_CHECK;
+kiln_status kiln_sizes_check(kiln_dtype dtype, int rank, const int64_t *sizes,
+                             int64_t *nelem) KILN_MUST_CHECK;
 
 void kiln_row_major(int rank, const int64_t *sizes, int64_t *strides); /* sizes of zero count as one */
 
@@ -45,12 +46,12 @@ void kiln_row_major(int rank, const int64_t *sizes, int64_t *strides); /* sizes 
 uint16_t kiln_layout_flags(int rank, const int64_t *sizes, const int64_t *strides, int64_t nelem);
 
 /* Gives t another shape, all or nothing; its elements are then undefined.  strides: NULL for row-major,
- * else not negative.  kiln_tensor_reserve does the part that can fail and changes nothing that can be seen, so
- * reserving every output first makes the resizes that follow certain.  KILN_E_ARG unless t is OWNED. */
-kiln_status kiln_tensor_reserve(kiln_tensor *t, int rank, const int64_t *sizes, const int64_t *strides)
-    KILN_MUST_CHECK;
-kiln_status kiln_tensor_resize(kiln_tensor *t, int rank, const int64_t *sizes, const int64_t *strides)
-    KILN_MUST_CHECK;
+ * else not negative.  kiln_tensor_reserve does the part that can fail and changes nothing that can be seen,
+ * so reserving every output first makes the resizes that follow certain.  KILN_E_ARG unless t is OWNED. */
+kiln_status kiln_tensor_reserve(kiln_tensor *t, int rank, const int64_t *sizes,
+                                const int64_t *strides) KILN_MUST_CHECK;
+kiln_status kiln_tensor_resize(kiln_tensor *t, int rank, const int64_t *sizes,
+                               const int64_t *strides) KILN_MUST_CHECK;
 
 void kiln_tensor_set_readonly(kiln_tensor *t);
 #endif
