@@ -1,0 +1,1 @@
+kiln ops no_such_operator

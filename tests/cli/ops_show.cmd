@@ -1,0 +1,2 @@
+kiln ops show add_.Tensor | sed '/^row:/q'
+kiln ops show --json add.Tensor | grep -o '^{"name":"aten::add.Tensor","form":"functional","family":"map","served":true'

@@ -1,0 +1,1 @@
+kiln run 'add.Tensor(f32[2])'

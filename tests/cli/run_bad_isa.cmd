@@ -1,0 +1,1 @@
+kiln run --isa=abacus 'bitwise_not(i32[2])'

@@ -1,0 +1,1 @@
+kiln run --json --mode interp 'add.Tensor(f32[2,3]:fill=1, f32[3]:fill=arange, alpha=2)'

@@ -1,0 +1,1 @@
+kiln run --jsno 'bitwise_not(i32[2])'

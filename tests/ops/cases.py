@@ -1,0 +1,410 @@
+"""Calls to compare with PyTorch, made from the operator registry alone.
+
+An operator's schema says what its arguments are, its row says where values are drawn from (`domain`) and which
+strings it knows.  A call is a Case: plain data that prints as the CLI writes calls, and that `Case.build` turns into
+tensors.  Its axes are dtypes, layouts, values, numbers, strings and absent optionals; everything random is seeded by
+the name of what it is for, so a case is the same in every run.
+"""
+import functools
+import itertools
+import os
+import random
+import re
+import zlib
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from kilnlib import DTYPES, Owned, reach
+
+ALL = os.environ.get("KILN_TEST_ALL", "") not in ("", "0")  # more of everything
+MEMORY = 4096  # elements behind each tensor argument
+
+
+def seeded(*what):
+    return random.Random(zlib.crc32(repr(what).encode()))
+
+
+# -- values ------------------------------------------------------------------------------------------------
+
+# Numbers for Scalar arguments.  2**40 does not fit most types, 1e40 not f32, and -0.0 and nan must stay themselves.
+NUMBERS = (1, 2, -1, 0, 3, True, False, 2.5, 0.5, -1.5, 0.0, -0.0, float("inf"), float("-inf"), float("nan"), 1e-3,
+           200, 2**40, -(2**40), 2**63 - 1, -(2**63), 1e40)
+
+SPECIAL = 20  # at least as many as there are special values of any type
+
+
+def special_values(dtype):
+    if dtype == torch.bool:
+        return [False, True]
+    if not dtype.is_floating_point:
+        i = torch.iinfo(dtype)
+        return [v for v in (0, 1, -1, 2, 3, -7, 100, i.min, i.max, i.min + 1, i.max - 1, 63, 64) if i.min <= v <= i.max]
+    f = torch.finfo(dtype)
+    return [0.0, -0.0, 1.0, -1.0, float("inf"), float("-inf"), float("nan"), f.max, f.min, f.tiny,
+            f.smallest_normal * f.eps, -f.tiny, 0.5, -0.5, 1.5, 2.5, -3.0, 100.0, f.eps, 1e-3]
+
+
+def random_values(dtype, domain, rng):
+    low, high = domain
+    if dtype == torch.bool:
+        return [rng.random() < 0.5 for _ in range(MEMORY)]
+    if dtype.is_floating_point:  # a few whole numbers, for ties
+        return [rng.uniform(low, high) if rng.random() < 0.9 else float(rng.randint(int(low), int(high)))
+                for _ in range(MEMORY)]
+    i = torch.iinfo(dtype)
+    return [rng.randint(max(int(low), i.min), min(int(high), i.max)) for _ in range(MEMORY)]
+
+
+@functools.lru_cache(maxsize=None)
+def memory(dtype, fill, position, domain, avoid=()):
+    """What stands behind the argument at `position`.  Read only: written arguments get a copy.  Special values are
+    laid out so that any two arguments meet in every combination within SPECIAL squared elements."""
+    t = DTYPES[dtype]
+    if fill == "random":
+        values = random_values(t, domain, seeded("memory", dtype, position, domain))
+        if avoid:
+            values = [v for v in values if v not in avoid] * 2
+        values = values[:MEMORY]
+    else:
+        values = [v for v in special_values(t) if v not in avoid]
+        step = (1, SPECIAL, 7)[position % 3]
+        values = [values[p // step % len(values)] for p in range(MEMORY)]
+    return torch.tensor(values, dtype=torch.float64 if t.is_floating_point else t).to(t)
+
+
+# -- calls -------------------------------------------------------------------------------------------------
+
+@dataclass(frozen=True)
+class View:
+    """A tensor argument: a view of memory.  Views with the same memory number share it."""
+    dtype: str
+    sizes: tuple
+    strides: tuple
+    offset: int = 0
+    memory: int = 0
+    owned: bool = False  # in memory of Kiln's own, so that it can be resized
+
+    def __str__(self):
+        text = f"{self.dtype}[{','.join(map(str, self.sizes))}]"
+        if self.strides != row_major(self.sizes):
+            text += f":strides=({','.join(map(str, self.strides))})"
+        return text
+
+
+@dataclass(frozen=True)
+class Case:
+    op: str
+    args: tuple
+    kwargs: tuple = ()  # of (name, value)
+    fill: str = "random"
+    domain: tuple = (-10, 10)
+    avoid: tuple = ()  # values left out, see AVOID
+    note: str = field(default="", compare=False)
+
+    def values(self):
+        return self.args + tuple(v for _, v in self.kwargs)
+
+    def views(self):
+        return [v for v in self.values() if isinstance(v, View)]
+
+    def __str__(self):
+        def text(v):
+            if isinstance(v, str):
+                return f'"{v}"'
+            return str(v).lower() if isinstance(v, bool) else str(v)
+        words = [text(v) for v in self.args] + [f"{n}={text(v)}" for n, v in self.kwargs]
+        shared = [v.memory for v in self.views()]
+        notes = [f"fill={self.fill}"] + ([self.note] if self.note else [])
+        if len(set(shared)) < len(shared):
+            notes.append("memory=" + ",".join(f"{v.memory}+{v.offset}" for v in self.views()))
+        return f"{self.op.removeprefix('aten::')}({', '.join(words)})   # {'; '.join(notes)}"
+
+    def build(self, private, for_kiln):
+        """Arguments, named arguments and the memories they look at.  private: memories are copies."""
+        memories = {}
+        for v in self.views():
+            if v.memory not in memories:
+                m = memory(v.dtype, self.fill, v.memory, self.domain, self.avoid)
+                memories[v.memory] = m.clone() if private else m
+        made = {}
+
+        def value(v):
+            if not isinstance(v, View):
+                return v
+            if v not in made:  # an argument given twice is one tensor
+                made[v] = memories[v.memory].as_strided(v.sizes, v.strides, v.offset)
+                if v.owned:
+                    own = torch.empty_strided(v.sizes, v.strides, dtype=DTYPES[v.dtype]).copy_(made[v])
+                    made[v] = Owned(own) if for_kiln else own
+            return made[v]
+        return [value(v) for v in self.args], {n: value(v) for n, v in self.kwargs}, memories
+
+
+# -- layouts -----------------------------------------------------------------------------------------------
+
+def row_major(sizes):
+    strides, step = [], 1
+    for n in reversed(sizes):
+        strides.append(step)
+        step *= max(n, 1)
+    return tuple(reversed(strides))
+
+
+def channels_last(n, c, h, w):
+    return (n, c, h, w), (h * w * c, 1, w * c, c)
+
+
+# Name, then one (sizes, strides, offset) per tensor argument, repeated where there are more arguments than entries.
+# Strides left out are row-major.
+LAYOUTS = [
+    ("0-d", [()]),
+    ("0-d and one", [(), (1,)]),
+    ("one", [(1,)]),
+    ("ones", [(1, 1, 1), (1,)]),
+    ("empty", [(0,)]),
+    ("empty 3-d", [(2, 0, 3)]),
+    ("empty by broadcast", [(0,), (1,), ()]),
+    ("empty transposed", [((0, 3), (1, 5))]),
+    ("plain", [(37,)]),
+    ("long", [(1100,)]),
+    ("2-d", [(5, 7)]),
+    ("offset", [((5, 7), None, 3), ((5, 7), None, 1)]),
+    ("row", [(5, 7), (7,)]),
+    ("row first", [(7,), (5, 7)]),
+    ("column", [(5, 7), (5, 1)]),
+    ("outer", [(21, 1), (1, 23)]),
+    ("0-d second", [(5, 7), ()]),
+    ("0-d first", [(), (5, 7)]),
+    ("0-d second, large", [(5, 7), ((), (), 7 * SPECIAL)]),  # the largest of the special values
+    ("0-d first, large", [((), (), 7), (5, 7)]),
+    ("one second", [(5, 7), (1,)]),
+    ("batch", [(3, 1, 5), (2, 1, 4, 1)]),
+    ("transposed", [((19, 18), (1, 19))]),
+    ("transposed and plain", [((19, 18), (1, 19)), (19, 18)]),
+    ("plain and transposed", [(19, 18), ((19, 18), (1, 19))]),
+    ("sliced", [((50,), (3,), 1)]),
+    ("sliced and plain", [((6, 5), (22, 2)), (6, 5)]),
+    ("transposed slice", [((5, 6), (2, 22)), ((5, 6), (3, 20))]),
+    ("inner slice", [((6, 5), (7, 1)), ((6, 5), (9, 1))]),
+    ("expanded", [((5, 7), (0, 1)), ((5, 7), (1, 0))]),
+    ("expanded and plain", [((5, 7), (0, 0)), (5, 7)]),
+    ("channels_last", [channels_last(2, 3, 4, 5)]),
+    ("channels_last and plain", [channels_last(2, 3, 4, 5), (2, 3, 4, 5)]),
+    ("channels_last and channel", [channels_last(2, 3, 4, 5), (3, 1, 1)]),
+    ("channels_last and 0-d", [channels_last(2, 3, 4, 5), ()]),
+    ("permuted", [((2, 3, 2, 3, 2), (18, 1, 3, 6, 36)), ((2, 3, 2, 3, 2), (1, 24, 12, 4, 2))]),
+    ("odd strides of ones", [((3, 1, 4), (4, 99, 1)), ((3, 1, 4), (1, 1, 3))]),
+    ("sizes do not fit", [(5, 7), (5,)]),
+]
+
+
+def views(layout, dtypes):
+    """The tensor arguments of one layout, each with memory of its own."""
+    made = []
+    for k, dtype in enumerate(dtypes):
+        entry = layout[1][k % len(layout[1])]
+        if not entry or not isinstance(entry[0], tuple):
+            entry = (entry,)
+        sizes, strides, offset = (*entry, None, None)[:3]
+        strides = row_major(sizes) if strides is None else strides
+        made.append(View(dtype, sizes, strides, offset or 0, k))
+        assert made[-1].offset + reach(sizes, strides) <= MEMORY
+    return made
+
+
+def layouts(k):
+    """The layouts that differ for k tensors."""
+    seen = {}
+    for layout in LAYOUTS:
+        seen.setdefault(tuple(views(layout, ["f32"] * k)), layout)
+    return list(seen.values())
+
+
+# -- dtypes ------------------------------------------------------------------------------------------------
+
+def dtype_tuples(k, limit, rng):
+    """Equal dtypes first, always; then others: all of them, or `limit` drawn at random."""
+    names = list(DTYPES)
+    equal = [(t,) * k for t in names]
+    if k < 2:
+        return equal if k else [()]
+    if len(names) ** k <= limit:
+        return equal + [t for t in itertools.product(names, repeat=k) if len(set(t)) > 1]
+    mixed = set()
+    while len(mixed) < limit - len(equal):
+        t = tuple(rng.choice(names) for _ in range(k))
+        if len(set(t)) > 1:
+            mixed.add(t)
+    return equal + sorted(mixed)
+
+
+# -- operators ---------------------------------------------------------------------------------------------
+
+# Where PyTorch itself cannot be asked: operator -> (values left out of the test, why).
+AVOID = {
+    "div.Tensor_mode": ((-1,), "PyTorch dies of SIGFPE on MIN / -1 with rounding_mode='trunc'"),
+}
+
+
+class Subject:
+    """An operator under test: Kiln's name of it, PyTorch's schema, and what its row says of its inputs."""
+
+    def __init__(self, name, row, torch_op):
+        self.name, self.row, self.torch_op = name, row, torch_op
+        self.arguments = torch_op._schema.arguments
+        self.out = [a for a in self.arguments if a.is_out]
+        self.inputs = [a for a in self.arguments if not a.is_out]
+        self.tensors = [a for a in self.inputs if "Tensor" in str(a.type)]
+        numbers = re.search(r"^\s+domain\s+(\S+)\s+(\S+)", row, flags=re.M)
+        self.domain = tuple(float(n) for n in numbers.groups()) if numbers else (-10.0, 10.0)
+        functional = re.match(r"\w+\s+([\w:.]+)", row).group(1)
+        self.avoid, self.avoid_why = AVOID.get(functional, ((), ""))
+
+    def strings(self, argument):
+        """What the row compares the argument with, and something it cannot know."""
+        known = re.findall(rf'\b{argument.name} == "(\w+)"', self.row)
+        return sorted(set(known)) + ["no such"]
+
+    def structures(self):
+        """Every choice of strings and of present optionals: name -> value, or Ellipsis for "something"."""
+        axes = []
+        for a in self.inputs:
+            kind = str(a.type)
+            optional = [None] if kind.startswith("Optional") else []
+            if "str" in kind:
+                axes.append(optional + self.strings(a))
+            elif "Tensor" in kind or "number" in kind:
+                axes.append([...] + optional)
+            else:
+                raise AssertionError(f"{self.name}: no cases for an argument of type {kind}")
+        return [dict(zip([a.name for a in self.inputs], choice)) for choice in itertools.product(*axes)]
+
+    def present(self, structure):
+        return [a for a in self.tensors if structure[a.name] is ...]
+
+    def case(self, structure, tensors, numbers, **more):
+        """tensors, numbers: one per present argument, in order."""
+        tensors, numbers = iter(tensors), iter(numbers)
+        args, kwargs = [], []
+        for a in self.inputs:
+            value = structure[a.name]
+            if value is ...:
+                value = next(tensors) if "Tensor" in str(a.type) else next(numbers)
+                if value is DEFAULT:
+                    value = a.default_value
+            if a.kwarg_only:
+                kwargs.append((a.name, value))
+            else:
+                args.append(value)
+        return Case(self.name, tuple(args), tuple(kwargs), domain=self.domain, avoid=self.avoid, **more)
+
+    def number_arguments(self, structure):
+        return [a for a in self.inputs if "number" in str(a.type) and structure[a.name] is ...]
+
+    def draw_numbers(self, structure, rng):
+        """Mostly ordinary numbers, so that most calls are not refused."""
+        drawn = []
+        for a in self.number_arguments(structure):
+            usual = DEFAULT if a.has_default_value() and a.default_value is not None else rng.choice([2, 0.5])
+            drawn.append(usual if rng.random() < 0.6 else rng.choice(NUMBERS))
+        return drawn
+
+
+class DEFAULT:
+    """Stands for the schema's default value."""
+
+
+def functional(s, limit=1000 if ALL else 100, fills=("random", "special")):
+    """Every structure x dtypes x layouts x values, then every number x dtypes."""
+    rng = seeded("functional", s.name)
+    for structure in s.structures():
+        k = len(s.present(structure))
+        for dtypes in dtype_tuples(k, limit, rng):
+            for layout in layouts(k):
+                for fill in fills:
+                    yield s.case(structure, views(layout, dtypes), s.draw_numbers(structure, rng), fill=fill,
+                                 note=layout[0])
+        yield from number_cases(s, structure, rng)
+
+
+def number_cases(s, structure, rng):
+    n, k = len(s.number_arguments(structure)), len(s.present(structure))
+    if n == 0:
+        return
+    choices = list(itertools.product((*NUMBERS, DEFAULT), repeat=n))
+    if len(choices) > 100:
+        choices = rng.sample(choices, 100)
+    some = [layout for layout in LAYOUTS if layout[0] in ("0-d", "long", "0-d second", "empty")]
+    for numbers in choices:
+        if any(v is DEFAULT and not a.has_default_value() for v, a in zip(numbers, s.number_arguments(structure))):
+            continue
+        for dtypes in dtype_tuples(k, 30, rng):
+            layout = rng.choice(some)
+            yield s.case(structure, views(layout, dtypes), numbers, fill=rng.choice(["random", "special"]),
+                         note=layout[0])
+
+
+def square(dtypes, memory_of=lambda k: k):
+    return [View(t, (6, 6), (6, 1), 0, memory_of(k)) for k, t in enumerate(dtypes)]
+
+
+def inplace(s, limit=100 if ALL else 40):
+    """The written tensor is the first one.  Then arguments that share its memory: all of it, or a part."""
+    rng = seeded("inplace", s.name)
+    for structure in s.structures():
+        k = len(s.present(structure))
+        for dtypes in dtype_tuples(k, limit, rng):
+            for layout in layouts(k):
+                yield s.case(structure, views(layout, dtypes), s.draw_numbers(structure, rng), note=layout[0])
+        for t, other in itertools.product(DTYPES if k > 1 else (), range(1, k)):
+            tensors = square([t] * k)
+            for shared in (tensors[0], replace(tensors[0], offset=1), replace(tensors[0], strides=(1, 6))):
+                tensors[other] = shared
+                yield s.case(structure, tensors, s.draw_numbers(structure, rng), note="shared memory")
+
+
+# How an out= tensor stands to the result: sizes, strides, offset, whose memory, and whether it may be resized.
+OUTS = [
+    ("fits", (6, 6), (6, 1), 0, None, False),
+    ("fits, transposed", (6, 6), (1, 6), 0, None, False),
+    ("fits, sliced", (6, 6), (14, 2), 1, None, False),
+    ("empty", (0,), (1,), 0, None, True),
+    ("wrong shape", (2, 3), (3, 1), 0, None, True),
+    ("wrong shape, as many elements", (4, 9), (9, 1), 0, None, True),
+    ("larger", (7, 6), (1, 7), 0, None, True),
+    ("expanded", (6, 6), (0, 1), 0, None, False),
+    ("is the first argument", (6, 6), (6, 1), 0, 0, False),
+    ("overlaps the first argument", (6, 6), (6, 1), 1, 0, False),
+    ("is the first argument transposed", (6, 6), (1, 6), 0, 0, False),
+]
+
+
+def out(s, limit=40 if ALL else 16):
+    rng = seeded("out", s.name)
+    for structure in s.structures():
+        k = len(s.present(structure))
+        for dtypes in dtype_tuples(k, limit, rng):
+            tensors = square(dtypes)
+            for note, sizes, strides, offset, shared, owned in OUTS:
+                if shared is not None and k == 0:
+                    continue
+                for t in DTYPES if shared is None else dtypes[:1]:
+                    place = 2 if shared is None else shared
+                    given = [(a.name, View(t, sizes, strides, offset, place + (10 if shared is None else 0) + n, owned))
+                             for n, a in enumerate(s.out)]
+                    case = s.case(structure, tensors, s.draw_numbers(structure, rng), note=f"out {note}")
+                    yield replace(case, kwargs=case.kwargs + tuple(given))
+
+
+def classes(s):
+    """About ten classes of calls: a few dtypes, each in every layout."""
+    rng = seeded("classes", s.name)
+    structures = s.structures()
+    for structure in structures:
+        k = len(s.present(structure))
+        wanted = max(1, round((30 if ALL else 9) / (3, 3, 6, 12)[k] / len(structures)))
+        for dtypes in rng.sample(dtype_tuples(k, 100, rng), wanted):
+            numbers = s.draw_numbers(structure, rng)  # one kind of number, or every kind is a class
+            for layout, fill in itertools.product(layouts(k), ("random", "special")):
+                yield s.case(structure, views(layout, dtypes), numbers, fill=fill, note=layout[0])

@@ -1,0 +1,221 @@
+"""What "the same as PyTorch" means: one call, made by both, and a text that says how they differ.
+
+The same: both raise, and the same kind of exception; or both return, and every result has the same dtype, sizes and
+strides, and values that torch.testing.assert_close accepts with its default tolerances (integers and truth values
+exactly, any NaN for any NaN).  Whatever memory the arguments look at must end up the same too, and a call that Kiln
+refuses must leave it as it was.  Two tiers of Kiln are the same only bit for bit, any NaN again equal to any NaN.
+
+PyTorch does not always agree with itself: vectors, and the loop over what is left of a row or is not contiguous, round
+differently.  An element is right if it is what PyTorch gives for the same values in one of three layouts: as they are,
+contiguous, or spread out.  Such calls are counted.
+"""
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+
+import torch
+
+from kilnlib import DTYPES, SHORT
+
+TOLERANCE = {torch.float16: (1e-3, 1e-5), torch.bfloat16: (1.6e-2, 1e-5), torch.float32: (1.3e-6, 1e-5),
+             torch.float64: (1e-7, 1e-7)}  # torch.testing.assert_close's own
+BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+@dataclass
+class Tally:
+    """What a run did, for the summary at its end."""
+    cases: Counter = field(default_factory=Counter)  # by kind of test
+    classes: int = 0
+    skipped: Counter = field(default_factory=Counter)  # by reason
+
+
+tally = Tally()
+
+
+@dataclass
+class Outcome:
+    error: Exception | None
+    results: tuple
+    memories: dict
+
+
+def call(op, case, private, for_kiln):
+    args, kwargs, memories = case.build(private, for_kiln)
+    before = {k: m.clone() for k, m in memories.items()} if private and for_kiln else {}
+    try:
+        results = op(*args, **kwargs)
+    except (RuntimeError, TypeError, IndexError, ValueError) as e:  # NotImplementedError is a RuntimeError
+        for k, m in before.items():
+            if not same_bits(m, memories[k]):
+                e = AssertionError(f"refused the call ({e}), but had written to memory {k}")
+        return Outcome(e, (), memories)
+    results = results if isinstance(results, tuple) else (results,)
+    return Outcome(None, results, memories)
+
+
+def same_bits(a, b):
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return False
+    bits = BITS[a.element_size()]
+    if torch.equal(a.view(bits), b.view(bits)):
+        return True
+    if not a.is_floating_point():
+        return False
+    return bool(((a.view(bits) == b.view(bits)) | (a.isnan() & b.isnan())).all())
+
+
+def close(actual, expected, dtype):
+    """Which elements are close enough for something computed in dtype."""
+    rtol, atol = TOLERANCE.get(dtype, (0, 0))
+    return torch.isclose(actual, expected, rtol=rtol, atol=atol, equal_nan=True)
+
+
+def precision(case, result):
+    """The dtype whose tolerance applies: the result's, or what a written result was computed in if that is coarser.
+    Integers are computed in f32 where the result is floating."""
+    if not result.is_floating_point():
+        return result.dtype
+    used = [DTYPES[v.dtype] for v in case.views()]
+    return max([t if t.is_floating_point else torch.float32 for t in used] + [result.dtype], key=TOLERANCE.__getitem__)
+
+
+def describe(t):
+    return f"{SHORT.get(t.dtype, t.dtype)}{list(t.shape)} strides={tuple(t.stride())}"
+
+
+def difference(actual, expected, dtype, inputs, opinions):
+    """Says how two results differ, with the elements that went in where they differ first; None if they do not."""
+    if actual.dtype != expected.dtype or actual.shape != expected.shape or actual.stride() != expected.stride():
+        return f"is {describe(actual)}, PyTorch's is {describe(expected)}"
+    if same_bits(actual, expected):
+        return None
+    wrong = ~close(actual, expected, dtype)
+    if not wrong.any():
+        return None
+    for other in opinions():
+        if other.shape == actual.shape and other.dtype == actual.dtype:
+            wrong &= ~close(actual, other, dtype)
+    if not wrong.any():
+        tally.skipped["calls for which PyTorch's own value depends on the layout"] += 1
+        return None
+    at = tuple(int(i) for i in wrong.nonzero()[0]) if wrong.dim() else ()
+    went_in = []
+    for t in inputs:
+        if isinstance(t, torch.Tensor):
+            try:
+                went_in.append(repr(t.expand(actual.shape)[at].item()))
+            except RuntimeError:
+                went_in.append("?")
+    where = f"at {list(at)}, from {', '.join(went_in)}" if inputs else f"at {list(at)}"
+    return (f"{SHORT[actual.dtype]} {where}: {actual[at].item()!r}, PyTorch's {expected[at].item()!r} "
+            f"({int(wrong.sum())} of {wrong.numel()} differ)")
+
+
+def compare_errors(kiln, torch_):
+    if isinstance(kiln, AssertionError):
+        return str(kiln)
+    if kiln is None:
+        return f"returned, but PyTorch raised {type(torch_).__name__}: {first_line(torch_)}"
+    if torch_ is None:
+        return f"raised {type(kiln).__name__}: {first_line(kiln)}; PyTorch returned"
+    if type(kiln) is not type(torch_):
+        return (f"raised {type(kiln).__name__}: {first_line(kiln)}; PyTorch raised {type(torch_).__name__}: "
+                f"{first_line(torch_)}")
+    return None
+
+
+def first_line(e):
+    return str(e).split("\n")[0][:160]
+
+
+def contiguous(t):
+    return t.clone(memory_format=torch.contiguous_format)
+
+
+def spread(t):
+    """A copy with room between the elements."""
+    return torch.stack([t, t], dim=-1)[..., 0]
+
+
+def opinions(torch_op, case, k):
+    """PyTorch's k-th result for the same values in other layouts."""
+    for layout in (contiguous, spread):
+        args, kwargs, _ = case.build(True, False)
+        made = {}
+
+        def laid_out(v):
+            if not isinstance(v, torch.Tensor):
+                return v
+            return made.setdefault(id(v), layout(v))
+        try:
+            results = torch_op(*[laid_out(v) for v in args], **{n: laid_out(v) for n, v in kwargs.items()})
+        except RuntimeError:
+            continue
+        yield results[k] if isinstance(results, tuple) else results
+
+
+def with_torch(kiln_op, torch_op, case, writes=False):
+    """The one comparison with PyTorch.  Returns None, or how Kiln differs."""
+    expected = call(torch_op, case, private=writes, for_kiln=False)
+    actual = call(kiln_op, case, private=writes, for_kiln=True)
+    if expected.error is not None or actual.error is not None:
+        return compare_errors(actual.error, expected.error)
+    inputs = [] if writes else case.build(False, False)[0]
+    for k, (a, e) in enumerate(zip(actual.results, expected.results, strict=True)):
+        said = difference(a, e, precision(case, e) if writes else e.dtype, inputs, lambda: opinions(torch_op, case, k))
+        if said:
+            return f"result {k}: {said}"
+    return beside(case, actual, expected) if writes else None
+
+
+def beside(case, actual, expected):
+    """Memory that the written tensors do not cover must be the same."""
+    for v in case.views():
+        for outcome in (actual, expected):
+            if not v.owned:
+                outcome.memories[v.memory].as_strided(v.sizes, v.strides, v.offset).zero_()
+    for k, m in actual.memories.items():
+        if not same_bits(m, expected.memories[k]):
+            return f"memory {k} differs after the call: something outside of the result was written"
+    return None
+
+
+def tiers(one_op, other_op, case, writes=False):
+    """The one comparison of tiers.  Returns None, or how the second differs from the first."""
+    one = call(one_op, case, private=writes, for_kiln=True)
+    other = call(other_op, case, private=writes, for_kiln=True)
+    if one.error is not None or other.error is not None:
+        if type(one.error) is type(other.error) and str(one.error) == str(other.error):
+            return None
+        return f"raised {other.error!r}, the first tier {one.error!r}"
+    for k, (a, b) in enumerate(zip(one.results, other.results, strict=True)):
+        if a.stride() != b.stride() or not same_bits(b, a):
+            return f"result {k}: {describe(b)} is not bit for bit the first tier's {describe(a)}: {bits_of(b, a)}"
+    for k, m in one.memories.items():
+        if writes and not same_bits(m, other.memories[k]):
+            return f"memory {k} differs after the call"
+    return None
+
+
+def bits_of(a, b):
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return ""
+    bits = BITS[a.element_size()]
+    wrong = (a.view(bits) != b.view(bits)) & ~(a.isnan() & b.isnan())
+    at = tuple(int(i) for i in wrong.nonzero()[0]) if wrong.dim() else ()
+    return f"at {list(at)} {a[at].item()!r} and {b[at].item()!r}"
+
+
+def report(differences):
+    """Many differences as a text short enough to read: one of each kind, with its count and dtypes."""
+    groups = {}
+    for case, said in differences:
+        kind = re.sub(r"\b(bool|[uif]\d+|bf16)\b|-?\d[\d.e+-]*|\[.*?\]|\(.*?\)|\b(nan|inf)\b", "", said)
+        groups.setdefault(kind, []).append((case, said))
+    lines = [f"{len(differences)} calls differ, in {len(groups)} ways; the first of each:"]
+    for found in list(groups.values())[:12]:
+        case, said = found[0]
+        dtypes = sorted({",".join(v.dtype for v in c.views()) for c, _ in found})
+        lines.append(f"  {case}\n      {said}\n      {len(found)} calls, of {' '.join(dtypes[:12])}")
+    return "\n".join(lines)

@@ -1,0 +1,36 @@
+"""Contexts shared by the tests, and the counts printed at the end of a run."""
+import os
+
+os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # resizing an out tensor warns
+
+import pytest  # noqa: E402
+import torch  # noqa: E402
+
+from compare import tally  # noqa: E402
+from kilnlib import Kiln  # noqa: E402
+
+torch.set_num_threads(1)
+torch.backends.mkldnn.set_flags(False)  # its gelu ignores the strides of out= and makes NaN of infinity
+
+
+@pytest.fixture(scope="session")
+def interp():
+    with Kiln("interp") as k:
+        yield k
+
+
+@pytest.fixture(scope="session")
+def sync():
+    with Kiln("sync") as k:
+        yield k
+        tally.classes += k.stats()["compiles"]
+
+
+def pytest_terminal_summary(terminalreporter):
+    write = terminalreporter.write_line
+    write("")
+    for kind, n in tally.cases.items():
+        write(f"{n} calls: {kind}")
+    write(f"{tally.classes} classes compiled")
+    for reason, n in tally.skipped.items():
+        write(f"{n} left out: {reason}")

@@ -1,0 +1,325 @@
+/* test_interp_random.c - random kernels, made by the builder: the interpreter, as written and simplified,
+ * must write the same bytes as the naive walk of fuzz/ir_walk.h.
+ *
+ * Loops of every kind stand inside each other at random, so that values are moved out of loops, splatted,
+ * and share slots in ways no hand-written kernel does. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fuzz/ir_walk.h"
+
+enum { AXES = 4, MAX_BUFS = 24, KERNELS = 1500, MAX_POINTS = 9000, MAX_ELEMS = 5000, MEMORY = 1 << 20 };
+
+enum { TYPES = 3 }; /* of one kernel: few, so that values meet and slots are shared */
+
+typedef struct maker {
+    uint64_t seed;
+    kiln_dtype types[TYPES];
+    kiln_ir *ir;
+    kiln_ref value[400]; /* those visible now */
+    int nvalue;
+    uint32_t looped, vec; /* axes of the loops around, and of the vector loop */
+    int64_t extent[AXES], points;
+    int depth, states; /* states of the innermost fold, 0 outside */
+    kiln_dtype state_type[KILN_IR_MAX_STATES];
+    bool pure; /* inside a fold */
+} maker;
+
+static uint32_t rnd(maker *m, uint32_t n) {
+    m->seed ^= m->seed << 13;
+    m->seed ^= m->seed >> 7;
+    m->seed ^= m->seed << 17;
+    return (uint32_t)(m->seed >> 33) % n;
+}
+
+static void push(maker *m, kiln_ref r) {
+    if (m->nvalue < 400) m->value[m->nvalue++] = r;
+}
+
+/* A visible value: half the time one of the last few, so that long chains come about. */
+static kiln_ref recent(maker *m) {
+    int few = m->nvalue > 6 && rnd(m, 2) ? 6 : m->nvalue;
+    return m->value[m->nvalue - 1 - (int)rnd(m, (uint32_t)few)];
+}
+
+/* A visible value of type t; makes a constant where there is none or chance says so. */
+static kiln_ref pick(maker *m, kiln_dtype t) {
+    int tries = m->nvalue ? 12 : 0;
+    while (tries--) {
+        kiln_ref r = recent(m);
+        if (m->ir->ins[r].dtype == t) return r;
+    }
+    if (m->nvalue && rnd(m, 5)) return kiln_ir_cast(m->ir, t, recent(m));
+    return kiln_ir_const_i(m->ir, t, (int64_t)rnd(m, 7) - 2);
+}
+
+static void add_prim(maker *m) {
+    static const kiln_prim any[] = {KILN_P_MAX, KILN_P_MIN, KILN_P_SELECT, KILN_P_LT, KILN_P_EQ};
+    static const kiln_prim numbers[] = {KILN_P_ADD, KILN_P_SUB, KILN_P_MUL, KILN_P_NEG, KILN_P_ADD};
+    kiln_dtype t = m->types[rnd(m, TYPES)];
+    kiln_prim p = t != KILN_BOOL && rnd(m, 3) ? numbers[rnd(m, 5)] : any[rnd(m, 5)];
+    kiln_ref args[3];
+    int n = kiln_prim_arity(p);
+    for (int k = 0; k < n; k++) args[k] = pick(m, p == KILN_P_SELECT && k == 0 ? KILN_BOOL : t);
+    push(m, kiln_ir_prim(m->ir, p, args, n));
+}
+
+/* A buffer that can be reached here; -1 if chance finds none. */
+static int find_buf(maker *m, bool store) {
+    for (int tries = 0; tries < 20; tries++) {
+        int b = (int)rnd(m, (uint32_t)m->ir->nbufs);
+        const kiln_ir_buf *buf = &m->ir->bufs[b];
+        if ((buf->role == KILN_BUF_OUT) != store || buf->axes & ~m->looped) continue;
+        if (store && m->vec & ~buf->axes) continue; /* lanes would meet in one place */
+        return b;
+    }
+    return -1;
+}
+
+static void add_access(maker *m, bool store) {
+    int b = find_buf(m, store);
+    if (b < 0) return;
+    kiln_dtype t = m->ir->bufs[b].dtype;
+    bool guarded = rnd(m, 4) == 0;
+    kiln_ref guard = guarded ? pick(m, KILN_BOOL) : KILN_NOREF;
+    kiln_ref v = guarded && !store ? pick(m, t) : KILN_NOREF;
+    if (store) v = m->nvalue ? kiln_ir_cast(m->ir, t, recent(m)) : pick(m, t);
+    if (store)
+        kiln_ir_store_at(m->ir, b, v, NULL, 0, guard);
+    else
+        push(m, kiln_ir_load_at(m->ir, b, NULL, 0, guard, v));
+}
+
+static void fill(maker *m, int n);
+
+static void yield_states(maker *m, const kiln_dtype *t, int n) {
+    kiln_ref refs[KILN_IR_MAX_STATES];
+    for (int k = 0; k < n; k++)
+        refs[k] = m->nvalue && rnd(m, 3) ? kiln_ir_cast(m->ir, t[k], recent(m)) : pick(m, t[k]);
+    kiln_ir_yield(m->ir, refs, n);
+}
+
+static void add_merge(maker *m, const kiln_dtype *t, int n) {
+    kiln_ir_merge(m->ir);
+    for (int k = 0; k < n; k++) {
+        push(m, kiln_ir_left(m->ir, k));
+        push(m, kiln_ir_right(m->ir, k));
+    }
+    for (int k = 0; k < 4; k++) add_prim(m);
+    yield_states(m, t, n);
+}
+
+/* A loop over an axis that is free here. */
+static void add_loop(maker *m) {
+    int axis = (int)rnd(m, AXES), kind = m->depth ? (int)rnd(m, 4) : 0, n = 1 + (int)rnd(m, 3);
+    int64_t points = m->points * (m->extent[axis] + 1);
+    if (m->looped >> axis & 1 || m->depth == 4 || points > MAX_POINTS) return;
+    bool vec = !m->vec && kind != 3 && rnd(m, 2);
+    maker outer = *m;
+    kiln_ref init[KILN_IR_MAX_STATES], fold = KILN_NOREF;
+    for (int k = 0; k < n; k++) m->state_type[k] = m->types[rnd(m, TYPES)];
+    for (int k = 0; kind >= 2 && k < n; k++) init[k] = pick(m, m->state_type[k]);
+    if (kind < 2) kiln_ir_for(m->ir, axis, vec);
+    if (kind == 2) fold = kiln_ir_fold(m->ir, axis, vec, init, n);
+    if (kind == 3) fold = kiln_ir_scan(m->ir, axis, init, n);
+    m->nvalue = outer.nvalue; /* pick may have made constants: those are visible, not listed */
+    m->looped |= 1u << axis;
+    m->vec |= (uint32_t)vec << axis;
+    m->points = points;
+    m->depth++;
+    m->pure |= kind == 2;
+    if (kind >= 2) m->states = n;
+    kiln_dtype t[KILN_IR_MAX_STATES];
+    memcpy(t, m->state_type, sizeof t);
+    push(m, kiln_ir_index(m->ir, axis));
+    add_access(m, false);
+    add_access(m, false);
+    if (kind >= 2) push(m, kiln_ir_state(m->ir, 0));
+    fill(m, 6 + (int)rnd(m, 14));
+    for (int k = 0; k < 4 && !m->pure; k++) add_access(m, true);
+    if (kind >= 2) yield_states(m, t, n);
+    m->nvalue = outer.nvalue;
+    if (kind == 2) add_merge(m, t, n);
+    kiln_ir_end(m->ir);
+    uint64_t seed = m->seed;
+    *m = outer;
+    m->seed = seed;
+    for (int k = 0; fold != KILN_NOREF && k < n; k++) push(m, kiln_ir_result(m->ir, fold, k));
+}
+
+static void fill(maker *m, int n) {
+    while (n--) {
+        int axis = (int)rnd(m, AXES);
+        switch (rnd(m, 12)) {
+        case 0:
+            if (m->looped >> axis & 1) push(m, kiln_ir_index(m->ir, axis));
+            break;
+        case 1: push(m, kiln_ir_extent(m->ir, axis)); break;
+        case 2: push(m, kiln_ir_par_read(m->ir, (int)rnd(m, 2))); break;
+        case 3:
+            push(m, kiln_ir_cast(m->ir, m->types[rnd(m, TYPES)], pick(m, m->types[rnd(m, TYPES)])));
+            break;
+        case 4:
+        case 8: add_loop(m); break;
+        case 5:
+            if (m->states) {
+                int k = (int)rnd(m, (uint32_t)m->states);
+                push(m, kiln_ir_state(m->ir, k));
+            }
+            break;
+        case 6:
+            if (!m->pure) add_access(m, true);
+            break;
+        case 7: add_access(m, false); break;
+        default: add_prim(m); break;
+        }
+    }
+}
+
+/* Axes of a buffer that is not too large. */
+static uint32_t some_axes(maker *m) {
+    for (;;) {
+        uint32_t axes = rnd(m, 1u << AXES);
+        int64_t elems = 1;
+        for (int a = 0; a < AXES; a++) elems *= axes >> a & 1 ? m->extent[a] : 1;
+        if (elems <= MAX_ELEMS) return axes;
+    }
+}
+
+static void make_kernel(maker *m) {
+    static const int64_t extents[] = {1, 2, 3, 5, 63, 64, 70, 200, 1100, 0};
+    static const char *const axis_names[] = {"a", "b", "c", "d"};
+    char name[8];
+    static const kiln_dtype numbers[] = {KILN_I32, KILN_F32, KILN_I64, KILN_F32, KILN_U8, KILN_F64};
+    for (int k = 0; k < TYPES; k++) m->types[k] = rnd(m, 4) ? numbers[rnd(m, 6)] : KILN_BOOL;
+    for (int a = 0; a < AXES; a++) {
+        kiln_ir_axis_add(m->ir, axis_names[a], false);
+        m->extent[a] = extents[rnd(m, rnd(m, 8) ? 9 : 10)];
+    }
+    kiln_ir_par_add(m->ir, "i", KILN_I32);
+    kiln_ir_par_add(m->ir, "f", KILN_F32);
+    for (int b = 0; b < MAX_BUFS; b++) {
+        snprintf(name, sizeof name, "b%d", b);
+        kiln_ir_buf_add(m->ir, name, b & 1 ? KILN_BUF_OUT : KILN_BUF_IN, m->types[rnd(m, TYPES)],
+                        some_axes(m), KILN_STEP_ANY);
+    }
+    m->points = 1;
+    for (int nests = 1 + (int)rnd(m, 2); nests;) {
+        int before = m->ir->nnests;
+        add_loop(m);
+        nests -= m->ir->nnests > before;
+    }
+}
+
+/* -- running ------------------------------------------------------------------------------------------- */
+
+/* Lays buffers out one after the other; false if they do not fit.  Some are aligned, some are not. */
+static bool lay_out(const maker *m, char *memory, char **ptr, int64_t *stride) {
+    int64_t at = 0;
+    for (int b = 0; b < MAX_BUFS; b++) {
+        const kiln_ir_buf *buf = &m->ir->bufs[b];
+        int64_t size = (int64_t)kiln_dtype_size(buf->dtype), step = size;
+        at = (at + 63) / 64 * 64 + (b % 3 == 0 ? size : 0);
+        ptr[b] = memory + at;
+        for (int k = 0; k < AXES; k++) {
+            int a = b & 2 ? k : AXES - 1 - k; /* both orders */
+            bool has = buf->axes >> a & 1;
+            stride[b * AXES + a] = has ? step : 0;
+            step *= has ? m->extent[a] : 1;
+            if (step > MEMORY) return false;
+        }
+        at += step;
+        if (at + 128 > MEMORY) return false;
+    }
+    return true;
+}
+
+static void run(const maker *m, const kiln_ir *ir, char *memory, cell *cells) {
+    char *ptr[MAX_BUFS];
+    int64_t stride[MAX_BUFS * AXES], origin[AXES] = {0};
+    float f = 1.25f;
+    uint64_t par[2] = {(uint32_t)-3, 0};
+    memcpy(&par[1], &f, sizeof f);
+    assert_true(lay_out(m, memory, ptr, stride));
+    for (int k = 0; k < MEMORY; k++) memory[k] = (char)((k * 2654435761u) >> 27);
+    kiln_interp *p;
+    assert_int_equal(kiln_interp_new(ir, kiln_isa_detect(), &p), KILN_OK);
+    for (int nest = 0; nest < ir->nnests; nest++) {
+        kiln_launch l = {nest, AXES, m->extent, ptr, stride, origin, par, NULL};
+        int32_t trap = 0;
+        if (cells)
+            walk_nest(ir, kiln_isa_detect(), &l, cells);
+        else
+            assert_int_equal(kiln_interp_run(p, &l, &trap), KILN_OK);
+    }
+    kiln_interp_free(p);
+}
+
+static void show(const maker *m, uint64_t seed) {
+    kiln_sb sb;
+    kiln_sb_init(&sb);
+    kiln_ir_print(&sb, m->ir);
+    for (int a = 0; a < AXES; a++) fprintf(stderr, "extent %d: %lld\n", a, (long long)m->extent[a]);
+    fprintf(stderr, "seed %llu\n%s", (unsigned long long)seed, sb.p);
+    kiln_sb_fini(&sb);
+}
+
+/* Floats may hold other NaNs after simplifying, so that comparison is left to integers and bools. */
+static bool has_floats(const kiln_ir *ir) {
+    for (int i = 0; i < ir->nins; i++)
+        if (ir->ins[i].dtype == KILN_F32 || ir->ins[i].dtype == KILN_F64) return true;
+    return false;
+}
+
+static int try_kernel(uint64_t seed, char *memory[3]) {
+    kiln_arena arena;
+    kiln_arena_init(&arena);
+    maker m = {.seed = seed * 0x9e3779b97f4a7c15u + 1, .ir = kiln_ir_new(&arena, "random")};
+    char *ptr[MAX_BUFS];
+    int64_t stride[MAX_BUFS * AXES];
+    make_kernel(&m);
+    if (kiln_ir_verify(m.ir) != KILN_OK) {
+        show(&m, seed);
+        fail_msg("%s", kiln_last_error());
+    }
+    if (!lay_out(&m, memory[0], ptr, stride)) {
+        kiln_arena_free(&arena);
+        return 0;
+    }
+    cell *cells = aligned_alloc(64, sizeof *cells * (size_t)m.ir->nins);
+    assert_non_null(cells);
+    memset(cells, 0, sizeof *cells * (size_t)m.ir->nins);
+    run(&m, m.ir, memory[0], NULL);
+    run(&m, m.ir, memory[1], cells);
+    free(cells);
+    bool floats = has_floats(m.ir), same = memcmp(memory[0], memory[1], MEMORY) == 0;
+    if (!same) show(&m, seed);
+    assert_true(same);
+    assert_int_equal(kiln_ir_simplify(m.ir), KILN_OK);
+    assert_int_equal(kiln_ir_verify(m.ir), KILN_OK);
+    run(&m, m.ir, memory[2], NULL);
+    if (!floats) assert_memory_equal(memory[0], memory[2], MEMORY);
+    kiln_arena_free(&arena);
+    return 1;
+}
+
+static void random_kernels_agree(void **state) {
+    (void)state;
+    char *memory[3];
+    int ran = 0;
+    for (int k = 0; k < 3; k++) assert_non_null(memory[k] = aligned_alloc(64, MEMORY));
+    for (uint64_t seed = 1; seed <= KERNELS; seed++) ran += try_kernel(seed, memory);
+    assert_true(ran > KERNELS / 2);
+    for (int k = 0; k < 3; k++) free(memory[k]);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(random_kernels_agree)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
