@@ -74,6 +74,7 @@ void kiln_sb_putn(kiln_sb *s, const char *text, size_t n);
 void kiln_sb_printf(kiln_sb *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void kiln_sb_vprintf(kiln_sb *s, const char *fmt, va_list ap);
 void kiln_sb_f64(kiln_sb *s, double v); /* shortest text that reads back to the same bits; inf, -inf, nan */
+void kiln_sb_f32(kiln_sb *s, float v);  /* the same for a float */
 /* Reads all of text[0..n) as one number.  Like kiln_sb_f64 it uses '.', whatever the process's locale. */
 bool kiln_f64_parse(const char *text, size_t n, double *out);
 

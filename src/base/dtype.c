@@ -28,7 +28,7 @@ kiln_dtype kiln_dtype_compute(kiln_dtype t) { return t == KILN_F16 || t == KILN_
 
 kiln_status kiln_dtype_parse(const char *name, kiln_dtype *out) {
     for (int t = 0; t < KILN_DTYPE_COUNT; t++) {
-        if (strcmp(name, facts[t].name) && strcmp(name, facts[t].torch)) continue;
+        if (strcmp(name, facts[t].name) != 0 && strcmp(name, facts[t].torch) != 0) continue;
         *out = (kiln_dtype)t;
         return KILN_OK;
     }

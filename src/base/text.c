@@ -23,7 +23,7 @@ void kiln_sb_fini(kiln_sb *s) {
 /* Makes room for n more bytes and a NUL. */
 static bool reserve(kiln_sb *s, size_t n) {
     if (s->failed) return false;
-    if (s->cap - s->len > n) return true;
+    if (s->p && s->cap - s->len > n) return true;
     size_t cap = s->cap ? s->cap * 2 : 128;
     while (cap - s->len <= n) cap *= 2;
     char *p = kiln_realloc(s->p, cap);
@@ -66,26 +66,40 @@ void kiln_sb_printf(kiln_sb *s, const char *fmt, ...) {
     va_end(ap);
 }
 
-void kiln_sb_f64(kiln_sb *s, double v) {
-    if (isnan(v)) {
-        kiln_sb_puts(s, "nan");
-        return;
-    }
-    if (isinf(v)) {
-        kiln_sb_puts(s, v < 0 ? "-inf" : "inf");
-        return;
-    }
-    char text[40];
-    for (int digits = 1; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, v);
-        if (strtod(text, NULL) == v) break;
-    }
+/* Writes a number made by printf, with '.' whatever the locale. */
+static void put_number(kiln_sb *s, const char *text) {
     const char *point = localeconv()->decimal_point, *at = strstr(text, point);
     if (!at) at = text + strlen(text);
     kiln_sb_putn(s, text, (size_t)(at - text));
     if (!*at) return;
     kiln_sb_putc(s, '.');
     kiln_sb_puts(s, at + strlen(point));
+}
+
+static bool put_special(kiln_sb *s, double v) {
+    if (isfinite(v)) return false;
+    kiln_sb_puts(s, isnan(v) ? "nan" : v < 0 ? "-inf" : "inf");
+    return true;
+}
+
+void kiln_sb_f64(kiln_sb *s, double v) {
+    char text[40];
+    if (put_special(s, v)) return;
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, v);
+        if (strtod(text, NULL) == v) break;
+    }
+    put_number(s, text);
+}
+
+void kiln_sb_f32(kiln_sb *s, float v) {
+    char text[40];
+    if (put_special(s, (double)v)) return;
+    for (int digits = 1; digits <= 9; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, (double)v);
+        if (strtof(text, NULL) == v) break;
+    }
+    put_number(s, text);
 }
 
 static const char ALPHABET[] = "0123456789+-.eEinfa"; /* of decimal numbers, inf and nan */

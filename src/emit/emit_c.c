@@ -80,11 +80,20 @@ static void use(emitter *em, kiln_ref r, int bits) {
 
 /* -- literals ---------------------------------------------------------------------------------------------- */
 
+/* The shortest decimal that reads back to the same bits, as a C literal. */
 static void float_literal(kiln_sb *s, kiln_dtype t, double v) {
     const char *suffix = t == KILN_F32 ? "f" : "";
-    if (isnan(v)) kiln_sb_printf(s, "__builtin_nan%s(\"\")", suffix);
-    else if (isinf(v)) kiln_sb_printf(s, "%s__builtin_inf%s()", v < 0 ? "-" : "", suffix);
-    else kiln_sb_printf(s, "%a%s", v, suffix); /* hexadecimal: exact, and without a locale's comma */
+    if (isnan(v)) {
+        kiln_sb_printf(s, "__builtin_nan%s(\"\")", suffix);
+    } else if (isinf(v)) {
+        kiln_sb_printf(s, "%s__builtin_inf%s()", v < 0 ? "-" : "", suffix);
+    } else {
+        size_t start = s->len;
+        if (t == KILN_F32) kiln_sb_f32(s, (float)v);
+        else kiln_sb_f64(s, v);
+        if (!s->failed && !strpbrk(s->p + start, ".e")) kiln_sb_puts(s, ".0");
+        kiln_sb_puts(s, suffix);
+    }
 }
 
 static void constant(emitter *em, const kiln_ir_ins *in) {

@@ -121,7 +121,7 @@ typedef struct kiln_sym {
 
 typedef struct kiln_env {
     bool (*find)(const struct kiln_env *env, const char *name, bool rhs, kiln_sym *out);
-    kiln_dtype compute; /* the type weak results and lowest/highest take */
+    kiln_dtype compute; /* the type of lowest, highest and compute(...) */
     bool in_block;      /* sum(...) allowed */
     const char *source; /* "ops" */
     kiln_arena *arena;
@@ -157,7 +157,7 @@ typedef struct kiln_texpr {
 } kiln_texpr;
 
 /* Types e, with the casts it needs.  want: the type the result is cast to, or KILN_DTYPE_COUNT for its own
- * (weak results then become env->compute and stay marked weak).  Errors point at line and column. */
+ * (weak results stay marked weak).  Errors point at line and column. */
 kiln_status kiln_expr_type(const kiln_env *env, const kiln_expr *e, kiln_dtype want, const kiln_texpr **out)
     KILN_MUST_CHECK;
 

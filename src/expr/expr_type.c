@@ -399,10 +399,7 @@ kiln_status kiln_expr_type(const kiln_env *env, const kiln_expr *e, kiln_dtype w
     typer ty = {.env = env};
     kiln_texpr *v;
     KILN_TRY(type_expr(&ty, e, &v));
-    bool undecided = want == KILN_DTYPE_COUNT && v->weak;
-    if (want == KILN_DTYPE_COUNT) want = v->weak ? env->compute : v->dtype;
-    if (v->weak || v->dtype != want) KILN_TRY(coerce(&ty, v, want, &v));
-    v->weak = undecided;
+    if (want != KILN_DTYPE_COUNT && (v->weak || v->dtype != want)) KILN_TRY(coerce(&ty, v, want, &v));
     *out = v;
     return KILN_OK;
 }

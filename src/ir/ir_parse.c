@@ -241,8 +241,8 @@ static kiln_status take_const(reader *r, kiln_ref *out) {
     }
     errno = 0;
     if (kiln_dtype_is_float(t)) {
-        double v = strtod(text, &rest);
-        if (*rest) return expected(r, "a number before this");
+        double v;
+        if (!kiln_f64_parse(text, strlen(text), &v)) return expected(r, "a number before this");
         *out = kiln_ir_const_f(r->ir, t, v);
         return KILN_OK;
     }
@@ -391,7 +391,7 @@ static kiln_status take_result(reader *r, kiln_ref *out) {
 }
 
 static kiln_status take_rhs(reader *r, kiln_ref *out) {
-    int par;
+    int par = 0;
     if (eat_word(r, "const")) return take_const(r, out);
     if (eat_word(r, "load")) return take_load(r, out);
     if (eat_word(r, "cast")) return take_cast(r, out);

@@ -50,26 +50,12 @@ static void put_refs(printer *p, const kiln_ref *refs, int n) {
 static const char *axis_name(const printer *p, int a) { return a < p->ir->naxes ? p->ir->axes[a].name : "?"; }
 static const char *buf_name(const printer *p, int b) { return b < p->ir->nbufs ? p->ir->bufs[b].name : "?"; }
 
-/* An f32 is shown with the fewest digits that read back as it, not as the double it is kept in. */
-static void put_f32(kiln_sb *out, float v) {
-    if (!isfinite(v)) {
-        kiln_sb_f64(out, (double)v);
-        return;
-    }
-    char text[40];
-    for (int digits = 1; digits <= 9; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, (double)v);
-        if ((float)strtod(text, NULL) == v) break;
-    }
-    kiln_sb_puts(out, text);
-}
-
 static void put_const(kiln_sb *out, const kiln_ir_ins *ins) {
     kiln_sb_printf(out, " %s ", kiln_dtype_name((kiln_dtype)ins->dtype));
     if (ins->dtype == KILN_BOOL)
         kiln_sb_puts(out, ins->imm.i ? "true" : "false");
     else if (ins->dtype == KILN_F32)
-        put_f32(out, (float)ins->imm.f);
+        kiln_sb_f32(out, (float)ins->imm.f);
     else if (ins->dtype == KILN_F64)
         kiln_sb_f64(out, ins->imm.f);
     else

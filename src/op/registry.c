@@ -178,11 +178,11 @@ static kiln_status check_against_list(const kiln_registry *r, const kiln_op *op)
     while (next_line(r, &at, &v)) {
         if (v.n <= n || memcmp(v.line, op->name, n) != 0 || v.line[n] != '(') continue;
         if (strlen(op->schema_text) == v.n && memcmp(op->schema_text, v.line, v.n) == 0) return KILN_OK;
-        return KILN_FAIL(KILN_E_PARSE, "%s:%d: the schema of %s is not PyTorch's, which is: %.*s", op->row->source,
-                         op->row->line, op->name, (int)v.n, v.line);
+        return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: the schema of %s is not PyTorch's, which is: %.*s", op->row->source,
+                         op->row->line, op->row->col, op->name, (int)v.n, v.line);
     }
-    return KILN_FAIL(KILN_E_NOTFOUND, "%s:%d: PyTorch has no operator %s; use a namespace of your own", op->row->source,
-                     op->row->line, op->name);
+    return KILN_FAIL(KILN_E_NOTFOUND, "%s:%d:%d: PyTorch has no operator %s; use a namespace of your own", op->row->source,
+                     op->row->line, op->row->col, op->name);
 }
 
 /* -- rows --------------------------------------------------------------------------------------------------- */
@@ -201,11 +201,29 @@ static bool starts_row(const char *line, const char *end) {
     return line < end && *line != ' ' && *line != '\t' && *line != '\r' && *line != '\n' && *line != '#';
 }
 
+static bool blank_line(const char *p, const char *end) {
+    while (p < end && (*p == ' ' || *p == '\t' || *p == '\r')) p++;
+    return p == end || *p == '\n' || *p == '#';
+}
+
+static kiln_status refuse_nul(const kiln_row_text *t) {
+    const char *nul = memchr(t->text, 0, t->n), *start = t->text;
+    int line = 1;
+    if (!nul) return KILN_OK;
+    for (const char *p = t->text; p < nul; p++) {
+        if (*p != '\n') continue;
+        line++;
+        start = p + 1;
+    }
+    return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: a NUL byte in the rows", t->source, line, (int)(nul - start) + 1);
+}
+
 /* A row starts at a line that begins in column 1; the indented lines after it belong to it. */
 static kiln_status add_text(kiln_registry *r, const kiln_row_text *t) {
+    if (!t->n) return KILN_OK;
     const char *end = t->text + t->n, *row = NULL;
     int line = 1, row_line = 0;
-    if (memchr(t->text, 0, t->n)) return KILN_FAIL(KILN_E_PARSE, "%s: a NUL byte in the rows", t->source);
+    KILN_TRY(refuse_nul(t));
     char *source = kiln_arena_strndup(&r->arena, t->source, strlen(t->source));
     if (!source) return KILN_NOMEM();
     for (const char *p = t->text; p < end; line++) {
@@ -214,7 +232,7 @@ static kiln_status add_text(kiln_registry *r, const kiln_row_text *t) {
             if (row) KILN_TRY(add_row(r, source, row, (size_t)(p - row), row_line));
             row = p;
             row_line = line;
-        } else if (!row && p < end && (*p == ' ' || *p == '\t') && strspn(p, " \t\r") != strcspn(p, "\n#")) {
+        } else if (!row && !blank_line(p, end)) {
             return KILN_FAIL(KILN_E_PARSE, "%s:%d:1: an indented line before any row", source, line);
         }
         p = nl ? nl + 1 : end;
@@ -226,13 +244,24 @@ static int by_op_name(const void *a, const void *b) {
     return strcmp((*(const kiln_op *const *)a)->name, (*(const kiln_op *const *)b)->name);
 }
 
+/* Rows of the base have no place of their own here: they come first. */
+static size_t place(const kiln_registry *r, const kiln_op *op) {
+    for (size_t k = 0; k < r->nrows; k++)
+        if (r->rows[k] == op->row) return k + 1;
+    return 0;
+}
+
+static kiln_status defined_twice(const kiln_registry *r, const kiln_op *a, const kiln_op *b) {
+    bool in_order = place(r, a) <= place(r, b);
+    const kiln_row *first = (in_order ? a : b)->row, *second = (in_order ? b : a)->row;
+    return KILN_FAIL(KILN_E_ARG, "%s:%d:%d: %s is defined already, at %s:%d:%d", second->source, second->line, second->col,
+                     a->name, first->source, first->line, first->col);
+}
+
 static kiln_status freeze(kiln_registry *r) {
     if (r->n) qsort(r->ops, r->n, sizeof *r->ops, by_op_name);
     for (size_t k = 1; k < r->n; k++)
-        if (strcmp(r->ops[k - 1]->name, r->ops[k]->name) == 0)
-            return KILN_FAIL(KILN_E_ARG, "%s:%d: %s is defined already, at %s:%d", r->ops[k]->row->source,
-                             r->ops[k]->row->line, r->ops[k]->name, r->ops[k - 1]->row->source,
-                             r->ops[k - 1]->row->line);
+        if (strcmp(r->ops[k - 1]->name, r->ops[k]->name) == 0) return defined_twice(r, r->ops[k - 1], r->ops[k]);
     for (size_t k = 0; k < r->nrows; k++) {
         int ntyped;
         KILN_TRY(kiln_row_check(r, r->rows[k], &ntyped));

@@ -3,6 +3,7 @@
  * A body that is right for f32 and wrong for bool is found when the row is loaded, not when somebody
  * calls it.  Branches whose `when` cannot hold for a dtype are left out; a dtype without any branch is
  * an error.  Works in its own arena, freed before it returns. */
+#include <stdio.h>
 #include <string.h>
 
 #include "op/row.h"
@@ -13,6 +14,7 @@ typedef struct checker {
     kiln_dtype common;
     kiln_arena *arena;
     int ntyped;
+    uint32_t taken; /* bit b: branch b was typed for some dtype */
 } checker;
 
 /* -- the host's view before a call: dtypes are known, values are not ------------------------------------- */
@@ -20,7 +22,6 @@ typedef struct checker {
 typedef struct check_env {
     kiln_henv env;
     const checker *c;
-    const kiln_branch *branch;
 } check_env;
 
 static bool get(const kiln_henv *env, const char *name, kiln_hval *out) {
@@ -40,6 +41,7 @@ static bool get(const kiln_henv *env, const char *name, kiln_hval *out) {
     int arg = kiln_schema_arg(row->schema, name);
     if (arg < 0) return false;
     out->present_unknown = kiln_row_optional(row, arg);
+    if (kiln_row_is_tensor(row, arg) && !out->present_unknown) out->kind = KILN_H_TENSOR;
     if (kiln_row_is_tensor(row, arg) && row->arg_takes[arg]) out->dtype = ce->c->dtypes[arg];
     return true;
 }
@@ -48,20 +50,32 @@ static bool item(const kiln_henv *env, const char *name, int64_t k, kiln_hval *o
     const check_env *ce = (const check_env *)env;
     memset(out, 0, sizeof *out);
     out->dtype = KILN_I64;
-    return k >= 0 && kiln_schema_arg(ce->c->row->schema, name) >= 0;
+    int arg = kiln_schema_arg(ce->c->row->schema, name);
+    bool optional;
+    return k >= 0 && arg >= 0 && kiln_type_strip(ce->c->row->schema->args[arg].type, &optional)->kind == KILN_T_LIST;
 }
 
 static const kiln_expr *expand(const kiln_henv *env, const char *name) {
     return kiln_row_host(((const check_env *)env)->c->row, name);
 }
 
-static kiln_status may_hold(const checker *c, const kiln_expr *cond, bool *out) {
-    check_env ce = {{get, item, NULL, expand, c->row->source}, c, NULL};
+typedef enum holds { NEVER, MAYBE, ALWAYS } holds;
+
+/* Evaluates every part of e: a misspelt name is found even where a call would not get to it. */
+static kiln_status eval_before_call(const checker *c, const kiln_expr *e, kiln_hval *out) {
+    check_env ce = {{get, item, NULL, expand, c->row->source}, c};
+    return kiln_expr_eval_every(&ce.env, e, out);
+}
+
+static kiln_status may_hold(const checker *c, const kiln_expr *cond, holds *out) {
     kiln_hval v;
-    *out = true;
+    *out = ALWAYS;
     if (!cond) return KILN_OK;
-    KILN_TRY(kiln_expr_eval(&ce.env, cond, &v));
-    *out = v.kind == KILN_H_UNKNOWN || v.i != 0 || (v.kind == KILN_H_FLOAT && v.f != 0);
+    KILN_TRY(eval_before_call(c, cond, &v));
+    if (v.kind == KILN_H_UNKNOWN) *out = MAYBE;
+    else if (v.kind != KILN_H_BOOL && v.kind != KILN_H_INT && v.kind != KILN_H_FLOAT)
+        return kiln_expr_fail(c->row->source, cond, KILN_E_TYPE, "expected a truth value");
+    else if (v.kind == KILN_H_FLOAT ? v.f == 0 : v.i == 0) *out = NEVER;
     return KILN_OK;
 }
 
@@ -93,60 +107,77 @@ kiln_status kiln_row_type_body(const kiln_row_env *re, int k, kiln_dtype ret, co
     return type_to(re, re->branch->body[k], ret, out);
 }
 
-/* What a map can compute: its own element, numbers and primitives of them. */
-static kiln_status check_pointwise(const char *source, const kiln_texpr *e) {
-    switch (e->kind) {
-    case KILN_TE_CONST:
-    case KILN_TE_ELEM:
-    case KILN_TE_SCALAR:
-    case KILN_TE_PRIM:
-    case KILN_TE_CAST: break;
-    case KILN_TE_STATE:
-    case KILN_TE_RHS:
-    case KILN_TE_POS:
-    case KILN_TE_COUNT:
-    case KILN_TE_SUM:
-    case KILN_TE_EXTENT:
-    case KILN_TE_ACCESS:
-        return kiln_expr_fail(source, e->from, KILN_E_TYPE, "a map sees one element of each argument and no other place");
-    }
-    for (int k = 0; k < e->nargs; k++) KILN_TRY(check_pointwise(source, e->args[k]));
+/* Fails with `why` if e has a part of the kinds in `refused`. */
+static kiln_status refuse(const char *source, const kiln_texpr *e, unsigned refused, const char *why) {
+    if (!e) return KILN_OK;
+    if (refused >> e->kind & 1) return kiln_expr_fail(source, e->from, KILN_E_TYPE, "%s", why);
+    for (int k = 0; k < e->nargs; k++) KILN_TRY(refuse(source, e->args[k], refused, why));
     return KILN_OK;
 }
+
+#define TE(KIND) (1u << KILN_TE_##KIND)
+enum {
+    ELEMENTS = TE(ELEM) | TE(ACCESS),
+    STATES = TE(STATE) | TE(RHS) | TE(COUNT),
+    PLACES = TE(POS) | TE(EXTENT) | TE(SUM),
+};
+#undef TE
+
+#define CHECK_FAIL(c, ...) \
+    kiln_expr_fail((c)->row->source, &(kiln_expr){.line = (c)->row->line, .col = (c)->row->col}, KILN_E_PARSE, __VA_ARGS__)
 
 static const kiln_expr *finish_or_state(const kiln_reduce *r, int k) {
     return k < r->finish.n ? r->finish.at[k].expr : NULL;
 }
 
-static kiln_status check_states(kiln_row_env *re, const kiln_nameds *list, const char *clause) {
+static const kiln_named *state(const kiln_row *row, const char *name) {
+    const kiln_nameds *states = &row->reduce.states;
+    for (int s = 0; s < states->n; s++)
+        if (strcmp(states->at[s].name, name) == 0) return &states->at[s];
+    return NULL;
+}
+
+static kiln_dtype state_dtype(const kiln_row_env *re, const kiln_named *s) {
+    return s->dtype == KILN_DTYPE_COUNT ? re->env.compute : s->dtype;
+}
+
+static kiln_status check_states(kiln_row_env *re, const kiln_nameds *list, const char *clause, unsigned refused) {
     const kiln_nameds *states = &re->row->reduce.states;
     for (int k = 0; k < list->n; k++) {
         const kiln_named *v = &list->at[k];
-        int s = 0;
-        while (s < states->n && strcmp(states->at[s].name, v->name) != 0) s++;
-        if (s == states->n)
-            return kiln_expr_fail(re->env.source, v->expr, KILN_E_PARSE, "'%s' in %s is not a state", v->name, clause);
-        kiln_dtype t = states->at[s].dtype == KILN_DTYPE_COUNT ? re->env.compute : states->at[s].dtype;
+        const kiln_named *s = state(re->row, v->name);
+        if (!s)
+            return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: '%s' in %s is not a state", re->env.source, v->line, v->col, v->name,
+                             clause);
         const kiln_texpr *typed;
-        KILN_TRY(type_to(re, v->expr, t, &typed));
+        char why[64];
+        snprintf(why, sizeof why, "a %s cannot see this", clause);
+        KILN_TRY(type_to(re, v->expr, state_dtype(re, s), &typed));
+        KILN_TRY(refuse(re->env.source, typed, refused, why));
     }
     if (list->n && list->n != states->n)
-        return kiln_expr_fail(re->env.source, list->at[0].expr, KILN_E_PARSE, "%s gives %d of %d states", clause, list->n,
-                              states->n);
+        return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: %s gives %d of %d states", re->env.source, list->at[0].line,
+                         list->at[0].col, clause, list->n, states->n);
     return KILN_OK;
 }
 
-/* A block sees the names it has defined so far; `sum` is allowed there. */
+/* A block gives every state, and sees the names it has defined so far; `sum` is allowed there. */
 static kiln_status check_block(kiln_row_env *re) {
     const kiln_nameds *block = &re->row->reduce.block;
     kiln_nameds sofar = {.n = 0};
+    int given = 0;
     re->env.in_block = true;
     re->scope = &sofar;
     for (int k = 0; k < block->n; k++) {
         const kiln_texpr *typed;
-        KILN_TRY(kiln_expr_type(&re->env, block->at[k].expr, re->env.compute, &typed));
+        const kiln_named *s = state(re->row, block->at[k].name);
+        given += s != NULL;
+        KILN_TRY(type_to(re, block->at[k].expr, s ? state_dtype(re, s) : re->env.compute, &typed));
         sofar.at[sofar.n++] = block->at[k];
     }
+    if (block->n && given != re->row->reduce.states.n)
+        return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: block gives %d of %d states", re->env.source, block->at[0].line,
+                         block->at[0].col, given, re->row->reduce.states.n);
     re->scope = NULL;
     re->env.in_block = false;
     return KILN_OK;
@@ -156,23 +187,23 @@ static kiln_status check_block(kiln_row_env *re) {
 static kiln_status check_reduce(const checker *c, kiln_row_env *re, const kiln_branch *b) {
     const kiln_reduce *r = &c->row->reduce;
     if (!r->states.n) return KILN_OK;
-    KILN_TRY(check_states(re, &r->states, "state"));
+    KILN_TRY(check_states(re, &r->states, "state", ELEMENTS | STATES | PLACES));
     re->states = true;
-    KILN_TRY(check_states(re, &r->step, "step"));
+    KILN_TRY(check_states(re, &r->step, "step", 0));
     KILN_TRY(check_block(re));
-    if (!r->step.n && !r->block.n)
-        return KILN_FAIL(KILN_E_PARSE, "%s:%d: a fold needs a step or a block", c->row->source, c->row->line);
-    if (!r->merge.n && !r->from && c->row->family == KILN_FAMILY_FOLD)
-        return KILN_FAIL(KILN_E_PARSE, "%s:%d: a fold needs a merge", c->row->source, c->row->line);
+    if (!r->step.n && !r->block.n) return CHECK_FAIL(c, "a fold needs a step or a block");
+    if (!r->merge.n && !r->from && c->row->family == KILN_FAMILY_FOLD) return CHECK_FAIL(c, "a fold needs a merge");
     re->merge = true;
-    KILN_TRY(check_states(re, &r->merge, "merge"));
+    KILN_TRY(check_states(re, &r->merge, "merge", ELEMENTS | PLACES));
     re->merge = false;
     for (int k = 0; k < c->row->schema->nrets; k++) {
         const kiln_expr *e = finish_or_state(r, k);
         const kiln_texpr *typed;
-        if (!e && (!r->from || k))
-            return KILN_FAIL(KILN_E_PARSE, "%s:%d: result %d has no finish", c->row->source, c->row->line, k);
-        if (e) KILN_TRY(type_to(re, e, ret_dtype(c, b, k), &typed));
+        if (!e && (!r->from || k)) return CHECK_FAIL(c, "result %d has no finish", k);
+        if (!e) continue;
+        KILN_TRY(type_to(re, e, ret_dtype(c, b, k), &typed));
+        if (!r->finish.at[k].each)
+            KILN_TRY(refuse(re->env.source, typed, ELEMENTS, "a finish sees elements only with 'each'"));
     }
     return KILN_OK;
 }
@@ -180,21 +211,33 @@ static kiln_status check_reduce(const checker *c, kiln_row_env *re, const kiln_b
 /* Extents are host expressions: they must evaluate, to something not known yet. */
 static kiln_status check_extents(const checker *c, const kiln_nameds *list) {
     for (int k = 0; k < list->n; k++) {
-        bool ignored;
-        KILN_TRY(may_hold(c, list->at[k].expr, &ignored));
+        kiln_hval ignored;
+        KILN_TRY(eval_before_call(c, list->at[k].expr, &ignored));
     }
     return KILN_OK;
 }
 
-static kiln_status check_branch(checker *c, const kiln_branch *b) {
+static kiln_status check_bodies(const checker *c, const kiln_branch *b, uint64_t absent) {
     kiln_row_env re;
     kiln_row_env_init(&re, c->row, b, c->common, c->dtypes, c->arena);
+    re.absent = absent;
     for (int k = 0; k < b->nbody; k++) {
         const kiln_texpr *typed;
         KILN_TRY(kiln_row_type_body(&re, k, ret_dtype(c, b, k), &typed));
-        if (c->row->family == KILN_FAMILY_MAP) KILN_TRY(check_pointwise(c->row->source, typed));
+        if (c->row->family == KILN_FAMILY_MAP)
+            KILN_TRY(refuse(c->row->source, typed, (ELEMENTS | STATES | PLACES) & ~(1u << KILN_TE_ELEM),
+                            "a map sees one element of each argument and no other place"));
     }
-    KILN_TRY(check_reduce(c, &re, b));
+    return check_reduce(c, &re, b);
+}
+
+/* With the optionals there, and without those the branch does not ask for: or_else has two sides. */
+static kiln_status check_branch(checker *c, const kiln_branch *b) {
+    uint64_t optionals = 0;
+    for (int a = 0; a < c->row->schema->nargs; a++)
+        if (kiln_row_optional(c->row, a)) optionals |= 1ull << a;
+    KILN_TRY(check_bodies(c, b, 0));
+    if (optionals & ~b->knows) KILN_TRY(check_bodies(c, b, optionals & ~b->knows));
     KILN_TRY(check_extents(c, &c->row->shape.dims));
     KILN_TRY(check_extents(c, &c->row->shape.window));
     KILN_TRY(check_extents(c, &c->row->hosts));
@@ -202,30 +245,45 @@ static kiln_status check_branch(checker *c, const kiln_branch *b) {
     return KILN_OK;
 }
 
-static kiln_dtype branch_common(const kiln_branch *b, kiln_dtype t) {
+static kiln_dtype common_of(const kiln_typing *ty, kiln_dtype t) {
     bool integral = !kiln_dtype_is_float(t);
-    if (b->typing.promo == KILN_PROMO_FLOAT && integral) return KILN_F32;
-    if (b->typing.promo == KILN_PROMO_SUM && integral) return KILN_I64;
+    if (ty->promo == KILN_PROMO_FLOAT && integral) return KILN_F32;
+    if (ty->promo == KILN_PROMO_SUM && integral) return KILN_I64;
     return t;
+}
+
+static kiln_status check_conditions(checker *c) {
+    for (int k = 0; k < c->row->nchecks; k++) {
+        holds ignored;
+        KILN_TRY(may_hold(c, c->row->checks[k].cond, &ignored));
+    }
+    return KILN_OK;
 }
 
 static kiln_status check_dtype(checker *c, kiln_dtype t) {
     bool any = false;
-    for (int b = 0; b < c->row->nbranches; b++) {
-        bool holds;
-        c->common = branch_common(&c->row->branches[b], t);
-        KILN_TRY(may_hold(c, c->row->branches[b].when, &holds));
-        if (!holds) continue;
+    holds now = NEVER;
+    for (int b = 0; b < c->row->nbranches && now != ALWAYS; b++) { /* what always holds hides the ones after it */
+        c->common = common_of(&c->row->branches[b].typing, t);
+        KILN_TRY(may_hold(c, c->row->branches[b].when, &now));
+        if (now == NEVER) continue;
         any = true;
+        c->taken |= 1u << b;
         KILN_TRY(check_branch(c, &c->row->branches[b]));
     }
-    for (int k = 0; k < c->row->nchecks; k++) {
-        bool ignored;
-        KILN_TRY(may_hold(c, c->row->checks[k].cond, &ignored));
-    }
     if (!any)
-        return KILN_FAIL(KILN_E_TYPE, "%s:%d: no branch covers %s; say what the row takes", c->row->source, c->row->line,
-                         kiln_dtype_name(t));
+        return KILN_FAIL(KILN_E_TYPE, "%s:%d:%d: no branch covers %s; say what the row takes", c->row->source,
+                         c->row->line, c->row->col, kiln_dtype_name(t));
+    c->common = common_of(&c->row->typing, t);
+    return check_conditions(c);
+}
+
+/* A branch no dtype gets to was never typed, and is not what its author meant. */
+static kiln_status check_taken(const checker *c) {
+    for (int b = 0; b < c->row->nbranches; b++)
+        if (!(c->taken >> b & 1) && c->row->branches[b].when)
+            return kiln_expr_fail(c->row->source, c->row->branches[b].when, KILN_E_TYPE,
+                                  "this branch is never taken, whatever the dtypes");
     return KILN_OK;
 }
 
@@ -243,11 +301,15 @@ static kiln_status check_dtypes(checker *c, int arg, kiln_dtype t) {
 
 /* -- compose ---------------------------------------------------------------------------------------------- */
 
-static kiln_status check_compose_arg(const kiln_row *row, const kiln_op *callee, int k) {
+static kiln_status check_compose_arg(const kiln_row *row, const kiln_op *callee, int k, uint64_t *given) {
     const kiln_named *v = &row->compose.args[k];
     int to = v->name[0] ? kiln_schema_arg(callee->schema, v->name) : k;
     if (to < 0 || to >= callee->schema->nargs)
         return kiln_expr_fail(row->source, v->expr, KILN_E_TYPE, "%s has no such argument", callee->name);
+    if (*given >> to & 1)
+        return kiln_expr_fail(row->source, v->expr, KILN_E_TYPE, "%s gets '%s' twice", callee->name,
+                              callee->schema->args[to].name);
+    *given |= 1ull << to;
     int from = v->expr->kind == KILN_X_NAME ? kiln_schema_arg(row->schema, v->expr->name) : -1;
     if (from < 0) return kiln_expr_fail(row->source, v->expr, KILN_E_TYPE, "expected the name of an argument");
     const kiln_type *have = row->schema->args[from].type, *want = callee->schema->args[to].type;
@@ -264,12 +326,18 @@ static kiln_status check_compose_arg(const kiln_row *row, const kiln_op *callee,
 
 static kiln_status check_compose(const kiln_registry *r, const kiln_row *row) {
     const kiln_op *callee;
-    if (!row->compose.callee)
-        return KILN_FAIL(KILN_E_PARSE, "%s:%d: a compose row needs a call clause", row->source, row->line);
+    checker c = {.row = row, .common = KILN_F32};
+    uint64_t given = 0;
+    if (!row->compose.callee) return CHECK_FAIL(&c, "a compose row needs a call clause");
     KILN_TRY(kiln_note(kiln_registry_find(r, row->compose.callee, &callee), "%s:%d:%d", row->source, row->compose.line,
                        row->compose.col));
-    for (int k = 0; k < row->compose.nargs; k++) KILN_TRY(check_compose_arg(row, callee, k));
-    return KILN_OK;
+    for (int k = 0; k < row->compose.nargs; k++) KILN_TRY(check_compose_arg(row, callee, k, &given));
+    for (int a = 0; a < callee->schema->nargs; a++)
+        if (!(given >> a & 1) && callee->schema->args[a].def.kind == KILN_DEF_ABSENT)
+            return KILN_FAIL(KILN_E_TYPE, "%s:%d:%d: %s is called without '%s'", row->source, row->compose.line,
+                             row->compose.col, callee->name, callee->schema->args[a].name);
+    if (callee->row == row) return CHECK_FAIL(&c, "%s calls itself", row->schema->name);
+    return check_conditions(&c);
 }
 
 kiln_status kiln_row_check(const kiln_registry *r, const kiln_row *row, int *ntyped) {
@@ -286,6 +354,7 @@ kiln_status kiln_row_check(const kiln_registry *r, const kiln_row *row, int *nty
         if (row->takes & KILN_DT(t))
             st = kiln_note(check_dtypes(&c, 0, (kiln_dtype)t), "%s, typed for %s", row->schema->name,
                            kiln_dtype_name((kiln_dtype)t));
+    if (st == KILN_OK) st = kiln_note(check_taken(&c), "%s", row->schema->name);
     kiln_arena_free(&arena);
     *ntyped = c.ntyped;
     return st;

@@ -227,7 +227,7 @@ static const struct {
 } clauses[] = {
 #define IN(F) (1u << KILN_FAMILY_##F)
 #define ANY ((1u << KILN_FAMILY_COUNT) - 1)
-    {"when", clause_when, ANY, true},
+    {"when", clause_when, ANY & ~IN(COMPOSE), true},
     {"check", clause_check, ANY, true},
     {"static", clause_static, ANY, true},
     {"ignore", clause_ignore, ANY, true},

@@ -41,6 +41,7 @@ static bool find_arg(const kiln_row_env *re, const char *name, kiln_sym *out) {
     bool optional;
     const kiln_type *type = kiln_type_strip(re->row->schema->args[arg].type, &optional);
     out->id = arg;
+    out->optional = optional;
     out->absent = re->absent >> arg & 1;
     out->may_be_absent = optional && !out->absent && !((re->present | re->branch->knows) >> arg & 1);
     out->kind = KILN_SYM_SCALAR;
@@ -146,34 +147,27 @@ void kiln_row_env_init(kiln_row_env *re, const kiln_row *row, const kiln_branch 
 
 typedef struct usage {
     const kiln_row *row;
-    uint64_t set;
-    int depth;
+    uint64_t set;          /* arguments */
+    uint32_t lets, hosts;  /* names met: each is walked once, however often and deep it is used */
 } usage;
 
 static kiln_status note_use(void *user, const kiln_expr *e) {
     usage *u = user;
-    const kiln_named *let = named(&u->row->lets, e->name);
-    if (!let) let = named(&u->row->hosts, e->name);
-    if (let && u->depth < KILN_EXPR_MAX_DEPTH) {
-        u->depth++;
-        KILN_TRY(kiln_expr_names(let->expr, note_use, u));
-        u->depth--;
-        return KILN_OK;
-    }
+    const kiln_named *let = named(&u->row->lets, e->name), *host = named(&u->row->hosts, e->name);
+    uint32_t *met = let ? &u->lets : &u->hosts;
+    uint32_t self = let ? 1u << (let - u->row->lets.at) : host ? 1u << (host - u->row->hosts.at) : 0;
+    if (self & *met) return KILN_OK;
+    *met |= self;
+    if (self) return kiln_expr_names((let ? let : host)->expr, note_use, u);
     int arg = kiln_schema_arg(u->row->schema, e->name);
     if (arg >= 0) u->set |= 1ull << arg;
     return KILN_OK;
 }
 
-static kiln_status use(const kiln_row *row, const kiln_expr *e, uint64_t *set) {
-    usage u = {row, *set, 0};
-    if (e) KILN_TRY(kiln_expr_names(e, note_use, &u));
-    *set = u.set;
-    return KILN_OK;
-}
+static kiln_status use(usage *u, const kiln_expr *e) { return e ? kiln_expr_names(e, note_use, u) : KILN_OK; }
 
-static kiln_status use_all(const kiln_row *row, const kiln_nameds *list, uint64_t *set) {
-    for (int k = 0; k < list->n; k++) KILN_TRY(use(row, list->at[k].expr, set));
+static kiln_status use_all(usage *u, const kiln_nameds *list) {
+    for (int k = 0; k < list->n; k++) KILN_TRY(use(u, list->at[k].expr));
     return KILN_OK;
 }
 
@@ -191,33 +185,56 @@ static uint64_t knows(const kiln_row *row, const kiln_expr *when) {
 
 static uint64_t bit(int arg) { return arg < 0 ? 0 : 1ull << arg; }
 
-static kiln_status use_clauses(const kiln_row *row, uint64_t *set) {
+static kiln_status use_clauses(usage *u) {
+    const kiln_row *row = u->row;
     const kiln_reduce *r = &row->reduce;
-    const kiln_nameds *lists[] = {&row->hosts, &r->states, &r->step, &r->block, &r->merge, &r->finish, &row->shape.dims,
+    const kiln_nameds *lists[] = {&r->states, &r->step, &r->block, &r->merge, &r->finish, &row->shape.dims,
                                   &row->shape.window};
-    for (size_t k = 0; k < sizeof lists / sizeof *lists; k++) KILN_TRY(use_all(row, lists[k], set));
-    KILN_TRY(use(row, r->over_last, set));
-    for (int k = 0; k < row->nchecks; k++) KILN_TRY(use(row, row->checks[k].cond, set));
-    for (int k = 0; k < row->compose.nargs; k++) KILN_TRY(use(row, row->compose.args[k].expr, set));
-    *set |= bit(r->over_arg) | bit(r->keep_arg) | bit(row->shape.like_arg) | bit(row->shape.into_arg) |
-            bit(row->shape.at_arg) | bit(row->typing.dtype_arg) | row->ignored | row->statics | row->compose.each;
+    for (size_t k = 0; k < sizeof lists / sizeof *lists; k++) KILN_TRY(use_all(u, lists[k]));
+    KILN_TRY(use(u, r->over_last));
+    for (int k = 0; k < row->nchecks; k++) KILN_TRY(use(u, row->checks[k].cond));
+    for (int k = 0; k < row->compose.nargs; k++) KILN_TRY(use(u, row->compose.args[k].expr));
+    u->set |= bit(r->over_arg) | bit(r->keep_arg) | bit(row->shape.like_arg) | bit(row->shape.into_arg) |
+              bit(row->shape.at_arg) | bit(row->typing.dtype_arg) | row->statics | row->compose.each;
+    return KILN_OK;
+}
+
+static kiln_status resolve_branch(kiln_branch *br, usage *all) {
+    usage u = {.row = all->row};
+    br->knows = knows(all->row, br->when);
+    for (int k = 0; k < br->nbody; k++) KILN_TRY(use(&u, br->body[k]));
+    br->uses = u.set;
+    all->set |= u.set;
+    all->lets |= u.lets;
+    all->hosts |= u.hosts;
+    return use(all, br->when);
+}
+
+/* What nothing uses was forgotten or misspelt. */
+static kiln_status check_used(const kiln_row *row, const usage *all) {
+    for (int a = 0; a < row->schema->nargs; a++) {
+        const char *name = row->schema->args[a].name;
+        bool used = all->set >> a & 1, ignored = row->ignored >> a & 1;
+        if (!used && !ignored)
+            return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: %s: argument '%s' is not used; write 'ignore %s' if that is meant",
+                             row->source, row->line, row->col, row->schema->name, name, name);
+        if (used && ignored)
+            return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: %s: argument '%s' is ignored but used", row->source, row->line,
+                             row->col, row->schema->name, name);
+    }
+    for (int h = 0; h < 2; h++) {
+        const kiln_nameds *list = h ? &row->hosts : &row->lets;
+        for (int k = 0; k < list->n; k++)
+            if (!((h ? all->hosts : all->lets) >> k & 1))
+                return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: '%s' is not used", row->source, list->at[k].line,
+                                 list->at[k].col, list->at[k].name);
+    }
     return KILN_OK;
 }
 
 kiln_status kiln_row_resolve(kiln_row *row) {
-    uint64_t all = 0;
-    for (int b = 0; b < row->nbranches; b++) {
-        kiln_branch *br = &row->branches[b];
-        br->knows = knows(row, br->when);
-        for (int k = 0; k < br->nbody; k++) KILN_TRY(use(row, br->body[k], &br->uses));
-        all |= br->uses;
-        KILN_TRY(use(row, br->when, &all));
-    }
-    KILN_TRY(use_clauses(row, &all));
-    for (int a = 0; a < row->schema->nargs; a++)
-        if (!(all >> a & 1))
-            return KILN_FAIL(KILN_E_PARSE, "%s:%d: %s: argument '%s' is not used; write 'ignore %s' if that is meant",
-                             row->source, row->line, row->schema->name, row->schema->args[a].name,
-                             row->schema->args[a].name);
-    return KILN_OK;
+    usage all = {.row = row};
+    for (int b = 0; b < row->nbranches; b++) KILN_TRY(resolve_branch(&row->branches[b], &all));
+    KILN_TRY(use_clauses(&all));
+    return check_used(row, &all);
 }

@@ -1,0 +1,136 @@
+/* row_rules.c - what a row must keep beyond its grammar.
+ *
+ * Each rule refuses text that would be read as something else than it says: a tensor whose dtype nothing
+ * decides, two things of one name, a result no part computes, an argument of a kind its clause cannot
+ * use.  Types of expressions are row_check.c's business. */
+#include <stdio.h>
+#include <string.h>
+
+#include "op/row.h"
+
+#define ROW_FAIL(row, ...) row_fail((row), (row)->line, (row)->col, __VA_ARGS__)
+
+__attribute__((format(printf, 4, 5))) static kiln_status row_fail(const kiln_row *row, int line, int col,
+                                                                  const char *fmt, ...) {
+    kiln_expr at = {.line = line, .col = col};
+    char text[300];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    return kiln_expr_fail(row->source, &at, KILN_E_PARSE, "%s", text);
+}
+
+/* -- schema -------------------------------------------------------------------------------------------- */
+
+static bool has_alias(const kiln_type *t) { return t && (t->alias || has_alias(t->elem)); }
+
+/* A row states the functional form; the others derive from it.  A compose row may be any form. */
+static kiln_status check_schema(const kiln_row *row) {
+    const kiln_schema *s = row->schema;
+    for (int a = 0; a < s->nargs; a++)
+        if (has_alias(s->args[a].type))
+            return ROW_FAIL(row, "argument '%s' is written to or viewed; a %s row states the functional form",
+                            s->args[a].name, kiln_family_name(row->family));
+    for (int k = 0; k < s->nrets; k++)
+        if (s->rets[k].type->kind != KILN_T_TENSOR || has_alias(s->rets[k].type))
+            return ROW_FAIL(row, "result %d is not a new tensor", k);
+    return s->nrets ? KILN_OK : ROW_FAIL(row, "a %s row needs a result", kiln_family_name(row->family));
+}
+
+/* -- dtypes -------------------------------------------------------------------------------------------- */
+
+static bool promotable(const kiln_row *row, int arg) {
+    bool optional;
+    kiln_tkind kind = kiln_type_strip(row->schema->args[arg].type, &optional)->kind;
+    return kind == KILN_T_TENSOR || kind == KILN_T_SCALAR;
+}
+
+/* Every tensor is either promoted or has a list of its own; a result follows one of the latter. */
+static kiln_status check_typing(const kiln_row *row, const kiln_typing *t) {
+    for (int a = 0; a < row->schema->nargs; a++) {
+        const char *name = row->schema->args[a].name;
+        bool promoted = t->args >> a & 1, listed = row->arg_takes[a], tensor = kiln_row_is_tensor(row, a);
+        if (promoted && !promotable(row, a)) return ROW_FAIL(row, "'%s' is no tensor or Scalar to promote", name);
+        if (listed && !tensor) return ROW_FAIL(row, "'takes %s:' but '%s' is no tensor", name, name);
+        if (listed && promoted) return ROW_FAIL(row, "'%s' is promoted, so its dtypes are the row's: write 'takes'", name);
+        if (tensor && !promoted && !listed && !(row->ignored >> a & 1))
+            return ROW_FAIL(row, "tensor '%s' is outside promotion: write 'takes %s: ...'", name, name);
+    }
+    for (int k = 0; k < row->schema->nrets; k++) {
+        int arg = -2 - t->ret[k];
+        if (arg >= 0 && (!row->arg_takes[arg] || kiln_row_optional(row, arg)))
+            return ROW_FAIL(row, "result %d follows '%s', which has no 'takes %s:'", k, row->schema->args[arg].name,
+                            row->schema->args[arg].name);
+    }
+    return KILN_OK;
+}
+
+/* -- names --------------------------------------------------------------------------------------------- */
+
+static kiln_status check_names(const kiln_row *row) {
+    const kiln_nameds *lists[] = {&row->lets, &row->hosts, &row->reduce.states, &row->shape.dims, &row->shape.window};
+    enum { LISTS = sizeof lists / sizeof *lists };
+    for (int l = 0; l < LISTS; l++) {
+        for (int k = 0; k < lists[l]->n; k++) {
+            const kiln_named *v = &lists[l]->at[k];
+            if (kiln_schema_arg(row->schema, v->name) >= 0)
+                return row_fail(row, v->line, v->col, "'%s' is the name of an argument", v->name);
+            for (int m = 0; m <= l; m++)
+                for (int j = 0; j < (m == l ? k : lists[m]->n); j++)
+                    if (strcmp(lists[m]->at[j].name, v->name) == 0)
+                        return row_fail(row, v->line, v->col, "'%s' has a meaning already", v->name);
+        }
+    }
+    return KILN_OK;
+}
+
+/* -- parts --------------------------------------------------------------------------------------------- */
+
+static bool is_kind(const kiln_row *row, int arg, kiln_tkind kind, bool or_list) {
+    bool optional;
+    const kiln_type *t = kiln_type_strip(row->schema->args[arg].type, &optional);
+    if (or_list && t->kind == KILN_T_LIST) t = kiln_type_strip(t->elem, &optional);
+    return t->kind == kind || (kind == KILN_T_INT && t->kind == KILN_T_SYMINT);
+}
+
+static kiln_status expect_kind(const kiln_row *row, int arg, kiln_tkind kind, bool or_list, const char *what) {
+    if (arg < 0 || is_kind(row, arg, kind, or_list)) return KILN_OK;
+    return ROW_FAIL(row, "'%s' is not %s", row->schema->args[arg].name, what);
+}
+
+static kiln_status check_clauses(const kiln_row *row) {
+    const kiln_reduce *r = &row->reduce;
+    const kiln_outshape *sh = &row->shape;
+    KILN_TRY(expect_kind(row, r->over_arg, KILN_T_INT, true, "a dimension or a list of them: see 'over'"));
+    KILN_TRY(expect_kind(row, r->keep_arg, KILN_T_BOOL, false, "a bool: see 'keep'"));
+    KILN_TRY(expect_kind(row, row->typing.dtype_arg, KILN_T_DTYPE, false, "a ScalarType: see 'sum_dtype'"));
+    KILN_TRY(expect_kind(row, sh->like_arg, KILN_T_TENSOR, false, "a tensor: see 'out like'"));
+    KILN_TRY(expect_kind(row, sh->into_arg, KILN_T_TENSOR, false, "a tensor: see 'into'"));
+    KILN_TRY(expect_kind(row, sh->at_arg, KILN_T_TENSOR, true, "a list of tensors: see 'into'"));
+    if (r->from && r->states.n != 1) return ROW_FAIL(row, "a body with 'from' is the only state");
+    int shapes = (sh->like_arg >= 0) + (sh->dims.n > 0) + (sh->into_arg >= 0);
+    if (row->family == KILN_FAMILY_INDEX && shapes != 1) return ROW_FAIL(row, "an index row needs one 'out' or 'into'");
+    return KILN_OK;
+}
+
+/* Something computes every result: bodies, or for what folds its clauses. */
+static kiln_status check_bodies(const kiln_row *row) {
+    for (int b = 0; b < row->nbranches; b++) {
+        bool folds = row->family != KILN_FAMILY_MAP && row->reduce.states.n;
+        if (!row->branches[b].nbody && !folds) return ROW_FAIL(row, "no body computes the result");
+        if (row->branches[b].nbody && folds) return ROW_FAIL(row, "both states and a body: 'finish' gives the results");
+    }
+    return KILN_OK;
+}
+
+kiln_status kiln_row_rules(const kiln_row *row) {
+    KILN_TRY(check_names(row));
+    if (row->family == KILN_FAMILY_COMPOSE)
+        return row->nbranches ? ROW_FAIL(row, "a compose row has a call clause and no body") : KILN_OK;
+    KILN_TRY(check_schema(row));
+    KILN_TRY(check_typing(row, &row->typing));
+    for (int b = 0; b < row->nbranches; b++) KILN_TRY(check_typing(row, &row->branches[b].typing));
+    KILN_TRY(check_clauses(row));
+    return check_bodies(row);
+}
