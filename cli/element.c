@@ -82,6 +82,9 @@ static bool int_range(kiln_dtype dtype, int64_t *low, int64_t *high) {
     case KILN_I16: *low = INT16_MIN, *high = INT16_MAX; return true;
     case KILN_I32: *low = INT32_MIN, *high = INT32_MAX; return true;
     case KILN_I64: *low = INT64_MIN, *high = INT64_MAX; return true;
+    case KILN_U16: *low = 0, *high = UINT16_MAX; return true;
+    case KILN_U32: *low = 0, *high = UINT32_MAX; return true;
+    case KILN_U64: *low = 0, *high = INT64_MAX; return true; /* of those an int64_t can ask for */
     case KILN_F16:
     case KILN_BF16:
     case KILN_F32:
@@ -119,6 +122,11 @@ bool element_store_int(kiln_dtype dtype, int64_t value, void *out) {
 
 bool element_store_real(kiln_dtype dtype, double value, void *out) {
     if (element_is_float(dtype)) return store_float(dtype, value, out);
+    if (dtype == KILN_U64 && value >= 0x1p63 && value < 0x1p64) {
+        uint64_t whole = (uint64_t)value;
+        memcpy(out, &whole, sizeof whole);
+        return true;
+    }
     if (!(value >= -0x1p63 && value < 0x1p63) || value != trunc(value)) return false;
     return element_store_int(dtype, (int64_t)value, out);
 }
@@ -138,7 +146,7 @@ int64_t element_int(kiln_dtype dtype, const void *p) {
     uint64_t bits = 0;
     memcpy(&bits, p, size);
     if (dtype == KILN_BOOL) return bits != 0;
-    if (dtype == KILN_U8) return (int64_t)bits;
+    if (dtype == KILN_U8 || dtype == KILN_U16 || dtype == KILN_U32) return (int64_t)bits;
     return (int64_t)(bits << unused) >> unused; /* carries the sign up */
 }
 
@@ -206,6 +214,8 @@ void element_text(kiln_dtype dtype, const void *p, char text[ELEMENT_TEXT_MAX]) 
         real_text(dtype, p, text);
     else if (dtype == KILN_BOOL)
         snprintf(text, ELEMENT_TEXT_MAX, "%s", element_int(dtype, p) ? "true" : "false");
+    else if (dtype == KILN_U64)
+        snprintf(text, ELEMENT_TEXT_MAX, "%llu", (unsigned long long)element_int(dtype, p));
     else
         snprintf(text, ELEMENT_TEXT_MAX, "%lld", (long long)element_int(dtype, p));
 }

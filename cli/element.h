@@ -18,7 +18,7 @@ bool element_store_real(kiln_dtype dtype, double value, void *out);
 /* A bool, int or float value through the two above; false for any other kind. */
 bool element_store_value(kiln_dtype dtype, const kiln_value *value, void *out);
 
-int64_t element_int(kiln_dtype dtype, const void *p); /* of a bool or integer dtype */
+int64_t element_int(kiln_dtype dtype, const void *p); /* of a bool or integer dtype; an u64 as its bits */
 double element_real(kiln_dtype dtype, const void *p); /* of a float dtype, exact */
 
 enum { ELEMENT_TEXT_MAX = 40 };

@@ -105,7 +105,9 @@ bool kiln_dtype_is_int(kiln_dtype t);            /* not bool */
 bool kiln_dtype_is_float(kiln_dtype t);
 bool kiln_dtype_is_signed(kiln_dtype t);
 kiln_dtype kiln_dtype_compute(kiln_dtype t); /* f16, bf16 -> f32; the rest unchanged */
-kiln_dtype kiln_dtype_promote(kiln_dtype a, kiln_dtype b); /* torch.promote_types */
+bool kiln_dtype_is_limited(kiln_dtype t);    /* u16, u32, u64: PyTorch promotes them with floats only */
+/* torch.promote_types; KILN_DTYPE_COUNT where PyTorch refuses (a limited type with anything but floats). */
+kiln_dtype kiln_dtype_promote(kiln_dtype a, kiln_dtype b);
 
 /* A set of dtypes, one bit each. */
 typedef uint32_t kiln_dtypes;

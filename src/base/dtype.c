@@ -23,7 +23,8 @@ size_t kiln_dtype_size(kiln_dtype t) { return valid(t) ? facts[t].size : 0; }
 kiln_dkind kiln_dtype_kind(kiln_dtype t) { return (kiln_dkind)facts[t].kind; }
 bool kiln_dtype_is_int(kiln_dtype t) { return facts[t].kind == KILN_KIND_INT; }
 bool kiln_dtype_is_float(kiln_dtype t) { return facts[t].kind == KILN_KIND_FLOAT; }
-bool kiln_dtype_is_signed(kiln_dtype t) { return t != KILN_BOOL && t != KILN_U8; }
+bool kiln_dtype_is_limited(kiln_dtype t) { return t == KILN_U16 || t == KILN_U32 || t == KILN_U64; }
+bool kiln_dtype_is_signed(kiln_dtype t) { return t != KILN_BOOL && t != KILN_U8 && !kiln_dtype_is_limited(t); }
 kiln_dtype kiln_dtype_compute(kiln_dtype t) { return t == KILN_F16 || t == KILN_BF16 ? KILN_F32 : t; }
 
 kiln_status kiln_dtype_parse(const char *name, kiln_dtype *out) {
@@ -37,6 +38,11 @@ kiln_status kiln_dtype_parse(const char *name, kiln_dtype *out) {
 
 kiln_dtype kiln_dtype_promote(kiln_dtype a, kiln_dtype b) {
     if (a == b) return a;
+    if (!valid(a) || !valid(b)) return KILN_DTYPE_COUNT;
+    if (kiln_dtype_is_limited(a) || kiln_dtype_is_limited(b)) {
+        kiln_dtype other = kiln_dtype_is_limited(a) ? b : a;
+        return kiln_dtype_is_float(other) ? other : KILN_DTYPE_COUNT;
+    }
     if (facts[a].kind != facts[b].kind) return facts[a].kind > facts[b].kind ? a : b;
     if (facts[a].kind == KILN_KIND_FLOAT) {
         if (facts[a].size == facts[b].size) return KILN_F32; /* f16 with bf16 */

@@ -49,6 +49,9 @@ static const char *c_type(kiln_dtype t) {
     case KILN_I16: return "short";
     case KILN_I32: return "int";
     case KILN_I64: return "long";
+    case KILN_U16: return "unsigned short";
+    case KILN_U32: return "unsigned";
+    case KILN_U64: return "unsigned long";
     case KILN_F16:
     case KILN_BF16: return "unsigned short";
     case KILN_F32: return "float";
@@ -101,6 +104,7 @@ static void constant(emitter *em, const kiln_ir_ins *in) {
     fn(em, "splat_%s", kiln_dtype_name(t));
     kiln_sb_putc(&em->body, '(');
     if (kiln_dtype_is_float(t)) float_literal(&em->body, t, in->imm.f);
+    else if (t == KILN_U64) kiln_sb_printf(&em->body, "%lluUL", (unsigned long long)in->imm.i);
     else if (in->imm.i == INT64_MIN) kiln_sb_puts(&em->body, "-9223372036854775807L - 1");
     else kiln_sb_printf(&em->body, "%lldL", (long long)in->imm.i);
     kiln_sb_puts(&em->body, ")");

@@ -35,6 +35,7 @@ static kiln_texpr *node(typer *ty, kiln_tekind kind, kiln_dtype t, const kiln_ex
 
 static bool is_whole(double f) { return f >= -0x1p63 && f < 0x1p63 && f == (double)(int64_t)f; }
 
+/* The limits as bits: the highest u64 is -1. */
 static void int_limits(kiln_dtype t, int64_t *lowest, int64_t *highest) {
     int bits = (int)kiln_dtype_size(t) * 8;
     *lowest = 0;
@@ -53,7 +54,8 @@ static kiln_status coerce_const(typer *ty, const kiln_texpr *v, kiln_dtype to, k
         int_limits(to, &lowest, &highest);
         if (fraction && !is_whole(v->f))
             return TYPE_FAIL(ty, v->from, "the fraction %g meets the type %s", v->f, kiln_dtype_name(to));
-        if (i < lowest || i > highest)
+        bool fits = to == KILN_U64 ? i >= 0 || v->dtype == to : i >= lowest && i <= highest;
+        if (!fits)
             return TYPE_FAIL(ty, v->from, "the number %lld does not fit the type %s", (long long)i, kiln_dtype_name(to));
     }
     kiln_texpr *n = node(ty, KILN_TE_CONST, to, v->from, 0);
@@ -95,7 +97,10 @@ static kiln_status meet(typer *ty, const kiln_expr *e, kiln_texpr *const *args, 
             soft = KILN_F64;
             fraction = fraction || args[k]->kind != KILN_TE_CONST || !is_whole(args[k]->f);
         } else {
-            strong = strong == KILN_DTYPE_COUNT ? args[k]->dtype : kiln_dtype_promote(strong, args[k]->dtype);
+            kiln_dtype t = args[k]->dtype, both = strong == KILN_DTYPE_COUNT ? t : kiln_dtype_promote(strong, t);
+            if (both == KILN_DTYPE_COUNT)
+                return TYPE_FAIL(ty, e, "%s and %s do not promote", kiln_dtype_name(strong), kiln_dtype_name(t));
+            strong = both;
         }
     }
     *weak = strong == KILN_DTYPE_COUNT;
@@ -138,8 +143,8 @@ static kiln_status type_prim(typer *ty, const kiln_expr *e, kiln_texpr **out) {
         *out = args[0];
         return KILN_OK;
     }
-    kiln_dtype t;
-    bool weak;
+    kiln_dtype t = KILN_DTYPE_COUNT;
+    bool weak = false;
     KILN_TRY(meet(ty, e, args + first, e->nargs - first, &t, &weak));
     kiln_prim p = t == KILN_BOOL ? on_bool(e->prim) : e->prim;
     if (weak && t == KILN_I64 && !(kiln_prim_types(p) & KILN_DT(KILN_I64))) t = KILN_F64;
@@ -183,7 +188,7 @@ static void set_limit(kiln_texpr *n, kiln_dtype t, bool highest) {
     int64_t lo, hi;
     int_limits(t, &lo, &hi);
     n->i = highest ? hi : lo;
-    n->f = (double)n->i;
+    n->f = t == KILN_U64 ? (double)(uint64_t)n->i : (double)n->i;
 }
 
 /* inf, nan, pi, true, false are weak; lowest and highest have the compute type. */

@@ -58,10 +58,11 @@ static kiln_status read_number(const kiln_bound *call, int slot, int index, kiln
 
 /* -- ranges -------------------------------------------------------------------------------------------- */
 
+/* Of u64, the part that an int64 argument can reach. */
 static void int_range(kiln_dtype t, int64_t *lo, int64_t *hi) {
-    int bits = (int)kiln_dtype_size(t) * 8;
-    *hi = t == KILN_U8 ? 255 : (int64_t)(UINT64_MAX >> (65 - bits));
-    *lo = t == KILN_U8 ? 0 : -*hi - 1;
+    bool has_sign = kiln_dtype_is_signed(t) || t == KILN_U64;
+    *hi = (int64_t)(UINT64_MAX >> ((has_sign ? 65 : 64) - (int)kiln_dtype_size(t) * 8));
+    *lo = kiln_dtype_is_signed(t) ? -*hi - 1 : 0;
 }
 
 static double float_max(kiln_dtype t) {
@@ -78,12 +79,14 @@ static bool fits(const number *n, kiln_dtype t) {
     if (kiln_dtype_is_float(t)) return isnan(v) || isinf(v) || fabs(v) <= float_max(t);
     int64_t lo, hi;
     int_range(t, &lo, &hi);
-    if (!n->is_float && t == KILN_U8) lo = n->is_bool ? 0 : -hi;
+    if (!n->is_float && !kiln_dtype_is_signed(t)) lo = n->is_bool ? 0 : -hi;
     if (!n->is_float) return n->i >= lo && n->i <= hi;
-    return !isnan(v) && v >= (double)lo && v <= (double)hi;
+    return !isnan(v) && v >= (double)lo && (t == KILN_U64 ? v < 0x1p64 : v <= (double)hi);
 }
 
-static int64_t to_int(double f) {
+/* An u64 from 2^63 up is the i64 of its bits, as the vector code has it. */
+static int64_t to_int(double f, kiln_dtype t) {
+    if (t == KILN_U64 && f >= 0x1p63 && f < 0x1p64) return (int64_t)(uint64_t)f;
     if (isnan(f) || f >= 0x1p63 || f < -0x1p63) return INT64_MIN;
     return (int64_t)f;
 }
@@ -94,7 +97,7 @@ static uint64_t store(const number *n, kiln_dtype t) {
     /* an i64 goes to f32 in one rounding, as converting an element does */
     float f = n->is_float ? (float)n->f : (float)n->i;
     uint16_t h;
-    int64_t i = n->is_float ? to_int(n->f) : n->i;
+    int64_t i = n->is_float ? to_int(n->f, t) : n->i;
     switch (t) {
     case KILN_BOOL: slot = n->is_float ? n->f != 0 : n->i != 0; break;
     case KILN_F16:

@@ -6,16 +6,29 @@
 
 #define NONE KILN_DTYPE_COUNT
 
-static kiln_dtype promote(kiln_dtype a, kiln_dtype b) {
-    if (a == NONE) return b;
-    return b == NONE ? a : kiln_dtype_promote(a, b);
+/* The dtypes met so far, and the pair PyTorch would not promote, if there was one. */
+typedef struct meeting {
+    const kiln_bound *call;
+    kiln_status status;
+} meeting;
+
+static kiln_dtype promote(meeting *m, kiln_dtype a, kiln_dtype b) {
+    if (a == NONE || b == NONE) return a == NONE ? b : a;
+    kiln_dtype t = kiln_dtype_promote(a, b);
+    if (t != NONE) return t;
+    if (m->status == KILN_OK)
+        m->status = KILN_FAIL(KILN_E_ARG,
+                              "%s: Promotion for uint16, uint32, uint64 types is not supported, attempted to "
+                              "promote %s and %s",
+                              m->call->op->name, kiln_dtype_torch_name(a), kiln_dtype_torch_name(b));
+    return a;
 }
 
 /* What `higher` becomes beside something that weighs less. */
-static kiln_dtype combine(kiln_dtype higher, kiln_dtype lower) {
+static kiln_dtype combine(meeting *m, kiln_dtype higher, kiln_dtype lower) {
     if (higher == NONE) return lower;
     if (lower == NONE || kiln_dtype_is_float(higher)) return higher;
-    return higher == KILN_BOOL || kiln_dtype_is_float(lower) ? kiln_dtype_promote(higher, lower) : higher;
+    return higher == KILN_BOOL || kiln_dtype_is_float(lower) ? promote(m, higher, lower) : higher;
 }
 
 static kiln_dtype number_dtype(const kiln_value *v) {
@@ -23,19 +36,21 @@ static kiln_dtype number_dtype(const kiln_value *v) {
     return v->kind == KILN_FLOAT_V ? KILN_F32 : KILN_I64; /* PyTorch's default float type, not f64 */
 }
 
-static kiln_dtype result_type(const kiln_bound *call, uint64_t args) {
+static kiln_status result_type(const kiln_bound *call, uint64_t args, kiln_dtype *out) {
     kiln_dtype dim = NONE, zero = NONE, number = NONE;
+    meeting m = {call, KILN_OK};
     for (int a = 0; args; a++, args >>= 1) {
         const kiln_value *v = &call->slot[a];
         if (!(args & 1) || v->kind == KILN_NONE) continue;
         if (v->kind == KILN_TENSOR) {
             kiln_dtype *of = v->u.tensor->rank > 0 ? &dim : &zero;
-            *of = promote(*of, (kiln_dtype)v->u.tensor->dtype);
+            *of = promote(&m, *of, (kiln_dtype)v->u.tensor->dtype);
         } else {
-            number = promote(number, number_dtype(v));
+            number = promote(&m, number, number_dtype(v));
         }
     }
-    return combine(dim, combine(zero, number));
+    *out = combine(&m, dim, combine(&m, zero, number));
+    return m.status;
 }
 
 static kiln_dtype first_tensor_dtype(const kiln_bound *call) {
@@ -51,25 +66,29 @@ static kiln_status check_takes(const kiln_plan *p, kiln_dtype promoted) {
                      row->schema->name, kiln_dtype_name(promoted));
 }
 
-kiln_dtype kiln_typing_common(const kiln_bound *call, const kiln_typing *ty, kiln_dtype *promoted) {
-    kiln_dtype t = result_type(call, ty->args);
+kiln_status kiln_typing_common(const kiln_bound *call, const kiln_typing *ty, kiln_dtype *promoted, kiln_dtype *common) {
+    kiln_dtype t = NONE;
+    KILN_TRY(result_type(call, ty->args, &t));
     if (t == NONE) t = first_tensor_dtype(call);
-    *promoted = t;
+    *promoted = *common = t;
     switch (ty->promo) {
-    case KILN_PROMO_PROMOTE: return t;
-    case KILN_PROMO_FLOAT: return kiln_dtype_is_float(t) ? t : KILN_F32;
+    case KILN_PROMO_PROMOTE: break;
+    case KILN_PROMO_FLOAT:
+        if (!kiln_dtype_is_float(t)) *common = KILN_F32;
+        break;
     case KILN_PROMO_SUM:
+        if (!kiln_dtype_is_float(t)) *common = KILN_I64;
         if (ty->dtype_arg >= 0 && call->slot[ty->dtype_arg].kind == KILN_DTYPE_V)
-            return (kiln_dtype)call->slot[ty->dtype_arg].u.i;
-        return kiln_dtype_is_float(t) ? t : KILN_I64;
+            *common = (kiln_dtype)call->slot[ty->dtype_arg].u.i;
+        break;
     }
-    return t;
+    return KILN_OK;
 }
 
 kiln_status kiln_types_infer(kiln_plan *p) {
     const kiln_bound *call = p->call;
     const kiln_typing *ty = &kiln_plan_branch(p)->typing;
-    p->common = kiln_typing_common(call, ty, &p->promoted);
+    KILN_TRY(kiln_typing_common(call, ty, &p->promoted, &p->common));
     p->nrets = call->op->row->schema->nrets;
     for (int k = 0; k < p->nrets; k++) {
         int r = ty->ret[k];

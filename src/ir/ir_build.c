@@ -119,6 +119,7 @@ static bool is_value(kiln_ir *ir, kiln_ref r) {
 
 static kiln_dtype type_of(const kiln_ir *ir, kiln_ref r) { return (kiln_dtype)ir->ins[r].dtype; }
 
+/* An u64 is kept as the i64 of its bits. */
 static int64_t wrap(kiln_dtype t, int64_t v) {
     switch (t) {
     case KILN_BOOL: return v != 0;
@@ -126,6 +127,8 @@ static int64_t wrap(kiln_dtype t, int64_t v) {
     case KILN_I8: return (int8_t)v;
     case KILN_I16: return (int16_t)v;
     case KILN_I32: return (int32_t)v;
+    case KILN_U16: return (uint16_t)v;
+    case KILN_U32: return (uint32_t)v;
     default: return v;
     }
 }

@@ -224,6 +224,8 @@ static bool int_fits(kiln_dtype t, long long v) {
     case KILN_I8: return v >= INT8_MIN && v <= INT8_MAX;
     case KILN_I16: return v >= INT16_MIN && v <= INT16_MAX;
     case KILN_I32: return v >= INT32_MIN && v <= INT32_MAX;
+    case KILN_U16: return v >= 0 && v <= UINT16_MAX;
+    case KILN_U32: return v >= 0 && v <= UINT32_MAX;
     default: return true;
     }
 }
@@ -246,7 +248,9 @@ static kiln_status take_const(reader *r, kiln_ref *out) {
         *out = kiln_ir_const_f(r->ir, t, v);
         return KILN_OK;
     }
-    long long v = strtoll(text, &rest, 10);
+    bool u64 = t == KILN_U64;
+    if (u64 && text[0] == '-') return expected(r, "an integer that fits its type before this");
+    long long v = u64 ? (long long)strtoull(text, &rest, 10) : strtoll(text, &rest, 10);
     if (*rest || errno || !int_fits(t, v)) return expected(r, "an integer that fits its type before this");
     *out = kiln_ir_const_i(r->ir, t, v);
     return KILN_OK;

@@ -58,6 +58,8 @@ static void put_const(kiln_sb *out, const kiln_ir_ins *ins) {
         kiln_sb_f32(out, (float)ins->imm.f);
     else if (ins->dtype == KILN_F64)
         kiln_sb_f64(out, ins->imm.f);
+    else if (ins->dtype == KILN_U64)
+        kiln_sb_printf(out, "%llu", (unsigned long long)ins->imm.i);
     else
         kiln_sb_printf(out, "%lld", (long long)ins->imm.i);
 }

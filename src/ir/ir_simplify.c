@@ -57,10 +57,13 @@ static bool is_one(const pass *s, kiln_ref r) {
     return ins->op == KILN_IR_CONST && (real ? ins->imm.f == 1 : ins->imm.i == 1);
 }
 
-/* All ones in the type: true, or an integer's -1. */
+/* All ones in the type: true, or an integer's -1, as its constants are kept. */
 static bool is_ones(const pass *s, kiln_ref r) {
     int t = ins_at(s, r)->dtype;
-    return is_int_const(s, r, t == KILN_BOOL ? 1 : t == KILN_U8 ? 255 : -1);
+    int64_t ones = -1;
+    if (t == KILN_BOOL) ones = 1;
+    if (t == KILN_U8 || t == KILN_U16 || t == KILN_U32) ones = (int64_t)(UINT64_MAX >> (64 - 8 * kiln_dtype_size((kiln_dtype)t)));
+    return is_int_const(s, r, ones);
 }
 
 /* Turns instruction i into a constant of its type. */
@@ -127,7 +130,7 @@ static bool lossless(kiln_dtype from, kiln_dtype to) {
     if (to == KILN_F32) return size <= 2;
     if (to == KILN_F64) return size <= 4;
     if (!kiln_dtype_is_int(to)) return false;
-    return kiln_dtype_size(to) > size && to != KILN_U8;
+    return kiln_dtype_size(to) > size && (kiln_dtype_is_signed(to) || !kiln_dtype_is_signed(from));
 }
 
 static kiln_ref simpler_cast(pass *s, int i) {

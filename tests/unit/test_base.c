@@ -407,24 +407,27 @@ static void dtypes_have_kinds(void **state) {
     assert_int_equal(kiln_dtype_compute(KILN_U8), KILN_U8);
 }
 
-/* torch.promote_types for every pair, in the order of dtype.def. */
+/* torch.promote_types for every pair, in the order of dtype.def; ? where PyTorch refuses. */
 static const char *const promotions[] = {
-    "bool u8  i8  i16 i32 i64 f16 bf16 f32 f64", /* bool */
-    "u8   u8  i16 i16 i32 i64 f16 bf16 f32 f64", /* u8 */
-    "i8   i16 i8  i16 i32 i64 f16 bf16 f32 f64", /* i8 */
-    "i16  i16 i16 i16 i32 i64 f16 bf16 f32 f64", /* i16 */
-    "i32  i32 i32 i32 i32 i64 f16 bf16 f32 f64", /* i32 */
-    "i64  i64 i64 i64 i64 i64 f16 bf16 f32 f64", /* i64 */
-    "f16  f16 f16 f16 f16 f16 f16 f32  f32 f64", /* f16 */
-    "bf16 bf16 bf16 bf16 bf16 bf16 f32 bf16 f32 f64", /* bf16 */
-    "f32  f32 f32 f32 f32 f32 f32 f32  f32 f64", /* f32 */
-    "f64  f64 f64 f64 f64 f64 f64 f64  f64 f64", /* f64 */
+    "bool u8  i8  i16 i32 i64 f16 bf16 f32 f64 ? ? ?",           /* bool */
+    "u8   u8  i16 i16 i32 i64 f16 bf16 f32 f64 ? ? ?",           /* u8 */
+    "i8   i16 i8  i16 i32 i64 f16 bf16 f32 f64 ? ? ?",           /* i8 */
+    "i16  i16 i16 i16 i32 i64 f16 bf16 f32 f64 ? ? ?",           /* i16 */
+    "i32  i32 i32 i32 i32 i64 f16 bf16 f32 f64 ? ? ?",           /* i32 */
+    "i64  i64 i64 i64 i64 i64 f16 bf16 f32 f64 ? ? ?",           /* i64 */
+    "f16  f16 f16 f16 f16 f16 f16 f32  f32 f64 f16 f16 f16",     /* f16 */
+    "bf16 bf16 bf16 bf16 bf16 bf16 f32 bf16 f32 f64 bf16 bf16 bf16", /* bf16 */
+    "f32  f32 f32 f32 f32 f32 f32 f32  f32 f64 f32 f32 f32",     /* f32 */
+    "f64  f64 f64 f64 f64 f64 f64 f64  f64 f64 f64 f64 f64",     /* f64 */
+    "?    ?   ?   ?   ?   ?   f16 bf16 f32 f64 u16 ? ?",         /* u16 */
+    "?    ?   ?   ?   ?   ?   f16 bf16 f32 f64 ? u32 ?",         /* u32 */
+    "?    ?   ?   ?   ?   ?   f16 bf16 f32 f64 ? ? u64",         /* u64 */
 };
 
 static void promotion_is_that_of_torch(void **state) {
     (void)state;
     assert_int_equal(sizeof promotions / sizeof *promotions, KILN_DTYPE_COUNT);
-    for (int a = 0; a < KILN_DTYPE_COUNT; a++) {
+    for (size_t a = 0; a < sizeof promotions / sizeof *promotions; a++) {
         const char *at = promotions[a];
         for (int b = 0; b < KILN_DTYPE_COUNT; b++) {
             char name[8];
@@ -442,7 +445,9 @@ static void promotion_is_a_join(void **state) {
     for (int a = 0; a < KILN_DTYPE_COUNT; a++)
         for (int b = 0; b < KILN_DTYPE_COUNT; b++) {
             assert_int_equal(P(a, b), P(b, a));
-            for (int c = 0; c < KILN_DTYPE_COUNT; c++) assert_int_equal(P(P(a, b), c), P(a, P(b, c)));
+            for (int c = 0; c < KILN_DTYPE_COUNT; c++)
+                if (P(a, b) != KILN_DTYPE_COUNT && P(b, c) != KILN_DTYPE_COUNT)
+                    assert_int_equal(P(P(a, b), c), P(a, P(b, c)));
         }
 #undef P
 }

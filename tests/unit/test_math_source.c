@@ -153,7 +153,8 @@ static void begin(unit *u) {
 
 static void each_entry(unit *u, visit_fn visit, void *arg) {
     static const char *const ctype[] = {"_Bool", "unsigned char", "signed char", "short", "int", "long",
-                                        "unsigned short", "unsigned short", "float", "double"};
+                                        "unsigned short", "unsigned short", "float", "double",
+                                        "unsigned short", "unsigned", "unsigned long"};
     char entry[48];
 #define VISIT(make, ...) \
     do { \
