@@ -310,7 +310,6 @@ static bool fill_suffix(parser *p, tensor_spec *spec) {
     if (is_word_start(*from) && *from != 'i' && *from != 'n') return expected(p, "randn, arange or a number");
     if (whole_fill(p, spec)) return true;
     if (!number(p, &spec->value)) return false;
-    if (spec->value.kind == KILN_COMPLEX_V) return fail_at(p, from, "a fill cannot be complex");
     return true;
 }
 

@@ -84,8 +84,13 @@ static double normal(uint64_t *state) {
 }
 
 static void store_random(kiln_dtype dtype, uint64_t *state, void *p) {
-    if (element_is_float(dtype)) {
-        element_store_real(dtype, normal(state), p);
+    kiln_dtype part = element_part(dtype);
+    if (part != dtype) {
+        element_store_real(part, normal(state), p);
+        p = (char *)p + kiln_dtype_size(part);
+    }
+    if (element_is_float(part)) {
+        element_store_real(part, normal(state), p);
         return;
     }
     uint64_t r = splitmix64(state);
@@ -106,7 +111,7 @@ static bool store_fill(const tensor_spec *spec, void *out) {
 }
 
 bool tensor_spec_check_fill(const tensor_spec *spec, char *err) {
-    char scratch[8];
+    char scratch[16];
     int64_t nelem;
     if (spec->fill == FILL_VALUE && !store_fill(spec, scratch))
         return tensor_error(err, "the fill value does not fit %s", kiln_dtype_name(spec->dtype));
@@ -121,7 +126,7 @@ bool tensor_spec_check_fill(const tensor_spec *spec, char *err) {
 static void fill(const tensor_spec *spec, kiln_tensor *t) {
     uint64_t state = spec->seed;
     int64_t count = 0;
-    char one[8] = {0};
+    char one[16] = {0};
     if (spec->fill == FILL_VALUE) store_fill(spec, one);
     for (walk w = walk_start(t); w.left > 0; walk_next(&w)) {
         if (spec->fill == FILL_RANDN)

@@ -177,7 +177,7 @@ static kiln_status eval_prim(host *h, const kiln_expr *e, kiln_hval *out) {
     return floating ? eval_float(h, e, v[0].f, v[1].f, out) : eval_int(h, e, v[0].i, v[1].i, out);
 }
 
-/* present(x), absent(x), is_bool(x), is_int(x), is_float(x), size(t, d), len(list). */
+/* present(x), absent(x), is_bool(x), is_int(x), is_float(x), is_complex(x), size(t, d), len(list). */
 static kiln_status eval_call(host *h, const kiln_expr *e, kiln_hval *out) {
     kiln_hval v = {0}, d = {0};
     bool size = strcmp(e->name, "size") == 0;
@@ -208,7 +208,8 @@ static kiln_status eval_call(host *h, const kiln_expr *e, kiln_hval *out) {
         return KILN_OK;
     }
     bool want_int = strcmp(e->name, "is_int") == 0, want_float = strcmp(e->name, "is_float") == 0;
-    if (!want_int && !want_float && strcmp(e->name, "is_bool") != 0)
+    bool want_complex = strcmp(e->name, "is_complex") == 0;
+    if (!want_int && !want_float && !want_complex && strcmp(e->name, "is_bool") != 0)
         return HOST_FAIL(h, e, "unknown function '%s'", e->name);
     if (v.kind == KILN_H_LIST || v.kind == KILN_H_STR)
         return HOST_FAIL(h, e, "'%s' takes a tensor, a number or common", e->name);
@@ -218,7 +219,11 @@ static kiln_status eval_call(host *h, const kiln_expr *e, kiln_hval *out) {
         return KILN_OK;
     }
     kiln_dkind kind = kiln_dtype_kind(v.dtype);
-    *out = from_bool(want_int ? kind == KILN_KIND_INT : want_float ? kind == KILN_KIND_FLOAT : kind == KILN_KIND_BOOL);
+    kiln_dkind want = KILN_KIND_BOOL;
+    if (want_int) want = KILN_KIND_INT;
+    if (want_float) want = KILN_KIND_FLOAT;
+    if (want_complex) want = KILN_KIND_COMPLEX;
+    *out = from_bool(kind == want);
     return KILN_OK;
 }
 

@@ -8,11 +8,11 @@
 
 #include "infer/infer_parts.h"
 
-/* A number of either kind, exact. */
+/* A number of any kind, exact; im is 0 unless it is complex. */
 typedef struct number {
     bool is_float, is_bool;
     int64_t i;
-    double f;
+    double f, im;
 } number;
 
 static kiln_status host_number(const kiln_bound *call, int k, kiln_dtype common, number *out) {
@@ -26,7 +26,7 @@ static kiln_status host_number(const kiln_bound *call, int k, kiln_dtype common,
     if (v.kind != KILN_H_BOOL && v.kind != KILN_H_INT && v.kind != KILN_H_FLOAT)
         return KILN_FAIL(KILN_E_ARG, "%s: '%s' is not a number for this call", call->op->name,
                          row->hosts.at[k].name);
-    *out = (number){v.kind == KILN_H_FLOAT, v.kind == KILN_H_BOOL, v.i, v.f};
+    *out = (number){v.kind == KILN_H_FLOAT, v.kind == KILN_H_BOOL, v.i, v.f, 0};
     return KILN_OK;
 }
 
@@ -42,10 +42,9 @@ static kiln_status read_number(const kiln_bound *call, int slot, int index, kiln
     }
     switch ((kiln_kind)v->kind) {
     case KILN_BOOL_V:
-    case KILN_INT_V: *out = (number){false, v->kind == KILN_BOOL_V, v->u.i, (double)v->u.i}; return KILN_OK;
-    case KILN_FLOAT_V: *out = (number){true, false, 0, v->u.f}; return KILN_OK;
-    case KILN_COMPLEX_V:
-        return KILN_FAIL(KILN_E_UNSUP, "%s: argument '%s': complex numbers are not served", op, name);
+    case KILN_INT_V: *out = (number){false, v->kind == KILN_BOOL_V, v->u.i, (double)v->u.i, 0}; return KILN_OK;
+    case KILN_FLOAT_V: *out = (number){true, false, 0, v->u.f, 0}; return KILN_OK;
+    case KILN_COMPLEX_V: *out = (number){true, false, 0, v->u.c.re, v->u.c.im}; return KILN_OK;
     case KILN_NONE:
     case KILN_TENSOR:
     case KILN_STR_V:
@@ -130,21 +129,41 @@ static kiln_status convert(const kiln_bound *call, int slot, const number *n, ki
     return KILN_OK;
 }
 
+/* One part of n as a number of its own. */
+static number part_of(const number *n, int part) {
+    number im = {true, false, 0, n->im, 0}, re = *n;
+    re.im = 0;
+    return part == 2 ? im : re;
+}
+
+static kiln_status convert_part(const kiln_bound *call, int slot, const number *n, int part, kiln_dtype t, bool checked,
+                                uint64_t *out) {
+    if (part == 0 && n->im != 0) {
+        if (t != KILN_BOOL)
+            return KILN_FAIL(KILN_E_ARG, "%s: argument '%s': value cannot be converted to type %s without overflow",
+                             call->op->name, slot < KILN_HOST_ID ? kiln_slot_name(call, slot) : "?", kiln_dtype_name(t));
+        *out = 1;
+        return KILN_OK;
+    }
+    number one = part_of(n, part);
+    return convert(call, slot, &one, t, checked, out);
+}
+
 kiln_status kiln_scalar_to(const kiln_bound *call, int slot, int index, kiln_dtype t, uint64_t *out) {
     number n;
     KILN_TRY(read_number(call, slot, index, KILN_DTYPE_COUNT, &n));
-    return convert(call, slot, &n, t, true, out);
+    return convert_part(call, slot, &n, 0, t, true, out);
 }
 
 kiln_status kiln_scalar_cast(const kiln_bound *call, int slot, int index, kiln_dtype t, uint64_t *out) {
     number n;
     KILN_TRY(read_number(call, slot, index, KILN_DTYPE_COUNT, &n));
-    return convert(call, slot, &n, t, false, out);
+    return convert_part(call, slot, &n, 0, t, false, out);
 }
 
-kiln_status kiln_plan_scalar(const kiln_plan *plan, int slot, int index, kiln_dtype t, uint64_t *out) {
+kiln_status kiln_plan_scalar(const kiln_plan *plan, int slot, int index, int part, kiln_dtype t, uint64_t *out) {
     number n;
     bool wrapped = slot < KILN_HOST_ID && kiln_slot_wrapped(plan, slot);
     KILN_TRY(read_number(plan->call, slot, index, plan->common, &n));
-    return convert(plan->call, slot, &n, t, !wrapped, out);
+    return convert_part(plan->call, slot, &n, part, t, !wrapped, out);
 }

@@ -1,7 +1,7 @@
 /* infer_types.c - dtypes of the arguments -> the common dtype and the results' dtypes.
  *
  * PyTorch's result_type: tensors with dimensions decide; then tensors of rank 0, then numbers, each only
- * if it is of a higher kind (bool < int < float).  Must not know shapes beyond "has dimensions". */
+ * if it is of a higher kind (bool < int < float < complex).  Must not know shapes beyond "has dimensions". */
 #include "infer/infer_parts.h"
 
 #define NONE KILN_DTYPE_COUNT
@@ -24,15 +24,27 @@ static kiln_dtype promote(meeting *m, kiln_dtype a, kiln_dtype b) {
     return a;
 }
 
+/* The complex type whose parts are of float type t; PyTorch has one for f16, Kiln has not. */
+static kiln_dtype with_parts(meeting *m, kiln_dtype t) {
+    kiln_dtype c = kiln_dtype_complex(t);
+    if (c != NONE) return c;
+    if (m->status == KILN_OK)
+        m->status = KILN_FAIL(KILN_E_UNSUP, "%s: complex numbers with parts of %s are not served", m->call->op->name,
+                              kiln_dtype_name(t));
+    return t;
+}
+
 /* What `higher` becomes beside something that weighs less. */
 static kiln_dtype combine(meeting *m, kiln_dtype higher, kiln_dtype lower) {
     if (higher == NONE) return lower;
-    if (lower == NONE || kiln_dtype_is_float(higher)) return higher;
-    return higher == KILN_BOOL || kiln_dtype_is_float(lower) ? promote(m, higher, lower) : higher;
+    if (lower == NONE || kiln_dtype_is_complex(higher)) return higher;
+    if (kiln_dtype_is_float(higher)) return kiln_dtype_is_complex(lower) ? with_parts(m, higher) : higher;
+    return higher == KILN_BOOL || kiln_dtype_kind(lower) > KILN_KIND_INT ? promote(m, higher, lower) : higher;
 }
 
 static kiln_dtype number_dtype(const kiln_value *v) {
     if (v->kind == KILN_BOOL_V) return KILN_BOOL;
+    if (v->kind == KILN_COMPLEX_V) return KILN_C64;
     return v->kind == KILN_FLOAT_V ? KILN_F32 : KILN_I64; /* PyTorch's default float type, not f64 */
 }
 
@@ -74,10 +86,10 @@ kiln_status kiln_typing_common(const kiln_bound *call, const kiln_typing *ty, ki
     switch (ty->promo) {
     case KILN_PROMO_PROMOTE: break;
     case KILN_PROMO_FLOAT:
-        if (!kiln_dtype_is_float(t)) *common = KILN_F32;
+        if (kiln_dtype_kind(t) < KILN_KIND_FLOAT) *common = KILN_F32;
         break;
     case KILN_PROMO_SUM:
-        if (!kiln_dtype_is_float(t)) *common = KILN_I64;
+        if (kiln_dtype_kind(t) < KILN_KIND_FLOAT) *common = KILN_I64;
         if (ty->dtype_arg >= 0 && call->slot[ty->dtype_arg].kind == KILN_DTYPE_V)
             *common = (kiln_dtype)call->slot[ty->dtype_arg].u.i;
         break;
@@ -96,6 +108,8 @@ kiln_status kiln_types_infer(kiln_plan *p) {
             p->ret_dtype[k] = (kiln_dtype)r;
         else if (r == KILN_RET_COMMON)
             p->ret_dtype[k] = p->common;
+        else if (r == KILN_RET_REAL)
+            p->ret_dtype[k] = kiln_dtype_real(p->common);
         else if (call->slot[-2 - r].kind == KILN_TENSOR)
             p->ret_dtype[k] = (kiln_dtype)call->slot[-2 - r].u.tensor->dtype;
         else
@@ -111,7 +125,8 @@ static bool can_cast(kiln_dtype from, kiln_dtype to) { return kiln_dtype_kind(fr
  * and truth values; an operator of one tensor that keeps its dtype, and results of a fixed dtype, do not. */
 static bool converts(const kiln_plan *p, int k) {
     const kiln_typing *ty = &kiln_plan_branch(p)->typing;
-    if (ty->ret[k] != KILN_RET_COMMON) return p->ret_dtype[k] == KILN_BOOL;
+    if (ty->ret[k] == KILN_RET_REAL && kiln_dtype_is_complex(p->common)) return true;
+    if (ty->ret[k] != KILN_RET_COMMON && ty->ret[k] != KILN_RET_REAL) return p->ret_dtype[k] == KILN_BOOL;
     if (ty->promo != KILN_PROMO_PROMOTE) return true;
     int operands = 0;
     for (int a = 0; a < p->call->op->row->schema->nargs; a++)

@@ -123,7 +123,9 @@ bool kiln_ir_eval_cast(kiln_dtype to, kiln_dtype from, const kiln_ir_imm *v, kil
         return true;
     case KILN_F64: out->f = from_float ? v->f : from == KILN_U64 ? (double)(uint64_t)v->i : (double)v->i; return true;
     case KILN_F16:
-    case KILN_BF16: return false;
+    case KILN_BF16:
+    case KILN_C64:
+    case KILN_C128: return false;
     default: break;
     }
     if (!from_float) {

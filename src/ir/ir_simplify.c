@@ -261,16 +261,16 @@ static void forwards(pass *s) {
 /* Stores and traps that do nothing are not needed. */
 static bool has_effect(const pass *s, const kiln_ir_ins *ins) {
     if (ins->op == KILN_IR_TRAP) return !is_int_const(s, ins->arg[0], 0);
-    return ins->op == KILN_IR_STORE && !(ins->nargs == 2 && is_int_const(s, ins->arg[1], 0));
+    if (ins->op != KILN_IR_STORE) return false;
+    kiln_ref guard = kiln_ir_store_guard(ins);
+    return guard == KILN_NOREF || !is_int_const(s, guard, 0);
 }
 
 static void keep_with_operands(pass *s, int i) {
     kiln_ir_ins *ins = &s->ir->ins[i];
     s->keep[i] = true;
-    if (ins->op == KILN_IR_STORE && ins->nargs == 2 && is_int_const(s, ins->arg[1], 1)) {
-        ins->nargs = 1;
-        ins->arg[1] = KILN_NOREF;
-    }
+    kiln_ref guard = ins->op == KILN_IR_STORE ? kiln_ir_store_guard(ins) : KILN_NOREF;
+    if (guard != KILN_NOREF && is_int_const(s, guard, 1)) ins->arg[--ins->nargs] = KILN_NOREF;
     const kiln_ref *refs = ins->list ? ins->list : ins->arg;
     for (int k = 0; k < ins->nargs; k++) s->keep[refs[k]] = true;
     for (int k = 0; k < ins->ncoord; k++) s->keep[ins->coord[k].at] = true;

@@ -33,8 +33,7 @@ static kiln_dtypes kinds(int lowest, int highest) {
     return set;
 }
 
-/* A word of a `takes` list: a kind of dtype or one dtype.  complex is accepted for rows that are ready
- * for it; no complex dtype exists yet. */
+/* A word of a `takes` list: a kind of dtype or one dtype. */
 static bool dtype_word(const kiln_lex *lx, kiln_dtypes *set) {
     kiln_dtype t;
     if (lx->tok != KILN_TOK_NAME) return false;
@@ -44,7 +43,7 @@ static bool dtype_word(const kiln_lex *lx, kiln_dtypes *set) {
     else if (kiln_lex_is(lx, "real")) *set |= kinds(KILN_KIND_INT, KILN_KIND_FLOAT);
     else if (kiln_lex_is(lx, "all")) *set |= kinds(KILN_KIND_BOOL, KILN_KIND_FLOAT);
     else if (kiln_lex_is(lx, "unsigned")) *set |= KILN_DT(KILN_U16) | KILN_DT(KILN_U32) | KILN_DT(KILN_U64);
-    else if (kiln_lex_is(lx, "complex")) return true;
+    else if (kiln_lex_is(lx, "complex")) *set |= kinds(KILN_KIND_COMPLEX, KILN_KIND_COMPLEX);
     else {
         for (t = 0; t < KILN_DTYPE_COUNT && !kiln_lex_is(lx, kiln_dtype_name(t)); t++) {}
         if (t == KILN_DTYPE_COUNT) return false;
@@ -70,7 +69,6 @@ static kiln_status parse_takes(kiln_lex *lx, kiln_row *row) {
     set = 0;
     if (!dtype_word(lx, &set)) return kiln_lex_fail(lx, "a dtype or one of bool int unsigned float real complex all");
     while (!lx->first_on_line && dtype_word(lx, &set)) KILN_TRY(kiln_lex_next(lx));
-    if (!set) return kiln_lex_fail(lx, "a dtype beside complex, which has none yet");
     if (arg >= 0) row->arg_takes[arg] |= set;
     else row->takes = set;
     return KILN_OK;
@@ -93,10 +91,12 @@ static kiln_status parse_ret(kiln_lex *lx, const kiln_row *row, int16_t *out) {
     *out = KILN_RET_COMMON;
     if (arg >= 0) {
         *out = (int16_t)KILN_RET_ARG(arg);
+    } else if (kiln_lex_is(lx, "real")) {
+        *out = KILN_RET_REAL;
     } else if (!kiln_lex_is(lx, "same")) {
         int t = 0;
         while (t < KILN_DTYPE_COUNT && !kiln_lex_is(lx, kiln_dtype_name((kiln_dtype)t))) t++;
-        if (t == KILN_DTYPE_COUNT) return kiln_lex_fail(lx, "a dtype, 'same' or an argument");
+        if (t == KILN_DTYPE_COUNT) return kiln_lex_fail(lx, "a dtype, 'same', 'real' or an argument");
         *out = (int16_t)t;
     }
     return kiln_lex_next(lx);

@@ -58,7 +58,7 @@ static kiln_status check_typing(const kiln_row *row, const kiln_typing *t) {
             return ROW_FAIL(row, "tensor '%s' is outside promotion: write 'takes %s: ...'", name, name);
     }
     for (int k = 0; k < row->schema->nrets; k++) {
-        int arg = -2 - t->ret[k];
+        int arg = t->ret[k] == KILN_RET_REAL ? -1 : -2 - t->ret[k];
         if (arg >= 0 && (!row->arg_takes[arg] || kiln_row_optional(row, arg)))
             return ROW_FAIL(row, "result %d follows '%s', which has no 'takes %s:'", k, row->schema->args[arg].name,
                             row->schema->args[arg].name);

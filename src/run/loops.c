@@ -44,6 +44,8 @@
 #include "math/divide.inc"
 #include "math/elementary_f32.inc"
 #include "math/elementary_f64.inc"
+#include "math/special_base.inc"
+#include "math/angle.inc"
 
 /* -- bool as a mask of the width of T ---- */
 
@@ -110,12 +112,16 @@ enum {
 #define DEF_MEMORY(T) \
     static void gather_block_##T(void *block, const char *src, int64_t stride, size_t n) { \
         elem_##T *to = block; \
+        enum { TWO = 2 * sizeof(elem_##T) }; /* a part of complex elements in a row */ \
         if (stride == sizeof(elem_##T)) memcpy(block, src, n * sizeof(elem_##T)); \
+        else if (stride == TWO) for (size_t i = 0; i < n; i++, src += TWO) to[i] = *(const elem_##T *)src; \
         else for (size_t i = 0; i < n; i++, src += stride) to[i] = *(const elem_##T *)src; \
     } \
     static void scatter_block_##T(char *dst, int64_t stride, const void *block, size_t n) { \
         const elem_##T *from = block; \
+        enum { TWO = 2 * sizeof(elem_##T) }; \
         if (stride == sizeof(elem_##T)) memcpy(dst, block, n * sizeof(elem_##T)); \
+        else if (stride == TWO) for (size_t i = 0; i < n; i++, dst += TWO) *(elem_##T *)dst = from[i]; \
         else for (size_t i = 0; i < n; i++, dst += stride) *(elem_##T *)dst = from[i]; \
     } \
     static void splat_block_##T(void *block, const void *value, size_t n) { \

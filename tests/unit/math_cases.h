@@ -66,6 +66,7 @@ static inline void put_special(block *b, kiln_dtype t, int i, int which) {
     case KILN_F16: case KILN_BF16: b->u16[i] = (uint16_t)(v * 0x101); break;
     case KILN_F32: b->f32[i] = (float)f; break;
     case KILN_F64: b->f64[i] = f; break;
+    case KILN_C64: case KILN_C128: /* in blocks only as parts */
     case KILN_DTYPE_COUNT: break;
     }
 }

@@ -499,15 +499,15 @@ static void promoted_numbers_convert_like_elements(void **state) {
     inferred f;
     uint64_t bits;
     infer_ok("mul.Scalar u8[2](1)@0+0 i300", &f);
-    assert_int_equal(kiln_plan_scalar(&f.plan, 1, -1, KILN_U8, &bits), KILN_OK);
+    assert_int_equal(kiln_plan_scalar(&f.plan, 1, -1, 0, KILN_U8, &bits), KILN_OK);
     assert_int_equal(bits, 44);
     done(&f);
     infer_ok("mul.Scalar f32[2](1)@0+0 f1e300", &f);
-    assert_int_equal(kiln_plan_scalar(&f.plan, 1, -1, KILN_F32, &bits), KILN_OK);
+    assert_int_equal(kiln_plan_scalar(&f.plan, 1, -1, 0, KILN_F32, &bits), KILN_OK);
     assert_int_equal(bits, 0x7f800000);
     done(&f);
     infer_ok("clamp u8[2](1)@0+0 - i300", &f);
-    assert_error(kiln_plan_scalar(&f.plan, 2, -1, KILN_U8, &bits), KILN_E_ARG, "argument 'max'");
+    assert_error(kiln_plan_scalar(&f.plan, 2, -1, 0, KILN_U8, &bits), KILN_E_ARG, "argument 'max'");
     done(&f);
 }
 
