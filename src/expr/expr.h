@@ -127,6 +127,7 @@ typedef struct kiln_sym {
 typedef struct kiln_env {
     bool (*find)(const struct kiln_env *env, const char *name, bool rhs, kiln_sym *out);
     kiln_dtype compute; /* the type of lowest, highest and compute(...) */
+    kiln_dtype common;  /* what common(...) rounds to: compute, or the half type it computes for */
     bool in_block;      /* sum(...) allowed */
     const char *source; /* "ops" */
     kiln_arena *arena;
@@ -142,6 +143,7 @@ typedef enum kiln_tekind {
     KILN_TE_COUNT,
     KILN_TE_PRIM,
     KILN_TE_CAST,
+    KILN_TE_ROUND,  /* args[0] rounded to the common dtype */
     KILN_TE_SUM,    /* over the block: args[0] */
     KILN_TE_EXTENT, /* size of tensor argument id along dimension args[0] (a host number) */
     KILN_TE_ACCESS  /* tensor argument id at coord (typed positions in args); other in args[ncoord] or none */
@@ -154,6 +156,7 @@ typedef struct kiln_texpr {
     kiln_prim prim;
     int id;    /* argument, state or axis */
     int index; /* SCALAR: item of a list, or -1 */
+    bool exact; /* ELEM, SCALAR: compute(x), not rounded to the common dtype first */
     int64_t i;
     double f;
     const struct kiln_texpr **args;

@@ -204,7 +204,7 @@ static kiln_status eval_size(host *h, const kiln_expr *e, kiln_hval t, kiln_hval
     return KILN_OK;
 }
 
-/* present(x), absent(x), is_bool(x), is_int(x), is_float(x), size(t, d), len(list). */
+/* present(x), absent(x), is_bool(x), is_int(x), is_float(x), dtype(x), size(t, d), len(list). */
 static kiln_status eval_call(host *h, const kiln_expr *e, kiln_hval *out) {
     kiln_hval v = {0};
     bool size = strcmp(e->name, "size") == 0;
@@ -223,6 +223,11 @@ static kiln_status eval_call(host *h, const kiln_expr *e, kiln_hval *out) {
         return KILN_OK;
     }
     if (size) return eval_size(h, e, v, out);
+    if (strcmp(e->name, "dtype") == 0) {
+        bool known = v.dtype < KILN_DTYPE_COUNT && v.kind != KILN_H_NONE;
+        *out = known ? (kiln_hval){.kind = KILN_H_DTYPE, .i = v.dtype, .dtype = v.dtype} : unknown();
+        return KILN_OK;
+    }
     bool want_int = strcmp(e->name, "is_int") == 0, want_float = strcmp(e->name, "is_float") == 0;
     if (!want_int && !want_float && strcmp(e->name, "is_bool") != 0)
         return HOST_FAIL(h, e, "unknown function '%s'", e->name);

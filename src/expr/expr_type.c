@@ -305,9 +305,28 @@ static kiln_status type_size(typer *ty, const kiln_expr *e, kiln_texpr **out) {
     return KILN_OK;
 }
 
+/* common(x): x as a result of the common dtype would hold it. */
+static kiln_status type_common(typer *ty, const kiln_expr *e, kiln_texpr **out) {
+    kiln_texpr *arg, *n;
+    if (e->nargs != 1) return TYPE_FAIL(ty, e, "'common' takes 1 argument, found %d", e->nargs);
+    KILN_TRY(type_expr(ty, e->args[0], &arg));
+    KILN_TRY(coerce(ty, arg, ty->env->compute, &arg));
+    if (!(n = node(ty, KILN_TE_ROUND, ty->env->compute, e, 1))) return KILN_NOMEM();
+    n->args[0] = arg;
+    *out = ty->env->common == ty->env->compute ? arg : n;
+    return KILN_OK;
+}
+
+/* compute(x): an argument is taken as it is, not rounded to the common dtype first. */
+static void mark_exact(const kiln_expr *e, kiln_texpr *arg) {
+    bool leaf = arg->kind == KILN_TE_ELEM || arg->kind == KILN_TE_SCALAR;
+    if (leaf && strcmp(e->name, "compute") == 0) arg->exact = true;
+}
+
 static kiln_status type_call(typer *ty, const kiln_expr *e, kiln_texpr **out) {
     if (strcmp(e->name, "or_else") == 0) return type_or_else(ty, e, out);
     if (strcmp(e->name, "size") == 0) return type_size(ty, e, out);
+    if (strcmp(e->name, "common") == 0) return type_common(ty, e, out);
     kiln_texpr *n;
     bool sum = strcmp(e->name, "sum") == 0;
     kiln_dtype to = KILN_DTYPE_COUNT;
@@ -328,6 +347,7 @@ static kiln_status type_call(typer *ty, const kiln_expr *e, kiln_texpr **out) {
         KILN_TRY(coerce(ty, arg, KILN_F64, &arg));
     KILN_TRY(coerce(ty, arg, to, &arg));
     if (!sum) {
+        mark_exact(e, arg);
         *out = arg;
         return KILN_OK;
     }

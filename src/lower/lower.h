@@ -7,10 +7,11 @@
 #include "infer/infer.h"
 #include "ir/ir.h"
 
-/* Where a kernel's scalar comes from: argument `slot` (item `index` of a list, or -1) as `dtype`. */
+/* Where a kernel's scalar comes from: argument `slot` (item `index` of a list, or -1), converted to `via`
+ * and from that to `dtype`, the type the kernel computes with. */
 typedef struct kiln_scalar_source {
     int16_t slot, index;
-    kiln_dtype dtype;
+    kiln_dtype via, dtype;
 } kiln_scalar_source;
 
 enum { KILN_MAX_SCALARS = 64 };

@@ -17,7 +17,7 @@ typedef struct mapper {
     kiln_lowered *out;
     kiln_ir *ir;
     int buf_of_arg[KILN_MAX_ARGS]; /* buffer of a tensor argument, or -1 */
-    kiln_ref loaded[KILN_MAX_ARGS]; /* its value in this nest, in the compute type */
+    kiln_ref loaded[KILN_MAX_ARGS][2]; /* its value in this nest, in the compute type: rounded, exact */
     const kiln_texpr *body[KILN_MAX_RETS];
 } mapper;
 
@@ -42,20 +42,28 @@ static kiln_status declare_buffers(mapper *m) {
     return KILN_OK;
 }
 
+/* What an argument is rounded to before it is used: the common dtype, unless the body says compute(x) or
+ * the argument is a plain int, float or bool. */
+static kiln_dtype scalar_via(const mapper *m, const kiln_texpr *e) {
+    bool optional;
+    const kiln_type *type = kiln_type_strip(m->row->schema->args[e->id].type, &optional);
+    bool rounded = type->kind == KILN_T_SCALAR && !e->exact && e->dtype == kiln_dtype_compute(m->plan->common);
+    return rounded ? m->plan->common : e->dtype;
+}
+
 /* The kernel's scalar for an argument as a type: each such pair once. */
 static kiln_ref scalar(mapper *m, const kiln_texpr *e) {
     kiln_lowered *low = m->out;
+    kiln_scalar_source want = {(int16_t)e->id, (int16_t)e->index, scalar_via(m, e), e->dtype};
     int k = 0;
-    while (k < low->nscalars && !(low->scalars[k].slot == e->id && low->scalars[k].index == e->index &&
-                                  low->scalars[k].dtype == e->dtype))
-        k++;
+    while (k < low->nscalars && memcmp(&low->scalars[k], &want, sizeof want) != 0) k++;
     if (k == KILN_MAX_SCALARS) {
         m->ir->failed = true;
         m->ir->why = "more than 64 scalars";
         return 0;
     }
     if (k == low->nscalars) {
-        low->scalars[low->nscalars++] = (kiln_scalar_source){(int16_t)e->id, (int16_t)e->index, e->dtype};
+        low->scalars[low->nscalars++] = want;
         kiln_ir_par_add(m->ir, m->row->schema->args[e->id].name, e->dtype);
     }
     return kiln_ir_par_read(m->ir, k);
@@ -63,14 +71,14 @@ static kiln_ref scalar(mapper *m, const kiln_texpr *e) {
 
 /* -- expressions ----------------------------------------------------------------------------------------- */
 
-static kiln_ref load(mapper *m, int arg) {
-    if (m->loaded[arg] != KILN_NOREF) return m->loaded[arg];
+static kiln_ref load(mapper *m, int arg, bool exact) {
+    if (m->loaded[arg][exact] != KILN_NOREF) return m->loaded[arg][exact];
     kiln_ref v = kiln_ir_load(m->ir, m->buf_of_arg[arg]);
     bool promoted = m->branch->typing.args >> arg & 1;
     kiln_dtype t = promoted ? m->plan->common : m->plan->dtypes[arg];
-    v = kiln_ir_cast(m->ir, t, v);
+    if (!exact) v = kiln_ir_cast(m->ir, t, v);
     v = kiln_ir_cast(m->ir, kiln_dtype_compute(t), v);
-    m->loaded[arg] = v;
+    m->loaded[arg][exact] = v;
     return v;
 }
 
@@ -81,10 +89,11 @@ static kiln_ref lower_expr(mapper *m, const kiln_texpr *e) {
     case KILN_TE_CONST:
         return kiln_dtype_is_float(e->dtype) ? kiln_ir_const_f(m->ir, e->dtype, e->f)
                                              : kiln_ir_const_i(m->ir, e->dtype, e->i);
-    case KILN_TE_ELEM: return load(m, e->id);
+    case KILN_TE_ELEM: return load(m, e->id, e->exact);
     case KILN_TE_SCALAR: return scalar(m, e);
     case KILN_TE_PRIM: return kiln_ir_prim(m->ir, e->prim, args, e->nargs);
     case KILN_TE_CAST: return kiln_ir_cast(m->ir, e->dtype, args[0]);
+    case KILN_TE_ROUND: return kiln_ir_cast(m->ir, e->dtype, kiln_ir_cast(m->ir, m->plan->common, args[0]));
     case KILN_TE_STATE:
     case KILN_TE_RHS:
     case KILN_TE_POS:
@@ -101,7 +110,7 @@ static kiln_ref lower_expr(mapper *m, const kiln_texpr *e) {
 /* -- nests ------------------------------------------------------------------------------------------------- */
 
 static void begin_nest(mapper *m) {
-    for (int a = 0; a < KILN_MAX_ARGS; a++) m->loaded[a] = KILN_NOREF;
+    for (int a = 0; a < KILN_MAX_ARGS; a++) m->loaded[a][0] = m->loaded[a][1] = KILN_NOREF;
     kiln_ir_for(m->ir, 0, true);
 }
 

@@ -142,6 +142,7 @@ void kiln_row_env_init(kiln_row_env *re, const kiln_row *row, const kiln_branch 
     memset(re, 0, sizeof *re);
     re->env.find = find;
     re->env.compute = kiln_dtype_compute(common);
+    re->env.common = common;
     re->env.source = row->source;
     re->env.arena = arena;
     re->row = row;
