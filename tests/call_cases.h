@@ -9,6 +9,7 @@
 #include <ftw.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -22,7 +23,7 @@
 
 #include "kiln/kiln.h"
 
-/* -- scratch folder and environment ---------------------------------------------------------------------- */
+/* -- scratch folder and environment ------------------------------------------------------------------- */
 
 static char scratch[] = "/tmp/kiln-test-call-XXXXXX";
 
@@ -87,7 +88,7 @@ static inline const char *script(const char *name, const char *text) {
 /* Start of a compiler that may only be used as a driver: asked for its parts, it fails. */
 #define DRIVER_ONLY "case \" $* \" in *' -### '*|*-print-prog-name*) exit 1;; esac\n"
 
-/* -- contexts -------------------------------------------------------------------------------------------- */
+/* -- contexts ----------------------------------------------------------------------------------------- */
 
 static inline void must_be_ok(kiln_status st, const char *what, int line) {
     if (st != KILN_OK) fail_msg("line %d: %s: %s: %s", line, what, kiln_status_name(st), kiln_last_error());
@@ -118,12 +119,15 @@ static inline kiln_stats stats_of(kiln_ctx *ctx) {
 
 static inline uint64_t hits_of(const kiln_stats *s) { return s->table_hits + s->slot_hits; }
 
-/* -- tensors --------------------------------------------------------------------------------------------- */
+/* -- tensors ------------------------------------------------------------------------------------------ */
 
-#define SIZES(...) (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]){__VA_ARGS__}
-#define STRIDES(...) (const int64_t[]){__VA_ARGS__}
+#define SIZES(...) \
+    (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]) { __VA_ARGS__ }
+#define STRIDES(...) \
+    (const int64_t[]) { __VA_ARGS__ }
 
-static inline kiln_tensor *new_tensor(kiln_dtype dtype, int rank, const int64_t *sizes, const int64_t *strides) {
+static inline kiln_tensor *new_tensor(kiln_dtype dtype, int rank, const int64_t *sizes,
+                                      const int64_t *strides) {
     kiln_tensor *t = NULL;
     MUST_OK(kiln_tensor_new(dtype, rank, sizes, strides, &t));
     return t;
@@ -163,7 +167,7 @@ static inline void assert_holds(const kiln_tensor *t, const void *values, kiln_d
 #define HOLDS_I64(t, shape, ...) assert_holds((t), (const int64_t[]){__VA_ARGS__}, KILN_I64, shape)
 #define HOLDS_BOOL(t, shape, ...) assert_holds((t), (const uint8_t[]){__VA_ARGS__}, KILN_BOOL, shape)
 
-/* -- calls ----------------------------------------------------------------------------------------------- */
+/* -- calls -------------------------------------------------------------------------------------------- */
 
 #define TEN(t) kiln_v_tensor(t)
 #define INT(x) kiln_v_int(x)
@@ -192,5 +196,33 @@ static inline void check_add(kiln_ctx *ctx) {
     kiln_tensor_release(a);
     kiln_tensor_release(b);
     kiln_tensor_release(sum);
+}
+
+/* -- both modes, for a whole program ------------------------------------------------------------------ */
+
+static kiln_ctx *contexts[2]; /* interpreted, compiled */
+
+static inline const char *tier_of(const kiln_ctx *ctx) { return ctx == contexts[0] ? "interp" : "compiled"; }
+
+static inline int open_contexts(void **state) {
+    if (call_setup(state) != 0) return -1;
+    contexts[0] = open_mode(KILN_MODE_INTERP);
+    contexts[1] = open_mode(KILN_MODE_SYNC);
+    return 0;
+}
+
+static inline int close_contexts(void **state) {
+    kiln_close(contexts[0]);
+    kiln_close(contexts[1]);
+    return call_teardown(state);
+}
+
+/* Once for each context. */
+#define BOTH(ctx)                           \
+    for (int tier_ = 0; tier_ < 2; tier_++) \
+        for (kiln_ctx *ctx = contexts[tier_]; ctx; ctx = NULL)
+
+static inline void assert_error_names(const char *part) {
+    if (!strstr(kiln_last_error(), part)) fail_msg("'%s' lacks '%s'", kiln_last_error(), part);
 }
 #endif

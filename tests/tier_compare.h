@@ -13,7 +13,7 @@
 #include "op/op.h"
 #include "tensor/tensor.h"
 
-/* -- values ---------------------------------------------------------------------------------------------- */
+/* -- values ------------------------------------------------------------------------------------------- */
 
 static inline uint64_t draw(uint64_t *seed) {
     *seed += 0x9e3779b97f4a7c15u;
@@ -24,16 +24,18 @@ static inline uint64_t draw(uint64_t *seed) {
 }
 
 static inline double draw_float(uint64_t *seed) {
-    static const double special[] = {0.0,  -0.0, 1.0,     -1.0,   0.5,     1.5,      2.5,     -2.5,      INFINITY,
-                                     NAN,  1e-8, 0x1p-149, 3e-39,  65504.0, 65520.0,  88.7228, -87.33655, -INFINITY,
-                                     1e22, -103, 0x1p-1074, 709.78, -745.13, 3.4e38,   1.7e308, 12345678, 0.70710678};
+    static const double special[] = {0.0,     -0.0,     1.0,       -1.0,      0.5,      1.5,       2.5,
+                                     -2.5,    INFINITY, NAN,       1e-8,      0x1p-149, 3e-39,     65504.0,
+                                     65520.0, 88.7228,  -87.33655, -INFINITY, 1e22,     -103,      0x1p-1074,
+                                     709.78,  -745.13,  3.4e38,    1.7e308,   12345678, 0.70710678};
     uint64_t r = draw(seed);
     if (r % 4 == 0) return special[(r >> 8) % (sizeof special / sizeof *special)];
     return (double)((int64_t)((r >> 8) % 20001) - 10000) / 512.0;
 }
 
 static inline int64_t draw_int(uint64_t *seed, bool zeros) {
-    static const int64_t special[] = {-1, 1, 2, 7, -8, 63, 127, -128, 255, 32767, -32768, INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN + 1};
+    static const int64_t special[] = {-1,  1,     2,      7,         -8,        63,        127,          -128,
+                                      255, 32767, -32768, INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN + 1};
     uint64_t r = draw(seed);
     if (zeros && r % 8 == 1) return 0;
     if (r % 4 == 0) return special[(r >> 8) % (sizeof special / sizeof *special)];
@@ -46,15 +48,21 @@ static inline void draw_element(kiln_dtype t, uint64_t *seed, bool zeros, char *
     float f = (float)d;
     uint16_t h = t == KILN_F16 ? kiln_f32_to_half(f) : kiln_f32_to_bf16(f);
     int64_t i = kiln_dtype_is_float(t) ? 0 : draw_int(seed, zeros);
-    if (t == KILN_BOOL) i &= 1;
-    else if (!zeros && kiln_dtype_is_int(t) && (i & 0xff) == 0) i = 3; /* low bytes are what a narrow type keeps */
-    if (t == KILN_F64) memcpy(out, &d, sizeof d);
-    else if (t == KILN_F32) memcpy(out, &f, sizeof f);
-    else if (t == KILN_F16 || t == KILN_BF16) memcpy(out, &h, sizeof h);
-    else memcpy(out, &i, kiln_dtype_size(t));
+    if (t == KILN_BOOL)
+        i &= 1;
+    else if (!zeros && kiln_dtype_is_int(t) && (i & 0xff) == 0)
+        i = 3; /* low bytes are what a narrow type keeps */
+    if (t == KILN_F64)
+        memcpy(out, &d, sizeof d);
+    else if (t == KILN_F32)
+        memcpy(out, &f, sizeof f);
+    else if (t == KILN_F16 || t == KILN_BF16)
+        memcpy(out, &h, sizeof h);
+    else
+        memcpy(out, &i, kiln_dtype_size(t));
 }
 
-/* -- tensors whose memory ends at a forbidden page -------------------------------------------------------- */
+/* -- tensors whose memory ends at a forbidden page ---------------------------------------------------- */
 
 typedef struct guarded {
     void *map;
@@ -81,7 +89,8 @@ static inline guarded *guarded_new(size_t nbytes) {
     return g;
 }
 
-static inline kiln_tensor *guarded_tensor(kiln_dtype dtype, int rank, const int64_t *sizes, const int64_t *strides) {
+static inline kiln_tensor *guarded_tensor(kiln_dtype dtype, int rank, const int64_t *sizes,
+                                          const int64_t *strides) {
     int64_t last = 0;
     for (int d = 0; d < rank; d++) {
         if (sizes[d] == 0) last = -1;
@@ -93,11 +102,12 @@ static inline kiln_tensor *guarded_tensor(kiln_dtype dtype, int rank, const int6
     return t;
 }
 
-static inline kiln_tensor *guarded_filled(kiln_dtype dtype, int rank, const int64_t *sizes, const int64_t *strides,
-                                          uint64_t *seed, bool zeros) {
+static inline kiln_tensor *guarded_filled(kiln_dtype dtype, int rank, const int64_t *sizes,
+                                          const int64_t *strides, uint64_t *seed, bool zeros) {
     kiln_tensor *t = guarded_tensor(dtype, rank, sizes, strides);
     const guarded *g = t->owner;
-    for (size_t at = 0; at < g->nbytes; at += kiln_dtype_size(dtype)) draw_element(dtype, seed, zeros, g->data + at);
+    for (size_t at = 0; at < g->nbytes; at += kiln_dtype_size(dtype))
+        draw_element(dtype, seed, zeros, g->data + at);
     return t;
 }
 
@@ -108,7 +118,7 @@ static inline kiln_tensor *guarded_clone(const kiln_tensor *from) {
     return t;
 }
 
-/* -- the judge ------------------------------------------------------------------------------------------- */
+/* -- the judge ---------------------------------------------------------------------------------------- */
 
 enum { WHY_MAX = 600 };
 
@@ -143,12 +153,13 @@ static inline bool same_results(const kiln_tensor *a, const kiln_tensor *b, char
         int64_t at = 0;
         for (int d = 0; d < a->rank; d++) at += index[d] * a->strides[d];
         const char *p = a->data + at * (int64_t)size, *q = b->data + at * (int64_t)size;
-        if (memcmp(p, q, size) != 0 && !(is_nan_at((kiln_dtype)a->dtype, p) && is_nan_at((kiln_dtype)a->dtype, q))) {
+        if (memcmp(p, q, size) != 0 &&
+            !(is_nan_at((kiln_dtype)a->dtype, p) && is_nan_at((kiln_dtype)a->dtype, q))) {
             uint64_t x = 0, y = 0;
             memcpy(&x, p, size);
             memcpy(&y, q, size);
-            snprintf(why, WHY_MAX, "element %lld of %lld is %#llx and %#llx", (long long)n, (long long)a->nelem,
-                     (unsigned long long)x, (unsigned long long)y);
+            snprintf(why, WHY_MAX, "element %lld of %lld is %#llx and %#llx", (long long)n,
+                     (long long)a->nelem, (unsigned long long)x, (unsigned long long)y);
             return false;
         }
         for (int d = a->rank - 1; d >= 0 && ++index[d] == a->sizes[d]; d--) index[d] = 0;
@@ -172,8 +183,8 @@ static inline kiln_status call_copied(kiln_ctx *ctx, const char *name, const kil
 
 /* True if the call gives the same in both contexts: the same results, or the same refusal.  *ran: it was not
  * refused.  Tensors of an in-place call must be guarded ones. */
-static inline bool tiers_agree(kiln_ctx *a, kiln_ctx *b, const char *name, const kiln_value *args, size_t nargs,
-                               kiln_status *st, char *why) {
+static inline bool tiers_agree(kiln_ctx *a, kiln_ctx *b, const char *name, const kiln_value *args,
+                               size_t nargs, kiln_status *st, char *why) {
     kiln_tensor *one[KILN_MAX_RETS] = {0}, *two[KILN_MAX_RETS] = {0};
     why[0] = 0;
     *st = call_copied(a, name, args, nargs, one);
@@ -188,32 +199,47 @@ static inline bool tiers_agree(kiln_ctx *a, kiln_ctx *b, const char *name, const
     return same;
 }
 
-/* -- the prosecution ------------------------------------------------------------------------------------- */
+/* -- the prosecution ---------------------------------------------------------------------------------- */
 
-typedef enum tier_layout { LAYOUT_DENSE, LAYOUT_ROWS, LAYOUT_BCAST, LAYOUT_BCAST_FIRST, LAYOUT_STRIDED, LAYOUT_COUNT } tier_layout;
+typedef enum tier_layout {
+    LAYOUT_DENSE,
+    LAYOUT_ROWS,
+    LAYOUT_BCAST,
+    LAYOUT_BCAST_FIRST,
+    LAYOUT_STRIDED,
+    LAYOUT_COUNT
+} tier_layout;
+
+/* DENSE and ROWS are of one class, each of the others is a class of its own. */
+enum {
+    USUAL_LAYOUTS = 1 << LAYOUT_DENSE | 1 << LAYOUT_ROWS | 1 << LAYOUT_BCAST | 1 << LAYOUT_STRIDED,
+    ALL_LAYOUTS = (1 << LAYOUT_COUNT) - 1
+};
 
 static const struct tier_shape {
     int rank;
     int64_t sizes[3];
-} tier_shapes[] = {{0, {0}},      {1, {1}},    {1, {3}},     {1, {4}},      {1, {7}},      {1, {8}},
-                   {1, {15}},     {1, {16}},   {1, {17}},    {1, {31}},     {1, {33}},     {1, {63}},
-                   {1, {64}},     {1, {65}},   {1, {1000}},  {1, {2500}},   {2, {3, 17}},  {2, {5, 64}},
-                   {3, {2, 3, 9}}, {1, {0}},    {3, {4, 1, 33}}};
+} tier_shapes[] = {{0, {0}},       {1, {1}},  {1, {3}},       {1, {4}},    {1, {7}},     {1, {8}},
+                   {1, {15}},      {1, {16}}, {1, {17}},      {1, {31}},   {1, {33}},    {1, {63}},
+                   {1, {64}},      {1, {65}}, {1, {1000}},    {1, {2500}}, {2, {3, 17}}, {2, {5, 64}},
+                   {3, {2, 3, 9}}, {1, {0}},  {3, {4, 1, 33}}};
 
 /* How to compare a row: dtypes by argument, contexts, how far to go. */
 typedef struct tier_task {
     kiln_ctx *a, *b;
     const char *name;
     kiln_dtype first, rest; /* of the first tensor and of the others */
-    bool every_layout;      /* else BCAST_FIRST is left out */
+    unsigned layouts;       /* bit k: layout k; 0: the usual ones */
     uint64_t seed;
     long calls; /* out: calls that gave results */
 } tier_task;
 
 /* Strides of tensor `which` of a call. */
-static inline void tier_strides(tier_layout layout, int which, bool alone, const struct tier_shape *s, int64_t *strides) {
+static inline void tier_strides(tier_layout layout, int which, bool alone, const struct tier_shape *s,
+                                int64_t *strides) {
     int64_t next = layout == LAYOUT_STRIDED ? 2 : 1;
-    bool bcast = (layout == LAYOUT_BCAST && (which > 0 || alone)) || (layout == LAYOUT_BCAST_FIRST && which == 0);
+    bool bcast = (layout == LAYOUT_BCAST && (which > 0 || alone)) ||
+                 (layout == LAYOUT_BCAST_FIRST && which == 0);
     for (int d = s->rank - 1; d >= 0; d--) {
         strides[d] = bcast && d == s->rank - 1 ? 0 : next;
         next *= s->sizes[d] ? s->sizes[d] : 1;
@@ -263,8 +289,9 @@ static inline bool has_one_tensor(const kiln_row *row) {
 }
 
 /* Fills the arguments of one call; texts lives as long as they. */
-static inline size_t make_args(tier_task *task, const kiln_row *row, tier_layout layout, const struct tier_shape *shape,
-                               int variant, bool zeros, kiln_value *args, char (*texts)[32]) {
+static inline size_t make_args(tier_task *task, const kiln_row *row, tier_layout layout,
+                               const struct tier_shape *shape, int variant, bool zeros, kiln_value *args,
+                               char (*texts)[32]) {
     size_t n = 0;
     int tensors = 0;
     for (int a = 0; a < row->schema->nargs; a++) {
@@ -294,8 +321,9 @@ static inline size_t make_args(tier_task *task, const kiln_row *row, tier_layout
     return n;
 }
 
-static inline bool compare_call(tier_task *task, const kiln_row *row, tier_layout layout, const struct tier_shape *shape,
-                                int variant, bool zeros, kiln_status *st, char *why) {
+static inline bool compare_call(tier_task *task, const kiln_row *row, tier_layout layout,
+                                const struct tier_shape *shape, int variant, bool zeros, kiln_status *st,
+                                char *why) {
     kiln_value args[KILN_MAX_ARGS];
     char texts[KILN_MAX_ARGS][32], detail[WHY_MAX];
     uint64_t seed = task->seed;
@@ -306,24 +334,29 @@ static inline bool compare_call(tier_task *task, const kiln_row *row, tier_layou
     if (!same)
         snprintf(why, WHY_MAX, "%s %s %s variant %d layout %d rank %d of %lld seed %#llx: %.300s", task->name,
                  kiln_dtype_name(task->first), kiln_dtype_name(task->rest), variant, (int)layout, shape->rank,
-                 (long long)(shape->rank ? shape->sizes[shape->rank - 1] : 1), (unsigned long long)seed, detail);
+                 (long long)(shape->rank ? shape->sizes[shape->rank - 1] : 1), (unsigned long long)seed,
+                 detail);
     return same;
 }
 
-/* Every variant, layout and shape of a functional row; false at the first difference, which `why` describes. */
+/* Every variant, layout and shape of a row; false at the first difference, which `why` describes. */
 static inline bool compare_row(tier_task *task, char *why) {
     const kiln_row *row = op_of(task->a, task->name)->row;
+    unsigned layouts = task->layouts ? task->layouts : USUAL_LAYOUTS;
     int variants = 1;
     for (int a = 0; a < row->schema->nargs; a++) variants *= count_choices(row, a);
     why[0] = 0;
     for (int v = 0; v < variants; v++) {
         for (int layout = 0; layout < LAYOUT_COUNT; layout++) {
-            if (layout == LAYOUT_BCAST_FIRST && !task->every_layout) continue;
+            if (!(layouts >> layout & 1)) continue;
             for (size_t s = 0; s < sizeof tier_shapes / sizeof *tier_shapes; s++) {
                 kiln_status st;
-                if (!compare_call(task, row, (tier_layout)layout, &tier_shapes[s], v, true, &st, why)) return false;
+                if (!compare_call(task, row, (tier_layout)layout, &tier_shapes[s], v, true, &st, why))
+                    return false;
                 bool again = st == KILN_E_DIVZERO;
-                if (again && !compare_call(task, row, (tier_layout)layout, &tier_shapes[s], v, false, &st, why)) return false;
+                if (again &&
+                    !compare_call(task, row, (tier_layout)layout, &tier_shapes[s], v, false, &st, why))
+                    return false;
                 if (again && st == KILN_E_DIVZERO) fail_msg("%s: no divisor was zero", task->name);
             }
         }

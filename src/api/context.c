@@ -2,6 +2,7 @@
  *
  * API settings beat the environment.  The compiler is looked for, and folders are made, only when a
  * class is first compiled, so opening a context neither spawns nor writes.  Must not know what calls do. */
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,7 +61,8 @@ static kiln_status configure(kiln_ctx *ctx, const kiln_config *given) {
     kiln_config cfg = {.size = sizeof cfg};
     if (given) {
         if (given->size == 0 || given->size > sizeof cfg)
-            return KILN_FAIL(KILN_E_ARG, "kiln_config.size is %zu: expected at most %zu", given->size, sizeof cfg);
+            return KILN_FAIL(KILN_E_ARG, "kiln_config.size is %zu: expected sizeof(kiln_config), here %zu",
+                             given->size, sizeof cfg);
         memcpy(&cfg, given, given->size);
     }
     ctx->log = cfg.log;
@@ -129,8 +131,18 @@ static kiln_status temporary_dir(kiln_ctx *ctx) {
     kiln_free(ctx->scratch);
     ctx->scratch = NULL;
     KILN_TRY(kiln_sb_take(&path, &ctx->scratch));
-    ctx->scratch_is_ours = mkdtemp(ctx->scratch) != NULL; /* if not, messages carry what logs would */
+    if (mkdtemp(ctx->scratch)) ctx->scratch_owner = (int)getpid(); /* else messages carry what logs would */
     return KILN_OK;
+}
+
+/* With the logs in it.  A forked child leaves its parent's folder alone. */
+static void remove_temporary_dir(const kiln_ctx *ctx) {
+    if (ctx->scratch_owner != (int)getpid()) return;
+    DIR *d = opendir(ctx->scratch);
+    for (struct dirent *e; d && (e = readdir(d));)
+        if (e->d_name[0] != '.') (void)unlinkat(dirfd(d), e->d_name, 0);
+    if (d) closedir(d);
+    (void)rmdir(ctx->scratch);
 }
 
 static kiln_status open_toolchain(kiln_ctx *ctx) {
@@ -169,7 +181,7 @@ void kiln_close(kiln_ctx *ctx) {
     if (!ctx) return;
     kiln_cache_free(ctx->cache);
     kiln_toolchain_close(ctx->toolchain);
-    if (ctx->scratch_is_ours) (void)rmdir(ctx->scratch);
+    remove_temporary_dir(ctx);
     for (size_t k = ctx->nold; k-- > 0;) kiln_registry_free(ctx->old[k]);
     kiln_registry_free(atomic_load(&ctx->registry));
     kiln_free(ctx->old);

@@ -37,7 +37,7 @@ struct kiln_ctx {
     pthread_mutex_t lock; /* registry replacement, toolchain */
     kiln_toolchain *toolchain;
     char *scratch;        /* folder the toolchain uses */
-    bool scratch_is_ours; /* a temporary one, removed at close */
+    int scratch_owner;    /* process that made it as a temporary one and removes it at close, or 0 */
 #define C(name, meaning) atomic_uint_fast64_t name;
     struct {
 #include "kiln/counter.def"

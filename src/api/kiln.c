@@ -81,10 +81,10 @@ static void doctor_compiler(kiln_ctx *ctx, kiln_sb *out) {
 static void doctor_folder(kiln_ctx *ctx, kiln_sb *out) {
     char *dir;
     if (kiln_ctx_cache_dir(ctx, &dir) != KILN_OK) return;
-    bool used = kiln_str_eq(dir, ctx->scratch);
-    if (used) kiln_sb_printf(out, "cache folder: %s\n", dir);
-    else if (!dir[0]) kiln_sb_printf(out, "!cache folder: none: set KILN_CACHE_DIR, XDG_CACHE_HOME or HOME; using %s\n", ctx->scratch);
-    else kiln_sb_printf(out, "!cache folder: %s cannot be written; using %s\n", dir, ctx->scratch ? ctx->scratch : "none");
+    const char *instead = ctx->scratch_owner ? ctx->scratch : "none";
+    if (kiln_str_eq(dir, ctx->scratch)) kiln_sb_printf(out, "cache folder: %s\n", dir);
+    else if (!dir[0]) kiln_sb_printf(out, "!cache folder: none: set KILN_CACHE_DIR, XDG_CACHE_HOME or HOME; using %s\n", instead);
+    else kiln_sb_printf(out, "!cache folder: %s cannot be written; using %s\n", dir, instead);
     kiln_free(dir);
 }
 

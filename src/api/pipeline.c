@@ -3,10 +3,8 @@
  * The file to read first.  kiln_class_new is the front half, run when a class is first seen: it gives
  * the interpreter all it needs.  kiln_class_compile is the back half, run once per class.  Each line
  * is one stage; `kiln explain --stage=NAME` prints what each made.  Knows the stages, not their insides. */
-#include <stdio.h>
-#include <string.h>
-
 #include "api/ctx.h"
+#include "build/proc.h"
 #include "emit/emit.h"
 #include "run/selftest.h"
 
@@ -59,16 +57,28 @@ void kiln_class_free(void *object) {
 
 /* -- back: machine code ------------------------------------------------------------------------------------- */
 
+static kiln_status write_dump(const kiln_class *c, const kiln_sb *source) {
+    const char *dir = c->ctx->dump_dir;
+    char *path;
+    kiln_sb name;
+    kiln_sb_init(&name);
+    kiln_sb_printf(&name, "%s/", dir);
+    for (const char *p = c->low.ir->name; *p; p++) kiln_sb_putc(&name, *p == ':' || *p == '/' ? '_' : *p);
+    kiln_sb_printf(&name, "-%016llx.c", (unsigned long long)kiln_hash64(c->key.bytes, c->key.n));
+    KILN_TRY(kiln_sb_take(&name, &path));
+    kiln_status st = kiln_mkdirs(dir);
+    if (st == KILN_OK && !kiln_fsize_allows(source->len)) /* writing on would be a deadly signal */
+        st = KILN_FAIL(KILN_E_IO, "cannot write %s: it has %zu bytes, more than this process may write", path,
+                       source->len);
+    if (st == KILN_OK) st = kiln_file_write_atomic(path, source->p, source->len);
+    kiln_free(path);
+    return st;
+}
+
 static void dump(const kiln_class *c, const kiln_sb *source) {
-    if (!c->ctx->dump_dir) return;
-    char path[1024], name[128];
-    snprintf(name, sizeof name, "%s", c->low.ir->name);
-    for (char *p = name; *p; p++)
-        if (*p == ':' || *p == '/') *p = '_';
-    snprintf(path, sizeof path, "%s/%s-%016llx.c", c->ctx->dump_dir, name,
-             (unsigned long long)kiln_hash64(c->key.bytes, c->key.n));
-    if (kiln_mkdirs(c->ctx->dump_dir) != KILN_OK || kiln_file_write_atomic(path, source->p, source->len) != KILN_OK)
-        kiln_ctx_log(c->ctx, 1, "dump", "%s", kiln_last_error());
+    if (!c->ctx->dump_dir || write_dump(c, source) == KILN_OK) return;
+    kiln_ctx_log(c->ctx, 1, "dump", "%s", kiln_last_error());
+    kiln_clear_error();
 }
 
 static void publish(kiln_class *c, kiln_code *code) {
@@ -109,13 +119,14 @@ static kiln_status compile_locked(kiln_class *c) {
     return st;
 }
 
-/* One thread builds, the others wait for it; a failure is remembered and not tried again. */
+/* One thread builds, the others wait for it; a failure is remembered and not tried again, except for want of
+ * memory, which says nothing of the class. */
 kiln_status kiln_class_compile(kiln_class *c) {
     kiln_status st = KILN_OK;
     pthread_mutex_lock(&c->lock);
     if (!c->tried) {
         st = compile_locked(c);
-        c->tried = true;
+        c->tried = st != KILN_E_NOMEM;
     } else if (!c->code) {
         st = KILN_FAIL(KILN_E_BUILD, "compiling %s failed before", c->low.ir->name);
     }

@@ -80,7 +80,12 @@ bool kiln_lex_is(const kiln_lex *lx, const char *punct_or_word);
 kiln_status kiln_lex_accept(kiln_lex *lx, const char *punct_or_word, bool *did) KILN_MUST_CHECK;
 kiln_status kiln_lex_expect(kiln_lex *lx, const char *punct_or_word) KILN_MUST_CHECK;
 kiln_status kiln_lex_name(kiln_lex *lx, const char **out) KILN_MUST_CHECK; /* a NAME; takes it */
-kiln_status kiln_lex_fail(const kiln_lex *lx, const char *expected) KILN_MUST_CHECK; /* "ops:L:C: expected ..., found ..." */
+/* "ops:L:C: expected ..., found ...".  Inline, so that callers and analysers see that it is never KILN_OK. */
+void kiln_lex_blame(const kiln_lex *lx, const char *expected);
+static inline kiln_status kiln_lex_fail(const kiln_lex *lx, const char *expected) {
+    kiln_lex_blame(lx, expected);
+    return KILN_E_PARSE;
+}
 
 /* Parses one expression; stops before the first token that cannot continue it. */
 kiln_status kiln_expr_parse(kiln_lex *lx, const kiln_expr **out) KILN_MUST_CHECK;
@@ -91,8 +96,8 @@ kiln_status kiln_expr_fail(const char *source, const kiln_expr *e, kiln_status s
     __attribute__((format(printf, 4, 5)));
 
 /* Calls visit(user, name, expr) for every NAME, FIELD and ACCESS in e; stops at the first failure. */
-kiln_status kiln_expr_names(const kiln_expr *e, kiln_status (*visit)(void *user, const kiln_expr *e), void *user)
-    KILN_MUST_CHECK;
+kiln_status kiln_expr_names(const kiln_expr *e, kiln_status (*visit)(void *user, const kiln_expr *e),
+                            void *user) KILN_MUST_CHECK;
 
 /* -- typing ----------------------------------------------------------------------------------------- */
 
@@ -113,16 +118,17 @@ typedef struct kiln_sym {
     kiln_symkind kind;
     int id;
     kiln_dtype dtype;
-    bool weak;               /* takes the type of what it meets (an int or float argument) */
-    bool optional;           /* an argument that may be None */
-    bool may_be_absent;      /* an optional the branch does not know to be present */
-    bool absent;             /* an optional known to be absent: only or_else(name, ...) may use it */
+    bool weak;          /* takes the type of what it meets (an int or float argument) */
+    bool optional;      /* an argument that may be None */
+    bool may_be_absent; /* an optional the branch does not know to be present */
+    bool absent;        /* an optional known to be absent: only or_else(name, ...) may use it */
     const kiln_expr *let;
 } kiln_sym;
 
 typedef struct kiln_env {
     bool (*find)(const struct kiln_env *env, const char *name, bool rhs, kiln_sym *out);
     kiln_dtype compute; /* the type of lowest, highest and compute(...) */
+    kiln_dtype common;  /* what common(...) rounds to: compute, or the half type it computes for */
     bool in_block;      /* sum(...) allowed */
     const char *source; /* "ops" */
     kiln_arena *arena;
@@ -140,6 +146,7 @@ typedef enum kiln_tekind {
     KILN_TE_COUNT,
     KILN_TE_PRIM,
     KILN_TE_CAST,
+    KILN_TE_ROUND,  /* args[0] rounded to the common dtype */
     KILN_TE_SUM,    /* over the block: args[0] */
     KILN_TE_EXTENT, /* size of tensor argument id along dimension args[0] (a host number) */
     KILN_TE_PART,    /* id 0: the real, 1: the imaginary part of args[0] */
@@ -156,6 +163,7 @@ typedef struct kiln_texpr {
     kiln_prim prim;
     int id;    /* argument, state or axis */
     int index; /* SCALAR: item of a list, or -1 */
+    bool exact; /* ELEM, SCALAR: compute(x), not rounded to the common dtype first */
     int64_t i;
     double f;
     const struct kiln_texpr **args;
@@ -201,12 +209,23 @@ const kiln_crule *kiln_crules_find(const kiln_crules *rules, const char *name); 
 
 /* Types e, with the casts it needs.  want: the type the result is cast to, or KILN_DTYPE_COUNT for its own
  * (weak results stay marked weak).  Errors point at line and column. */
-kiln_status kiln_expr_type(const kiln_env *env, const kiln_expr *e, kiln_dtype want, const kiln_texpr **out)
-    KILN_MUST_CHECK;
+kiln_status kiln_expr_type(const kiln_env *env, const kiln_expr *e, kiln_dtype want,
+                           const kiln_texpr **out) KILN_MUST_CHECK;
 
 /* -- evaluation on the host --------------------------------------------------------------------------- */
 
-typedef enum kiln_hkind { KILN_H_UNKNOWN, KILN_H_NONE, KILN_H_BOOL, KILN_H_INT, KILN_H_FLOAT, KILN_H_COMPLEX, KILN_H_STR, KILN_H_DTYPE, KILN_H_LIST, KILN_H_TENSOR } kiln_hkind;
+typedef enum kiln_hkind {
+    KILN_H_UNKNOWN,
+    KILN_H_NONE,
+    KILN_H_BOOL,
+    KILN_H_INT,
+    KILN_H_FLOAT,
+    KILN_H_COMPLEX,
+    KILN_H_STR,
+    KILN_H_DTYPE,
+    KILN_H_LIST,
+    KILN_H_TENSOR
+} kiln_hkind;
 
 typedef struct kiln_hval {
     kiln_hkind kind;
@@ -222,7 +241,8 @@ typedef struct kiln_henv {
     bool (*get)(const struct kiln_henv *env, const char *name, kiln_hval *out);
     bool (*item)(const struct kiln_henv *env, const char *name, int64_t k, kiln_hval *out);
     bool (*size)(const struct kiln_henv *env, int arg, int64_t dim, int64_t *out); /* NULL: unknown */
-    const kiln_expr *(*expand)(const struct kiln_henv *env, const char *name); /* a name for an expression, or NULL */
+    const kiln_expr *(*expand)(const struct kiln_henv *env,
+                               const char *name); /* a name for an expression, or NULL */
     const char *source;
 } kiln_henv;
 

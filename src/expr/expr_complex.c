@@ -120,6 +120,7 @@ static kiln_status apply(kiln_typer *ty, const kiln_expr *e, const kiln_crule *r
     if (!typed) return KILN_NOMEM();
     rule_env re = {.env = {.find = find_local, .compute = kiln_dtype_real(t), .source = rule->source}, .rule = rule};
     re.env.arena = ty->env->arena;
+    re.env.common = re.env.compute;
     re.env.complex = ty->env->complex;
     re.env.rules = ty->env->rules + 1;
     if (re.env.rules > MAX_RULES_DEEP) return COMPLEX_FAIL(ty, e, "the rule for '%s' needs itself", rule->name);

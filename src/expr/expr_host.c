@@ -15,14 +15,21 @@ typedef struct host {
     int nodes;  /* evaluated so far: names that use names twice could grow without end */
 } host;
 
-#define HOST_FAIL(h, e, ...) kiln_expr_fail((h)->env->source, (e), KILN_E_TYPE, __VA_ARGS__)
+/* A comma, so that an analyser sees that it is a failure. */
+#define HOST_FAIL(h, e, ...) (kiln_expr_fail((h)->env->source, (e), KILN_E_TYPE, __VA_ARGS__), KILN_E_TYPE)
 
 static kiln_hval unknown(void) { return (kiln_hval){.kind = KILN_H_UNKNOWN, .dtype = KILN_DTYPE_COUNT}; }
-static kiln_hval from_bool(bool b) { return (kiln_hval){.kind = KILN_H_BOOL, .i = b, .f = b, .dtype = KILN_BOOL}; }
-static kiln_hval from_int(int64_t i) { return (kiln_hval){.kind = KILN_H_INT, .i = i, .f = (double)i, .dtype = KILN_I64}; }
+static kiln_hval from_bool(bool b) {
+    return (kiln_hval){.kind = KILN_H_BOOL, .i = b, .f = b, .dtype = KILN_BOOL};
+}
+static kiln_hval from_int(int64_t i) {
+    return (kiln_hval){.kind = KILN_H_INT, .i = i, .f = (double)i, .dtype = KILN_I64};
+}
 static kiln_hval from_float(double f) { return (kiln_hval){.kind = KILN_H_FLOAT, .f = f, .dtype = KILN_F64}; }
 
-static bool is_number(kiln_hval v) { return v.kind == KILN_H_BOOL || v.kind == KILN_H_INT || v.kind == KILN_H_FLOAT; }
+static bool is_number(kiln_hval v) {
+    return v.kind == KILN_H_BOOL || v.kind == KILN_H_INT || v.kind == KILN_H_FLOAT;
+}
 static bool is_many(kiln_hval v) { return v.kind == KILN_H_TENSOR || v.kind == KILN_H_LIST; }
 static bool is_true(kiln_hval v) { return v.kind == KILN_H_FLOAT ? v.f != 0 : v.i != 0; }
 
@@ -67,9 +74,12 @@ static kiln_status eval_compare(host *h, const kiln_expr *e, kiln_hval a, kiln_h
     }
     if (!equality) return HOST_FAIL(h, e, "cannot order these values");
     if (is_many(a) || is_many(b)) return HOST_FAIL(h, e, "cannot compare a tensor or a list");
-    if (a.kind == KILN_H_STR && b.kind == KILN_H_STR) same = strcmp(a.s, b.s) == 0;
-    else if (a.kind == KILN_H_DTYPE && b.kind == KILN_H_DTYPE) same = a.i == b.i;
-    else same = a.kind == KILN_H_NONE && b.kind == KILN_H_NONE;
+    if (a.kind == KILN_H_STR && b.kind == KILN_H_STR)
+        same = strcmp(a.s, b.s) == 0;
+    else if (a.kind == KILN_H_DTYPE && b.kind == KILN_H_DTYPE)
+        same = a.i == b.i;
+    else
+        same = a.kind == KILN_H_NONE && b.kind == KILN_H_NONE;
     *out = from_bool(same == (e->prim == KILN_P_EQ));
     return KILN_OK;
 }
@@ -177,11 +187,29 @@ static kiln_status eval_prim(host *h, const kiln_expr *e, kiln_hval *out) {
     return floating ? eval_float(h, e, v[0].f, v[1].f, out) : eval_int(h, e, v[0].i, v[1].i, out);
 }
 
-/* present(x), absent(x), is_bool(x), is_int(x), is_float(x), is_complex(x), size(t, d), len(list). */
+static kiln_status eval_size(host *h, const kiln_expr *e, kiln_hval t, kiln_hval *out) {
+    kiln_hval d = {0};
+    int64_t extent;
+    KILN_TRY(eval(h, e->args[1], &d));
+    bool any_unknown = t.kind == KILN_H_UNKNOWN || d.kind == KILN_H_UNKNOWN;
+    if ((t.kind != KILN_H_UNKNOWN && t.kind != KILN_H_TENSOR) ||
+        (d.kind != KILN_H_UNKNOWN && d.kind != KILN_H_INT))
+        return HOST_FAIL(h, e, "size takes a tensor and a dimension");
+    *out = unknown();
+    if (any_unknown || !h->env->size) return KILN_OK;
+    if (!h->env->size(h->env, (int)t.i, d.i, &extent))
+        return kiln_expr_fail(h->env->source, e, KILN_E_INDEX, "dimension %lld is out of range",
+                              (long long)d.i);
+    *out = from_int(extent);
+    return KILN_OK;
+}
+
+/* present(x), absent(x), is_bool(x), is_int(x), is_float(x), dtype(x), size(t, d), len(list). */
 static kiln_status eval_call(host *h, const kiln_expr *e, kiln_hval *out) {
-    kiln_hval v = {0}, d = {0};
+    kiln_hval v = {0};
     bool size = strcmp(e->name, "size") == 0;
-    if (e->nargs != (size ? 2 : 1)) return HOST_FAIL(h, e, "'%s' takes %d argument(s), found %d", e->name, size ? 2 : 1, e->nargs);
+    if (e->nargs != (size ? 2 : 1))
+        return HOST_FAIL(h, e, "'%s' takes %d argument(s), found %d", e->name, size ? 2 : 1, e->nargs);
     KILN_TRY(eval(h, e->args[0], &v));
     bool is_unknown = v.kind == KILN_H_UNKNOWN;
     if (strcmp(e->name, "present") == 0 || strcmp(e->name, "absent") == 0) {
@@ -194,17 +222,10 @@ static kiln_status eval_call(host *h, const kiln_expr *e, kiln_hval *out) {
         *out = is_unknown ? unknown() : from_int(v.i);
         return KILN_OK;
     }
-    if (size) {
-        KILN_TRY(eval(h, e->args[1], &d));
-        *out = unknown();
-        int64_t extent;
-        bool is_dim = d.kind == KILN_H_INT || d.kind == KILN_H_UNKNOWN;
-        if ((!is_unknown && v.kind != KILN_H_TENSOR) || !is_dim)
-            return HOST_FAIL(h, e, "size takes a tensor and a dimension");
-        if (is_unknown || d.kind == KILN_H_UNKNOWN || !h->env->size) return KILN_OK;
-        if (!h->env->size(h->env, (int)v.i, d.i, &extent))
-            return kiln_expr_fail(h->env->source, e, KILN_E_INDEX, "dimension %lld is out of range", (long long)d.i);
-        *out = from_int(extent);
+    if (size) return eval_size(h, e, v, out);
+    if (strcmp(e->name, "dtype") == 0) {
+        bool known = v.dtype < KILN_DTYPE_COUNT && v.kind != KILN_H_NONE;
+        *out = known ? (kiln_hval){.kind = KILN_H_DTYPE, .i = v.dtype, .dtype = v.dtype} : unknown();
         return KILN_OK;
     }
     bool want_int = strcmp(e->name, "is_int") == 0, want_float = strcmp(e->name, "is_float") == 0;
@@ -231,9 +252,12 @@ static kiln_status eval_name(host *h, const kiln_expr *e, kiln_hval *out) {
     const kiln_expr *named = h->env->expand ? h->env->expand(h->env, e->name) : NULL;
     if (named) return eval(h, named, out);
     if (h->env->get(h->env, e->name, out)) return KILN_OK;
-    if (strcmp(e->name, "true") == 0 || strcmp(e->name, "false") == 0) *out = from_bool(e->name[0] == 't');
-    else if (strcmp(e->name, "inf") == 0) *out = from_float(INFINITY);
-    else return HOST_FAIL(h, e, "unknown name '%s'", e->name);
+    if (strcmp(e->name, "true") == 0 || strcmp(e->name, "false") == 0)
+        *out = from_bool(e->name[0] == 't');
+    else if (strcmp(e->name, "inf") == 0)
+        *out = from_float(INFINITY);
+    else
+        return HOST_FAIL(h, e, "unknown name '%s'", e->name);
     return KILN_OK;
 }
 
@@ -250,7 +274,9 @@ static kiln_status eval_item(host *h, const kiln_expr *e, kiln_hval *out) {
 static kiln_status eval_kind(host *h, const kiln_expr *e, kiln_hval *out) {
     switch (e->kind) {
     case KILN_X_NUM: *out = e->is_float ? from_float(e->f) : from_int(e->i); return KILN_OK;
-    case KILN_X_STR: *out = (kiln_hval){.kind = KILN_H_STR, .s = e->name, .dtype = KILN_DTYPE_COUNT}; return KILN_OK;
+    case KILN_X_STR:
+        *out = (kiln_hval){.kind = KILN_H_STR, .s = e->name, .dtype = KILN_DTYPE_COUNT};
+        return KILN_OK;
     case KILN_X_NAME: return eval_name(h, e, out);
     case KILN_X_FIELD: return HOST_FAIL(h, e, "rhs.%s is not known before the call", e->name);
     case KILN_X_PRIM: return eval_prim(h, e, out);
@@ -262,8 +288,10 @@ static kiln_status eval_kind(host *h, const kiln_expr *e, kiln_hval *out) {
 }
 
 static kiln_status eval(host *h, const kiln_expr *e, kiln_hval *out) {
-    if (++h->height > KILN_EXPR_MAX_HEIGHT || ++h->nodes > KILN_EXPR_MAX_NODES)
-        return kiln_expr_fail(h->env->source, e, KILN_E_LIMIT, "expression too large with its names expanded");
+    if (++h->height > KILN_EXPR_MAX_HEIGHT || ++h->nodes > KILN_EXPR_MAX_NODES) {
+        (void)kiln_expr_fail(h->env->source, e, KILN_E_LIMIT, "expression too large with its names expanded");
+        return KILN_E_LIMIT;
+    }
     kiln_status st = eval_kind(h, e, out);
     h->height--;
     return st;

@@ -26,10 +26,10 @@ static kiln_expr *node(parser *ps, kiln_ekind kind) {
 
 /* A chain such as a + b + c needs no deep recursion to be read, but all who walk the tree recurse. */
 static kiln_status grow(parser *ps, kiln_expr *e, const kiln_expr *below) {
-    if (below && below->height >= e->height) e->height = below->height + 1;
+    if (below->height >= e->height) e->height = below->height + 1;
     if (e->height <= KILN_EXPR_MAX_HEIGHT) return KILN_OK;
-    return KILN_FAIL(KILN_E_LIMIT, "%s:%d:%d: expression has more than %d levels", ps->lx->source, e->line, e->col,
-                     KILN_EXPR_MAX_HEIGHT);
+    return KILN_FAIL(KILN_E_LIMIT, "%s:%d:%d: expression has more than %d levels", ps->lx->source, e->line,
+                     e->col, KILN_EXPR_MAX_HEIGHT);
 }
 
 static kiln_status make(parser *ps, kiln_ekind kind, kiln_prim prim, const kiln_expr *const *args, int n,
@@ -73,8 +73,8 @@ static kiln_status parse_access(parser *ps, kiln_expr *e) {
         if (e->ncoord == MAX_LIST) return kiln_lex_fail(ps->lx, "at most 16 coordinates");
         kiln_coord *c = &e->coord[e->ncoord++];
         KILN_TRY(parse_coord(ps, c));
-        KILN_TRY(grow(ps, e, c->dim));
-        KILN_TRY(grow(ps, e, c->at));
+        if (c->dim) KILN_TRY(grow(ps, e, c->dim));
+        if (c->at) KILN_TRY(grow(ps, e, c->at));
         KILN_TRY(kiln_lex_accept(ps->lx, ",", &more));
     }
     KILN_TRY(kiln_lex_expect(ps->lx, "]"));
@@ -106,8 +106,9 @@ static kiln_status parse_call(parser *ps, kiln_expr *e) {
     if (!kiln_prim_find(e->name, strlen(e->name), &e->prim)) return KILN_OK;
     e->kind = KILN_X_PRIM;
     if (n != kiln_prim_arity(e->prim))
-        return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: '%s' takes %d argument%s, found %d", ps->lx->source, e->line, e->col,
-                         e->name, kiln_prim_arity(e->prim), kiln_prim_arity(e->prim) == 1 ? "" : "s", n);
+        return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: '%s' takes %d argument%s, found %d", ps->lx->source,
+                         e->line, e->col, e->name, kiln_prim_arity(e->prim),
+                         kiln_prim_arity(e->prim) == 1 ? "" : "s", n);
     return KILN_OK;
 }
 
@@ -159,12 +160,15 @@ static const struct {
     kiln_ekind kind;
     kiln_prim prim;
 } binary[] = {
-    {"or", 1, KILN_X_LOGIC, KILN_P_OR},   {"and", 2, KILN_X_LOGIC, KILN_P_AND}, {"<", 4, KILN_X_PRIM, KILN_P_LT},
-    {"<=", 4, KILN_X_PRIM, KILN_P_LE},    {">", 4, KILN_X_PRIM, KILN_P_GT},     {">=", 4, KILN_X_PRIM, KILN_P_GE},
-    {"==", 4, KILN_X_PRIM, KILN_P_EQ},    {"!=", 4, KILN_X_PRIM, KILN_P_NE},    {"|", 5, KILN_X_PRIM, KILN_P_OR},
-    {"^", 6, KILN_X_PRIM, KILN_P_XOR},    {"&", 7, KILN_X_PRIM, KILN_P_AND},    {"<<", 8, KILN_X_PRIM, KILN_P_SHL},
-    {">>", 8, KILN_X_PRIM, KILN_P_SHR},   {"+", 9, KILN_X_PRIM, KILN_P_ADD},    {"-", 9, KILN_X_PRIM, KILN_P_SUB},
-    {"*", 10, KILN_X_PRIM, KILN_P_MUL},   {"/", 10, KILN_X_PRIM, KILN_P_DIV},   {"//", 10, KILN_X_PRIM, KILN_P_FLOORDIV},
+    {"or", 1, KILN_X_LOGIC, KILN_P_OR}, {"and", 2, KILN_X_LOGIC, KILN_P_AND},
+    {"<", 4, KILN_X_PRIM, KILN_P_LT},   {"<=", 4, KILN_X_PRIM, KILN_P_LE},
+    {">", 4, KILN_X_PRIM, KILN_P_GT},   {">=", 4, KILN_X_PRIM, KILN_P_GE},
+    {"==", 4, KILN_X_PRIM, KILN_P_EQ},  {"!=", 4, KILN_X_PRIM, KILN_P_NE},
+    {"|", 5, KILN_X_PRIM, KILN_P_OR},   {"^", 6, KILN_X_PRIM, KILN_P_XOR},
+    {"&", 7, KILN_X_PRIM, KILN_P_AND},  {"<<", 8, KILN_X_PRIM, KILN_P_SHL},
+    {">>", 8, KILN_X_PRIM, KILN_P_SHR}, {"+", 9, KILN_X_PRIM, KILN_P_ADD},
+    {"-", 9, KILN_X_PRIM, KILN_P_SUB},  {"*", 10, KILN_X_PRIM, KILN_P_MUL},
+    {"/", 10, KILN_X_PRIM, KILN_P_DIV}, {"//", 10, KILN_X_PRIM, KILN_P_FLOORDIV},
     {"%", 10, KILN_X_PRIM, KILN_P_MOD},
 };
 
@@ -172,21 +176,22 @@ static const struct {
     const char *text;
     kiln_ekind kind;
     kiln_prim prim;
-} unary[] = {{"-", KILN_X_PRIM, KILN_P_NEG}, {"~", KILN_X_PRIM, KILN_P_NOT}, {"not", KILN_X_LOGIC, KILN_P_NOT}};
+} unary[] = {
+    {"-", KILN_X_PRIM, KILN_P_NEG}, {"~", KILN_X_PRIM, KILN_P_NOT}, {"not", KILN_X_LOGIC, KILN_P_NOT}};
 
 static kiln_status parse_binary(parser *ps, int level, const kiln_expr **out);
 
 static kiln_status parse_unary(parser *ps, const kiln_expr **out) {
     if (++ps->depth > KILN_EXPR_MAX_DEPTH)
-        return KILN_FAIL(KILN_E_LIMIT, "%s:%d:%d: expression nested deeper than %d", ps->lx->source, ps->lx->tok_line,
-                         ps->lx->tok_col, KILN_EXPR_MAX_DEPTH);
+        return KILN_FAIL(KILN_E_LIMIT, "%s:%d:%d: expression nested deeper than %d", ps->lx->source,
+                         ps->lx->tok_line, ps->lx->tok_col, KILN_EXPR_MAX_DEPTH);
     for (size_t k = 0; k < sizeof unary / sizeof *unary; k++) {
         if (!kiln_lex_is(ps->lx, unary[k].text)) continue;
         const kiln_expr *arg;
         int line = ps->lx->tok_line, col = ps->lx->tok_col;
         KILN_TRY(kiln_lex_next(ps->lx));
-        KILN_TRY(parse_binary(ps, unary[k].prim == KILN_P_NOT && unary[k].kind == KILN_X_LOGIC ? 3 : UNARY_LEVEL + 1,
-                              &arg));
+        KILN_TRY(parse_binary(
+            ps, unary[k].prim == KILN_P_NOT && unary[k].kind == KILN_X_LOGIC ? 3 : UNARY_LEVEL + 1, &arg));
         ps->depth--;
         kiln_expr *e = NULL;
         KILN_TRY(make(ps, unary[k].kind, unary[k].prim, &arg, 1, &e));
@@ -234,8 +239,8 @@ static kiln_status parse_cond(parser *ps, const kiln_expr **out) {
     KILN_TRY(kiln_lex_accept(ps->lx, "?", &cond));
     if (!cond) return KILN_OK;
     if (++ps->depth > KILN_EXPR_MAX_DEPTH)
-        return KILN_FAIL(KILN_E_LIMIT, "%s:%d:%d: expression nested deeper than %d", ps->lx->source, ps->lx->tok_line,
-                         ps->lx->tok_col, KILN_EXPR_MAX_DEPTH);
+        return KILN_FAIL(KILN_E_LIMIT, "%s:%d:%d: expression nested deeper than %d", ps->lx->source,
+                         ps->lx->tok_line, ps->lx->tok_col, KILN_EXPR_MAX_DEPTH);
     const kiln_expr *args[3] = {*out};
     KILN_TRY(parse_cond(ps, &args[1]));
     KILN_TRY(kiln_lex_expect(ps->lx, ":"));
@@ -263,8 +268,10 @@ kiln_status kiln_expr_fail(const char *source, const kiln_expr *e, kiln_status s
 
 /* -- walking and printing ------------------------------------------------------------------------------ */
 
-kiln_status kiln_expr_names(const kiln_expr *e, kiln_status (*visit)(void *user, const kiln_expr *e), void *user) {
-    if (e->kind == KILN_X_NAME || e->kind == KILN_X_FIELD || e->kind == KILN_X_ACCESS) KILN_TRY(visit(user, e));
+kiln_status kiln_expr_names(const kiln_expr *e, kiln_status (*visit)(void *user, const kiln_expr *e),
+                            void *user) {
+    if (e->kind == KILN_X_NAME || e->kind == KILN_X_FIELD || e->kind == KILN_X_ACCESS)
+        KILN_TRY(visit(user, e));
     for (int k = 0; k < e->nargs; k++) KILN_TRY(kiln_expr_names(e->args[k], visit, user));
     for (int k = 0; k < e->ncoord; k++) {
         if (e->coord[k].dim) KILN_TRY(kiln_expr_names(e->coord[k].dim, visit, user));
@@ -301,8 +308,10 @@ static void print_access(kiln_sb *out, const kiln_expr *e) {
 /* A floating literal keeps a point, so that it reads back as one. */
 static void print_number(kiln_sb *out, const kiln_expr *e) {
     size_t start = out->len;
-    if (!e->is_float) kiln_sb_printf(out, "%lld", (long long)e->i);
-    else kiln_sb_f64(out, e->f);
+    if (!e->is_float)
+        kiln_sb_printf(out, "%lld", (long long)e->i);
+    else
+        kiln_sb_f64(out, e->f);
     if (e->is_float && !out->failed && !strpbrk(out->p + start, ".e")) kiln_sb_puts(out, ".0");
 }
 
@@ -337,7 +346,10 @@ void kiln_expr_print(kiln_sb *out, const kiln_expr *e) {
     case KILN_X_LOGIC: print_logic(out, e); return;
     case KILN_X_PRIM:
     case KILN_X_CALL:
-        kiln_sb_printf(out, "%s(", e->kind == KILN_X_CALL ? e->name : kiln_prim_name(e->prim));
+        if (e->kind == KILN_X_PRIM && e->prim == KILN_P_NOT)
+            kiln_sb_puts(out, "~("); /* not(x) is the logical one */
+        else
+            kiln_sb_printf(out, "%s(", e->kind == KILN_X_CALL ? e->name : kiln_prim_name(e->prim));
         print_list(out, e->args, e->nargs);
         kiln_sb_putc(out, ')');
         return;

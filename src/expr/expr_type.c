@@ -12,7 +12,8 @@ typedef kiln_typer typer;
 
 static kiln_status type_expr(typer *ty, const kiln_expr *e, kiln_texpr **out);
 
-#define TYPE_FAIL(ty, e, ...) kiln_expr_fail((ty)->env->source, (e), KILN_E_TYPE, __VA_ARGS__)
+/* A comma, so that an analyser sees that it is a failure. */
+#define TYPE_FAIL(ty, e, ...) (kiln_expr_fail((ty)->env->source, (e), KILN_E_TYPE, __VA_ARGS__), KILN_E_TYPE)
 
 static kiln_texpr *node(typer *ty, kiln_tekind kind, kiln_dtype t, const kiln_expr *from, int nargs) {
     kiln_texpr *n = kiln_arena_alloc(ty->env->arena, sizeof *n);
@@ -37,7 +38,8 @@ static void int_limits(kiln_dtype t, int64_t *lowest, int64_t *highest) {
     *lowest = 0;
     *highest = 1;
     if (t == KILN_BOOL) return;
-    *highest = kiln_dtype_is_signed(t) ? (int64_t)(UINT64_MAX >> (65 - bits)) : (int64_t)(UINT64_MAX >> (64 - bits));
+    *highest = kiln_dtype_is_signed(t) ? (int64_t)(UINT64_MAX >> (65 - bits))
+                                       : (int64_t)(UINT64_MAX >> (64 - bits));
     if (kiln_dtype_is_signed(t)) *lowest = -*highest - 1;
 }
 
@@ -52,7 +54,8 @@ static kiln_status coerce_const(typer *ty, const kiln_texpr *v, kiln_dtype to, k
             return TYPE_FAIL(ty, v->from, "the fraction %g meets the type %s", v->f, kiln_dtype_name(to));
         bool fits = to == KILN_U64 ? i >= 0 || v->dtype == to : i >= lowest && i <= highest;
         if (!fits)
-            return TYPE_FAIL(ty, v->from, "the number %lld does not fit the type %s", (long long)i, kiln_dtype_name(to));
+            return TYPE_FAIL(ty, v->from, "the number %lld does not fit the type %s", (long long)i,
+                             kiln_dtype_name(to));
     }
     kiln_texpr *n = node(ty, KILN_TE_CONST, to, v->from, 0);
     if (!n) return KILN_NOMEM();
@@ -87,7 +90,8 @@ static kiln_status coerce(typer *ty, const kiln_texpr *v, kiln_dtype to, kiln_te
 }
 
 /* The type operands meet at.  *weak: all of them were. */
-static kiln_status meet(typer *ty, const kiln_expr *e, kiln_texpr *const *args, int n, kiln_dtype *out, bool *weak) {
+static kiln_status meet(typer *ty, const kiln_expr *e, kiln_texpr *const *args, int n, kiln_dtype *out,
+                        bool *weak) {
     kiln_dtype strong = KILN_DTYPE_COUNT, soft = KILN_I64;
     bool fraction = false;
     for (int k = 0; k < n; k++) {
@@ -136,6 +140,8 @@ static void negate(kiln_texpr *literal, const kiln_expr *e) {
 static kiln_status type_prim(typer *ty, const kiln_expr *e, kiln_texpr **out) {
     kiln_texpr *args[3];
     int first = kiln_prim_rule(e->prim) == KILN_RULE_SELECT ? 1 : 0;
+    if (e->nargs <= first || e->nargs > 3)
+        return KILN_BUG("'%s' of %d arguments", kiln_prim_name(e->prim), e->nargs);
     for (int k = 0; k < e->nargs; k++) KILN_TRY(type_expr(ty, e->args[k], &args[k]));
     if (e->prim == KILN_P_NEG && args[0]->kind == KILN_TE_CONST && args[0]->weak) {
         negate(args[0], e);
@@ -196,9 +202,12 @@ static bool type_constant(typer *ty, const kiln_expr *e, kiln_texpr *n) {
     bool highest = strcmp(e->name, "highest") == 0;
     n->weak = true;
     n->dtype = KILN_F64;
-    if (strcmp(e->name, "inf") == 0) n->f = INFINITY;
-    else if (strcmp(e->name, "nan") == 0) n->f = NAN;
-    else if (strcmp(e->name, "pi") == 0) n->f = 3.14159265358979323846;
+    if (strcmp(e->name, "inf") == 0)
+        n->f = INFINITY;
+    else if (strcmp(e->name, "nan") == 0)
+        n->f = NAN;
+    else if (strcmp(e->name, "pi") == 0)
+        n->f = 3.14159265358979323846;
     else if (strcmp(e->name, "true") == 0 || strcmp(e->name, "false") == 0) {
         n->weak = false;
         n->dtype = KILN_BOOL;
@@ -252,7 +261,8 @@ static kiln_status type_name(typer *ty, const kiln_expr *e, kiln_texpr **out) {
     if (!known && e->kind == KILN_X_NAME && type_constant(ty, e, n)) return KILN_OK;
     KILN_TRY(find(ty, e, &sym));
     if (sym.may_be_absent || sym.absent)
-        return TYPE_FAIL(ty, e, "optional argument '%s' is used where it may be absent; use or_else or a when", e->name);
+        return TYPE_FAIL(
+            ty, e, "optional argument '%s' is used where it may be absent; use or_else or a when", e->name);
     if (sym.kind == KILN_SYM_LET) return type_let(ty, e, sym.let, out);
     if (sym.kind == KILN_SYM_LIST) return TYPE_FAIL(ty, e, "'%s' is a list: write %s[k]", e->name, e->name);
     n->kind = kind_of(sym.kind);
@@ -285,28 +295,49 @@ static kiln_status type_or_else(typer *ty, const kiln_expr *e, kiln_texpr **out)
     return KILN_OK;
 }
 
+static kiln_status type_size(typer *ty, const kiln_expr *e, kiln_texpr **out) {
+    kiln_sym sym = {0};
+    if (e->nargs != 2 || e->args[0]->kind != KILN_X_NAME)
+        return TYPE_FAIL(ty, e, "size takes a tensor argument and a dimension");
+    KILN_TRY(find(ty, e->args[0], &sym));
+    if (sym.kind != KILN_SYM_ELEM) return TYPE_FAIL(ty, e, "size takes a tensor argument and a dimension");
+    kiln_texpr *dim, *n;
+    KILN_TRY(type_expr(ty, e->args[1], &dim));
+    KILN_TRY(coerce(ty, dim, KILN_I64, &dim));
+    if (!(n = node(ty, KILN_TE_EXTENT, KILN_I64, e, 1))) return KILN_NOMEM();
+    n->id = sym.id;
+    n->args[0] = dim;
+    *out = n;
+    return KILN_OK;
+}
+
+/* common(x): x as a result of the common dtype would hold it. */
+static kiln_status type_common(typer *ty, const kiln_expr *e, kiln_texpr **out) {
+    kiln_texpr *arg, *n;
+    if (e->nargs != 1) return TYPE_FAIL(ty, e, "'common' takes 1 argument, found %d", e->nargs);
+    KILN_TRY(type_expr(ty, e->args[0], &arg));
+    KILN_TRY(coerce(ty, arg, ty->env->compute, &arg));
+    if (!(n = node(ty, KILN_TE_ROUND, ty->env->compute, e, 1))) return KILN_NOMEM();
+    n->args[0] = arg;
+    *out = ty->env->common == ty->env->compute ? arg : n;
+    return KILN_OK;
+}
+
+/* compute(x): an argument is taken as it is, not rounded to the common dtype first. */
+static void mark_exact(const kiln_expr *e, kiln_texpr *arg) {
+    bool leaf = arg->kind == KILN_TE_ELEM || arg->kind == KILN_TE_SCALAR;
+    if (leaf && strcmp(e->name, "compute") == 0) arg->exact = true;
+}
+
 static kiln_status type_call(typer *ty, const kiln_expr *e, kiln_texpr **out) {
     if (strcmp(e->name, "or_else") == 0) return type_or_else(ty, e, out);
+    if (strcmp(e->name, "size") == 0) return type_size(ty, e, out);
+    if (strcmp(e->name, "common") == 0) return type_common(ty, e, out);
     bool did;
     KILN_TRY(kiln_typer_complex_call(ty, e, &did, out));
     if (did) return KILN_OK;
     kiln_texpr *n;
-    bool size = strcmp(e->name, "size") == 0, sum = strcmp(e->name, "sum") == 0;
-    if (size) {
-        kiln_sym sym = {0};
-        if (e->nargs != 2 || e->args[0]->kind != KILN_X_NAME)
-            return TYPE_FAIL(ty, e, "size takes a tensor argument and a dimension");
-        KILN_TRY(find(ty, e->args[0], &sym));
-        if (sym.kind != KILN_SYM_ELEM) return TYPE_FAIL(ty, e, "size takes a tensor argument and a dimension");
-        kiln_texpr *dim;
-        KILN_TRY(type_expr(ty, e->args[1], &dim));
-        KILN_TRY(coerce(ty, dim, KILN_I64, &dim));
-        if (!(n = node(ty, KILN_TE_EXTENT, KILN_I64, e, 1))) return KILN_NOMEM();
-        n->id = sym.id;
-        n->args[0] = dim;
-        *out = n;
-        return KILN_OK;
-    }
+    bool sum = strcmp(e->name, "sum") == 0;
     kiln_dtype to = KILN_DTYPE_COUNT;
     for (int t = 0; t < KILN_DTYPE_COUNT; t++)
         if (strcmp(e->name, kiln_dtype_name((kiln_dtype)t)) == 0) to = (kiln_dtype)t;
@@ -320,10 +351,12 @@ static kiln_status type_call(typer *ty, const kiln_expr *e, kiln_texpr **out) {
     KILN_TRY(type_expr(ty, e->args[0], &arg));
     if (sum) to = arg->weak ? ty->env->compute : arg->dtype;
     /* a float argument may be truncated where the row says so */
-    if (!sum && arg->kind == KILN_TE_SCALAR && arg->weak && kiln_dtype_is_float(arg->dtype) && !kiln_dtype_is_float(to))
+    if (!sum && arg->kind == KILN_TE_SCALAR && arg->weak && kiln_dtype_is_float(arg->dtype) &&
+        !kiln_dtype_is_float(to))
         KILN_TRY(coerce(ty, arg, KILN_F64, &arg));
     KILN_TRY(coerce(ty, arg, to, &arg));
     if (!sum) {
+        mark_exact(e, arg);
         *out = arg;
         return KILN_OK;
     }
@@ -335,8 +368,10 @@ static kiln_status type_call(typer *ty, const kiln_expr *e, kiln_texpr **out) {
 
 static kiln_status type_list_item(typer *ty, const kiln_expr *e, const kiln_sym *sym, kiln_texpr **out) {
     const kiln_expr *at = e->coord[0].at;
-    if (e->ncoord != 1 || !at || e->coord[0].dim || at->kind != KILN_X_NUM || at->is_float || at->i > INT16_MAX)
-        return TYPE_FAIL(ty, e, "an item of the list '%s' is written %s[k] with a whole number k", e->name, e->name);
+    if (e->ncoord != 1 || !at || e->coord[0].dim || at->kind != KILN_X_NUM || at->is_float ||
+        at->i > INT16_MAX)
+        return TYPE_FAIL(ty, e, "an item of the list '%s' is written %s[k] with a whole number k", e->name,
+                         e->name);
     kiln_texpr *n = node(ty, KILN_TE_SCALAR, sym->dtype, e, 0);
     if (!n) return KILN_NOMEM();
     n->id = sym->id;
@@ -348,6 +383,7 @@ static kiln_status type_list_item(typer *ty, const kiln_expr *e, const kiln_sym 
 
 static kiln_status type_access(typer *ty, const kiln_expr *e, kiln_texpr **out) {
     kiln_sym sym = {0};
+    if (e->ncoord < 1) return KILN_BUG("an access without coordinates");
     KILN_TRY(find(ty, e, &sym));
     if (sym.kind == KILN_SYM_LIST) return type_list_item(ty, e, &sym, out);
     if (sym.kind != KILN_SYM_ELEM) return TYPE_FAIL(ty, e, "'%s' is not a tensor", e->name);
@@ -358,7 +394,8 @@ static kiln_status type_access(typer *ty, const kiln_expr *e, kiln_texpr **out) 
         if (!e->coord[k].at) continue;
         kiln_texpr *at;
         KILN_TRY(type_expr(ty, e->coord[k].at, &at));
-        if (kiln_dtype_is_float(at->dtype)) return TYPE_FAIL(ty, e->coord[k].at, "a coordinate must be an integer");
+        if (kiln_dtype_is_float(at->dtype))
+            return TYPE_FAIL(ty, e->coord[k].at, "a coordinate must be an integer");
         KILN_TRY(coerce(ty, at, KILN_I64, &at));
         n->args[k] = at;
     }
@@ -397,8 +434,11 @@ static kiln_status type_kind(typer *ty, const kiln_expr *e, kiln_texpr **out) {
 }
 
 static kiln_status type_expr(typer *ty, const kiln_expr *e, kiln_texpr **out) {
-    if (++ty->height > KILN_EXPR_MAX_HEIGHT || ++ty->nodes > KILN_EXPR_MAX_NODES)
-        return kiln_expr_fail(ty->env->source, e, KILN_E_LIMIT, "expression too large with its names expanded");
+    if (++ty->height > KILN_EXPR_MAX_HEIGHT || ++ty->nodes > KILN_EXPR_MAX_NODES) {
+        (void)kiln_expr_fail(ty->env->source, e, KILN_E_LIMIT,
+                             "expression too large with its names expanded");
+        return KILN_E_LIMIT;
+    }
     kiln_status st = type_kind(ty, e, out);
     ty->height--;
     return st;

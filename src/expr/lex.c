@@ -9,7 +9,8 @@
 
 #include "expr/expr.h"
 
-void kiln_lex_init(kiln_lex *lx, kiln_arena *arena, const char *source, const char *text, size_t n, int line) {
+void kiln_lex_init(kiln_lex *lx, kiln_arena *arena, const char *source, const char *text, size_t n,
+                   int line) {
     memset(lx, 0, sizeof *lx);
     lx->p = lx->line_start = text;
     lx->end = text + n;
@@ -87,9 +88,9 @@ static kiln_status lex_string(kiln_lex *lx) {
 }
 
 /* Longest first, so that `<<` is not read as `<` `<`. */
-static const char *const puncts[] = {"->", "::", "..", "<<", ">>", "<=", ">=", "==", "!=", "**", "//", "(", ")", "[",
-                                     "]",  ",",  ":",  "=",  "?",  "+",  "-",  "*",  "/",  "%",  "<",  ">",  "&",
-                                     "|",  "^",  "~",  ".",  "!"};
+static const char *const puncts[] = {"->", "::", "..", "<<", ">>", "<=", ">=", "==", "!=", "**", "//",
+                                     "(",  ")",  "[",  "]",  ",",  ":",  "=",  "?",  "+",  "-",  "*",
+                                     "/",  "%",  "<",  ">",  "&",  "|",  "^",  "~",  ".",  "!"};
 
 static kiln_status lex_punct(kiln_lex *lx) {
     size_t left = (size_t)(lx->end - lx->p);
@@ -101,8 +102,8 @@ static kiln_status lex_punct(kiln_lex *lx) {
         lx->p += n;
         return KILN_OK;
     }
-    return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: unexpected character 0x%02x", lx->source, lx->tok_line, lx->tok_col,
-                     (unsigned char)*lx->p);
+    return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: unexpected character 0x%02x", lx->source, lx->tok_line,
+                     lx->tok_col, (unsigned char)*lx->p);
 }
 
 kiln_status kiln_lex_next(kiln_lex *lx) {
@@ -140,13 +141,14 @@ kiln_status kiln_lex_accept(kiln_lex *lx, const char *text, bool *did) {
     return *did ? kiln_lex_next(lx) : KILN_OK;
 }
 
-kiln_status kiln_lex_fail(const kiln_lex *lx, const char *expected) {
+void kiln_lex_blame(const kiln_lex *lx, const char *expected) {
     int n = lx->len > 30 ? 30 : (int)lx->len;
     if (lx->tok == KILN_TOK_END)
-        return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: expected %s, found the end of the row", lx->source, lx->tok_line,
-                         lx->tok_col, expected);
-    return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: expected %s, found '%.*s'", lx->source, lx->tok_line, lx->tok_col,
-                     expected, n, lx->start);
+        (void)KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: expected %s, found the end of the row", lx->source,
+                        lx->tok_line, lx->tok_col, expected);
+    else
+        (void)KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: expected %s, found '%.*s'", lx->source, lx->tok_line,
+                        lx->tok_col, expected, n, lx->start);
 }
 
 kiln_status kiln_lex_expect(kiln_lex *lx, const char *text) {

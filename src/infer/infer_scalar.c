@@ -161,9 +161,20 @@ kiln_status kiln_scalar_cast(const kiln_bound *call, int slot, int index, kiln_d
     return convert_part(call, slot, &n, 0, t, false, out);
 }
 
-kiln_status kiln_plan_scalar(const kiln_plan *plan, int slot, int index, int part, kiln_dtype t, uint64_t *out) {
+/* The f32 that a half in a slot stands for, as a slot. */
+static uint64_t widen_half(kiln_dtype half, uint64_t slot) {
+    float f = half == KILN_F16 ? kiln_half_to_f32((uint16_t)slot) : kiln_bf16_to_f32((uint16_t)slot);
+    uint64_t out = 0;
+    memcpy(&out, &f, sizeof f);
+    return out;
+}
+
+kiln_status kiln_plan_scalar(const kiln_plan *plan, int slot, int index, int part, kiln_dtype via, kiln_dtype t,
+                             uint64_t *out) {
     number n;
     bool wrapped = slot < KILN_HOST_ID && kiln_slot_wrapped(plan, slot);
     KILN_TRY(read_number(plan->call, slot, index, plan->common, &n));
-    return convert_part(plan->call, slot, &n, part, t, !wrapped, out);
+    KILN_TRY(convert_part(plan->call, slot, &n, part, via, !wrapped, out));
+    if (via != t) *out = widen_half(via, *out); /* only halves are computed in another type */
+    return KILN_OK;
 }

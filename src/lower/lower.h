@@ -7,11 +7,11 @@
 #include "infer/infer.h"
 #include "ir/ir.h"
 
-/* Where a kernel's scalar comes from: argument `slot` (item `index` of a list, or -1) as `dtype`.
- * A complex number is two scalars. */
+/* Where a kernel's scalar comes from: argument `slot` (item `index` of a list, or -1), converted to `via`
+ * and from that to `dtype`, the type the kernel computes with.  A complex number is two scalars. */
 typedef struct kiln_scalar_source {
     int16_t slot, index;
-    kiln_dtype dtype;
+    kiln_dtype via, dtype;
     kiln_ir_part part;
 } kiln_scalar_source;
 

@@ -17,8 +17,8 @@ typedef struct mapper {
     kiln_lowered *out;
     kiln_ir *ir;
     int buf_of_arg[KILN_MAX_ARGS]; /* buffer of a tensor argument, or -1 */
-    kiln_pair loaded[KILN_MAX_ARGS]; /* its value in this nest, in the compute type */
-    const kiln_pair *locals;         /* of the rule being lowered */
+    kiln_pair loaded[KILN_MAX_ARGS][2]; /* its value in this nest, in the compute type: rounded, exact */
+    const kiln_pair *locals;            /* of the rule being lowered */
     const kiln_texpr *body[KILN_MAX_RETS];
 } mapper;
 
@@ -43,15 +43,23 @@ static kiln_status declare_buffers(mapper *m) {
     return KILN_OK;
 }
 
-/* The kernel's scalar for an argument, or a part of it, as a type: each such triple once. */
+/* What an argument is rounded to before it is used: the common dtype, unless the body says compute(x) or
+ * the argument is a plain int, float or bool. */
+static kiln_dtype scalar_via(const mapper *m, const kiln_texpr *e) {
+    bool optional;
+    const kiln_type *type = kiln_type_strip(m->row->schema->args[e->id].type, &optional);
+    bool rounded = type->kind == KILN_T_SCALAR && !e->exact && e->dtype == kiln_dtype_compute(m->plan->common);
+    return rounded ? m->plan->common : e->dtype;
+}
+
+/* The kernel's scalar for an argument, or a part of it, as a type: each once. */
 static kiln_ref scalar_part(mapper *m, const kiln_texpr *e, kiln_ir_part part) {
     static const char *const ends[] = {"", ".re", ".im"}; /* ORDER: kiln_ir_part */
     kiln_lowered *low = m->out;
-    kiln_scalar_source want = {(int16_t)e->id, (int16_t)e->index, kiln_dtype_real(e->dtype), part};
+    kiln_dtype via = kiln_dtype_real(scalar_via(m, e)), t = kiln_dtype_real(e->dtype);
+    kiln_scalar_source want = {(int16_t)e->id, (int16_t)e->index, via, t, part};
     int k = 0;
-    while (k < low->nscalars && !(low->scalars[k].slot == want.slot && low->scalars[k].index == want.index &&
-                                  low->scalars[k].dtype == want.dtype && low->scalars[k].part == part))
-        k++;
+    while (k < low->nscalars && memcmp(&low->scalars[k], &want, sizeof want) != 0) k++;
     if (k == KILN_MAX_SCALARS) {
         m->ir->failed = true;
         m->ir->why = "more than 64 scalars";
@@ -61,7 +69,7 @@ static kiln_ref scalar_part(mapper *m, const kiln_texpr *e, kiln_ir_part part) {
         char name[128];
         snprintf(name, sizeof name, "%.100s%s", m->row->schema->args[e->id].name, ends[part]);
         low->scalars[low->nscalars++] = want;
-        kiln_ir_par_add(m->ir, name, want.dtype);
+        kiln_ir_par_add(m->ir, name, t);
     }
     return kiln_ir_par_read(m->ir, k);
 }
@@ -74,14 +82,14 @@ static kiln_pair scalar(mapper *m, const kiln_texpr *e) {
 
 /* -- expressions ----------------------------------------------------------------------------------------- */
 
-static kiln_pair load(mapper *m, int arg) {
-    if (m->loaded[arg].re != KILN_NOREF) return m->loaded[arg];
+static kiln_pair load(mapper *m, int arg, bool exact) {
+    if (m->loaded[arg][exact].re != KILN_NOREF) return m->loaded[arg][exact];
     kiln_pair v = kiln_pair_load(m->ir, m->buf_of_arg[arg]);
     bool promoted = m->branch->typing.args >> arg & 1;
     kiln_dtype t = promoted ? m->plan->common : m->plan->dtypes[arg];
-    v = kiln_pair_cast(m->ir, t, v);
+    if (!exact) v = kiln_pair_cast(m->ir, t, v);
     v = kiln_pair_cast(m->ir, kiln_dtype_compute(t), v);
-    m->loaded[arg] = v;
+    m->loaded[arg][exact] = v;
     return v;
 }
 
@@ -109,10 +117,13 @@ static kiln_pair lower_expr(mapper *m, const kiln_texpr *e) {
     kiln_pair v;
     switch (e->kind) {
     case KILN_TE_CONST: return kiln_pair_const(m->ir, e->dtype, e->i, e->f);
-    case KILN_TE_ELEM: return load(m, e->id);
+    case KILN_TE_ELEM: return load(m, e->id, e->exact);
     case KILN_TE_SCALAR: return scalar(m, e);
     case KILN_TE_PRIM: return lower_prim(m, e);
     case KILN_TE_CAST: return kiln_pair_cast(m->ir, e->dtype, lower_expr(m, e->args[0]));
+    case KILN_TE_ROUND:
+        v = kiln_pair_cast(m->ir, m->plan->common, lower_expr(m, e->args[0]));
+        return kiln_pair_cast(m->ir, e->dtype, v);
     case KILN_TE_RULE: return lower_rule(m, e);
     case KILN_TE_LOCAL: return m->locals[e->id];
     case KILN_TE_PART:
@@ -138,7 +149,7 @@ static kiln_pair lower_expr(mapper *m, const kiln_texpr *e) {
 /* -- nests ------------------------------------------------------------------------------------------------- */
 
 static void begin_nest(mapper *m) {
-    for (int a = 0; a < KILN_MAX_ARGS; a++) m->loaded[a] = (kiln_pair){KILN_NOREF, KILN_NOREF};
+    for (int a = 0; a < KILN_MAX_ARGS; a++) m->loaded[a][0].re = m->loaded[a][1].re = KILN_NOREF;
     kiln_ir_for(m->ir, 0, true);
 }
 

@@ -14,8 +14,10 @@ static const kiln_op *exact(const kiln_registry *r, const char *name) {
         size_t mid = (lo + hi) / 2;
         int order = strcmp(kiln_registry_at(r, mid)->name, name);
         if (order == 0) return kiln_registry_at(r, mid);
-        if (order < 0) lo = mid + 1;
-        else hi = mid;
+        if (order < 0)
+            lo = mid + 1;
+        else
+            hi = mid;
     }
     return NULL;
 }
@@ -36,8 +38,8 @@ static const kiln_op *only_overload(const kiln_registry *r, const char *full, ki
 static const char *bare(const char *name) { return strncmp(name, "aten::", 6) == 0 ? name + 6 : name; }
 
 static void nearest(const kiln_registry *r, const char *full, kiln_sb *out) {
-    int shown = 0;
-    for (int distance = 0; distance <= NEAR && shown < NEAR; distance++) {
+    int shown = 0, far = (int)strlen(bare(full)); /* a name with no letter in common is not near */
+    for (int distance = 0; distance <= NEAR && distance < far && shown < NEAR; distance++) {
         for (size_t k = 0; k < kiln_registry_count(r) && shown < NEAR; k++) {
             const char *name = kiln_registry_at(r, k)->name;
             char base[NAME_MAX_LEN];
@@ -45,7 +47,8 @@ static void nearest(const kiln_registry *r, const char *full, kiln_sb *out) {
             if (n >= sizeof base) continue;
             memcpy(base, bare(name), n);
             base[n] = 0;
-            int d = kiln_edit_distance(bare(full), bare(name), NEAR), e = kiln_edit_distance(bare(full), base, NEAR);
+            int d = kiln_edit_distance(bare(full), bare(name), NEAR),
+                e = kiln_edit_distance(bare(full), base, NEAR);
             if ((d < e ? d : e) == distance) kiln_sb_printf(out, "%s%s", shown++ ? ", " : "", name);
         }
     }
@@ -54,7 +57,8 @@ static void nearest(const kiln_registry *r, const char *full, kiln_sb *out) {
 kiln_status kiln_registry_find(const kiln_registry *r, const char *name, const kiln_op **out) {
     char full[NAME_MAX_LEN];
     size_t n = strlen(name);
-    if (n + 7 > sizeof full) return KILN_FAIL(KILN_E_NOTFOUND, "no operator '%.40s...': the name is too long", name);
+    if (n + 7 > sizeof full)
+        return KILN_FAIL(KILN_E_NOTFOUND, "no operator '%.40s...': the name is too long", name);
     memcpy(full, "aten::", 7);
     strcpy(strstr(name, "::") ? full : full + 6, name);
     const kiln_op *op = exact(r, full);

@@ -27,14 +27,14 @@ typedef enum kiln_promo {
     KILN_PROMO_SUM      /* of `args`; bool and integers become i64; the dtype argument `dtype_arg` wins */
 } kiln_promo;
 
-enum { KILN_RET_COMMON = -1 }; /* result has the common dtype; >= 0: that kiln_dtype; else see below */
+enum { KILN_RET_COMMON = -1 };      /* result has the common dtype; >= 0: that kiln_dtype; else see below */
 enum { KILN_RET_REAL = INT16_MIN }; /* result has the common dtype, of its parts if that is complex */
 #define KILN_RET_ARG(a) (-2 - (a)) /* result has the dtype of tensor argument a */
 
 typedef struct kiln_typing {
     kiln_promo promo;
-    uint64_t args;   /* bit a: argument a takes part in promotion */
-    int dtype_arg;   /* SUM: a ScalarType? argument, or -1 */
+    uint64_t args;              /* bit a: argument a takes part in promotion */
+    int dtype_arg;              /* SUM: a ScalarType? argument, or -1 */
     int16_t ret[KILN_MAX_RETS]; /* KILN_RET_COMMON, KILN_RET_REAL, a kiln_dtype, or KILN_RET_ARG(a) */
 } kiln_typing;
 
@@ -83,12 +83,12 @@ typedef struct kiln_reduce {
 } kiln_reduce;
 
 typedef struct kiln_outshape {
-    int like_arg;      /* result is shaped like this tensor argument, or -1 */
-    bool rest;         /* `..`: leading dims of the first tensor argument */
-    kiln_nameds dims;  /* then these: name of the coordinate, extent */
+    int like_arg;       /* result is shaped like this tensor argument, or -1 */
+    bool rest;          /* `..`: leading dims of the first tensor argument */
+    kiln_nameds dims;   /* then these: name of the coordinate, extent */
     kiln_nameds window; /* reduced coordinates: name, extent */
-    int into_arg;      /* scatter into a copy of this argument, or -1 */
-    int at_arg;        /* its Tensor?[] index argument */
+    int into_arg;       /* scatter into a copy of this argument, or -1 */
+    int at_arg;         /* its Tensor?[] index argument */
 } kiln_outshape;
 
 /* compose: one call of another operator, per item of the lists in `each`. */
@@ -102,22 +102,22 @@ typedef struct kiln_compose {
 
 typedef struct kiln_row {
     kiln_family family;
-    const kiln_schema *schema; /* of the functional form; ns filled in */
-    const char *text;          /* the row as written, comments and all */
-    int line, col;             /* of its schema in its source */
-    const char *source;        /* "map.ops" */
-    kiln_digest digest;        /* of the text with white space folded */
-    kiln_dtypes takes;         /* dtypes the promoted arguments may have */
+    const kiln_schema *schema;            /* of the functional form; ns filled in */
+    const char *text;                     /* the row as written, comments and all */
+    int line, col;                        /* of its schema in its source */
+    const char *source;                   /* "map.ops" */
+    kiln_digest digest;                   /* of the text with white space folded */
+    kiln_dtypes takes;                    /* dtypes the promoted arguments may have */
     kiln_dtypes arg_takes[KILN_MAX_ARGS]; /* dtypes of a tensor argument outside promotion; 0: not one */
-    kiln_typing typing;        /* of the head; every branch starts from it */
+    kiln_typing typing;                   /* of the head; every branch starts from it */
     kiln_branch branches[KILN_ROW_MAX_BRANCHES];
     int nbranches;
     kiln_check checks[KILN_ROW_MAX_CHECKS];
     int nchecks;
     kiln_nameds lets;  /* names for expressions, expanded where they are used */
     kiln_nameds hosts; /* numbers computed once per call; in bodies they are scalars */
-    uint64_t ignored; /* arguments the row declares unused */
-    uint64_t statics; /* arguments whose value is part of the class */
+    uint64_t ignored;  /* arguments the row declares unused */
+    uint64_t statics;  /* arguments whose value is part of the class */
     kiln_reduce reduce;
     kiln_outshape shape;
     kiln_compose compose;
@@ -136,7 +136,8 @@ struct kiln_op {
     const kiln_schema *schema;
     const kiln_row *row;
     kiln_form form;
-    int8_t slot[KILN_MAX_ARGS];    /* argument of this schema -> argument of the row's schema, or -1: an output */
+    int8_t
+        slot[KILN_MAX_ARGS]; /* argument of this schema -> argument of the row's schema, or -1: an output */
     int8_t out_arg[KILN_MAX_RETS]; /* INPLACE, OUT: argument of this schema that receives result k */
     int nout;                      /* results written into arguments; 0 for FUNCTIONAL */
 };
@@ -149,8 +150,8 @@ typedef struct kiln_row_text {
     const char *source, *text;
     size_t n;
 } kiln_row_text;
-kiln_status kiln_registry_new(const kiln_registry *base, const kiln_row_text *texts, int ntexts, const char *schemas,
-                              size_t schemas_len, kiln_registry **out) KILN_MUST_CHECK;
+kiln_status kiln_registry_new(const kiln_registry *base, const kiln_row_text *texts, int ntexts,
+                              const char *schemas, size_t schemas_len, kiln_registry **out) KILN_MUST_CHECK;
 void kiln_registry_free(kiln_registry *r);
 size_t kiln_registry_count(const kiln_registry *r);
 const kiln_op *kiln_registry_at(const kiln_registry *r, size_t i); /* sorted by name */
@@ -163,7 +164,8 @@ kiln_status kiln_row_check(const kiln_registry *r, const kiln_row *row, int *nty
 
 bool kiln_row_is_tensor(const kiln_row *row, int arg); /* Tensor or Tensor? */
 bool kiln_row_optional(const kiln_row *row, int arg);
-const kiln_expr *kiln_row_host(const kiln_row *row, const char *name); /* the expression of a host number, or NULL */
+const kiln_expr *kiln_row_host(const kiln_row *row,
+                               const char *name); /* the expression of a host number, or NULL */
 
 /* The environment that types branch b's bodies: common dtype `common`, and dtypes[a] for each tensor
  * argument outside promotion.  Lives as long as its arguments. */
@@ -173,14 +175,15 @@ typedef struct kiln_row_env {
     const kiln_branch *branch;
     kiln_dtype common;
     const kiln_dtype *dtypes;
-    uint64_t present;    /* bit a: argument a is known to be present */
-    uint64_t absent;     /* bit a: argument a is known to be absent */
+    uint64_t present;         /* bit a: argument a is known to be present */
+    uint64_t absent;          /* bit a: argument a is known to be absent */
     const kiln_nameds *scope; /* names a clause has defined so far (a block's), or NULL */
-    bool states, merge;  /* states are in scope; so are the right ones */
+    bool states, merge;       /* states are in scope; so are the right ones */
 } kiln_row_env;
 void kiln_row_env_init(kiln_row_env *re, const kiln_row *row, const kiln_branch *branch, kiln_dtype common,
                        const kiln_dtype *dtypes, kiln_arena *arena);
 
 /* Body k of a branch, typed and cast to the compute type of ret (bool stays bool). */
-kiln_status kiln_row_type_body(const kiln_row_env *re, int k, kiln_dtype ret, const kiln_texpr **out) KILN_MUST_CHECK;
+kiln_status kiln_row_type_body(const kiln_row_env *re, int k, kiln_dtype ret,
+                               const kiln_texpr **out) KILN_MUST_CHECK;
 #endif

@@ -78,7 +78,8 @@ static bool is_inplace(const kiln_schema *s, const kiln_schema *row) {
 static bool is_out(const kiln_schema *s, const kiln_schema *row) {
     if (row->nrets == 0 || s->nargs != row->nargs + row->nrets || s->nrets != row->nrets) return false;
     for (int a = 0; a < s->nargs; a++) {
-        if (a >= row->nargs ? !s->args[a].kwarg_only || !writes(&s->args[a]) : !same_arg(&s->args[a], &row->args[a]))
+        if (a >= row->nargs ? !s->args[a].kwarg_only || !writes(&s->args[a])
+                            : !same_arg(&s->args[a], &row->args[a]))
             return false;
     }
     return true;
@@ -154,7 +155,8 @@ static kiln_status match_line(kiln_registry *r, by_name *const *buckets, line_vi
         size_t len = n - (size_t)strip;
         for (by_name *b = buckets[kiln_hash64(name, len) % BUCKETS]; b; b = b->next) {
             const kiln_schema *row = b->row->schema;
-            if (strlen(row->name) != len || memcmp(row->name, name, len) != 0 || strcmp(row->ns, "aten") != 0) continue;
+            if (strlen(row->name) != len || memcmp(row->name, name, len) != 0 || strcmp(row->ns, "aten") != 0)
+                continue;
             if (!s) KILN_TRY(kiln_schema_parse(&r->arena, v.line, v.n, &s));
             KILN_TRY(add_form(r, s, b->row));
         }
@@ -179,11 +181,11 @@ static kiln_status check_against_list(const kiln_registry *r, const kiln_op *op)
     while (next_line(r, &at, &v)) {
         if (v.n <= n || memcmp(v.line, op->name, n) != 0 || v.line[n] != '(') continue;
         if (strlen(op->schema_text) == v.n && memcmp(op->schema_text, v.line, v.n) == 0) return KILN_OK;
-        return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: the schema of %s is not PyTorch's, which is: %.*s", op->row->source,
-                         op->row->line, op->row->col, op->name, (int)v.n, v.line);
+        return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: the schema of %s is not PyTorch's, which is: %.*s",
+                         op->row->source, op->row->line, op->row->col, op->name, (int)v.n, v.line);
     }
-    return KILN_FAIL(KILN_E_NOTFOUND, "%s:%d:%d: PyTorch has no operator %s; use a namespace of your own", op->row->source,
-                     op->row->line, op->row->col, op->name);
+    return KILN_FAIL(KILN_E_NOTFOUND, "%s:%d:%d: PyTorch has no operator %s; use a namespace of your own",
+                     op->row->source, op->row->line, op->row->col, op->name);
 }
 
 /* -- rows --------------------------------------------------------------------------------------------------- */
@@ -220,7 +222,8 @@ static kiln_status refuse_nul(const kiln_row_text *t) {
         line++;
         start = p + 1;
     }
-    return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: a NUL byte in the rows", t->source, line, (int)(nul - start) + 1);
+    return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: a NUL byte in the rows", t->source, line,
+                     (int)(nul - start) + 1);
 }
 
 /* A row starts at a line that begins in column 1; the indented lines after it belong to it. */
@@ -259,8 +262,8 @@ static size_t place(const kiln_registry *r, const kiln_op *op) {
 static kiln_status defined_twice(const kiln_registry *r, const kiln_op *a, const kiln_op *b) {
     bool in_order = place(r, a) <= place(r, b);
     const kiln_row *first = (in_order ? a : b)->row, *second = (in_order ? b : a)->row;
-    return KILN_FAIL(KILN_E_ARG, "%s:%d:%d: %s is defined already, at %s:%d:%d", second->source, second->line, second->col,
-                     a->name, first->source, first->line, first->col);
+    return KILN_FAIL(KILN_E_ARG, "%s:%d:%d: %s is defined already, at %s:%d:%d", second->source, second->line,
+                     second->col, a->name, first->source, first->line, first->col);
 }
 
 /* What a row computes for complex numbers depends on the rules, so its digest does. */
@@ -273,7 +276,8 @@ static void add_rules_to_digest(const kiln_registry *r, kiln_row *row) {
 static kiln_status freeze(kiln_registry *r) {
     if (r->n) qsort(r->ops, r->n, sizeof *r->ops, by_op_name);
     for (size_t k = 1; k < r->n; k++)
-        if (strcmp(r->ops[k - 1]->name, r->ops[k]->name) == 0) return defined_twice(r, r->ops[k - 1], r->ops[k]);
+        if (strcmp(r->ops[k - 1]->name, r->ops[k]->name) == 0)
+            return defined_twice(r, r->ops[k - 1], r->ops[k]);
     for (size_t k = 0; k < r->nrows; k++) {
         int ntyped;
         add_rules_to_digest(r, r->rows[k]);
@@ -290,16 +294,18 @@ static kiln_status fill(kiln_registry *r, const kiln_registry *base, const kiln_
     return freeze(r);
 }
 
-kiln_status kiln_registry_new(const kiln_registry *base, const kiln_row_text *texts, int ntexts, const char *schemas,
-                              size_t schemas_len, kiln_registry **out) {
+kiln_status kiln_registry_new(const kiln_registry *base, const kiln_row_text *texts, int ntexts,
+                              const char *schemas, size_t schemas_len, kiln_registry **out) {
     kiln_registry *r = kiln_calloc(1, sizeof *r);
     if (!r) return KILN_NOMEM();
     kiln_arena_init(&r->arena);
     r->schemas = schemas;
     r->schemas_len = schemas_len;
     kiln_status st = fill(r, base, texts, ntexts);
-    if (st == KILN_OK) *out = r;
-    else kiln_registry_free(r);
+    if (st == KILN_OK)
+        *out = r;
+    else
+        kiln_registry_free(r);
     return st;
 }
 

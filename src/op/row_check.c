@@ -52,7 +52,8 @@ static bool item(const kiln_henv *env, const char *name, int64_t k, kiln_hval *o
     out->dtype = KILN_I64;
     int arg = kiln_schema_arg(ce->c->row->schema, name);
     bool optional;
-    return k >= 0 && arg >= 0 && kiln_type_strip(ce->c->row->schema->args[arg].type, &optional)->kind == KILN_T_LIST;
+    return k >= 0 && arg >= 0 &&
+           kiln_type_strip(ce->c->row->schema->args[arg].type, &optional)->kind == KILN_T_LIST;
 }
 
 static const kiln_expr *expand(const kiln_henv *env, const char *name) {
@@ -72,10 +73,12 @@ static kiln_status may_hold(const checker *c, const kiln_expr *cond, holds *out)
     *out = ALWAYS;
     if (!cond) return KILN_OK;
     KILN_TRY(eval_before_call(c, cond, &v));
-    if (v.kind == KILN_H_UNKNOWN) *out = MAYBE;
+    if (v.kind == KILN_H_UNKNOWN)
+        *out = MAYBE;
     else if (v.kind != KILN_H_BOOL && v.kind != KILN_H_INT && v.kind != KILN_H_FLOAT)
         return kiln_expr_fail(c->row->source, cond, KILN_E_TYPE, "expected a truth value");
-    else if (v.kind == KILN_H_FLOAT ? v.f == 0 : v.i == 0) *out = NEVER;
+    else if (v.kind == KILN_H_FLOAT ? v.f == 0 : v.i == 0)
+        *out = NEVER;
     return KILN_OK;
 }
 
@@ -92,11 +95,12 @@ static kiln_dtype ret_dtype(const checker *c, const kiln_branch *b, int k) {
 static kiln_status check_kind(const char *source, const kiln_expr *e, kiln_dtype from, kiln_dtype to) {
     if (kiln_dtype_kind(from) == kiln_dtype_kind(to)) return KILN_OK;
     if (from != KILN_BOOL && kiln_dtype_kind(from) < kiln_dtype_kind(to)) return KILN_OK;
-    return kiln_expr_fail(source, e, KILN_E_TYPE, "the expression is %s but the result is %s", kiln_dtype_name(from),
-                          kiln_dtype_name(to));
+    return kiln_expr_fail(source, e, KILN_E_TYPE, "the expression is %s but the result is %s",
+                          kiln_dtype_name(from), kiln_dtype_name(to));
 }
 
-static kiln_status type_to(const kiln_row_env *re, const kiln_expr *e, kiln_dtype to, const kiln_texpr **out) {
+static kiln_status type_to(const kiln_row_env *re, const kiln_expr *e, kiln_dtype to,
+                           const kiln_texpr **out) {
     const kiln_texpr *own;
     to = kiln_dtype_compute(to);
     KILN_TRY(kiln_expr_type(&re->env, e, KILN_DTYPE_COUNT, &own));
@@ -124,8 +128,9 @@ enum {
 };
 #undef TE
 
-#define CHECK_FAIL(c, ...) \
-    kiln_expr_fail((c)->row->source, &(kiln_expr){.line = (c)->row->line, .col = (c)->row->col}, KILN_E_PARSE, __VA_ARGS__)
+#define CHECK_FAIL(c, ...)                                                                       \
+    kiln_expr_fail((c)->row->source, &(kiln_expr){.line = (c)->row->line, .col = (c)->row->col}, \
+                   KILN_E_PARSE, __VA_ARGS__)
 
 static const kiln_expr *finish_or_state(const kiln_reduce *r, int k) {
     return k < r->finish.n ? r->finish.at[k].expr : NULL;
@@ -142,14 +147,15 @@ static kiln_dtype state_dtype(const kiln_row_env *re, const kiln_named *s) {
     return s->dtype == KILN_DTYPE_COUNT ? re->env.compute : s->dtype;
 }
 
-static kiln_status check_states(kiln_row_env *re, const kiln_nameds *list, const char *clause, unsigned refused) {
+static kiln_status check_states(kiln_row_env *re, const kiln_nameds *list, const char *clause,
+                                unsigned refused) {
     const kiln_nameds *states = &re->row->reduce.states;
     for (int k = 0; k < list->n; k++) {
         const kiln_named *v = &list->at[k];
         const kiln_named *s = state(re->row, v->name);
         if (!s)
-            return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: '%s' in %s is not a state", re->env.source, v->line, v->col, v->name,
-                             clause);
+            return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: '%s' in %s is not a state", re->env.source, v->line,
+                             v->col, v->name, clause);
         const kiln_texpr *typed;
         char why[64];
         snprintf(why, sizeof why, "a %s cannot see this", clause);
@@ -177,8 +183,8 @@ static kiln_status check_block(kiln_row_env *re) {
         sofar.at[sofar.n++] = block->at[k];
     }
     if (block->n && given != re->row->reduce.states.n)
-        return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: block gives %d of %d states", re->env.source, block->at[0].line,
-                         block->at[0].col, given, re->row->reduce.states.n);
+        return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: block gives %d of %d states", re->env.source,
+                         block->at[0].line, block->at[0].col, given, re->row->reduce.states.n);
     re->scope = NULL;
     re->env.in_block = false;
     return KILN_OK;
@@ -193,7 +199,8 @@ static kiln_status check_reduce(const checker *c, kiln_row_env *re, const kiln_b
     KILN_TRY(check_states(re, &r->step, "step", 0));
     KILN_TRY(check_block(re));
     if (!r->step.n && !r->block.n) return CHECK_FAIL(c, "a fold needs a step or a block");
-    if (!r->merge.n && !r->from && c->row->family == KILN_FAMILY_FOLD) return CHECK_FAIL(c, "a fold needs a merge");
+    if (!r->merge.n && !r->from && c->row->family == KILN_FAMILY_FOLD)
+        return CHECK_FAIL(c, "a fold needs a merge");
     re->merge = true;
     KILN_TRY(check_states(re, &r->merge, "merge", ELEMENTS | PLACES));
     re->merge = false;
@@ -264,7 +271,8 @@ static kiln_status check_conditions(checker *c) {
 static kiln_status check_dtype(checker *c, kiln_dtype t) {
     bool any = false;
     holds now = NEVER;
-    for (int b = 0; b < c->row->nbranches && now != ALWAYS; b++) { /* what always holds hides the ones after it */
+    for (int b = 0; b < c->row->nbranches && now != ALWAYS;
+         b++) { /* what always holds hides the ones after it */
         c->common = common_of(&c->row->branches[b].typing, t);
         KILN_TRY(may_hold(c, c->row->branches[b].when, &now));
         if (now == NEVER) continue;
@@ -312,7 +320,8 @@ static kiln_status check_compose_arg(const kiln_row *row, const kiln_op *callee,
                               callee->schema->args[to].name);
     *given |= 1ull << to;
     int from = v->expr->kind == KILN_X_NAME ? kiln_schema_arg(row->schema, v->expr->name) : -1;
-    if (from < 0) return kiln_expr_fail(row->source, v->expr, KILN_E_TYPE, "expected the name of an argument");
+    if (from < 0)
+        return kiln_expr_fail(row->source, v->expr, KILN_E_TYPE, "expected the name of an argument");
     const kiln_type *have = row->schema->args[from].type, *want = callee->schema->args[to].type;
     if (row->compose.each >> from & 1) {
         if (have->kind != KILN_T_LIST)
@@ -320,8 +329,9 @@ static kiln_status check_compose_arg(const kiln_row *row, const kiln_op *callee,
         have = have->elem;
     }
     if (!kiln_type_eq(have, want))
-        return kiln_expr_fail(row->source, v->expr, KILN_E_TYPE, "'%s' does not have the type that %s takes for '%s'",
-                              v->expr->name, callee->name, callee->schema->args[to].name);
+        return kiln_expr_fail(row->source, v->expr, KILN_E_TYPE,
+                              "'%s' does not have the type that %s takes for '%s'", v->expr->name,
+                              callee->name, callee->schema->args[to].name);
     return KILN_OK;
 }
 
@@ -330,13 +340,13 @@ static kiln_status check_compose(const kiln_registry *r, const kiln_row *row) {
     checker c = {.row = row, .common = KILN_F32};
     uint64_t given = 0;
     if (!row->compose.callee) return CHECK_FAIL(&c, "a compose row needs a call clause");
-    KILN_TRY(kiln_note(kiln_registry_find(r, row->compose.callee, &callee), "%s:%d:%d", row->source, row->compose.line,
-                       row->compose.col));
+    KILN_TRY(kiln_note(kiln_registry_find(r, row->compose.callee, &callee), "%s:%d:%d", row->source,
+                       row->compose.line, row->compose.col));
     for (int k = 0; k < row->compose.nargs; k++) KILN_TRY(check_compose_arg(row, callee, k, &given));
     for (int a = 0; a < callee->schema->nargs; a++)
         if (!(given >> a & 1) && callee->schema->args[a].def.kind == KILN_DEF_ABSENT)
-            return KILN_FAIL(KILN_E_TYPE, "%s:%d:%d: %s is called without '%s'", row->source, row->compose.line,
-                             row->compose.col, callee->name, callee->schema->args[a].name);
+            return KILN_FAIL(KILN_E_TYPE, "%s:%d:%d: %s is called without '%s'", row->source,
+                             row->compose.line, row->compose.col, callee->name, callee->schema->args[a].name);
     if (callee->row == row) return CHECK_FAIL(&c, "%s calls itself", row->schema->name);
     return check_conditions(&c);
 }

@@ -47,7 +47,10 @@ static kiln_status clause_check(kiln_lex *lx, kiln_row *row) {
     static const struct {
         const char *word;
         kiln_status status;
-    } kinds[] = {{"index", KILN_E_INDEX}, {"value", KILN_E_VALUE}, {"type", KILN_E_TYPE}, {"unsupported", KILN_E_UNSUP}};
+    } kinds[] = {{"index", KILN_E_INDEX},
+                 {"value", KILN_E_VALUE},
+                 {"type", KILN_E_TYPE},
+                 {"unsupported", KILN_E_UNSUP}};
     if (row->nchecks == KILN_ROW_MAX_CHECKS) return kiln_lex_fail(lx, "at most 8 checks");
     kiln_check *c = &row->checks[row->nchecks++];
     c->status = KILN_E_ARG;
@@ -76,14 +79,17 @@ static kiln_status parse_args(kiln_lex *lx, kiln_row *row, uint64_t *set) {
 
 static kiln_status clause_static(kiln_lex *lx, kiln_row *row) { return parse_args(lx, row, &row->statics); }
 static kiln_status clause_ignore(kiln_lex *lx, kiln_row *row) { return parse_args(lx, row, &row->ignored); }
-static kiln_status clause_let(kiln_lex *lx, kiln_row *row) { return parse_nameds(lx, &row->lets, false, "="); }
+static kiln_status clause_let(kiln_lex *lx, kiln_row *row) {
+    return parse_nameds(lx, &row->lets, false, "=");
+}
 
 static kiln_status known_to_host(void *user, const kiln_expr *e) {
     const kiln_row *row = user;
     for (int k = 0; k < row->hosts.n - 1; k++)
         if (strcmp(row->hosts.at[k].name, e->name) == 0) return KILN_OK;
     if (kiln_schema_arg(row->schema, e->name) >= 0 || strcmp(e->name, "common") == 0) return KILN_OK;
-    return kiln_expr_fail(row->source, e, KILN_E_PARSE, "'%s' is not an argument or a host number defined before", e->name);
+    return kiln_expr_fail(row->source, e, KILN_E_PARSE,
+                          "'%s' is not an argument or a host number defined before", e->name);
 }
 
 /* host NAME [: dtype] = EXPR, ...: each may use the ones before it, so none can mean itself. */
@@ -98,10 +104,18 @@ static kiln_status clause_host(kiln_lex *lx, kiln_row *row) {
     return KILN_OK;
 }
 
-static kiln_status clause_state(kiln_lex *lx, kiln_row *row) { return parse_nameds(lx, &row->reduce.states, true, "="); }
-static kiln_status clause_step(kiln_lex *lx, kiln_row *row) { return parse_nameds(lx, &row->reduce.step, false, "="); }
-static kiln_status clause_block(kiln_lex *lx, kiln_row *row) { return parse_nameds(lx, &row->reduce.block, false, "="); }
-static kiln_status clause_merge(kiln_lex *lx, kiln_row *row) { return parse_nameds(lx, &row->reduce.merge, false, "="); }
+static kiln_status clause_state(kiln_lex *lx, kiln_row *row) {
+    return parse_nameds(lx, &row->reduce.states, true, "=");
+}
+static kiln_status clause_step(kiln_lex *lx, kiln_row *row) {
+    return parse_nameds(lx, &row->reduce.step, false, "=");
+}
+static kiln_status clause_block(kiln_lex *lx, kiln_row *row) {
+    return parse_nameds(lx, &row->reduce.block, false, "=");
+}
+static kiln_status clause_merge(kiln_lex *lx, kiln_row *row) {
+    return parse_nameds(lx, &row->reduce.merge, false, "=");
+}
 
 static kiln_status clause_finish(kiln_lex *lx, kiln_row *row) {
     kiln_nameds *f = &row->reduce.finish;
@@ -147,7 +161,9 @@ static kiln_status clause_out(kiln_lex *lx, kiln_row *row) {
     return kiln_lex_expect(lx, "]");
 }
 
-static kiln_status clause_window(kiln_lex *lx, kiln_row *row) { return parse_nameds(lx, &row->shape.window, false, ":"); }
+static kiln_status clause_window(kiln_lex *lx, kiln_row *row) {
+    return parse_nameds(lx, &row->shape.window, false, ":");
+}
 
 /* into ARG at ARG */
 static kiln_status clause_into(kiln_lex *lx, kiln_row *row) {
@@ -168,7 +184,8 @@ static kiln_status clause_call(kiln_lex *lx, kiln_row *row) {
     const char *start = lx->start;
     c->line = lx->tok_line;
     c->col = lx->tok_col;
-    while (lx->tok == KILN_TOK_NAME || kiln_lex_is(lx, ".") || kiln_lex_is(lx, "::")) KILN_TRY(kiln_lex_next(lx));
+    while (lx->tok == KILN_TOK_NAME || kiln_lex_is(lx, ".") || kiln_lex_is(lx, "::"))
+        KILN_TRY(kiln_lex_next(lx));
     c->callee = kiln_arena_strndup(lx->arena, start, (size_t)(lx->start - start));
     if (!c->callee) return KILN_NOMEM();
     KILN_TRY(kiln_lex_expect(lx, "("));
@@ -201,7 +218,8 @@ static kiln_status number(kiln_lex *lx, double *out) {
 /* domain LO HI: where random test inputs are drawn from. */
 static kiln_status clause_domain(kiln_lex *lx, kiln_row *row) {
     KILN_TRY(number(lx, &row->domain_lo));
-    if (lx->tok == KILN_TOK_NUM && lx->f <= row->domain_lo) return kiln_lex_fail(lx, "a number above the first");
+    if (lx->tok == KILN_TOK_NUM && lx->f <= row->domain_lo)
+        return kiln_lex_fail(lx, "a number above the first");
     return number(lx, &row->domain_hi);
 }
 
@@ -262,11 +280,11 @@ kiln_status kiln_row_clause(kiln_lex *lx, kiln_row *row) {
     for (size_t k = 0; k < sizeof clauses / sizeof *clauses; k++) {
         if (!kiln_lex_is(lx, clauses[k].word)) continue;
         if (!(clauses[k].families & (1u << row->family)))
-            return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: a %s row has no '%s' clause", lx->source, lx->tok_line, lx->tok_col,
-                             kiln_family_name(row->family), clauses[k].word);
+            return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: a %s row has no '%s' clause", lx->source, lx->tok_line,
+                             lx->tok_col, kiln_family_name(row->family), clauses[k].word);
         if ((row->clauses >> k & 1) && !clauses[k].again)
-            return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: a second '%s' clause", lx->source, lx->tok_line, lx->tok_col,
-                             clauses[k].word);
+            return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: a second '%s' clause", lx->source, lx->tok_line,
+                             lx->tok_col, clauses[k].word);
         row->clauses |= 1u << k;
         KILN_TRY(kiln_lex_next(lx));
         return clauses[k].parse(lx, row);

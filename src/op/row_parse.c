@@ -37,13 +37,20 @@ static kiln_dtypes kinds(int lowest, int highest) {
 static bool dtype_word(const kiln_lex *lx, kiln_dtypes *set) {
     kiln_dtype t;
     if (lx->tok != KILN_TOK_NAME) return false;
-    if (kiln_lex_is(lx, "bool")) *set |= KILN_DT(KILN_BOOL);
-    else if (kiln_lex_is(lx, "int")) *set |= kinds(KILN_KIND_INT, KILN_KIND_INT);
-    else if (kiln_lex_is(lx, "float")) *set |= kinds(KILN_KIND_FLOAT, KILN_KIND_FLOAT);
-    else if (kiln_lex_is(lx, "real")) *set |= kinds(KILN_KIND_INT, KILN_KIND_FLOAT);
-    else if (kiln_lex_is(lx, "all")) *set |= kinds(KILN_KIND_BOOL, KILN_KIND_FLOAT);
-    else if (kiln_lex_is(lx, "unsigned")) *set |= KILN_DT(KILN_U16) | KILN_DT(KILN_U32) | KILN_DT(KILN_U64);
-    else if (kiln_lex_is(lx, "complex")) *set |= kinds(KILN_KIND_COMPLEX, KILN_KIND_COMPLEX);
+    if (kiln_lex_is(lx, "bool"))
+        *set |= KILN_DT(KILN_BOOL);
+    else if (kiln_lex_is(lx, "int"))
+        *set |= kinds(KILN_KIND_INT, KILN_KIND_INT);
+    else if (kiln_lex_is(lx, "float"))
+        *set |= kinds(KILN_KIND_FLOAT, KILN_KIND_FLOAT);
+    else if (kiln_lex_is(lx, "real"))
+        *set |= kinds(KILN_KIND_INT, KILN_KIND_FLOAT);
+    else if (kiln_lex_is(lx, "all"))
+        *set |= kinds(KILN_KIND_BOOL, KILN_KIND_FLOAT);
+    else if (kiln_lex_is(lx, "unsigned"))
+        *set |= KILN_DT(KILN_U16) | KILN_DT(KILN_U32) | KILN_DT(KILN_U64);
+    else if (kiln_lex_is(lx, "complex"))
+        *set |= kinds(KILN_KIND_COMPLEX, KILN_KIND_COMPLEX);
     else {
         for (t = 0; t < KILN_DTYPE_COUNT && !kiln_lex_is(lx, kiln_dtype_name(t)); t++) {}
         if (t == KILN_DTYPE_COUNT) return false;
@@ -69,8 +76,10 @@ static kiln_status parse_takes(kiln_lex *lx, kiln_row *row) {
     set = 0;
     if (!dtype_word(lx, &set)) return kiln_lex_fail(lx, "a dtype or one of bool int unsigned float real complex all");
     while (!lx->first_on_line && dtype_word(lx, &set)) KILN_TRY(kiln_lex_next(lx));
-    if (arg >= 0) row->arg_takes[arg] |= set;
-    else row->takes = set;
+    if (arg >= 0)
+        row->arg_takes[arg] |= set;
+    else
+        row->takes = set;
     return KILN_OK;
 }
 
@@ -120,7 +129,8 @@ kiln_status kiln_row_attrs(kiln_lex *lx, kiln_row *row, kiln_typing *t) {
     for (;;) {
         bool did;
         if (kiln_lex_is(lx, "=") || lx->tok == KILN_TOK_END || kiln_row_clause_word(lx)) return KILN_OK;
-        if (kiln_lex_is(lx, "takes") && t != &row->typing) return kiln_lex_fail(lx, "takes only at the head of the row");
+        if (kiln_lex_is(lx, "takes") && t != &row->typing)
+            return kiln_lex_fail(lx, "takes only at the head of the row");
         KILN_TRY(kiln_lex_accept(lx, "takes", &did));
         if (did) {
             KILN_TRY(parse_takes(lx, row));
@@ -171,10 +181,13 @@ static kiln_status parse_shorthand(kiln_lex *lx, kiln_row *row, const kiln_expr 
     bool form = body->kind == KILN_X_PRIM && body->nargs == 2 && body->args[0]->kind == KILN_X_NAME &&
                 strcmp(body->args[0]->name, "acc") == 0;
     if (row->family == KILN_FAMILY_MAP || row->family == KILN_FAMILY_COMPOSE)
-        return kiln_expr_fail(lx->source, body, KILN_E_PARSE, "a %s row has no accumulator", kiln_family_name(row->family));
-    if (!form) return kiln_expr_fail(lx->source, body, KILN_E_PARSE, "expected prim(acc, value) before 'from'");
+        return kiln_expr_fail(lx->source, body, KILN_E_PARSE, "a %s row has no accumulator",
+                              kiln_family_name(row->family));
+    if (!form)
+        return kiln_expr_fail(lx->source, body, KILN_E_PARSE, "expected prim(acc, value) before 'from'");
     if (!merges(body->prim))
-        return kiln_expr_fail(lx->source, body, KILN_E_PARSE, "two accumulators do not merge by '%s'; write a fold in full",
+        return kiln_expr_fail(lx->source, body, KILN_E_PARSE,
+                              "two accumulators do not merge by '%s'; write a fold in full",
                               kiln_prim_name(body->prim));
     if (r->states.n) return kiln_expr_fail(lx->source, body, KILN_E_PARSE, "the row has states already");
     KILN_TRY(kiln_expr_parse(lx, &r->from));
@@ -190,7 +203,8 @@ kiln_status kiln_row_bodies(kiln_lex *lx, kiln_row *row, kiln_branch *b) {
     while (more) {
         const kiln_expr *body;
         bool from;
-        if (b->nbody == row->schema->nrets) return kiln_lex_fail(lx, "as many bodies as the schema has results");
+        if (b->nbody == row->schema->nrets)
+            return kiln_lex_fail(lx, "as many bodies as the schema has results");
         KILN_TRY(kiln_expr_parse(lx, &body));
         KILN_TRY(kiln_lex_accept(lx, "from", &from));
         if (from) return parse_shorthand(lx, row, body);
@@ -198,7 +212,8 @@ kiln_status kiln_row_bodies(kiln_lex *lx, kiln_row *row, kiln_branch *b) {
         KILN_TRY(kiln_lex_accept(lx, ",", &more));
     }
     if (b->nbody != row->schema->nrets)
-        return kiln_expr_fail(row->source, b->body[0], KILN_E_PARSE, "%d results but %d bodies", row->schema->nrets, b->nbody);
+        return kiln_expr_fail(row->source, b->body[0], KILN_E_PARSE, "%d results but %d bodies",
+                              row->schema->nrets, b->nbody);
     return KILN_OK;
 }
 
@@ -221,8 +236,7 @@ static kiln_status parse_schema(kiln_lex *lx, kiln_row *row) {
     row->line = lx->line;
     row->col = (int)(lx->p - lx->line_start) + 1;
     kiln_status st = kiln_schema_parse_prefix(lx->arena, lx->p, (size_t)(lx->end - lx->p), &used, &schema);
-    if (st != KILN_OK)
-        return kiln_note(st, "%s:%d:%d", row->source, row->line, row->col);
+    if (st != KILN_OK) return kiln_note(st, "%s:%d:%d", row->source, row->line, row->col);
     for (size_t k = 0; k < used; k++) {
         if (lx->p[k] != '\n') continue;
         lx->line++;
@@ -230,9 +244,11 @@ static kiln_status parse_schema(kiln_lex *lx, kiln_row *row) {
     }
     lx->p += used;
     if (schema->nrets > KILN_MAX_RETS)
-        return KILN_FAIL(KILN_E_LIMIT, "%s:%d:%d: more than %d results", row->source, row->line, row->col, KILN_MAX_RETS);
+        return KILN_FAIL(KILN_E_LIMIT, "%s:%d:%d: more than %d results", row->source, row->line, row->col,
+                         KILN_MAX_RETS);
     if (schema->vararg || schema->varret)
-        return KILN_FAIL(KILN_E_UNSUP, "%s:%d:%d: a row cannot take or return '...'", row->source, row->line, row->col);
+        return KILN_FAIL(KILN_E_UNSUP, "%s:%d:%d: a row cannot take or return '...'", row->source, row->line,
+                         row->col);
     if (!schema->ns[0]) schema->ns = "aten";
     row->schema = schema;
     return kiln_lex_next(lx);
@@ -251,7 +267,8 @@ static kiln_status digest(kiln_row *row, const char *text, size_t n) {
             if (blank && folded.len) kiln_sb_putc(&folded, ' ');
             blank = false;
             if (text[k] == '"') quoted = !quoted;
-            if (quoted && text[k] == '\\' && k + 1 < n) kiln_sb_putc(&folded, text[k++]); /* \" does not end it */
+            if (quoted && text[k] == '\\' && k + 1 < n)
+                kiln_sb_putc(&folded, text[k++]); /* \" does not end it */
             kiln_sb_putc(&folded, text[k]);
         } else {
             blank = true;

@@ -51,17 +51,22 @@ static kiln_status check_typing(const kiln_row *row, const kiln_typing *t) {
     for (int a = 0; a < row->schema->nargs; a++) {
         const char *name = row->schema->args[a].name;
         bool promoted = t->args >> a & 1, listed = row->arg_takes[a], tensor = kiln_row_is_tensor(row, a);
-        if (promoted && !promotable(row, a)) return ROW_FAIL(row, "'%s' is no tensor or Scalar to promote", name);
+        if (promoted && !promotable(row, a))
+            return ROW_FAIL(row, "'%s' is no tensor or Scalar to promote", name);
         if (listed && !tensor) return ROW_FAIL(row, "'takes %s:' but '%s' is no tensor", name, name);
-        if (listed && promoted) return ROW_FAIL(row, "'%s' is promoted, so its dtypes are the row's: write 'takes'", name);
+        if (listed && promoted)
+            return ROW_FAIL(row, "'%s' is promoted, so its dtypes are the row's: write 'takes'", name);
         if (tensor && !promoted && !listed && !(row->ignored >> a & 1))
             return ROW_FAIL(row, "tensor '%s' is outside promotion: write 'takes %s: ...'", name, name);
     }
     for (int k = 0; k < row->schema->nrets; k++) {
         int arg = t->ret[k] == KILN_RET_REAL ? -1 : -2 - t->ret[k];
-        if (arg >= 0 && (!row->arg_takes[arg] || kiln_row_optional(row, arg)))
-            return ROW_FAIL(row, "result %d follows '%s', which has no 'takes %s:'", k, row->schema->args[arg].name,
-                            row->schema->args[arg].name);
+        if (arg < 0) continue;
+        const char *name = row->schema->args[arg].name;
+        if (!row->arg_takes[arg])
+            return ROW_FAIL(row, "result %d follows '%s', which has no 'takes %s:'", k, name, name);
+        if (kiln_row_optional(row, arg))
+            return ROW_FAIL(row, "result %d follows '%s', which may be absent", k, name);
     }
     return KILN_OK;
 }
@@ -69,7 +74,8 @@ static kiln_status check_typing(const kiln_row *row, const kiln_typing *t) {
 /* -- names --------------------------------------------------------------------------------------------- */
 
 static kiln_status check_names(const kiln_row *row) {
-    const kiln_nameds *lists[] = {&row->lets, &row->hosts, &row->reduce.states, &row->shape.dims, &row->shape.window};
+    const kiln_nameds *lists[] = {&row->lets, &row->hosts, &row->reduce.states, &row->shape.dims,
+                                  &row->shape.window};
     enum { LISTS = sizeof lists / sizeof *lists };
     for (int l = 0; l < LISTS; l++) {
         for (int k = 0; k < lists[l]->n; k++) {
@@ -94,7 +100,8 @@ static bool is_kind(const kiln_row *row, int arg, kiln_tkind kind, bool or_list)
     return t->kind == kind || (kind == KILN_T_INT && t->kind == KILN_T_SYMINT);
 }
 
-static kiln_status expect_kind(const kiln_row *row, int arg, kiln_tkind kind, bool or_list, const char *what) {
+static kiln_status expect_kind(const kiln_row *row, int arg, kiln_tkind kind, bool or_list,
+                               const char *what) {
     if (arg < 0 || is_kind(row, arg, kind, or_list)) return KILN_OK;
     return ROW_FAIL(row, "'%s' is not %s", row->schema->args[arg].name, what);
 }
@@ -110,7 +117,8 @@ static kiln_status check_clauses(const kiln_row *row) {
     KILN_TRY(expect_kind(row, sh->at_arg, KILN_T_TENSOR, true, "a list of tensors: see 'into'"));
     if (r->from && r->states.n != 1) return ROW_FAIL(row, "a body with 'from' is the only state");
     int shapes = (sh->like_arg >= 0) + (sh->dims.n > 0) + (sh->into_arg >= 0);
-    if (row->family == KILN_FAMILY_INDEX && shapes != 1) return ROW_FAIL(row, "an index row needs one 'out' or 'into'");
+    if (row->family == KILN_FAMILY_INDEX && shapes != 1)
+        return ROW_FAIL(row, "an index row needs one 'out' or 'into'");
     return KILN_OK;
 }
 
@@ -119,7 +127,8 @@ static kiln_status check_bodies(const kiln_row *row) {
     for (int b = 0; b < row->nbranches; b++) {
         bool folds = row->family != KILN_FAMILY_MAP && row->reduce.states.n;
         if (!row->branches[b].nbody && !folds) return ROW_FAIL(row, "no body computes the result");
-        if (row->branches[b].nbody && folds) return ROW_FAIL(row, "both states and a body: 'finish' gives the results");
+        if (row->branches[b].nbody && folds)
+            return ROW_FAIL(row, "both states and a body: 'finish' gives the results");
     }
     return KILN_OK;
 }

@@ -53,11 +53,18 @@ static bool find_arg(const kiln_row_env *re, const char *name, kiln_sym *out) {
         return true;
     case KILN_T_SCALAR: return true;
     case KILN_T_INT:
-    case KILN_T_SYMINT: out->dtype = KILN_I64; out->weak = true; return true;
-    case KILN_T_FLOAT: out->dtype = KILN_F64; out->weak = true; return true;
+    case KILN_T_SYMINT:
+        out->dtype = KILN_I64;
+        out->weak = true;
+        return true;
+    case KILN_T_FLOAT:
+        out->dtype = KILN_F64;
+        out->weak = true;
+        return true;
     case KILN_T_BOOL: out->dtype = KILN_BOOL; return true;
     case KILN_T_LIST:
-        out->kind = type->elem->kind == KILN_T_INT || type->elem->kind == KILN_T_SYMINT ? KILN_SYM_LIST : KILN_SYM_HOST;
+        out->kind = type->elem->kind == KILN_T_INT || type->elem->kind == KILN_T_SYMINT ? KILN_SYM_LIST
+                                                                                        : KILN_SYM_HOST;
         out->dtype = KILN_I64;
         return true;
     case KILN_T_STR:
@@ -135,6 +142,7 @@ void kiln_row_env_init(kiln_row_env *re, const kiln_row *row, const kiln_branch 
     memset(re, 0, sizeof *re);
     re->env.find = find;
     re->env.compute = kiln_dtype_compute(common);
+    re->env.common = common;
     re->env.source = row->source;
     re->env.arena = arena;
     re->env.complex = row->rules;
@@ -148,8 +156,8 @@ void kiln_row_env_init(kiln_row_env *re, const kiln_row *row, const kiln_branch 
 
 typedef struct usage {
     const kiln_row *row;
-    uint64_t set;          /* arguments */
-    uint32_t lets, hosts;  /* names met: each is walked once, however often and deep it is used */
+    uint64_t set;         /* arguments */
+    uint32_t lets, hosts; /* names met: each is walked once, however often and deep it is used */
 } usage;
 
 static kiln_status note_use(void *user, const kiln_expr *e) {
@@ -189,14 +197,14 @@ static uint64_t bit(int arg) { return arg < 0 ? 0 : 1ull << arg; }
 static kiln_status use_clauses(usage *u) {
     const kiln_row *row = u->row;
     const kiln_reduce *r = &row->reduce;
-    const kiln_nameds *lists[] = {&r->states, &r->step, &r->block, &r->merge, &r->finish, &row->shape.dims,
-                                  &row->shape.window};
+    const kiln_nameds *lists[] = {&r->states, &r->step,         &r->block,         &r->merge,
+                                  &r->finish, &row->shape.dims, &row->shape.window};
     for (size_t k = 0; k < sizeof lists / sizeof *lists; k++) KILN_TRY(use_all(u, lists[k]));
     KILN_TRY(use(u, r->over_last));
     for (int k = 0; k < row->nchecks; k++) KILN_TRY(use(u, row->checks[k].cond));
     for (int k = 0; k < row->compose.nargs; k++) KILN_TRY(use(u, row->compose.args[k].expr));
     u->set |= bit(r->over_arg) | bit(r->keep_arg) | bit(row->shape.like_arg) | bit(row->shape.into_arg) |
-              bit(row->shape.at_arg) | bit(row->typing.dtype_arg) | row->statics | row->compose.each;
+              bit(row->shape.at_arg) | bit(row->typing.dtype_arg) | row->compose.each;
     return KILN_OK;
 }
 
@@ -215,13 +223,14 @@ static kiln_status resolve_branch(kiln_branch *br, usage *all) {
 static kiln_status check_used(const kiln_row *row, const usage *all) {
     for (int a = 0; a < row->schema->nargs; a++) {
         const char *name = row->schema->args[a].name;
-        bool used = all->set >> a & 1, ignored = row->ignored >> a & 1;
-        if (!used && !ignored)
-            return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: %s: argument '%s' is not used; write 'ignore %s' if that is meant",
+        bool used = all->set >> a & 1, ignored = row->ignored >> a & 1, in_class = row->statics >> a & 1;
+        if (!used && !ignored && !in_class)
+            return KILN_FAIL(KILN_E_PARSE,
+                             "%s:%d:%d: %s: argument '%s' is not used; write 'ignore %s' if that is meant",
                              row->source, row->line, row->col, row->schema->name, name, name);
         if (used && ignored)
-            return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: %s: argument '%s' is ignored but used", row->source, row->line,
-                             row->col, row->schema->name, name);
+            return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: %s: argument '%s' is ignored but used", row->source,
+                             row->line, row->col, row->schema->name, name);
     }
     for (int h = 0; h < 2; h++) {
         const kiln_nameds *list = h ? &row->hosts : &row->lets;

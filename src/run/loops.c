@@ -44,8 +44,14 @@
 #include "math/divide.inc"
 #include "math/elementary_f32.inc"
 #include "math/elementary_f64.inc"
+#include "math/elementary2_f32.inc"
+#include "math/elementary2_f64.inc"
+#include "math/gcd.inc"
 #include "math/special_base.inc"
-#include "math/angle.inc"
+#include "math/special_gamma.inc"
+#include "math/special_error.inc"
+#include "math/special_bessel.inc"
+#include "math/special_poly.inc"
 
 /* -- bool as a mask of the width of T ---- */
 

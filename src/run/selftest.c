@@ -27,11 +27,16 @@ static void make_real(kiln_dtype t, uint64_t *seed, void *out) {
     uint16_t half = t == KILN_F16 ? kiln_f32_to_half(f) : kiln_f32_to_bf16(f);
     uint8_t truth = r & 1;
     const void *from = &whole;
-    if (t == KILN_F64) from = &small;
-    else if (t == KILN_F32) from = &f;
-    else if (t == KILN_F16 || t == KILN_BF16) from = &half;
-    else if (t == KILN_BOOL) from = &truth;
-    else if (r >> 61 == 0 && kiln_dtype_is_signed(t)) whole = -whole;
+    if (t == KILN_F64)
+        from = &small;
+    else if (t == KILN_F32)
+        from = &f;
+    else if (t == KILN_F16 || t == KILN_BF16)
+        from = &half;
+    else if (t == KILN_BOOL)
+        from = &truth;
+    else if (r >> 61 == 0 && kiln_dtype_is_signed(t))
+        whole = -whole;
     bool wild = r >> 61 == 1 && t != KILN_BOOL;
     uint64_t bits = next_random(seed) | 1; /* never an integer zero: a divisor may be among these */
     memcpy(out, wild ? (const void *)&bits : from, kiln_dtype_size(t)); /* little endian: the low bytes */
@@ -73,7 +78,8 @@ static kiln_status new_trial(const kiln_ir *ir, trial *t) {
     for (int b = 0; b < ir->nbufs; b++) {
         size_t size = kiln_dtype_size(ir->bufs[b].dtype);
         t->ptr[b] = t->memory + at;
-        for (size_t k = 0; k + size <= t->nbytes[b]; k += size) make_value(ir->bufs[b].dtype, &seed, t->ptr[b] + k);
+        for (size_t k = 0; k + size <= t->nbytes[b]; k += size)
+            make_value(ir->bufs[b].dtype, &seed, t->ptr[b] + k);
         at += t->nbytes[b];
     }
     return KILN_OK;
@@ -107,27 +113,83 @@ static kiln_status compare(const kiln_ir *ir, const trial *a, const trial *b) {
         for (size_t at = 0; at + size <= a->nbytes[k]; at += size) {
             if (memcmp(a->ptr[k] + at, b->ptr[k] + at, size) == 0) continue;
             if (kiln_dtype_is_float(t) && both_nan(t, a->ptr[k] + at, b->ptr[k] + at)) continue;
-            return KILN_BUG("self-test of %s: the kernel and the interpreter differ in buffer %s at byte %zu", ir->name,
-                            ir->bufs[k].name, at);
+            return KILN_BUG("self-test of %s: the kernel and the interpreter differ in buffer %s at byte %zu",
+                            ir->name, ir->bufs[k].name, at);
         }
     }
     return KILN_OK;
 }
 
-static kiln_status run_both(const kiln_ir *ir, const kiln_interp *interp, kiln_kernel_fn fn, trial *a, trial *b) {
-    static const int64_t n[NDIM] = {COLS, ROWS}, origin[NDIM] = {0, 0};
-    uint64_t par[KILN_IR_MAX_PARS] = {0}, seed = 7;
-    for (int k = 0; k < ir->npars; k++) make_value(ir->pars[k].dtype, &seed, &par[k]);
+static const int64_t origin[NDIM] = {0, 0};
+
+/* Runs both tiers, each on its trial.  *trapped: the nest that refused the input in both, or -1. */
+static kiln_status run_both(const kiln_ir *ir, const kiln_interp *interp, kiln_kernel_fn fn,
+                            const uint64_t *par, trial *two, int *trapped) {
+    static const int64_t n[NDIM] = {COLS, ROWS};
+    *trapped = -1;
     for (int nest = 0; nest < ir->nnests; nest++) {
-        kiln_launch l = {.nest = nest, .ndim = NDIM, .n = n, .ptr = a->ptr, .stride = a->stride, .origin = origin, .par = par};
+        kiln_launch l = {.nest = nest, .ndim = NDIM, .n = n, .ptr = two[0].ptr, .stride = two[0].stride};
+        l.origin = origin;
+        l.par = par;
         int32_t want, got;
         KILN_TRY(kiln_interp_run(interp, &l, &want));
-        l.ptr = b->ptr;
+        l.ptr = two[1].ptr;
         got = fn(&l);
-        if (want != got) return KILN_BUG("self-test of %s: the kernel returned %d, the interpreter %d", ir->name, got, want);
+        if (want != got)
+            return KILN_BUG("self-test of %s: the kernel returned %d, the interpreter %d", ir->name, got,
+                            want);
+        if (want) *trapped = nest;
         if (want) return KILN_OK;
     }
-    return compare(ir, a, b);
+    return compare(ir, &two[0], &two[1]);
+}
+
+/* -- inputs that trap --------------------------------------------------------------------------------- */
+
+static void element(const kiln_ir *ir, const trial *t, int64_t at, char **ptr) {
+    for (int b = 0; b < ir->nbufs; b++)
+        ptr[b] = t->ptr[b] + at % COLS * t->stride[b * NDIM] + at / COLS * t->stride[b * NDIM + 1];
+}
+
+static kiln_status traps_at(const kiln_ir *ir, const kiln_interp *interp, const uint64_t *par, const trial *t,
+                            int nest, int64_t at, bool *out) {
+    static const int64_t one[NDIM] = {1, 1};
+    char *ptr[KILN_IR_MAX_BUFS];
+    int32_t trap;
+    element(ir, t, at, ptr);
+    kiln_launch l = {
+        .nest = nest, .ndim = NDIM, .n = one, .ptr = ptr, .stride = t->stride, .origin = origin, .par = par};
+    KILN_TRY(kiln_interp_run(interp, &l, &trap));
+    *out = trap != 0;
+    return KILN_OK;
+}
+
+/* Gives every point that traps the inputs of one that does not: the nests behind the traps are tested too. */
+static kiln_status mend(const kiln_ir *ir, const kiln_interp *interp, const uint64_t *par, const trial *t,
+                        int nest) {
+    char *good[KILN_IR_MAX_BUFS], *bad[KILN_IR_MAX_BUFS];
+    bool traps = true;
+    int64_t from = 0;
+    for (; from < ROWS * COLS && traps; from++) KILN_TRY(traps_at(ir, interp, par, t, nest, from, &traps));
+    if (traps) return KILN_OK;
+    element(ir, t, from - 1, good);
+    for (int64_t at = 0; at < ROWS * COLS; at++) {
+        KILN_TRY(traps_at(ir, interp, par, t, nest, at, &traps));
+        element(ir, t, at, bad);
+        for (int b = 0; b < ir->nbufs && traps; b++)
+            memmove(bad[b], good[b], kiln_dtype_size(ir->bufs[b].dtype));
+    }
+    return KILN_OK;
+}
+
+static kiln_status run_trials(const kiln_ir *ir, const kiln_interp *interp, kiln_kernel_fn fn, trial *two) {
+    uint64_t par[KILN_IR_MAX_PARS] = {0}, seed = 7;
+    int trapped;
+    for (int k = 0; k < ir->npars; k++) make_value(ir->pars[k].dtype, &seed, &par[k]);
+    KILN_TRY(run_both(ir, interp, fn, par, two, &trapped));
+    if (trapped < 0) return KILN_OK;
+    for (int k = 0; k < 2; k++) KILN_TRY(mend(ir, interp, par, &two[k], trapped));
+    return run_both(ir, interp, fn, par, two, &trapped);
 }
 
 kiln_status kiln_selftest(const kiln_ir *ir, const kiln_interp *interp, kiln_kernel_fn fn) {
@@ -135,7 +197,7 @@ kiln_status kiln_selftest(const kiln_ir *ir, const kiln_interp *interp, kiln_ker
     if (!two) return KILN_NOMEM();
     kiln_status st = new_trial(ir, &two[0]);
     if (st == KILN_OK) st = new_trial(ir, &two[1]);
-    if (st == KILN_OK) st = run_both(ir, interp, fn, &two[0], &two[1]);
+    if (st == KILN_OK) st = run_trials(ir, interp, fn, two);
     kiln_free(two[0].memory);
     kiln_free(two[1].memory);
     kiln_free(two);

@@ -56,11 +56,21 @@ def random_values(dtype, domain, rng):
     return [rng.randint(max(int(low), i.min), min(int(high), i.max)) for _ in range(MEMORY)]
 
 
+def wide_values(dtype, rng):
+    """Any bits: every exponent, every integer."""
+    if dtype == torch.bool:
+        return torch.tensor([rng.random() < 0.5 for _ in range(MEMORY)])
+    size = torch.empty(0, dtype=dtype).element_size()
+    return torch.frombuffer(bytearray(rng.randbytes(MEMORY * size)), dtype=dtype).clone()
+
+
 @functools.lru_cache(maxsize=None)
 def memory(dtype, fill, position, domain, avoid=()):
     """What stands behind the argument at `position`.  Read only: written arguments get a copy.  Special values are
     laid out so that any two arguments meet in every combination within SPECIAL squared elements."""
     t = DTYPES[dtype]
+    if fill == "wide":
+        return wide_values(t, seeded("memory", dtype, position))
     if fill == "random":
         values = random_values(t, domain, seeded("memory", dtype, position, domain))
         if avoid:
@@ -243,7 +253,7 @@ def dtype_tuples(k, limit, rng):
 
 # Where PyTorch itself cannot be asked: operator -> (values left out of the test, why).
 AVOID = {
-    "div.Tensor_mode": ((-1,), "PyTorch dies of SIGFPE on MIN / -1 with rounding_mode='trunc'"),
+    "div.Tensor_mode": ((-2**7, -2**15, -2**31, -2**63), "PyTorch dies of SIGFPE on MIN / -1 with rounding_mode='trunc'"),
 }
 
 
@@ -315,14 +325,18 @@ class DEFAULT:
     """Stands for the schema's default value."""
 
 
-def functional(s, limit=1000 if ALL else 100, fills=("random", "special")):
+def fills(layout):
+    return ("random", "special", "wide") if layout[0] in ("long", "transposed and plain") else ("random", "special")
+
+
+def functional(s, limit=1000 if ALL else 100):
     """Every structure x dtypes x layouts x values, then every number x dtypes."""
     rng = seeded("functional", s.name)
     for structure in s.structures():
         k = len(s.present(structure))
         for dtypes in dtype_tuples(k, limit, rng):
             for layout in layouts(k):
-                for fill in fills:
+                for fill in fills(layout):
                     yield s.case(structure, views(layout, dtypes), s.draw_numbers(structure, rng), fill=fill,
                                  note=layout[0])
         yield from number_cases(s, structure, rng)
@@ -408,3 +422,9 @@ def classes(s):
             numbers = s.draw_numbers(structure, rng)  # one kind of number, or every kind is a class
             for layout, fill in itertools.product(layouts(k), ("random", "special")):
                 yield s.case(structure, views(layout, dtypes), numbers, fill=fill, note=layout[0])
+
+
+def written(s):
+    """A few classes of the in-place or out form."""
+    every = list(out(s) if s.out else inplace(s))
+    return seeded("written", s.name).sample(every, 40 if ALL else 4)

@@ -32,5 +32,5 @@ def pytest_terminal_summary(terminalreporter):
     for kind, n in tally.cases.items():
         write(f"{n} calls: {kind}")
     write(f"{tally.classes} classes compiled")
-    for reason, n in tally.skipped.items():
-        write(f"{n} left out: {reason}")
+    for reason, n in tally.notes.items():
+        write(f"{n} {reason}")

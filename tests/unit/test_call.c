@@ -1,5 +1,7 @@
-/* test_call.c - calls through the public interface: settings, operators, exact results in both modes and every
- * form, what an error leaves alone, prepared kernels, tensors that cross borders. */
+/* test_call.c - calls through the public interface.
+ *
+ * Settings, operators, exact results in both modes and every form, prepared kernels, tensors that cross
+ * borders. */
 #include <math.h>
 #include <pthread.h>
 
@@ -7,35 +9,15 @@
 #include "tensor/dlpack.h"
 #include "tensor/tensor.h"
 
-static kiln_ctx *contexts[2]; /* interpreted, compiled */
-static const char *const tiers[2] = {"interp", "compiled"};
-
-static int open_contexts(void **state) {
-    if (call_setup(state) != 0) return -1;
-    contexts[0] = open_mode(KILN_MODE_INTERP);
-    contexts[1] = open_mode(KILN_MODE_SYNC);
-    return 0;
-}
-
-static int close_contexts(void **state) {
-    kiln_close(contexts[0]);
-    kiln_close(contexts[1]);
-    return call_teardown(state);
-}
-
-#define BOTH(ctx) for (int tier_ = 0; tier_ < 2; tier_++) for (kiln_ctx *ctx = contexts[tier_]; ctx; ctx = NULL)
-
-static void assert_error_names(const char *part) {
-    if (!strstr(kiln_last_error(), part)) fail_msg("'%s' lacks '%s'", kiln_last_error(), part);
-}
-
-/* -- opening ---------------------------------------------------------------------------------------------- */
+/* -- opening ------------------------------------------------------------------------------------------ */
 
 static kiln_status try_open(const kiln_config *config) {
     kiln_ctx *ctx = (kiln_ctx *)scratch, *before = ctx;
     kiln_status st = kiln_open(config, &ctx);
-    if (st == KILN_OK) kiln_close(ctx);
-    else assert_ptr_equal(ctx, before); /* *out is written on success only */
+    if (st == KILN_OK)
+        kiln_close(ctx);
+    else
+        assert_ptr_equal(ctx, before); /* *out is written on success only */
     return st;
 }
 
@@ -107,7 +89,7 @@ static void the_environment_sets_the_mode(void **state) {
     unsetenv("KILN_MODE");
 }
 
-/* -- operators --------------------------------------------------------------------------------------------- */
+/* -- operators ---------------------------------------------------------------------------------------- */
 
 static void operators_are_found_and_listed(void **state) {
     (void)state;
@@ -136,7 +118,8 @@ static void operators_are_found_and_listed(void **state) {
 
 static void a_wrong_name_is_not_found(void **state) {
     (void)state;
-    static const char *const bad[] = {"", "ad.Tensor", "add.Tenso", "aten::", "aten::add.", "torch::add.Tensor", "::", "."};
+    static const char *const bad[] = {
+        "", "ad.Tensor", "add.Tenso", "aten::", "aten::add.", "torch::add.Tensor", "::", "."};
     for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) {
         const kiln_op *op = (const kiln_op *)scratch;
         assert_int_equal(kiln_op_find(contexts[0], bad[k], &op), KILN_E_NOTFOUND);
@@ -147,7 +130,7 @@ static void a_wrong_name_is_not_found(void **state) {
     assert_error_names("add.Tensor");
 }
 
-/* -- exact results ----------------------------------------------------------------------------------------- */
+/* -- exact results ------------------------------------------------------------------------------------ */
 
 static void functional_calls_are_exact(void **state) {
     (void)state;
@@ -155,7 +138,7 @@ static void functional_calls_are_exact(void **state) {
     kiln_tensor *i = I32(SIZES(4), INT32_MAX, -7, 7, 0), *j = I32(SIZES(4), 1, 2, -2, 5);
     BOTH(ctx) {
         out = call1(ctx, "add.Tensor", ARGS(TEN(a), TEN(b), NAMED("alpha", FLT(0.5))));
-        assert_string_equal(kiln_last_tier(), tiers[tier_]);
+        assert_string_equal(kiln_last_tier(), tier_of(ctx));
         HOLDS_F32(out, SIZES(2, 3), 6, 12, 18, 9, 15, 21);
         kiln_tensor_release(out);
         out = call1(ctx, "aten::add.Tensor", ARGS(NAMED("other", TEN(b)), NAMED("self", TEN(a))));
@@ -164,10 +147,12 @@ static void functional_calls_are_exact(void **state) {
         out = call1(ctx, "add.Tensor", ARGS(TEN(i), TEN(j)));
         HOLDS_I32(out, SIZES(4), INT32_MIN, -5, 5, 5); /* integers wrap */
         kiln_tensor_release(out);
-        out = call1(ctx, "div.Tensor_mode", ARGS(TEN(i), TEN(j), NAMED("rounding_mode", kiln_v_str("floor"))));
+        out = call1(ctx, "div.Tensor_mode",
+                    ARGS(TEN(i), TEN(j), NAMED("rounding_mode", kiln_v_str("floor"))));
         HOLDS_I32(out, SIZES(4), INT32_MAX, -4, -4, 0);
         kiln_tensor_release(out);
-        out = call1(ctx, "div.Tensor_mode", ARGS(TEN(i), TEN(j), NAMED("rounding_mode", kiln_v_str("trunc"))));
+        out = call1(ctx, "div.Tensor_mode",
+                    ARGS(TEN(i), TEN(j), NAMED("rounding_mode", kiln_v_str("trunc"))));
         HOLDS_I32(out, SIZES(4), INT32_MAX, -3, -3, 0);
         kiln_tensor_release(out);
         out = call1(ctx, "lt.Tensor", ARGS(TEN(i), TEN(j)));
@@ -192,8 +177,10 @@ static void in_place_and_out_calls_write_the_given_tensor(void **state) {
         out = call1(ctx, "mul_.Tensor", ARGS(TEN(a), TEN(a)));
         HOLDS_F32(a, SIZES(2, 2), 121, 484, 169, 576);
         kiln_tensor_release(out);
-        kiln_tensor *wide = new_tensor(KILN_F64, SIZES(2, 2), NULL), *empty = new_tensor(KILN_F32, SIZES(0), NULL);
-        out = call1(ctx, "add.out", ARGS(TEN(a), TEN(b), NAMED("out", TEN(wide)))); /* converted on the way out */
+        kiln_tensor *wide = new_tensor(KILN_F64, SIZES(2, 2), NULL),
+                    *empty = new_tensor(KILN_F32, SIZES(0), NULL);
+        out = call1(ctx, "add.out",
+                    ARGS(TEN(a), TEN(b), NAMED("out", TEN(wide)))); /* converted on the way out */
         assert_ptr_equal(out, wide);
         assert_holds(wide, (const double[]){131, 504, 179, 596}, KILN_F64, SIZES(2, 2));
         kiln_tensor_release(out);
@@ -213,12 +200,14 @@ static void in_place_and_out_calls_write_the_given_tensor(void **state) {
 static void several_results(void **state) {
     (void)state;
     BOTH(ctx) {
-        kiln_tensor *x = F32(SIZES(5), 8, -0.75f, 0, 1e-40f, INFINITY), *outs[3] = {NULL, NULL, (kiln_tensor *)scratch};
+        kiln_tensor *x = F32(SIZES(5), 8, -0.75f, 0, 1e-40f, INFINITY),
+                    *outs[3] = {NULL, NULL, (kiln_tensor *)scratch};
         MUST_OK(kiln_call(ctx, op_of(ctx, "frexp.Tensor"), ARGS(TEN(x)), outs, 3));
         HOLDS_I32(outs[1], SIZES(5), 4, 0, 0, -132, 0);
         HOLDS_F32(outs[0], SIZES(5), 0.5f, -0.75f, 0, 1e-40f * 0x1p66f * 0x1p66f, INFINITY);
         assert_ptr_equal(outs[2], scratch);
-        kiln_tensor *m = new_tensor(KILN_F32, SIZES(2, 2), NULL), *e = new_tensor(KILN_I32, SIZES(1), NULL), *w[2];
+        kiln_tensor *m = new_tensor(KILN_F32, SIZES(2, 2), NULL), *e = new_tensor(KILN_I32, SIZES(1), NULL),
+                    *w[2];
         MUST_OK(kiln_call(ctx, op_of(ctx, "frexp.Tensor_out"),
                           ARGS(TEN(x), NAMED("mantissa", TEN(m)), NAMED("exponent", TEN(e))), w, 2));
         assert_ptr_equal(w[0], m);
@@ -244,7 +233,8 @@ static void results_follow_permuted_inputs(void **state) {
         for (int k = 0; k < 24; k++)
             assert_true(((float *)kiln_tensor_data(y))[k] == values[k] + 100.0f * (float)(k / 2 % 4 + 1));
         drop_args(ARGS(TEN(x), TEN(row), TEN(y)));
-        MUST_OK(kiln_tensor_wrap(values + 23, KILN_F32, SIZES(24), STRIDES(-1), NULL, NULL, &x)); /* read backwards */
+        MUST_OK(kiln_tensor_wrap(values + 23, KILN_F32, SIZES(24), STRIDES(-1), NULL, NULL,
+                                 &x)); /* read backwards */
         y = call1(ctx, "neg", ARGS(TEN(x)));
         for (int k = 0; k < 24; k++) assert_true(((float *)kiln_tensor_data(y))[k] == -values[23 - k]);
         drop_args(ARGS(TEN(x), TEN(y)));
@@ -278,7 +268,8 @@ static void rank_64(void **state) {
         b_sizes[d] = wide && d / 5 % 2 == 1 ? 2 : 1;
         sizes[d] = wide ? 2 : 1;
     }
-    kiln_tensor *a = new_tensor(KILN_I64, KILN_MAX_RANK, a_sizes, NULL), *b = new_tensor(KILN_I64, KILN_MAX_RANK, b_sizes, NULL);
+    kiln_tensor *a = new_tensor(KILN_I64, KILN_MAX_RANK, a_sizes, NULL),
+                *b = new_tensor(KILN_I64, KILN_MAX_RANK, b_sizes, NULL);
     for (int64_t k = 0; k < kiln_tensor_nelem(a); k++) ((int64_t *)kiln_tensor_data(a))[k] = 1000 * k;
     for (int64_t k = 0; k < kiln_tensor_nelem(b); k++) ((int64_t *)kiln_tensor_data(b))[k] = k;
     BOTH(ctx) {
@@ -298,144 +289,14 @@ static void rank_64(void **state) {
     drop_args(ARGS(TEN(a), TEN(b)));
 }
 
-/* -- errors change nothing ---------------------------------------------------------------------------------- */
-
-enum { SNAP_BYTES = 256 };
-
-/* What can be seen of a tensor. */
-typedef struct snap {
-    const kiln_tensor *t;
-    int rank, refs, flags;
-    int64_t nelem, sizes[4], strides[4];
-    const char *data;
-    char bytes[SNAP_BYTES];
-    size_t nbytes;
-} snap;
-
-static snap snap_of(const kiln_tensor *t) {
-    snap s = {.t = t, .rank = t->rank, .refs = atomic_load(&t->refs), .flags = t->flags, .nelem = t->nelem, .data = t->data};
-    assert_true(t->rank <= 4);
-    memcpy(s.sizes, t->sizes, t->rank * sizeof(int64_t));
-    memcpy(s.strides, t->strides, t->rank * sizeof(int64_t));
-    s.nbytes = (size_t)t->nelem * kiln_dtype_size((kiln_dtype)t->dtype);
-    assert_true(s.nbytes <= SNAP_BYTES && (t->flags & KILN_TF_DENSE));
-    memcpy(s.bytes, t->data, s.nbytes);
-    return s;
-}
-
-static void assert_unchanged(const snap *s) {
-    const kiln_tensor *t = s->t;
-    assert_int_equal(t->rank, s->rank);
-    assert_int_equal(t->nelem, s->nelem);
-    assert_int_equal(atomic_load(&t->refs), s->refs);
-    assert_int_equal(t->flags, s->flags);
-    assert_ptr_equal(t->data, s->data);
-    assert_memory_equal(t->sizes, s->sizes, t->rank * sizeof(int64_t));
-    assert_memory_equal(t->strides, s->strides, t->rank * sizeof(int64_t));
-    assert_memory_equal(t->data, s->bytes, s->nbytes);
-}
-
-/* The call fails with that status and text, and every tensor and result slot is as it was. */
-static void expect_error(kiln_ctx *ctx, const char *name, const kiln_value *args, size_t nargs, kiln_status want, const char *text) {
-    snap before[8];
-    size_t n = 0;
-    kiln_tensor *outs[4], *mark = (kiln_tensor *)scratch;
-    for (int k = 0; k < 4; k++) outs[k] = mark;
-    for (size_t k = 0; k < nargs; k++)
-        if (args[k].kind == KILN_TENSOR && args[k].u.tensor && n < 8) before[n++] = snap_of(args[k].u.tensor);
-    kiln_status st = kiln_call(ctx, op_of(ctx, name), args, nargs, outs, 4);
-    if (st != want) fail_msg("%s: %s: %s", name, kiln_status_name(st), kiln_last_error());
-    assert_error_names(text);
-    assert_error_names(name);
-    for (int k = 0; k < 4; k++) assert_ptr_equal(outs[k], mark);
-    for (size_t k = 0; k < n; k++) assert_unchanged(&before[k]);
-}
-
-static void wrong_arguments_change_nothing(void **state) {
-    (void)state;
-    kiln_tensor *a = F32(SIZES(2, 3), 1, 2, 3, 4, 5, 6), *v = F32(SIZES(3), 1, 2, 3), *bad = F32(SIZES(2), 1, 2);
-    kiln_tensor *i = I32(SIZES(3), 1, 2, 3), *d = F64(SIZES(3), 1, 2, 3), *u = tensor_of("abc", KILN_U8, SIZES(3));
-    BOTH(ctx) {
-        expect_error(ctx, "add.Tensor", ARGS(TEN(a)), KILN_E_TYPE, "other");
-        expect_error(ctx, "add.Tensor", ARGS(TEN(a), TEN(v), INT(1), INT(2)), KILN_E_TYPE, "argument");
-        expect_error(ctx, "add.Tensor", ARGS(TEN(a), TEN(v), INT(1)), KILN_E_TYPE, "positional"); /* alpha goes by name */
-        expect_error(ctx, "add.Tensor", ARGS(TEN(a), TEN(v), NAMED("beta", INT(1))), KILN_E_TYPE, "beta");
-        expect_error(ctx, "add.Tensor", ARGS(TEN(a), TEN(v), NAMED("other", TEN(v))), KILN_E_TYPE, "other");
-        expect_error(ctx, "add.Tensor", ARGS(TEN(a), kiln_v_str("x")), KILN_E_TYPE, "Tensor");
-        expect_error(ctx, "add.Tensor", ARGS(TEN(a), kiln_v_tensor(NULL)), KILN_E_TYPE, "other");
-        expect_error(ctx, "add.Tensor", ARGS(TEN(a), kiln_v_none()), KILN_E_TYPE, "other");
-        expect_error(ctx, "add.Tensor", ARGS(TEN(a), TEN(bad)), KILN_E_ARG, "size");
-        expect_error(ctx, "add.Tensor", ARGS(TEN(i), TEN(i), NAMED("alpha", FLT(1.5))), KILN_E_ARG, "alpha");
-        expect_error(ctx, "silu", ARGS(TEN(i)), KILN_E_UNSUP, "i32");
-        expect_error(ctx, "pow.Tensor_Scalar", ARGS(TEN(i), INT(-1)), KILN_E_ARG, "negative integer powers");
-        expect_error(ctx, "clamp", ARGS(TEN(u), INT(300)), KILN_E_ARG, "overflow");
-        expect_error(ctx, "add_.Tensor", ARGS(TEN(v), TEN(a)), KILN_E_ARG, "shape"); /* self cannot grow */
-        expect_error(ctx, "add_.Tensor", ARGS(TEN(i), TEN(d)), KILN_E_ARG, "cast");
-        expect_error(ctx, "add.out", ARGS(TEN(d), TEN(d), NAMED("out", TEN(i))), KILN_E_ARG, "out");
-        expect_error(ctx, "amax", ARGS(TEN(a)), KILN_E_UNSUP, "fold");
-        kiln_tensor *outs[1] = {(kiln_tensor *)scratch};
-        assert_int_equal(kiln_call(ctx, op_of(ctx, "neg"), ARGS(TEN(a)), outs, 0), KILN_E_ARG);
-        assert_int_equal(kiln_call(ctx, op_of(ctx, "neg"), ARGS(TEN(a)), NULL, 1), KILN_E_ARG);
-        assert_ptr_equal(outs[0], scratch);
-    }
-    drop_args(ARGS(TEN(a), TEN(v), TEN(bad), TEN(i), TEN(d), TEN(u)));
-}
-
-static void overlapping_outputs_change_nothing(void **state) {
-    (void)state;
-    float memory[8] = {1, 2, 3, 4, 5, 6, 7, 8};
-    kiln_tensor *low = NULL, *high = NULL, *fixed = NULL, *v = F32(SIZES(4), 1, 2, 3, 4), *wrong = F32(SIZES(3), 1, 2, 3);
-    MUST_OK(kiln_tensor_wrap(memory, KILN_F32, SIZES(4), NULL, NULL, NULL, &low));
-    MUST_OK(kiln_tensor_wrap(memory + 2, KILN_F32, SIZES(4), NULL, NULL, NULL, &high));
-    MUST_OK(kiln_tensor_wrap(memory + 4, KILN_F32, SIZES(4), NULL, NULL, NULL, &fixed));
-    kiln_tensor_set_readonly(fixed);
-    BOTH(ctx) {
-        expect_error(ctx, "neg.out", ARGS(TEN(low), NAMED("out", TEN(high))), KILN_E_ARG, "memory");
-        expect_error(ctx, "neg.out", ARGS(TEN(v), NAMED("out", TEN(fixed))), KILN_E_ARG, "read-only");
-        expect_error(ctx, "neg_", ARGS(TEN(fixed)), KILN_E_ARG, "read-only");
-        expect_error(ctx, "neg.out", ARGS(TEN(wrong), NAMED("out", TEN(low))), KILN_E_ARG, "resize"); /* foreign memory */
-        expect_error(ctx, "frexp.Tensor_out", ARGS(TEN(v), NAMED("mantissa", TEN(low)), NAMED("exponent", TEN(low))), KILN_E_ARG, "exponent");
-    }
-    drop_args(ARGS(TEN(low), TEN(high), TEN(fixed), TEN(v), TEN(wrong)));
-}
-
-/* Found before anything is written or resized, wherever the zero stands. */
-static void division_by_zero_changes_nothing(void **state) {
-    (void)state;
-    static const char *const names[] = {"floor_divide", "remainder.Tensor", "fmod.Tensor"};
-    static const char *const outs[] = {"floor_divide.out", "remainder.Tensor_out", "fmod.Tensor_out"};
-    static const char *const inplace[] = {"floor_divide_.Tensor", "remainder_.Tensor", "fmod_.Tensor"};
-    int32_t values[60], zeros[60];
-    for (int k = 0; k < 60; k++) {
-        values[k] = k - 30;
-        zeros[k] = k == 59 ? 0 : k + 1;
-    }
-    kiln_tensor *a = tensor_of(values, KILN_I32, SIZES(60)), *z = tensor_of(zeros, KILN_I32, SIZES(60));
-    kiln_tensor *small = I32(SIZES(2), 7, 8), *same = tensor_of(values, KILN_I32, SIZES(60)), *zero = I32(SIZES(1), 0);
-    kiln_tensor *a3 = tensor_of(values, KILN_I32, SIZES(3, 4, 5)), *z3 = I32(SIZES(4, 1), 1, 2, 3, 0);
-    kiln_tensor *late = I32(SIZES(3, 1, 5), 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 0); /* in the last of three boxes */
-    BOTH(ctx) {
-        for (int k = 0; k < 3; k++) {
-            expect_error(ctx, names[k], ARGS(TEN(a), TEN(z)), KILN_E_DIVZERO, "ZeroDivisionError");
-            expect_error(ctx, names[k], ARGS(TEN(a), TEN(zero)), KILN_E_DIVZERO, "ZeroDivisionError");
-            expect_error(ctx, names[k], ARGS(TEN(a3), TEN(z3)), KILN_E_DIVZERO, "ZeroDivisionError");
-            expect_error(ctx, names[k], ARGS(TEN(a3), TEN(late)), KILN_E_DIVZERO, "ZeroDivisionError");
-            expect_error(ctx, outs[k], ARGS(TEN(a), TEN(z), NAMED("out", TEN(small))), KILN_E_DIVZERO, "ZeroDivisionError");
-            expect_error(ctx, outs[k], ARGS(TEN(a), TEN(z), NAMED("out", TEN(same))), KILN_E_DIVZERO, "ZeroDivisionError");
-            expect_error(ctx, outs[k], ARGS(TEN(a), TEN(z), NAMED("out", TEN(z))), KILN_E_DIVZERO, "ZeroDivisionError");
-            expect_error(ctx, inplace[k], ARGS(TEN(same), TEN(z)), KILN_E_DIVZERO, "ZeroDivisionError");
-        }
-    }
-    drop_args(ARGS(TEN(a), TEN(z), TEN(small), TEN(same), TEN(zero), TEN(a3), TEN(z3), TEN(late)));
-}
-
-/* -- prepared kernels --------------------------------------------------------------------------------------- */
+/* -- prepared kernels --------------------------------------------------------------------------------- */
 
 static void a_prepared_kernel_serves_its_class(void **state) {
     (void)state;
     BOTH(ctx) { /* in interp mode too: the caller asked */
-        kiln_tensor *a = F32(SIZES(3), 1, 2, 3), *b = F32(SIZES(3), 4, 5, 6), *d = F64(SIZES(3), 1, 2, 3), *out = NULL;
-        kiln_tensor *m = F32(SIZES(2, 2), 1, 2, 3, 4);
+        kiln_tensor *a = F32(SIZES(3), 1, 2, 3), *b = F32(SIZES(3), 4, 5, 6), *d = F64(SIZES(3), 1, 2, 3),
+                    *out = NULL;
+        kiln_tensor *m = F32(SIZES(2, 2), 1, 2, 3, 4), *one = F32(SIZES(1), 1);
         const kiln_op *sub = op_of(ctx, "sub.Tensor");
         kiln_kernel *k = NULL;
         kiln_stats before = stats_of(ctx);
@@ -445,21 +306,23 @@ static void a_prepared_kernel_serves_its_class(void **state) {
         assert_string_equal(kiln_last_tier(), "compiled");
         HOLDS_F32(out, SIZES(3), 3, 3, 3);
         kiln_tensor_release(out);
-        MUST_OK(kiln_kernel_run(k, ARGS(TEN(m), TEN(m), NAMED("alpha", INT(3))), &out, 1)); /* another shape and value */
+        MUST_OK(kiln_kernel_run(k, ARGS(TEN(m), TEN(m), NAMED("alpha", INT(3))), &out,
+                                1)); /* another shape and value */
         HOLDS_F32(out, SIZES(2, 2), -2, -4, -6, -8);
         kiln_tensor_release(out);
         kiln_tensor *untouched = (kiln_tensor *)scratch;
         out = untouched;
         assert_int_equal(kiln_kernel_run(k, ARGS(TEN(a), TEN(d)), &out, 1), KILN_E_ARG);
         assert_error_names("another class");
-        assert_int_equal(kiln_kernel_run(k, ARGS(TEN(a), TEN(b), NAMED("alpha", FLT(3))), &out, 1), KILN_E_ARG);
+        assert_int_equal(kiln_kernel_run(k, ARGS(TEN(m), TEN(one)), &out, 1),
+                         KILN_E_ARG); /* broadcast is other code */
         assert_int_equal(kiln_kernel_run(k, ARGS(TEN(a)), &out, 1), KILN_E_TYPE);
         assert_int_equal(kiln_kernel_run(k, ARGS(TEN(a), TEN(b)), &out, 0), KILN_E_ARG);
         assert_ptr_equal(out, untouched);
         assert_int_equal(stats_of(ctx).calls, before.calls + 2);
         kiln_kernel_release(k);
         kiln_kernel_release(NULL);
-        drop_args(ARGS(TEN(a), TEN(b), TEN(d), TEN(m)));
+        drop_args(ARGS(TEN(a), TEN(b), TEN(d), TEN(m), TEN(one)));
     }
 }
 
@@ -486,7 +349,7 @@ static void the_last_tier_is_the_threads_own(void **state) {
     assert_string_equal(text, "");
 }
 
-/* -- memory that crosses borders ------------------------------------------------------------------------------ */
+/* -- memory that crosses borders ---------------------------------------------------------------------- */
 
 static void tensors_outlive_their_context(void **state) {
     (void)state;
@@ -501,7 +364,8 @@ static void tensors_outlive_their_context(void **state) {
 
 static void dlpack_round_trip(void **state) {
     (void)state;
-    kiln_tensor *a = F32(SIZES(2, 2), 1, 2, 3, 4), *sum = call1(contexts[1], "add.Tensor", ARGS(TEN(a), TEN(a))), *back = NULL;
+    kiln_tensor *a = F32(SIZES(2, 2), 1, 2, 3, 4),
+                *sum = call1(contexts[1], "add.Tensor", ARGS(TEN(a), TEN(a))), *back = NULL;
     void *managed = NULL;
     MUST_OK(kiln_tensor_to_dlpack(sum, &managed));
     MUST_OK(kiln_tensor_from_dlpack(managed, &back));
@@ -525,9 +389,6 @@ int main(void) {
         cmocka_unit_test(results_follow_permuted_inputs),
         cmocka_unit_test(no_elements_and_no_dimensions),
         cmocka_unit_test(rank_64),
-        cmocka_unit_test(wrong_arguments_change_nothing),
-        cmocka_unit_test(overlapping_outputs_change_nothing),
-        cmocka_unit_test(division_by_zero_changes_nothing),
         cmocka_unit_test(a_prepared_kernel_serves_its_class),
         cmocka_unit_test(the_last_tier_is_the_threads_own),
         cmocka_unit_test(tensors_outlive_their_context),

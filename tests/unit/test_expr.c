@@ -26,7 +26,6 @@ static int close_arena(void **state) {
     return 0;
 }
 
-/* The message without the "KILN_E_...: " some builds may put before it, from its place on. */
 static void fails_with(kiln_status st, kiln_status want, const char *message) {
     assert_string_equal(kiln_last_error(), message);
     assert_int_equal(st, want);
@@ -40,11 +39,16 @@ static kiln_status lex_all_n(const char *text, size_t n, kiln_sb *out) {
     for (;;) {
         KILN_TRY(kiln_lex_next(&lx));
         if (lx.tok == KILN_TOK_END) return KILN_OK;
-        kiln_sb_printf(out, "%s%s%d:%d ", out->len ? "|" : "", lx.first_on_line ? "^" : "", lx.tok_line, lx.tok_col);
-        if (lx.tok == KILN_TOK_STR) kiln_sb_printf(out, "\"%s\"", lx.str);
-        else if (lx.tok == KILN_TOK_NUM && lx.is_float) kiln_sb_f64(out, lx.f);
-        else if (lx.tok == KILN_TOK_NUM) kiln_sb_printf(out, "%lld", (long long)lx.i);
-        else kiln_sb_puts(out, lx.str);
+        kiln_sb_printf(out, "%s%s%d:%d ", out->len ? "|" : "", lx.first_on_line ? "^" : "", lx.tok_line,
+                       lx.tok_col);
+        if (lx.tok == KILN_TOK_STR)
+            kiln_sb_printf(out, "\"%s\"", lx.str);
+        else if (lx.tok == KILN_TOK_NUM && lx.is_float)
+            kiln_sb_f64(out, lx.f);
+        else if (lx.tok == KILN_TOK_NUM)
+            kiln_sb_printf(out, "%lld", (long long)lx.i);
+        else
+            kiln_sb_puts(out, lx.str);
     }
 }
 
@@ -78,7 +82,8 @@ static void tokens_know_their_place(void **state) {
 
 static void numbers_and_texts(void **state) {
     (void)state;
-    lexes("12 1.5 .5 2. 1e3 1e-3 2.5E+2", "^1:1 12|1:4 1.5|1:8 0.5|1:11 2|1:14 1000|1:18 0.001|1:23 250");
+    lexes("12 1.5 .5 2. 1e3 1e-3 2.5E+2",
+          "^1:1 12|1:4 1.5|1:8 0.5|1:11 2|1:14 1e+03|1:18 0.001|1:23 2.5e+02");
     lexes("9223372036854775807", "^1:1 9223372036854775807");
     lexes("0..1", "^1:1 0|1:2 ..|1:4 1");
     lexes("\"a b\" \"\\\"q\\\\\"", "^1:1 \"a b\"|1:7 \"\"q\\\"");
@@ -143,7 +148,8 @@ static void precedence(void **state) {
     reads_as("a / b // c % d", "mod(floordiv(div(a, b), c), d)");
     reads_as("-a ** 2", "neg(pow(a, 2))");
     reads_as("a ** -b ** c", "pow(a, neg(pow(b, c)))");
-    reads_as("-a * ~b", "mul(neg(a), not(b))");
+    reads_as("-a * ~b", "mul(neg(a), ~(b))");
+    reads_as("not(a) & b", "(not and(a, b))");
     reads_as("a | b ^ c & d << e + f", "or(a, xor(b, and(c, shl(d, add(e, f)))))");
     reads_as("a & b == c", "eq(and(a, b), c)");
     reads_as("a < b and c >= d or not e != f", "((lt(a, b) and ge(c, d)) or (not ne(e, f)))");
@@ -254,7 +260,7 @@ static bool find_name(const kiln_env *env, const char *name, bool rhs, kiln_sym 
         kiln_symkind kind;
         kiln_dtype dtype;
         bool weak;
-    } fixed[] = {{"k", KILN_SYM_SCALAR, KILN_I64, true},   {"eps", KILN_SYM_SCALAR, KILN_F64, true},
+    } fixed[] = {{"k", KILN_SYM_SCALAR, KILN_I64, true},      {"eps", KILN_SYM_SCALAR, KILN_F64, true},
                  {"flag", KILN_SYM_SCALAR, KILN_BOOL, false}, {"dims", KILN_SYM_LIST, KILN_I64, false},
                  {"mode", KILN_SYM_HOST, KILN_I64, false},    {"at", KILN_SYM_POS, KILN_I64, false}};
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) {
@@ -282,16 +288,20 @@ static bool find_name(const kiln_env *env, const char *name, bool rhs, kiln_sym 
 }
 
 static void show(kiln_sb *sb, const kiln_texpr *e) {
-    static const char *const kinds[] = {"", "elem", "arg", "state", "rhs", "pos", "count", "", "cast", "sum", "extent", "at"};
+    static const char *const kinds[] = {"",      "elem", "arg",  "state", "rhs",    "pos",
+                                        "count", "",     "cast", "sum",   "extent", "at"};
     const char *type = kiln_dtype_name(e->dtype);
     if (e->kind == KILN_TE_CONST) {
-        if (kiln_dtype_is_float(e->dtype)) kiln_sb_f64(sb, e->f);
-        else kiln_sb_printf(sb, "%lld", (long long)e->i);
+        if (kiln_dtype_is_float(e->dtype))
+            kiln_sb_f64(sb, e->f);
+        else
+            kiln_sb_printf(sb, "%lld", (long long)e->i);
         kiln_sb_printf(sb, ":%s", type);
         return;
     }
     kiln_sb_puts(sb, e->kind == KILN_TE_PRIM ? kiln_prim_name(e->prim) : kinds[e->kind]);
-    if (e->kind != KILN_TE_PRIM && e->kind != KILN_TE_CAST && e->kind != KILN_TE_SUM) kiln_sb_printf(sb, "%d", e->id);
+    if (e->kind != KILN_TE_PRIM && e->kind != KILN_TE_CAST && e->kind != KILN_TE_SUM)
+        kiln_sb_printf(sb, "%d", e->id);
     if (e->index >= 0) kiln_sb_printf(sb, "[%d]", e->index);
     kiln_sb_printf(sb, ":%s", type);
     for (int k = 0; k < e->nargs; k++) {
@@ -311,7 +321,8 @@ static names env_of(kiln_dtype x, kiln_dtype y) {
 static void types_as(names *ns, const char *text, kiln_dtype want_type, const char *want) {
     const kiln_texpr *e = NULL;
     kiln_sb sb;
-    if (kiln_expr_type(&ns->env, parse(text), want_type, &e) != KILN_OK) fail_msg("%s: %s", text, kiln_last_error());
+    if (kiln_expr_type(&ns->env, parse(text), want_type, &e) != KILN_OK)
+        fail_msg("%s: %s", text, kiln_last_error());
     kiln_sb_init(&sb);
     show(&sb, e);
     if (e->weak) kiln_sb_puts(&sb, " weak");
@@ -358,8 +369,10 @@ static void weak_numbers_never_change_their_value(void **state) {
     type_refuses(&i, "x + 1e300", "t:1:1: a floating number meets the type i32; does the row need to_float?");
     type_refuses(&i, "x + inf", "t:1:1: a floating number meets the type i32; does the row need to_float?");
     type_refuses(&i, "x == eps", "t:1:1: a floating number meets the type i32; does the row need to_float?");
-    type_refuses(&i, "max(lowest, eps * 2)", "t:1:1: a floating number meets the type i32; does the row need to_float?");
-    type_refuses(&i, "dims[99999] + x", "t:1:1: an item of the list 'dims' is written dims[k] with a whole number k");
+    type_refuses(&i, "max(lowest, eps * 2)",
+                 "t:1:1: a floating number meets the type i32; does the row need to_float?");
+    type_refuses(&i, "dims[99999] + x",
+                 "t:1:1: an item of the list 'dims' is written dims[k] with a whole number k");
 }
 
 static void strong_operands_promote(void **state) {
@@ -395,7 +408,8 @@ static void logic_makes_operands_bool(void **state) {
 static void primitives_take_their_types_only(void **state) {
     (void)state;
     names f = env_of(KILN_F32, KILN_F32), i = env_of(KILN_I32, KILN_I32);
-    type_refuses(&i, "1 + exp(x)", "t:1:5: 'exp' does not take i32; does the row need to_float or takes float?");
+    type_refuses(&i, "1 + exp(x)",
+                 "t:1:5: 'exp' does not take i32; does the row need to_float or takes float?");
     type_refuses(&i, "x / y", "t:1:1: 'div' does not take i32; does the row need to_float or takes float?");
     type_refuses(&f, "x & y", "t:1:1: 'and' does not take f32");
     type_refuses(&f, "~x", "t:1:1: 'not' does not take f32");
@@ -435,7 +449,8 @@ static void names_that_do_not_fit(void **state) {
 static void optionals(void **state) {
     (void)state;
     names f = env_of(KILN_F32, KILN_F32);
-    type_refuses(&f, "x + w", "t:1:5: optional argument 'w' is used where it may be absent; use or_else or a when");
+    type_refuses(&f, "x + w",
+                 "t:1:5: optional argument 'w' is used where it may be absent; use or_else or a when");
     types_as(&f, "x * or_else(w, 1)", OWN, "mul:f32(elem0:f32, elem2:f32)");
     type_refuses(&f, "or_else(x, 1)", "t:1:9: 'x' is not an optional tensor or number");
     type_refuses(&f, "or_else(half, 1)", "t:1:9: 'half' is not an optional tensor or number");
@@ -495,7 +510,9 @@ static bool size(const kiln_henv *env, int arg, int64_t dim, int64_t *out) {
 
 static const kiln_expr *expand(const kiln_henv *env, const char *name) {
     (void)env;
-    return strcmp(name, "named") == 0 ? parse("two * two + 1") : strcmp(name, "knot") == 0 ? parse("knot + knot") : NULL;
+    return strcmp(name, "named") == 0  ? parse("two * two + 1")
+           : strcmp(name, "knot") == 0 ? parse("knot + knot")
+                                       : NULL;
 }
 
 static const kiln_henv host = {get, item, size, expand, "t"};
@@ -505,11 +522,16 @@ static void gives(const char *text, const char *want) {
     kiln_sb sb;
     if (kiln_expr_eval(&host, parse(text), &v) != KILN_OK) fail_msg("%s: %s", text, kiln_last_error());
     kiln_sb_init(&sb);
-    if (v.kind == KILN_H_UNKNOWN) kiln_sb_puts(&sb, "unknown");
-    else if (v.kind == KILN_H_BOOL) kiln_sb_puts(&sb, v.i ? "true" : "false");
-    else if (v.kind == KILN_H_FLOAT) kiln_sb_f64(&sb, v.f);
-    else if (v.kind == KILN_H_INT) kiln_sb_printf(&sb, "%lldi", (long long)v.i);
-    else kiln_sb_printf(&sb, "kind %d", (int)v.kind);
+    if (v.kind == KILN_H_UNKNOWN)
+        kiln_sb_puts(&sb, "unknown");
+    else if (v.kind == KILN_H_BOOL)
+        kiln_sb_puts(&sb, v.i ? "true" : "false");
+    else if (v.kind == KILN_H_FLOAT)
+        kiln_sb_f64(&sb, v.f);
+    else if (v.kind == KILN_H_INT)
+        kiln_sb_printf(&sb, "%lldi", (long long)v.i);
+    else
+        kiln_sb_printf(&sb, "kind %d", (int)v.kind);
     assert_string_equal(sb.p, want);
     kiln_sb_fini(&sb);
 }
@@ -596,10 +618,12 @@ static void what_stops_early_is_not_evaluated(void **state) {
     gives("true or 1 // 0", "true");
     gives("true ? 1 : nosuch", "1i");
     kiln_hval v;
-    fails_with(kiln_expr_eval_every(&host, parse("false and nosuch"), &v), KILN_E_TYPE, "t:1:11: unknown name 'nosuch'");
+    fails_with(kiln_expr_eval_every(&host, parse("false and nosuch"), &v), KILN_E_TYPE,
+               "t:1:11: unknown name 'nosuch'");
     fails_with(kiln_expr_eval_every(&host, parse("true or u > nosuch"), &v), KILN_E_TYPE,
                "t:1:13: unknown name 'nosuch'");
-    fails_with(kiln_expr_eval_every(&host, parse("true ? 1 : nosuch"), &v), KILN_E_TYPE, "t:1:12: unknown name 'nosuch'");
+    fails_with(kiln_expr_eval_every(&host, parse("true ? 1 : nosuch"), &v), KILN_E_TYPE,
+               "t:1:12: unknown name 'nosuch'");
     assert_int_equal(kiln_expr_eval_every(&host, parse("u > 0 and false"), &v), KILN_OK);
     assert_true(v.kind == KILN_H_BOOL && !v.i);
 }
@@ -626,13 +650,30 @@ static void host_errors(void **state) {
 int main(void) {
 #define T(name) cmocka_unit_test_setup_teardown(name, open_arena, close_arena)
     const struct CMUnitTest tests[] = {
-        T(tokens_know_their_place), T(numbers_and_texts), T(other_bytes_are_refused), T(precedence),
-        T(calls_accesses_and_literals), T(nodes_know_their_first_character), T(syntax_errors_point_at_the_token),
-        T(depth_is_bounded), T(names_are_visited_everywhere), T(weak_numbers_take_the_type_they_meet),
-        T(weak_numbers_never_change_their_value), T(strong_operands_promote), T(bool_sum_and_product_are_logic),
-        T(logic_makes_operands_bool), T(primitives_take_their_types_only), T(casts_are_to_compute_types),
-        T(names_that_do_not_fit), T(optionals), T(lets_expand_within_bounds), T(host_numbers), T(host_comparisons),
-        T(host_questions), T(unknowns_spread_only_where_they_matter), T(what_stops_early_is_not_evaluated),
+        T(tokens_know_their_place),
+        T(numbers_and_texts),
+        T(other_bytes_are_refused),
+        T(precedence),
+        T(calls_accesses_and_literals),
+        T(nodes_know_their_first_character),
+        T(syntax_errors_point_at_the_token),
+        T(depth_is_bounded),
+        T(names_are_visited_everywhere),
+        T(weak_numbers_take_the_type_they_meet),
+        T(weak_numbers_never_change_their_value),
+        T(strong_operands_promote),
+        T(bool_sum_and_product_are_logic),
+        T(logic_makes_operands_bool),
+        T(primitives_take_their_types_only),
+        T(casts_are_to_compute_types),
+        T(names_that_do_not_fit),
+        T(optionals),
+        T(lets_expand_within_bounds),
+        T(host_numbers),
+        T(host_comparisons),
+        T(host_questions),
+        T(unknowns_spread_only_where_they_matter),
+        T(what_stops_early_is_not_evaluated),
         T(host_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,6 +21,18 @@ static int64_t int_pow(int64_t a, int64_t e) {
     return (int64_t)r;
 }
 
+static int64_t int_gcd(int64_t a, int64_t b, int bits, bool is_signed) {
+    int64_t least = -(int64_t)((uint64_t)1 << (bits - 2)) * 2; /* its size wraps to itself */
+    a = a < 0 && !(is_signed && a == least) ? -a : a;
+    b = b < 0 && !(is_signed && b == least) ? -b : b;
+    while (a != 0) {
+        int64_t c = a;
+        a = b % a;
+        b = c;
+    }
+    return b;
+}
+
 /* *defined is cleared where prims.def promises nothing. */
 static int64_t int_ref(kiln_prim p, int64_t a, int64_t b, int bits, bool is_signed, bool *defined) {
     int64_t q = 0, r = 0;
@@ -56,6 +68,7 @@ static int64_t int_ref(kiln_prim p, int64_t a, int64_t b, int bits, bool is_sign
     case KILN_P_GE: return a >= b;
     case KILN_P_SIGNBIT: return a < 0;
     case KILN_P_POW: return int_pow(a, b);
+    case KILN_P_GCD: return int_gcd(a, b, bits, is_signed);
     default: fail_msg("no integer reference for %s", kiln_prim_name(p));
     }
     return 0;
@@ -80,6 +93,13 @@ static int64_t u64_ref(kiln_prim p, uint64_t a, uint64_t b, bool *defined) {
     case KILN_P_GT: return a > b;
     case KILN_P_GE: return a >= b;
     case KILN_P_SIGNBIT: return 0;
+    case KILN_P_GCD:
+        while (a) {
+            r = b % a;
+            b = a;
+            a = r;
+        }
+        return (int64_t)b;
     case KILN_P_POW:
         for (; b; b >>= 1, a *= a)
             if (b & 1) r *= a;
@@ -126,6 +146,7 @@ static int64_t u64_ref(kiln_prim p, uint64_t a, uint64_t b, bool *defined) {
         case KILN_P_MAX: return a > b || isnan(a) ? a : b; \
         case KILN_P_MIN: return a < b || isnan(a) ? a : b; \
         case KILN_P_COPYSIGN: return M(copysign)(a, b); \
+        case KILN_P_NEXTAFTER: return M(nextafter)(a, b); \
         case KILN_P_FLOOR: return M(floor)(a); \
         case KILN_P_CEIL: return M(ceil)(a); \
         case KILN_P_TRUNC: return M(trunc)(a); \
@@ -165,7 +186,23 @@ static bool elementary(kiln_prim p, long double a, long double b, long double *o
     case KILN_P_ERF: *out = erfl(a); return true;
     case KILN_P_SIN: *out = sinl(a); return true;
     case KILN_P_COS: *out = cosl(a); return true;
+    case KILN_P_EXP2: *out = exp2l(a); return true;
+    case KILN_P_EXPM1: *out = expm1l(a); return true;
+    case KILN_P_LOG1P: *out = log1pl(a); return true;
+    case KILN_P_LOG2: *out = log2l(a); return true;
+    case KILN_P_LOG10: *out = log10l(a); return true;
+    case KILN_P_TAN: *out = tanl(a); return true;
+    case KILN_P_ASIN: *out = asinl(a); return true;
+    case KILN_P_ACOS: *out = acosl(a); return true;
+    case KILN_P_ATAN: *out = atanl(a); return true;
     case KILN_P_ATAN2: *out = atan2l(a, b); return true;
+    case KILN_P_SINH: *out = sinhl(a); return true;
+    case KILN_P_COSH: *out = coshl(a); return true;
+    case KILN_P_ASINH: *out = asinhl(a); return true;
+    case KILN_P_ACOSH: *out = acoshl(a); return true;
+    case KILN_P_ATANH: *out = atanhl(a); return true;
+    case KILN_P_HYPOT: *out = hypotl(a, b); return true;
+    case KILN_P_ERFC: *out = erfcl(a); return true;
     case KILN_P_POW: *out = powl(a, b); return true;
     default: return false;
     }
@@ -254,11 +291,15 @@ static void check_elementary(kiln_prim p, kiln_dtype t, kiln_isa isa) {
     }
 }
 
+/* Special functions: test_special.c has their references. */
+static bool special(kiln_prim p) { return p >= KILN_P_LGAMMA && p <= KILN_P_LEGENDRE_P; }
+
 static void check_prim(kiln_prim p, kiln_dtype t, kiln_isa isa) {
     kiln_loop_fn loop = kiln_loops_for(isa)->prim[p][t];
     kiln_dtype rt = kiln_prim_result(p, t);
     long double unused;
     assert_non_null(loop);
+    if (special(p)) return;
     for (int k = 0; k < 3; k++) fill(&in[k], t, k);
     if (kiln_prim_rule(p) == KILN_RULE_SELECT) fill(&in[0], KILN_BOOL, 0);
     memset(&got, 0xa5, sizeof got);

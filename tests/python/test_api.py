@@ -1,0 +1,243 @@
+"""The module's functions: op, call, ops, load_ops, explain, stats, configure, and what wrong calls raise."""
+import inspect
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import kiln
+
+ROOT = Path(__file__).resolve().parents[2]
+ADD = "aten::add.Tensor"
+
+
+@pytest.fixture
+def settings():
+    """Undoes what a test configures."""
+    before = dict(kiln._settings)
+    yield
+    kiln._settings.clear()
+    kiln._kiln.configure(before)
+    kiln._settings.update(before)
+
+
+# -- operators ------------------------------------------------------------------------------------------------------
+
+def test_op():
+    add = kiln.op("add.Tensor")
+    assert add.__name__ == ADD and add.__doc__.startswith(f"{ADD}(Tensor self, Tensor other")
+    assert (add.__self__.name, add.__self__.family, add.__self__.form) == (ADD, "map", "functional")
+    assert add.__self__.schema == add.__doc__ and "promote" in add.__self__.row
+    assert repr(add.__self__) == f"<kiln operator {ADD}>"
+    assert add(kiln.Tensor([1, 2]), kiln.Tensor([3, 4]), alpha=2).tolist() == [7, 10]
+    assert add(self=kiln.Tensor([1]), other=kiln.Tensor([3])).tolist() == [4]
+    with pytest.raises(TypeError):
+        kiln.Op()
+    with pytest.raises(TypeError):
+        kiln.dtype()
+
+
+def test_ops():
+    names = kiln.ops()
+    assert ADD in names and "aten::add_.Tensor" in names and "my::axpb" in names and len(names) == len(set(names))
+
+
+def test_load_ops_is_all_or_nothing():
+    good = "map my::twice(Tensor self) -> Tensor : takes all = self + self\n"
+    with pytest.raises(RuntimeError, match=r"rows:\d+:\d+"):
+        kiln.load_ops(good + "map my::bad(Tensor self) -> Tensor : takes all = self +\n")
+    assert "my::twice" not in kiln.ops()
+    kiln.load_ops(good)
+    assert kiln.call("my::twice", np.array([1, 2])).tolist() == [2, 4]
+    for bad in (None, b"x", 5):
+        with pytest.raises(TypeError):
+            kiln.load_ops(bad)
+
+
+def test_an_op_survives_load_ops_and_configure(settings):
+    add, user = kiln.op(ADD), kiln.op("my::axpb")
+    kiln.load_ops("map my::thrice(Tensor self) -> Tensor : takes all = self + self + self")
+    assert add(kiln.Tensor([1]), 1).tolist() == [2]
+    kiln.configure(mode="interp")
+    assert add(kiln.Tensor([1]), 1).tolist() == [2] and kiln.last_tier() == "interp"
+    assert user(kiln.Tensor([1]), 2, 3).tolist() == [5]
+    assert kiln.call("my::thrice", kiln.Tensor([2])).tolist() == [6]
+
+
+# -- wrong calls -----------------------------------------------------------------------------------------------------
+
+T = torch.ones(2, 3)
+
+
+@pytest.mark.parametrize("args, kwargs, error, text", [
+    ((), {}, TypeError, "'self'"),
+    ((T,), {}, TypeError, "'other'"),
+    ((T, T, T, T), {}, TypeError, "positional"),
+    ((T, T), {"beta": 1}, TypeError, "'beta'"),
+    ((T, T), {"self": T}, TypeError, "'self'"),
+    ((T, T), {"alpha": "x"}, TypeError, "'alpha'"),
+    ((T, T), {"alpha": None}, TypeError, "'alpha'"),
+    ((T, "x"), {}, TypeError, "'other'"),
+    ((T, None), {}, TypeError, "'other'"),
+    ((T, [1, 2]), {}, TypeError, "'other'"),
+    ((T, [[1, 2]]), {}, TypeError, "kiln.Tensor"),
+    ((T, object()), {}, TypeError, "object"),
+    ((T, {}), {}, TypeError, "dict"),
+    ((T, T), {"alpha": 2**63}, OverflowError, "64 bits"),
+    ((T, -2**63 - 1), {}, OverflowError, "64 bits"),
+    ((T, 1j), {}, NotImplementedError, "complex"),
+    ((T, T), {"alpha": 1j}, NotImplementedError, "complex"),
+    ((T, torch.ones(4)), {}, RuntimeError, "must match"),
+    ((T.int(), T.int()), {"alpha": 1.5}, RuntimeError, "alpha"),
+    ((T, T), {"é\ud800": 1}, UnicodeError, "surrogates"),
+    ((T, T), {"é": 1}, TypeError, "é"),
+    ((T, "a\0b"), {}, ValueError, "NUL"),
+])
+def test_wrong_arguments(args, kwargs, error, text):
+    for f in (kiln.op(ADD), lambda *a, **k: kiln.call(ADD, *a, **k)):
+        with pytest.raises(error, match=text):
+            f(*args, **kwargs)
+
+
+def test_many_arguments():
+    with pytest.raises(TypeError, match="10000"):
+        kiln.call(ADD, *[T] * 10_000)
+    with pytest.raises(TypeError):
+        kiln.call(ADD, T, T, **{f"a{k}": 1 for k in range(10_000)})
+    with pytest.raises(TypeError):
+        kiln.call(ADD, T, [T] * 10_000)
+    with pytest.raises(TypeError):
+        kiln.call(ADD, T, list(range(100_000)))
+
+
+def test_unknown_operators():
+    for name in ("aten::nope", "aten::add.Nope", "", "add.Tensor\n", "::", "x" * 10_000):
+        with pytest.raises(NotImplementedError):
+            kiln.call(name, T)
+        with pytest.raises(NotImplementedError):
+            kiln.op(name)
+    for name in (None, 5, b"aten::neg"):
+        with pytest.raises(TypeError):
+            kiln.call(name, T)
+        with pytest.raises(TypeError):
+            kiln.op(name)
+    with pytest.raises(TypeError):
+        kiln.call()
+
+
+def test_what_pytorch_raises():
+    with pytest.raises(RuntimeError):
+        kiln.call("aten::floor_divide", torch.ones(2).int(), torch.zeros(2).int())
+    with pytest.raises(RuntimeError, match="negative integer powers"):
+        kiln.call("aten::pow.Tensor_Scalar", torch.ones(2).int(), -1)
+
+
+def test_a_failed_call_writes_nothing():
+    out = torch.full((2,), 7)
+    with pytest.raises(RuntimeError):
+        kiln.call("aten::floor_divide.out", torch.tensor([6, 6]), torch.tensor([2, 0]), out=out)
+    assert out.tolist() == [7, 7]
+
+
+def test_numbers_keep_their_kind():
+    t = torch.arange(3)
+    for number in (2, 2.5, True, -0.0, float("inf"), 2**53 + 1):
+        want = torch.ops.aten.mul.Tensor(t, number)
+        got = kiln.call("aten::mul.Tensor", t, number)
+        assert got.dtype == want.dtype and torch.equal(got.nan_to_num(9), want.nan_to_num(9))
+
+
+# -- looking in ----------------------------------------------------------------------------------------------------------
+
+def test_stats():
+    declared = re.findall(r"^C\((\w+),", (ROOT / "include/kiln/counter.def").read_text(), re.M)
+    before = kiln.stats()
+    assert list(before) == declared
+    kiln.call(ADD, T, T)
+    assert kiln.stats()["calls"] == before["calls"] + 1
+
+
+def test_one_class_compiles_once():
+    kiln.load_ops("map my::once(Tensor self, Scalar a) -> Tensor : promote(self, a) = self * a + self")
+    once, before = kiln.op("my::once"), kiln.stats()
+    for n in range(1, 20):
+        once(np.ones((n, 2), np.float32), n + 0.5)
+        once(torch.ones(n), float(n))
+    kiln.wait_idle()
+    assert kiln.stats()["compiles"] - before["compiles"] <= 1
+    assert kiln.stats()["misses"] - before["misses"] == 1
+
+
+def test_explain():
+    text = "add.Tensor(f32[4,8], f32[8], alpha=2)"
+    for stage in ("schema", "bind", "infer", "key", "ir", "source"):
+        assert kiln.explain(text, stage=stage) == kiln.explain(ADD, np.ones((4, 8), "f4"), np.ones(8, "f4"), alpha=2, stage=stage)
+    assert "add.Tensor" in kiln.explain(text, stage="key")
+    assert kiln.explain("add.Tensor(f32[4,8]:strides=(1,4), f32[])", stage="infer")
+    assert kiln.explain('div.Tensor_mode(i32[], i32[3], rounding_mode="floor")', stage="key")
+    assert kiln.explain("clamp(f32[3], None, 2.5)", stage="key")
+    for bad, error in [("add.Tensor(f32[4]", ValueError), ("add.Tensor(f32[4]))", ValueError), ("add.Tensor(x)", ValueError),
+                       ("add.Tensor(f31[4], f32[])", TypeError), ("add.Tensor(**{})", ValueError), ("nope(f32[])", NotImplementedError),
+                       ("add.Tensor(__import__('os'))", ValueError)]:
+        with pytest.raises(error):
+            kiln.explain(bad)
+    with pytest.raises(TypeError):
+        kiln.explain(text, T)
+    with pytest.raises((RuntimeError, ValueError, NotImplementedError)):
+        kiln.explain(text, stage="nope")
+
+
+def test_show_config():
+    text = kiln.show_config()
+    assert f"version: {kiln.__version__}" in text and "isa:" in text
+
+
+def test_configure(settings, tmp_path):
+    kiln.configure(mode="interp", cache_dir=tmp_path)
+    assert "mode: interp" in kiln.show_config()
+    kiln.call(ADD, T, T)
+    assert kiln.last_tier() == "interp" and kiln.stats()["interp_calls"] == 1
+    for bad, error in [({"mode": "fast"}, ValueError), ({"isa": "z80"}, RuntimeError), ({"nope": 1}, TypeError), ({"cc": 5}, TypeError)]:
+        with pytest.raises(error):
+            kiln.configure(**bad)
+        assert "mode: interp" in kiln.show_config()
+    kiln.configure(mode="sync", cc="/nowhere/cc")
+    assert torch.equal(kiln.call(ADD, T, T), T + T) and kiln.last_tier() == "interp"
+    assert kiln.stats()["fallbacks"] == 1
+
+
+def test_version_is_the_headers():
+    header = (ROOT / "include/kiln/kiln.h").read_text()
+    assert kiln.__version__ == ".".join(re.findall(r"#define KILN_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", header))
+
+
+def test_stubs_name_everything():
+    import ast
+    stub = ast.parse((ROOT / "python/kiln/__init__.pyi").read_text())
+    top = {n.name for n in stub.body if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
+    top |= {n.target.id for n in stub.body if isinstance(n, ast.AnnAssign)}
+    assert set(kiln.__all__) <= top and all(hasattr(kiln, name) for name in top if not name.startswith("_H"))
+    for cls in ("Tensor", "Op", "dtype"):
+        body = next(n for n in stub.body if isinstance(n, ast.ClassDef) and n.name == cls).body
+        declared = {n.name for n in body if isinstance(n, ast.FunctionDef)}
+        actual = {n for n in vars(getattr(kiln, cls)) if inspect.isroutine(getattr(getattr(kiln, cls), n)) or not n.startswith("__")}
+        hidden = {"__new__", "__repr__", "__str__", "__reduce__", "__doc__", "__module__"}
+        assert declared - hidden <= set(dir(getattr(kiln, cls))), cls
+        assert actual - hidden <= declared, cls
+
+
+@pytest.mark.parametrize("given", ["float32", "f32", "torch.float32", torch.float32, np.float32, np.dtype("float32"), kiln.float32],
+                         ids=repr)
+def test_dtype_arguments(given):
+    want = kiln.explain("cumsum", T, 0, dtype=kiln.float32, stage="bind")
+    assert "f32" in want and kiln.explain("cumsum", T, 0, dtype=given, stage="bind") == want
+    assert kiln.explain("cumsum", T, 0, dtype=float, stage="bind") == kiln.explain("cumsum", T, 0, dtype="f64", stage="bind")
+
+
+@pytest.mark.parametrize("given, error", [("complex64", TypeError), (torch.complex64, NotImplementedError), (3, TypeError),
+                                          (np.uint16, NotImplementedError), (object, TypeError)])
+def test_dtype_arguments_that_are_not_served(given, error):
+    with pytest.raises(error):
+        kiln.explain("cumsum", T, 0, dtype=given, stage="bind")

@@ -1,0 +1,277 @@
+"""References, memory, threads, the end of the interpreter."""
+import gc
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+import torch
+
+import kiln
+
+NEG, ADD = "aten::neg", "aten::add.Tensor"
+
+
+def inputs():
+    return np.ones((3, 4), np.float32), torch.ones(3, 4), kiln.Tensor(np.ones((3, 4), np.float32))
+
+
+def failing():
+    """Calls that raise at every stage."""
+    a, t, k = inputs()
+    return [lambda: kiln.call(ADD, a, object()), lambda: kiln.call(ADD, t, "x"), lambda: kiln.call(ADD, k, t, nope=1),
+            lambda: kiln.call(ADD, a, np.zeros(7)), lambda: kiln.Tensor([[1], 2]), lambda: k[9], lambda: kiln.call("nope", t),
+            lambda: kiln.call(ADD, t, [t, t, object()]), lambda: kiln.call(NEG, np.zeros(2, "c8")), lambda: k + "x",
+            lambda: kiln.call("aten::neg_", np.broadcast_to(np.float32(1), (3,))), lambda: k.__dlpack__(stream=1),
+            lambda: kiln.Tensor(torch.zeros(2, dtype=torch.complex64))]
+
+
+def working():
+    a, t, k = inputs()
+    neg, add = kiln.op(NEG), kiln.op(ADD)
+    return [lambda: neg(a), lambda: neg(t), lambda: neg(k), lambda: add(a, k, alpha=2), lambda: add(t, 1), lambda: add(k, 2.5),
+            lambda: kiln.call("aten::frexp.Tensor", t), lambda: kiln.call("aten::add_.Tensor", t, 0), lambda: k.numpy(),
+            lambda: kiln.call("aten::add.out", t, t, out=torch.empty(0)), lambda: k.__dlpack__(), lambda: np.asarray(k),
+            lambda: k.__dlpack__(max_version=(1, 0)), lambda: torch.from_dlpack(k), lambda: kiln.Tensor(t), lambda: kiln.Tensor(a),
+            lambda: k[1, ::2], lambda: k.tolist(), lambda: k + k, lambda: 1 - k, lambda: repr(k), lambda: list(k),
+            lambda: kiln.Tensor([[1, 2], [3, 4]]), lambda: kiln.Tensor(a, dtype="f16"), lambda: kiln.explain(NEG, t, stage="key"),
+            lambda: kiln.op("abs"), lambda: kiln.op("abs").__self__, lambda: kiln.stats(), lambda: kiln.ops(),
+            lambda: neg(torch._neg_view(t)), lambda: neg(a[:, ::2]), lambda: neg(np.arange(3, dtype=">f4"))]
+
+
+def attempt(f):
+    try:
+        f()
+    except Exception:
+        pass
+
+
+@pytest.mark.parametrize("calls", [working, failing], ids=["working", "failing"])
+def test_no_references_leak(calls):
+    a, t, k = inputs()
+    watched = [a, t, k, kiln.Tensor, kiln.float32, np.ndarray, torch.Tensor, None, True, kiln.dtype, kiln.Op]
+    fs = calls()
+    for f in fs:
+        attempt(f)
+    gc.collect()
+    before = [sys.getrefcount(o) for o in watched]
+    for f in fs:
+        for _ in range(50):
+            attempt(f)
+    gc.collect()
+    after = [sys.getrefcount(o) for o in watched]
+    assert all(y - x < 20 for x, y in zip(before, after)), list(zip(watched[3:], before[3:], after[3:]))
+
+
+def test_arguments_are_released():
+    for make in (lambda: np.ones(3, np.float32), lambda: torch.ones(3), lambda: kiln.Tensor([1.0, 2.0, 3.0])):
+        x = make()
+        count = sys.getrefcount(x)
+        for _ in range(100):
+            kiln.call(ADD, x, x, alpha=2)
+            attempt(lambda: kiln.call(ADD, x, x, nope=2))
+            attempt(lambda: kiln.call(ADD, x, [x, object()]))
+            kiln.Tensor(x)[0]
+        kiln.call("aten::neg_", x)
+        assert sys.getrefcount(x) == count
+
+
+def test_no_memory_leaks():
+    def resident():
+        with open("/proc/self/statm") as f:
+            return int(f.read().split()[1]) * 4096
+
+    big = np.ones(100_000, np.float32)
+    tensor = torch.from_numpy(big)
+    kept = kiln.Tensor(big)
+    work = [lambda: kiln.call(NEG, big), lambda: kiln.call(NEG, tensor), lambda: kiln.call(NEG, kept), lambda: kept[5:].copy(),
+            lambda: torch.from_dlpack(kiln.call(NEG, kept)), lambda: kiln.Tensor(kiln.call(NEG, big)), lambda: np.asarray(kept) * 1,
+            lambda: kiln.Tensor(np.ones(100_000))]
+    for f in work * 20:
+        f()
+    gc.collect()
+    before = resident()
+    for f in work * 100:  # 400 KB each time: 320 MB if it stayed
+        f()
+    gc.collect()
+    assert resident() - before < 64 << 20
+
+
+@pytest.mark.parametrize("calls", [working, failing], ids=["working", "failing"])
+def test_no_python_objects_leak(calls):
+    for k, f in enumerate(calls()):
+        left = []
+        for _ in range(4):
+            for _ in range(50):
+                attempt(f)
+            gc.collect()
+            left.append(sys.getallocatedblocks())
+        assert min(b - a for a, b in zip(left, left[1:])) < 25, (k, left)  # one object a call would be 50
+
+
+# -- threads ----------------------------------------------------------------------------------------------------------------
+
+def in_threads(n, work):
+    errors = []
+
+    def guarded(k):
+        try:
+            work(k)
+        except BaseException as error:  # noqa: BLE001
+            errors.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(k,)) for k in range(n)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors, errors[0]
+
+
+def test_threads_agree():
+    shared = torch.arange(20_000.0)
+
+    def work(k):
+        own = np.full((50, k + 1), k, np.float32)
+        for n in range(100):
+            assert torch.equal(kiln.call(ADD, shared, shared, alpha=k), shared * (1 + k))
+            assert (kiln.call("my::axpb", own, n, 1.0) == k * n + 1).all()
+            attempt(lambda: kiln.call(ADD, shared, own, nope=1))
+    in_threads(8, work)
+
+
+def test_the_context_is_replaced_under_running_calls():
+    x, stop = kiln.Tensor(np.ones(20_000, np.float32)), []
+
+    def work(k):
+        if k == 0:
+            for n in range(20):
+                kiln._kiln.configure({**kiln._settings, "mode": "interp"})
+                kiln.load_ops(f"map my::extra{n}(Tensor self) -> Tensor : takes all = self")
+            stop.append(1)
+        add = kiln.op(ADD)
+        while not stop:
+            assert add(x, x)[0].item() == 2
+    in_threads(4, work)
+    kiln._kiln.configure(kiln._settings)
+
+
+def test_a_list_that_changes_under_a_call():
+    def work(k):
+        for n in range(200):
+            if k % 2:
+                items[:] = [kiln.Tensor([1.0] * 500) for _ in range(n % 5)]
+            else:
+                attempt(lambda: kiln.call("aten::_foreach_add_.List", items, items))
+    items = []
+    in_threads(4, work)
+
+
+def test_the_gil_is_released_for_long_work():
+    x = kiln.Tensor(np.ones(8_000_000, np.float32))
+    tanh, counts, stop = kiln.op("aten::tanh"), [0], []
+
+    def count():
+        while not stop:
+            counts[0] += 1
+            time.sleep(0)
+    tanh(x)
+    counter = threading.Thread(target=count)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1000)  # other threads run only when the GIL is given up
+    try:
+        counter.start()
+        while not counts[0]:
+            time.sleep(0.001)
+        before = counts[0]
+        for _ in range(5):
+            tanh(x)
+        assert counts[0] > before
+    finally:
+        stop.append(1)
+        sys.setswitchinterval(interval)
+        counter.join()
+
+
+def test_fork(run_python):
+    run_python("""
+import os, kiln, numpy as np
+x = np.ones(10_000, np.float32)
+kiln.call("aten::neg", x)
+child = os.fork()
+if child == 0:
+    ok = (kiln.call("aten::neg", x) == -1).all() and (kiln.call("aten::exp", x) > 2).all()
+    os._exit(0 if ok else 1)
+assert os.waitpid(child, 0)[1] == 0
+assert (kiln.call("aten::neg", x) == -1).all()
+""")
+
+
+# -- the end ---------------------------------------------------------------------------------------------------------------------
+
+def test_calls_while_the_interpreter_ends(run_python):
+    out = run_python("""
+import kiln, numpy as np, sys, atexit
+add = kiln.op("aten::add.Tensor")
+class Late:
+    def __init__(self): self.t = kiln.Tensor([1.0]); self.kiln = kiln; self.add = add
+    def __del__(self):
+        for f in (lambda: self.add(self.t, 1), lambda: self.kiln.call("aten::neg", self.t), lambda: repr(self.t), lambda: self.t + 1,
+                  lambda: self.t.numpy(), lambda: self.kiln.Tensor([1]), lambda: self.t.dtype, lambda: self.t[0].tolist(),
+                  lambda: self.kiln.stats(), lambda: self.kiln.op("aten::abs")):
+            try: f()
+            except Exception: pass
+late = Late()
+sys.modules["keep"] = Late()
+kiln.late = Late()
+kiln._kiln.late = Late()
+cycle = [Late()]; cycle.append(cycle)
+atexit.register(Late)
+print("done")
+""")
+    assert out.strip() == "done"
+
+
+def test_exports_after_the_end(run_python):
+    run_python("""
+import kiln, torch, numpy as np
+keep = [torch.from_dlpack(kiln.Tensor(np.arange(5))), kiln.Tensor(np.arange(5)).numpy(), kiln.Tensor(torch.ones(3))]
+torch.kept = keep
+np.kept = kiln.Tensor(np.arange(3))[1:]
+""")
+
+
+def test_a_daemon_thread_at_the_end(run_python):
+    run_python("""
+import kiln, threading, time, numpy as np
+x = kiln.Tensor(np.ones(1_000_000, np.float32))
+def work():
+    while True: kiln.call("aten::exp", x)
+for _ in range(3): threading.Thread(target=work, daemon=True).start()
+time.sleep(0.3)
+""")
+
+
+def test_reimport(run_python):
+    run_python("""
+import sys, gc
+for _ in range(5):
+    import kiln
+    t = kiln.Tensor([1.0, 2.0])
+    assert (t + 1).tolist() == [2.0, 3.0]
+    f = kiln.op("aten::neg")
+    for name in [n for n in sys.modules if n.startswith("kiln")]: del sys.modules[name]
+    del kiln
+    gc.collect()
+    assert f(t).tolist() == [-1.0, -2.0]
+""")
+
+
+def test_neither_library_is_imported(run_python):
+    out = run_python("""
+import sys, kiln
+t = kiln.Tensor([[1.0, 2.0]])
+print(t + 1, kiln.call("my::f", t) if False else t.tolist(), "numpy" in sys.modules, "torch" in sys.modules)
+""")
+    assert "False False" in out

@@ -1,0 +1,83 @@
+"""The wheel and the source archive: what they hold, and that they work outside the source tree."""
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ["src", "include", "ops", "python", "tools/embed.c", "setup.py", "pyproject.toml", "MANIFEST.in", "LICENSE", "README.md"]
+PROGRAM = """
+import kiln, sys
+assert {here!r} not in kiln.__file__ and kiln.__file__.startswith({target!r}), kiln.__file__
+import numpy as np, torch
+assert len(kiln.ops()) > 50
+x = np.arange(6, dtype=np.float32).reshape(2, 3)
+for mode in ("sync", "interp"):
+    kiln.configure(mode=mode)
+    assert (kiln.call("aten::add.Tensor", x, x, alpha=2) == 3 * x).all()
+    assert torch.equal(kiln.call("aten::neg", torch.from_numpy(x)), -torch.from_numpy(x))
+print("works")
+"""
+
+
+def run(*command, cwd, **environment):
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, env={**os.environ, **environment}, timeout=600)
+    assert done.returncode == 0, f"{command}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory):
+    """A copy of the sources: building must not need, nor change, anything else."""
+    to = tmp_path_factory.mktemp("tree")
+    for name in SOURCES:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, to / name, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+        elif source.exists():
+            (to / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, to / name)
+    return to
+
+
+def backend(tree, what, **environment):
+    """Builds through the interface pip uses: the name of the file made in tree/dist."""
+    code = f"import setuptools.build_meta as b; import os; os.makedirs('dist', exist_ok=True); print('made', b.{what}('dist'))"
+    return tree / "dist" / run(sys.executable, "-c", code, cwd=tree, **environment).split("made ")[-1].strip()
+
+
+def works(wheel, tmp_path):
+    target = str(tmp_path / "installed")
+    run(sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", "--no-index", "--target", target,
+        str(wheel), cwd=tmp_path)
+    program = PROGRAM.format(here=str(ROOT), target=target)
+    out = run(sys.executable, "-c", program, cwd=tmp_path, PYTHONPATH=target, KILN_CACHE_DIR=str(tmp_path / "cache"))
+    assert out.strip() == "works"
+    return Path(target)
+
+
+def test_wheel(tree, tmp_path):
+    library = ROOT / "build" / "libkiln.a"
+    wheel = backend(tree, "build_wheel", **({"KILN_STATIC_LIB": str(library)} if library.exists() else {}))
+    assert "-cp310-abi3-linux_" in wheel.name
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {"kiln/__init__.py", "kiln/__init__.pyi", "kiln/py.typed", "kiln/_kiln.abi3.so"} <= set(names)
+    assert not [n for n in names if n.endswith((".c", ".h", ".o"))]
+    target = works(wheel, tmp_path)
+    symbols = run("nm", "-D", "--defined-only", str(target / "kiln/_kiln.abi3.so"), cwd=tmp_path).split()
+    assert [s for s in symbols if s.startswith(("kiln", "Py", "kp_"))] == ["PyInit__kiln"]
+
+
+def test_source_archive(tree, tmp_path):
+    """From the archive alone, with a C compiler and nothing else, to a module that works."""
+    archive = backend(tree, "build_sdist")
+    with tarfile.open(archive) as tar:
+        names = tar.getnames()
+        tar.extractall(tmp_path, filter="data")
+    assert not [n for n in names if n.endswith((".so", ".o", ".pyc"))]
+    works(backend(next(tmp_path.glob("kiln-*")), "build_wheel"), tmp_path)

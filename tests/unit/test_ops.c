@@ -1,0 +1,707 @@
+/* test_ops.c - rows to a registry: the rows that ship, derived forms, finding by name, rows of a user's,
+ * the place and text of every refusal, all-or-nothing loading, and failing allocations. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "op/op.h"
+
+static kiln_registry *shipped;
+static char *schemas, *texts[5];
+static size_t schemas_len;
+
+static int load_shipped(void **state) {
+    (void)state;
+    static const char *const names[] = {"compose", "fold", "index", "map", "scan"};
+    char path[256], label[5][16];
+    kiln_row_text rows[5];
+    if (kiln_file_read(KILN_SOURCE_DIR "/ops/aten-schemas-2.13.txt", &schemas, &schemas_len) != KILN_OK)
+        return 1;
+    for (int k = 0; k < 5; k++) {
+        snprintf(path, sizeof path, "%s/ops/%s.ops", KILN_SOURCE_DIR, names[k]);
+        snprintf(label[k], sizeof label[k], "%s.ops", names[k]);
+        if (kiln_file_read(path, &texts[k], &rows[k].n) != KILN_OK) return 1;
+        rows[k].text = texts[k];
+        rows[k].source = label[k];
+    }
+    if (kiln_registry_new(NULL, rows, 5, schemas, schemas_len, &shipped) == KILN_OK) return 0;
+    print_error("%s\n", kiln_last_error());
+    return 1;
+}
+
+static int free_shipped(void **state) {
+    (void)state;
+    kiln_registry_free(shipped);
+    for (int k = 0; k < 5; k++) kiln_free(texts[k]);
+    kiln_free(schemas);
+    return 0;
+}
+
+static kiln_status load_n(const kiln_registry *base, const char *text, size_t n, kiln_registry **out) {
+    kiln_row_text rows = {"r", text, n};
+    return kiln_registry_new(base, &rows, 1, schemas, schemas_len, out);
+}
+
+static kiln_registry *load(const char *text) {
+    kiln_registry *r = NULL;
+    if (load_n(shipped, text, strlen(text), &r) != KILN_OK) fail_msg("%s: %s", text, kiln_last_error());
+    return r;
+}
+
+static void refuses_n(const char *text, size_t n, kiln_status want, const char *message) {
+    kiln_registry *r = (kiln_registry *)1;
+    kiln_clear_error();
+    kiln_status st = load_n(shipped, text, n, &r);
+    assert_string_equal(kiln_last_error(), message);
+    assert_int_equal(st, want);
+    assert_ptr_equal(r, (kiln_registry *)1);
+}
+
+static void refuses(kiln_status want, const char *text, const char *message) {
+    refuses_n(text, strlen(text), want, message);
+}
+
+static void takes(const char *text) { kiln_registry_free(load(text)); }
+
+static const kiln_op *find_in(const kiln_registry *r, const char *name) {
+    const kiln_op *op = NULL;
+    if (kiln_registry_find(r, name, &op) != KILN_OK) fail_msg("%s", kiln_last_error());
+    return op;
+}
+
+/* -- the rows that ship -------------------------------------------------------------------------------- */
+
+static void the_hard_operators_type(void **state) {
+    (void)state;
+    static const struct {
+        const char *name, *family;
+        int at_least; /* combinations of dtypes typed */
+    } hard[] = {
+        {"aten::silu", "map", 4},
+        {"aten::add.Tensor", "map", 10},
+        {"aten::div.Tensor_mode", "map", 10},
+        {"aten::where.self", "map", 20},
+        {"aten::clamp", "map", 9},
+        {"aten::clamp.Tensor", "map", 9},
+        {"aten::pow.Tensor_Tensor", "map", 9},
+        {"aten::pow.Tensor_Scalar", "map", 9},
+        {"aten::pow.Scalar", "map", 9},
+        {"aten::gelu", "map", 8},
+        {"aten::max.dim", "fold", 10},
+        {"aten::argmax", "fold", 9},
+        {"aten::logsumexp", "fold", 10},
+        {"aten::var_mean.correction", "fold", 4},
+        {"aten::aminmax", "fold", 10},
+        {"aten::cumsum", "scan", 10},
+        {"aten::gather", "index", 10},
+        {"aten::index_put", "index", 10},
+        {"aten::max_pool2d_with_indices", "index", 9},
+        {"aten::upsample_bilinear2d", "index", 4},
+        {"aten::native_layer_norm", "fold", 4},
+        {"aten::_foreach_add_.List", "compose", 1},
+    };
+    for (size_t k = 0; k < sizeof hard / sizeof *hard; k++) {
+        const kiln_op *op = find_in(shipped, hard[k].name);
+        int ntyped = 0;
+        assert_string_equal(op->name, hard[k].name);
+        assert_string_equal(kiln_family_name(op->row->family), hard[k].family);
+        assert_int_equal(kiln_row_check(shipped, op->row, &ntyped), KILN_OK);
+        assert_true(ntyped >= hard[k].at_least);
+    }
+}
+
+static void operators_are_sorted_and_whole(void **state) {
+    (void)state;
+    size_t n = kiln_registry_count(shipped);
+    assert_true(n > 190);
+    assert_null(kiln_registry_at(shipped, n));
+    for (size_t k = 0; k < n; k++) {
+        const kiln_op *op = kiln_registry_at(shipped, k);
+        if (k) assert_true(strcmp(kiln_registry_at(shipped, k - 1)->name, op->name) < 0);
+        assert_ptr_equal(find_in(shipped, op->name), op);
+        assert_true(op->form == KILN_FORM_FUNCTIONAL ? op->nout == 0 : op->nout == op->row->schema->nrets);
+        char line[1024];
+        int len = snprintf(line, sizeof line, "%s\n", op->schema_text);
+        assert_true(len < (int)sizeof line && strstr(schemas, line)); /* each is a line of PyTorch's list */
+    }
+}
+
+static void rows_say_what_they_say(void **state) {
+    (void)state;
+    const kiln_row *silu = find_in(shipped, "silu")->row, *where = find_in(shipped, "where.self")->row;
+    kiln_dtypes floats = KILN_DT(KILN_F16) | KILN_DT(KILN_BF16) | KILN_DT(KILN_F32) | KILN_DT(KILN_F64);
+    assert_int_equal(silu->takes, floats);
+    assert_int_equal(where->typing.args, 6); /* the condition stays out of promotion */
+    assert_int_equal(where->arg_takes[0], KILN_DT(KILN_BOOL) | KILN_DT(KILN_U8));
+    assert_int_equal(find_in(shipped, "add.Tensor")->row->typing.args, 3); /* so does alpha */
+    const kiln_row *maxdim = find_in(shipped, "max.dim")->row,
+                   *div = find_in(shipped, "div.Tensor_mode")->row;
+    assert_int_equal(maxdim->typing.ret[0], KILN_RET_COMMON);
+    assert_int_equal(maxdim->typing.ret[1], KILN_I64);
+    assert_int_equal(div->nbranches, 4);
+    assert_int_equal(div->branches[0].typing.promo, KILN_PROMO_FLOAT);
+    assert_int_equal(div->branches[1].typing.promo, KILN_PROMO_PROMOTE);
+    assert_int_equal(div->branches[0].knows, 0);
+    assert_int_equal(div->branches[1].knows, 4);
+    const kiln_row *clamp = find_in(shipped, "clamp.Tensor")->row;
+    assert_int_equal(clamp->branches[1].uses, 3);
+    assert_int_equal(clamp->branches[2].uses, 5);
+    assert_int_equal(find_in(shipped, "argmax")->row->checks[0].status, KILN_E_INDEX);
+    assert_true(find_in(shipped, "log")->row->domain_lo == 0 &&
+                find_in(shipped, "exp")->row->domain_lo == -10);
+    assert_string_equal(find_in(shipped, "neg")->row->doc, "the negative of each element; integers wrap");
+}
+
+/* -- derived forms -------------------------------------------------------------------------------------- */
+
+static void forms_follow_signatures(void **state) {
+    (void)state;
+    static const struct {
+        const char *row, *derived;
+        kiln_form form;
+        int first_out; /* argument that receives the first result */
+    } forms[] = {
+        {"add.Tensor", "add_.Tensor", KILN_FORM_INPLACE, 0},
+        {"add.Tensor", "add.out", KILN_FORM_OUT, 3},
+        {"add.Scalar", "add.Scalar_out", KILN_FORM_OUT, 3},
+        {"div.Tensor_mode", "div.out_mode", KILN_FORM_OUT, 3}, /* names the rule would not give */
+        {"where.self", "where.self_out", KILN_FORM_OUT, 3},
+        {"clamp", "clamp_", KILN_FORM_INPLACE, 0},
+        {"clamp", "clamp.out", KILN_FORM_OUT, 3},
+        {"clamp.Tensor", "clamp.Tensor_out", KILN_FORM_OUT, 3},
+        {"pow.Tensor_Tensor", "pow_.Tensor", KILN_FORM_INPLACE, 0},
+        {"pow.Tensor_Scalar", "pow_.Scalar", KILN_FORM_INPLACE, 0},
+        {"pow.Scalar", "pow.Scalar_out", KILN_FORM_OUT, 2},
+        {"max.dim", "max.dim_max", KILN_FORM_OUT, 3},
+        {"logsumexp", "logsumexp.out", KILN_FORM_OUT, 3},
+        {"max_pool2d_with_indices", "max_pool2d_with_indices.out", KILN_FORM_OUT, 6},
+        {"index_put", "index_put_", KILN_FORM_INPLACE, 0},
+        {"cumsum", "cumsum_", KILN_FORM_INPLACE, 0},
+        {"gelu", "gelu.out", KILN_FORM_OUT, 2},
+        {"silu", "silu_", KILN_FORM_INPLACE, 0},
+        {"frexp.Tensor", "frexp.Tensor_out", KILN_FORM_OUT, 1},
+    };
+    for (size_t k = 0; k < sizeof forms / sizeof *forms; k++) {
+        const kiln_op *op = find_in(shipped, forms[k].derived);
+        assert_ptr_equal(op->row, find_in(shipped, forms[k].row)->row);
+        assert_int_equal(op->form, forms[k].form);
+        assert_int_equal(op->out_arg[0], forms[k].first_out);
+    }
+    const kiln_op *two = find_in(shipped, "max.dim_max");
+    assert_int_equal(two->nout, 2);
+    assert_int_equal(two->out_arg[1], 4);
+    assert_int_equal(two->slot[2], 2);
+    assert_int_equal(two->slot[3], -1);
+}
+
+static void forms_of_another_operator_are_not_taken(void **state) {
+    (void)state;
+    const kiln_op *op;
+    assert_int_equal(kiln_registry_find(shipped, "where_", &op), KILN_E_NOTFOUND);
+    assert_int_equal(kiln_registry_find(shipped, "max.out", &op), KILN_E_NOTFOUND);
+    assert_ptr_equal(find_in(shipped, "add_.Scalar")->row, find_in(shipped, "add.Scalar")->row);
+    kiln_registry *r = load("map my::relu(Tensor self) -> Tensor : takes real = max(self, 0)\n");
+    assert_int_equal(kiln_registry_count(r), kiln_registry_count(shipped) + 1); /* none outside aten:: */
+    kiln_registry_free(r);
+}
+
+/* -- finding ----------------------------------------------------------------------------------------------- */
+
+static void finds(const char *name, const char *want) {
+    assert_string_equal(find_in(shipped, name)->name, want);
+}
+
+static void finds_none(const char *name, const char *message) {
+    const kiln_op *op = (const kiln_op *)1;
+    kiln_clear_error();
+    assert_int_equal(kiln_registry_find(shipped, name, &op), KILN_E_NOTFOUND);
+    assert_string_equal(kiln_last_error(), message);
+    assert_ptr_equal(op, (const kiln_op *)1);
+}
+
+/* More rows may bring more that is near, after the nearest. */
+static void suggests(const char *name, const char *start) {
+    const kiln_op *op;
+    assert_int_equal(kiln_registry_find(shipped, name, &op), KILN_E_NOTFOUND);
+    assert_memory_equal(kiln_last_error(), start, strlen(start));
+}
+
+static void names_find_operators(void **state) {
+    (void)state;
+    finds("aten::add.Tensor", "aten::add.Tensor");
+    finds("add.Tensor", "aten::add.Tensor");
+    finds("aten::silu", "aten::silu");
+    finds("clamp", "aten::clamp");      /* the default overload, though there are others */
+    finds("where", "aten::where.self"); /* the only overload */
+    finds("aten::frexp", "aten::frexp.Tensor");
+    finds_none("add", "'add' has several overloads: aten::add.Scalar, aten::add.Tensor");
+    suggests("sillu", "no operator 'sillu'; did you mean aten::silu, aten::silu.out");
+    suggests("aten::add.Tensr", "no operator 'aten::add.Tensr'; did you mean aten::add.Tensor");
+    suggests("mul.Scaler", "no operator 'mul.Scaler'; did you mean aten::mul.Scalar");
+    finds_none("nothinglikeit", "no operator 'nothinglikeit'");
+    finds_none("mine::silu", "no operator 'mine::silu'");
+    finds_none("", "no operator ''");
+    char name[400];
+    memset(name, 'a', sizeof name - 1);
+    name[sizeof name - 1] = 0;
+    finds_none(name, "no operator 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa...': the name is too long");
+}
+
+/* -- rows of a user's ------------------------------------------------------------------------------------- */
+
+#define TWICE "map my::twice(Tensor self) -> Tensor : takes real = self + self\n"
+
+static void one_line_is_one_operator(void **state) {
+    (void)state;
+    kiln_config config = {.size = sizeof config, .mode = KILN_MODE_INTERP};
+    kiln_ctx *ctx;
+    const kiln_op *op;
+    kiln_tensor *in, *out;
+    int64_t sizes[] = {3};
+    float values[] = {1, -2.5f, 4};
+    assert_int_equal(kiln_open(&config, &ctx), KILN_OK);
+    assert_int_equal(kiln_op_find(ctx, "my::twice", &op), KILN_E_NOTFOUND);
+    size_t before = kiln_op_count(ctx);
+    assert_int_equal(kiln_ops_load(ctx, TWICE, strlen(TWICE)), KILN_OK);
+    assert_int_equal(kiln_op_count(ctx), before + 1);
+    assert_int_equal(kiln_op_find(ctx, "my::twice", &op), KILN_OK);
+    assert_string_equal(kiln_op_schema(op), "my::twice(Tensor self) -> Tensor");
+    assert_string_equal(kiln_op_row(op), TWICE);
+    assert_int_equal(kiln_tensor_wrap(values, KILN_F32, 1, sizes, NULL, NULL, NULL, &in), KILN_OK);
+    kiln_value arg = kiln_v_tensor(in);
+    assert_int_equal(kiln_call(ctx, op, &arg, 1, &out, 1), KILN_OK);
+    const float *got = kiln_tensor_data(out);
+    assert_true(got[0] == 2 && got[1] == -5 && got[2] == 8);
+    kiln_tensor_release(out);
+    kiln_tensor_release(in);
+    kiln_close(ctx);
+}
+
+static void loading_is_all_or_nothing(void **state) {
+    (void)state;
+    static const char text[] = TWICE "map my::wrong(Tensor self) -> Tensor = self + nosuch\n";
+    kiln_ctx *ctx;
+    const kiln_op *op;
+    assert_int_equal(kiln_open(NULL, &ctx), KILN_OK);
+    size_t before = kiln_op_count(ctx);
+    assert_int_equal(kiln_ops_load(ctx, text, sizeof text - 1), KILN_E_TYPE);
+    assert_string_equal(kiln_last_error(), "wrong, typed for bool: rows:2:47: unknown name 'nosuch'");
+    assert_int_equal(kiln_op_count(ctx), before);
+    assert_int_equal(kiln_op_find(ctx, "my::twice", &op), KILN_E_NOTFOUND);
+    assert_int_equal(kiln_ops_load(ctx, TWICE, strlen(TWICE)), KILN_OK);
+    assert_int_equal(kiln_ops_load(ctx, TWICE, strlen(TWICE)), KILN_E_ARG);
+    assert_int_equal(kiln_ops_load(ctx, "", 0), KILN_OK);
+    assert_int_equal(kiln_op_count(ctx), before + 1);
+    kiln_close(ctx);
+}
+
+static void layout_of_text_does_not_matter(void **state) {
+    (void)state;
+    kiln_registry *a = load("map my::f(Tensor self) -> Tensor : takes float = self * 2 # twice\n");
+    kiln_registry *b = load(
+        "\n# mine\r\nmap my::f(Tensor self) -> Tensor :\r\n\ttakes float\n      =   self\n  * 2");
+    kiln_registry *c = load("map my::f(Tensor self) -> Tensor : takes float = self * 3\n");
+    kiln_digest da = find_in(a, "my::f")->row->digest, dc = find_in(c, "my::f")->row->digest;
+    assert_memory_equal(&da, &find_in(b, "my::f")->row->digest, sizeof da);
+    assert_memory_not_equal(&da, &dc, sizeof da);
+    kiln_registry_free(c);
+    kiln_registry_free(b);
+    kiln_registry_free(a);
+}
+
+static void quoted_text_is_part_of_the_digest(void **state) {
+    (void)state;
+#define ROW(doc) "map my::f(Tensor self) -> Tensor = self\n    doc \"a \\\" # " doc "\"\n"
+    kiln_registry *a = load(ROW("one")), *b = load(ROW("two"));
+    kiln_digest da = find_in(a, "my::f")->row->digest;
+    assert_memory_not_equal(&da, &find_in(b, "my::f")->row->digest, sizeof da);
+    kiln_registry_free(b);
+    kiln_registry_free(a);
+#undef ROW
+}
+
+static void text_needs_no_nul_at_its_end(void **state) {
+    (void)state;
+    static const char *const cases[] = {"  ", "#", "\t\r", TWICE "   "};
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        size_t n = strlen(cases[k]);
+        char *exact = malloc(n);
+        memcpy(exact, cases[k], n);
+        kiln_registry *r = NULL;
+        assert_int_equal(load_n(shipped, exact, n, &r), KILN_OK);
+        kiln_registry_free(r);
+        free(exact);
+    }
+}
+
+/* -- refusals: heads ----------------------------------------------------------------------------------------- */
+
+#define F "map my::f(Tensor self) -> Tensor "
+#define G "map my::f(Tensor self, Tensor other) -> Tensor "
+
+static void bad_heads(void **state) {
+    (void)state;
+    refuses(KILN_E_PARSE, "mop my::f(Tensor self) -> Tensor = self",
+            "r:1:1: expected a family: map fold scan index compose, found 'mop'");
+    refuses(KILN_E_PARSE, "\n\n  map my::f(Tensor self) -> Tensor = self",
+            "r:3:1: an indented line before any row");
+    refuses(KILN_E_PARSE, "map my::f(Tensor self -> Tensor = self",
+            "r:1:5: schema:1:19: expected '=', ',' or ')', found '-'");
+    refuses(KILN_E_PARSE, "map", "r:1:4: schema:1:1: expected an operator name, found the end of the text");
+    refuses(KILN_E_UNSUP, "map my::f(...) -> Tensor = 1", "r:1:5: a row cannot take or return '...'");
+    refuses(KILN_E_PARSE, F "takes float = self",
+            "r:1:40: expected a clause on a line of its own, or the end of the row, found 'float'");
+    refuses(KILN_E_PARSE, F ": tkes float = self",
+            "r:1:36: expected takes, promote, to_float, sum_dtype, '->' or '=', found 'tkes'");
+    refuses(KILN_E_PARSE, F ": takes flaot = self",
+            "r:1:42: expected a dtype or one of bool int float real complex all, found 'flaot'");
+    refuses(KILN_E_PARSE, F ": takes complex = self",
+            "r:1:50: expected a dtype beside complex, which has none yet, found '='");
+    refuses(KILN_E_PARSE, F ": promote(slf) = self", "r:1:44: expected the name of an argument, found 'slf'");
+    refuses(KILN_E_PARSE, F ": -> f33 = self",
+            "r:1:39: expected a dtype, 'same' or an argument, found 'f33'");
+    refuses(KILN_E_PARSE, F "= self self",
+            "r:1:41: expected a clause on a line of its own, or the end of the row, found 'self'");
+    refuses(KILN_E_PARSE, F "= self +", "r:1:42: expected an expression, found the end of the row");
+}
+
+static void schemas_are_pytorchs(void **state) {
+    (void)state;
+    refuses(
+        KILN_E_PARSE, "map expm1(Tensor x) -> Tensor : to_float = x",
+        "r:1:5: the schema of aten::expm1 is not PyTorch's, which is: aten::expm1(Tensor self) -> Tensor");
+    refuses(KILN_E_NOTFOUND, "map\tnosuch(Tensor self) -> Tensor = self",
+            "r:1:5: PyTorch has no operator aten::nosuch; use a namespace of your own");
+    static const char right[] = "map expm1(Tensor self) -> Tensor : to_float = exp(self) - 1";
+    kiln_registry *r = NULL;
+    assert_int_equal(load_n(NULL, right, sizeof right - 1, &r), KILN_OK);
+    assert_int_equal(kiln_registry_count(r), 3); /* with expm1_ and expm1.out */
+    kiln_registry_free(r);
+}
+
+static void names_are_defined_once(void **state) {
+    (void)state;
+    refuses(KILN_E_ARG, TWICE "\n" TWICE, "r:3:5: my::twice is defined already, at r:1:5");
+    kiln_registry *r = NULL;
+    static const char again[] = "map silu(Tensor self) -> Tensor : takes float = self";
+    assert_int_equal(load_n(shipped, again, sizeof again - 1, &r), KILN_E_ARG);
+    assert_non_null(strstr(kiln_last_error(), "r:1:5: aten::silu is defined already, at map.ops:"));
+}
+
+static void schemas_are_functional(void **state) {
+    (void)state;
+    refuses(KILN_E_PARSE, "map my::f_(Tensor(a!) self) -> Tensor(a!) = self + 1",
+            "r:1:5: argument 'self' is written to or viewed; a map row states the functional form");
+    refuses(KILN_E_PARSE, "map my::f(Tensor self) -> int = self", "r:1:5: result 0 is not a new tensor");
+    refuses(KILN_E_PARSE, "map my::f(Tensor self) -> Tensor[] = self", "r:1:5: result 0 is not a new tensor");
+    refuses(KILN_E_PARSE, "map my::f(Tensor self) -> ()\n    ignore self", "r:1:5: a map row needs a result");
+}
+
+static void bodies_match_results(void **state) {
+    (void)state;
+    refuses(KILN_E_PARSE, "map my::f(Tensor self) -> (Tensor, Tensor) = self",
+            "r:1:46: 2 results but 1 bodies");
+    refuses(KILN_E_PARSE, F "= self, self",
+            "r:1:42: expected as many bodies as the schema has results, found 'self'");
+    refuses(KILN_E_PARSE, "map my::f(Tensor self) -> (Tensor, Tensor) : -> i64 = self, self",
+            "r:1:49: expected '(' and a dtype for each result, found 'i64'");
+    refuses(KILN_E_PARSE, "map my::f(Tensor self) -> (Tensor, Tensor) : -> (i64) = self, self",
+            "r:1:53: expected a dtype for each result, found ')'");
+    refuses(KILN_E_PARSE, F "\n    ignore self", "r:1:5: no body computes the result");
+    refuses(KILN_E_PARSE, F "= max(acc, self) from lowest", "r:1:36: a map row has no accumulator");
+}
+
+/* -- refusals: names and types ------------------------------------------------------------------------------ */
+
+static void bad_names(void **state) {
+    (void)state;
+    refuses(KILN_E_TYPE, F "= self + othr", "f, typed for bool: r:1:43: unknown name 'othr'");
+    refuses(KILN_E_TYPE, F ": takes float = frob(self)", "f, typed for f16: r:1:50: unknown function 'frob'");
+    refuses(KILN_E_PARSE, F ": takes float = exp(self, 1)", "r:1:50: 'exp' takes 1 argument, found 2");
+    refuses(KILN_E_PARSE, G "= self",
+            "r:1:5: f: argument 'other' is not used; write 'ignore other' if that is meant");
+    refuses(KILN_E_PARSE, G "= self + other\n  ignore other",
+            "r:1:5: f: argument 'other' is ignored but used");
+    refuses(KILN_E_PARSE, F "= self\n    let a = nosuch", "r:2:9: 'a' is not used");
+    refuses(KILN_E_PARSE, F "= a\n    let a = self, a = self", "r:2:19: 'a' has a meaning already");
+    refuses(KILN_E_PARSE, F "= self\n    let self = 1", "r:2:9: 'self' is the name of an argument");
+    refuses(KILN_E_TYPE, F "= a\n    let a = b, b = a | self",
+            "f, typed for bool: r:2:20: 'a' is defined by itself");
+    takes(G "= self\n    ignore other\n");
+}
+
+static void types_wrong_for_one_dtype(void **state) {
+    (void)state;
+    refuses(KILN_E_TYPE, F "= self - 1", "f, typed for bool: r:1:36: 'sub' does not take bool");
+    takes(F ": takes real = self - 1");
+    refuses(KILN_E_TYPE, F ": takes real = max(self, -1)",
+            "f, typed for u8: r:1:59: the number -1 does not fit the type u8");
+    refuses(KILN_E_TYPE, F ": takes real = exp(self)",
+            "f, typed for u8: r:1:49: 'exp' does not take u8; does the row need to_float or takes float?");
+    refuses(KILN_E_TYPE, F ": takes float -> i64 = self",
+            "f, typed for f16: r:1:57: the expression is f32 but the result is i64");
+    refuses(KILN_E_TYPE, F "= self < 1",
+            "f, typed for u8: r:1:36: the expression is bool but the result is u8");
+    refuses(KILN_E_TYPE, F "= size(self, 0)",
+            "f, typed for bool: r:1:36: the expression is i64 but the result is bool");
+    refuses(KILN_E_TYPE, F ": -> i64 = size(self, 0)",
+            "f, typed for bool: r:1:45: a map sees one element of each argument and no other place");
+    refuses(KILN_E_TYPE, "map my::f(Tensor self, Tensor? w) -> Tensor : takes int = self * or_else(w, 0.5)",
+            "f, typed for u8: r:1:59: a floating number meets the type u8; does the row need to_float?");
+}
+
+static void every_tensor_has_its_dtypes(void **state) {
+    (void)state;
+    refuses(KILN_E_PARSE, G ": promote(self) = self + other",
+            "r:1:5: tensor 'other' is outside promotion: write 'takes other: ...'");
+    refuses(KILN_E_PARSE, G ": promote(self, other) takes other: int = self + other",
+            "r:1:5: 'other' is promoted, so its dtypes are the row's: write 'takes'");
+    refuses(KILN_E_PARSE, G ": -> other = self + other",
+            "r:1:5: result 0 follows 'other', which has no 'takes other:'");
+    refuses(KILN_E_PARSE, "map my::f(Tensor self, int k) -> Tensor : promote(self, k) = self + k",
+            "r:1:5: 'k' is no tensor or Scalar to promote");
+    refuses(KILN_E_PARSE, "map my::f(Tensor self, int k) -> Tensor : takes real takes k: int = self + k",
+            "r:1:5: 'takes k:' but 'k' is no tensor");
+    takes(G ": promote(self) takes real takes other: int -> other = self > 0 ? other : 0");
+}
+
+/* -- refusals: clauses ------------------------------------------------------------------------------------- */
+
+#define M "map my::f(Tensor self, str mode, Scalar? s=None) -> Tensor : takes real\n"
+
+static void bad_clauses(void **state) {
+    (void)state;
+    refuses(KILN_E_PARSE, F "= self\n    whn self = self",
+            "r:2:5: expected a clause word such as when, check, let, state or doc, found 'whn'");
+    refuses(KILN_E_PARSE, F "= self\n  over self", "r:2:3: a map row has no 'over' clause");
+    refuses(KILN_E_PARSE, F "= self\n    doc \"a\"\n    doc \"b\"", "r:3:5: a second 'doc' clause");
+    refuses(KILN_E_PARSE, F "= self\n    doc a", "r:2:9: expected text in quotes, found 'a'");
+    refuses(KILN_E_PARSE, F "= self\n    check true \"a\"", "r:2:16: expected ':', found '\"a\"'");
+    refuses(KILN_E_PARSE, F "= self\n    check true index type : \"a\"",
+            "r:2:22: expected ':', found 'type'");
+    refuses(KILN_E_PARSE, F "= self\n    domain 2 1", "r:2:14: expected a number above the first, found '1'");
+    refuses(KILN_E_PARSE, F "= self\n    tol 1e-3 0",
+            "r:2:15: expected the reason for the tolerance in quotes, found the end of the row");
+    refuses(KILN_E_PARSE, F "= self\n    ignore it", "r:2:12: expected the name of an argument, found 'it'");
+    refuses(KILN_E_PARSE, M "    when mode == \"a\" takes int = self",
+            "r:2:22: expected takes only at the head of the row, found 'takes'");
+    refuses(KILN_E_PARSE, F "= self\n    when true = self",
+            "r:2:10: expected no 'when' after a body that always holds, found 'true'");
+}
+
+static void conditions_are_checked_before_any_call(void **state) {
+    (void)state;
+    refuses(KILN_E_TYPE, F "= self\n    check is_int(comon) : \"a\"",
+            "f, typed for bool: r:2:18: unknown name 'comon'");
+    refuses(KILN_E_TYPE, F "= self\n    check false and comon : \"a\"",
+            "f, typed for bool: r:2:21: unknown name 'comon'");
+    refuses(KILN_E_TYPE, M "    when s > comon = self\n    when mode == \"a\" = self",
+            "f, typed for u8: r:2:14: unknown name 'comon'");
+    refuses(KILN_E_TYPE, M "    when prsent(s) and mode == \"a\" = self",
+            "f, typed for u8: r:2:10: unknown function 'prsent'");
+    refuses(KILN_E_TYPE, M "    when exp(s) > 0 and mode == \"a\" = self",
+            "f, typed for u8: r:2:10: 'exp' cannot be computed before the call");
+    refuses(KILN_E_TYPE, F "= self\n    check self > 0 : \"a\"",
+            "f, typed for bool: r:2:11: cannot order these values");
+}
+
+/* unknown operands stay unknown: what a tensor's values are, no condition can ask */
+static void branches_are_all_reached(void **state) {
+    (void)state;
+    refuses(KILN_E_TYPE, F "\n    when is_float(common) = self",
+            "f, typed for bool: r:1:5: no branch covers bool; say what the row takes");
+    refuses(KILN_E_TYPE, F ": takes real\n    when true = self\n    when is_int(common) = self",
+            "f: r:3:10: this branch is never taken, whatever the dtypes");
+    refuses(KILN_E_TYPE,
+            F ": takes real\n    when is_bool(common) = self\n    when not is_bool(common) = self",
+            "f: r:2:10: this branch is never taken, whatever the dtypes");
+    refuses(KILN_E_TYPE, F ": to_float\n    when is_int(common) = self\n    when is_float(common) = self",
+            "f: r:2:10: this branch is never taken, whatever the dtypes");
+    refuses(
+        KILN_E_TYPE, M "    when mode == \"a\" = self * s\n    when mode != \"a\" = self",
+        "f, typed for u8: r:2:31: optional argument 's' is used where it may be absent; use or_else or a when");
+    takes(M "    when mode == \"a\" and present(s) = self * s\n    when true = self");
+}
+
+#define FOLD "fold my::f(Tensor self, int dim) -> Tensor : takes float\n    over dim\n"
+
+static void bad_folds(void **state) {
+    (void)state;
+    refuses(KILN_E_PARSE, FOLD "    state a = 0\n    step a = a + self\n    finish a",
+            "f, typed for f16: r:1:6: a fold needs a merge");
+    refuses(KILN_E_PARSE,
+            FOLD "    state a = 0\n    step b = a + self\n    merge a = a + rhs.a\n    finish a",
+            "f, typed for f16: r:4:10: 'b' in step is not a state");
+    refuses(KILN_E_PARSE, FOLD "    state a = 0, b = 0\n    step a = a + self\n    merge a = a\n    finish a",
+            "f, typed for f16: r:4:10: step gives 1 of 2 states");
+    refuses(KILN_E_TYPE, FOLD "    state a = 0\n    step a = self + rhs.a\n    merge a = a\n    finish a",
+            "f, typed for f16: r:4:21: unknown name 'rhs.a'");
+    refuses(KILN_E_TYPE, FOLD "    state a = 0\n    step a = a + self\n    merge a = a + self\n    finish a",
+            "f, typed for f16: r:5:19: a merge cannot see this");
+    refuses(KILN_E_TYPE,
+            FOLD "    state a = self\n    step a = a + self\n    merge a = a + rhs.a\n    finish a",
+            "f, typed for f16: r:3:15: a state cannot see this");
+    refuses(KILN_E_TYPE,
+            FOLD "    state a = 0\n    step a = a + self\n    merge a = a + rhs.a\n    finish a * self",
+            "f, typed for f16: r:6:16: a finish sees elements only with 'each'");
+    refuses(KILN_E_PARSE, FOLD "    state a = 0\n    step a = a + self\n    merge a = a + rhs.a",
+            "f, typed for f16: r:1:6: result 0 has no finish");
+}
+
+static void bad_shorthands_and_parts(void **state) {
+    (void)state;
+    refuses(KILN_E_PARSE,
+            "fold my::f(Tensor self, int dim) -> Tensor : takes float = acc - self from 0\n    over dim",
+            "r:1:60: two accumulators do not merge by 'sub'; write a fold in full");
+    refuses(KILN_E_PARSE,
+            "fold my::f(Tensor self, int dim) -> Tensor : takes float = self + acc from 0\n    over dim",
+            "r:1:60: expected prim(acc, value) before 'from'");
+    refuses(KILN_E_PARSE,
+            "fold my::f(Tensor self, float dim) -> Tensor : takes float = acc + self from 0\n    over dim",
+            "r:1:6: 'dim' is not a dimension or a list of them: see 'over'");
+    refuses(KILN_E_PARSE,
+            "index my::f(Tensor self, Tensor i) -> Tensor : promote(self) takes i: i64 = self[0: i]",
+            "r:1:7: an index row needs one 'out' or 'into'");
+    refuses(KILN_E_PARSE, "index my::f(Tensor self) -> Tensor = self[b]\n    host a = b\n    out [x: a]",
+            "r:2:14: 'b' is not an argument or a host number defined before");
+    refuses(KILN_E_PARSE, "index my::f(Tensor self) -> Tensor = self[x]\n    host a: f16 = 1\n    out [x: a]",
+            "r:2:13: expected a dtype that numbers are computed in, found 'f16'");
+}
+
+static void bad_compositions(void **state) {
+    (void)state;
+#define C "compose my::f(Tensor[] a, Scalar s) -> Tensor[]\n    call for a : "
+    refuses(KILN_E_NOTFOUND, C "nosuchthing(a, s)", "r:2:18: no operator 'nosuchthing'");
+    refuses(KILN_E_TYPE, C "mul.Scalar(a, s, s)", "r:2:35: aten::mul.Scalar has no such argument");
+    refuses(KILN_E_TYPE, C "mul.Scalar(s, a)",
+            "r:2:29: 's' does not have the type that aten::mul.Scalar takes for 'self'");
+    refuses(KILN_E_TYPE, C "mul.Scalar(a, other=s, other=s)", "r:2:47: aten::mul.Scalar gets 'other' twice");
+    refuses(KILN_E_TYPE, C "mul.Scalar(a)\n    ignore s",
+            "r:2:18: aten::mul.Scalar is called without 'other'");
+    refuses(KILN_E_PARSE, "compose my::f(Tensor self) -> Tensor = self",
+            "r:1:9: a compose row has a call clause and no body");
+    refuses(KILN_E_PARSE, "compose my::f(Tensor self) -> Tensor\n    ignore self",
+            "r:1:9: a compose row needs a call clause");
+    takes(C "mul.Scalar(a, s)");
+#undef C
+}
+
+/* -- hostile text -------------------------------------------------------------------------------------------- */
+
+static void hostile_text(void **state) {
+    (void)state;
+    static const char nul[] = TWICE "map my::g(Tensor\0 self) -> Tensor = self";
+    refuses_n(nul, sizeof nul - 1, KILN_E_PARSE, "r:2:17: a NUL byte in the rows");
+    size_t n = 1 << 20;
+    char *big = malloc(n);
+    kiln_registry *r = NULL;
+    for (size_t k = 0, x = 1; k < n; k++) big[k] = (char)(1 + (x = x * 1103515245 + 12345) / 65536 % 255);
+    assert_int_equal(load_n(shipped, big, n, &r), KILN_E_PARSE);
+    for (int kind = 0; kind < 3; kind++) { /* nested twice, and a name without end */
+        memset(big, "(-a"[kind], n);
+        memcpy(big, F "= ", sizeof F "= " - 1);
+        kiln_status st = load_n(shipped, big, n, &r);
+        assert_int_equal(st, kind == 2 ? KILN_E_PARSE : KILN_E_LIMIT);
+    }
+    for (size_t k = 0, at = sizeof F "= " - 1; at + k < n; k++) big[at + k] = "1+"[k % 2];
+    assert_int_equal(load_n(shipped, big, n, &r), KILN_E_LIMIT);
+    free(big);
+}
+
+/* Names whose expansion doubles, or comes back to itself, end in a status at once. */
+static void names_that_explode(void **state) {
+    (void)state;
+    kiln_registry *r = NULL;
+    kiln_sb sb;
+    for (int host = 0; host < 2; host++) {
+        kiln_sb_init(&sb);
+        kiln_sb_puts(
+            &sb, host ? "index my::f(Tensor self) -> Tensor = self[l15]\n    out [x: l15]\n    host l0 = 1"
+                      : F ": takes float = l15\n    let l0 = self");
+        for (int k = 1; k < 16; k++) {
+            kiln_sb_printf(&sb, ", l%d = 1", k);
+            for (int j = 0; j < 12; j++) kiln_sb_printf(&sb, " + l%d", k - 1);
+        }
+        assert_int_equal(load_n(shipped, sb.p, sb.len, &r), KILN_E_LIMIT);
+        kiln_sb_fini(&sb);
+    }
+    const char *knot = F ": takes float = a\n    let a = b + b + self, b = a + a\n";
+    assert_int_equal(load_n(shipped, knot, strlen(knot), &r), KILN_E_TYPE);
+}
+
+/* -- failing allocations -------------------------------------------------------------------------------------- */
+
+static void any_allocation_may_fail(void **state) {
+    (void)state;
+    static const char text[] =
+        "map silu(Tensor self) -> Tensor : takes float = self / (1 + exp(-self))\n"
+        "fold amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor = max(acc, self) from lowest\n"
+        "     over dim keep keepdim\n"
+        "map div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor : promote(self, other)\n"
+        "    when absent(rounding_mode) to_float = self / other\n"
+        "    when rounding_mode == \"floor\" and not is_bool(common) = floordiv(self, other)\n"
+        "    when true to_float = self / other\n    doc \"division\"\n";
+    static const char list[] =
+        "aten::silu(Tensor self) -> Tensor\naten::silu_(Tensor(a!) self) -> Tensor(a!)\n"
+        "aten::amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor\n"
+        "aten::div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor\n"
+        "aten::div.out_mode(Tensor self, Tensor other, *, str? rounding_mode, Tensor(a!) out) -> Tensor(a!)\n";
+    kiln_row_text rows = {"r", text, sizeof text - 1};
+    long n = 1;
+    for (;; n++) {
+        kiln_registry *r = NULL;
+        kiln_alloc_fail_after(n);
+        kiln_status st = kiln_registry_new(NULL, &rows, 1, list, sizeof list - 1, &r);
+        kiln_alloc_fail_after(0);
+        if (st == KILN_OK) {
+            assert_int_equal(kiln_registry_count(r), 5);
+            kiln_registry_free(r);
+            break;
+        }
+        assert_int_equal(st, KILN_E_NOMEM);
+        assert_null(r);
+        assert_non_null(strstr(kiln_last_error(), "out of memory"));
+    }
+    assert_true(n > 20);
+}
+
+int main(void) {
+#define T(name) cmocka_unit_test(name)
+    const struct CMUnitTest tests[] = {
+        T(the_hard_operators_type),
+        T(operators_are_sorted_and_whole),
+        T(rows_say_what_they_say),
+        T(forms_follow_signatures),
+        T(forms_of_another_operator_are_not_taken),
+        T(names_find_operators),
+        T(one_line_is_one_operator),
+        T(loading_is_all_or_nothing),
+        T(layout_of_text_does_not_matter),
+        T(quoted_text_is_part_of_the_digest),
+        T(text_needs_no_nul_at_its_end),
+        T(bad_heads),
+        T(schemas_are_pytorchs),
+        T(names_are_defined_once),
+        T(schemas_are_functional),
+        T(bodies_match_results),
+        T(bad_names),
+        T(types_wrong_for_one_dtype),
+        T(every_tensor_has_its_dtypes),
+        T(bad_clauses),
+        T(conditions_are_checked_before_any_call),
+        T(branches_are_all_reached),
+        T(bad_folds),
+        T(bad_shorthands_and_parts),
+        T(bad_compositions),
+        T(hostile_text),
+        T(names_that_explode),
+        T(any_allocation_may_fail),
+    };
+    return cmocka_run_group_tests(tests, load_shipped, free_shipped);
+}
