@@ -39,7 +39,8 @@ static kiln_dtype combine(meeting *m, kiln_dtype higher, kiln_dtype lower) {
     if (higher == NONE) return lower;
     if (lower == NONE || kiln_dtype_is_complex(higher)) return higher;
     if (kiln_dtype_is_float(higher)) return kiln_dtype_is_complex(lower) ? with_parts(m, higher) : higher;
-    return higher == KILN_BOOL || kiln_dtype_kind(lower) > KILN_KIND_INT ? promote(m, higher, lower) : higher;
+    if (kiln_dtype_is_complex(lower)) return lower;
+    return higher == KILN_BOOL || kiln_dtype_is_float(lower) ? promote(m, higher, lower) : higher;
 }
 
 static kiln_dtype number_dtype(const kiln_value *v) {

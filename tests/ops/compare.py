@@ -17,7 +17,7 @@ import torch
 from kilnlib import DTYPES, SHORT
 
 TOLERANCE = {torch.float16: (1e-3, 1e-5), torch.bfloat16: (1.6e-2, 1e-5), torch.float32: (1.3e-6, 1e-5),
-             torch.float64: (1e-7, 1e-7)}  # torch.testing.assert_close's own
+             torch.float64: (1e-7, 1e-7), torch.complex64: (1.3e-6, 1e-5), torch.complex128: (1e-7, 1e-7)}  # torch.testing.assert_close's own
 BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
@@ -56,6 +56,8 @@ def call(op, case, private, for_kiln):
 def same_bits(a, b):
     if a.dtype != b.dtype or a.shape != b.shape:
         return False
+    if a.is_complex():
+        return same_bits(torch.view_as_real(a), torch.view_as_real(b))
     bits = BITS[a.element_size()]
     if torch.equal(a.view(bits), b.view(bits)):
         return True
@@ -66,17 +68,19 @@ def same_bits(a, b):
 
 def close(actual, expected, dtype):
     """Which elements are close enough for something computed in dtype."""
-    rtol, atol = TOLERANCE.get(dtype, (0, 0))
+    if dtype not in TOLERANCE:
+        return actual == expected
+    rtol, atol = TOLERANCE[dtype]
     return torch.isclose(actual, expected, rtol=rtol, atol=atol, equal_nan=True)
 
 
 def precision(case, result):
     """The dtype whose tolerance applies: the result's, or what a written result was computed in if that is coarser.
     Integers are computed in f32 where the result is floating."""
-    if not result.is_floating_point():
+    if not (result.is_floating_point() or result.is_complex()):
         return result.dtype
     used = [DTYPES[v.dtype] for v in case.views()]
-    return max([t if t.is_floating_point else torch.float32 for t in used] + [result.dtype], key=TOLERANCE.__getitem__)
+    return max([t if t in TOLERANCE else torch.float32 for t in used] + [result.dtype], key=TOLERANCE.__getitem__)
 
 
 def describe(t):
@@ -209,6 +213,8 @@ def tiers(one_op, other_op, case, writes=False):
 def bits_of(a, b):
     if a.shape != b.shape or a.dtype != b.dtype:
         return ""
+    if a.is_complex():
+        a, b = torch.view_as_real(a), torch.view_as_real(b)
     bits = BITS[a.element_size()]
     wrong = (a.view(bits) != b.view(bits)) & ~(a.isnan() & b.isnan())
     at = tuple(int(i) for i in wrong.nonzero()[0]) if wrong.dim() else ()
@@ -219,7 +225,7 @@ def report(differences):
     """Many differences as a text short enough to read: one of each kind, with its count and dtypes."""
     groups = {}
     for case, said in differences:
-        kind = re.sub(r"\b(bool|[uif]\d+|bf16)\b|-?\d[\d.e+-]*|\[.*?\]|\(.*?\)|\b(nan|inf)\b", "", said)
+        kind = re.sub(r"\b(bool|[uifc]\d+|bf16)\b|-?\d[\d.e+-]*|\[.*?\]|\(.*?\)|\b(nan|inf)\b", "", said)
         groups.setdefault(kind, []).append((case, said))
     lines = [f"{len(differences)} calls differ, in {len(groups)} ways; the first of each:"]
     for found in list(groups.values())[:12]:

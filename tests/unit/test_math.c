@@ -251,7 +251,10 @@ static bool expect(kiln_prim p, kiln_dtype t, kiln_isa isa, int i, block *out) {
     } else if (!kiln_dtype_is_float(t)) {
         int bits = t == KILN_BOOL ? 1 : 8 * (int)kiln_dtype_size(t);
         int64_t a = int_at(&in[0], t, i), b = int_at(&in[1], t, i);
-        int64_t r = t == KILN_U64 ? u64_ref(p, (uint64_t)a, (uint64_t)b, &defined)
+        int64_t c = int_at(&in[2], t, i), sum = t == KILN_BOOL ? (a & b) | c : wrap_mul(a, b);
+        if (t != KILN_BOOL) sum = (int64_t)((uint64_t)sum + (uint64_t)c);
+        int64_t r = p == KILN_P_FMA  ? sum
+                    : t == KILN_U64 ? u64_ref(p, (uint64_t)a, (uint64_t)b, &defined)
                                   : int_ref(p, a, b, bits, kiln_dtype_is_signed(t), &defined);
         int_put(out, is_test ? KILN_BOOL : t, i, t == KILN_BOOL ? r & 1 : r);
     } else if (is_test) {

@@ -13,24 +13,25 @@
 #include "op/op.h"
 
 static kiln_registry *shipped;
-static char *schemas, *texts[5];
+enum { NTEXTS = 6 };
+static char *schemas, *texts[NTEXTS];
 static size_t schemas_len;
 
 static int load_shipped(void **state) {
     (void)state;
-    static const char *const names[] = {"compose", "fold", "index", "map", "scan"};
-    char path[256], label[5][16];
-    kiln_row_text rows[5];
+    static const char *const names[] = {"complex", "compose", "fold", "index", "map", "scan"};
+    char path[256], label[NTEXTS][16];
+    kiln_row_text rows[NTEXTS];
     if (kiln_file_read(KILN_SOURCE_DIR "/ops/aten-schemas-2.13.txt", &schemas, &schemas_len) != KILN_OK)
         return 1;
-    for (int k = 0; k < 5; k++) {
+    for (int k = 0; k < NTEXTS; k++) {
         snprintf(path, sizeof path, "%s/ops/%s.ops", KILN_SOURCE_DIR, names[k]);
         snprintf(label[k], sizeof label[k], "%s.ops", names[k]);
         if (kiln_file_read(path, &texts[k], &rows[k].n) != KILN_OK) return 1;
         rows[k].text = texts[k];
         rows[k].source = label[k];
     }
-    if (kiln_registry_new(NULL, rows, 5, schemas, schemas_len, &shipped) == KILN_OK) return 0;
+    if (kiln_registry_new(NULL, rows, NTEXTS, schemas, schemas_len, &shipped) == KILN_OK) return 0;
     print_error("%s\n", kiln_last_error());
     return 1;
 }
@@ -38,7 +39,7 @@ static int load_shipped(void **state) {
 static int free_shipped(void **state) {
     (void)state;
     kiln_registry_free(shipped);
-    for (int k = 0; k < 5; k++) kiln_free(texts[k]);
+    for (int k = 0; k < NTEXTS; k++) kiln_free(texts[k]);
     kiln_free(schemas);
     return 0;
 }
