@@ -122,11 +122,16 @@ kiln_status kiln_types_infer(kiln_plan *p) {
 /* PyTorch's can_cast: a result may not fall to a lower kind. */
 static bool can_cast(kiln_dtype from, kiln_dtype to) { return kiln_dtype_kind(from) <= kiln_dtype_kind(to); }
 
+/* Whether result k holds real numbers made of complex ones, such as sizes. */
+static bool real_of_complex(const kiln_plan *p, int k) {
+    return kiln_plan_branch(p)->typing.ret[k] == KILN_RET_REAL && kiln_dtype_is_complex(p->common);
+}
+
 /* Whether result k may be stored in another dtype than its own.  PyTorch converts results of a promotion
  * and truth values; an operator of one tensor that keeps its dtype, and results of a fixed dtype, do not. */
 static bool converts(const kiln_plan *p, int k) {
     const kiln_typing *ty = &kiln_plan_branch(p)->typing;
-    if (ty->ret[k] == KILN_RET_REAL && kiln_dtype_is_complex(p->common)) return true;
+    if (real_of_complex(p, k)) return !kiln_dtype_is_complex((kiln_dtype)p->call->out[k]->dtype);
     if (ty->ret[k] != KILN_RET_COMMON && ty->ret[k] != KILN_RET_REAL) return p->ret_dtype[k] == KILN_BOOL;
     if (ty->promo != KILN_PROMO_PROMOTE) return true;
     int operands = 0;
@@ -140,6 +145,10 @@ static kiln_status check_output(const kiln_plan *p, int k) {
     const char *name = op->schema->args[op->out_arg[k]].name, *from = kiln_dtype_name(p->ret_dtype[k]);
     kiln_dtype to = (kiln_dtype)p->call->out[k]->dtype;
     if (to == p->ret_dtype[k]) return KILN_OK;
+    if (real_of_complex(p, k) && op->form == KILN_FORM_INPLACE)
+        return KILN_FAIL(KILN_E_ARG, "%s: In-place %s is not supported for complex tensors.", op->name,
+                         op->row->schema->name);
+    if (real_of_complex(p, k) && to == p->common) return KILN_OK; /* as PyTorch: without an imaginary part */
     if (!converts(p, k))
         return KILN_FAIL(KILN_E_ARG, "%s: argument '%s': found dtype %s but expected %s", op->name, name,
                          kiln_dtype_name(to), from);

@@ -119,7 +119,10 @@ def difference(actual, expected, dtype, inputs, opinions):
             f"({int(wrong.sum())} of {wrong.numel()} differ)")
 
 
-def compare_errors(kiln, torch_):
+NEW = ("u16", "u32", "u64", "c64", "c128")  # dtypes for which PyTorch says in no fixed order why it refuses a call
+
+
+def compare_errors(kiln, torch_, case):
     if isinstance(kiln, AssertionError):
         return str(kiln)
     if "complex numbers with parts of f16 are not served" in str(kiln):  # PyTorch has them and hardly supports them
@@ -130,6 +133,10 @@ def compare_errors(kiln, torch_):
     if torch_ is None:
         return f"raised {type(kiln).__name__}: {first_line(kiln)}; PyTorch returned"
     if type(kiln) is not type(torch_):
+        new = any(v.dtype in NEW for v in case.views()) or any(isinstance(v, complex) for v in case.values())
+        if new and (isinstance(kiln, NotImplementedError) or isinstance(torch_, NotImplementedError)):
+            tally.notes["calls that are wrong in two ways, of which PyTorch and Kiln report another one first"] += 1
+            return None
         return (f"raised {type(kiln).__name__}: {first_line(kiln)}; PyTorch raised {type(torch_).__name__}: "
                 f"{first_line(torch_)}")
     return None
@@ -180,7 +187,7 @@ def with_torch(kiln_op, torch_op, case, writes=False):
     expected = call(torch_op, case, private=writes, for_kiln=False)
     actual = call(kiln_op, case, private=writes, for_kiln=True)
     if expected.error is not None or actual.error is not None:
-        return compare_errors(actual.error, expected.error)
+        return compare_errors(actual.error, expected.error, case)
     inputs = [] if writes else case.build(False, False)[0]
     for k, (a, e) in enumerate(zip(actual.results, expected.results, strict=True)):
         said = difference(a, e, precision(case, e) if writes else e.dtype, inputs, opinions(torch_op, case, e.shape, k))
