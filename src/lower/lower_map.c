@@ -71,7 +71,8 @@ static kiln_ref scalar(mapper *m, const kiln_texpr *e) {
 
 /* -- expressions ----------------------------------------------------------------------------------------- */
 
-static kiln_ref load(mapper *m, int arg, bool exact) {
+static kiln_ref load(mapper *m, int arg, bool as_number) {
+    bool exact = as_number && m->plan->exact >> arg & 1;
     if (m->loaded[arg][exact] != KILN_NOREF) return m->loaded[arg][exact];
     kiln_ref v = kiln_ir_load(m->ir, m->buf_of_arg[arg]);
     bool promoted = m->branch->typing.args >> arg & 1;

@@ -500,15 +500,15 @@ static void promoted_numbers_convert_like_elements(void **state) {
     inferred f;
     uint64_t bits;
     infer_ok("mul.Scalar u8[2](1)@0+0 i300", &f);
-    assert_int_equal(kiln_plan_scalar(&f.plan, 1, -1, KILN_U8, &bits), KILN_OK);
+    assert_int_equal(kiln_plan_scalar(&f.plan, 1, -1, KILN_U8, KILN_U8, &bits), KILN_OK);
     assert_int_equal(bits, 44);
     done(&f);
     infer_ok("mul.Scalar f32[2](1)@0+0 f1e300", &f);
-    assert_int_equal(kiln_plan_scalar(&f.plan, 1, -1, KILN_F32, &bits), KILN_OK);
+    assert_int_equal(kiln_plan_scalar(&f.plan, 1, -1, KILN_F32, KILN_F32, &bits), KILN_OK);
     assert_int_equal(bits, 0x7f800000);
     done(&f);
     infer_ok("clamp u8[2](1)@0+0 - i300", &f);
-    assert_error(kiln_plan_scalar(&f.plan, 2, -1, KILN_U8, &bits), KILN_E_ARG, "argument 'max'");
+    assert_error(kiln_plan_scalar(&f.plan, 2, -1, KILN_U8, KILN_U8, &bits), KILN_E_ARG, "argument 'max'");
     done(&f);
 }
 
@@ -561,7 +561,7 @@ static void prints(void **state) {
     assert_non_null(strstr(s.p, "operator: aten::clamp.Tensor\n"));
     assert_non_null(strstr(
         s.p,
-        "\noptionals: max\ncommon: f32\nresults: f32\n"
+        "\noptionals: max\nexact: none\ncommon: f32\nresults: f32\n"
         "operands: result 0 f32 contig, self f32 contig, max i64 bcast\nstatics: none\n"));
     kiln_sb_fini(&s);
     done(&f);
