@@ -21,6 +21,10 @@ static int64_t int_pow(int64_t a, int64_t e) {
     return (int64_t)r;
 }
 
+static int64_t int_fma(int64_t a, int64_t b, int64_t c, bool is_bool) {
+    return is_bool ? (a & b) | c : (int64_t)((uint64_t)wrap_mul(a, b) + (uint64_t)c);
+}
+
 static int64_t int_gcd(int64_t a, int64_t b, int bits, bool is_signed) {
     int64_t least = -(int64_t)((uint64_t)1 << (bits - 2)) * 2; /* its size wraps to itself */
     a = a < 0 && !(is_signed && a == least) ? -a : a;
@@ -213,7 +217,9 @@ static bool expect(kiln_prim p, kiln_dtype t, kiln_isa isa, int i, block *out) {
         memcpy(out->u8 + (size_t)i * size, from->u8 + (size_t)i * size, size);
     } else if (!kiln_dtype_is_float(t)) {
         int bits = t == KILN_BOOL ? 1 : 8 * (int)kiln_dtype_size(t);
-        int64_t r = int_ref(p, int_at(&in[0], t, i), int_at(&in[1], t, i), bits, t != KILN_U8, &defined);
+        int64_t a = int_at(&in[0], t, i), b = int_at(&in[1], t, i), c = int_at(&in[2], t, i);
+        int64_t r = p == KILN_P_FMA ? int_fma(a, b, c, t == KILN_BOOL)
+                                    : int_ref(p, a, b, bits, t != KILN_U8, &defined);
         int_put(out, is_test ? KILN_BOOL : t, i, t == KILN_BOOL ? r & 1 : r);
     } else if (is_test) {
         bool wide = t == KILN_F64;
