@@ -3,7 +3,7 @@ prefix ?= /usr/local
 T ?= schema
 SECONDS ?= 60
 
-.PHONY: all help run python test check asan tsan lint format fuzz bless bench install clean setup setup-test
+.PHONY: all help run python test test-all check asan tsan lint format fuzz bless bench install clean setup setup-test
 
 all: setup                ## build/kiln, build/libkiln.so and build/libkiln.a, optimised
 	@cmake --preset release >/dev/null
@@ -21,6 +21,9 @@ python: setup-test all     ## the Python module, built in place; .venv/bin/pytho
 
 test: setup-test all      ## everything: lint, unit, sanitizers, fuzzers, CLI, ABI, install, PyTorch
 	@tools/run_tests.sh
+
+test-all: setup-test all  ## the same with every sweep whole instead of sampled
+	@KILN_TEST_ALL=1 tools/run_tests.sh
 
 check: setup-test         ## the C unit tests alone
 	@tools/run_tests.sh unit
