@@ -3,7 +3,7 @@ prefix ?= /usr/local
 T ?= schema
 SECONDS ?= 60
 
-.PHONY: all help run test check asan tsan lint format fuzz bless bench install clean setup setup-test
+.PHONY: all help run python test test-all check asan tsan lint format fuzz bless bench install clean setup setup-test
 
 all: setup                ## build/kiln, build/libkiln.so and build/libkiln.a, optimised
 	@cmake --preset release >/dev/null
@@ -15,8 +15,15 @@ help:                     ## this list
 run: all                  ## builds and shows a first call; needs neither Python nor PyTorch
 	@build/kiln demo
 
+python: setup-test all     ## the Python module, built in place; .venv/bin/python can then `import kiln`
+	@KILN_STATIC_LIB=build/libkiln.a .venv/bin/python setup.py -q build_ext --inplace --build-temp build/python
+	@.venv/bin/python -c 'import sysconfig; open(sysconfig.get_path("purelib") + "/kiln.pth", "w").write("$(CURDIR)/python\n")'
+
 test: setup-test all      ## everything: lint, unit, sanitizers, fuzzers, CLI, ABI, install, PyTorch
 	@tools/run_tests.sh
+
+test-all: setup-test all  ## the same with every sweep whole instead of sampled
+	@KILN_TEST_ALL=1 tools/run_tests.sh
 
 check: setup-test         ## the C unit tests alone
 	@tools/run_tests.sh unit
@@ -48,7 +55,7 @@ install: all              ## into $(DESTDIR)$(prefix)
 	@cmake --install build --prefix $(prefix)
 
 clean:                    ## removes what was built, keeps .venv
-	rm -rf build build-dev build-asan build-tsan build-fuzz build-logs
+	rm -rf build build-dev build-asan build-tsan build-fuzz build-logs python/kiln/*.so
 
 setup:
 	@tools/setup.sh build

@@ -3,7 +3,7 @@
 # The table below is the law; docs/ARCHITECTURE.md explains it.  Prints every breach as file:line: text.
 # KILN_ROOT: another tree to look at.
 cd "${KILN_ROOT:-$(dirname "$0")/..}" || exit 2
-find include src cli bench tests tools -name '*.[ch]' -o -name '*.def' -o -name '*.inc' | sort |
+find include src cli python bench tests tools -name '*.[ch]' -o -name '*.def' -o -name '*.inc' | sort |
     xargs awk '
 BEGIN {
     # A layer may include itself, kiln/ (the public headers) and these.
@@ -17,7 +17,7 @@ BEGIN {
     may["emit"] = "base expr math ir"
     may["graph"] = "base schema expr op infer"
     may["api"] = "base schema expr math tensor build cache op infer ir run lower emit graph"
-    may["cli"] = may["include"] = may["tools"] = ""
+    may["cli"] = may["python"] = may["include"] = may["tools"] = ""
     may["bench"] = "base build" # what a compile costs, stage by stage
     may["tests"] = "*"
 
@@ -34,7 +34,7 @@ function breach(text) { printf "%s:%d: %s\n", FILENAME, FNR, text; bad = 1 }
 
 # Ends the look at the previous file.
 function finish() {
-    strict = file ~ /^(src|cli|bench)\/.*\.c$/ # a header may show an example, a test need not say much
+    strict = file ~ /^(src|cli|python|bench)\/.*\.c$/ # a header may show an example, a test need not say much
     least = strict ? 3 : 1; most = strict ? 15 : 30
     if (file ~ /\.[ch]$/ && (head < least || head > most)) {
         printf "%s:1: starts with a comment of %d lines, expected %d to %d\n", file, head, least, most; bad = 1

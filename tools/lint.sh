@@ -3,7 +3,7 @@
 # --fix rewrites files with clang-format and checks nothing.  Ends with `N passed, N failed`, one per check.
 set -u
 cd "$(dirname "$0")/.."
-mapfile -t formatted < <(find include src cli bench tests tools -name '*.[ch]' | sort)
+mapfile -t formatted < <(find include src cli python bench tests tools -name '*.[ch]' | sort)
 if [ "${1:-}" = --fix ]; then
     exec clang-format -i "${formatted[@]}"
 fi

@@ -4,7 +4,7 @@
 # A part that ran nothing counts as a failure.  Logs stay in build-logs/.
 set -u
 cd "$(dirname "$0")/.."
-all_parts="lint unit asan tsan fuzz cli golden abi install ops"
+all_parts="lint unit asan tsan fuzz cli golden abi install ops python"
 logs=build-logs
 mkdir -p "$logs"
 passed=0 failed=0
@@ -43,10 +43,13 @@ part_cli() { build release && tools/cli_tests.sh tests/cli; }
 part_golden() { build release && tools/cli_tests.sh tests/golden; }
 part_abi() { build release && tests/abi/check_exports.sh; }
 part_install() { build release && tests/abi/check_install.sh; }
-part_ops() {
-    build release || return
+part_ops() { build release && py_tests tests/ops; }
+part_python() { build release && make -s python && py_tests tests/python; }
+
+# py_tests FOLDER: pytest's closing line as `N passed, N failed`
+py_tests() {
     local out
-    out=$(.venv/bin/python -m pytest -q -p no:cacheprovider tests/ops 2>&1)
+    out=$(.venv/bin/python -m pytest -q -p no:cacheprovider "$1" 2>&1)
     printf '%s\n' "$out"
     # An error while collecting or in a fixture is a failure too.
     printf '%s\n' "$out" | tail -n 1 | awk '{

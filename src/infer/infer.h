@@ -54,6 +54,7 @@ typedef struct kiln_plan {
     int branch;          /* of the row */
     kiln_dtype promoted; /* the result_type of the promoted arguments */
     kiln_dtype common;   /* the same after the branch made it float or wider: what bodies compute with */
+    uint64_t exact;           /* bit a: tensor argument a is 0-d and not rounded to the common half type first */
     kiln_dtype dtypes[KILN_MAX_ARGS]; /* of each tensor argument that is present */
     int nrets;
     kiln_dtype ret_dtype[KILN_MAX_RETS]; /* what the row computes for each result */

@@ -15,11 +15,12 @@ enum { DEVICE_CPU = 1 };
 typedef struct head {
     kiln_digest row;
     uint64_t present; /* bit a: optional argument a of the row's schema is given */
+    uint64_t exact;   /* bit a: argument a is read without rounding it to the common dtype */
     uint16_t abi;
     uint8_t isa, device, family, branch, common, nrets, noperands, strided, nstatics;
     uint8_t zero[5];
 } head;
-_Static_assert(sizeof(head) == 40, "a key's head has no padding");
+_Static_assert(sizeof(head) == 48, "a key's head has no padding");
 
 static void put(kiln_key *k, const void *bytes, size_t n) {
     if (n > KILN_KEY_MAX - k->n) return; /* callers see to it that this does not happen */
@@ -117,6 +118,7 @@ void kiln_plan_key(const kiln_plan *plan, kiln_isa isa, kiln_key *out) {
     memset(out, 0, sizeof *out);
     head h = {
         .row = row->digest, .present = optionals_present(call), .abi = KILN_ABI_VERSION, .isa = (uint8_t)isa};
+    h.exact = plan->exact;
     h.device = DEVICE_CPU;
     h.family = (uint8_t)row->family;
     h.branch = (uint8_t)plan->branch;
@@ -183,6 +185,7 @@ void kiln_key_print(kiln_sb *out, const kiln_plan *plan, const kiln_key *key) {
     kiln_sb_printf(out, "family: %s\n", kiln_family_name((kiln_family)h.family));
     kiln_sb_printf(out, "branch: %d\n", h.branch);
     print_named(out, plan, "optionals", h.present, false);
+    print_named(out, plan, "exact", h.exact, false);
     kiln_sb_printf(out, "common: %s\n", kiln_dtype_name((kiln_dtype)h.common));
     print_operands(out, plan, key, &h);
     print_named(out, plan, "statics", row->statics, true);

@@ -98,10 +98,24 @@ kiln_status kiln_typing_common(const kiln_bound *call, const kiln_typing *ty, ki
     return KILN_OK;
 }
 
+/* As PyTorch's kernels for halves: where the row says compute(x), a 0-d tensor of another dtype is read as
+ * the number it is.  Tensors with dimensions are converted to the common dtype in any case. */
+static uint64_t exact_args(const kiln_plan *p) {
+    uint64_t set = kiln_plan_branch(p)->exact;
+    if (kiln_dtype_compute(p->common) == p->common) return 0;
+    for (int a = 0; a < p->call->op->row->schema->nargs; a++) {
+        const kiln_value *v = &p->call->slot[a];
+        bool number = v->kind == KILN_TENSOR && v->u.tensor->rank == 0 && v->u.tensor->dtype != p->common;
+        if (!number) set &= ~(1ull << a);
+    }
+    return set;
+}
+
 kiln_status kiln_types_infer(kiln_plan *p) {
     const kiln_bound *call = p->call;
     const kiln_typing *ty = &kiln_plan_branch(p)->typing;
     KILN_TRY(kiln_typing_common(call, ty, &p->promoted, &p->common));
+    p->exact = exact_args(p);
     p->nrets = call->op->row->schema->nrets;
     for (int k = 0; k < p->nrets; k++) {
         int r = ty->ret[k];

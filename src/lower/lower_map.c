@@ -82,7 +82,8 @@ static kiln_pair scalar(mapper *m, const kiln_texpr *e) {
 
 /* -- expressions ----------------------------------------------------------------------------------------- */
 
-static kiln_pair load(mapper *m, int arg, bool exact) {
+static kiln_pair load(mapper *m, int arg, bool as_number) {
+    bool exact = as_number && m->plan->exact >> arg & 1;
     if (m->loaded[arg][exact].re != KILN_NOREF) return m->loaded[arg][exact];
     kiln_pair v = kiln_pair_load(m->ir, m->buf_of_arg[arg]);
     bool promoted = m->branch->typing.args >> arg & 1;

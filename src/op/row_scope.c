@@ -194,6 +194,17 @@ static uint64_t knows(const kiln_row *row, const kiln_expr *when) {
 
 static uint64_t bit(int arg) { return arg < 0 ? 0 : 1ull << arg; }
 
+/* Arguments that appear as compute(x), in e or the lets it names. */
+static uint64_t exact_args(const kiln_row *row, const kiln_expr *e) {
+    uint64_t set = 0;
+    if (e->kind == KILN_X_CALL && strcmp(e->name, "compute") == 0 && e->nargs == 1 && e->args[0]->kind == KILN_X_NAME) {
+        int arg = kiln_schema_arg(row->schema, e->args[0]->name);
+        if (arg >= 0) set |= 1ull << arg;
+    }
+    for (int k = 0; k < e->nargs; k++) set |= exact_args(row, e->args[k]);
+    return set;
+}
+
 static kiln_status use_clauses(usage *u) {
     const kiln_row *row = u->row;
     const kiln_reduce *r = &row->reduce;
@@ -213,6 +224,9 @@ static kiln_status resolve_branch(kiln_branch *br, usage *all) {
     br->knows = knows(all->row, br->when);
     for (int k = 0; k < br->nbody; k++) KILN_TRY(use(&u, br->body[k]));
     br->uses = u.set;
+    for (int k = 0; k < br->nbody; k++) br->exact |= exact_args(u.row, br->body[k]);
+    for (int k = 0; k < u.row->lets.n; k++)
+        if (u.lets >> k & 1) br->exact |= exact_args(u.row, u.row->lets.at[k].expr);
     all->set |= u.set;
     all->lets |= u.lets;
     all->hosts |= u.hosts;

@@ -42,7 +42,7 @@ def degree(a, b):
     return lambda r: float(r.randint(a, b))
 
 
-# -- references that mpmath lacks or gets wrong ----------------------------------------------------------------
+# -- references that mpmath lacks or gets wrong ------------------------------------------------------------
 
 
 def hurwitz(s, q):
@@ -137,7 +137,7 @@ def hermite_size(f):
     return lambda x, n: mp.sqrt(f(x, n) ** 2 + 2 * n * f(x, max(n - 1, 0)) ** 2)
 
 
-# -- the table: name, limit, reference, size (or None), draws per argument, special values ----------------------
+# -- the table: name, limit, reference, size (or None), draws per argument, special values -----------------
 
 ONE = [uniform(-1, 1)]
 line = [uniform(0, 10), spread(1e-30, 1e30), minus(uniform(0, 20))]
@@ -146,8 +146,10 @@ waves = [uniform(0, 8), uniform(8, 100), spread(1e-10, 1e6)]
 both_sides = waves + [minus(uniform(0, 12))]
 not_below = [(-1, NAN), (-INF, NAN), (NAN, NAN)]
 degrees = [degree(0, 6), degree(7, 40)]
-cheb_x = [uniform(-1, 1), uniform(-3, 3), lambda r: 1 - math.exp(r.uniform(-30, 0)), lambda r: r.uniform(-1.01, -0.99)]
-no_degree = [(0.3, -1, 0), (0.3, NAN, 0), (0.3, INF, 0), (0.3, -0.5, 1), (NAN, 0, 1), (NAN, 3, NAN), (INF, 1, INF)]
+cheb_x = [uniform(-1, 1), uniform(-3, 3), lambda r: 1 - math.exp(r.uniform(-30, 0)),
+          uniform(-1.01, -0.99)]
+no_degree = [(0.3, -1, 0), (0.3, NAN, 0), (0.3, INF, 0), (0.3, -0.5, 1), (NAN, 0, 1), (NAN, 3, NAN),
+             (INF, 1, INF)]
 order = [degree(0, 4), degree(1, 20)]
 
 TABLE = [
@@ -155,18 +157,24 @@ TABLE = [
      [(0, INF), (-1, INF), (-3, INF), (1, 0), (2, 0), (INF, INF), (-INF, INF), (NAN, NAN), (-1e17, INF)]),
     ("digamma", 6, mp.digamma, below_zero, [line],
      [(0.0, -INF), (-0.0, INF), (-1, NAN), (-2, NAN), (INF, INF), (-INF, NAN), (NAN, NAN)]),
-    ("polygamma", 8, polygamma, polygamma_size, [order, [uniform(0, 10), spread(1e-3, 1e4), minus(uniform(0, 8))]],
-     [(0, 0.0, -INF), (1, 0, INF), (1, -2, INF), (1, INF, 0), (1, -INF, NAN), (2, -1, -INF), (3, -1, INF), (2, INF, NAN)]),
+    ("polygamma", 8, polygamma, polygamma_size,
+     [order, [uniform(0, 10), spread(1e-3, 1e4), minus(uniform(0, 8))]],
+     [(0, 0.0, -INF), (1, 0, INF), (1, -2, INF), (1, INF, 0), (1, -INF, NAN),
+      (2, -1, -INF), (3, -1, INF), (2, INF, NAN)]),
     ("zeta", 6, hurwitz, None, [[uniform(1, 5), uniform(1, 60), lambda r: 1 + math.exp(r.uniform(-20, 0))],
                                 [uniform(0, 5), spread(1e-3, 1e6)]],
-     [(1, 2, INF), (0.5, 2, NAN), (2, 0, INF), (2, -3, INF), (2.5, -0.5, NAN), (2, INF, NAN), (NAN, 2, NAN), (INF, 1, 1)]),
+     [(1, 2, INF), (0.5, 2, NAN), (2, 0, INF), (2, -3, INF), (2.5, -0.5, NAN),
+      (2, INF, NAN), (NAN, 2, NAN), (INF, 1, 1)]),
     ("igamma", 16, lambda a, x: mp.gammainc(a, 0, x, regularized=True), None, None,
-     [(0, 0, NAN), (0, 1, 1), (1, 0, 0), (1, INF, 1), (INF, 1, 0), (INF, INF, NAN), (-1, 1, NAN), (1, -1, NAN), (1, NAN, NAN)]),
+     [(0, 0, NAN), (0, 1, 1), (1, 0, 0), (1, INF, 1), (INF, 1, 0), (INF, INF, NAN),
+      (-1, 1, NAN), (1, -1, NAN), (1, NAN, NAN)]),
     ("igammac", 30, lambda a, x: mp.gammainc(a, x, mp.inf, regularized=True), None, None,
-     [(0, 0, NAN), (0, 1, 0), (1, 0, 1), (1, INF, 0), (INF, 1, 1), (INF, INF, NAN), (-1, 1, NAN), (1, -1, NAN), (NAN, 1, NAN)]),
+     [(0, 0, NAN), (0, 1, 0), (1, 0, 1), (1, INF, 0), (INF, 1, 1), (INF, INF, NAN),
+      (-1, 1, NAN), (1, -1, NAN), (NAN, 1, NAN)]),
     ("erfinv", 4, mp.erfinv, None, [ONE + [lambda r: 1 - math.exp(r.uniform(-34, -1)), spread(1e-30, 1)]],
      [(0.0, 0.0), (-0.0, -0.0), (1, INF), (-1, -INF), (1.5, NAN), (-INF, NAN), (NAN, NAN)]),
-    ("ndtri", 4, ndtri, None, [[uniform(0, 1), spread(1e-37, 0.1), lambda r: 1 - math.exp(r.uniform(-30, -1))]],
+    ("ndtri", 4, ndtri, None,
+     [[uniform(0, 1), spread(1e-37, 0.1), lambda r: 1 - math.exp(r.uniform(-30, -1))]],
      [(0, -INF), (1, INF), (0.5, 0), (-0.5, NAN), (2, NAN), (NAN, NAN), (5e-324, None)]),
     ("log_ndtr", 4, log_ndtr, None, [[uniform(-5, 5), uniform(-40, 10), minus(spread(1, 1000))]],
      [(INF, -0.0), (-INF, -INF), (NAN, NAN)]),
@@ -189,18 +197,22 @@ TABLE = [
     ("scaled_modified_bessel_k1", 6, lambda x: mp.besselk(1, x) * mp.exp(x), None, [positive],
      [(0, INF), (INF, 0)] + not_below),
     ("bessel_j0", 8, lambda x: mp.besselj(0, x), wave, [both_sides], [(0, 1), (INF, NAN), (NAN, NAN)]),
-    ("bessel_j1", 8, lambda x: mp.besselj(1, x), wave, [both_sides], [(0.0, 0.0), (-0.0, -0.0), (INF, NAN), (NAN, NAN)]),
+    ("bessel_j1", 8, lambda x: mp.besselj(1, x), wave, [both_sides],
+     [(0.0, 0.0), (-0.0, -0.0), (INF, NAN), (NAN, NAN)]),
     ("bessel_y0", 8, lambda x: mp.bessely(0, x), wave, [waves], [(0, -INF), (INF, NAN)] + not_below),
     ("bessel_y1", 8, lambda x: mp.bessely(1, x), wave, [waves], [(0, -INF), (INF, NAN)] + not_below),
     ("spherical_bessel_j0", 4, lambda x: mp.sin(x) / x, None, [[uniform(-30, 30), spread(1e-10, 1e30)]],
      [(0, 1), (INF, 0), (-INF, 0), (NAN, NAN)]),
-    ("airy_ai", 8, mp.airyai, airy_size, [[uniform(-5, 5), uniform(2, 50), uniform(-50, -5), minus(spread(5, 1e4))]],
+    ("airy_ai", 8, mp.airyai, airy_size,
+     [[uniform(-5, 5), uniform(2, 50), uniform(-50, -5), minus(spread(5, 1e4))]],
      [(INF, NAN), (-INF, NAN), (NAN, NAN), (1000, 0)]),
 ]
 for k in "tuvw":
     TABLE.append(("chebyshev_" + k, 8, cheb[k], lambda x, n: 1, [cheb_x, degrees],
-                  no_degree + [(1, 9, None), (-1, 9, None), (1, 10, None), (-1, 10, None), (0.25, 8.9, None)]))
-    TABLE.append(("shifted_chebyshev_" + k, 8, shifted(cheb[k]), lambda x, n: 1, [[uniform(0, 1), uniform(-1, 2)], degrees],
+                  no_degree + [(1, 9, None), (-1, 9, None), (1, 10, None), (-1, 10, None),
+                               (0.25, 8.9, None)]))
+    TABLE.append(("shifted_chebyshev_" + k, 8, shifted(cheb[k]), lambda x, n: 1,
+                  [[uniform(0, 1), uniform(-1, 2)], degrees],
                   no_degree + [(1, 9, None), (0, 9, None), (1, 10, None), (0, 10, None)]))
 TABLE += [
     ("hermite_h", 12, hermite_h, hermite_size(hermite_h), [[uniform(-6, 6)], degrees], no_degree),
@@ -216,6 +228,12 @@ def igamma_points(r, i):
     a = math.exp(r.uniform(math.log(1e-3), math.log(2))) if i % 4 == 0 else r.uniform(0.1, 60) if i % 4 < 3 \
         else math.exp(r.uniform(math.log(30), math.log(3000)))
     return a, a * max(0.05, 1 + r.gauss(0, 2) / math.sqrt(a)) + (0.01 if i % 8 == 0 else 0)
+
+
+def points(r, i, draws):
+    if draws is None:
+        return igamma_points(r, i)
+    return [d[(i // 2 + k * (i // 4)) % len(d)](r) for k, d in enumerate(draws)]
 
 
 def number(x):
@@ -237,7 +255,7 @@ def main():
         arity = len(specials[0]) - 1
         print("@", name, arity, limit)
         for i in range(36):
-            args = igamma_points(r, i) if draws is None else [d[(i // 2 + k * (i // 4)) % len(d)](r) for k, d in enumerate(draws)]
+            args = points(r, i, draws)
             if i % 2:
                 args = [f32(a) for a in args]
             exact = [m(a) for a in args]

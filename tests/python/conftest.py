@@ -1,10 +1,12 @@
 """A cache folder of its own for the run, and helpers that several files use."""
+import atexit
 import os
 import subprocess
 import sys
 import tempfile
 
 _folder = tempfile.TemporaryDirectory(prefix="kiln-test-")
+atexit.register(_folder.cleanup)
 os.environ["KILN_CACHE_DIR"] = _folder.name
 os.environ.pop("KILN_MODE", None)
 

@@ -312,7 +312,7 @@ static void show(kiln_sb *sb, const kiln_texpr *e) {
 }
 
 static names env_of(kiln_dtype x, kiln_dtype y) {
-    names ns = {.env = {.find = find_name, .compute = kiln_dtype_compute(x), .common = x, .source = "t", .arena = &arena}, .x = x, .y = y};
+    names ns = {.env = {find_name, kiln_dtype_compute(x), x, false, "t", &arena}, .x = x, .y = y};
     ns.again = parse("again + x");
     ns.half = parse("x * 0.5");
     return ns;

@@ -560,7 +560,7 @@ static void prints(void **state) {
     assert_non_null(strstr(s.p, "operator: aten::clamp.Tensor\n"));
     assert_non_null(strstr(
         s.p,
-        "\noptionals: max\ncommon: f32\nresults: f32\n"
+        "\noptionals: max\nexact: none\ncommon: f32\nresults: f32\n"
         "operands: result 0 f32 contig, self f32 contig, max i64 bcast\nstatics: none\n"));
     kiln_sb_fini(&s);
     done(&f);

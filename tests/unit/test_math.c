@@ -21,6 +21,10 @@ static int64_t int_pow(int64_t a, int64_t e) {
     return (int64_t)r;
 }
 
+static int64_t int_fma(int64_t a, int64_t b, int64_t c, bool is_bool) {
+    return is_bool ? (a & b) | c : (int64_t)((uint64_t)wrap_mul(a, b) + (uint64_t)c);
+}
+
 static int64_t int_gcd(int64_t a, int64_t b, int bits, bool is_signed) {
     int64_t least = -(int64_t)((uint64_t)1 << (bits - 2)) * 2; /* its size wraps to itself */
     a = a < 0 && !(is_signed && a == least) ? -a : a;
@@ -250,12 +254,10 @@ static bool expect(kiln_prim p, kiln_dtype t, kiln_isa isa, int i, block *out) {
         memcpy(out->u8 + (size_t)i * size, from->u8 + (size_t)i * size, size);
     } else if (!kiln_dtype_is_float(t)) {
         int bits = t == KILN_BOOL ? 1 : 8 * (int)kiln_dtype_size(t);
-        int64_t a = int_at(&in[0], t, i), b = int_at(&in[1], t, i);
-        int64_t c = int_at(&in[2], t, i), sum = t == KILN_BOOL ? (a & b) | c : wrap_mul(a, b);
-        if (t != KILN_BOOL) sum = (int64_t)((uint64_t)sum + (uint64_t)c);
-        int64_t r = p == KILN_P_FMA  ? sum
+        int64_t a = int_at(&in[0], t, i), b = int_at(&in[1], t, i), c = int_at(&in[2], t, i);
+        int64_t r = p == KILN_P_FMA ? int_fma(a, b, c, t == KILN_BOOL)
                     : t == KILN_U64 ? u64_ref(p, (uint64_t)a, (uint64_t)b, &defined)
-                                  : int_ref(p, a, b, bits, kiln_dtype_is_signed(t), &defined);
+                                    : int_ref(p, a, b, bits, kiln_dtype_is_signed(t), &defined);
         int_put(out, is_test ? KILN_BOOL : t, i, t == KILN_BOOL ? r & 1 : r);
     } else if (is_test) {
         bool wide = t == KILN_F64;

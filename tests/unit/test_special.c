@@ -99,7 +99,8 @@ static double judge_f64(const point *c, double got, double limit) {
 
 /* The exact result is known to a double, which is enough for f32. */
 static double judge_f32(const point *c, double got) {
-    if (isinf(got) && fabs(c->want) >= 0x1.ffffffp+127) return signbit(got) == signbit(c->want) ? 0 : INFINITY;
+    if (isinf(got) && fabs(c->want) >= 0x1.ffffffp+127)
+        return signbit(got) == signbit(c->want) ? 0 : INFINITY;
     return distance(got, c->want, c->size, 24, -125);
 }
 
@@ -115,8 +116,8 @@ static void run(kiln_isa isa, kiln_prim p) {
 }
 
 static void complain(kiln_prim p, kiln_dtype t, kiln_isa isa, const point *c, double got) {
-    fail_msg("%s_%s(%.17g, %.17g) at %s is %.17g, not %.17g", kiln_prim_name(p), kiln_dtype_name(t), c->x, c->y,
-             kiln_isa_name(isa), got, c->want);
+    fail_msg("%s_%s(%.17g, %.17g) at %s is %.17g, not %.17g", kiln_prim_name(p), kiln_dtype_name(t), c->x,
+             c->y, kiln_isa_name(isa), got, c->want);
 }
 
 static bool fits_f32(double v) { return isnan(v) || (double)(float)v == v; }
@@ -137,7 +138,8 @@ static void check(kiln_prim p, kiln_isa isa) {
         if (!fits_f32(c->x) || !fits_f32(c->y)) continue;
         if (judge_f32(c, r32[i]) > 0.51) complain(p, KILN_F32, isa, c, r32[i]);
     }
-    if (isa == kiln_isa_detect()) print_message("%s_f64: %.2f of %g ulp\n", kiln_prim_name(p), worst, f->limit);
+    if (isa == kiln_isa_detect())
+        print_message("%s_f64: %.2f of %g ulp\n", kiln_prim_name(p), worst, f->limit);
 }
 
 static void results_are_exact_within_their_limits(void **state) {

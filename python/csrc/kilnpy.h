@@ -1,0 +1,221 @@
+/* kilnpy.h - what the files of the extension module share.
+ *
+ * The module is built against CPython's limited API (3.10) and Kiln's public headers, nothing else.
+ * Everything that is written here is written with the GIL held; what runs without it (kiln_call, and
+ * deleters of foreign memory) touches no Python object. */
+#ifndef KILNPY_H
+#define KILNPY_H
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x030A0000
+#include <Python.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "dlpack_abi.h"
+#include "kiln/kiln.h"
+
+/* -- module state ---------------------------------------------------------------------------------- */
+
+/* An open context.  Calls hold it while they run, so kiln.configure can replace it at any time. */
+typedef struct kp_box {
+    kiln_ctx *ctx;
+    long refs; /* changed with the GIL held */
+} kp_box;
+
+/* What an argument's type means. */
+typedef enum kp_kind {
+    KP_OTHER, /* dtypes of other libraries, objects with __index__: asked one by one */
+    KP_NONE,
+    KP_BOOL,
+    KP_INT,
+    KP_FLOAT,
+    KP_COMPLEX,
+    KP_STR,
+    KP_LIST,
+    KP_TUPLE,
+    KP_DTYPE,        /* kiln.dtype */
+    KP_NUMPY_SCALAR, /* numpy.generic */
+    /* tensors from here on */
+    KP_KILN,     /* kiln.Tensor */
+    KP_EXCHANGE, /* a type with DLPack's exchange table: torch.Tensor */
+    KP_NUMPY,    /* numpy.ndarray */
+    KP_DLPACK    /* a type with __dlpack__ */
+} kp_kind;
+
+typedef struct kp_type {
+    PyTypeObject *type; /* strong, so that its address is not reused */
+    kp_kind kind;
+    const dl_exchange *exchange; /* KP_EXCHANGE */
+    PyObject *is_neg;            /* the type's method that tells of a lazily negated view, or NULL */
+} kp_type;
+
+enum { KP_TYPES = 24 };
+
+enum { KP_NAMED = 48 };
+
+typedef struct kp_state {
+    PyTypeObject *tensor_type, *op_type, *dtype_type;
+    PyObject *dtypes[KILN_DTYPE_COUNT]; /* kiln.float32, ... */
+    PyObject *helpers;                  /* module kiln._helpers; NULL until first needed */
+    PyObject *ops;                      /* dict: name -> Op */
+    PyObject *rows;                     /* list: texts given to load_ops, loaded again by configure */
+    PyObject *settings;                 /* dict: what configure was given */
+    void *const *numpy_table;           /* NumPy's functions; NULL before they are asked for, or unknown */
+    bool numpy_asked;
+    kp_box *box;        /* NULL before the first use and after the module is cleared */
+    uint64_t epoch;     /* changes when operators must be looked up again */
+    bool closed;        /* the module was cleared: the interpreter is ending */
+    int ntypes, nfixed; /* the first nfixed never leave */
+    int replace;        /* which of the others the next new type replaces */
+    int nnamed;
+    struct {
+        const char *name; /* a literal: compared by address */
+        PyObject *op;
+    } named[KP_NAMED]; /* Ops behind Python's operators */
+    kp_type types[KP_TYPES];
+} kp_state;
+
+kp_state *kp_state_of(PyObject *module);
+kp_state *kp_state_of_type(PyTypeObject *type);
+
+/* NULL with an exception set on failure.  The caller owns a reference: kp_box_drop. */
+kp_box *kp_box_take(kp_state *st);
+void kp_box_drop(kp_box *box);
+int kp_reopen(kp_state *st); /* replaces the context by one made of st->settings and st->rows */
+
+/* -- errors ---------------------------------------------------------------------------------------- */
+
+void kp_raise(kiln_status status);                   /* kiln_last_error() as the exception for its status */
+PyObject *kp_helper(kp_state *st, const char *name); /* new reference to kiln._helpers.<name> */
+
+/* -- element types and single elements ------------------------------------------------------------- */
+
+typedef struct kp_number {
+    enum { NUM_BOOL, NUM_INT, NUM_FLOAT, NUM_COMPLEX } kind;
+    int64_t i;
+    double f;
+} kp_number;
+
+extern PyType_Spec kp_dtype_spec;
+int kp_dtypes_init(kp_state *st, PyObject *module);
+int kp_dtype_from(kp_state *st, PyObject *o, kiln_dtype *out); /* 0, or -1 with TypeError */
+int kp_dtype_parse(const char *text, kiln_dtype *out);         /* "float32", "f32", "torch.float32" */
+kiln_dtype kp_dtype_value(PyObject *dtype);                    /* of a kiln.dtype */
+const char *kp_dtype_text(kiln_dtype t);                       /* "float32" */
+bool kp_dtype_of_dl(uint8_t code, uint8_t bits, kiln_dtype *out);
+
+kp_number kp_load(kiln_dtype t, const char *at);
+int kp_store(kiln_dtype t, char *at, kp_number n);  /* -1 with OverflowError if n does not fit */
+void kp_cast(kiln_dtype to, char *at, kp_number n); /* like C's conversions: wraps, never fails */
+PyObject *kp_number_object(kp_number n);
+int kp_number_from(kp_state *st, PyObject *o, kp_number *out); /* 1 found, 0 not a number, -1 exception */
+
+/* -- tensors --------------------------------------------------------------------------------------- */
+
+typedef struct kp_tensor {
+    PyObject_HEAD kiln_tensor *t;
+    bool readonly;
+} kp_tensor;
+
+extern PyType_Spec kp_tensor_spec;
+PyObject *kp_tensor_object(kp_state *st, kiln_tensor *stolen, bool readonly);
+
+/* kiln_tensor_wrap, or the same of memory that must not be written. */
+kiln_status kp_wrap(void *data, kiln_dtype dtype, int rank, const int64_t *sizes, const int64_t *strides,
+                    void (*deleter)(void *), void *owner, bool readonly, kiln_tensor **out) KILN_MUST_CHECK;
+
+/* A tensor that shares o's memory and keeps it alive; 0, or -1 with an exception. */
+int kp_import(kp_state *st, const kp_type *type, PyObject *o, kiln_tensor **out, bool *readonly);
+PyObject *kp_numpy(kp_state *st, kp_tensor *self);                  /* an ndarray over self's memory */
+PyObject *kp_nested(kp_state *st, PyObject *o, PyObject *dtype);    /* a Tensor from numbers in lists */
+PyObject *kp_recast(kp_state *st, PyObject *tensor, kiln_dtype to); /* a copy as another dtype */
+PyObject *kp_zeros(PyObject *module, PyObject *args);
+PyObject *kp_tolist(const kiln_tensor *t);
+PyObject *kp_subscript(PyObject *self, PyObject *key);
+PyObject *kp_dlpack(PyObject *self, PyObject *args, PyObject *kwargs); /* Tensor.__dlpack__ */
+
+/* -- arguments ------------------------------------------------------------------------------------- */
+
+/* One parameter of an operator's schema. */
+typedef struct kp_param {
+    char *name;
+    enum { PARAM_OTHER, PARAM_TENSOR, PARAM_SCALAR, PARAM_DTYPE } kind;
+    bool written; /* Tensor(a!) */
+} kp_param;
+
+/* A tensor that takes part in a call. */
+typedef struct kp_held {
+    kiln_tensor *t;
+    PyObject *object; /* borrowed: what the caller passed */
+    kp_kind kind;
+    const dl_exchange *exchange; /* KP_EXCHANGE */
+    bool release;                /* t is a view made for this call */
+    bool readonly;               /* or a copy: a write would be lost */
+    bool written;
+    bool resize; /* t stands in for the object, which has no elements and takes the result's shape */
+} kp_held;
+
+typedef struct kp_block {
+    struct kp_block *next;
+    kiln_value items[];
+} kp_block;
+
+enum { KP_HELD = 16 };
+
+/* The arguments of one call as Kiln sees them, and what must live until it is over. */
+typedef struct kp_frame {
+    kp_state *st;
+    size_t nargs;
+    int nheld, held_cap;
+    kp_held *held;
+    kp_block *blocks; /* items of lists */
+    PyObject *keep;   /* list of objects, or NULL */
+    kiln_value args[KILN_MAX_ARGS];
+    kp_held first_held[KP_HELD];
+} kp_frame;
+
+void kp_frame_init(kp_frame *f, kp_state *st);
+void kp_frame_fini(kp_frame *f);
+int kp_keep(kp_frame *f, PyObject *stolen); /* -1 if stolen is NULL or there is no memory */
+
+const kp_type *kp_classify(kp_state *st, PyTypeObject *type); /* NULL with an exception */
+static inline const kp_type *kp_type_of(kp_state *st, PyObject *o) {
+    PyTypeObject *type = Py_TYPE(o);
+    for (int k = 0; k < st->ntypes; k++)
+        if (st->types[k].type == type) return &st->types[k];
+    return kp_classify(st, type);
+}
+void kp_types_drop(kp_state *st);
+int kp_types_init(kp_state *st);
+kp_held *kp_hold(kp_frame *f);
+int kp_borrow(kp_frame *f, const kp_type *type, PyObject *o, bool write, kiln_value *out);
+
+/* o, given for param (NULL: unknown), as a value.  0, or -1 with an exception. */
+int kp_value(kp_frame *f, const kp_param *param, PyObject *o, kiln_value *out);
+
+/* -- operators and calls --------------------------------------------------------------------------- */
+
+typedef struct kp_op {
+    PyObject_HEAD kp_state *st; /* lives as long as the type, which this object holds */
+    const kiln_op *op;          /* of the context of `epoch` */
+    uint64_t epoch;
+    char *name; /* as asked for: looked up again after configure or load_ops */
+    int nparams;
+    kp_param *params;
+    char *doc;
+    uint64_t seen[4]; /* signatures that were called before, as a bloom filter: others may compile */
+    PyMethodDef method;
+} kp_op;
+
+extern PyType_Spec kp_op_spec;
+PyObject *kp_op_get(kp_state *st, PyObject *name); /* new reference to the Op */
+PyObject *kp_op_call(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
+PyObject *kp_op_callable(PyObject *op); /* the builtin that calls it */
+int kp_frame_fill(kp_frame *f, kp_op *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
+int kp_op_fresh(kp_op *op, kp_box *box); /* looks op up if it is stale */
+int kp_params_parse(const char *schema, int *n, kp_param **out);
+void kp_params_free(int n, kp_param *params);
+
+/* A Tensor's Python operators: one call by name with 1 or 2 arguments. */
+PyObject *kp_call_named(kp_state *st, const char *name, PyObject *a, PyObject *b);
+#endif

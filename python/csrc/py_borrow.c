@@ -1,0 +1,389 @@
+/* py_borrow.c - tensors of other libraries -> kiln_tensor, without copying elements.
+ *
+ * kp_borrow is for the length of a call: the caller holds the object.  kp_import makes a tensor that
+ * keeps the object's memory alive by itself.  Memory that must not be written is marked so; Kiln refuses it
+ * as an output. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "kilnpy.h"
+
+/* -- memory with an owner -------------------------------------------------------------------------- */
+
+/* A managed tensor of our own, for what kiln_tensor_wrap cannot say: read-only. */
+typedef struct fixed_view {
+    dl_managed managed;
+    void (*deleter)(void *);
+    void *owner;
+    int64_t dims[];
+} fixed_view;
+
+static void fixed_delete(dl_managed *m) {
+    fixed_view *v = m->context;
+    if (v->deleter) v->deleter(v->owner);
+    free(v);
+}
+
+static void dl_code_of(kiln_dtype t, dl_tensor *out) {
+    kiln_dtype found;
+    for (int code = DL_INT; code <= DL_BOOL; code++)
+        for (int bits = 8; bits <= 64; bits *= 2)
+            if (kp_dtype_of_dl((uint8_t)code, (uint8_t)bits, &found) && found == t) {
+                out->code = (uint8_t)code;
+                out->bits = (uint8_t)bits;
+            }
+    out->lanes = 1;
+}
+
+kiln_status kp_wrap(void *data, kiln_dtype dtype, int rank, const int64_t *sizes, const int64_t *strides,
+                    void (*deleter)(void *), void *owner, bool readonly, kiln_tensor **out) {
+    if (!readonly) return kiln_tensor_wrap(data, dtype, rank, sizes, strides, deleter, owner, out);
+    size_t dims = (size_t)rank * sizeof(int64_t);
+    fixed_view *v = calloc(1, sizeof *v + 2 * dims);
+    if (!v) return KILN_E_NOMEM;
+    v->deleter = deleter;
+    v->owner = owner;
+    v->managed = (dl_managed){DL_MAJOR, DL_MINOR, v, fixed_delete, DL_READ_ONLY, {0}};
+    dl_tensor *t = &v->managed.tensor;
+    t->data = data;
+    t->device_type = DL_CPU;
+    t->ndim = rank;
+    dl_code_of(dtype, t);
+    t->shape = v->dims;
+    t->strides = strides ? v->dims + rank : NULL;
+    if (dims) memcpy(v->dims, sizes, dims);
+    if (dims && strides) memcpy(v->dims + rank, strides, dims);
+    kiln_status st = kiln_tensor_from_dlpack(&v->managed, out);
+    if (st != KILN_OK) free(v);
+    return st;
+}
+
+/* The last reference to a tensor may go on any thread, with or without the GIL, and after Python's end. */
+static void drop_object(void *owner) {
+    if (!Py_IsInitialized()) return;
+    PyGILState_STATE gil = PyGILState_Ensure();
+    Py_DECREF((PyObject *)owner);
+    PyGILState_Release(gil);
+}
+
+/* -- NumPy: the struct behind __array_struct__ ----------------------------------------------------- */
+
+typedef struct array_struct {
+    int two; /* 2, as a check */
+    int nd;
+    char typekind;
+    int itemsize;
+    int flags;
+    intptr_t *shape;
+    intptr_t *strides; /* in bytes */
+    void *data;
+    PyObject *descr;
+} array_struct;
+enum { ARRAY_ALIGNED = 0x100, ARRAY_NATIVE = 0x200, ARRAY_WRITEABLE = 0x400 };
+
+/* A NumPy array's memory in Kiln's terms. */
+typedef struct array_view {
+    kiln_dtype dtype;
+    int rank;
+    void *data;
+    bool readonly;
+    bool copy; /* its layout cannot be said in whole elements of native order */
+    int64_t sizes[KILN_MAX_RANK], strides[KILN_MAX_RANK];
+} array_view;
+
+static bool array_dtype(const array_struct *a, kiln_dtype *out) {
+    int code = a->typekind == 'b'   ? DL_BOOL
+               : a->typekind == 'u' ? DL_UINT
+               : a->typekind == 'i' ? DL_INT
+                                    : DL_FLOAT;
+    bool known = strchr("buif", a->typekind) && a->typekind;
+    return known && a->itemsize <= 8 && kp_dtype_of_dl((uint8_t)code, (uint8_t)(a->itemsize * 8), out);
+}
+
+static int read_struct(PyObject *o, const array_struct *a, array_view *v) {
+    if (a->two != 2 || a->nd < 0 || a->nd > KILN_MAX_RANK) {
+        PyErr_Format(PyExc_TypeError, "an array of %d dimensions is not served; at most %d are", a->nd,
+                     KILN_MAX_RANK);
+        return -1;
+    }
+    if (!array_dtype(a, &v->dtype)) {
+        PyObject *dtype = PyObject_GetAttrString(o, "dtype");
+        if (dtype) PyErr_Format(PyExc_NotImplementedError, "NumPy arrays of dtype %S are not served", dtype);
+        Py_XDECREF(dtype);
+        return -1;
+    }
+    v->rank = a->nd;
+    v->data = a->data;
+    v->readonly = !(a->flags & ARRAY_WRITEABLE);
+    v->copy = (a->flags & (ARRAY_ALIGNED | ARRAY_NATIVE)) != (ARRAY_ALIGNED | ARRAY_NATIVE);
+    for (int d = 0; d < a->nd; d++) {
+        v->sizes[d] = a->shape[d];
+        v->strides[d] = a->strides[d] / a->itemsize;
+        if (a->strides[d] % a->itemsize && a->shape[d] > 1) v->copy = true;
+    }
+    return 0;
+}
+
+static int read_array(PyObject *o, array_view *v) {
+    PyObject *capsule = PyObject_GetAttrString(o, "__array_struct__");
+    const array_struct *a = capsule ? PyCapsule_GetPointer(capsule, NULL) : NULL;
+    int st = a ? read_struct(o, a, v) : -1;
+    Py_XDECREF(capsule);
+    return st;
+}
+
+/* o itself, or a copy of it in native layout.  New reference. */
+static PyObject *readable_array(kp_state *st, PyObject *o, array_view *v) {
+    if (read_array(o, v) < 0) return NULL;
+    if (!v->copy) return Py_NewRef(o);
+    PyObject *make = kp_helper(st, "native_array");
+    PyObject *copy = make ? PyObject_CallFunctionObjArgs(make, o, NULL) : NULL;
+    Py_XDECREF(make);
+    if (copy && read_array(copy, v) < 0) Py_CLEAR(copy);
+    v->copy = v->readonly = true; /* writing to the copy would be lost */
+    return copy;
+}
+
+static int import_array(kp_state *st, PyObject *o, kiln_tensor **out, bool *readonly) {
+    array_view v;
+    PyObject *owner = readable_array(st, o, &v);
+    if (!owner) return -1;
+    bool fixed = v.readonly && !v.copy;
+    kiln_status status = kp_wrap(v.data, v.dtype, v.rank, v.sizes, v.strides, drop_object, owner, fixed, out);
+    *readonly = fixed;
+    if (status == KILN_OK) return 0;
+    Py_DECREF(owner);
+    kp_raise(status);
+    return -1;
+}
+
+static int borrow_array(kp_frame *f, PyObject *o, kp_held *h) {
+    array_view v;
+    PyObject *source = readable_array(f->st, o, &v);
+    if (!source) return -1;
+    if (source == o)
+        Py_DECREF(source); /* the caller holds it */
+    else if (kp_keep(f, source) < 0)
+        return -1;
+    kiln_status status = kp_wrap(v.data, v.dtype, v.rank, v.sizes, v.strides, NULL, NULL, v.readonly, &h->t);
+    if (status != KILN_OK) return kp_raise(status), -1;
+    h->release = true;
+    h->readonly = v.readonly;
+    return 0;
+}
+
+/* -- what can be served at all --------------------------------------------------------------------- */
+
+static bool has_elements(const dl_tensor *t) {
+    for (int d = 0; d < t->ndim; d++)
+        if (t->shape[d] == 0) return false;
+    return true;
+}
+
+/* 0, or -1 with an exception that says what about t is not served. */
+static int accept(const dl_tensor *t, kiln_dtype *dtype) {
+    bool known = t->lanes == 1 && kp_dtype_of_dl(t->code, t->bits, dtype);
+    if (t->device_type == DL_CPU && known && (t->data || !has_elements(t))) return 0;
+    if (t->device_type != DL_CPU)
+        PyErr_Format(PyExc_NotImplementedError,
+                     "tensors of DLPack device type %d are not served; only the CPU (%d) is",
+                     (int)t->device_type, DL_CPU);
+    else if (t->code == DL_COMPLEX)
+        PyErr_Format(PyExc_NotImplementedError, "complex tensors (complex%d) are not served", t->bits);
+    else if (!known)
+        PyErr_Format(PyExc_NotImplementedError,
+                     "tensors of DLPack type code %d, %d bits, %d lanes are not served", t->code, t->bits,
+                     t->lanes);
+    else
+        PyErr_SetString(PyExc_NotImplementedError,
+                        "this tensor is not served: its elements are nowhere in memory");
+    return -1;
+}
+
+/* -- DLPack by Python calls ------------------------------------------------------------------------ */
+
+static PyObject *ask_capsule(PyObject *o) {
+    PyObject *method = PyObject_GetAttrString(o, "__dlpack__");
+    PyObject *none = method ? PyTuple_New(0) : NULL;
+    PyObject *kwargs = none ? Py_BuildValue("{s:(ii)}", "max_version", DL_MAJOR, DL_MINOR) : NULL;
+    PyObject *capsule = kwargs ? PyObject_Call(method, none, kwargs) : NULL;
+    if (!capsule && kwargs && PyErr_ExceptionMatches(PyExc_TypeError)) { /* from before DLPack 1.0 */
+        PyErr_Clear();
+        capsule = PyObject_Call(method, none, NULL);
+    }
+    Py_XDECREF(kwargs);
+    Py_XDECREF(none);
+    Py_XDECREF(method);
+    return capsule;
+}
+
+static void drop_old(void *owner) {
+    dl_managed_old *m = owner;
+    if (m->deleter) m->deleter(m);
+}
+
+static kiln_status import_old(dl_managed_old *m, kiln_tensor **out) {
+    const dl_tensor *t = &m->tensor;
+    kiln_dtype dtype;
+    if (accept(t, &dtype) < 0) return KILN_E_UNSUP;
+    char *data = t->data ? (char *)t->data + t->byte_offset : NULL;
+    return kp_wrap(data, dtype, t->ndim, t->shape, t->strides, drop_old, m, false, out);
+}
+
+/* A capsule is marked as used once its tensor is ours; until then its own destructor cleans up. */
+static int import_capsule(PyObject *capsule, kiln_tensor **out, bool *readonly) {
+    kiln_status status = KILN_E_TYPE;
+    *readonly = false;
+    if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
+        dl_managed *m = PyCapsule_GetPointer(capsule, "dltensor_versioned");
+        status = kiln_tensor_from_dlpack(m, out);
+        if (status == KILN_OK) *readonly = m->flags & DL_READ_ONLY;
+        if (status == KILN_OK && PyCapsule_SetName(capsule, "used_dltensor_versioned") < 0) return -1;
+    } else if (PyCapsule_IsValid(capsule, "dltensor")) {
+        status = import_old(PyCapsule_GetPointer(capsule, "dltensor"), out);
+        if (status == KILN_OK && PyCapsule_SetName(capsule, "used_dltensor") < 0) return -1;
+    } else {
+        PyErr_Format(PyExc_TypeError,
+                     "__dlpack__ returned %R, expected a capsule named dltensor_versioned or dltensor",
+                     capsule);
+    }
+    if (status == KILN_OK) return 0;
+    if (!PyErr_Occurred()) kp_raise(status);
+    return -1;
+}
+
+static int import_dlpack(PyObject *o, kiln_tensor **out, bool *readonly) {
+    PyObject *capsule = ask_capsule(o);
+    int st = capsule ? import_capsule(capsule, out, readonly) : -1;
+    Py_XDECREF(capsule);
+    return st;
+}
+
+/* -- DLPack by the exchange table: PyTorch --------------------------------------------------------- */
+
+/* A negated view keeps the plain values in memory.  1: o is one.  -1: exception. */
+static int is_negated(PyObject *is_neg, PyObject *o) {
+    if (!is_neg) return 0;
+    PyObject *answer = PyObject_CallFunctionObjArgs(is_neg, o, NULL);
+    int yes = answer ? answer == Py_True : -1;
+    Py_XDECREF(answer);
+    return yes;
+}
+
+/* o, or what o stands for once the negation is carried out.  New reference. */
+static PyObject *resolved(const kp_type *type, PyObject *o, bool *copied) {
+    PyObject *is_neg = type->is_neg; /* the entry may be replaced while Python code runs */
+    Py_XINCREF(is_neg);
+    int neg = is_negated(is_neg, o);
+    Py_XDECREF(is_neg);
+    *copied = neg > 0;
+    if (neg < 0) return NULL;
+    return neg ? PyObject_CallMethod(o, "resolve_neg", NULL) : Py_NewRef(o);
+}
+
+/* PyTorch's own errors about tensors that DLPack cannot express become one kind.  Only their first line is
+ * meant for readers. */
+static int as_unsupported(void) {
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    PyErr_NormalizeException(&type, &value, &trace);
+    PyObject *text = value ? PyObject_Str(value) : NULL;
+    const char *line = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
+    PyObject *first = line ? PyUnicode_DecodeUTF8(line, (Py_ssize_t)strcspn(line, "\n"), "replace") : NULL;
+    PyErr_Clear();
+    PyErr_Format(PyExc_NotImplementedError, "this tensor is not served: %S", first ? first : Py_None);
+    Py_XDECREF(first);
+    Py_XDECREF(text);
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(trace);
+    return -1;
+}
+
+/* An output without elements takes the result's shape, as PyTorch has it: memory of Kiln's own stands in. */
+static int borrow_exchange(kp_frame *f, const kp_type *type, PyObject *o, kp_held *h) {
+    dl_tensor t;
+    kiln_dtype dtype;
+    const dl_exchange *table = type->exchange;
+    bool copied;
+    PyObject *source = resolved(type, o, &copied);
+    if (!source) return -1;
+    if (copied && kp_keep(f, Py_NewRef(source)) < 0) return Py_DECREF(source), -1;
+    Py_DECREF(source); /* held by the caller, or by the frame */
+    if (table->borrow_from_object(source, &t) != 0) return as_unsupported();
+    if (accept(&t, &dtype) < 0) return -1;
+    char *data = t.data ? (char *)t.data + t.byte_offset : NULL;
+    kiln_status status;
+    h->release = true;
+    h->readonly = copied;
+    h->resize = h->written && !copied && !has_elements(&t);
+    if (h->resize)
+        status = kiln_tensor_new(dtype, t.ndim, t.shape, NULL, &h->t);
+    else
+        status = kp_wrap(data, dtype, t.ndim, t.shape, t.strides, NULL, NULL, copied, &h->t);
+    return status == KILN_OK ? 0 : (kp_raise(status), -1);
+}
+
+static int import_exchange(const kp_type *type, PyObject *o, kiln_tensor **out) {
+    const dl_exchange *table = type->exchange;
+    dl_managed *m;
+    bool copied;
+    PyObject *source = resolved(type, o, &copied);
+    if (!source) return -1;
+    int got = table->managed_from_object(source, &m);
+    Py_DECREF(source);
+    if (got != 0) return as_unsupported();
+    kiln_dtype dtype;
+    if (accept(&m->tensor, &dtype) == 0) {
+        kiln_status status = kiln_tensor_from_dlpack(m, out);
+        if (status == KILN_OK) return 0;
+        kp_raise(status);
+    }
+    if (m->deleter) m->deleter(m);
+    return -1;
+}
+
+/* -- all of them ----------------------------------------------------------------------------------- */
+
+int kp_import(kp_state *st, const kp_type *type, PyObject *o, kiln_tensor **out, bool *readonly) {
+    *readonly = false;
+    switch (type->kind) {
+    case KP_KILN:
+        *out = kiln_tensor_retain(((kp_tensor *)o)->t);
+        *readonly = ((kp_tensor *)o)->readonly;
+        return 0;
+    case KP_EXCHANGE: return import_exchange(type, o, out);
+    case KP_NUMPY: return import_array(st, o, out, readonly);
+    default: return import_dlpack(o, out, readonly);
+    }
+}
+
+static int borrow(kp_frame *f, const kp_type *type, PyObject *o, kp_held *h) {
+    switch (type->kind) {
+    case KP_KILN: h->t = ((kp_tensor *)o)->t; return 0;
+    case KP_EXCHANGE: return borrow_exchange(f, type, o, h);
+    case KP_NUMPY: return borrow_array(f, o, h);
+    default:
+        if (import_dlpack(o, &h->t, &h->readonly) < 0) return -1;
+        h->release = true;
+        return 0;
+    }
+}
+
+int kp_borrow(kp_frame *f, const kp_type *type, PyObject *o, bool write, kiln_value *out) {
+    kp_held h = {.object = o, .kind = type->kind, .exchange = type->exchange, .written = write};
+    if (borrow(f, type, o, &h) < 0) return -1;
+    kp_held *room = kp_hold(f);
+    if (!room) {
+        if (h.release) kiln_tensor_release(h.t);
+        return -1;
+    }
+    *room = h;
+    if (write && h.readonly) {
+        PyErr_SetString(PyExc_ValueError,
+                        "an argument to be written is read-only, or can only be written through a copy");
+        return -1;
+    }
+    *out = kiln_v_tensor(h.t);
+    return 0;
+}

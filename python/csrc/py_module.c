@@ -1,0 +1,369 @@
+/* py_module.c - the module kiln._kiln: its state, its context and its functions.
+ *
+ * The context is opened by the first use and replaced by configure; calls that run meanwhile keep theirs.
+ * At the interpreter's end the state is cleared while objects may still live: they then raise. */
+#include <string.h>
+
+#include "kilnpy.h"
+
+static struct PyModuleDef module_def;
+
+kp_state *kp_state_of(PyObject *module) { return PyModule_GetState(module); }
+kp_state *kp_state_of_type(PyTypeObject *type) { return PyType_GetModuleState(type); }
+
+/* -- errors ---------------------------------------------------------------------------------------- */
+
+static PyObject *exception_for(kiln_status status) {
+    switch (status) {
+    case KILN_E_NOMEM: return PyExc_MemoryError;
+    case KILN_E_TYPE: return PyExc_TypeError;
+    case KILN_E_INDEX: return PyExc_IndexError;
+    case KILN_E_VALUE: return PyExc_ValueError;
+    case KILN_E_UNSUP:
+    case KILN_E_NOTFOUND: return PyExc_NotImplementedError;
+    default: return PyExc_RuntimeError;
+    }
+}
+
+void kp_raise(kiln_status status) {
+    const char *text = kiln_last_error();
+    if (!text[0]) text = kiln_status_text(status);
+    PyObject *message = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
+    if (message) PyErr_SetObject(exception_for(status), message);
+    Py_XDECREF(message);
+}
+
+PyObject *kp_helper(kp_state *st, const char *name) {
+    if (st->closed) return PyErr_SetString(PyExc_RuntimeError, "kiln is being unloaded"), NULL;
+    if (!st->helpers) st->helpers = PyImport_ImportModule("kiln._helpers");
+    return st->helpers ? PyObject_GetAttrString(st->helpers, name) : NULL;
+}
+
+/* -- the context ----------------------------------------------------------------------------------- */
+
+void kp_box_drop(kp_box *box) {
+    if (!box || --box->refs > 0) return;
+    kiln_close(box->ctx);
+    PyMem_Free(box);
+}
+
+/* A setting's text, or NULL where it is absent.  Borrowed from the dict.  *bad is set with an exception. */
+static const char *setting(kp_state *st, const char *name, bool *bad) {
+    PyObject *value = PyDict_GetItemString(st->settings, name);
+    const char *text = value ? PyUnicode_AsUTF8AndSize(value, NULL) : NULL;
+    if (value && !text) *bad = true;
+    return text;
+}
+
+static int mode_of(const char *text, kiln_mode *out) {
+    static const struct {
+        const char *name;
+        kiln_mode mode;
+    } modes[] = {{"default", KILN_MODE_DEFAULT}, {"sync", KILN_MODE_SYNC}, {"interp", KILN_MODE_INTERP}};
+    for (size_t k = 0; k < sizeof modes / sizeof *modes; k++) {
+        if (strcmp(modes[k].name, text) != 0) continue;
+        *out = modes[k].mode;
+        return 0;
+    }
+    PyErr_Format(PyExc_ValueError, "unknown mode '%s': expected default, sync or interp", text);
+    return -1;
+}
+
+static int load_rows(kiln_ctx *ctx, PyObject *text) {
+    Py_ssize_t n;
+    const char *rows = PyUnicode_AsUTF8AndSize(text, &n);
+    if (!rows) return -1;
+    kiln_status status = kiln_ops_load(ctx, rows, (size_t)n);
+    if (status != KILN_OK) kp_raise(status);
+    return status == KILN_OK ? 0 : -1;
+}
+
+static int open_context(kp_state *st, kiln_ctx **out) {
+    bool bad = false;
+    kiln_config config = {.size = sizeof config};
+    const char *mode = setting(st, "mode", &bad);
+    config.cc = setting(st, "cc", &bad);
+    config.cache_dir = setting(st, "cache_dir", &bad);
+    config.isa = setting(st, "isa", &bad);
+    config.dump_dir = setting(st, "dump_dir", &bad);
+    if (bad || (mode && mode_of(mode, &config.mode) < 0)) return -1;
+    kiln_status status = kiln_open(&config, out);
+    if (status != KILN_OK) return kp_raise(status), -1;
+    for (Py_ssize_t k = 0; k < PyList_Size(st->rows); k++) {
+        if (load_rows(*out, PyList_GetItem(st->rows, k)) == 0) continue;
+        kiln_close(*out);
+        return -1;
+    }
+    return 0;
+}
+
+int kp_reopen(kp_state *st) {
+    kiln_ctx *ctx;
+    if (st->closed) return PyErr_SetString(PyExc_RuntimeError, "kiln is being unloaded"), -1;
+    if (open_context(st, &ctx) < 0) return -1;
+    kp_box *box = PyMem_Malloc(sizeof *box);
+    if (!box) return kiln_close(ctx), PyErr_NoMemory(), -1;
+    *box = (kp_box){ctx, 1};
+    kp_box *old = st->box;
+    st->box = box;
+    st->epoch++;
+    kp_box_drop(old);
+    return 0;
+}
+
+kp_box *kp_box_take(kp_state *st) {
+    if (!st->box && kp_reopen(st) < 0) return NULL;
+    st->box->refs++;
+    return st->box;
+}
+
+/* -- functions: operators -------------------------------------------------------------------------- */
+
+static PyObject *f_op(PyObject *module, PyObject *name) {
+    PyObject *op = kp_op_get(kp_state_of(module), name);
+    PyObject *callable = op ? kp_op_callable(op) : NULL;
+    Py_XDECREF(op);
+    return callable;
+}
+
+static PyObject *f_call(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
+    if (nargs < 1) return PyErr_SetString(PyExc_TypeError, "call() needs an operator's name"), NULL;
+    PyObject *op = kp_op_get(kp_state_of(module), args[0]);
+    PyObject *out = op ? kp_op_call(op, args + 1, nargs - 1, kwnames) : NULL;
+    Py_XDECREF(op);
+    return out;
+}
+
+static PyObject *f_ops(PyObject *module, PyObject *unused) {
+    (void)unused;
+    kp_box *box = kp_box_take(kp_state_of(module));
+    PyObject *list = box ? PyList_New(0) : NULL;
+    for (size_t k = 0; list && k < kiln_op_count(box->ctx); k++) {
+        const kiln_op *op = kiln_op_at(box->ctx, k);
+        PyObject *name = op && kiln_op_served(op) ? PyUnicode_FromString(kiln_op_name(op))
+                                                  : Py_NewRef(Py_None);
+        if (!name || (name != Py_None && PyList_Append(list, name) < 0)) Py_CLEAR(list);
+        Py_XDECREF(name);
+    }
+    kp_box_drop(box);
+    return list;
+}
+
+static PyObject *f_load_ops(PyObject *module, PyObject *text) {
+    kp_state *st = kp_state_of(module);
+    if (!PyUnicode_Check(text)) return PyErr_Format(PyExc_TypeError, "rows must be str, not %R", text), NULL;
+    kp_box *box = kp_box_take(st);
+    if (!box) return NULL;
+    int st2 = load_rows(box->ctx, text);
+    if (st2 == 0) st2 = PyList_Append(st->rows, text);
+    if (st2 == 0) st->epoch++;
+    kp_box_drop(box);
+    return st2 == 0 ? Py_NewRef(Py_None) : NULL;
+}
+
+/* explain(name, stage, args, kwargs): kiln/__init__.py gives it its Python face. */
+static PyObject *explain_with(kp_op *op, kp_box *box, const char *stage, PyObject *const *args,
+                              Py_ssize_t nargs, PyObject *kwnames) {
+    kp_frame frame;
+    char *text;
+    PyObject *out = NULL;
+    kp_frame_init(&frame, op->st);
+    if (kp_op_fresh(op, box) == 0) {
+        const kiln_op *what = op->op;
+        if (kp_frame_fill(&frame, op, args, nargs, kwnames) == 0) {
+            kiln_status status;
+            Py_BEGIN_ALLOW_THREADS status = kiln_explain(box->ctx, what, frame.args, frame.nargs, stage,
+                                                         &text);
+            Py_END_ALLOW_THREADS if (status != KILN_OK) kp_raise(status);
+            else out = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
+            if (status == KILN_OK) kiln_text_free(text);
+        }
+    }
+    kp_frame_fini(&frame);
+    return out;
+}
+
+static PyObject *f_explain(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
+    kp_state *st = kp_state_of(module);
+    if (nargs < 2) return PyErr_SetString(PyExc_TypeError, "explain() needs a name and a stage"), NULL;
+    const char *stage = PyUnicode_AsUTF8AndSize(args[1], NULL);
+    PyObject *op = stage ? kp_op_get(st, args[0]) : NULL;
+    kp_box *box = op ? kp_box_take(st) : NULL;
+    PyObject *out = box ? explain_with((kp_op *)op, box, stage, args + 2, nargs - 2, kwnames) : NULL;
+    kp_box_drop(box);
+    Py_XDECREF(op);
+    return out;
+}
+
+/* -- functions: the library ------------------------------------------------------------------------ */
+
+static PyObject *f_stats(PyObject *module, PyObject *unused) {
+    (void)unused;
+    kp_box *box = kp_box_take(kp_state_of(module));
+    if (!box) return NULL;
+    kiln_stats now;
+    kiln_stats_get(box->ctx, &now, sizeof now);
+    kp_box_drop(box);
+    const struct {
+        const char *name;
+        uint64_t value;
+    } rows[] = {
+#define C(name, meaning) {#name, now.name},
+#include "kiln/counter.def"
+#undef C
+    };
+    PyObject *dict = PyDict_New();
+    for (size_t k = 0; dict && k < sizeof rows / sizeof *rows; k++) {
+        PyObject *value = PyLong_FromUnsignedLongLong(rows[k].value);
+        if (!value || PyDict_SetItemString(dict, rows[k].name, value) < 0) Py_CLEAR(dict);
+        Py_XDECREF(value);
+    }
+    return dict;
+}
+
+static PyObject *f_wait_idle(PyObject *module, PyObject *unused) {
+    (void)unused;
+    kp_box *box = kp_box_take(kp_state_of(module));
+    if (!box) return NULL;
+    Py_BEGIN_ALLOW_THREADS kiln_wait_idle(box->ctx);
+    Py_END_ALLOW_THREADS kp_box_drop(box);
+    return Py_NewRef(Py_None);
+}
+
+static PyObject *f_trim(PyObject *module, PyObject *unused) {
+    (void)module;
+    (void)unused;
+    kiln_trim();
+    return Py_NewRef(Py_None);
+}
+
+static PyObject *f_last_tier(PyObject *module, PyObject *unused) {
+    (void)module;
+    (void)unused;
+    return PyUnicode_FromString(kiln_last_tier());
+}
+
+static PyObject *f_show_config(PyObject *module, PyObject *unused) {
+    (void)unused;
+    char *text;
+    kiln_status status;
+    kp_box *box = kp_box_take(kp_state_of(module));
+    if (!box) return NULL;
+    Py_BEGIN_ALLOW_THREADS status = kiln_doctor(box->ctx, &text);
+    Py_END_ALLOW_THREADS if (status != KILN_OK) kp_raise(status);
+    kp_box_drop(box);
+    if (status != KILN_OK) return NULL;
+    PyObject *out = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
+    kiln_text_free(text);
+    return out;
+}
+
+/* configure(settings): the whole dict of settings; on failure the context and the settings stay. */
+static PyObject *f_configure(PyObject *module, PyObject *settings) {
+    kp_state *st = kp_state_of(module);
+    if (!PyDict_Check(settings)) return PyErr_SetString(PyExc_TypeError, "settings must be a dict"), NULL;
+    PyObject *old = st->settings;
+    st->settings = PyDict_Copy(settings);
+    if (st->settings && kp_reopen(st) == 0) {
+        Py_XDECREF(old);
+        return Py_NewRef(Py_None);
+    }
+    Py_XDECREF(st->settings);
+    st->settings = old;
+    return NULL;
+}
+
+/* -- the module ------------------------------------------------------------------------------------ */
+
+static PyTypeObject *add_type(PyObject *module, PyType_Spec *spec) {
+    PyObject *type = PyType_FromModuleAndSpec(module, spec, NULL);
+    if (type && PyModule_AddType(module, (PyTypeObject *)type) < 0) Py_CLEAR(type);
+    return (PyTypeObject *)type;
+}
+
+static int module_exec(PyObject *module) {
+    kp_state *st = kp_state_of(module);
+    st->epoch = 1;
+    st->ops = PyDict_New();
+    st->rows = PyList_New(0);
+    st->settings = PyDict_New();
+    if (!st->ops || !st->rows || !st->settings) return -1;
+    st->dtype_type = add_type(module, &kp_dtype_spec);
+    st->tensor_type = st->dtype_type ? add_type(module, &kp_tensor_spec) : NULL;
+    st->op_type = st->tensor_type ? add_type(module, &kp_op_spec) : NULL;
+    if (!st->op_type || kp_types_init(st) < 0 || kp_dtypes_init(st, module) < 0) return -1;
+    /* NumPy's operators then leave `array + tensor` to Tensor. */
+    if (PyObject_SetAttrString((PyObject *)st->tensor_type, "__array_ufunc__", Py_None) < 0) return -1;
+    return PyModule_AddStringConstant(module, "__version__", kiln_version());
+}
+
+static int module_traverse(PyObject *module, visitproc visit, void *arg) {
+    kp_state *st = kp_state_of(module);
+    if (!st) return 0;
+    Py_VISIT(st->tensor_type);
+    Py_VISIT(st->op_type);
+    Py_VISIT(st->dtype_type);
+    Py_VISIT(st->helpers);
+    Py_VISIT(st->ops);
+    Py_VISIT(st->rows);
+    Py_VISIT(st->settings);
+    for (int k = 0; k < KILN_DTYPE_COUNT; k++) Py_VISIT(st->dtypes[k]);
+    for (int k = 0; k < st->nnamed; k++) Py_VISIT(st->named[k].op);
+    for (int k = 0; k < st->ntypes; k++) {
+        Py_VISIT(st->types[k].type);
+        Py_VISIT(st->types[k].is_neg);
+    }
+    return 0;
+}
+
+static int module_clear(PyObject *module) {
+    kp_state *st = kp_state_of(module);
+    if (!st) return 0;
+    st->closed = true;
+    kp_types_drop(st);
+    while (st->nnamed > 0) Py_CLEAR(st->named[--st->nnamed].op);
+    Py_CLEAR(st->helpers);
+    Py_CLEAR(st->ops);
+    Py_CLEAR(st->rows);
+    Py_CLEAR(st->settings);
+    for (int k = 0; k < KILN_DTYPE_COUNT; k++) Py_CLEAR(st->dtypes[k]);
+    Py_CLEAR(st->tensor_type);
+    Py_CLEAR(st->op_type);
+    Py_CLEAR(st->dtype_type);
+    kp_box *box = st->box;
+    st->box = NULL;
+    kp_box_drop(box);
+    return 0;
+}
+
+static void module_free(void *module) { module_clear(module); }
+
+#define FAST(f) ((PyCFunction)(void (*)(void))(f))
+static PyMethodDef functions[] = {
+    {"op", f_op, METH_O, "op(name, /)\n--\n\nThe operator as a fast callable."},
+    {"call", FAST(f_call), METH_FASTCALL | METH_KEYWORDS,
+     "call(name, /, *args, **kwargs)\n\nCalls an operator by name."},
+    {"ops", f_ops, METH_NOARGS, "ops()\n--\n\nThe names of the operators that are served."},
+    {"load_ops", f_load_ops, METH_O,
+     "load_ops(text, /)\n--\n\nAdds operators, given as rows; all or none of them."},
+    {"explain", FAST(f_explain), METH_FASTCALL | METH_KEYWORDS, "explain(name, stage, /, *args, **kwargs)"},
+    {"stats", f_stats, METH_NOARGS, "stats()\n--\n\nEvery counter, by name."},
+    {"wait_idle", f_wait_idle, METH_NOARGS,
+     "wait_idle()\n--\n\nReturns when no compile is running or queued."},
+    {"trim", f_trim, METH_NOARGS, "trim()\n--\n\nGives memory kept for reuse back to the system."},
+    {"last_tier", f_last_tier, METH_NOARGS,
+     "last_tier()\n--\n\nWhat ran this thread's last call: 'compiled' or 'interp'."},
+    {"show_config", f_show_config, METH_NOARGS,
+     "show_config()\n--\n\nWhat was found on this machine, as text."},
+    {"zeros", kp_zeros, METH_VARARGS, "zeros(sizes, dtype, strides, /)"},
+    {"configure", f_configure, METH_O, "configure(settings, /)"},
+    {0},
+};
+static PyModuleDef_Slot module_slots[] = {{Py_mod_exec, module_exec}, {0, NULL}};
+static struct PyModuleDef module_def = {
+    PyModuleDef_HEAD_INIT,         .m_name = "kiln._kiln",  .m_doc = "The C side of module kiln.",
+    .m_size = sizeof(kp_state),    .m_methods = functions,  .m_slots = module_slots,
+    .m_traverse = module_traverse, .m_clear = module_clear, .m_free = module_free,
+};
+
+__attribute__((visibility("default"))) PyObject *PyInit__kiln(void) { return PyModuleDef_Init(&module_def); }

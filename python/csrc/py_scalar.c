@@ -1,0 +1,307 @@
+/* py_scalar.c - element types and single elements: kiln.dtype objects, and numbers in and out of memory.
+ *
+ * Half precision is converted here in software: these paths serve one element at a time (item, tolist,
+ * nested lists), never an operator. */
+#include <math.h>
+#include <string.h>
+
+#include "kilnpy.h"
+
+/* -- kiln.dtype ------------------------------------------------------------------------------------ */
+
+typedef struct kp_dtype {
+    PyObject_HEAD kiln_dtype value;
+} kp_dtype;
+
+kiln_dtype kp_dtype_value(PyObject *dtype) { return ((kp_dtype *)dtype)->value; }
+
+const char *kp_dtype_text(kiln_dtype t) {
+    switch (t) {
+#define D(NAME, value, name, bytes, kind, torch) \
+    case KILN_##NAME:                            \
+        return torch;
+#include "kiln/dtype.def"
+#undef D
+    case KILN_DTYPE_COUNT: break;
+    }
+    return "?";
+}
+
+static PyObject *dtype_repr(PyObject *self) {
+    return PyUnicode_FromFormat("kiln.%s", kp_dtype_text(kp_dtype_value(self)));
+}
+
+static PyObject *dtype_name(PyObject *self, void *unused) {
+    (void)unused;
+    return PyUnicode_FromString(kp_dtype_text(kp_dtype_value(self)));
+}
+
+static PyObject *dtype_str(PyObject *self) { return dtype_name(self, NULL); }
+
+static PyObject *dtype_short(PyObject *self, void *unused) {
+    (void)unused;
+    return PyUnicode_FromString(kiln_dtype_name(kp_dtype_value(self)));
+}
+
+static PyObject *dtype_itemsize(PyObject *self, void *unused) {
+    (void)unused;
+    return PyLong_FromSize_t(kiln_dtype_size(kp_dtype_value(self)));
+}
+
+/* Pickles as the attribute of this name of module kiln. */
+static PyObject *dtype_reduce(PyObject *self, PyObject *unused) { return dtype_name(self, unused); }
+
+static void dtype_dealloc(PyObject *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+
+static PyMethodDef dtype_methods[] = {{"__reduce__", dtype_reduce, METH_NOARGS, NULL}, {0}};
+static PyGetSetDef dtype_getset[] = {
+    {"name", dtype_name, NULL, "the name PyTorch and NumPy use: 'float32'", NULL},
+    {"short", dtype_short, NULL, "the name in call texts: 'f32'", NULL},
+    {"itemsize", dtype_itemsize, NULL, "bytes of an element", NULL},
+    {0},
+};
+static PyType_Slot dtype_slots[] = {
+    {Py_tp_dealloc, dtype_dealloc},
+    {Py_tp_repr, dtype_repr},
+    {Py_tp_str, dtype_str},
+    {Py_tp_methods, dtype_methods},
+    {Py_tp_getset, dtype_getset},
+    {Py_tp_doc, "An element type: kiln.float32, ..."},
+    {0, NULL},
+};
+PyType_Spec kp_dtype_spec = {
+    "kiln.dtype", sizeof(kp_dtype), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE, dtype_slots};
+
+int kp_dtypes_init(kp_state *st, PyObject *module) {
+    for (int k = 0; k < KILN_DTYPE_COUNT; k++) {
+        kp_dtype *d = PyObject_New(kp_dtype, st->dtype_type);
+        if (!d) return -1;
+        d->value = (kiln_dtype)k;
+        st->dtypes[k] = (PyObject *)d;
+        if (PyModule_AddObjectRef(module, kp_dtype_text((kiln_dtype)k), st->dtypes[k]) < 0) return -1;
+    }
+    return 0;
+}
+
+int kp_dtype_parse(const char *text, kiln_dtype *out) {
+    if (strncmp(text, "torch.", 6) == 0 || strncmp(text, "numpy.", 6) == 0) text += 6;
+    if (kiln_dtype_parse(text, out) == KILN_OK) return 0;
+    PyErr_Format(PyExc_TypeError, "'%.80s' is not a dtype that Kiln serves", text);
+    return -1;
+}
+
+int kp_dtype_from(kp_state *st, PyObject *o, kiln_dtype *out) {
+    if (Py_TYPE(o) == st->dtype_type) {
+        *out = kp_dtype_value(o);
+        return 0;
+    }
+    PyObject *name = PyUnicode_Check(o) ? Py_NewRef(o) : NULL;
+    if (!name) {
+        PyObject *ask = kp_helper(st, "dtype_name");
+        name = ask ? PyObject_CallFunctionObjArgs(ask, o, NULL) : NULL;
+        Py_XDECREF(ask);
+    }
+    const char *text = name && name != Py_None ? PyUnicode_AsUTF8AndSize(name, NULL) : NULL;
+    if (name == Py_None) PyErr_Format(PyExc_TypeError, "expected a dtype, not %R", o);
+    int st2 = text ? kp_dtype_parse(text, out) : -1;
+    Py_XDECREF(name);
+    return st2;
+}
+
+bool kp_dtype_of_dl(uint8_t code, uint8_t bits, kiln_dtype *out) {
+    static const struct {
+        uint8_t code, bits, dtype;
+    } table[] = {
+        {DL_BOOL, 8, KILN_BOOL},  {DL_UINT, 8, KILN_U8},      {DL_INT, 8, KILN_I8},
+        {DL_INT, 16, KILN_I16},   {DL_INT, 32, KILN_I32},     {DL_INT, 64, KILN_I64},
+        {DL_FLOAT, 16, KILN_F16}, {DL_BFLOAT, 16, KILN_BF16}, {DL_FLOAT, 32, KILN_F32},
+        {DL_FLOAT, 64, KILN_F64},
+    };
+    for (size_t k = 0; k < sizeof table / sizeof *table; k++) {
+        if (table[k].code != code || table[k].bits != bits) continue;
+        *out = (kiln_dtype)table[k].dtype;
+        return true;
+    }
+    return false;
+}
+
+/* -- half precision -------------------------------------------------------------------------------- */
+
+static double half_value(uint16_t h) {
+    int exponent = h >> 10 & 31, fraction = h & 1023;
+    double v;
+    if (exponent == 31)
+        v = fraction ? NAN : INFINITY;
+    else if (exponent)
+        v = ldexp(1024 + fraction, exponent - 25);
+    else
+        v = ldexp(fraction, -24);
+    return h >> 15 ? -v : v;
+}
+
+static uint16_t half_bits(double v) {
+    uint16_t sign = signbit(v) ? 0x8000 : 0;
+    v = fabs(v);
+    if (isnan(v)) return sign | 0x7e00;
+    if (v >= 65520) return sign | 0x7c00;
+    if (v < ldexp(1, -14)) return sign | (uint16_t)nearbyint(ldexp(v, 24)); /* 1024 is the least normal */
+    int exponent;
+    double m = frexp(v, &exponent);                     /* v = m * 2^exponent, 0.5 <= m < 1 */
+    int fraction = (int)nearbyint(ldexp(m, 11)) - 1024; /* 1024 carries into the exponent by itself */
+    return sign | (uint16_t)(((exponent + 14) << 10) + fraction);
+}
+
+static double bfloat_value(uint16_t h) {
+    uint32_t bits = (uint32_t)h << 16;
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+static uint16_t bfloat_bits(double v) {
+    float f = (float)v;
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    if (isnan(f)) return (uint16_t)(bits >> 16 | 0x40);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+/* -- elements -------------------------------------------------------------------------------------- */
+
+#define LOADER(type, name)                    \
+    static type load_##name(const char *at) { \
+        type v;                               \
+        memcpy(&v, at, sizeof v);             \
+        return v;                             \
+    }
+LOADER(uint8_t, u8)
+LOADER(int8_t, i8)
+LOADER(int16_t, i16)
+LOADER(int32_t, i32)
+LOADER(int64_t, i64)
+LOADER(uint16_t, u16)
+LOADER(float, f32)
+LOADER(double, f64)
+#undef LOADER
+
+kp_number kp_load(kiln_dtype t, const char *at) {
+    kp_number n = {NUM_INT, 0, 0};
+    switch (t) {
+    case KILN_BOOL:
+        n.kind = NUM_BOOL;
+        n.i = load_u8(at) != 0;
+        return n;
+    case KILN_U8: n.i = load_u8(at); return n;
+    case KILN_I8: n.i = load_i8(at); return n;
+    case KILN_I16: n.i = load_i16(at); return n;
+    case KILN_I32: n.i = load_i32(at); return n;
+    case KILN_I64: n.i = load_i64(at); return n;
+    case KILN_F16: n.f = half_value(load_u16(at)); break;
+    case KILN_BF16: n.f = bfloat_value(load_u16(at)); break;
+    case KILN_F32: n.f = load_f32(at); break;
+    case KILN_F64: n.f = load_f64(at); break;
+    case KILN_DTYPE_COUNT: break;
+    }
+    n.kind = NUM_FLOAT;
+    return n;
+}
+
+/* A float outside int64 gives the least int64, as x86 does; C leaves it undefined. */
+static int64_t whole(kp_number n) {
+    if (n.kind != NUM_FLOAT) return n.i;
+    return n.f >= -9223372036854775808.0 && n.f < 9223372036854775808.0 ? (int64_t)n.f : INT64_MIN;
+}
+
+void kp_cast(kiln_dtype to, char *at, kp_number n) {
+    double f = n.kind == NUM_FLOAT ? n.f : (double)n.i;
+    float f32 = n.kind == NUM_FLOAT ? (float)n.f : (float)n.i;
+    int64_t i = whole(n);
+    uint16_t half;
+    switch (to) {
+    case KILN_BOOL: *at = n.kind == NUM_FLOAT ? n.f != 0 : n.i != 0; break;
+    case KILN_U8:
+    case KILN_I8:
+    case KILN_I16:
+    case KILN_I32:
+    case KILN_I64: memcpy(at, &i, kiln_dtype_size(to)); break; /* little-endian: low bytes first */
+    case KILN_F16:
+        half = half_bits(f);
+        memcpy(at, &half, 2);
+        break;
+    case KILN_BF16:
+        half = bfloat_bits(f);
+        memcpy(at, &half, 2);
+        break;
+    case KILN_F32: memcpy(at, &f32, 4); break;
+    case KILN_F64: memcpy(at, &f, 8); break;
+    case KILN_DTYPE_COUNT: break;
+    }
+}
+
+int kp_store(kiln_dtype t, char *at, kp_number n) {
+    kp_cast(t, at, n);
+    bool integer = t == KILN_U8 || t == KILN_I8 || t == KILN_I16 || t == KILN_I32 || t == KILN_I64;
+    if (!integer || kp_load(t, at).i == whole(n)) return 0;
+    PyErr_Format(PyExc_OverflowError, "%lld does not fit %s", (long long)whole(n), kp_dtype_text(t));
+    return -1;
+}
+
+PyObject *kp_number_object(kp_number n) {
+    switch (n.kind) {
+    case NUM_BOOL: return PyBool_FromLong(n.i != 0);
+    case NUM_INT: return PyLong_FromLongLong(n.i);
+    case NUM_FLOAT: return PyFloat_FromDouble(n.f);
+    case NUM_COMPLEX: break;
+    }
+    PyErr_SetString(PyExc_NotImplementedError, "complex numbers are not served");
+    return NULL;
+}
+
+/* -- Python numbers -------------------------------------------------------------------------------- */
+
+static int from_int(PyObject *o, kp_number *out) {
+    int overflow;
+    out->kind = NUM_INT;
+    out->i = PyLong_AsLongLongAndOverflow(o, &overflow);
+    if (overflow) PyErr_SetString(PyExc_OverflowError, "an int argument does not fit 64 bits");
+    return overflow || (out->i == -1 && PyErr_Occurred()) ? -1 : 1;
+}
+
+/* numpy.float32(1), and whatever else answers item() with a Python number. */
+static int from_item(kp_state *st, PyObject *o, kp_number *out) {
+    PyObject *plain = PyObject_CallMethod(o, "item", NULL);
+    if (!plain) return -1;
+    const kp_type *type = kp_type_of(st, plain);
+    int found = type ? 0 : -1;
+    if (type && type->kind >= KP_BOOL && type->kind <= KP_COMPLEX) found = kp_number_from(st, plain, out);
+    Py_DECREF(plain);
+    return found;
+}
+
+static int from_index(PyObject *o, kp_number *out) {
+    if (!PyIndex_Check(o)) return 0;
+    PyObject *i = PyNumber_Index(o);
+    if (!i) return -1;
+    int found = from_int(i, out);
+    Py_DECREF(i);
+    return found;
+}
+
+int kp_number_from(kp_state *st, PyObject *o, kp_number *out) {
+    const kp_type *type = kp_type_of(st, o);
+    if (!type) return -1;
+    switch (type->kind) {
+    case KP_BOOL: *out = (kp_number){NUM_BOOL, o == Py_True, 0}; return 1;
+    case KP_INT: return from_int(o, out);
+    case KP_FLOAT: *out = (kp_number){NUM_FLOAT, 0, PyFloat_AsDouble(o)}; return 1;
+    case KP_COMPLEX: *out = (kp_number){NUM_COMPLEX, 0, 0}; return 1;
+    case KP_NUMPY_SCALAR: return from_item(st, o, out);
+    case KP_OTHER: return from_index(o, out);
+    default: return 0;
+    }
+}

@@ -1,0 +1,357 @@
+/* py_tensor.c - the type kiln.Tensor: what a tensor knows about itself, and Python's operators over it.
+ *
+ * An operator of Python's is one call of a Kiln operator; this file holds only which one. */
+#include <math.h>
+
+#include "kilnpy.h"
+
+static PyObject *tensor_repr(PyObject *self);
+
+static kiln_tensor *of(PyObject *self) { return ((kp_tensor *)self)->t; }
+
+/* Binary slots get their operands in either order; the type is final, so its own slot tells. */
+static bool is_tensor(PyObject *o) {
+    PyTypeObject *type = Py_TYPE(o);
+    return (PyType_GetFlags(type) & Py_TPFLAGS_HEAPTYPE) &&
+           PyType_GetSlot(type, Py_tp_repr) == (void *)tensor_repr;
+}
+
+/* -- making and dropping --------------------------------------------------------------------------- */
+
+PyObject *kp_tensor_object(kp_state *st, kiln_tensor *stolen, bool readonly) {
+    kp_tensor *self = PyObject_New(kp_tensor, st->tensor_type);
+    if (!self) return kiln_tensor_release(stolen), NULL;
+    self->t = stolen;
+    self->readonly = readonly;
+    return (PyObject *)self;
+}
+
+static void tensor_dealloc(PyObject *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    kiln_tensor_release(of(self));
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+
+static PyObject *from_tensor(kp_state *st, const kp_type *type, PyObject *data, PyObject *dtype) {
+    kiln_tensor *t;
+    kiln_dtype want;
+    bool readonly;
+    if (kp_import(st, type, data, &t, &readonly) < 0) return NULL;
+    PyObject *self = kp_tensor_object(st, t, readonly);
+    if (!self || dtype == Py_None) return self;
+    PyObject *out = NULL;
+    if (kp_dtype_from(st, dtype, &want) == 0)
+        out = want == kiln_tensor_dtype(t) ? Py_NewRef(self) : kp_recast(st, self, want);
+    Py_DECREF(self);
+    return out;
+}
+
+static PyObject *tensor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"data", "dtype", NULL};
+    PyObject *data, *dtype = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:Tensor", names, &data, &dtype)) return NULL;
+    kp_state *st = kp_state_of_type(type);
+    const kp_type *kind = st ? kp_type_of(st, data) : NULL;
+    if (!kind) return NULL;
+    return kind->kind >= KP_KILN ? from_tensor(st, kind, data, dtype) : kp_nested(st, data, dtype);
+}
+
+/* -- what it is ------------------------------------------------------------------------------------ */
+
+static PyObject *tuple_of(const int64_t *v, int n) {
+    PyObject *tuple = PyTuple_New(n);
+    for (int k = 0; tuple && k < n; k++) {
+        PyObject *item = PyLong_FromLongLong(v[k]);
+        if (!item || PyTuple_SetItem(tuple, k, item) < 0) Py_CLEAR(tuple);
+    }
+    return tuple;
+}
+
+#define GETTER(name, expr)                                \
+    static PyObject *name(PyObject *self, void *unused) { \
+        (void)unused;                                     \
+        return expr;                                      \
+    }
+GETTER(get_shape, tuple_of(kiln_tensor_sizes(of(self)), kiln_tensor_rank(of(self))))
+GETTER(get_strides, tuple_of(kiln_tensor_strides(of(self)), kiln_tensor_rank(of(self))))
+GETTER(get_ndim, PyLong_FromLong(kiln_tensor_rank(of(self))))
+GETTER(get_size, PyLong_FromLongLong(kiln_tensor_nelem(of(self))))
+GETTER(get_itemsize, PyLong_FromSize_t(kiln_dtype_size(kiln_tensor_dtype(of(self)))))
+GETTER(get_readonly, PyBool_FromLong(((kp_tensor *)self)->readonly))
+#undef GETTER
+
+static PyObject *get_dtype(PyObject *self, void *unused) {
+    (void)unused;
+    kp_state *st = kp_state_of_type(Py_TYPE(self));
+    return st ? Py_XNewRef(st->dtypes[kiln_tensor_dtype(of(self))]) : NULL;
+}
+
+static PyObject *tensor_repr(PyObject *self) {
+    kp_state *st = kp_state_of_type(Py_TYPE(self));
+    PyObject *make = st ? kp_helper(st, "tensor_text") : NULL;
+    PyObject *text = make ? PyObject_CallFunctionObjArgs(make, self, NULL) : NULL;
+    Py_XDECREF(make);
+    return text;
+}
+
+static Py_hash_t tensor_hash(PyObject *self) { return (Py_hash_t)((uintptr_t)self >> 4); }
+
+/* -- values ---------------------------------------------------------------------------------------- */
+
+static int single(PyObject *self, kp_number *out) {
+    if (kiln_tensor_nelem(of(self)) != 1) {
+        PyErr_Format(PyExc_RuntimeError, "a tensor with %lld elements cannot be converted to a Python number",
+                     (long long)kiln_tensor_nelem(of(self)));
+        return -1;
+    }
+    *out = kp_load(kiln_tensor_dtype(of(self)), kiln_tensor_data(of(self)));
+    return 0;
+}
+
+static PyObject *method_item(PyObject *self, PyObject *unused) {
+    (void)unused;
+    kp_number n;
+    return single(self, &n) < 0 ? NULL : kp_number_object(n);
+}
+
+static PyObject *to_int(PyObject *self) {
+    kp_number n;
+    if (single(self, &n) < 0) return NULL;
+    return n.kind == NUM_FLOAT ? PyLong_FromDouble(n.f) : PyLong_FromLongLong(n.i);
+}
+
+static PyObject *to_float(PyObject *self) {
+    kp_number n;
+    if (single(self, &n) < 0) return NULL;
+    return PyFloat_FromDouble(n.kind == NUM_FLOAT ? n.f : (double)n.i);
+}
+
+static PyObject *to_index(PyObject *self) {
+    kp_number n = {NUM_FLOAT, 0, 0};
+    if (kiln_tensor_nelem(of(self)) == 1 && single(self, &n) < 0) return NULL;
+    if (n.kind != NUM_FLOAT) return PyLong_FromLongLong(n.i);
+    PyErr_SetString(PyExc_TypeError, "only integer tensors of a single element can be converted to an index");
+    return NULL;
+}
+
+static int to_bool(PyObject *self) {
+    kp_number n;
+    if (kiln_tensor_nelem(of(self)) != 1) {
+        PyErr_Format(PyExc_RuntimeError, "Boolean value of Tensor with %s is ambiguous",
+                     kiln_tensor_nelem(of(self)) ? "more than one value" : "no values");
+        return -1;
+    }
+    if (single(self, &n) < 0) return -1;
+    return n.kind == NUM_FLOAT ? n.f != 0 : n.i != 0;
+}
+
+static PyObject *method_tolist(PyObject *self, PyObject *unused) {
+    (void)unused;
+    return kp_tolist(of(self));
+}
+
+static PyObject *method_numel(PyObject *self, PyObject *unused) {
+    (void)unused;
+    return get_size(self, NULL);
+}
+
+static PyObject *method_data_ptr(PyObject *self, PyObject *unused) {
+    (void)unused;
+    return PyLong_FromVoidPtr(kiln_tensor_data(of(self)));
+}
+
+static PyObject *method_copy(PyObject *self, PyObject *unused) {
+    (void)unused;
+    kp_state *st = kp_state_of_type(Py_TYPE(self));
+    return st ? kp_recast(st, self, kiln_tensor_dtype(of(self))) : NULL;
+}
+
+static PyObject *method_numpy(PyObject *self, PyObject *unused) {
+    (void)unused;
+    kp_state *st = kp_state_of_type(Py_TYPE(self));
+    return st ? kp_numpy(st, (kp_tensor *)self) : NULL;
+}
+
+static PyObject *method_dlpack_device(PyObject *self, PyObject *unused) {
+    (void)self;
+    (void)unused;
+    return Py_BuildValue("(ii)", DL_CPU, 0);
+}
+
+static PyObject *method_array(PyObject *self, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"dtype", "copy", NULL};
+    PyObject *dtype = Py_None, *copy = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OO:__array__", names, &dtype, &copy)) return NULL;
+    kp_state *st = kp_state_of_type(Py_TYPE(self));
+    PyObject *view = st ? kp_numpy(st, (kp_tensor *)self) : NULL;
+    PyObject *convert = view ? kp_helper(st, "as_array") : NULL;
+    PyObject *array = convert ? PyObject_CallFunctionObjArgs(convert, view, dtype, copy, NULL) : NULL;
+    Py_XDECREF(convert);
+    Py_XDECREF(view);
+    return array;
+}
+
+/* -- as a sequence --------------------------------------------------------------------------------- */
+
+static Py_ssize_t tensor_length(PyObject *self) {
+    if (kiln_tensor_rank(of(self)) > 0) return (Py_ssize_t)kiln_tensor_sizes(of(self))[0];
+    PyErr_SetString(PyExc_TypeError, "len() of a 0-d tensor");
+    return -1;
+}
+
+static PyObject *tensor_item(PyObject *self, Py_ssize_t at) {
+    PyObject *key = PyLong_FromSsize_t(at);
+    PyObject *item = key ? kp_subscript(self, key) : NULL;
+    Py_XDECREF(key);
+    return item;
+}
+
+static PyObject *tensor_iter(PyObject *self) {
+    if (kiln_tensor_rank(of(self)) > 0) return PySeqIter_New(self);
+    PyErr_SetString(PyExc_TypeError, "iteration over a 0-d tensor");
+    return NULL;
+}
+
+/* -- operators ------------------------------------------------------------------------------------- */
+
+/* Tensor-like, a number (1, 2), or something Python should ask about (0); -1 with an exception. */
+static int operand(kp_state *st, PyObject *o) {
+    const kp_type *type = kp_type_of(st, o);
+    if (!type) return -1;
+    if (type->kind >= KP_KILN) return 1;
+    return (type->kind >= KP_BOOL && type->kind <= KP_COMPLEX) || type->kind == KP_NUMPY_SCALAR ? 2 : 0;
+}
+
+/* The operator's name by which operands are numbers: tensors, a number on the right, on the left. */
+typedef struct binary {
+    const char *both, *number_right, *number_left;
+} binary;
+
+static PyObject *call_binary(const binary *names, PyObject *a, PyObject *b) {
+    kp_state *st = kp_state_of_type(Py_TYPE(is_tensor(a) ? a : b));
+    int left = st ? operand(st, a) : -1, right = left > 0 ? operand(st, b) : left;
+    if (left < 0 || right < 0) return NULL;
+    if (!left || !right) return Py_NewRef(Py_NotImplemented);
+    const char *name = right == 2 ? names->number_right : left == 2 ? names->number_left : names->both;
+    return kp_call_named(st, name, a, b);
+}
+
+#define SAME(name) \
+    { name, name, name }
+#define BINARY(slot, ...)                             \
+    static PyObject *slot(PyObject *a, PyObject *b) { \
+        static const binary names = __VA_ARGS__;      \
+        return call_binary(&names, a, b);             \
+    }
+BINARY(op_add, SAME("aten::add.Tensor"))
+BINARY(op_sub, SAME("aten::sub.Tensor"))
+BINARY(op_mul, SAME("aten::mul.Tensor"))
+BINARY(op_div, SAME("aten::div.Tensor"))
+BINARY(op_floordiv, SAME("aten::floor_divide"))
+BINARY(op_mod, SAME("aten::remainder.Tensor"))
+BINARY(op_and, SAME("aten::bitwise_and.Tensor"))
+BINARY(op_or, SAME("aten::bitwise_or.Tensor"))
+BINARY(op_xor, SAME("aten::bitwise_xor.Tensor"))
+BINARY(op_shl, SAME("aten::bitwise_left_shift.Tensor"))
+BINARY(op_shr, SAME("aten::bitwise_right_shift.Tensor"))
+BINARY(op_iadd, SAME("aten::add_.Tensor"))
+BINARY(op_isub, SAME("aten::sub_.Tensor"))
+BINARY(op_imul, SAME("aten::mul_.Tensor"))
+BINARY(op_idiv, SAME("aten::div_.Tensor"))
+#undef BINARY
+
+static PyObject *op_pow(PyObject *a, PyObject *b, PyObject *modulus) {
+    static const binary names = {"aten::pow.Tensor_Tensor", "aten::pow.Tensor_Scalar", "aten::pow.Scalar"};
+    if (modulus != Py_None) return Py_NewRef(Py_NotImplemented);
+    return call_binary(&names, a, b);
+}
+
+static PyObject *unary(PyObject *self, const char *name) {
+    kp_state *st = kp_state_of_type(Py_TYPE(self));
+    return st ? kp_call_named(st, name, self, NULL) : NULL;
+}
+static PyObject *op_neg(PyObject *self) { return unary(self, "aten::neg"); }
+static PyObject *op_abs(PyObject *self) { return unary(self, "aten::abs"); }
+static PyObject *op_invert(PyObject *self) { return unary(self, "aten::bitwise_not"); }
+static PyObject *op_pos(PyObject *self) { return Py_NewRef(self); }
+
+static PyObject *tensor_compare(PyObject *a, PyObject *b, int how) {
+    static const binary names[] = {
+        [Py_LT] = SAME("aten::lt.Tensor"), [Py_LE] = SAME("aten::le.Tensor"),
+        [Py_EQ] = SAME("aten::eq.Tensor"), [Py_NE] = SAME("aten::ne.Tensor"),
+        [Py_GT] = SAME("aten::gt.Tensor"), [Py_GE] = SAME("aten::ge.Tensor"),
+    };
+    return call_binary(&names[how], a, b);
+}
+
+/* -- the type -------------------------------------------------------------------------------------- */
+
+#define KEYWORDS(f) ((PyCFunction)(void (*)(void))(f))
+static PyMethodDef methods[] = {
+    {"item", method_item, METH_NOARGS, "The only element, as a Python number."},
+    {"tolist", method_tolist, METH_NOARGS, "The elements as nested lists of Python numbers."},
+    {"numpy", method_numpy, METH_NOARGS, "A NumPy array over the same memory."},
+    {"numel", method_numel, METH_NOARGS, "How many elements there are."},
+    {"copy", method_copy, METH_NOARGS, "A row-major copy in memory of its own."},
+    {"data_ptr", method_data_ptr, METH_NOARGS, "The address of element [0, ..., 0]."},
+    {"__dlpack__", KEYWORDS(kp_dlpack), METH_VARARGS | METH_KEYWORDS,
+     "A DLPack capsule over the same memory."},
+    {"__dlpack_device__", method_dlpack_device, METH_NOARGS, "DLPack's (CPU, 0)."},
+    {"__array__", KEYWORDS(method_array), METH_VARARGS | METH_KEYWORDS, "A NumPy array, for numpy.asarray."},
+    {0},
+};
+static PyGetSetDef getset[] = {
+    {"shape", get_shape, NULL, "sizes, as a tuple", NULL},
+    {"strides", get_strides, NULL, "steps per dimension, in elements", NULL},
+    {"dtype", get_dtype, NULL, "element type, such as kiln.float32", NULL},
+    {"ndim", get_ndim, NULL, "how many dimensions there are", NULL},
+    {"size", get_size, NULL, "how many elements there are", NULL},
+    {"itemsize", get_itemsize, NULL, "bytes of an element", NULL},
+    {"readonly", get_readonly, NULL, "whether the memory must not be written", NULL},
+    {0},
+};
+static PyType_Slot slots[] = {
+    {Py_tp_new, tensor_new},
+    {Py_tp_dealloc, tensor_dealloc},
+    {Py_tp_repr, tensor_repr},
+    {Py_tp_hash, tensor_hash},
+    {Py_tp_richcompare, tensor_compare},
+    {Py_tp_iter, tensor_iter},
+    {Py_tp_methods, methods},
+    {Py_tp_getset, getset},
+    {Py_tp_doc,
+     "Tensor(data, dtype=None)\n--\n\nA tensor: of numbers in nested lists, or over the memory of a NumPy "
+     "array, "
+     "a torch tensor\nor anything with __dlpack__.  Another dtype makes a copy."},
+    {Py_sq_length, tensor_length},
+    {Py_sq_item, tensor_item},
+    {Py_mp_length, tensor_length},
+    {Py_mp_subscript, kp_subscript},
+    {Py_nb_add, op_add},
+    {Py_nb_subtract, op_sub},
+    {Py_nb_multiply, op_mul},
+    {Py_nb_true_divide, op_div},
+    {Py_nb_floor_divide, op_floordiv},
+    {Py_nb_remainder, op_mod},
+    {Py_nb_power, op_pow},
+    {Py_nb_and, op_and},
+    {Py_nb_or, op_or},
+    {Py_nb_xor, op_xor},
+    {Py_nb_lshift, op_shl},
+    {Py_nb_rshift, op_shr},
+    {Py_nb_inplace_add, op_iadd},
+    {Py_nb_inplace_subtract, op_isub},
+    {Py_nb_inplace_multiply, op_imul},
+    {Py_nb_inplace_true_divide, op_idiv},
+    {Py_nb_negative, op_neg},
+    {Py_nb_positive, op_pos},
+    {Py_nb_absolute, op_abs},
+    {Py_nb_invert, op_invert},
+    {Py_nb_bool, to_bool},
+    {Py_nb_int, to_int},
+    {Py_nb_float, to_float},
+    {Py_nb_index, to_index},
+    {0, NULL},
+};
+PyType_Spec kp_tensor_spec = {"kiln.Tensor", sizeof(kp_tensor), 0, Py_TPFLAGS_DEFAULT, slots};

@@ -1,0 +1,113 @@
+/* py_types.c - Python types -> what an argument of that type means (kp_kind).
+ *
+ * Each type is looked at once and remembered: a call then compares addresses.  Knows how tensor types show
+ * themselves (DLPack's exchange table, numpy's name, __dlpack__); knows no single tensor. */
+#include <string.h>
+
+#include "kilnpy.h"
+
+/* sys.modules[module].name, or NULL without an exception: nothing is imported for the sake of looking. */
+static PyObject *loaded_attribute(const char *module, const char *name) {
+    PyObject *modules = PySys_GetObject("modules"); /* borrowed */
+    PyObject *m = modules ? PyMapping_GetItemString(modules, module) : NULL;
+    PyObject *found = m ? PyObject_GetAttrString(m, name) : NULL;
+    Py_XDECREF(m);
+    if (!found) PyErr_Clear();
+    return found;
+}
+
+static bool derives(PyTypeObject *type, const char *module, const char *name) {
+    PyObject *base = loaded_attribute(module, name);
+    bool yes = base && PyType_Check(base) && PyType_IsSubtype(type, (PyTypeObject *)base);
+    Py_XDECREF(base);
+    return yes;
+}
+
+/* The newest table of a major version that is known here, or NULL. */
+static const dl_exchange *exchange_of(PyTypeObject *type) {
+    PyObject *capsule = PyObject_GetAttrString((PyObject *)type, "__dlpack_c_exchange_api__");
+    const dl_exchange *table = capsule ? PyCapsule_GetPointer(capsule, "dlpack_exchange_api") : NULL;
+    Py_XDECREF(capsule);
+    if (!table) PyErr_Clear();
+    while (table && table->major > DL_MAJOR) table = table->older;
+    return table && table->major == DL_MAJOR && table->borrow_from_object ? table : NULL;
+}
+
+static kp_kind plain_kind(PyTypeObject *type) {
+    if (PyType_IsSubtype(type, &PyBool_Type)) return KP_BOOL;
+    if (PyType_IsSubtype(type, &PyLong_Type)) return KP_INT;
+    if (PyType_IsSubtype(type, &PyFloat_Type)) return KP_FLOAT;
+    if (PyType_IsSubtype(type, &PyComplex_Type)) return KP_COMPLEX;
+    if (PyType_IsSubtype(type, &PyUnicode_Type)) return KP_STR;
+    if (PyType_IsSubtype(type, &PyList_Type)) return KP_LIST;
+    if (PyType_IsSubtype(type, &PyTuple_Type)) return KP_TUPLE;
+    return KP_OTHER;
+}
+
+static kp_type look(PyTypeObject *type) {
+    kp_type entry = {type, plain_kind(type), NULL, NULL};
+    if (entry.kind != KP_OTHER) return entry;
+    entry.exchange = exchange_of(type);
+    if (entry.exchange) {
+        entry.kind = KP_EXCHANGE;
+        entry.is_neg = PyObject_GetAttrString((PyObject *)type, "is_neg");
+        if (!entry.is_neg) PyErr_Clear();
+    } else if (derives(type, "numpy", "generic")) {
+        entry.kind = KP_NUMPY_SCALAR;
+    } else if (derives(type, "numpy", "ndarray")) {
+        entry.kind = KP_NUMPY;
+    } else if (PyObject_HasAttrString((PyObject *)type, "__dlpack__")) {
+        entry.kind = KP_DLPACK;
+    }
+    return entry;
+}
+
+static void drop(kp_type *entry) {
+    Py_CLEAR(entry->type);
+    Py_CLEAR(entry->is_neg);
+}
+
+/* Where the table is full, the oldest type makes room: pointers into it are good until the next look. */
+const kp_type *kp_classify(kp_state *st, PyTypeObject *type) {
+    if (st->closed) {
+        PyErr_SetString(PyExc_RuntimeError, "kiln is being unloaded");
+        return NULL;
+    }
+    kp_type entry = look(type);
+    int at = st->ntypes;
+    if (at == KP_TYPES) {
+        at = st->nfixed + st->replace;
+        st->replace = (st->replace + 1) % (KP_TYPES - st->nfixed);
+    } else {
+        st->ntypes++;
+        memset(&st->types[at], 0, sizeof st->types[at]);
+    }
+    Py_INCREF(type);
+    kp_type old = st->types[at];
+    st->types[at] = entry;
+    drop(&old);
+    return &st->types[at];
+}
+
+void kp_types_drop(kp_state *st) {
+    int n = st->ntypes;
+    st->ntypes = 0;
+    for (int k = 0; k < n; k++) drop(&st->types[k]);
+}
+
+int kp_types_init(kp_state *st) {
+    const struct {
+        PyTypeObject *type;
+        kp_kind kind;
+    } fixed[] = {
+        {st->tensor_type, KP_KILN},    {&PyLong_Type, KP_INT},      {&PyFloat_Type, KP_FLOAT},
+        {&PyBool_Type, KP_BOOL},       {Py_TYPE(Py_None), KP_NONE}, {&PyTuple_Type, KP_TUPLE},
+        {&PyList_Type, KP_LIST},       {&PyUnicode_Type, KP_STR},   {st->dtype_type, KP_DTYPE},
+        {&PyComplex_Type, KP_COMPLEX},
+    };
+    for (size_t k = 0; k < sizeof fixed / sizeof *fixed; k++)
+        st->types[st->ntypes++] = (kp_type){(PyTypeObject *)Py_NewRef(fixed[k].type), fixed[k].kind, NULL,
+                                            NULL};
+    st->nfixed = st->ntypes;
+    return 0;
+}

@@ -1,0 +1,182 @@
+/* py_value.c - the arguments of a Python call -> kiln_values, and what must live until the call is over.
+ *
+ * A value's kind follows from its Python type; the schema is asked only where PyTorch does so too: a number
+ * for a Tensor argument becomes a tensor, a tensor of rank 0 for a Scalar one a number, a text for a dtype
+ * argument a dtype. */
+#include <string.h>
+
+#include "kilnpy.h"
+
+/* -- the frame ------------------------------------------------------------------------------------- */
+
+void kp_frame_init(kp_frame *f, kp_state *st) {
+    f->st = st;
+    f->nargs = 0;
+    f->nheld = 0;
+    f->held_cap = KP_HELD;
+    f->held = f->first_held;
+    f->blocks = NULL;
+    f->keep = NULL;
+}
+
+void kp_frame_fini(kp_frame *f) {
+    for (int k = 0; k < f->nheld; k++)
+        if (f->held[k].release) kiln_tensor_release(f->held[k].t);
+    if (f->held != f->first_held) PyMem_Free(f->held);
+    while (f->blocks) {
+        kp_block *next = f->blocks->next;
+        PyMem_Free(f->blocks);
+        f->blocks = next;
+    }
+    Py_CLEAR(f->keep);
+}
+
+int kp_keep(kp_frame *f, PyObject *stolen) {
+    if (!stolen) return -1;
+    if (!f->keep) f->keep = PyList_New(0);
+    int st = f->keep ? PyList_Append(f->keep, stolen) : -1;
+    Py_DECREF(stolen);
+    return st;
+}
+
+kp_held *kp_hold(kp_frame *f) {
+    if (f->nheld < f->held_cap) return &f->held[f->nheld++];
+    size_t bytes = 2 * (size_t)f->held_cap * sizeof *f->held;
+    kp_held *more = PyMem_Malloc(bytes);
+    if (!more) return (kp_held *)PyErr_NoMemory();
+    memcpy(more, f->held, bytes / 2);
+    if (f->held != f->first_held) PyMem_Free(f->held);
+    f->held = more;
+    f->held_cap *= 2;
+    return &f->held[f->nheld++];
+}
+
+static kiln_value *items_new(kp_frame *f, size_t n) {
+    kp_block *block = PyMem_Malloc(sizeof *block + n * sizeof *block->items);
+    if (!block) return (kiln_value *)PyErr_NoMemory();
+    block->next = f->blocks;
+    f->blocks = block;
+    return block->items;
+}
+
+/* -- numbers and texts ----------------------------------------------------------------------------- */
+
+static kiln_value value_of_number(kp_number n) {
+    switch (n.kind) {
+    case NUM_BOOL: return kiln_v_bool(n.i != 0);
+    case NUM_INT: return kiln_v_int(n.i);
+    case NUM_FLOAT:
+    case NUM_COMPLEX: break;
+    }
+    return kiln_v_float(n.f);
+}
+
+static kiln_value value_of_complex(PyObject *o) {
+    kiln_value v = {KILN_COMPLEX_V, 0, {0}, NULL};
+    v.u.c.re = PyComplex_RealAsDouble(o);
+    v.u.c.im = PyComplex_ImagAsDouble(o);
+    return v;
+}
+
+static const char *text_of(PyObject *o) {
+    Py_ssize_t n;
+    const char *text = PyUnicode_AsUTF8AndSize(o, &n);
+    if (text && strlen(text) != (size_t)n) {
+        PyErr_SetString(PyExc_ValueError, "a text argument holds a NUL character");
+        return NULL;
+    }
+    return text;
+}
+
+static int value_of_text(const kp_param *param, PyObject *o, kiln_value *out) {
+    const char *text = text_of(o);
+    kiln_dtype dtype;
+    if (!text) return -1;
+    *out = kiln_v_str(text);
+    if (!param || param->kind != PARAM_DTYPE) return 0;
+    if (kp_dtype_parse(text, &dtype) < 0) return -1;
+    *out = kiln_v_dtype(dtype);
+    return 0;
+}
+
+/* dtypes of other libraries and numbers of other types; kiln._helpers knows what else has a meaning. */
+static int value_of_other(kp_frame *f, const kp_param *param, PyObject *o, kiln_value *out) {
+    kp_number n;
+    int found = kp_number_from(f->st, o, &n);
+    if (found) return *out = value_of_number(n), found < 0 ? -1 : 0;
+    PyObject *ask = kp_helper(f->st, "plain_value");
+    PyObject *plain = ask ? PyObject_CallFunctionObjArgs(ask, o, NULL) : NULL;
+    Py_XDECREF(ask);
+    if (!plain || kp_keep(f, plain) < 0) return -1;
+    if (Py_TYPE(plain) == f->st->dtype_type) return *out = kiln_v_dtype(kp_dtype_value(plain)), 0;
+    return value_of_text(param, plain, out);
+}
+
+/* -- lists ----------------------------------------------------------------------------------------- */
+
+/* Items are read from a tuple of our own: another thread may change the list while the GIL is released. */
+static int value_of_sequence(kp_frame *f, const kp_param *param, PyObject *o, kiln_value *out) {
+    PyObject *tuple = PySequence_Tuple(o);
+    if (!tuple || kp_keep(f, tuple) < 0) return -1;
+    Py_ssize_t n = PyTuple_Size(tuple);
+    if (n > INT32_MAX) {
+        PyErr_SetString(PyExc_ValueError, "a list argument is too long");
+        return -1;
+    }
+    kiln_value *items = items_new(f, (size_t)n);
+    if (!items) return -1;
+    for (Py_ssize_t k = 0; k < n; k++) {
+        PyObject *item = PyTuple_GetItem(tuple, k);
+        kp_param plain = {NULL, PARAM_OTHER, param && param->written};
+        if (PyList_Check(item) || PyTuple_Check(item)) {
+            PyErr_SetString(PyExc_TypeError,
+                            "lists in lists are not served as arguments; make a kiln.Tensor of them");
+            return -1;
+        }
+        if (kp_value(f, &plain, item, &items[k]) < 0) return -1;
+        items[k].name = NULL;
+    }
+    *out = kiln_v_list(items, (uint32_t)n);
+    return 0;
+}
+
+/* -- one argument ---------------------------------------------------------------------------------- */
+
+static int value_of_tensor(kp_frame *f, const kp_type *type, const kp_param *param, PyObject *o,
+                           kiln_value *out) {
+    bool write = param && param->written;
+    if (kp_borrow(f, type, o, write, out) < 0) return -1;
+    kiln_tensor *t = out->u.tensor;
+    if (param && param->kind == PARAM_SCALAR && kiln_tensor_rank(t) == 0)
+        *out = value_of_number(kp_load(kiln_tensor_dtype(t), kiln_tensor_data(t)));
+    return 0;
+}
+
+int kp_value(kp_frame *f, const kp_param *param, PyObject *o, kiln_value *out) {
+    const kp_type *type = kp_type_of(f->st, o);
+    kp_number n;
+    int found;
+    if (!type) return -1;
+    switch (type->kind) {
+    case KP_NONE: return *out = kiln_v_none(), 0;
+    case KP_BOOL: return *out = kiln_v_bool(o == Py_True), 0;
+    case KP_INT:
+    case KP_FLOAT:
+    case KP_NUMPY_SCALAR:
+        found = kp_number_from(f->st, o, &n);
+        if (found > 0 && n.kind != NUM_COMPLEX) return *out = value_of_number(n), 0;
+        if (found >= 0) PyErr_Format(PyExc_NotImplementedError, "the number %R is not served", o);
+        return -1;
+    case KP_COMPLEX: return *out = value_of_complex(o), 0;
+    case KP_STR: return value_of_text(param, o, out);
+    case KP_LIST:
+    case KP_TUPLE: return value_of_sequence(f, param, o, out);
+    case KP_DTYPE: return *out = kiln_v_dtype(kp_dtype_value(o)), 0;
+    case KP_KILN:
+    case KP_EXCHANGE:
+    case KP_NUMPY:
+    case KP_DLPACK: return value_of_tensor(f, type, param, o, out);
+    case KP_OTHER: break;
+    }
+    return value_of_other(f, param, o, out);
+}

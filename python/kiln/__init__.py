@@ -1,0 +1,47 @@
+"""Kiln: tensor operator calls turned into machine code, once per class of calls.
+
+    >>> import kiln
+    >>> x = kiln.Tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> kiln.call("aten::add.Tensor", x, x, alpha=2)
+    kiln.Tensor([[3., 6.], [9., 12.]], dtype=float32)
+
+Tensors may be kiln.Tensor, torch tensors, NumPy arrays, or anything with __dlpack__; the result is of the kind
+of the first one.  Gradients are not recorded.
+"""
+from . import _calltext, _kiln
+from ._kiln import (  # noqa: F401
+    Op, Tensor, __version__, bfloat16, bool, call, dtype, float16, float32, float64, int8, int16, int32, int64,
+    last_tier, load_ops, op, ops, show_config, stats, trim, uint8, wait_idle)
+
+__all__ = [
+    "Op", "Tensor", "bfloat16", "call", "configure", "dtype", "explain", "float16", "float32", "float64", "int8",
+    "int16", "int32", "int64", "last_tier", "load_ops", "op", "ops", "show_config", "stats", "trim", "uint8",
+    "wait_idle"]
+
+_settings = {}
+
+
+def configure(*, cache_dir=None, mode=None, cc=None, isa=None, dump_dir=None):
+    """Reopens the default context with these settings, over those given before; None leaves one as it is.
+
+    mode: "sync", "interp" or "default".  Rows loaded with load_ops are loaded again; counters start at zero.
+    """
+    import os
+    given = {"cache_dir": cache_dir, "mode": mode, "cc": cc, "isa": isa, "dump_dir": dump_dir}
+    merged = {**_settings, **{name: os.fspath(value) for name, value in given.items() if value is not None}}
+    _kiln.configure(merged)
+    _settings.clear()
+    _settings.update(merged)
+
+
+def explain(call, /, *args, stage="source", **kwargs):
+    """The text of one stage of a call: schema, bind, infer, key, ir, source or asm.
+
+    call is an operator's name, followed by the arguments, or a whole call as text:
+    explain("add.Tensor(f32[4,8], f32[8], alpha=2)", stage="key").
+    """
+    if "(" in call:
+        if args or kwargs:
+            raise TypeError("a call given as text holds its own arguments")
+        call, args, kwargs = _calltext.parse(call)
+    return _kiln.explain(call, stage, *args, **kwargs)

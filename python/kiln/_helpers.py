@@ -1,0 +1,124 @@
+"""What the C side asks Python for: rare paths that need NumPy or PyTorch, and texts.
+
+Neither library is imported for its own sake: a value of theirs means it is there already.
+"""
+import sys
+
+from . import _kiln
+
+_PYTHON_TYPES = {bool: "bool", int: "int64", float: "float64"}  # as PyTorch reads them
+_DTYPES = {}  # dtypes of other libraries, as kiln.dtype
+
+
+def dtype_name(value):
+    """The name of the element type that `value` stands for, or None: torch.float32, numpy.float32, float, ..."""
+    if value in _PYTHON_TYPES:
+        return _PYTHON_TYPES[value]
+    torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
+    if torch is not None and isinstance(value, torch.dtype):
+        return str(value).removeprefix("torch.")
+    if numpy is not None and (isinstance(value, numpy.dtype) or isinstance(value, type) and issubclass(value, numpy.generic)):
+        return numpy.dtype(value).name
+    return None
+
+
+def plain_value(value):
+    """An argument that is no number, text, list or tensor: a kiln.dtype, or the text of a device, layout, ..."""
+    try:
+        known = _DTYPES.get(value)
+        name = None if known is not None else dtype_name(value)
+    except TypeError:  # not hashable
+        known = name = None
+    if known is not None:
+        return known
+    if name is not None:
+        found = getattr(_kiln, name, None)
+        if not isinstance(found, _kiln.dtype):
+            raise NotImplementedError(f"dtype {name} is not served")
+        _DTYPES[value] = found
+        return found
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, (torch.device, torch.layout, torch.memory_format)):
+        return str(value).removeprefix("torch.")
+    raise TypeError(f"an argument of type {type(value).__qualname__} is not a tensor, number, text, list or dtype")
+
+
+# -- NumPy ---------------------------------------------------------------------------------------------------
+
+def native_array(array):
+    """A copy that can be described by whole elements in the machine's byte order."""
+    import numpy
+    return numpy.array(array, dtype=array.dtype.newbyteorder("="), order="C", copy=True)
+
+
+def numpy_view(tensor):
+    """An ndarray over the tensor's memory."""
+    import numpy
+    return numpy.from_dlpack(tensor)
+
+
+def as_array(array, dtype, copy):
+    """What __array__ returns for numpy.asarray(tensor, dtype) and numpy.array(tensor, copy=...)."""
+    import numpy
+    if dtype is not None and numpy.dtype(dtype) != array.dtype:
+        if copy is False:
+            raise ValueError("a copy is needed for another dtype")
+        return array.astype(dtype)
+    return array.copy() if copy else array
+
+
+# -- PyTorch --------------------------------------------------------------------------------------------------
+
+def before_write(tensor):
+    """Refuses what autograd would get wrong: Kiln records no gradient for a write."""
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(tensor, torch.Tensor):
+        return
+    if tensor.requires_grad and torch.is_grad_enabled():
+        raise RuntimeError("a tensor that requires grad is written in place: kiln.call does not record gradients; "
+                           "call it under torch.no_grad()")
+
+
+def resize_to(tensor, result):
+    """An output without elements takes the result's shape and elements."""
+    torch = sys.modules["torch"]
+    with torch.no_grad():
+        tensor.resize_(result.shape).copy_(torch.from_dlpack(result))
+
+
+def after_write(tensor):
+    """Counts the write, so that autograd notices a saved tensor that changed."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(tensor, torch.Tensor):
+        torch._C._increment_version((tensor,))
+
+
+# -- texts -----------------------------------------------------------------------------------------------------
+
+_EDGE = 3  # items shown at each end of a long dimension
+_MANY = 1000  # elements from which dimensions are shortened
+
+
+def _number(value):
+    if not isinstance(value, float):
+        return str(value)
+    text = f"{value:.6g}"
+    return text + "." if text.lstrip("-").isdigit() else text
+
+
+def _items(tensor, short):
+    if tensor.ndim == 0:
+        return _number(tensor.item())
+    n = len(tensor)
+    if short and n > 2 * _EDGE:
+        parts = [_items(tensor[k], short) for k in range(_EDGE)] + ["..."]
+        parts += [_items(tensor[k], short) for k in range(n - _EDGE, n)]
+    else:
+        parts = [_items(row, short) for row in tensor]
+    return "[" + ", ".join(parts) + "]"
+
+
+def tensor_text(tensor):
+    """repr of a kiln.Tensor."""
+    shape = f", shape={tensor.shape}" if tensor.size == 0 or tensor.size > _MANY else ""
+    return f"kiln.Tensor({_items(tensor, tensor.size > _MANY)}, dtype={tensor.dtype}{shape})"
