@@ -145,7 +145,8 @@ static bool real_of_complex(const kiln_plan *p, int k) {
  * and truth values; an operator of one tensor that keeps its dtype, and results of a fixed dtype, do not. */
 static bool converts(const kiln_plan *p, int k) {
     const kiln_typing *ty = &kiln_plan_branch(p)->typing;
-    if (real_of_complex(p, k)) return !kiln_dtype_is_complex((kiln_dtype)p->call->out[k]->dtype);
+    if (real_of_complex(p, k))
+        return ty->promo != KILN_PROMO_PROMOTE || !kiln_dtype_is_complex((kiln_dtype)p->call->out[k]->dtype);
     if (ty->ret[k] != KILN_RET_COMMON && ty->ret[k] != KILN_RET_REAL) return p->ret_dtype[k] == KILN_BOOL;
     if (ty->promo != KILN_PROMO_PROMOTE) return true;
     int operands = 0;
