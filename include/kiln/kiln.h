@@ -132,6 +132,7 @@ static inline kiln_value kiln_v_tensor(kiln_tensor *t) { kiln_value v = {KILN_TE
 static inline kiln_value kiln_v_bool(int b) { kiln_value v = {KILN_BOOL_V, 0, {0}, 0}; v.u.i = b != 0; return v; }
 static inline kiln_value kiln_v_int(int64_t i) { kiln_value v = {KILN_INT_V, 0, {0}, 0}; v.u.i = i; return v; }
 static inline kiln_value kiln_v_float(double f) { kiln_value v = {KILN_FLOAT_V, 0, {0}, 0}; v.u.f = f; return v; }
+static inline kiln_value kiln_v_complex(double re, double im) { kiln_value v = {KILN_COMPLEX_V, 0, {0}, 0}; v.u.c.re = re; v.u.c.im = im; return v; }
 static inline kiln_value kiln_v_str(const char *s) { kiln_value v = {KILN_STR_V, 0, {0}, 0}; v.u.s = s; return v; }
 static inline kiln_value kiln_v_dtype(kiln_dtype t) { kiln_value v = {KILN_DTYPE_V, 0, {0}, 0}; v.u.i = t; return v; }
 static inline kiln_value kiln_v_list(const kiln_value *items, uint32_t n) { kiln_value v = {KILN_LIST_V, 0, {0}, 0}; v.u.list = items; v.n = n; return v; }

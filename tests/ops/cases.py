@@ -29,7 +29,7 @@ def seeded(*what):
 
 # Numbers for Scalar arguments.  2**40 does not fit most types, 1e40 not f32, and -0.0 and nan must stay themselves.
 NUMBERS = (1, 2, -1, 0, 3, True, False, 2.5, 0.5, -1.5, 0.0, -0.0, float("inf"), float("-inf"), float("nan"), 1e-3,
-           200, 2**40, -(2**40), 2**63 - 1, -(2**63), 1e40)
+           200, 2**40, -(2**40), 2**63 - 1, -(2**63), 1e40, 2j, -0.5 + 1j)
 
 SPECIAL = 20  # at least as many as there are special values of any type
 
@@ -37,6 +37,9 @@ SPECIAL = 20  # at least as many as there are special values of any type
 def special_values(dtype):
     if dtype == torch.bool:
         return [False, True]
+    if dtype.is_complex:  # finite: PyTorch's vectors and single elements disagree on much of the rest
+        return [complex(x, y) for x, y in ((0, 0), (1, 0), (0, 1), (-1, 0), (0, -1), (1, 1), (-1, 0.5), (0.5, -2), (3, 4),
+                                           (-3, 4), (1e-3, 2), (2, 1e-3), (-2.5, -1.5), (7, -3), (1e4, 1), (1, -1e4))]
     if not dtype.is_floating_point:
         i = torch.iinfo(dtype)
         return [v for v in (0, 1, -1, 2, 3, -7, 100, i.min, i.max, i.min + 1, i.max - 1, 63, 64) if i.min <= v <= i.max]
@@ -52,6 +55,8 @@ def random_values(dtype, domain, rng):
     if dtype.is_floating_point:  # a few whole numbers, for ties
         return [rng.uniform(low, high) if rng.random() < 0.9 else float(rng.randint(int(low), int(high)))
                 for _ in range(MEMORY)]
+    if dtype.is_complex:
+        return [complex(rng.uniform(low, high), rng.uniform(low, high)) for _ in range(MEMORY)]
     i = torch.iinfo(dtype)
     return [rng.randint(max(int(low), i.min), min(int(high), i.max)) for _ in range(MEMORY)]
 
@@ -60,6 +65,9 @@ def wide_values(dtype, rng):
     """Any bits: every exponent, every integer."""
     if dtype == torch.bool:
         return torch.tensor([rng.random() < 0.5 for _ in range(MEMORY)])
+    if dtype.is_complex:  # parts of like size, none so large that a square overflows
+        parts = [rng.uniform(-1, 1) * 10.0 ** rng.randint(-9, 9) for _ in range(2 * MEMORY)]
+        return torch.tensor([complex(x, y) for x, y in zip(parts[::2], parts[1::2])], dtype=dtype)
     size = torch.empty(0, dtype=dtype).element_size()
     return torch.frombuffer(bytearray(rng.randbytes(MEMORY * size)), dtype=dtype).clone()
 
