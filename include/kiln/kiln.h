@@ -154,7 +154,7 @@ typedef void (*kiln_log_fn)(void *user, int level, const char *topic, const char
 
 /* Zero-filled means all defaults.  Fields set here beat the environment. */
 typedef struct kiln_config {
-    size_t size;           /* sizeof(kiln_config), so that fields can be added */
+    size_t size;           /* sizeof(kiln_config), so that fields can be added; 0: the fields up to log_user */
     kiln_mode mode;
     const char *cc;        /* compiler command; NULL: KILN_CC, else gcc, cc, clang in PATH */
     const char *cache_dir; /* scratch and logs; NULL: KILN_CACHE_DIR, XDG_CACHE_HOME/kiln, HOME/.cache/kiln, else the temporary folder */
@@ -230,7 +230,7 @@ KILN_API void kiln_stats_get(kiln_ctx *ctx, kiln_stats *out, size_t size);
 KILN_API void kiln_wait_idle(kiln_ctx *ctx); /* returns when no compile is running or queued */
 KILN_API void kiln_trim(void);               /* gives memory kept for reuse back to the system */
 
-/* What was found on this machine, one "key: value" line each (compiler, isa, cache folder, loader, mode).
+/* What was found on this machine, one "key: value" line each (version, isa, mode, compiler, cache folder, operators).
  * Lines that start with '!' say what is missing or broken.  Freed with kiln_text_free. */
 KILN_API kiln_status kiln_doctor(kiln_ctx *ctx, char **out) KILN_MUST_CHECK;
 

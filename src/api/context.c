@@ -3,6 +3,7 @@
  * API settings beat the environment.  The compiler is looked for, and folders are made, only when a
  * class is first compiled, so opening a context neither spawns nor writes.  Must not know what calls do. */
 #include <dirent.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,10 +61,10 @@ static kiln_status parse_isa(kiln_ctx *ctx, const char *name) {
 static kiln_status configure(kiln_ctx *ctx, const kiln_config *given) {
     kiln_config cfg = {.size = sizeof cfg};
     if (given) {
-        if (given->size == 0 || given->size > sizeof cfg)
+        if (given->size > sizeof cfg)
             return KILN_FAIL(KILN_E_ARG, "kiln_config.size is %zu: expected sizeof(kiln_config), here %zu",
                              given->size, sizeof cfg);
-        memcpy(&cfg, given, given->size);
+        memcpy(&cfg, given, given->size ? given->size : offsetof(kiln_config, log_user) + sizeof cfg.log_user);
     }
     ctx->log = cfg.log;
     ctx->log_user = cfg.log_user;
