@@ -289,7 +289,8 @@ static bool strides_suffix(parser *p, tensor_spec *spec) {
 /* A whole number above what an int argument can be. */
 static bool whole_fill(parser *p, tensor_spec *spec) {
     size_t digits = strspn(p->at, "0123456789");
-    if (spec->dtype != KILN_U64 || digits == 0 || strchr(".eEj+-", p->at[digits] ? p->at[digits] : ' ')) return false;
+    if (spec->dtype != KILN_U64 || digits == 0 || strchr(".eEj+-", p->at[digits] ? p->at[digits] : ' '))
+        return false;
     errno = 0;
     uint64_t v = strtoull(p->at, NULL, 10);
     if (errno) return false;

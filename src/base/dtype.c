@@ -25,7 +25,9 @@ bool kiln_dtype_is_int(kiln_dtype t) { return facts[t].kind == KILN_KIND_INT; }
 bool kiln_dtype_is_float(kiln_dtype t) { return facts[t].kind == KILN_KIND_FLOAT; }
 bool kiln_dtype_is_complex(kiln_dtype t) { return facts[t].kind == KILN_KIND_COMPLEX; }
 bool kiln_dtype_is_limited(kiln_dtype t) { return t == KILN_U16 || t == KILN_U32 || t == KILN_U64; }
-bool kiln_dtype_is_signed(kiln_dtype t) { return t != KILN_BOOL && t != KILN_U8 && !kiln_dtype_is_limited(t); }
+bool kiln_dtype_is_signed(kiln_dtype t) {
+    return t != KILN_BOOL && t != KILN_U8 && !kiln_dtype_is_limited(t);
+}
 kiln_dtype kiln_dtype_compute(kiln_dtype t) { return t == KILN_F16 || t == KILN_BF16 ? KILN_F32 : t; }
 
 kiln_dtype kiln_dtype_real(kiln_dtype t) { return t == KILN_C64 ? KILN_F32 : t == KILN_C128 ? KILN_F64 : t; }
@@ -53,7 +55,8 @@ kiln_dtype kiln_dtype_promote(kiln_dtype a, kiln_dtype b) {
         return kiln_dtype_is_float(other) ? other : KILN_DTYPE_COUNT;
     }
     if (kiln_dtype_is_complex(a) || kiln_dtype_is_complex(b))
-        return facts[a].size == 16 || facts[b].size == 16 || a == KILN_F64 || b == KILN_F64 ? KILN_C128 : KILN_C64;
+        return facts[a].size == 16 || facts[b].size == 16 || a == KILN_F64 || b == KILN_F64 ? KILN_C128
+                                                                                            : KILN_C64;
     if (facts[a].kind != facts[b].kind) return facts[a].kind > facts[b].kind ? a : b;
     if (facts[a].kind == KILN_KIND_FLOAT) {
         if (facts[a].size == facts[b].size) return KILN_F32; /* f16 with bf16 */

@@ -7,7 +7,8 @@
 
 #include "expr/typer.h"
 
-#define COMPLEX_FAIL(ty, e, ...) (kiln_expr_fail((ty)->env->source, (e), KILN_E_TYPE, __VA_ARGS__), KILN_E_TYPE)
+#define COMPLEX_FAIL(ty, e, ...) \
+    (kiln_expr_fail((ty)->env->source, (e), KILN_E_TYPE, __VA_ARGS__), KILN_E_TYPE)
 
 /* -- reading --------------------------------------------------------------------------------------------- */
 
@@ -56,8 +57,8 @@ static kiln_status parse_lets(kiln_lex *lx, kiln_crule *r) {
     return KILN_OK;
 }
 
-kiln_status kiln_crules_add(kiln_crules *rules, kiln_arena *arena, const char *source, const char *text, size_t n,
-                            int line) {
+kiln_status kiln_crules_add(kiln_crules *rules, kiln_arena *arena, const char *source, const char *text,
+                            size_t n, int line) {
     kiln_crule *r = kiln_arena_alloc(arena, sizeof *r);
     if (!r) return KILN_NOMEM();
     kiln_lex lx;
@@ -68,8 +69,8 @@ kiln_status kiln_crules_add(kiln_crules *rules, kiln_arena *arena, const char *s
     KILN_TRY(parse_lets(&lx, r));
     const kiln_crule *old = kiln_crules_find(rules, r->name);
     if (old)
-        return KILN_FAIL(KILN_E_ARG, "%s:%d:%d: the rule for %s is defined already, at %s:%d:%d", source, r->line,
-                         r->col, r->name, old->source, old->line, old->col);
+        return KILN_FAIL(KILN_E_ARG, "%s:%d:%d: the rule for %s is defined already, at %s:%d:%d", source,
+                         r->line, r->col, r->name, old->source, old->line, old->col);
     kiln_digest pair[2] = {rules->digest, kiln_hash128(text, n)};
     rules->digest = kiln_hash128(pair, sizeof pair);
     r->next = rules->head;
@@ -118,12 +119,14 @@ static kiln_status apply(kiln_typer *ty, const kiln_expr *e, const kiln_crule *r
                          kiln_dtype t, kiln_texpr **out) {
     kiln_trule *typed = kiln_arena_alloc(ty->env->arena, sizeof *typed);
     if (!typed) return KILN_NOMEM();
-    rule_env re = {.env = {.find = find_local, .compute = kiln_dtype_real(t), .source = rule->source}, .rule = rule};
+    rule_env re = {.env = {.find = find_local, .compute = kiln_dtype_real(t), .source = rule->source},
+                   .rule = rule};
     re.env.arena = ty->env->arena;
     re.env.common = re.env.compute;
     re.env.complex = ty->env->complex;
     re.env.rules = ty->env->rules + 1;
-    if (re.env.rules > MAX_RULES_DEEP) return COMPLEX_FAIL(ty, e, "the rule for '%s' needs itself", rule->name);
+    if (re.env.rules > MAX_RULES_DEEP)
+        return COMPLEX_FAIL(ty, e, "the rule for '%s' needs itself", rule->name);
     for (re.n = 0; re.n < rule->nargs; re.n++) re.local[re.n] = args[re.n];
     for (int k = 0; k < rule->nlets; k++) {
         KILN_TRY(type_in_rule(&re, rule->let[k], &typed->let[k]));
@@ -146,7 +149,8 @@ kiln_status kiln_typer_complex_prim(kiln_typer *ty, const kiln_expr *e, kiln_tex
     kiln_texpr *as[KILN_RULE_MAX_ARGS];
     if (!rule || rule->nargs != e->nargs)
         return COMPLEX_FAIL(ty, e, "'%s' does not take %s", kiln_prim_name(e->prim), kiln_dtype_name(t));
-    for (int k = 0; k < e->nargs; k++) KILN_TRY(kiln_typer_coerce(ty, args[k], k < first ? KILN_BOOL : t, &as[k]));
+    for (int k = 0; k < e->nargs; k++)
+        KILN_TRY(kiln_typer_coerce(ty, args[k], k < first ? KILN_BOOL : t, &as[k]));
     return apply(ty, e, rule, as, t, out);
 }
 
@@ -176,10 +180,12 @@ static kiln_status type_pair(kiln_typer *ty, const kiln_expr *e, kiln_texpr **ou
     if (e->nargs != 2) return COMPLEX_FAIL(ty, e, "'complex' takes 2 arguments, found %d", e->nargs);
     for (int k = 0; k < 2; k++) {
         KILN_TRY(kiln_typer_expr(ty, e->args[k], &part[k]));
-        if (!part[k]->weak) t = t == KILN_DTYPE_COUNT ? part[k]->dtype : kiln_dtype_promote(t, part[k]->dtype);
+        if (!part[k]->weak)
+            t = t == KILN_DTYPE_COUNT ? part[k]->dtype : kiln_dtype_promote(t, part[k]->dtype);
     }
     if (t == KILN_DTYPE_COUNT) t = kiln_dtype_real(ty->env->compute);
-    if (t != KILN_F32 && t != KILN_F64) return COMPLEX_FAIL(ty, e, "no complex number has parts of %s", kiln_dtype_name(t));
+    if (t != KILN_F32 && t != KILN_F64)
+        return COMPLEX_FAIL(ty, e, "no complex number has parts of %s", kiln_dtype_name(t));
     kiln_texpr *n = kiln_typer_node(ty, KILN_TE_COMPLEX, kiln_dtype_complex(t), e, 2);
     if (!n) return KILN_NOMEM();
     for (int k = 0; k < 2; k++) {

@@ -251,7 +251,8 @@ static kiln_status eval_call(host *h, const kiln_expr *e, kiln_hval *out) {
         return KILN_OK;
     }
     bool limited = kiln_dtype_is_limited(v.dtype);
-    *out = from_bool(kiln_dtype_kind(v.dtype) == kinds[question].kind && (limited || !kinds[question].limited));
+    *out = from_bool(kiln_dtype_kind(v.dtype) == kinds[question].kind &&
+                     (limited || !kinds[question].limited));
     return KILN_OK;
 }
 

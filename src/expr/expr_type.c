@@ -71,7 +71,8 @@ static kiln_status coerce(typer *ty, const kiln_texpr *v, kiln_dtype to, kiln_te
     if (v->kind == KILN_TE_CONST && (v->weak || v->dtype == to)) return coerce_const(ty, v, to, out);
     bool leaf = v->kind == KILN_TE_SCALAR && v->weak;
     if (kiln_dtype_is_complex(v->dtype) && !kiln_dtype_is_complex(to) && to != KILN_BOOL)
-        return TYPE_FAIL(ty, v->from, "a complex number meets the type %s; write re(...)", kiln_dtype_name(to));
+        return TYPE_FAIL(ty, v->from, "a complex number meets the type %s; write re(...)",
+                         kiln_dtype_name(to));
     if (leaf && kiln_dtype_is_float(v->dtype) && !is_fractional(to))
         return TYPE_FAIL(ty, v->from, "a float argument meets the type %s", kiln_dtype_name(to));
     kiln_texpr *n = node(ty, leaf ? KILN_TE_SCALAR : KILN_TE_CAST, to, v->from, leaf ? 0 : 1);
@@ -100,9 +101,11 @@ static kiln_status meet(typer *ty, const kiln_expr *e, kiln_texpr *const *args, 
             soft = KILN_F64;
             fraction = fraction || args[k]->kind != KILN_TE_CONST || !is_whole(args[k]->f);
         } else {
-            kiln_dtype t = args[k]->dtype, both = strong == KILN_DTYPE_COUNT ? t : kiln_dtype_promote(strong, t);
+            kiln_dtype t = args[k]->dtype,
+                       both = strong == KILN_DTYPE_COUNT ? t : kiln_dtype_promote(strong, t);
             if (both == KILN_DTYPE_COUNT)
-                return TYPE_FAIL(ty, e, "%s and %s do not promote", kiln_dtype_name(strong), kiln_dtype_name(t));
+                return TYPE_FAIL(ty, e, "%s and %s do not promote", kiln_dtype_name(strong),
+                                 kiln_dtype_name(t));
             strong = both;
         }
     }
@@ -455,11 +458,14 @@ kiln_status kiln_expr_type(const kiln_env *env, const kiln_expr *e, kiln_dtype w
 
 /* -- for expr_complex.c --------------------------------------------------------------------------------- */
 
-kiln_texpr *kiln_typer_node(kiln_typer *ty, kiln_tekind kind, kiln_dtype t, const kiln_expr *from, int nargs) {
+kiln_texpr *kiln_typer_node(kiln_typer *ty, kiln_tekind kind, kiln_dtype t, const kiln_expr *from,
+                            int nargs) {
     return node(ty, kind, t, from, nargs);
 }
 
-kiln_status kiln_typer_expr(kiln_typer *ty, const kiln_expr *e, kiln_texpr **out) { return type_expr(ty, e, out); }
+kiln_status kiln_typer_expr(kiln_typer *ty, const kiln_expr *e, kiln_texpr **out) {
+    return type_expr(ty, e, out);
+}
 
 kiln_status kiln_typer_coerce(kiln_typer *ty, const kiln_texpr *v, kiln_dtype to, kiln_texpr **out) {
     return coerce(ty, v, to, out);

@@ -13,11 +13,13 @@ typedef struct kiln_typer {
 kiln_texpr *kiln_typer_node(kiln_typer *ty, kiln_tekind kind, kiln_dtype t, const kiln_expr *from, int nargs);
 kiln_status kiln_typer_expr(kiln_typer *ty, const kiln_expr *e, kiln_texpr **out) KILN_MUST_CHECK;
 /* v as type `to`: a weak leaf becomes that type, anything else gets a cast. */
-kiln_status kiln_typer_coerce(kiln_typer *ty, const kiln_texpr *v, kiln_dtype to, kiln_texpr **out) KILN_MUST_CHECK;
+kiln_status kiln_typer_coerce(kiln_typer *ty, const kiln_texpr *v, kiln_dtype to,
+                              kiln_texpr **out) KILN_MUST_CHECK;
 
 /* A primitive whose operands meet at the complex type t; the first `first` operands are bool. */
 kiln_status kiln_typer_complex_prim(kiln_typer *ty, const kiln_expr *e, kiln_texpr *const *args, int first,
                                     kiln_dtype t, kiln_texpr **out) KILN_MUST_CHECK;
 /* re, im, complex, or a function that has a rule; *did: it was one. */
-kiln_status kiln_typer_complex_call(kiln_typer *ty, const kiln_expr *e, bool *did, kiln_texpr **out) KILN_MUST_CHECK;
+kiln_status kiln_typer_complex_call(kiln_typer *ty, const kiln_expr *e, bool *did,
+                                    kiln_texpr **out) KILN_MUST_CHECK;
 #endif

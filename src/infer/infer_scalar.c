@@ -42,7 +42,9 @@ static kiln_status read_number(const kiln_bound *call, int slot, int index, kiln
     }
     switch ((kiln_kind)v->kind) {
     case KILN_BOOL_V:
-    case KILN_INT_V: *out = (number){false, v->kind == KILN_BOOL_V, v->u.i, (double)v->u.i, 0}; return KILN_OK;
+    case KILN_INT_V:
+        *out = (number){false, v->kind == KILN_BOOL_V, v->u.i, (double)v->u.i, 0};
+        return KILN_OK;
     case KILN_FLOAT_V: *out = (number){true, false, 0, v->u.f, 0}; return KILN_OK;
     case KILN_COMPLEX_V: *out = (number){true, false, 0, v->u.c.re, v->u.c.im}; return KILN_OK;
     case KILN_NONE:
@@ -136,12 +138,13 @@ static number part_of(const number *n, int part) {
     return part == 2 ? im : re;
 }
 
-static kiln_status convert_part(const kiln_bound *call, int slot, const number *n, int part, kiln_dtype t, bool checked,
-                                uint64_t *out) {
+static kiln_status convert_part(const kiln_bound *call, int slot, const number *n, int part, kiln_dtype t,
+                                bool checked, uint64_t *out) {
     if (part == 0 && n->im != 0) {
         if (t != KILN_BOOL)
-            return KILN_FAIL(KILN_E_ARG, "%s: argument '%s': value cannot be converted to type %s without overflow",
-                             call->op->name, slot < KILN_HOST_ID ? kiln_slot_name(call, slot) : "?", kiln_dtype_name(t));
+            return KILN_FAIL(
+                KILN_E_ARG, "%s: argument '%s': value cannot be converted to type %s without overflow",
+                call->op->name, slot < KILN_HOST_ID ? kiln_slot_name(call, slot) : "?", kiln_dtype_name(t));
         *out = 1;
         return KILN_OK;
     }
@@ -169,8 +172,8 @@ static uint64_t widen_half(kiln_dtype half, uint64_t slot) {
     return out;
 }
 
-kiln_status kiln_plan_scalar(const kiln_plan *plan, int slot, int index, int part, kiln_dtype via, kiln_dtype t,
-                             uint64_t *out) {
+kiln_status kiln_plan_scalar(const kiln_plan *plan, int slot, int index, int part, kiln_dtype via,
+                             kiln_dtype t, uint64_t *out) {
     number n;
     bool wrapped = slot < KILN_HOST_ID && kiln_slot_wrapped(plan, slot);
     KILN_TRY(read_number(plan->call, slot, index, plan->common, &n));

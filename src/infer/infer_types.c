@@ -29,8 +29,8 @@ static kiln_dtype with_parts(meeting *m, kiln_dtype t) {
     kiln_dtype c = kiln_dtype_complex(t);
     if (c != NONE) return c;
     if (m->status == KILN_OK)
-        m->status = KILN_FAIL(KILN_E_UNSUP, "%s: complex numbers with parts of %s are not served", m->call->op->name,
-                              kiln_dtype_name(t));
+        m->status = KILN_FAIL(KILN_E_UNSUP, "%s: complex numbers with parts of %s are not served",
+                              m->call->op->name, kiln_dtype_name(t));
     return t;
 }
 
@@ -79,7 +79,8 @@ static kiln_status check_takes(const kiln_plan *p, kiln_dtype promoted) {
                      row->schema->name, kiln_dtype_name(promoted));
 }
 
-kiln_status kiln_typing_common(const kiln_bound *call, const kiln_typing *ty, kiln_dtype *promoted, kiln_dtype *common) {
+kiln_status kiln_typing_common(const kiln_bound *call, const kiln_typing *ty, kiln_dtype *promoted,
+                               kiln_dtype *common) {
     kiln_dtype t = NONE;
     KILN_TRY(result_type(call, ty->args, &t));
     if (t == NONE) t = first_tensor_dtype(call);

@@ -121,7 +121,9 @@ bool kiln_ir_eval_cast(kiln_dtype to, kiln_dtype from, const kiln_ir_imm *v, kil
     case KILN_F32:
         out->f = (double)(from_float ? (float)v->f : from == KILN_U64 ? (float)(uint64_t)v->i : (float)v->i);
         return true;
-    case KILN_F64: out->f = from_float ? v->f : from == KILN_U64 ? (double)(uint64_t)v->i : (double)v->i; return true;
+    case KILN_F64:
+        out->f = from_float ? v->f : from == KILN_U64 ? (double)(uint64_t)v->i : (double)v->i;
+        return true;
     case KILN_F16:
     case KILN_BF16:
     case KILN_C64:

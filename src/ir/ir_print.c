@@ -76,7 +76,8 @@ static void put_coords(printer *p, const kiln_ir_ins *ins) {
 
 static void put_load(printer *p, const kiln_ir_ins *ins) {
     static const char *const ends[] = {"", ".re", ".im"}; /* ORDER: kiln_ir_part */
-    kiln_sb_printf(p->out, " %s%s", buf_name(p, ins->slot), ins->prim <= KILN_PART_IM ? ends[ins->prim] : ".?");
+    kiln_sb_printf(p->out, " %s%s", buf_name(p, ins->slot),
+                   ins->prim <= KILN_PART_IM ? ends[ins->prim] : ".?");
     put_coords(p, ins);
     if (ins->nargs < 2) return;
     kiln_sb_puts(p->out, " if ");

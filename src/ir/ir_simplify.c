@@ -62,7 +62,8 @@ static bool is_ones(const pass *s, kiln_ref r) {
     int t = ins_at(s, r)->dtype;
     int64_t ones = -1;
     if (t == KILN_BOOL) ones = 1;
-    if (t == KILN_U8 || t == KILN_U16 || t == KILN_U32) ones = (int64_t)(UINT64_MAX >> (64 - 8 * kiln_dtype_size((kiln_dtype)t)));
+    if (t == KILN_U8 || t == KILN_U16 || t == KILN_U32)
+        ones = (int64_t)(UINT64_MAX >> (64 - 8 * kiln_dtype_size((kiln_dtype)t)));
     return is_int_const(s, r, ones);
 }
 

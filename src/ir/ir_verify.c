@@ -47,7 +47,9 @@ static const char *place(const checker *c, char buf[64]) {
 
 static bool is_half(int t) { return t == KILN_F16 || t == KILN_BF16; }
 
-static bool is_compute(int t) { return t < KILN_DTYPE_COUNT && !is_half(t) && !kiln_dtype_is_complex((kiln_dtype)t); }
+static bool is_compute(int t) {
+    return t < KILN_DTYPE_COUNT && !is_half(t) && !kiln_dtype_is_complex((kiln_dtype)t);
+}
 
 static const char *dt(int t) { return kiln_dtype_name((kiln_dtype)t); }
 
@@ -90,13 +92,16 @@ static kiln_status check_cast(const checker *c, const kiln_ir_ins *ins) {
     if (ins->dtype >= KILN_DTYPE_COUNT) return BAD0(c, "no such type");
     KILN_TRY(operand(c, ins->arg[0], -1, "the operand"));
     int from = c->ir->ins[ins->arg[0]].dtype, to = ins->dtype;
-    bool ok = (is_compute(from) && is_compute(to)) || (from == KILN_F32 && is_half(to)) || (is_half(from) && to == KILN_F32);
+    bool ok = (is_compute(from) && is_compute(to)) || (from == KILN_F32 && is_half(to)) ||
+              (is_half(from) && to == KILN_F32);
     if (!ok) return BAD(c, "casts %s to %s; f16 and bf16 are cast from and to f32 only", dt(from), dt(to));
     return KILN_OK;
 }
 
 static kiln_status check_const(const checker *c, const kiln_ir_ins *ins) {
-    if (!is_compute(ins->dtype)) return BAD(c, "a constant must have a compute type, not %s", ins->dtype < KILN_DTYPE_COUNT ? dt(ins->dtype) : "none");
+    if (!is_compute(ins->dtype))
+        return BAD(c, "a constant must have a compute type, not %s",
+                   ins->dtype < KILN_DTYPE_COUNT ? dt(ins->dtype) : "none");
     return KILN_OK;
 }
 
@@ -379,7 +384,8 @@ static kiln_status check_declarations(const kiln_ir *ir) {
     }
     for (int i = 0; i < ir->npars; i++)
         if ((unsigned)ir->pars[i].dtype >= KILN_DTYPE_COUNT || !is_compute((int)ir->pars[i].dtype))
-            return BAD_DECL(ir, "kernel \"%s\": scalar %s must have a compute type", ir->name, ir->pars[i].name);
+            return BAD_DECL(ir, "kernel \"%s\": scalar %s must have a compute type", ir->name,
+                            ir->pars[i].name);
     for (int i = 0; i < ir->ntraps; i++)
         if (ir->traps[i].status == KILN_OK ||
             !strcmp(kiln_status_name(ir->traps[i].status), "KILN_E_UNKNOWN"))

@@ -23,7 +23,8 @@ void kiln_pair_store(kiln_ir *ir, int buf, kiln_pair v) {
 
 kiln_pair kiln_pair_const(kiln_ir *ir, kiln_dtype t, int64_t i, double f) {
     kiln_dtype part = kiln_dtype_real(t);
-    kiln_pair v = {kiln_dtype_is_float(part) ? kiln_ir_const_f(ir, part, f) : kiln_ir_const_i(ir, part, i), KILN_NOREF};
+    kiln_pair v = {kiln_dtype_is_float(part) ? kiln_ir_const_f(ir, part, f) : kiln_ir_const_i(ir, part, i),
+                   KILN_NOREF};
     if (part != t) v.im = kiln_ir_const_f(ir, part, 0);
     return v;
 }

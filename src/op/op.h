@@ -29,7 +29,7 @@ typedef enum kiln_promo {
 
 enum { KILN_RET_COMMON = -1 };      /* result has the common dtype; >= 0: that kiln_dtype; else see below */
 enum { KILN_RET_REAL = INT16_MIN }; /* result has the common dtype, of its parts if that is complex */
-#define KILN_RET_ARG(a) (-2 - (a)) /* result has the dtype of tensor argument a */
+#define KILN_RET_ARG(a) (-2 - (a))  /* result has the dtype of tensor argument a */
 
 typedef struct kiln_typing {
     kiln_promo promo;
@@ -126,7 +126,7 @@ typedef struct kiln_row {
     double rtol, atol;           /* 0: the defaults */
     const char *doc;
     const kiln_crules *rules; /* the registry's, for complex numbers */
-    uint32_t clauses; /* bit k: the row has a clause of the k-th word */
+    uint32_t clauses;         /* bit k: the row has a clause of the k-th word */
 } kiln_row;
 
 typedef enum kiln_form { KILN_FORM_FUNCTIONAL, KILN_FORM_INPLACE, KILN_FORM_OUT } kiln_form;

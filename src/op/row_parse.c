@@ -74,7 +74,8 @@ static kiln_status parse_takes(kiln_lex *lx, kiln_row *row) {
         KILN_TRY(kiln_lex_expect(lx, ":"));
     }
     set = 0;
-    if (!dtype_word(lx, &set)) return kiln_lex_fail(lx, "a dtype or one of bool int unsigned float real complex all");
+    if (!dtype_word(lx, &set))
+        return kiln_lex_fail(lx, "a dtype or one of bool int unsigned float real complex all");
     while (!lx->first_on_line && dtype_word(lx, &set)) KILN_TRY(kiln_lex_next(lx));
     if (arg >= 0)
         row->arg_takes[arg] |= set;

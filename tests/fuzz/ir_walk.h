@@ -127,7 +127,8 @@ static void walk_value(walk *w, int i, const states *now, const states *right) {
     case KILN_IR_STORE:
         size = kiln_dtype_size(kiln_dtype_real((kiln_dtype)ins->dtype));
         for (int k = 0, n = kiln_ir_store_values(ins); k < n; k++)
-            if (ins->nargs == n || arg[n][0]) memcpy(walk_address(w, ins->slot) + (size_t)k * size, arg[k], size);
+            if (ins->nargs == n || arg[n][0])
+                memcpy(walk_address(w, ins->slot) + (size_t)k * size, arg[k], size);
         break;
     case KILN_IR_TRAP:
         if (arg[0][0]) w->trap = KILN_TRAP_BASE + ins->slot;

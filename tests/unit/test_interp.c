@@ -110,7 +110,8 @@ static void complex_elements_are_split_and_joined(void **state) {
                 float a = x[2 * i], b = x[2 * i + 1], c = y[2 * (i / n[0])], d = y[2 * (i / n[0]) + 1];
                 float ac = a * c, bd = b * d, ad = a * d, bc = b * c;
                 assert_true(o[2 * i] == ac - bd && o[2 * i + 1] == ad + bc);
-                assert_true(w[6 * i] == z[4 * i] + 0.25 && w[6 * i + 1] == z[4 * i + 1] - 4 && w[6 * i + 2] == 77);
+                assert_true(w[6 * i] == z[4 * i] + 0.25 && w[6 * i + 1] == z[4 * i + 1] - 4 &&
+                            w[6 * i + 2] == 77);
             }
             assert_true(o[2 * total] == 77);
         }

@@ -211,8 +211,8 @@ static void entries_compile_alone_with_clang(void **state) {
 
 typedef struct all {
     unit u; /* the text of every entry */
-    char name[2048][32];
-    const char *names[2048];
+    char name[4096][32];
+    const char *names[4096];
     int n;
 } all;
 
@@ -221,7 +221,7 @@ static void append(void *arg, unit *u, const char *entry) {
     (void)entry;
     kiln_sb_puts(&a->u.text, u->text.p);
     for (int i = 0; i < u->nname; i++) {
-        assert_true(a->n < 2048);
+        assert_true(a->n < 4096);
         memcpy(a->name[a->n], u->name[i], sizeof a->name[0]);
         a->names[a->n] = a->name[a->n];
         a->n++;

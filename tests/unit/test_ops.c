@@ -364,9 +364,11 @@ static void bad_heads(void **state) {
             "r:1:42: expected a dtype or one of bool int unsigned float real complex all, found 'flaot'");
     refuses(KILN_E_TYPE, F ": takes complex = max(self, self)",
             "f, typed for c64: r:1:52: 'max' does not take c64");
-    refuses(KILN_E_PARSE, "complex f(a, a) = a", "r:1:15: expected another name: this one is taken, found ')'");
+    refuses(KILN_E_PARSE, "complex f(a, a) = a",
+            "r:1:15: expected another name: this one is taken, found ')'");
     refuses(KILN_E_PARSE, "complex f(a) = a\n  lt b = a", "r:2:3: expected 'let', found 'lt'");
-    refuses(KILN_E_ARG, "complex f(a) = a\ncomplex f(b) = b", "r:2:9: the rule for f is defined already, at r:1:9");
+    refuses(KILN_E_ARG, "complex f(a) = a\ncomplex f(b) = b",
+            "r:2:9: the rule for f is defined already, at r:1:9");
     refuses(KILN_E_TYPE, "complex loop(a) = loop(a)\n" F ": takes complex = loop(self)",
             "f, typed for c64: r:1:19: the rule for 'loop' needs itself");
     refuses(KILN_E_PARSE, F ": promote(slf) = self", "r:1:44: expected the name of an argument, found 'slf'");
