@@ -13,6 +13,7 @@
  *   - Inputs are borrowed for the duration of the call.
  *   - Any function may be called from any thread, except that one kiln_tensor's header must not be
  *     changed while another thread uses it.
+ *   - A call needs up to 128 KiB of stack.
  *   - The library never exits, aborts, prints, or installs signal handlers. */
 #ifndef KILN_H
 #define KILN_H

@@ -238,6 +238,7 @@ static kiln_status eval_call(host *h, const kiln_expr *e, kiln_hval *out) {
     if (strcmp(e->name, "dtype") == 0) {
         bool known = v.dtype < KILN_DTYPE_COUNT && v.kind != KILN_H_NONE;
         *out = known ? (kiln_hval){.kind = KILN_H_DTYPE, .i = v.dtype, .dtype = v.dtype} : unknown();
+        if (v.kind == KILN_H_NONE) *out = v; /* None has no dtype and equals no dtype */
         return KILN_OK;
     }
     int question = 0;

@@ -34,7 +34,7 @@ static kiln_status declare_buffers(mapper *m) {
     for (int k = 0; k < m->plan->noperands; k++) {
         const kiln_operand *o = &m->plan->operand[k];
         char name[24];
-        snprintf(name, sizeof name, "out%d", -1 - o->arg);
+        snprintf(name, sizeof name, "out.%d", -1 - o->arg); /* no argument's name has a point in it */
         const char *label = o->arg < 0 ? kiln_arena_strndup(m->arena, name, strlen(name)) : m->row->schema->args[o->arg].name;
         if (!label) return KILN_NOMEM();
         int buf = kiln_ir_buf_add(m->ir, label, o->arg < 0 ? KILN_BUF_OUT : KILN_BUF_IN, o->dtype, 1, step_of(o->step));
@@ -66,8 +66,13 @@ static kiln_ref scalar_part(mapper *m, const kiln_texpr *e, kiln_ir_part part) {
         return 0;
     }
     if (k == low->nscalars) {
-        char name[128];
-        snprintf(name, sizeof name, "%.100s%s", m->row->schema->args[e->id].name, ends[part]);
+        char name[160];
+        int n = snprintf(name, sizeof name, "%.100s%s", m->row->schema->args[e->id].name, ends[part]);
+        for (int other = 0; other < low->nscalars; other++) /* another item, type or rounding of the same argument */
+            if (low->scalars[other].slot == want.slot && low->scalars[other].part == part) {
+                snprintf(name + n, sizeof name - (size_t)n, ".%d", k);
+                break;
+            }
         low->scalars[low->nscalars++] = want;
         kiln_ir_par_add(m->ir, name, t);
     }

@@ -241,9 +241,11 @@ def layouts(k):
 
 # -- dtypes ------------------------------------------------------------------------------------------------
 
-def dtype_tuples(k, limit, rng):
+LATER = ("u16", "u32", "u64", "c64", "c128")  # dtypes that rows written for the first ten do not take yet
+
+
+def dtype_tuples(names, k, limit, rng):
     """Equal dtypes first, always; then others: all of them, or `limit` drawn at random."""
-    names = list(DTYPES)
     equal = [(t,) * k for t in names]
     if k < 2:
         return equal if k else [()]
@@ -261,8 +263,13 @@ def dtype_tuples(k, limit, rng):
 
 # Where PyTorch itself cannot be asked: operator -> (values left out of the test, why).
 AVOID = {
+    "div.Scalar_mode": ((-2**7, -2**15, -2**31, -2**63), "PyTorch dies of SIGFPE on MIN / -1 with rounding_mode='trunc'"),
     "div.Tensor_mode": ((-2**7, -2**15, -2**31, -2**63), "PyTorch dies of SIGFPE on MIN / -1 with rounding_mode='trunc'"),
 }
+
+
+def is_number(argument):
+    return any(kind in str(argument.type) for kind in ("number", "float"))
 
 
 class Subject:
@@ -278,6 +285,9 @@ class Subject:
         self.domain = tuple(float(n) for n in numbers.groups()) if numbers else (-10.0, 10.0)
         functional = re.match(r"\w+\s+([\w:.]+)", row).group(1)
         self.avoid, self.avoid_why = AVOID.get(functional, ((), ""))
+        self.says_all = bool(re.search(r"\b(unsigned|complex)\b", row))  # the row was written for all dtypes
+        self.dtypes = [t for t in DTYPES if self.says_all or t not in LATER]
+        self.numbers = [n for n in NUMBERS if self.says_all or not isinstance(n, complex)]
 
     def strings(self, argument):
         """What the row compares the argument with, and something it cannot know."""
@@ -292,7 +302,7 @@ class Subject:
             optional = [None] if kind.startswith("Optional") else []
             if "str" in kind:
                 axes.append(optional + self.strings(a))
-            elif "Tensor" in kind or "number" in kind:
+            elif "Tensor" in kind or is_number(a):
                 axes.append([...] + optional)
             else:
                 raise AssertionError(f"{self.name}: no cases for an argument of type {kind}")
@@ -318,14 +328,14 @@ class Subject:
         return Case(self.name, tuple(args), tuple(kwargs), domain=self.domain, avoid=self.avoid, **more)
 
     def number_arguments(self, structure):
-        return [a for a in self.inputs if "number" in str(a.type) and structure[a.name] is ...]
+        return [a for a in self.inputs if is_number(a) and structure[a.name] is ...]
 
     def draw_numbers(self, structure, rng):
         """Mostly ordinary numbers, so that most calls are not refused."""
         drawn = []
         for a in self.number_arguments(structure):
             usual = DEFAULT if a.has_default_value() and a.default_value is not None else rng.choice([2, 0.5])
-            drawn.append(usual if rng.random() < 0.6 else rng.choice(NUMBERS))
+            drawn.append(usual if rng.random() < 0.6 else rng.choice(self.numbers))
         return drawn
 
 
@@ -342,7 +352,7 @@ def functional(s, limit=1000 if ALL else 100):
     rng = seeded("functional", s.name)
     for structure in s.structures():
         k = len(s.present(structure))
-        for dtypes in dtype_tuples(k, limit, rng):
+        for dtypes in dtype_tuples(s.dtypes, k, limit, rng):
             for layout in layouts(k):
                 for fill in fills(layout):
                     yield s.case(structure, views(layout, dtypes), s.draw_numbers(structure, rng), fill=fill,
@@ -354,14 +364,14 @@ def number_cases(s, structure, rng):
     n, k = len(s.number_arguments(structure)), len(s.present(structure))
     if n == 0:
         return
-    choices = list(itertools.product((*NUMBERS, DEFAULT), repeat=n))
+    choices = list(itertools.product((*s.numbers, DEFAULT), repeat=n))
     if len(choices) > 100:
         choices = rng.sample(choices, 100)
     some = [layout for layout in LAYOUTS if layout[0] in ("0-d", "long", "0-d second", "empty")]
     for numbers in choices:
         if any(v is DEFAULT and not a.has_default_value() for v, a in zip(numbers, s.number_arguments(structure))):
             continue
-        for dtypes in dtype_tuples(k, 30, rng):
+        for dtypes in dtype_tuples(s.dtypes, k, 30, rng):
             layout = rng.choice(some)
             yield s.case(structure, views(layout, dtypes), numbers, fill=rng.choice(["random", "special"]),
                          note=layout[0])
@@ -376,10 +386,10 @@ def inplace(s, limit=100 if ALL else 40):
     rng = seeded("inplace", s.name)
     for structure in s.structures():
         k = len(s.present(structure))
-        for dtypes in dtype_tuples(k, limit, rng):
+        for dtypes in dtype_tuples(s.dtypes, k, limit, rng):
             for layout in layouts(k):
                 yield s.case(structure, views(layout, dtypes), s.draw_numbers(structure, rng), note=layout[0])
-        for t, other in itertools.product(DTYPES if k > 1 else (), range(1, k)):
+        for t, other in itertools.product(s.dtypes if k > 1 else (), range(1, k)):
             tensors = square([t] * k)
             for shared in (tensors[0], replace(tensors[0], offset=1), replace(tensors[0], strides=(1, 6))):
                 tensors[other] = shared
@@ -406,12 +416,12 @@ def out(s, limit=40 if ALL else 16):
     rng = seeded("out", s.name)
     for structure in s.structures():
         k = len(s.present(structure))
-        for dtypes in dtype_tuples(k, limit, rng):
+        for dtypes in dtype_tuples(s.dtypes, k, limit, rng):
             tensors = square(dtypes)
             for note, sizes, strides, offset, shared, owned in OUTS:
                 if shared is not None and k == 0:
                     continue
-                for t in DTYPES if shared is None else dtypes[:1]:
+                for t in s.dtypes if shared is None else dtypes[:1]:
                     place = 2 if shared is None else shared
                     given = [(a.name, View(t, sizes, strides, offset, place + (10 if shared is None else 0) + n, owned))
                              for n, a in enumerate(s.out)]
@@ -426,7 +436,7 @@ def classes(s):
     for structure in structures:
         k = len(s.present(structure))
         wanted = max(1, round((30 if ALL else 9) / (3, 3, 6, 12)[k] / len(structures)))
-        for dtypes in rng.sample(dtype_tuples(k, 100, rng), wanted):
+        for dtypes in rng.sample(dtype_tuples(s.dtypes, k, 100, rng), wanted):
             numbers = s.draw_numbers(structure, rng)  # one kind of number, or every kind is a class
             for layout, fill in itertools.product(layouts(k), ("random", "special")):
                 yield s.case(structure, views(layout, dtypes), numbers, fill=fill, note=layout[0])
