@@ -97,7 +97,9 @@ static void open_subject(subject *s, const char *name, size_t nargs) {
     if (kiln_tensor_new(KILN_F32, 1, sizes, NULL, &s->x) != KILN_OK) die("kiln_tensor_new");
     s->args[0] = s->args[1] = kiln_v_tensor(s->x);
     s->nargs = nargs;
-    if (kiln_op_find(s->ctx, "neg", &neg) != KILN_OK || kiln_prepare(s->ctx, neg, s->args, 1, &warm) != KILN_OK) die("neg");
+    if (kiln_op_find(s->ctx, "neg", &neg) != KILN_OK ||
+        kiln_prepare(s->ctx, neg, s->args, 1, &warm) != KILN_OK)
+        die("neg");
     kiln_kernel_release(warm);
 }
 

@@ -60,9 +60,10 @@ typedef enum kiln_dtype {
     KILN_DTYPE_COUNT
 } kiln_dtype;
 
-KILN_API const char *kiln_dtype_name(kiln_dtype t);  /* "f32" */
-KILN_API size_t kiln_dtype_size(kiln_dtype t);       /* bytes per element */
-KILN_API kiln_status kiln_dtype_parse(const char *name, kiln_dtype *out) KILN_MUST_CHECK; /* "f32" or "float32" */
+KILN_API const char *kiln_dtype_name(kiln_dtype t); /* "f32" */
+KILN_API size_t kiln_dtype_size(kiln_dtype t);      /* bytes per element */
+KILN_API kiln_status kiln_dtype_parse(const char *name,
+                                      kiln_dtype *out) KILN_MUST_CHECK; /* "f32" or "float32" */
 
 #define KILN_MAX_RANK 64 /* dimensions of a tensor */
 #define KILN_MAX_ARGS 64 /* arguments of an operator */
@@ -102,15 +103,15 @@ KILN_API kiln_status kiln_tensor_to_dlpack(kiln_tensor *t, void **out_managed) K
 /* -- argument values ------------------------------------------------------------------------------ */
 
 typedef enum kiln_kind {
-    KILN_NONE,    /* an absent optional */
-    KILN_TENSOR,  /* u.tensor, borrowed */
-    KILN_BOOL_V,  /* u.i: 0 or 1 */
-    KILN_INT_V,   /* u.i */
-    KILN_FLOAT_V, /* u.f */
+    KILN_NONE,      /* an absent optional */
+    KILN_TENSOR,    /* u.tensor, borrowed */
+    KILN_BOOL_V,    /* u.i: 0 or 1 */
+    KILN_INT_V,     /* u.i */
+    KILN_FLOAT_V,   /* u.f */
     KILN_COMPLEX_V, /* u.c */
-    KILN_STR_V,   /* u.s, NUL-terminated, borrowed */
-    KILN_DTYPE_V, /* u.i holds a kiln_dtype */
-    KILN_LIST_V   /* u.list, n items, borrowed */
+    KILN_STR_V,     /* u.s, NUL-terminated, borrowed */
+    KILN_DTYPE_V,   /* u.i holds a kiln_dtype */
+    KILN_LIST_V     /* u.list, n items, borrowed */
 } kiln_kind;
 
 /* One argument.  name: NULL for positional, else the schema's argument name. */
@@ -121,23 +122,65 @@ typedef struct kiln_value {
         kiln_tensor *tensor;
         int64_t i;
         double f;
-        struct { double re, im; } c;
+        struct {
+            double re, im;
+        } c;
         const char *s;
         const struct kiln_value *list;
     } u;
     const char *name;
 } kiln_value;
 
-static inline kiln_value kiln_v_none(void) { kiln_value v = {KILN_NONE, 0, {0}, 0}; return v; }
-static inline kiln_value kiln_v_tensor(kiln_tensor *t) { kiln_value v = {KILN_TENSOR, 0, {0}, 0}; v.u.tensor = t; return v; }
-static inline kiln_value kiln_v_bool(int b) { kiln_value v = {KILN_BOOL_V, 0, {0}, 0}; v.u.i = b != 0; return v; }
-static inline kiln_value kiln_v_int(int64_t i) { kiln_value v = {KILN_INT_V, 0, {0}, 0}; v.u.i = i; return v; }
-static inline kiln_value kiln_v_float(double f) { kiln_value v = {KILN_FLOAT_V, 0, {0}, 0}; v.u.f = f; return v; }
-static inline kiln_value kiln_v_complex(double re, double im) { kiln_value v = {KILN_COMPLEX_V, 0, {0}, 0}; v.u.c.re = re; v.u.c.im = im; return v; }
-static inline kiln_value kiln_v_str(const char *s) { kiln_value v = {KILN_STR_V, 0, {0}, 0}; v.u.s = s; return v; }
-static inline kiln_value kiln_v_dtype(kiln_dtype t) { kiln_value v = {KILN_DTYPE_V, 0, {0}, 0}; v.u.i = t; return v; }
-static inline kiln_value kiln_v_list(const kiln_value *items, uint32_t n) { kiln_value v = {KILN_LIST_V, 0, {0}, 0}; v.u.list = items; v.n = n; return v; }
-static inline kiln_value kiln_v_named(const char *name, kiln_value v) { v.name = name; return v; }
+static inline kiln_value kiln_v_none(void) {
+    kiln_value v = {KILN_NONE, 0, {0}, 0};
+    return v;
+}
+static inline kiln_value kiln_v_tensor(kiln_tensor *t) {
+    kiln_value v = {KILN_TENSOR, 0, {0}, 0};
+    v.u.tensor = t;
+    return v;
+}
+static inline kiln_value kiln_v_bool(int b) {
+    kiln_value v = {KILN_BOOL_V, 0, {0}, 0};
+    v.u.i = b != 0;
+    return v;
+}
+static inline kiln_value kiln_v_int(int64_t i) {
+    kiln_value v = {KILN_INT_V, 0, {0}, 0};
+    v.u.i = i;
+    return v;
+}
+static inline kiln_value kiln_v_float(double f) {
+    kiln_value v = {KILN_FLOAT_V, 0, {0}, 0};
+    v.u.f = f;
+    return v;
+}
+static inline kiln_value kiln_v_complex(double re, double im) {
+    kiln_value v = {KILN_COMPLEX_V, 0, {0}, 0};
+    v.u.c.re = re;
+    v.u.c.im = im;
+    return v;
+}
+static inline kiln_value kiln_v_str(const char *s) {
+    kiln_value v = {KILN_STR_V, 0, {0}, 0};
+    v.u.s = s;
+    return v;
+}
+static inline kiln_value kiln_v_dtype(kiln_dtype t) {
+    kiln_value v = {KILN_DTYPE_V, 0, {0}, 0};
+    v.u.i = t;
+    return v;
+}
+static inline kiln_value kiln_v_list(const kiln_value *items, uint32_t n) {
+    kiln_value v = {KILN_LIST_V, 0, {0}, 0};
+    v.u.list = items;
+    v.n = n;
+    return v;
+}
+static inline kiln_value kiln_v_named(const char *name, kiln_value v) {
+    v.name = name;
+    return v;
+}
 
 /* -- contexts --------------------------------------------------------------------------------------- */
 
@@ -155,12 +198,13 @@ typedef void (*kiln_log_fn)(void *user, int level, const char *topic, const char
 
 /* Zero-filled means all defaults.  Fields set here beat the environment. */
 typedef struct kiln_config {
-    size_t size;           /* sizeof(kiln_config), so that fields can be added; 0: the fields up to log_user */
+    size_t size; /* sizeof(kiln_config), so that fields can be added; 0: the fields up to log_user */
     kiln_mode mode;
-    const char *cc;        /* compiler command; NULL: KILN_CC, else gcc, cc, clang in PATH */
-    const char *cache_dir; /* scratch and logs; NULL: KILN_CACHE_DIR, XDG_CACHE_HOME/kiln, HOME/.cache/kiln, else the temporary folder */
-    const char *isa;       /* "x86-64-v2", ...; NULL: the best this CPU has */
-    const char *dump_dir;  /* where generated sources are kept; NULL: KILN_DUMP_DIR, else nowhere */
+    const char *cc; /* compiler command; NULL: KILN_CC, else gcc, cc, clang in PATH */
+    const char *
+        cache_dir; /* scratch and logs; NULL: KILN_CACHE_DIR, XDG_CACHE_HOME/kiln, HOME/.cache/kiln, else the temporary folder */
+    const char *isa;      /* "x86-64-v2", ...; NULL: the best this CPU has */
+    const char *dump_dir; /* where generated sources are kept; NULL: KILN_DUMP_DIR, else nowhere */
     kiln_log_fn log;
     void *log_user;
 } kiln_config;
@@ -176,12 +220,12 @@ KILN_API kiln_status kiln_op_find(kiln_ctx *ctx, const char *name, const kiln_op
 KILN_API size_t kiln_op_count(kiln_ctx *ctx);
 KILN_API const kiln_op *kiln_op_at(kiln_ctx *ctx, size_t index); /* sorted by name; NULL past the end */
 KILN_API const char *kiln_op_name(const kiln_op *op);            /* "aten::add.Tensor" */
-KILN_API const char *kiln_op_schema(const kiln_op *op);          /* "aten::add.Tensor(Tensor self, ...) -> Tensor" */
-KILN_API const char *kiln_op_family(const kiln_op *op);          /* "map", "fold", ... */
-KILN_API const char *kiln_op_row(const kiln_op *op);             /* the text of the row it comes from */
-KILN_API const char *kiln_op_form(const kiln_op *op);            /* "functional", "inplace" or "out" */
-KILN_API int kiln_op_served(const kiln_op *op);                  /* 1 if its family can be run by this build */
-KILN_API size_t kiln_op_nrets(const kiln_op *op);                /* results that kiln_call writes */
+KILN_API const char *kiln_op_schema(const kiln_op *op); /* "aten::add.Tensor(Tensor self, ...) -> Tensor" */
+KILN_API const char *kiln_op_family(const kiln_op *op); /* "map", "fold", ... */
+KILN_API const char *kiln_op_row(const kiln_op *op);    /* the text of the row it comes from */
+KILN_API const char *kiln_op_form(const kiln_op *op);   /* "functional", "inplace" or "out" */
+KILN_API int kiln_op_served(const kiln_op *op);         /* 1 if its family can be run by this build */
+KILN_API size_t kiln_op_nrets(const kiln_op *op);       /* results that kiln_call writes */
 
 /* Adds rows.  All or nothing: on any error no row is added and the message points at line and column. */
 KILN_API kiln_status kiln_ops_load(kiln_ctx *ctx, const char *text, size_t nbytes) KILN_MUST_CHECK;

@@ -13,14 +13,14 @@
  * Dimension order: a nest's axes in the order the kernel declares them; a grid axis takes two
  * dimensions, the inner one (n0) first.  Strides are in bytes and may be zero or negative. */
 typedef struct kiln_launch {
-    int32_t nest;           /* which top-level nest to run, from 0 */
-    int32_t ndim;           /* dimensions of this box: the length of n */
-    const int64_t *n;       /* extent of each dimension, all >= 0 */
-    char *const *ptr;       /* one base address per buffer, in the kernel's order */
-    const int64_t *stride;  /* stride[b * ndim + d]: bytes per step of dimension d in buffer b */
-    const int64_t *origin;  /* origin[d]: index of the box's first point (for `index`) */
-    const uint64_t *par;    /* scalars, one 8-byte slot each, already in their compute type */
-    char *work;             /* workspace for tmp buffers the nest owns, or null */
+    int32_t nest;          /* which top-level nest to run, from 0 */
+    int32_t ndim;          /* dimensions of this box: the length of n */
+    const int64_t *n;      /* extent of each dimension, all >= 0 */
+    char *const *ptr;      /* one base address per buffer, in the kernel's order */
+    const int64_t *stride; /* stride[b * ndim + d]: bytes per step of dimension d in buffer b */
+    const int64_t *origin; /* origin[d]: index of the box's first point (for `index`) */
+    const uint64_t *par;   /* scalars, one 8-byte slot each, already in their compute type */
+    char *work;            /* workspace for tmp buffers the nest owns, or null */
 } kiln_launch;
 
 /* 0, or KILN_TRAP_BASE + the ordinal of the trap that fired.  Traps live in nests that write

@@ -43,11 +43,14 @@ static kiln_status make_outputs(const kiln_plan *plan, kiln_tensor **outs) {
     memset(outs, 0, (size_t)plan->nrets * sizeof *outs);
     for (int k = 0; k < plan->nrets && st == KILN_OK; k++) {
         kiln_tensor *given = k < plan->call->nout ? plan->call->out[k] : NULL;
-        if (!given) st = kiln_tensor_new(plan->ret_dtype[k], plan->rank, plan->sizes, plan->ret_strides, &outs[k]);
-        else if (plan->resize_out[k]) st = kiln_tensor_reserve(given, plan->rank, plan->sizes, plan->ret_strides);
+        if (!given)
+            st = kiln_tensor_new(plan->ret_dtype[k], plan->rank, plan->sizes, plan->ret_strides, &outs[k]);
+        else if (plan->resize_out[k])
+            st = kiln_tensor_reserve(given, plan->rank, plan->sizes, plan->ret_strides);
     }
     for (int k = 0; k < plan->nrets && st == KILN_OK; k++) {
-        if (plan->resize_out[k]) st = kiln_tensor_resize(plan->call->out[k], plan->rank, plan->sizes, plan->ret_strides);
+        if (plan->resize_out[k])
+            st = kiln_tensor_resize(plan->call->out[k], plan->rank, plan->sizes, plan->ret_strides);
         if (!outs[k]) outs[k] = kiln_tensor_retain(plan->call->out[k]);
     }
     for (int k = 0; k < plan->nrets && st != KILN_OK; k++) kiln_tensor_release(outs[k]);
@@ -60,15 +63,16 @@ static void drop_outputs(const kiln_plan *plan, kiln_tensor **outs) {
 
 /* -- running ------------------------------------------------------------------------------------------------ */
 
-static kiln_status run_nests(const kiln_plan *plan, const kiln_class *c, const kiln_runner *run, int from, int to,
-                             char *const *ptr, const uint64_t *par) {
+static kiln_status run_nests(const kiln_plan *plan, const kiln_class *c, const kiln_runner *run, int from,
+                             int to, char *const *ptr, const uint64_t *par) {
     for (int nest = from; nest < to && plan->nelem; nest++) {
         int32_t trap;
         KILN_TRY(kiln_drive(plan, run, nest, ptr, par, &trap));
         if (trap == 0) continue;
         int which = trap - KILN_TRAP_BASE;
         if (which < 0 || which >= c->low.ir->ntraps) return KILN_BUG("kernel returned %d", (int)trap);
-        return KILN_FAIL(c->low.ir->traps[which].status, "%s: %s", plan->call->op->name, c->low.ir->traps[which].text);
+        return KILN_FAIL(c->low.ir->traps[which].status, "%s: %s", plan->call->op->name,
+                         c->low.ir->traps[which].text);
     }
     return KILN_OK;
 }
@@ -81,13 +85,16 @@ static kiln_status run_class(const kiln_plan *plan, const kiln_class *c, kiln_te
         const kiln_scalar_source *s = &c->low.scalars[k];
         KILN_TRY(kiln_plan_scalar(plan, s->slot, s->index, s->part, s->via, s->dtype, &par[k]));
     }
-    for (int k = 0; k < plan->noperands; k++) ptr[k] = plan->operand[k].tensor ? plan->operand[k].tensor->data : NULL;
+    for (int k = 0; k < plan->noperands; k++)
+        ptr[k] = plan->operand[k].tensor ? plan->operand[k].tensor->data : NULL;
     KILN_TRY(run_nests(plan, c, &run, 0, c->nguards, ptr, par));
     KILN_TRY(make_outputs(plan, outs));
     for (int k = 0; k < plan->nrets; k++) ptr[k] = outs[k]->data;
     kiln_status st = run_nests(plan, c, &run, c->nguards, c->low.ir->nnests, ptr, par);
-    if (st != KILN_OK) drop_outputs(plan, outs);
-    else last_tier = run.fn ? "compiled" : "interp";
+    if (st != KILN_OK)
+        drop_outputs(plan, outs);
+    else
+        last_tier = run.fn ? "compiled" : "interp";
     return st;
 }
 
@@ -120,8 +127,8 @@ static kiln_status call_bound(kiln_ctx *ctx, const kiln_bound *call, kiln_tensor
     return KILN_OK;
 }
 
-kiln_status kiln_call(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs, kiln_tensor **outs,
-                      size_t nouts) {
+kiln_status kiln_call(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
+                      kiln_tensor **outs, size_t nouts) {
     kiln_bound call;
     KILN_TRY(check_outs(op, outs, nouts));
     KILN_TRY(kiln_bind(op, args, nargs, &call));
@@ -135,7 +142,8 @@ struct kiln_kernel {
     const kiln_op *op;
 };
 
-kiln_status kiln_prepare(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs, kiln_kernel **out) {
+kiln_status kiln_prepare(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
+                         kiln_kernel **out) {
     kiln_bound call;
     kiln_plan plan;
     kiln_class *c;
@@ -150,7 +158,8 @@ kiln_status kiln_prepare(kiln_ctx *ctx, const kiln_op *op, const kiln_value *arg
     return KILN_OK;
 }
 
-kiln_status kiln_kernel_run(kiln_kernel *k, const kiln_value *args, size_t nargs, kiln_tensor **outs, size_t nouts) {
+kiln_status kiln_kernel_run(kiln_kernel *k, const kiln_value *args, size_t nargs, kiln_tensor **outs,
+                            size_t nouts) {
     kiln_bound call;
     kiln_plan plan;
     kiln_key key;
@@ -160,7 +169,9 @@ kiln_status kiln_kernel_run(kiln_kernel *k, const kiln_value *args, size_t nargs
     KILN_TRY(kiln_infer(&call, &plan));
     kiln_plan_key(&plan, k->c->ctx->isa, &key);
     if (key.n != k->c->key.n || memcmp(key.bytes, k->c->key.bytes, key.n) != 0)
-        return KILN_FAIL(KILN_E_ARG, "%s: these arguments are of another class than the kernel was prepared for", k->op->name);
+        return KILN_FAIL(KILN_E_ARG,
+                         "%s: these arguments are of another class than the kernel was prepared for",
+                         k->op->name);
     KILN_TRY(run_class(&plan, k->c, made));
     memcpy(outs, made, (size_t)plan.nrets * sizeof *made);
     count_run(k->c->ctx, k->c);

@@ -41,9 +41,12 @@ static kiln_status parse_mode(kiln_ctx *ctx, kiln_mode mode) {
     const char *text = env("KILN_MODE");
     ctx->mode = mode ? mode : KILN_MODE_SYNC;
     if (mode == KILN_MODE_DEFAULT && text) {
-        if (strcmp(text, "sync") == 0) ctx->mode = KILN_MODE_SYNC;
-        else if (strcmp(text, "interp") == 0) ctx->mode = KILN_MODE_INTERP;
-        else return KILN_FAIL(KILN_E_ARG, "KILN_MODE is '%.40s': expected sync or interp", text);
+        if (strcmp(text, "sync") == 0)
+            ctx->mode = KILN_MODE_SYNC;
+        else if (strcmp(text, "interp") == 0)
+            ctx->mode = KILN_MODE_INTERP;
+        else
+            return KILN_FAIL(KILN_E_ARG, "KILN_MODE is '%.40s': expected sync or interp", text);
     }
     if (ctx->mode != KILN_MODE_SYNC && ctx->mode != KILN_MODE_INTERP)
         return KILN_FAIL(KILN_E_ARG, "unknown mode %d", (int)mode);
@@ -62,10 +65,14 @@ static kiln_status configure(kiln_ctx *ctx, const kiln_config *given) {
     kiln_config cfg = {.size = sizeof cfg};
     if (given) {
         static const size_t ends[] = {0, /* as zero-filled */
-                                      offsetof(kiln_config, mode), offsetof(kiln_config, cc),
-                                      offsetof(kiln_config, cache_dir), offsetof(kiln_config, isa),
-                                      offsetof(kiln_config, dump_dir), offsetof(kiln_config, log),
-                                      offsetof(kiln_config, log_user), sizeof(kiln_config)};
+                                      offsetof(kiln_config, mode),
+                                      offsetof(kiln_config, cc),
+                                      offsetof(kiln_config, cache_dir),
+                                      offsetof(kiln_config, isa),
+                                      offsetof(kiln_config, dump_dir),
+                                      offsetof(kiln_config, log),
+                                      offsetof(kiln_config, log_user),
+                                      sizeof(kiln_config)};
         size_t k = 0, n = sizeof ends / sizeof *ends;
         while (k < n && ends[k] != given->size) k++;
         if (k == n)
@@ -125,9 +132,12 @@ kiln_status kiln_ctx_cache_dir(const kiln_ctx *ctx, char **out) {
     kiln_sb path;
     kiln_sb_init(&path);
     const char *xdg = env("XDG_CACHE_HOME"), *home = env("HOME");
-    if (ctx->cache_dir) kiln_sb_puts(&path, ctx->cache_dir);
-    else if (xdg) kiln_sb_printf(&path, "%s/kiln", xdg);
-    else if (home) kiln_sb_printf(&path, "%s/.cache/kiln", home);
+    if (ctx->cache_dir)
+        kiln_sb_puts(&path, ctx->cache_dir);
+    else if (xdg)
+        kiln_sb_printf(&path, "%s/kiln", xdg);
+    else if (home)
+        kiln_sb_printf(&path, "%s/.cache/kiln", home);
     return kiln_sb_take(&path, out);
 }
 
@@ -156,7 +166,8 @@ static void remove_temporary_dir(const kiln_ctx *ctx) {
 static kiln_status open_toolchain(kiln_ctx *ctx) {
     if (!ctx->scratch) {
         KILN_TRY(kiln_ctx_cache_dir(ctx, &ctx->scratch));
-        bool usable = ctx->scratch[0] && kiln_mkdirs(ctx->scratch) == KILN_OK && access(ctx->scratch, W_OK) == 0;
+        bool usable = ctx->scratch[0] && kiln_mkdirs(ctx->scratch) == KILN_OK &&
+                      access(ctx->scratch, W_OK) == 0;
         if (!usable) KILN_TRY(temporary_dir(ctx));
     }
     return kiln_toolchain_open(ctx->cc, ctx->scratch, &ctx->toolchain);
@@ -180,8 +191,10 @@ kiln_status kiln_open(const kiln_config *config, kiln_ctx **out) {
     kiln_status st = configure(ctx, config);
     if (st == KILN_OK) st = first_registry(ctx);
     if (st == KILN_OK) st = kiln_cache_new(kiln_class_free, &ctx->cache);
-    if (st == KILN_OK) *out = ctx;
-    else kiln_close(ctx);
+    if (st == KILN_OK)
+        *out = ctx;
+    else
+        kiln_close(ctx);
     return kiln_note(st, "kiln_open");
 }
 

@@ -36,8 +36,8 @@ struct kiln_ctx {
     kiln_cache *cache;
     pthread_mutex_t lock; /* registry replacement, toolchain */
     kiln_toolchain *toolchain;
-    char *scratch;        /* folder the toolchain uses */
-    int scratch_owner;    /* process that made it as a temporary one and removes it at close, or 0 */
+    char *scratch;     /* folder the toolchain uses */
+    int scratch_owner; /* process that made it as a temporary one and removes it at close, or 0 */
 #define C(name, meaning) atomic_uint_fast64_t name;
     struct {
 #include "kiln/counter.def"
@@ -56,7 +56,8 @@ kiln_status kiln_ctx_toolchain(kiln_ctx *ctx, kiln_toolchain **out) KILN_MUST_CH
 kiln_status kiln_ctx_cache_dir(const kiln_ctx *ctx, char **out) KILN_MUST_CHECK;
 
 /* pipeline.c */
-kiln_status kiln_class_new(kiln_ctx *ctx, const kiln_plan *plan, const kiln_key *key, kiln_class **out) KILN_MUST_CHECK;
+kiln_status kiln_class_new(kiln_ctx *ctx, const kiln_plan *plan, const kiln_key *key,
+                           kiln_class **out) KILN_MUST_CHECK;
 kiln_status kiln_class_compile(kiln_class *c) KILN_MUST_CHECK;
 void kiln_class_free(void *c);
 

@@ -72,17 +72,19 @@ static const struct {
     kiln_status (*show)(explainer *ex);
     bool needs_call, needs_plan;
 } stages[] = {
-    {"schema", show_schema, false, false}, {"bind", show_bind, true, false}, {"infer", show_infer, true, true},
-    {"key", show_key, true, true},         {"ir", show_ir, true, true},      {"source", show_source, true, true},
+    {"schema", show_schema, false, false}, {"bind", show_bind, true, false},
+    {"infer", show_infer, true, true},     {"key", show_key, true, true},
+    {"ir", show_ir, true, true},           {"source", show_source, true, true},
     {"asm", show_asm, true, true},
 };
 
-kiln_status kiln_explain(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs, const char *stage,
-                         char **out) {
+kiln_status kiln_explain(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
+                         const char *stage, char **out) {
     size_t k = 0, n = sizeof stages / sizeof *stages;
     while (k < n && strcmp(stages[k].name, stage) != 0) k++;
     if (k == n)
-        return KILN_FAIL(KILN_E_ARG, "unknown stage '%.40s': expected schema, bind, infer, key, ir, source or asm", stage);
+        return KILN_FAIL(
+            KILN_E_ARG, "unknown stage '%.40s': expected schema, bind, infer, key, ir, source or asm", stage);
     kiln_sb text;
     kiln_sb_init(&text);
     explainer *ex = kiln_calloc(1, sizeof *ex); /* a plan is large for a stack that may be small */

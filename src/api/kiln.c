@@ -15,7 +15,9 @@ const char *kiln_version(void) {
 
 /* -- operators ------------------------------------------------------------------------------------------- */
 
-static const kiln_registry *registry(kiln_ctx *ctx) { return atomic_load_explicit(&ctx->registry, memory_order_acquire); }
+static const kiln_registry *registry(kiln_ctx *ctx) {
+    return atomic_load_explicit(&ctx->registry, memory_order_acquire);
+}
 
 kiln_status kiln_op_find(kiln_ctx *ctx, const char *name, const kiln_op **out) {
     return kiln_registry_find(registry(ctx), name, out);
@@ -63,7 +65,9 @@ void kiln_stats_get(kiln_ctx *ctx, kiln_stats *out, size_t size) {
     memcpy(out, &now, size < sizeof now ? size : sizeof now);
 }
 
-void kiln_wait_idle(kiln_ctx *ctx) { (void)ctx; /* every mode of today compiles inside the call that asked */ }
+void kiln_wait_idle(kiln_ctx *ctx) {
+    (void)ctx; /* every mode of today compiles inside the call that asked */
+}
 
 static void doctor_compiler(kiln_ctx *ctx, kiln_sb *out) {
     kiln_toolchain *tc;
@@ -73,8 +77,10 @@ static void doctor_compiler(kiln_ctx *ctx, kiln_sb *out) {
     }
     bool found = kiln_toolchain_route(tc) != KILN_CC_NONE;
     const char *why = kiln_toolchain_why(tc);
-    if (found) kiln_sb_printf(out, "compiler: %s\n", kiln_toolchain_id(tc));
-    else kiln_sb_printf(out, "!compiler: none: %s; every call is interpreted\n", why);
+    if (found)
+        kiln_sb_printf(out, "compiler: %s\n", kiln_toolchain_id(tc));
+    else
+        kiln_sb_printf(out, "!compiler: none: %s; every call is interpreted\n", why);
     if (found && why[0]) kiln_sb_printf(out, "!compiler route: %s\n", why);
 }
 
@@ -82,9 +88,13 @@ static void doctor_folder(kiln_ctx *ctx, kiln_sb *out) {
     char *dir;
     if (kiln_ctx_cache_dir(ctx, &dir) != KILN_OK) return;
     const char *instead = ctx->scratch_owner ? ctx->scratch : "none";
-    if (kiln_str_eq(dir, ctx->scratch)) kiln_sb_printf(out, "cache folder: %s\n", dir);
-    else if (!dir[0]) kiln_sb_printf(out, "!cache folder: none: set KILN_CACHE_DIR, XDG_CACHE_HOME or HOME; using %s\n", instead);
-    else kiln_sb_printf(out, "!cache folder: %s cannot be written; using %s\n", dir, instead);
+    if (kiln_str_eq(dir, ctx->scratch))
+        kiln_sb_printf(out, "cache folder: %s\n", dir);
+    else if (!dir[0])
+        kiln_sb_printf(out, "!cache folder: none: set KILN_CACHE_DIR, XDG_CACHE_HOME or HOME; using %s\n",
+                       instead);
+    else
+        kiln_sb_printf(out, "!cache folder: %s cannot be written; using %s\n", dir, instead);
     kiln_free(dir);
 }
 

@@ -37,8 +37,10 @@ kiln_status kiln_class_new(kiln_ctx *ctx, const kiln_plan *plan, const kiln_key 
     c->ctx = ctx;
     c->key = *key;
     kiln_status st = front(c, plan);
-    if (st == KILN_OK) *out = c;
-    else kiln_class_free(c);
+    if (st == KILN_OK)
+        *out = c;
+    else
+        kiln_class_free(c);
     return st;
 }
 

@@ -17,10 +17,10 @@
 /* -- errors ----------------------------------------------------------------------------------- */
 
 #define KILN_FAIL(st, ...) (kiln_set_error(__FILE__, __LINE__, (st), __VA_ARGS__), (st))
-#define KILN_TRY(expr)                             \
-    do {                                           \
-        kiln_status try_st_ = (expr);              \
-        if (try_st_ != KILN_OK) return try_st_;    \
+#define KILN_TRY(expr)                          \
+    do {                                        \
+        kiln_status try_st_ = (expr);           \
+        if (try_st_ != KILN_OK) return try_st_; \
     } while (0)
 #define KILN_NOMEM() KILN_FAIL(KILN_E_NOMEM, "out of memory")
 
@@ -52,8 +52,8 @@ typedef struct kiln_arena {
     size_t nbytes;                 /* total of all chunks */
 } kiln_arena;
 
-void kiln_arena_init(kiln_arena *a); /* allocates nothing */
-void kiln_arena_free(kiln_arena *a); /* frees all; the arena is as after init */
+void kiln_arena_init(kiln_arena *a);                  /* allocates nothing */
+void kiln_arena_free(kiln_arena *a);                  /* frees all; the arena is as after init */
 void *kiln_arena_alloc(kiln_arena *a, size_t nbytes); /* 16-byte aligned, zero-filled; NULL on failure */
 char *kiln_arena_strndup(kiln_arena *a, const char *s, size_t n); /* NUL-terminated copy */
 

@@ -43,7 +43,8 @@ kiln_status kiln_note(kiln_status st, const char *fmt, ...) {
 const char *kiln_status_name(kiln_status st) {
     switch (st) {
 #define S(name, value, text) \
-    case KILN_##name: return "KILN_" #name;
+    case KILN_##name:        \
+        return "KILN_" #name;
 #include "kiln/status.def"
 #undef S
     }
@@ -53,7 +54,8 @@ const char *kiln_status_name(kiln_status st) {
 const char *kiln_status_text(kiln_status st) {
     switch (st) {
 #define S(name, value, text) \
-    case KILN_##name: return text;
+    case KILN_##name:        \
+        return text;
 #include "kiln/status.def"
 #undef S
     }

@@ -15,6 +15,7 @@ void *kiln_cache_get(kiln_cache *c, const void *key, size_t n); /* borrowed; NUL
 
 /* Inserts object under key.  *winner is it, or the object another thread inserted first (object is then
  * dropped).  On failure object is dropped too. */
-kiln_status kiln_cache_put(kiln_cache *c, const void *key, size_t n, void *object, void **winner) KILN_MUST_CHECK;
+kiln_status kiln_cache_put(kiln_cache *c, const void *key, size_t n, void *object,
+                           void **winner) KILN_MUST_CHECK;
 size_t kiln_cache_count(kiln_cache *c);
 #endif

@@ -36,8 +36,10 @@ __attribute__((format(printf, 2, 3))) static void fn(emitter *em, const char *fm
     va_end(ap);
     int k = 0;
     while (k < em->nnames && strcmp(em->names[k], name) != 0) k++;
-    if (k == MAX_NAMES) em->overflow = true;
-    else if (k == em->nnames) memcpy(em->names[em->nnames++], name, sizeof name);
+    if (k == MAX_NAMES)
+        em->overflow = true;
+    else if (k == em->nnames)
+        memcpy(em->names[em->nnames++], name, sizeof name);
     kiln_sb_puts(&em->body, name);
 }
 
@@ -68,8 +70,10 @@ static int bits_of(kiln_dtype t) { return (int)kiln_dtype_size(t) * 8; }
 /* The C type of value r: a mask for bool, bits for half. */
 static void value_type(emitter *em, kiln_ref r) {
     kiln_dtype t = (kiln_dtype)em->ir->ins[r].dtype;
-    if (t == KILN_BOOL) kiln_sb_printf(&em->body, "vi%d", em->mask[r]);
-    else kiln_sb_printf(&em->body, "v%s", t == KILN_F16 || t == KILN_BF16 ? "u16" : kiln_dtype_name(t));
+    if (t == KILN_BOOL)
+        kiln_sb_printf(&em->body, "vi%d", em->mask[r]);
+    else
+        kiln_sb_printf(&em->body, "v%s", t == KILN_F16 || t == KILN_BF16 ? "u16" : kiln_dtype_name(t));
 }
 
 /* Value r, as a mask of `bits` per lane if it is a bool (0: as it is). */
@@ -94,8 +98,10 @@ static void float_literal(kiln_sb *s, kiln_dtype t, double v) {
         kiln_sb_printf(s, "%s__builtin_inf%s()", v < 0 ? "-" : "", suffix);
     } else {
         size_t start = s->len;
-        if (t == KILN_F32) kiln_sb_f32(s, (float)v);
-        else kiln_sb_f64(s, v);
+        if (t == KILN_F32)
+            kiln_sb_f32(s, (float)v);
+        else
+            kiln_sb_f64(s, v);
         if (!s->failed && !strpbrk(s->p + start, ".e")) kiln_sb_puts(s, ".0");
         kiln_sb_puts(s, suffix);
     }
@@ -105,10 +111,14 @@ static void constant(emitter *em, const kiln_ir_ins *in) {
     kiln_dtype t = (kiln_dtype)in->dtype;
     fn(em, "splat_%s", kiln_dtype_name(t));
     kiln_sb_putc(&em->body, '(');
-    if (kiln_dtype_is_float(t)) float_literal(&em->body, t, in->imm.f);
-    else if (t == KILN_U64) kiln_sb_printf(&em->body, "%lluUL", (unsigned long long)in->imm.i);
-    else if (in->imm.i == INT64_MIN) kiln_sb_puts(&em->body, "-9223372036854775807L - 1");
-    else kiln_sb_printf(&em->body, "%lldL", (long long)in->imm.i);
+    if (kiln_dtype_is_float(t))
+        float_literal(&em->body, t, in->imm.f);
+    else if (t == KILN_U64)
+        kiln_sb_printf(&em->body, "%lluUL", (unsigned long long)in->imm.i);
+    else if (in->imm.i == INT64_MIN)
+        kiln_sb_puts(&em->body, "-9223372036854775807L - 1");
+    else
+        kiln_sb_printf(&em->body, "%lldL", (long long)in->imm.i);
     kiln_sb_puts(&em->body, ")");
 }
 
@@ -118,7 +128,8 @@ static void constant(emitter *em, const kiln_ir_ins *in) {
 static int mask_width(const emitter *em, kiln_ref r) {
     const kiln_ir_ins *in = &em->ir->ins[r];
     if (in->op != KILN_IR_PRIM && in->op != KILN_IR_CAST) return 8;
-    kiln_ref from = in->arg[in->op == KILN_IR_PRIM && kiln_prim_rule((kiln_prim)in->prim) == KILN_RULE_SELECT ? 1 : 0];
+    kiln_ref from =
+        in->arg[in->op == KILN_IR_PRIM && kiln_prim_rule((kiln_prim)in->prim) == KILN_RULE_SELECT ? 1 : 0];
     kiln_dtype t = (kiln_dtype)em->ir->ins[from].dtype;
     return t == KILN_BOOL ? em->mask[from] : bits_of(t);
 }
@@ -163,8 +174,8 @@ static void load_part(emitter *em, const kiln_ir_ins *in) {
         return;
     }
     fn(em, "gather_%s", name);
-    kiln_sb_printf(&em->body, "(p%d + %d, s%d, k)", in->slot, in->prim == KILN_PART_IM ? (int)kiln_dtype_size(t) : 0,
-                   in->slot);
+    kiln_sb_printf(&em->body, "(p%d + %d, s%d, k)", in->slot,
+                   in->prim == KILN_PART_IM ? (int)kiln_dtype_size(t) : 0, in->slot);
 }
 
 static void load(emitter *em, const kiln_ir_ins *in) {
@@ -193,8 +204,8 @@ static void store_parts(emitter *em, const kiln_ir_ins *in) {
     for (int k = 0; k < 2; k++) {
         kiln_sb_puts(&em->body, "            ");
         fn(em, "scatter_%s", name);
-        kiln_sb_printf(&em->body, "(p%d + %d, s%d, k, t%u);\n", in->slot, k * (int)kiln_dtype_size(t), in->slot,
-                       in->arg[k]);
+        kiln_sb_printf(&em->body, "(p%d + %d, s%d, k, t%u);\n", in->slot, k * (int)kiln_dtype_size(t),
+                       in->slot, in->arg[k]);
     }
 }
 
@@ -214,7 +225,8 @@ static void store(emitter *em, const kiln_ir_ins *in) {
 static void trap(emitter *em, const kiln_ir_ins *in) {
     kiln_sb_puts(&em->body, "            { const vi8 bad = ");
     use(em, in->arg[0], 8);
-    kiln_sb_printf(&em->body, "; for (long j = 0; j < k; j++) if (bad[j]) return %d; }\n", KILN_TRAP_BASE + in->slot);
+    kiln_sb_printf(&em->body, "; for (long j = 0; j < k; j++) if (bad[j]) return %d; }\n",
+                   KILN_TRAP_BASE + in->slot);
 }
 
 /* Scalars are read before the loops: for all the compiler knows, a store could change them. */
@@ -231,8 +243,10 @@ static kiln_status instruction(emitter *em, kiln_ref r) {
     if (in->op == KILN_IR_STORE || in->op == KILN_IR_TRAP) {
         if (in->ncoord || (in->op == KILN_IR_STORE && kiln_ir_store_guard(in) != KILN_NOREF))
             return KILN_FAIL(KILN_E_UNSUP, "emit: computed places have no C form yet");
-        if (in->op == KILN_IR_STORE) store(em, in);
-        else trap(em, in);
+        if (in->op == KILN_IR_STORE)
+            store(em, in);
+        else
+            trap(em, in);
         return KILN_OK;
     }
     kiln_sb_puts(&em->body, "            const ");
@@ -242,7 +256,8 @@ static kiln_status instruction(emitter *em, kiln_ref r) {
     case KILN_IR_CONST: constant(em, in); break;
     case KILN_IR_PAR: kiln_sb_printf(&em->body, "c%d", in->slot); break;
     case KILN_IR_LOAD:
-        if (in->ncoord || in->arg[0] != KILN_NOREF) return KILN_FAIL(KILN_E_UNSUP, "emit: computed places have no C form yet");
+        if (in->ncoord || in->arg[0] != KILN_NOREF)
+            return KILN_FAIL(KILN_E_UNSUP, "emit: computed places have no C form yet");
         load(em, in);
         break;
     case KILN_IR_PRIM: primitive(em, r); break;
@@ -284,9 +299,14 @@ static void row_head(emitter *em, const nest_use *u) {
             continue;
         }
         kiln_sb_puts(&em->body, "        const ");
-        kiln_sb_printf(&em->body, "v%s b%d = ", d == KILN_BOOL ? "i8" : d == KILN_F16 || d == KILN_BF16 ? "u16" : t, b);
+        kiln_sb_printf(&em->body, "v%s b%d = ",
+                       d == KILN_BOOL                    ? "i8"
+                       : d == KILN_F16 || d == KILN_BF16 ? "u16"
+                                                         : t,
+                       b);
         fn(em, "splat_%s", t);
-        kiln_sb_printf(&em->body, d == KILN_BOOL ? "(*(const par_%s *)p%d != 0);\n" : "(*(const par_%s *)p%d);\n", t, b);
+        kiln_sb_printf(&em->body,
+                       d == KILN_BOOL ? "(*(const par_%s *)p%d != 0);\n" : "(*(const par_%s *)p%d);\n", t, b);
     }
 }
 
@@ -319,13 +339,18 @@ static void tail_out(emitter *em, const nest_use *u) {
 static void advance(emitter *em, const nest_use *u) {
     for (int b = 0; b < em->ir->nbufs; b++) {
         if (!touched(u, b) || em->ir->bufs[b].step == KILN_STEP_BCAST) continue;
-        if (strided(em, b)) kiln_sb_printf(&em->body, "            p%d += KILN_W * s%d;\n", b, b);
-        else kiln_sb_printf(&em->body, "            p%d += KILN_W * %d;\n", b, (int)kiln_dtype_size(em->ir->bufs[b].dtype));
+        if (strided(em, b))
+            kiln_sb_printf(&em->body, "            p%d += KILN_W * s%d;\n", b, b);
+        else
+            kiln_sb_printf(&em->body, "            p%d += KILN_W * %d;\n", b,
+                           (int)kiln_dtype_size(em->ir->bufs[b].dtype));
     }
 }
 
 static void nest_head(emitter *em, int nest, const nest_use *u) {
-    kiln_sb_printf(&em->body, "static int nest%d(const kiln_launch *L) {\n    const long n0 = L->n[0], n1 = L->n[1];\n", nest);
+    kiln_sb_printf(&em->body,
+                   "static int nest%d(const kiln_launch *L) {\n    const long n0 = L->n[0], n1 = L->n[1];\n",
+                   nest);
     for (int b = 0; b < em->ir->nbufs; b++) {
         if (!touched(u, b)) continue;
         if (strided(em, b)) kiln_sb_printf(&em->body, "    const long s%d = L->stride[%d];\n", b, 2 * b);
@@ -391,13 +416,15 @@ static const char launch_text[] =
 static void declare_scalars(kiln_sb *out) {
     for (int t = 0; t < KILN_DTYPE_COUNT; t++)
         if (!kiln_dtype_is_complex((kiln_dtype)t))
-            kiln_sb_printf(out, "typedef %s par_%s __attribute__((aligned(1), may_alias));\n", c_type((kiln_dtype)t),
-                       kiln_dtype_name((kiln_dtype)t));
+            kiln_sb_printf(out, "typedef %s par_%s __attribute__((aligned(1), may_alias));\n",
+                           c_type((kiln_dtype)t), kiln_dtype_name((kiln_dtype)t));
 }
 
 static void entry_point(emitter *em) {
-    kiln_sb_puts(&em->body, "__attribute__((visibility(\"default\"))) int " KILN_KERNEL_SYMBOL "(const kiln_launch *L) {\n");
-    for (int k = 0; k < em->ir->nnests; k++) kiln_sb_printf(&em->body, "    if (L->nest == %d) return nest%d(L);\n", k, k);
+    kiln_sb_puts(&em->body, "__attribute__((visibility(\"default\"))) int " KILN_KERNEL_SYMBOL
+                            "(const kiln_launch *L) {\n");
+    for (int k = 0; k < em->ir->nnests; k++)
+        kiln_sb_printf(&em->body, "    if (L->nest == %d) return nest%d(L);\n", k, k);
     kiln_sb_puts(&em->body, "    return -1;\n}\n");
 }
 
@@ -423,7 +450,8 @@ kiln_status kiln_emit_c(const kiln_ir *ir, kiln_isa isa, kiln_sb *out) {
     kiln_status st = em.mask && em.names ? KILN_OK : KILN_NOMEM();
     for (int k = 0; k < ir->nnests && st == KILN_OK; k++) st = emit_nest(&em, k);
     entry_point(&em);
-    if (st == KILN_OK && em.overflow) st = KILN_FAIL(KILN_E_LIMIT, "emit: more than %d different functions", MAX_NAMES);
+    if (st == KILN_OK && em.overflow)
+        st = KILN_FAIL(KILN_E_LIMIT, "emit: more than %d different functions", MAX_NAMES);
     if (st == KILN_OK && em.body.failed) st = KILN_NOMEM();
     if (st == KILN_OK) st = assemble(&em, out);
     if (st == KILN_OK && out->failed) st = KILN_NOMEM();

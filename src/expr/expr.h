@@ -146,14 +146,14 @@ typedef enum kiln_tekind {
     KILN_TE_COUNT,
     KILN_TE_PRIM,
     KILN_TE_CAST,
-    KILN_TE_ROUND,  /* args[0] rounded to the common dtype */
-    KILN_TE_SUM,    /* over the block: args[0] */
-    KILN_TE_EXTENT, /* size of tensor argument id along dimension args[0] (a host number) */
+    KILN_TE_ROUND,   /* args[0] rounded to the common dtype */
+    KILN_TE_SUM,     /* over the block: args[0] */
+    KILN_TE_EXTENT,  /* size of tensor argument id along dimension args[0] (a host number) */
     KILN_TE_PART,    /* id 0: the real, 1: the imaginary part of args[0] */
     KILN_TE_COMPLEX, /* of the parts args[0] and args[1] */
     KILN_TE_RULE,    /* rule, applied to args */
     KILN_TE_LOCAL,   /* in a rule: argument or let `id` */
-    KILN_TE_ACCESS  /* tensor argument id at coord (typed positions in args); other in args[ncoord] or none */
+    KILN_TE_ACCESS /* tensor argument id at coord (typed positions in args); other in args[ncoord] or none */
 } kiln_tekind;
 
 typedef struct kiln_texpr {
@@ -161,8 +161,8 @@ typedef struct kiln_texpr {
     kiln_dtype dtype;
     bool weak;
     kiln_prim prim;
-    int id;    /* argument, state or axis */
-    int index; /* SCALAR: item of a list, or -1 */
+    int id;     /* argument, state or axis */
+    int index;  /* SCALAR: item of a list, or -1 */
     bool exact; /* ELEM, SCALAR: compute(x), not rounded to the common dtype first */
     int64_t i;
     double f;
@@ -178,7 +178,11 @@ typedef struct kiln_texpr {
  * simpler functions, re(x), im(x) and complex(a, b).  Rules are text beside the rows:
  *     complex mul(a, b) = complex(re(a) * re(b) - im(a) * im(b), re(a) * im(b) + im(a) * re(b)) */
 
-enum { KILN_RULE_MAX_ARGS = 3, KILN_RULE_MAX_LETS = 16, KILN_RULE_MAX_LOCALS = KILN_RULE_MAX_ARGS + KILN_RULE_MAX_LETS };
+enum {
+    KILN_RULE_MAX_ARGS = 3,
+    KILN_RULE_MAX_LETS = 16,
+    KILN_RULE_MAX_LOCALS = KILN_RULE_MAX_ARGS + KILN_RULE_MAX_LETS
+};
 
 typedef struct kiln_crule {
     const char *name, *source;
@@ -203,8 +207,8 @@ typedef struct kiln_trule {
 } kiln_trule;
 
 /* Adds the rule in text[0..n), which starts at the word `complex` on line `line` of source. */
-kiln_status kiln_crules_add(kiln_crules *rules, kiln_arena *arena, const char *source, const char *text, size_t n,
-                            int line) KILN_MUST_CHECK;
+kiln_status kiln_crules_add(kiln_crules *rules, kiln_arena *arena, const char *source, const char *text,
+                            size_t n, int line) KILN_MUST_CHECK;
 const kiln_crule *kiln_crules_find(const kiln_crules *rules, const char *name); /* or NULL */
 
 /* Types e, with the casts it needs.  want: the type the result is cast to, or KILN_DTYPE_COUNT for its own

@@ -54,7 +54,7 @@ typedef struct kiln_plan {
     int branch;          /* of the row */
     kiln_dtype promoted; /* the result_type of the promoted arguments */
     kiln_dtype common;   /* the same after the branch made it float or wider: what bodies compute with */
-    uint64_t exact;           /* bit a: tensor argument a is 0-d and not rounded to the common half type first */
+    uint64_t exact;      /* bit a: tensor argument a is 0-d and not rounded to the common half type first */
     kiln_dtype dtypes[KILN_MAX_ARGS]; /* of each tensor argument that is present */
     int nrets;
     kiln_dtype ret_dtype[KILN_MAX_RETS]; /* what the row computes for each result */
@@ -86,8 +86,8 @@ kiln_status kiln_scalar_to(const kiln_bound *call, int slot, int index, kiln_dty
                            uint64_t *out) KILN_MUST_CHECK;
 kiln_status kiln_scalar_cast(const kiln_bound *call, int slot, int index, kiln_dtype t,
                              uint64_t *out) KILN_MUST_CHECK;
-kiln_status kiln_plan_scalar(const kiln_plan *plan, int slot, int index, int part, kiln_dtype via, kiln_dtype t,
-                             uint64_t *out) KILN_MUST_CHECK;
+kiln_status kiln_plan_scalar(const kiln_plan *plan, int slot, int index, int part, kiln_dtype via,
+                             kiln_dtype t, uint64_t *out) KILN_MUST_CHECK;
 
 /* The host environment that evaluates a row's when and check for a bound call.  Names: the row's arguments,
  * lets and hosts, and `common`, the common dtype. */

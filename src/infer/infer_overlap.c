@@ -25,8 +25,10 @@ static overlap overlap_of(const kiln_tensor *a, const kiln_tensor *b) {
     uintptr_t b1 = b0 + (uintptr_t)b->nelem * kiln_dtype_size((kiln_dtype)b->dtype);
     if (a0 == b0 && a1 == b1) {
         size_t n = a->rank * sizeof(int64_t);
-        bool same = a->rank == b->rank && kiln_dtype_size((kiln_dtype)a->dtype) == kiln_dtype_size((kiln_dtype)b->dtype) &&
-                    (n == 0 || (memcmp(a->strides, b->strides, n) == 0 && memcmp(a->sizes, b->sizes, n) == 0));
+        bool same = a->rank == b->rank &&
+                    kiln_dtype_size((kiln_dtype)a->dtype) == kiln_dtype_size((kiln_dtype)b->dtype) &&
+                    (n == 0 ||
+                     (memcmp(a->strides, b->strides, n) == 0 && memcmp(a->sizes, b->sizes, n) == 0));
         return same ? OVERLAP_FULL : OVERLAP_PARTIAL;
     }
     return a0 < b1 && b0 < a1 ? OVERLAP_PARTIAL : OVERLAP_NO;

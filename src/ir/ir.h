@@ -83,17 +83,22 @@ typedef struct kiln_ir_coord {
 } kiln_ir_coord;
 
 typedef struct kiln_ir_ins {
-    uint8_t op;      /* kiln_ir_op */
-    uint8_t dtype;   /* of the value made; bool for comparisons */
-    uint8_t prim;    /* PRIM: kiln_prim; LOAD: kiln_ir_part */
-    uint8_t nargs;   /* args in use; YIELD, FOLD, SCAN: the states, in list */
-    uint16_t slot;   /* LOAD/STORE: buffer; PAR: scalar; INDEX/EXTENT/FOR/FOLD/SCAN: axis; STATE/LEFT/RIGHT/RESULT: state; TRAP: message */
-    uint8_t ncoord;  /* LOAD/STORE: computed coordinates */
-    uint8_t vec;     /* FOR/FOLD/SCAN: this axis is the vector axis */
-    kiln_ref arg[3]; /* operands; LOAD: [0] guard, [1] value where the guard is false; STORE: the value (of a complex buffer two: real, imaginary), then the guard; RESULT: [0] the fold */
+    uint8_t op;    /* kiln_ir_op */
+    uint8_t dtype; /* of the value made; bool for comparisons */
+    uint8_t prim;  /* PRIM: kiln_prim; LOAD: kiln_ir_part */
+    uint8_t nargs; /* args in use; YIELD, FOLD, SCAN: the states, in list */
+    uint16_t
+        slot; /* LOAD/STORE: buffer; PAR: scalar; INDEX/EXTENT/FOR/FOLD/SCAN: axis; STATE/LEFT/RIGHT/RESULT: state; TRAP: message */
+    uint8_t ncoord; /* LOAD/STORE: computed coordinates */
+    uint8_t vec;    /* FOR/FOLD/SCAN: this axis is the vector axis */
+    kiln_ref arg
+        [3]; /* operands; LOAD: [0] guard, [1] value where the guard is false; STORE: the value (of a complex buffer two: real, imaginary), then the guard; RESULT: [0] the fold */
     kiln_ir_coord *coord;
-    kiln_ref *list;  /* FOLD, SCAN: initial states; YIELD: new states */
-    union { int64_t i; double f; } imm; /* CONST */
+    kiln_ref *list; /* FOLD, SCAN: initial states; YIELD: new states */
+    union {
+        int64_t i;
+        double f;
+    } imm; /* CONST */
 } kiln_ir_ins;
 
 /* What a trap says when it fires. */
@@ -105,13 +110,18 @@ typedef struct kiln_ir_trap {
 typedef struct kiln_ir {
     kiln_arena *arena;
     const char *name;
-    kiln_ir_axis *axes; int naxes;
-    kiln_ir_buf *bufs; int nbufs;
-    kiln_ir_par *pars; int npars;
-    kiln_ir_trap *traps; int ntraps;
-    kiln_ir_ins *ins; int nins, cap;
-    int nnests;  /* top-level FOR regions */
-    bool failed; /* an allocation failed, or the builder was misused; verify reports it */
+    kiln_ir_axis *axes;
+    int naxes;
+    kiln_ir_buf *bufs;
+    int nbufs;
+    kiln_ir_par *pars;
+    int npars;
+    kiln_ir_trap *traps;
+    int ntraps;
+    kiln_ir_ins *ins;
+    int nins, cap;
+    int nnests;                 /* top-level FOR regions */
+    bool failed;                /* an allocation failed, or the builder was misused; verify reports it */
     const char *why;            /* what the builder was asked first that it could not do; NULL: memory */
     int open[KILN_IR_MAX_NEST]; /* regions being built: their FOR, FOLD or SCAN, outermost first */
     int nopen;
@@ -121,19 +131,25 @@ typedef struct kiln_ir {
 
 kiln_ir *kiln_ir_new(kiln_arena *arena, const char *name); /* NULL without memory */
 int kiln_ir_axis_add(kiln_ir *ir, const char *name, bool grid);
-int kiln_ir_buf_add(kiln_ir *ir, const char *name, kiln_ir_role role, kiln_dtype t, uint32_t axes, kiln_ir_step step);
+int kiln_ir_buf_add(kiln_ir *ir, const char *name, kiln_ir_role role, kiln_dtype t, uint32_t axes,
+                    kiln_ir_step step);
 int kiln_ir_par_add(kiln_ir *ir, const char *name, kiln_dtype t);
 kiln_ref kiln_ir_const_i(kiln_ir *ir, kiln_dtype t, int64_t v);
 kiln_ref kiln_ir_const_f(kiln_ir *ir, kiln_dtype t, double v);
 kiln_ref kiln_ir_par_read(kiln_ir *ir, int par);
 kiln_ref kiln_ir_load(kiln_ir *ir, int buf);
-kiln_ref kiln_ir_load_at(kiln_ir *ir, int buf, const kiln_ir_coord *coord, int ncoord, kiln_ref guard, kiln_ref other);
-kiln_ref kiln_ir_load_part(kiln_ir *ir, int buf, kiln_ir_part part, const kiln_ir_coord *coord, int ncoord, kiln_ref guard, kiln_ref other);
+kiln_ref kiln_ir_load_at(kiln_ir *ir, int buf, const kiln_ir_coord *coord, int ncoord, kiln_ref guard,
+                         kiln_ref other);
+kiln_ref kiln_ir_load_part(kiln_ir *ir, int buf, kiln_ir_part part, const kiln_ir_coord *coord, int ncoord,
+                           kiln_ref guard, kiln_ref other);
 void kiln_ir_store(kiln_ir *ir, int buf, kiln_ref value);
 /* Of a complex buffer: both parts.  im is KILN_NOREF for any other. */
-void kiln_ir_store_parts(kiln_ir *ir, int buf, kiln_ref re, kiln_ref im, const kiln_ir_coord *coord, int ncoord, kiln_ref guard);
-void kiln_ir_store_at(kiln_ir *ir, int buf, kiln_ref value, const kiln_ir_coord *coord, int ncoord, kiln_ref guard);
-kiln_ref kiln_ir_prim(kiln_ir *ir, kiln_prim p, const kiln_ref *args, int nargs); /* result type by the primitive's rule */
+void kiln_ir_store_parts(kiln_ir *ir, int buf, kiln_ref re, kiln_ref im, const kiln_ir_coord *coord,
+                         int ncoord, kiln_ref guard);
+void kiln_ir_store_at(kiln_ir *ir, int buf, kiln_ref value, const kiln_ir_coord *coord, int ncoord,
+                      kiln_ref guard);
+kiln_ref kiln_ir_prim(kiln_ir *ir, kiln_prim p, const kiln_ref *args,
+                      int nargs);                              /* result type by the primitive's rule */
 kiln_ref kiln_ir_cast(kiln_ir *ir, kiln_dtype to, kiln_ref v); /* v itself if it has that type */
 kiln_ref kiln_ir_index(kiln_ir *ir, int axis);
 kiln_ref kiln_ir_extent(kiln_ir *ir, int axis);
@@ -154,17 +170,19 @@ kiln_ref kiln_ir_result(kiln_ir *ir, kiln_ref fold, int k);
 
 kiln_status kiln_ir_verify(const kiln_ir *ir) KILN_MUST_CHECK; /* KILN_E_VERIFY names the instruction */
 void kiln_ir_print(kiln_sb *out, const kiln_ir *ir);
-kiln_status kiln_ir_parse(kiln_arena *arena, const char *text, size_t n, kiln_ir **out) KILN_MUST_CHECK; /* verified */
+kiln_status kiln_ir_parse(kiln_arena *arena, const char *text, size_t n,
+                          kiln_ir **out) KILN_MUST_CHECK; /* verified */
 /* Folds constants, removes casts to the same type, common subexpressions and dead values; never
  * changes a bit of any result.  Works in place. */
 kiln_status kiln_ir_simplify(kiln_ir *ir) KILN_MUST_CHECK;
 
 /* -- reading ----------------------------------------------------------------------------------- */
 
-const char *kiln_ir_op_name(kiln_ir_op op); /* as in the text form */
-bool kiln_ir_op_makes(kiln_ir_op op);       /* whether it makes a value */
+const char *kiln_ir_op_name(kiln_ir_op op);             /* as in the text form */
+bool kiln_ir_op_makes(kiln_ir_op op);                   /* whether it makes a value */
 int kiln_ir_store_values(const kiln_ir_ins *store);     /* 1, or 2 into a complex buffer */
 kiln_ref kiln_ir_store_guard(const kiln_ir_ins *store); /* or KILN_NOREF */
-int kiln_ir_region_end(const kiln_ir *ir, int begin); /* index of the END that closes the region opened at begin */
-int kiln_ir_nest_begin(const kiln_ir *ir, int nest);  /* index of the nest-th top-level FOR */
+int kiln_ir_region_end(const kiln_ir *ir,
+                       int begin); /* index of the END that closes the region opened at begin */
+int kiln_ir_nest_begin(const kiln_ir *ir, int nest); /* index of the nest-th top-level FOR */
 #endif

@@ -13,5 +13,6 @@ kiln_status kiln_lower(kiln_arena *arena, const kiln_plan *plan, kiln_lowered *o
     case KILN_FAMILY_COMPOSE:
     case KILN_FAMILY_COUNT: break;
     }
-    return KILN_FAIL(KILN_E_UNSUP, "%s: the family %s is not served yet", op->name, kiln_family_name(op->row->family));
+    return KILN_FAIL(KILN_E_UNSUP, "%s: the family %s is not served yet", op->name,
+                     kiln_family_name(op->row->family));
 }

@@ -16,7 +16,7 @@ typedef struct mapper {
     const kiln_branch *branch;
     kiln_lowered *out;
     kiln_ir *ir;
-    int buf_of_arg[KILN_MAX_ARGS]; /* buffer of a tensor argument, or -1 */
+    int buf_of_arg[KILN_MAX_ARGS];      /* buffer of a tensor argument, or -1 */
     kiln_pair loaded[KILN_MAX_ARGS][2]; /* its value in this nest, in the compute type: rounded, exact */
     const kiln_pair *locals;            /* of the rule being lowered */
     const kiln_texpr *body[KILN_MAX_RETS];
@@ -35,9 +35,11 @@ static kiln_status declare_buffers(mapper *m) {
         const kiln_operand *o = &m->plan->operand[k];
         char name[24];
         snprintf(name, sizeof name, "out.%d", -1 - o->arg); /* no argument's name has a point in it */
-        const char *label = o->arg < 0 ? kiln_arena_strndup(m->arena, name, strlen(name)) : m->row->schema->args[o->arg].name;
+        const char *label = o->arg < 0 ? kiln_arena_strndup(m->arena, name, strlen(name))
+                                       : m->row->schema->args[o->arg].name;
         if (!label) return KILN_NOMEM();
-        int buf = kiln_ir_buf_add(m->ir, label, o->arg < 0 ? KILN_BUF_OUT : KILN_BUF_IN, o->dtype, 1, step_of(o->step));
+        int buf = kiln_ir_buf_add(m->ir, label, o->arg < 0 ? KILN_BUF_OUT : KILN_BUF_IN, o->dtype, 1,
+                                  step_of(o->step));
         if (o->arg >= 0) m->buf_of_arg[o->arg] = buf;
     }
     return KILN_OK;
@@ -48,7 +50,8 @@ static kiln_status declare_buffers(mapper *m) {
 static kiln_dtype scalar_via(const mapper *m, const kiln_texpr *e) {
     bool optional;
     const kiln_type *type = kiln_type_strip(m->row->schema->args[e->id].type, &optional);
-    bool rounded = type->kind == KILN_T_SCALAR && !e->exact && e->dtype == kiln_dtype_compute(m->plan->common);
+    bool rounded = type->kind == KILN_T_SCALAR && !e->exact &&
+                   e->dtype == kiln_dtype_compute(m->plan->common);
     return rounded ? m->plan->common : e->dtype;
 }
 
@@ -68,7 +71,8 @@ static kiln_ref scalar_part(mapper *m, const kiln_texpr *e, kiln_ir_part part) {
     if (k == low->nscalars) {
         char name[160];
         int n = snprintf(name, sizeof name, "%.100s%s", m->row->schema->args[e->id].name, ends[part]);
-        for (int other = 0; other < low->nscalars; other++) /* another item, type or rounding of the same argument */
+        for (int other = 0; other < low->nscalars;
+             other++) /* another item, type or rounding of the same argument */
             if (low->scalars[other].slot == want.slot && low->scalars[other].part == part) {
                 snprintf(name + n, sizeof name - (size_t)n, ".%d", k);
                 break;
@@ -132,9 +136,7 @@ static kiln_pair lower_expr(mapper *m, const kiln_texpr *e) {
         return kiln_pair_cast(m->ir, e->dtype, v);
     case KILN_TE_RULE: return lower_rule(m, e);
     case KILN_TE_LOCAL: return m->locals[e->id];
-    case KILN_TE_PART:
-        v = lower_expr(m, e->args[0]);
-        return (kiln_pair){e->id ? v.im : v.re, KILN_NOREF};
+    case KILN_TE_PART: v = lower_expr(m, e->args[0]); return (kiln_pair){e->id ? v.im : v.re, KILN_NOREF};
     case KILN_TE_COMPLEX:
         v.re = lower_expr(m, e->args[0]).re;
         v.im = lower_expr(m, e->args[1]).re;
@@ -160,7 +162,8 @@ static void begin_nest(mapper *m) {
 }
 
 static bool divides(const kiln_texpr *e) {
-    bool division = e->prim == KILN_P_IDIV || e->prim == KILN_P_FLOORDIV || e->prim == KILN_P_REM || e->prim == KILN_P_MOD;
+    bool division = e->prim == KILN_P_IDIV || e->prim == KILN_P_FLOORDIV || e->prim == KILN_P_REM ||
+                    e->prim == KILN_P_MOD;
     return e->kind == KILN_TE_PRIM && division && kiln_dtype_is_int(e->dtype);
 }
 
@@ -204,10 +207,13 @@ static kiln_status type_bodies(mapper *m) {
     kiln_row_env_init(&re, m->row, m->branch, m->plan->common, m->plan->dtypes, m->arena);
     for (int a = 0; a < m->row->schema->nargs; a++) {
         bool given = m->plan->call->slot[a].kind != KILN_NONE;
-        if (given) re.present |= 1ull << a;
-        else if (kiln_row_optional(m->row, a)) re.absent |= 1ull << a;
+        if (given)
+            re.present |= 1ull << a;
+        else if (kiln_row_optional(m->row, a))
+            re.absent |= 1ull << a;
     }
-    for (int k = 0; k < m->plan->nrets; k++) KILN_TRY(kiln_row_type_body(&re, k, m->plan->ret_dtype[k], &m->body[k]));
+    for (int k = 0; k < m->plan->nrets; k++)
+        KILN_TRY(kiln_row_type_body(&re, k, m->plan->ret_dtype[k], &m->body[k]));
     return KILN_OK;
 }
 

@@ -23,5 +23,6 @@
 
 /* Writes the types and the fragments that define `names`, and what those use, each once, in an order
  * that compiles.  lanes: KILN_W.  KILN_E_BUG for a name no fragment defines. */
-kiln_status kiln_math_source(kiln_sb *out, kiln_isa isa, int lanes, const char *const *names, int n) KILN_MUST_CHECK;
+kiln_status kiln_math_source(kiln_sb *out, kiln_isa isa, int lanes, const char *const *names,
+                             int n) KILN_MUST_CHECK;
 #endif

@@ -197,7 +197,8 @@ static uint64_t bit(int arg) { return arg < 0 ? 0 : 1ull << arg; }
 /* Arguments that appear as compute(x), in e or the lets it names. */
 static uint64_t exact_args(const kiln_row *row, const kiln_expr *e) {
     uint64_t set = 0;
-    if (e->kind == KILN_X_CALL && strcmp(e->name, "compute") == 0 && e->nargs == 1 && e->args[0]->kind == KILN_X_NAME) {
+    if (e->kind == KILN_X_CALL && strcmp(e->name, "compute") == 0 && e->nargs == 1 &&
+        e->args[0]->kind == KILN_X_NAME) {
         int arg = kiln_schema_arg(row->schema, e->args[0]->name);
         if (arg >= 0) set |= 1ull << arg;
     }

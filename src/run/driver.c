@@ -25,8 +25,8 @@ static bool step(const kiln_plan *plan, int64_t *index, char **ptr) {
     return false;
 }
 
-kiln_status kiln_drive(const kiln_plan *plan, const kiln_runner *run, int nest, char *const *ptr, const uint64_t *par,
-                       int32_t *trap) {
+kiln_status kiln_drive(const kiln_plan *plan, const kiln_runner *run, int nest, char *const *ptr,
+                       const uint64_t *par, int32_t *trap) {
     static const int64_t origin[INNER] = {0, 0};
     int64_t n[INNER] = {plan->n[0], plan->ndim > 1 ? plan->n[1] : 1}, index[KILN_MAX_DIMS] = {0};
     int64_t stride[KILN_MAX_OPERANDS * INNER];
@@ -36,7 +36,8 @@ kiln_status kiln_drive(const kiln_plan *plan, const kiln_runner *run, int nest, 
         stride[b * INNER + 1] = plan->ndim > 1 ? plan->stride[b][1] : 0;
         at[b] = ptr[b];
     }
-    kiln_launch l = {.nest = nest, .ndim = INNER, .n = n, .ptr = at, .stride = stride, .origin = origin, .par = par};
+    kiln_launch l = {
+        .nest = nest, .ndim = INNER, .n = n, .ptr = at, .stride = stride, .origin = origin, .par = par};
     *trap = 0;
     do {
         KILN_TRY(run_box(run, &l, trap));

@@ -12,6 +12,6 @@ typedef struct kiln_runner {
 
 /* Runs nest `nest` over the whole domain of plan.  ptr: one address per operand.  *trap: 0, or what the
  * kernel returned. */
-kiln_status kiln_drive(const kiln_plan *plan, const kiln_runner *run, int nest, char *const *ptr, const uint64_t *par,
-                       int32_t *trap) KILN_MUST_CHECK;
+kiln_status kiln_drive(const kiln_plan *plan, const kiln_runner *run, int nest, char *const *ptr,
+                       const uint64_t *par, int32_t *trap) KILN_MUST_CHECK;
 #endif

@@ -10,13 +10,14 @@
 enum { KILN_BLOCK = 1024 }; /* elements of one block */
 
 typedef void (*kiln_loop_fn)(void *out, const void *a, const void *b, const void *c, size_t n);
-typedef void (*kiln_gather_fn)(void *block, const char *src, int64_t stride, size_t n);  /* memory -> block */
-typedef void (*kiln_scatter_fn)(char *dst, int64_t stride, const void *block, size_t n); /* block -> memory, exactly n */
+typedef void (*kiln_gather_fn)(void *block, const char *src, int64_t stride, size_t n); /* memory -> block */
+typedef void (*kiln_scatter_fn)(char *dst, int64_t stride, const void *block,
+                                size_t n); /* block -> memory, exactly n */
 
 typedef struct kiln_loops {
     kiln_loop_fn prim[KILN_PRIM_COUNT][KILN_DTYPE_COUNT]; /* by operand type; NULL where prims.def has none */
     kiln_loop_fn cast[KILN_DTYPE_COUNT][KILN_DTYPE_COUNT]; /* [to][from] */
-    kiln_gather_fn gather[KILN_DTYPE_COUNT];  /* bool: any nonzero byte becomes 1 */
+    kiln_gather_fn gather[KILN_DTYPE_COUNT];               /* bool: any nonzero byte becomes 1 */
     kiln_scatter_fn scatter[KILN_DTYPE_COUNT];
     void (*splat[KILN_DTYPE_COUNT])(void *block, const void *value, size_t n);
 } kiln_loops;

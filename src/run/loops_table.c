@@ -13,7 +13,7 @@
 #define LEVELS(L) L(GENERIC)
 #endif
 
-#define DECLARE(ISA) \
+#define DECLARE(ISA)                               \
     void kiln_loops_fill_##ISA##_1(kiln_loops *t); \
     void kiln_loops_fill_##ISA##_2(kiln_loops *t); \
     void kiln_loops_fill_##ISA##_4(kiln_loops *t); \
@@ -23,7 +23,7 @@ LEVELS(DECLARE)
 static kiln_loops table[KILN_ISA_COUNT];
 static bool built[KILN_ISA_COUNT];
 
-#define FILL(ISA) \
+#define FILL(ISA)                                      \
     kiln_loops_fill_##ISA##_1(&table[KILN_ISA_##ISA]); \
     kiln_loops_fill_##ISA##_2(&table[KILN_ISA_##ISA]); \
     kiln_loops_fill_##ISA##_4(&table[KILN_ISA_##ISA]); \

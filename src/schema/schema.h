@@ -58,10 +58,10 @@ typedef enum kiln_defkind {
 
 typedef struct kiln_default {
     kiln_defkind kind;
-    int64_t i;   /* BOOL, INT */
-    double f;    /* FLOAT */
+    int64_t i; /* BOOL, INT */
+    double f;  /* FLOAT */
     const char *s;
-    const char *text; /* exactly as written, for printing */
+    const char *text;                 /* exactly as written, for printing */
     const struct kiln_default *items; /* LIST */
     int nitems;
 } kiln_default;
@@ -102,7 +102,7 @@ kiln_status kiln_schema_parse_prefix(kiln_arena *arena, const char *text, size_t
 
 void kiln_schema_print(kiln_sb *out, const kiln_schema *s);
 void kiln_type_print(kiln_sb *out, const kiln_type *t);
-bool kiln_type_eq(const kiln_type *a, const kiln_type *b); /* aliases ignored; SymInt equals int */
+bool kiln_type_eq(const kiln_type *a, const kiln_type *b);   /* aliases ignored; SymInt equals int */
 int kiln_schema_arg(const kiln_schema *s, const char *name); /* index, or -1 */
 
 /* The type under `?`, and whether there was one. */

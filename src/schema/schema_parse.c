@@ -139,8 +139,8 @@ static const struct {
     const char *name;
     kiln_tkind kind;
 } known[] = {
-    {"Tensor", KILN_T_TENSOR}, {"int", KILN_T_INT},   {"SymInt", KILN_T_SYMINT},
-    {"float", KILN_T_FLOAT},   {"bool", KILN_T_BOOL}, {"Scalar", KILN_T_SCALAR},
+    {"Tensor", KILN_T_TENSOR}, {"int", KILN_T_INT},          {"SymInt", KILN_T_SYMINT},
+    {"float", KILN_T_FLOAT},   {"bool", KILN_T_BOOL},        {"Scalar", KILN_T_SCALAR},
     {"str", KILN_T_STR},       {"ScalarType", KILN_T_DTYPE},
 };
 

@@ -392,7 +392,8 @@ static void equal_code_equal_key(void **state) {
     assert_true(same_class(add, "add_.Tensor f32[8](1)@0+0 f32[8](1)@1+0"));     /* the form */
     assert_true(same_class(add, "add.out f32[8](1)@0+0 f32[8](1)@1+0 f32[8](1)@2+0"));
     assert_true(same_class("add.Scalar f32[8](1)@0+0 i2", "add.Scalar f32[3](1)@0+0 i7")); /* values */
-    assert_true(same_class("add.Scalar f32[8](1)@0+0 i2", "add.Scalar f32[8](1)@0+0 f2.5")); /* kinds: all is f32 */
+    assert_true(
+        same_class("add.Scalar f32[8](1)@0+0 i2", "add.Scalar f32[8](1)@0+0 f2.5")); /* kinds: all is f32 */
     assert_true(same_class("add.Tensor f32[4,5](5,2)@0+0 f32[4,5](5,1)@1+0",
                            "add.Tensor f32[4,5](5,1)@0+0 f32[4,5](9,3)@1+0")); /* all strided calls are one */
 }
@@ -558,10 +559,9 @@ static void prints(void **state) {
     kiln_plan_key(&f.plan, KILN_ISA_GENERIC, &key);
     kiln_key_print(&s, &f.plan, &key);
     assert_non_null(strstr(s.p, "operator: aten::clamp.Tensor\n"));
-    assert_non_null(strstr(
-        s.p,
-        "\noptionals: max\nexact: none\ncommon: f32\nresults: f32\n"
-        "operands: result 0 f32 contig, self f32 contig, max i64 bcast\nstatics: none\n"));
+    assert_non_null(strstr(s.p,
+                           "\noptionals: max\nexact: none\ncommon: f32\nresults: f32\n"
+                           "operands: result 0 f32 contig, self f32 contig, max i64 bcast\nstatics: none\n"));
     kiln_sb_fini(&s);
     done(&f);
 }

@@ -116,51 +116,51 @@ static int64_t u64_ref(kiln_prim p, uint64_t a, uint64_t b, bool *defined) {
 
 #define F32(fn) fn##f
 #define F64(fn) fn
-#define FLOAT_REF(name, F, M) \
-    static F name##_floordiv(F a, F b) { \
-        if (b == 0) return a / b; \
-        F r = M(fmod)(a, b), q = (a - r) / b; \
-        if (r != 0 && (b < 0) != (r < 0)) q -= 1; \
-        if (q == 0) return M(copysign)(0, a / b); \
-        F f = M(floor)(q); \
-        return q - f > (F)0.5 ? f + 1 : f; \
-    } \
-    static F name##_mod(F a, F b) { \
-        F r = M(fmod)(a, b); \
-        return r != 0 && (b < 0) != (r < 0) ? r + b : r; \
-    } \
-    static F name##_mantissa(F a) { \
-        int e; \
-        return M(frexp)(a, &e); \
-    } \
-    static F name##_float(kiln_prim p, F a, F b, F c, bool fused) { \
-        volatile F product = a * b; \
-        switch (p) { \
-        case KILN_P_ADD: return a + b; \
-        case KILN_P_SUB: return a - b; \
-        case KILN_P_MUL: return a * b; \
-        case KILN_P_DIV: return a / b; \
-        case KILN_P_FLOORDIV: return name##_floordiv(a, b); \
-        case KILN_P_REM: return M(fmod)(a, b); \
-        case KILN_P_MOD: return name##_mod(a, b); \
-        case KILN_P_NEG: return -a; \
-        case KILN_P_ABS: return M(fabs)(a); \
-        case KILN_P_SIGN: return (F)((a > 0) - (a < 0)); \
-        case KILN_P_FMA: return fused ? M(fma)(a, b, c) : product + c; \
-        case KILN_P_MAX: return a > b || isnan(a) ? a : b; \
-        case KILN_P_MIN: return a < b || isnan(a) ? a : b; \
-        case KILN_P_COPYSIGN: return M(copysign)(a, b); \
-        case KILN_P_NEXTAFTER: return M(nextafter)(a, b); \
-        case KILN_P_FLOOR: return M(floor)(a); \
-        case KILN_P_CEIL: return M(ceil)(a); \
-        case KILN_P_TRUNC: return M(trunc)(a); \
-        case KILN_P_ROUND: return M(nearbyint)(a); \
-        case KILN_P_SQRT: return M(sqrt)(a); \
-        case KILN_P_RSQRT: return 1 / M(sqrt)(a); \
-        case KILN_P_MANTISSA: return name##_mantissa(a); \
+#define FLOAT_REF(name, F, M)                                              \
+    static F name##_floordiv(F a, F b) {                                   \
+        if (b == 0) return a / b;                                          \
+        F r = M(fmod)(a, b), q = (a - r) / b;                              \
+        if (r != 0 && (b < 0) != (r < 0)) q -= 1;                          \
+        if (q == 0) return M(copysign)(0, a / b);                          \
+        F f = M(floor)(q);                                                 \
+        return q - f > (F)0.5 ? f + 1 : f;                                 \
+    }                                                                      \
+    static F name##_mod(F a, F b) {                                        \
+        F r = M(fmod)(a, b);                                               \
+        return r != 0 && (b < 0) != (r < 0) ? r + b : r;                   \
+    }                                                                      \
+    static F name##_mantissa(F a) {                                        \
+        int e;                                                             \
+        return M(frexp)(a, &e);                                            \
+    }                                                                      \
+    static F name##_float(kiln_prim p, F a, F b, F c, bool fused) {        \
+        volatile F product = a * b;                                        \
+        switch (p) {                                                       \
+        case KILN_P_ADD: return a + b;                                     \
+        case KILN_P_SUB: return a - b;                                     \
+        case KILN_P_MUL: return a * b;                                     \
+        case KILN_P_DIV: return a / b;                                     \
+        case KILN_P_FLOORDIV: return name##_floordiv(a, b);                \
+        case KILN_P_REM: return M(fmod)(a, b);                             \
+        case KILN_P_MOD: return name##_mod(a, b);                          \
+        case KILN_P_NEG: return -a;                                        \
+        case KILN_P_ABS: return M(fabs)(a);                                \
+        case KILN_P_SIGN: return (F)((a > 0) - (a < 0));                   \
+        case KILN_P_FMA: return fused ? M(fma)(a, b, c) : product + c;     \
+        case KILN_P_MAX: return a > b || isnan(a) ? a : b;                 \
+        case KILN_P_MIN: return a < b || isnan(a) ? a : b;                 \
+        case KILN_P_COPYSIGN: return M(copysign)(a, b);                    \
+        case KILN_P_NEXTAFTER: return M(nextafter)(a, b);                  \
+        case KILN_P_FLOOR: return M(floor)(a);                             \
+        case KILN_P_CEIL: return M(ceil)(a);                               \
+        case KILN_P_TRUNC: return M(trunc)(a);                             \
+        case KILN_P_ROUND: return M(nearbyint)(a);                         \
+        case KILN_P_SQRT: return M(sqrt)(a);                               \
+        case KILN_P_RSQRT: return 1 / M(sqrt)(a);                          \
+        case KILN_P_MANTISSA: return name##_mantissa(a);                   \
         default: fail_msg("no float reference for %s", kiln_prim_name(p)); \
-        } \
-        return 0; \
+        }                                                                  \
+        return 0;                                                          \
     }
 FLOAT_REF(ref32, float, F32)
 FLOAT_REF(ref64, double, F64)
@@ -319,11 +319,13 @@ static void check_prim(kiln_prim p, kiln_dtype t, kiln_isa isa) {
     if (at >= 0) complain(p, t, rt, isa, at, &want);
 }
 
-#define EACH_ISA(isa) for (kiln_isa isa = 0; isa < KILN_ISA_COUNT; isa++) if (kiln_isa_runs(isa))
-#define EACH_CAST(to, from) \
+#define EACH_ISA(isa)                                   \
+    for (kiln_isa isa = 0; isa < KILN_ISA_COUNT; isa++) \
+        if (kiln_isa_runs(isa))
+#define EACH_CAST(to, from)                              \
     for (kiln_dtype to = 0; to < KILN_DTYPE_COUNT; to++) \
         for (kiln_dtype from = 0; from < KILN_DTYPE_COUNT; from++)
-#define EACH_PRIM(p, t) \
+#define EACH_PRIM(p, t)                             \
     for (kiln_prim p = 0; p < KILN_PRIM_COUNT; p++) \
         for (kiln_dtype t = 0; t < KILN_DTYPE_COUNT; t++)
 
@@ -338,7 +340,8 @@ static void tables_hold_exactly_what_prims_def_lists(void **state) {
         const kiln_loops *l = kiln_loops_for(isa);
         EACH_PRIM(p, t) assert_int_equal(l->prim[p][t] != NULL, (kiln_prim_types(p) & KILN_DT(t)) != 0);
         for (int t = 0; t < KILN_DTYPE_COUNT; t++)
-            assert_int_equal(l->gather[t] && l->scatter[t] && l->splat[t], !kiln_dtype_is_complex((kiln_dtype)t));
+            assert_int_equal(l->gather[t] && l->scatter[t] && l->splat[t],
+                             !kiln_dtype_is_complex((kiln_dtype)t));
         EACH_CAST(to, from) {
             if (kiln_dtype_is_complex(to) || kiln_dtype_is_complex(from)) continue;
             bool half = to == KILN_F16 || to == KILN_BF16 || from == KILN_F16 || from == KILN_BF16;
@@ -380,7 +383,8 @@ static void cast_ref(kiln_dtype to, kiln_dtype from, const block *a, int i, bloc
     if (from == KILN_BF16) f = kiln_bf16_to_f32(a->u16[i]);
     bool wide = to == KILN_I64 || to == KILN_U32 || to == KILN_U64;
     int64_t v = is_float ? to_int(f, wide) : int_at(a, from, i);
-    if (is_float && to == KILN_U64 && f >= 0x1p63) v = (int64_t)((uint64_t)to_int(f - 0x1p63, true) ^ (1ull << 63));
+    if (is_float && to == KILN_U64 && f >= 0x1p63)
+        v = (int64_t)((uint64_t)to_int(f - 0x1p63, true) ^ (1ull << 63));
     bool big = from == KILN_U64;
     switch (to) {
     case KILN_BOOL: out->u8[i] = is_float ? f != 0 : v != 0; break;
@@ -395,8 +399,10 @@ static void cast_ref(kiln_dtype to, kiln_dtype from, const block *a, int i, bloc
 static void check_cast(kiln_dtype to, kiln_dtype from, kiln_isa isa, const char *what) {
     kiln_loops_for(isa)->cast[to][from](&got, &in[0], NULL, NULL, N);
     for (int i = 0; i < N; i++) {
-        if (to == from) int_put(&want, to, i, (int64_t)bits_at(&in[0], from, i));
-        else cast_ref(to, from, &in[0], i, &want);
+        if (to == from)
+            int_put(&want, to, i, (int64_t)bits_at(&in[0], from, i));
+        else
+            cast_ref(to, from, &in[0], i, &want);
     }
     int at = first_difference(&got, &want, to, N);
     if (at >= 0)
@@ -467,10 +473,10 @@ static void check_copies(const kiln_loops *l, kiln_dtype t, int64_t step, size_t
 static void copies_touch_exactly_their_elements(void **state) {
     (void)state;
     static const int64_t steps[] = {1, 0, -1, 2, 3, -5};
-    EACH_ISA(isa) for (kiln_dtype t = 0; t < KILN_C64; t++)
-        for (size_t s = 0; s < sizeof steps / sizeof *steps; s++)
-            for (size_t n = 0; n < 200; n += n < 70 ? 1 : 43)
-                check_copies(kiln_loops_for(isa), t, steps[s], n);
+    EACH_ISA(isa)
+    for (kiln_dtype t = 0; t < KILN_C64; t++) for (size_t s = 0; s < sizeof steps / sizeof *steps;
+                                                   s++) for (size_t n = 0; n < 200; n += n < 70 ? 1 : 43)
+        check_copies(kiln_loops_for(isa), t, steps[s], n);
 }
 
 /* A loop may run to the next multiple of 64 elements and no further. */

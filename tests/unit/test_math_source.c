@@ -152,17 +152,18 @@ static void begin(unit *u) {
 }
 
 static void each_entry(unit *u, visit_fn visit, void *arg) {
-    static const char *const ctype[] = {"_Bool", "unsigned char", "signed char", "short", "int", "long",
-                                        "unsigned short", "unsigned short", "float", "double",
-                                        "unsigned short", "unsigned", "unsigned long"};
+    static const char *const ctype[] = {"_Bool",        "unsigned char", "signed char",    "short",
+                                        "int",          "long",          "unsigned short", "unsigned short",
+                                        "float",        "double",        "unsigned short", "unsigned",
+                                        "unsigned long"};
     char entry[48];
-#define VISIT(make, ...) \
-    do { \
-        begin(u); \
+#define VISIT(make, ...)                            \
+    do {                                            \
+        begin(u);                                   \
         snprintf(entry, sizeof entry, __VA_ARGS__); \
-        make; \
-        visit(arg, u, entry); \
-        kiln_sb_fini(&u->text); \
+        make;                                       \
+        visit(arg, u, entry);                       \
+        kiln_sb_fini(&u->text);                     \
     } while (0)
     for (kiln_dtype t = 0; t < KILN_C64; t++) {
         const char *tn = kiln_dtype_name(t);
@@ -192,7 +193,8 @@ static void compile_alone(const char *cc, kiln_isa isa, int lanes) {
     unit u = {.isa = isa, .lanes = lanes};
     each_entry(&u, write_alone, NULL);
     run("cd %s && %s -fsyntax-only -std=gnu11 -Wall -Wextra -Werror -Wno-psabi -Wno-unused-function %s k_*.c "
-        "&& rm k_*.c", folder, cc, march(isa));
+        "&& rm k_*.c",
+        folder, cc, march(isa));
 }
 
 static kiln_isa best(void) { return kiln_isa_detect(); }
@@ -252,7 +254,10 @@ static block in[3], got, want;
 
 static void compare(void *lib, kiln_loop_fn loop, kiln_dtype rt, kiln_dtype t, const char *entry,
                     const char *level) {
-    union { void *p; entry_fn fn; } k = {dlsym(lib, entry)};
+    union {
+        void *p;
+        entry_fn fn;
+    } k = {dlsym(lib, entry)};
     assert_non_null(k.p);
     k.fn(&got, &in[0], &in[1], &in[2], N);
     loop(&want, &in[0], &in[1], &in[2], N);
@@ -265,7 +270,10 @@ static void compare(void *lib, kiln_loop_fn loop, kiln_dtype rt, kiln_dtype t, c
 
 static void check_memory(void *lib, kiln_dtype t) {
     char entry[48];
-    union { void *p; entry_fn fn; } k;
+    union {
+        void *p;
+        entry_fn fn;
+    } k;
     size_t size = kiln_dtype_size(t);
     snprintf(entry, sizeof entry, "k_memory_%s", kiln_dtype_name(t));
     k.p = dlsym(lib, entry);
@@ -284,7 +292,10 @@ static void check_memory(void *lib, kiln_dtype t) {
 
 static void check_splat(void *lib, kiln_dtype t, int lanes) {
     char entry[48];
-    union { void *p; entry_fn fn; } k;
+    union {
+        void *p;
+        entry_fn fn;
+    } k;
     size_t size = kiln_dtype_size(t);
     snprintf(entry, sizeof entry, "k_splat_%s", kiln_dtype_name(t));
     k.p = dlsym(lib, entry);
@@ -325,8 +336,7 @@ static void compare_all(const char *cc, const char *flags, kiln_isa isa, int lan
 static void emitted_and_compiled_in_give_the_same_bits(void **state) {
     (void)state;
     for (kiln_isa isa = 0; isa < KILN_ISA_COUNT; isa++)
-        if (kiln_isa_runs(isa))
-            compare_all("gcc", KERNEL_FLAGS, isa, kiln_isa_vector_bytes(isa) / 4);
+        if (kiln_isa_runs(isa)) compare_all("gcc", KERNEL_FLAGS, isa, kiln_isa_vector_bytes(isa) / 4);
 }
 
 static void bits_do_not_depend_on_the_width(void **state) {

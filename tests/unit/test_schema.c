@@ -126,8 +126,8 @@ static void types_nest_as_written(void **state) {
 
 static void every_plain_kind_is_told_apart(void **state) {
     (void)state;
-    static const kiln_tkind kinds[] = {KILN_T_TENSOR, KILN_T_INT,    KILN_T_SYMINT, KILN_T_FLOAT, KILN_T_BOOL,
-                                       KILN_T_SCALAR, KILN_T_STR,    KILN_T_DTYPE,  KILN_T_OTHER};
+    static const kiln_tkind kinds[] = {KILN_T_TENSOR, KILN_T_INT, KILN_T_SYMINT, KILN_T_FLOAT, KILN_T_BOOL,
+                                       KILN_T_SCALAR, KILN_T_STR, KILN_T_DTYPE,  KILN_T_OTHER};
     kiln_schema *s = parse("f(Tensor a, int b, SymInt c, float d, bool e, Scalar f, str g,"
                            " ScalarType h, Layout i) -> ()");
     assert_int_equal(s->nargs, 9);
@@ -371,9 +371,8 @@ static void malformed_strings_are_named(void **state) {
     (void)state;
     refuses("f(str a=\"x", "schema:1:11: expected '\"' to end the string, found the end of the text");
     refuses("f(str a='x\n'", "schema:1:11: expected \"'\" to end the string, found the end of the line");
-    refuses("f(str a=\"\\",
-            "schema:1:11: expected one of n t r f v a b \\ \" ' or octal digits after '\\',"
-            " found the end of the text");
+    refuses("f(str a=\"\\", "schema:1:11: expected one of n t r f v a b \\ \" ' or octal digits after '\\',"
+                            " found the end of the text");
     refuses("f(str a=\"\\q\")",
             "schema:1:11: expected one of n t r f v a b \\ \" ' or octal digits after '\\',"
             " found 'q'");

@@ -25,9 +25,9 @@ static const struct fn {
     wide (*wide_ref)(wide), (*wide_ref2)(wide, wide);
     double range; /* where the interesting part of the axis ends */
 } fns[] = {
-    {"exp", KILN_P_EXP, exp, NULL, expl, NULL, 100},     {"log", KILN_P_LOG, log, NULL, logl, NULL, 4},
-    {"tanh", KILN_P_TANH, tanh, NULL, tanhl, NULL, 10},  {"erf", KILN_P_ERF, erf, NULL, erfl, NULL, 6},
-    {"sin", KILN_P_SIN, sin, NULL, sinl, NULL, 200},     {"cos", KILN_P_COS, cos, NULL, cosl, NULL, 200},
+    {"exp", KILN_P_EXP, exp, NULL, expl, NULL, 100},    {"log", KILN_P_LOG, log, NULL, logl, NULL, 4},
+    {"tanh", KILN_P_TANH, tanh, NULL, tanhl, NULL, 10}, {"erf", KILN_P_ERF, erf, NULL, erfl, NULL, 6},
+    {"sin", KILN_P_SIN, sin, NULL, sinl, NULL, 200},    {"cos", KILN_P_COS, cos, NULL, cosl, NULL, 200},
     {"pow", KILN_P_POW, NULL, pow, NULL, powl, 20},
 };
 enum { NFNS = sizeof fns / sizeof *fns };
@@ -233,46 +233,82 @@ typedef struct special {
 #define TINY64 0x1p-1074
 
 static const special both[] = {
-    {KILN_P_EXP, 0.0, 0, 1},         {KILN_P_EXP, -0.0, 0, 1},       {KILN_P_EXP, INF, 0, INF},
-    {KILN_P_EXP, -INF, 0, 0.0},      {KILN_P_EXP, NAN, 0, NAN},      {KILN_P_EXP, 1e4, 0, INF},
-    {KILN_P_EXP, -1e4, 0, 0.0},      {KILN_P_EXP, TINY32, 0, 1},     {KILN_P_EXP, -BIG32, 0, 0.0},
-    {KILN_P_LOG, 1, 0, 0.0},         {KILN_P_LOG, 0.0, 0, -INF},     {KILN_P_LOG, -0.0, 0, -INF},
-    {KILN_P_LOG, INF, 0, INF},       {KILN_P_LOG, -INF, 0, NAN},     {KILN_P_LOG, -1, 0, NAN},
-    {KILN_P_LOG, NAN, 0, NAN},       {KILN_P_LOG, -TINY32, 0, NAN},  {KILN_P_LOG, -BIG32, 0, NAN},
-    {KILN_P_TANH, 0.0, 0, 0.0},      {KILN_P_TANH, -0.0, 0, -0.0},   {KILN_P_TANH, INF, 0, 1},
-    {KILN_P_TANH, -INF, 0, -1},      {KILN_P_TANH, NAN, 0, NAN},     {KILN_P_TANH, 25, 0, 1},
-    {KILN_P_TANH, -BIG32, 0, -1},    {KILN_P_TANH, TINY32, 0, TINY32},
+    {KILN_P_EXP, 0.0, 0, 1},
+    {KILN_P_EXP, -0.0, 0, 1},
+    {KILN_P_EXP, INF, 0, INF},
+    {KILN_P_EXP, -INF, 0, 0.0},
+    {KILN_P_EXP, NAN, 0, NAN},
+    {KILN_P_EXP, 1e4, 0, INF},
+    {KILN_P_EXP, -1e4, 0, 0.0},
+    {KILN_P_EXP, TINY32, 0, 1},
+    {KILN_P_EXP, -BIG32, 0, 0.0},
+    {KILN_P_LOG, 1, 0, 0.0},
+    {KILN_P_LOG, 0.0, 0, -INF},
+    {KILN_P_LOG, -0.0, 0, -INF},
+    {KILN_P_LOG, INF, 0, INF},
+    {KILN_P_LOG, -INF, 0, NAN},
+    {KILN_P_LOG, -1, 0, NAN},
+    {KILN_P_LOG, NAN, 0, NAN},
+    {KILN_P_LOG, -TINY32, 0, NAN},
+    {KILN_P_LOG, -BIG32, 0, NAN},
+    {KILN_P_TANH, 0.0, 0, 0.0},
+    {KILN_P_TANH, -0.0, 0, -0.0},
+    {KILN_P_TANH, INF, 0, 1},
+    {KILN_P_TANH, -INF, 0, -1},
+    {KILN_P_TANH, NAN, 0, NAN},
+    {KILN_P_TANH, 25, 0, 1},
+    {KILN_P_TANH, -BIG32, 0, -1},
+    {KILN_P_TANH, TINY32, 0, TINY32},
     {KILN_P_TANH, -0x1p-126, 0, -0x1p-126},
-    {KILN_P_ERF, 0.0, 0, 0.0},       {KILN_P_ERF, -0.0, 0, -0.0},    {KILN_P_ERF, INF, 0, 1},
-    {KILN_P_ERF, -INF, 0, -1},       {KILN_P_ERF, NAN, 0, NAN},      {KILN_P_ERF, 7, 0, 1},
+    {KILN_P_ERF, 0.0, 0, 0.0},
+    {KILN_P_ERF, -0.0, 0, -0.0},
+    {KILN_P_ERF, INF, 0, 1},
+    {KILN_P_ERF, -INF, 0, -1},
+    {KILN_P_ERF, NAN, 0, NAN},
+    {KILN_P_ERF, 7, 0, 1},
     {KILN_P_ERF, -BIG32, 0, -1},
-    {KILN_P_SIN, 0.0, 0, 0.0},       {KILN_P_SIN, -0.0, 0, -0.0},    {KILN_P_SIN, INF, 0, NAN},
-    {KILN_P_SIN, -INF, 0, NAN},      {KILN_P_SIN, NAN, 0, NAN},      {KILN_P_SIN, TINY32, 0, TINY32},
+    {KILN_P_SIN, 0.0, 0, 0.0},
+    {KILN_P_SIN, -0.0, 0, -0.0},
+    {KILN_P_SIN, INF, 0, NAN},
+    {KILN_P_SIN, -INF, 0, NAN},
+    {KILN_P_SIN, NAN, 0, NAN},
+    {KILN_P_SIN, TINY32, 0, TINY32},
     {KILN_P_SIN, -0x1p-126, 0, -0x1p-126},
-    {KILN_P_COS, 0.0, 0, 1},         {KILN_P_COS, -0.0, 0, 1},       {KILN_P_COS, INF, 0, NAN},
-    {KILN_P_COS, -INF, 0, NAN},      {KILN_P_COS, NAN, 0, NAN},      {KILN_P_COS, TINY32, 0, 1},
+    {KILN_P_COS, 0.0, 0, 1},
+    {KILN_P_COS, -0.0, 0, 1},
+    {KILN_P_COS, INF, 0, NAN},
+    {KILN_P_COS, -INF, 0, NAN},
+    {KILN_P_COS, NAN, 0, NAN},
+    {KILN_P_COS, TINY32, 0, 1},
     {KILN_P_COS, -0x1p-126, 0, 1},
 };
 
 static const special only_f32[] = {
-    {KILN_P_EXP, 89, 0, INF},         {KILN_P_EXP, -104, 0, 0.0},
-    {KILN_P_EXP, -103.5, 0, TINY32},  {KILN_P_POW, 2, -149, TINY32},
-    {KILN_P_POW, 2, -150.5, 0.0},     {KILN_P_POW, 2, 128, INF},
-    {KILN_P_POW, TINY32, -1, INF},    {KILN_P_POW, TINY32, 1, TINY32},
-    {KILN_P_POW, -TINY32, 1, -TINY32}, {KILN_P_POW, BIG32, 1, BIG32},
-    {KILN_P_POW, -2, 16777216, INF},  {KILN_P_POW, -2, -16777215, -0.0},
+    {KILN_P_EXP, 89, 0, INF},      {KILN_P_EXP, -104, 0, 0.0},      {KILN_P_EXP, -103.5, 0, TINY32},
+    {KILN_P_POW, 2, -149, TINY32}, {KILN_P_POW, 2, -150.5, 0.0},    {KILN_P_POW, 2, 128, INF},
+    {KILN_P_POW, TINY32, -1, INF}, {KILN_P_POW, TINY32, 1, TINY32}, {KILN_P_POW, -TINY32, 1, -TINY32},
+    {KILN_P_POW, BIG32, 1, BIG32}, {KILN_P_POW, -2, 16777216, INF}, {KILN_P_POW, -2, -16777215, -0.0},
 };
 
 static const special only_f64[] = {
-    {KILN_P_EXP, 710, 0, INF},        {KILN_P_EXP, -746, 0, 0.0},
-    {KILN_P_EXP, -745, 0, TINY64},    {KILN_P_TANH, TINY64, 0, TINY64},
-    {KILN_P_SIN, -TINY64, 0, -TINY64}, {KILN_P_COS, TINY64, 0, 1},
-    {KILN_P_LOG, -TINY64, 0, NAN},    {KILN_P_POW, 2, -1074, TINY64},
-    {KILN_P_POW, 2, -1075.5, 0.0},    {KILN_P_POW, 2, 1024, INF},
-    {KILN_P_POW, TINY64, -1, INF},    {KILN_P_POW, -TINY64, 1, -TINY64},
-    {KILN_P_POW, BIG64, 1, BIG64},    {KILN_P_POW, -2, 0x1p+53, INF},
-    {KILN_P_POW, -2, -0x1.fffffffffffffp+52, -0.0}, {KILN_P_POW, 3, 33, 5559060566555523.0},
-    {KILN_P_POW, 10, 22, 1e22},       {KILN_P_POW, -7, 17, -232630513987207.0},
+    {KILN_P_EXP, 710, 0, INF},
+    {KILN_P_EXP, -746, 0, 0.0},
+    {KILN_P_EXP, -745, 0, TINY64},
+    {KILN_P_TANH, TINY64, 0, TINY64},
+    {KILN_P_SIN, -TINY64, 0, -TINY64},
+    {KILN_P_COS, TINY64, 0, 1},
+    {KILN_P_LOG, -TINY64, 0, NAN},
+    {KILN_P_POW, 2, -1074, TINY64},
+    {KILN_P_POW, 2, -1075.5, 0.0},
+    {KILN_P_POW, 2, 1024, INF},
+    {KILN_P_POW, TINY64, -1, INF},
+    {KILN_P_POW, -TINY64, 1, -TINY64},
+    {KILN_P_POW, BIG64, 1, BIG64},
+    {KILN_P_POW, -2, 0x1p+53, INF},
+    {KILN_P_POW, -2, -0x1.fffffffffffffp+52, -0.0},
+    {KILN_P_POW, 3, 33, 5559060566555523.0},
+    {KILN_P_POW, 10, 22, 1e22},
+    {KILN_P_POW, -7, 17, -232630513987207.0},
 };
 
 static bool identical(double a, double b) {
@@ -324,7 +360,7 @@ static void test_special(void **state) {
 
 /* Every pair of these, whose results libm defines exactly: zeros, infinities, NaN, signs, small powers. */
 static void test_pow_pairs(void **state) {
-    static const double v[] = {0.0, -0.0, 1, -1,  INF, -INF, NAN,  2,     -2,     0.5,   -0.5,
+    static const double v[] = {0.0, -0.0, 1, -1, INF, -INF, NAN,  2,     -2,     0.5,    -0.5,
                                4,   -4,   3, -3, 2.5, -2.5, 1e30, -1e30, TINY32, -TINY32};
     enum { N = sizeof v / sizeof *v };
     (void)state;
@@ -349,8 +385,8 @@ static void test_pow_pairs(void **state) {
 
 /* Arguments of sin and cos that lie closest to a multiple of pi/2, and the largest ones. */
 static void test_huge_angles(void **state) {
-    static const double x32[] = {BIG32,   0x1p+127, 16367173 * 0x1p+72, 0x1.47d0fep+34, 0x1.000002p+17,
-                                 0x1p+17, 0x1.f5fcbp+60};
+    static const double x32[] = {BIG32,          0x1p+127, 16367173 * 0x1p+72, 0x1.47d0fep+34,
+                                 0x1.000002p+17, 0x1p+17,  0x1.f5fcbp+60};
     static const double x64[] = {BIG64,   0x1p+1023, 6381956970095103 * 0x1p+797, 0x1.0000000000001p+25,
                                  0x1p+25, 1e22};
     const struct fn *both_fns[] = {fn_of(KILN_P_SIN), fn_of(KILN_P_COS)};

@@ -54,8 +54,10 @@ static double at(const block *b, kiln_dtype t, int i) {
 }
 
 static void put(block *b, kiln_dtype t, int i, double v) {
-    if (t == KILN_F32) b->f32[i] = (float)v;
-    else b->f64[i] = v;
+    if (t == KILN_F32)
+        b->f32[i] = (float)v;
+    else
+        b->f64[i] = v;
 }
 
 static bool identical(double a, double b) {
@@ -176,10 +178,46 @@ static void f64_is_accurate(void **state) {
 
 #define INF HUGE_VAL
 static const double special[] = {
-    0.0, -0.0, 1, -1, INF, -INF, NAN, 0.5, -0.5, 2, -2, 1.5, -3, 10, 100, 1000, -1000, 1e4, -1e4, 8, 0.125,
-    0x1p-149, -0x1p-149, 0x1p-126, -0x1p-126, 0x1.fffffcp-127, 0x1.fffffep+127, -0x1.fffffep+127, 0x1p+127,
-    0x1p-1074, -0x1p-1074, 0x1p-1022, 0x1.fffffffffffffp+1023, -0x1.fffffffffffffp+1023, 0x1.000002p+0,
-    0x1.fffffep-1, -0x1.fffffep-1, 0x1.0000000000001p+0, 0x1.fffffffffffffp-1, -0x1.fffffffffffffp-1,
+    0.0,
+    -0.0,
+    1,
+    -1,
+    INF,
+    -INF,
+    NAN,
+    0.5,
+    -0.5,
+    2,
+    -2,
+    1.5,
+    -3,
+    10,
+    100,
+    1000,
+    -1000,
+    1e4,
+    -1e4,
+    8,
+    0.125,
+    0x1p-149,
+    -0x1p-149,
+    0x1p-126,
+    -0x1p-126,
+    0x1.fffffcp-127,
+    0x1.fffffep+127,
+    -0x1.fffffep+127,
+    0x1p+127,
+    0x1p-1074,
+    -0x1p-1074,
+    0x1p-1022,
+    0x1.fffffffffffffp+1023,
+    -0x1.fffffffffffffp+1023,
+    0x1.000002p+0,
+    0x1.fffffep-1,
+    -0x1.fffffep-1,
+    0x1.0000000000001p+0,
+    0x1.fffffffffffffp-1,
+    -0x1.fffffffffffffp-1,
 };
 enum { NSPECIAL = sizeof special / sizeof *special };
 
@@ -188,7 +226,8 @@ static void check_special(const struct fn *f, kiln_dtype t, int level, int i) {
     double x = at(&xs, t, i), y = at(&ys, t, i), got = at(&outs[level], t, i), worst = 0;
     wide want = f->ref ? f->ref(x) : f->ref2(x, y);
     double rounded = t == KILN_F32 ? (double)(float)want : (double)want;
-    if (!isnan(want) && (wide)rounded != want) judge(f, t, level, i, want, &worst);
+    if (!isnan(want) && (wide)rounded != want)
+        judge(f, t, level, i, want, &worst);
     else if (!identical(got, rounded))
         fail_msg("%s_%s(%a, %a) at %s is %a, not %a", f->name, kiln_dtype_name(t), x, y,
                  kiln_isa_name(levels[level]), got, rounded);
@@ -216,19 +255,43 @@ static void special_values_are_exact(void **state) {
 
 /* x in f32 and f64 and what both must give, exactly. */
 static void known_values(void **state) {
-    static const struct { kiln_prim p; double x, y, want; } known[] = {
-        {KILN_P_LOG10, 1000, 0, 3},    {KILN_P_LOG10, 1e10, 0, 10},   {KILN_P_LOG10, 10, 0, 1},
-        {KILN_P_LOG2, 0x1p-126, 0, -126}, {KILN_P_LOG2, 8, 0, 3},     {KILN_P_EXP2, -126, 0, 0x1p-126},
-        {KILN_P_EXP2, 10, 0, 1024},    {KILN_P_HYPOT, 3, 4, 5},       {KILN_P_HYPOT, -5, 12, 13},
-        {KILN_P_HYPOT, 0x1.8p+126, -0x1p+127, 0x1.4p+127}, {KILN_P_HYPOT, INF, NAN, INF},
-        {KILN_P_HYPOT, NAN, -INF, INF}, {KILN_P_ERFC, 0, 0, 1},       {KILN_P_ERFC, -7, 0, 2},
-        {KILN_P_ERFC, 30, 0, 0},       {KILN_P_COSH, 0, 0, 1},        {KILN_P_EXPM1, -200, 0, -1},
-        {KILN_P_ATANH, -1, 0, -INF},   {KILN_P_ATANH, 1.5, 0, NAN},   {KILN_P_ACOSH, 1, 0, 0},
-        {KILN_P_ACOSH, 0.5, 0, NAN},   {KILN_P_ACOS, 1, 0, 0},        {KILN_P_ASIN, 1.25, 0, NAN},
-        {KILN_P_LOG1P, -1, 0, -INF},   {KILN_P_LOG1P, -1.5, 0, NAN},  {KILN_P_TAN, INF, 0, NAN},
-        {KILN_P_ATAN2, -0.0, 1, -0.0}, {KILN_P_ATAN2, 0.0, 0.0, 0.0}, {KILN_P_ATAN2, -0.0, 0.0, -0.0},
-        {KILN_P_NEXTAFTER, 1, 1, 1},   {KILN_P_NEXTAFTER, 0.0, -0.0, -0.0},
-        {KILN_P_NEXTAFTER, NAN, 1, NAN}, {KILN_P_NEXTAFTER, 1, NAN, NAN},
+    static const struct {
+        kiln_prim p;
+        double x, y, want;
+    } known[] = {
+        {KILN_P_LOG10, 1000, 0, 3},
+        {KILN_P_LOG10, 1e10, 0, 10},
+        {KILN_P_LOG10, 10, 0, 1},
+        {KILN_P_LOG2, 0x1p-126, 0, -126},
+        {KILN_P_LOG2, 8, 0, 3},
+        {KILN_P_EXP2, -126, 0, 0x1p-126},
+        {KILN_P_EXP2, 10, 0, 1024},
+        {KILN_P_HYPOT, 3, 4, 5},
+        {KILN_P_HYPOT, -5, 12, 13},
+        {KILN_P_HYPOT, 0x1.8p+126, -0x1p+127, 0x1.4p+127},
+        {KILN_P_HYPOT, INF, NAN, INF},
+        {KILN_P_HYPOT, NAN, -INF, INF},
+        {KILN_P_ERFC, 0, 0, 1},
+        {KILN_P_ERFC, -7, 0, 2},
+        {KILN_P_ERFC, 30, 0, 0},
+        {KILN_P_COSH, 0, 0, 1},
+        {KILN_P_EXPM1, -200, 0, -1},
+        {KILN_P_ATANH, -1, 0, -INF},
+        {KILN_P_ATANH, 1.5, 0, NAN},
+        {KILN_P_ACOSH, 1, 0, 0},
+        {KILN_P_ACOSH, 0.5, 0, NAN},
+        {KILN_P_ACOS, 1, 0, 0},
+        {KILN_P_ASIN, 1.25, 0, NAN},
+        {KILN_P_LOG1P, -1, 0, -INF},
+        {KILN_P_LOG1P, -1.5, 0, NAN},
+        {KILN_P_TAN, INF, 0, NAN},
+        {KILN_P_ATAN2, -0.0, 1, -0.0},
+        {KILN_P_ATAN2, 0.0, 0.0, 0.0},
+        {KILN_P_ATAN2, -0.0, 0.0, -0.0},
+        {KILN_P_NEXTAFTER, 1, 1, 1},
+        {KILN_P_NEXTAFTER, 0.0, -0.0, -0.0},
+        {KILN_P_NEXTAFTER, NAN, 1, NAN},
+        {KILN_P_NEXTAFTER, 1, NAN, NAN},
     };
     (void)state;
     for (size_t k = 0; k < sizeof known / sizeof *known * 2 * NLEVELS; k++) {
@@ -271,8 +334,8 @@ static void nextafter_is_exact(void **state) {
 
 /* Arguments of tan that lie closest to a multiple of pi/2, and the largest ones. */
 static void tan_of_huge_angles(void **state) {
-    static const double x32[] = {0x1.fffffep+127, 16367173 * 0x1p+72, 0x1.47d0fep+34, 0x1.000002p+17, 0x1p+17,
-                                 0x1.f5fcbp+60, 0x1.9a48dep+15, 0x1.eecd02p+8};
+    static const double x32[] = {0x1.fffffep+127, 16367173 * 0x1p+72, 0x1.47d0fep+34, 0x1.000002p+17,
+                                 0x1p+17,         0x1.f5fcbp+60,      0x1.9a48dep+15, 0x1.eecd02p+8};
     static const double x64[] = {0x1.fffffffffffffp+1023, 6381956970095103 * 0x1p+797, 0x1.0000000000001p+25,
                                  0x1p+25, 1e22};
     const struct fn f = {"tan", KILN_P_TAN, tanl, NULL, 0};
