@@ -252,10 +252,12 @@ def dtype_tuples(k, limit, rng):
 # -- operators ---------------------------------------------------------------------------------------------
 
 # Where PyTorch itself cannot be asked: operator -> (values left out of the test, why).
-AVOID = {
-    "div.Scalar_mode": ((-2**7, -2**15, -2**31, -2**63), "PyTorch dies of SIGFPE on MIN / -1 with rounding_mode='trunc'"),
-    "div.Tensor_mode": ((-2**7, -2**15, -2**31, -2**63), "PyTorch dies of SIGFPE on MIN / -1 with rounding_mode='trunc'"),
-}
+SIGFPE = ((-2**7, -2**15, -2**31, -2**63), "PyTorch dies of SIGFPE on MIN / -1 with rounding_mode='trunc'")
+AVOID = {"div.Tensor_mode": SIGFPE, "div.Scalar_mode": SIGFPE}
+
+# Operators asked for values of their domain alone, and small numbers.
+TAME = re.compile(r"special_\w*polynomial|special_zeta")
+TAME_WHY = "PyTorch's loops need not end for a huge degree, and give what they happen to past overflow"
 
 
 def is_number(argument):
@@ -275,6 +277,8 @@ class Subject:
         self.domain = tuple(float(n) for n in numbers.groups()) if numbers else (-10.0, 10.0)
         functional = re.match(r"\w+\s+([\w:.]+)", row).group(1)
         self.avoid, self.avoid_why = AVOID.get(functional, ((), ""))
+        self.tame = bool(TAME.match(functional))
+        self.numbers = tuple(n for n in NUMBERS if not self.tame or abs(n) <= 3)
 
     def strings(self, argument):
         """What the row compares the argument with, and something it cannot know."""
@@ -322,7 +326,7 @@ class Subject:
         drawn = []
         for a in self.number_arguments(structure):
             usual = DEFAULT if a.has_default_value() and a.default_value is not None else rng.choice([2, 0.5])
-            drawn.append(usual if rng.random() < 0.6 else rng.choice(NUMBERS))
+            drawn.append(usual if rng.random() < 0.6 else rng.choice(self.numbers))
         return drawn
 
 
@@ -330,7 +334,9 @@ class DEFAULT:
     """Stands for the schema's default value."""
 
 
-def fills(layout):
+def fills(s, layout):
+    if s.tame:
+        return ("random",)
     return ("random", "special", "wide") if layout[0] in ("long", "transposed and plain") else ("random", "special")
 
 
@@ -341,7 +347,7 @@ def functional(s, limit=1000 if ALL else 100):
         k = len(s.present(structure))
         for dtypes in dtype_tuples(k, limit, rng):
             for layout in layouts(k):
-                for fill in fills(layout):
+                for fill in fills(s, layout):
                     yield s.case(structure, views(layout, dtypes), s.draw_numbers(structure, rng), fill=fill,
                                  note=layout[0])
         yield from number_cases(s, structure, rng)
@@ -351,7 +357,7 @@ def number_cases(s, structure, rng):
     n, k = len(s.number_arguments(structure)), len(s.present(structure))
     if n == 0:
         return
-    choices = list(itertools.product((*NUMBERS, DEFAULT), repeat=n))
+    choices = list(itertools.product((*s.numbers, DEFAULT), repeat=n))
     if len(choices) > 100:
         choices = rng.sample(choices, 100)
     some = [layout for layout in LAYOUTS if layout[0] in ("0-d", "long", "0-d second", "empty")]
@@ -360,8 +366,8 @@ def number_cases(s, structure, rng):
             continue
         for dtypes in dtype_tuples(k, 30, rng):
             layout = rng.choice(some)
-            yield s.case(structure, views(layout, dtypes), numbers, fill=rng.choice(["random", "special"]),
-                         note=layout[0])
+            fill = rng.choice(["random", "special"])
+            yield s.case(structure, views(layout, dtypes), numbers, fill="random" if s.tame else fill, note=layout[0])
 
 
 def square(dtypes, memory_of=lambda k: k):
@@ -425,7 +431,7 @@ def classes(s):
         wanted = max(1, round((30 if ALL else 9) / (3, 3, 6, 12)[k] / len(structures)))
         for dtypes in rng.sample(dtype_tuples(k, 100, rng), wanted):
             numbers = s.draw_numbers(structure, rng)  # one kind of number, or every kind is a class
-            for layout, fill in itertools.product(layouts(k), ("random", "special")):
+            for layout, fill in itertools.product(layouts(k), ("random",) if s.tame else ("random", "special")):
                 yield s.case(structure, views(layout, dtypes), numbers, fill=fill, note=layout[0])
 
 

@@ -32,6 +32,8 @@ def subjects():
             found[op.form].append(subject)
             if subject.avoid:
                 tally.notes[f"operators tested without the values {subject.avoid}: {subject.avoid_why}"] += 1
+            if subject.tame:
+                tally.notes[f"operators tested in their domain alone: {cases.TAME_WHY}"] += 1
     return found
 
 
