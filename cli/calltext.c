@@ -286,6 +286,19 @@ static bool strides_suffix(parser *p, tensor_spec *spec) {
     return true;
 }
 
+/* A whole number above what an int argument can be. */
+static bool whole_fill(parser *p, tensor_spec *spec) {
+    size_t digits = strspn(p->at, "0123456789");
+    if (spec->dtype != KILN_U64 || digits == 0 || strchr(".eEj+-", p->at[digits] ? p->at[digits] : ' '))
+        return false;
+    errno = 0;
+    uint64_t v = strtoull(p->at, NULL, 10);
+    if (errno) return false;
+    p->at += digits;
+    spec->value = kiln_v_int((int64_t)v);
+    return spec->whole = true;
+}
+
 static bool fill_suffix(parser *p, tensor_spec *spec) {
     skip_space(p);
     const char *from = p->at;
@@ -296,8 +309,8 @@ static bool fill_suffix(parser *p, tensor_spec *spec) {
     if (eat_word(p, "true") || eat_word(p, "True")) return spec->value = kiln_v_bool(1), true;
     if (eat_word(p, "false") || eat_word(p, "False")) return spec->value = kiln_v_bool(0), true;
     if (is_word_start(*from) && *from != 'i' && *from != 'n') return expected(p, "randn, arange or a number");
+    if (whole_fill(p, spec)) return true;
     if (!number(p, &spec->value)) return false;
-    if (spec->value.kind == KILN_COMPLEX_V) return fail_at(p, from, "a fill cannot be complex");
     return true;
 }
 

@@ -109,9 +109,10 @@ static void on_row(void *user, const kiln_op *op, int ntyped, const char *error)
 }
 
 static bool check_ops(kiln_ctx *ctx, const cli_args *args) {
-    tally t = {args->json ? json_array() : NULL, 0, 0};
     bool ok = true;
     for (int i = 1; i < args->noperands; i++) ok = cli_load_ops(ctx, args->operands[i]) && ok;
+    if (!ok) return false; /* the error has been said; a count of the other rows would hide it */
+    tally t = {args->json ? json_array() : NULL, 0, 0};
     kiln_status st = kiln_ops_check(ctx, on_row, &t);
     if (args->json)
         out_json(json_pack("{s:o,s:i,s:i}", "rows", t.rows, "passed", t.right, "failed", t.wrong));
@@ -119,7 +120,7 @@ static bool check_ops(kiln_ctx *ctx, const cli_args *args) {
         out_printf("%d row%s checked, %d right, %d wrong\n", t.right + t.wrong,
                    t.right + t.wrong == 1 ? "" : "s", t.right, t.wrong);
     if (st != KILN_OK && t.wrong == 0) cli_kiln_error(st);
-    return ok && st == KILN_OK && t.wrong == 0;
+    return st == KILN_OK && t.wrong == 0;
 }
 
 int cmd_ops(const cli_args *args) {

@@ -13,7 +13,7 @@
 /* -- dtypes ------------------------------------------------------------------------------------ */
 
 bool element_is_float(kiln_dtype dtype) {
-    enum { BOOL, INT, FLOAT };
+    enum { BOOL, INT, FLOAT, COMPLEX };
     switch (dtype) {
 #define D(NAME, value, name, bytes, kind, torch) \
     case KILN_##NAME:                            \
@@ -23,6 +23,10 @@ bool element_is_float(kiln_dtype dtype) {
     case KILN_DTYPE_COUNT: break;
     }
     return false;
+}
+
+kiln_dtype element_part(kiln_dtype dtype) {
+    return dtype == KILN_C64 ? KILN_F32 : dtype == KILN_C128 ? KILN_F64 : dtype;
 }
 
 /* The two 16-bit formats: bits of fraction and the exponent of the smallest normal number. */
@@ -82,16 +86,24 @@ static bool int_range(kiln_dtype dtype, int64_t *low, int64_t *high) {
     case KILN_I16: *low = INT16_MIN, *high = INT16_MAX; return true;
     case KILN_I32: *low = INT32_MIN, *high = INT32_MAX; return true;
     case KILN_I64: *low = INT64_MIN, *high = INT64_MAX; return true;
+    case KILN_U16: *low = 0, *high = UINT16_MAX; return true;
+    case KILN_U32: *low = 0, *high = UINT32_MAX; return true;
+    case KILN_U64: *low = 0, *high = INT64_MAX; return true; /* of those an int64_t can ask for */
     case KILN_F16:
     case KILN_BF16:
     case KILN_F32:
     case KILN_F64:
+    case KILN_C64:
+    case KILN_C128:
     case KILN_DTYPE_COUNT: break;
     }
     return false;
 }
 
+static bool store_complex(kiln_dtype dtype, double re, double im, void *out);
+
 static bool store_float(kiln_dtype dtype, double value, void *out) {
+    if (element_part(dtype) != dtype) return store_complex(dtype, value, 0, out);
     if (dtype == KILN_F64) {
         memcpy(out, &value, sizeof value);
         return true;
@@ -108,6 +120,16 @@ static bool store_float(kiln_dtype dtype, double value, void *out) {
     return true;
 }
 
+/* Both parts or none. */
+static bool store_complex(kiln_dtype dtype, double re, double im, void *out) {
+    kiln_dtype part = element_part(dtype);
+    char both[16];
+    size_t n = kiln_dtype_size(part);
+    if (!store_float(part, re, both) || !store_float(part, im, both + n)) return false;
+    memcpy(out, both, 2 * n);
+    return true;
+}
+
 bool element_store_int(kiln_dtype dtype, int64_t value, void *out) {
     int64_t low, high;
     if (!int_range(dtype, &low, &high)) return store_float(dtype, (double)value, out);
@@ -118,12 +140,19 @@ bool element_store_int(kiln_dtype dtype, int64_t value, void *out) {
 }
 
 bool element_store_real(kiln_dtype dtype, double value, void *out) {
-    if (element_is_float(dtype)) return store_float(dtype, value, out);
+    if (element_is_float(dtype) || element_part(dtype) != dtype) return store_float(dtype, value, out);
+    if (dtype == KILN_U64 && value >= 0x1p63 && value < 0x1p64) {
+        uint64_t whole = (uint64_t)value;
+        memcpy(out, &whole, sizeof whole);
+        return true;
+    }
     if (!(value >= -0x1p63 && value < 0x1p63) || value != trunc(value)) return false;
     return element_store_int(dtype, (int64_t)value, out);
 }
 
 bool element_store_value(kiln_dtype dtype, const kiln_value *value, void *out) {
+    if (value->kind == KILN_COMPLEX_V && element_part(dtype) != dtype)
+        return store_complex(dtype, value->u.c.re, value->u.c.im, out);
     if (value->kind == KILN_FLOAT_V) return element_store_real(dtype, value->u.f, out);
     if (value->kind == KILN_INT_V || value->kind == KILN_BOOL_V)
         return element_store_int(dtype, value->u.i, out);
@@ -138,7 +167,7 @@ int64_t element_int(kiln_dtype dtype, const void *p) {
     uint64_t bits = 0;
     memcpy(&bits, p, size);
     if (dtype == KILN_BOOL) return bits != 0;
-    if (dtype == KILN_U8) return (int64_t)bits;
+    if (dtype == KILN_U8 || dtype == KILN_U16 || dtype == KILN_U32) return (int64_t)bits;
     return (int64_t)(bits << unused) >> unused; /* carries the sign up */
 }
 
@@ -159,7 +188,11 @@ double element_real(kiln_dtype dtype, const void *p) {
 }
 
 bool element_same(kiln_dtype dtype, const void *a, const void *b) {
+    kiln_dtype part = element_part(dtype);
+    size_t n = kiln_dtype_size(part);
     if (memcmp(a, b, kiln_dtype_size(dtype)) == 0) return true;
+    if (part != dtype)
+        return element_same(part, a, b) && element_same(part, (const char *)a + n, (const char *)b + n);
     return element_is_float(dtype) && isnan(element_real(dtype, a)) && isnan(element_real(dtype, b));
 }
 
@@ -175,19 +208,21 @@ static int sure_digits(kiln_dtype dtype, double *smallest_normal) {
     }
 }
 
+enum { REAL_TEXT_MAX = ELEMENT_TEXT_MAX / 2 - 2 };
+
 static bool reads_back(kiln_dtype dtype, const char *text, const void *p) {
     char copy[8];
     return store_float(dtype, strtod(text, NULL), copy) && memcmp(copy, p, kiln_dtype_size(dtype)) == 0;
 }
 
-static void real_text(kiln_dtype dtype, const void *p, char text[ELEMENT_TEXT_MAX]) {
+static void real_text(kiln_dtype dtype, const void *p, char text[REAL_TEXT_MAX]) {
     double v = element_real(dtype, p), smallest;
     if (isnan(v) || isinf(v)) {
-        snprintf(text, ELEMENT_TEXT_MAX, "%s", isnan(v) ? "nan" : v > 0 ? "inf" : "-inf");
+        snprintf(text, REAL_TEXT_MAX, "%s", isnan(v) ? "nan" : v > 0 ? "inf" : "-inf");
         return;
     }
     if (v == trunc(v) && fabs(v) < 1e15) {
-        snprintf(text, ELEMENT_TEXT_MAX, "%.1f", v); /* whole numbers in full: 65504.0, not 6.55e+04 */
+        snprintf(text, REAL_TEXT_MAX, "%.1f", v); /* whole numbers in full: 65504.0, not 6.55e+04 */
         return;
     }
     int digits = sure_digits(dtype, &smallest);
@@ -195,17 +230,31 @@ static void real_text(kiln_dtype dtype, const void *p, char text[ELEMENT_TEXT_MA
      * subnormal ones have fewer and are tried from one digit. */
     if (fabs(v) < smallest) digits = 1;
     for (; digits <= DBL_DECIMAL_DIG; digits++) {
-        snprintf(text, ELEMENT_TEXT_MAX, "%.*g", digits, v);
+        snprintf(text, REAL_TEXT_MAX, "%.*g", digits, v);
         if (reads_back(dtype, text, p)) break;
     }
     if (!strpbrk(text, ".e")) strcat(text, ".0"); /* a JSON real, not an integer */
 }
 
+static void complex_text(kiln_dtype dtype, const void *p, char text[ELEMENT_TEXT_MAX]) {
+    kiln_dtype part = element_part(dtype);
+    const char *im = (const char *)p + kiln_dtype_size(part);
+    real_text(part, p, text);
+    size_t n = strlen(text);
+    if (!signbit(element_real(part, im)) || isnan(element_real(part, im))) text[n++] = '+';
+    real_text(part, im, text + n);
+    strcat(text, "j");
+}
+
 void element_text(kiln_dtype dtype, const void *p, char text[ELEMENT_TEXT_MAX]) {
-    if (element_is_float(dtype))
+    if (element_part(dtype) != dtype)
+        complex_text(dtype, p, text);
+    else if (element_is_float(dtype))
         real_text(dtype, p, text);
     else if (dtype == KILN_BOOL)
         snprintf(text, ELEMENT_TEXT_MAX, "%s", element_int(dtype, p) ? "true" : "false");
+    else if (dtype == KILN_U64)
+        snprintf(text, ELEMENT_TEXT_MAX, "%llu", (unsigned long long)element_int(dtype, p));
     else
         snprintf(text, ELEMENT_TEXT_MAX, "%lld", (long long)element_int(dtype, p));
 }

@@ -10,19 +10,20 @@
 #include "kiln/kiln.h"
 
 bool element_is_float(kiln_dtype dtype);
+kiln_dtype element_part(kiln_dtype dtype); /* of the two parts of a complex dtype; any other is its own */
 
 /* Stores an integer or a real as dtype, rounding reals to nearest even.  False, with nothing stored, if
  * dtype cannot hold it: out of range, or not a whole number for an integer dtype. */
 bool element_store_int(kiln_dtype dtype, int64_t value, void *out);
 bool element_store_real(kiln_dtype dtype, double value, void *out);
-/* A bool, int or float value through the two above; false for any other kind. */
+/* A bool, int, float or (for a complex dtype) complex value; false for any other kind. */
 bool element_store_value(kiln_dtype dtype, const kiln_value *value, void *out);
 
-int64_t element_int(kiln_dtype dtype, const void *p); /* of a bool or integer dtype */
+int64_t element_int(kiln_dtype dtype, const void *p); /* of a bool or integer dtype; an u64 as its bits */
 double element_real(kiln_dtype dtype, const void *p); /* of a float dtype, exact */
 
-enum { ELEMENT_TEXT_MAX = 40 };
-/* The element as text: true, -3, 1.0, nan, inf, -inf; reals that are not whole as the shortest text that reads
+enum { ELEMENT_TEXT_MAX = 80 };
+/* The element as text: true, -3, 1.0, nan, inf, -inf, 1.0-2.0j; reals that are not whole as the shortest text that reads
  * back to the same element. */
 void element_text(kiln_dtype dtype, const void *p, char text[ELEMENT_TEXT_MAX]);
 /* Equal bits, or both NaN. */

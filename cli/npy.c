@@ -47,10 +47,11 @@ static bool npy_string(const char **at, char *text, size_t size) {
 
 static bool npy_descr(const char **at, npy_header *h, char *err) {
     static const struct {
-        char code[3];
+        char code[4];
         kiln_dtype dtype;
-    } codes[] = {{"?", KILN_BOOL}, {"b1", KILN_BOOL}, {"u1", KILN_U8},  {"i1", KILN_I8},  {"i2", KILN_I16},
-                 {"i4", KILN_I32}, {"i8", KILN_I64},  {"f2", KILN_F16}, {"f4", KILN_F32}, {"f8", KILN_F64}};
+    } codes[] = {{"?", KILN_BOOL}, {"b1", KILN_BOOL},  {"u1", KILN_U8},  {"i1", KILN_I8},  {"i2", KILN_I16},
+                 {"i4", KILN_I32}, {"i8", KILN_I64},   {"u2", KILN_U16}, {"u4", KILN_U32}, {"u8", KILN_U64},
+                 {"c8", KILN_C64}, {"c16", KILN_C128}, {"f2", KILN_F16}, {"f4", KILN_F32}, {"f8", KILN_F64}};
     char text[16];
     if (!npy_string(at, text, sizeof text)) return tensor_error(err, "its dtype is not a simple one");
     const char *code = text + (text[0] && strchr("<|=>", text[0]) ? 1 : 0);

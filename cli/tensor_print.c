@@ -19,9 +19,31 @@ static void print_ints(const char *name, const int64_t *values, int n) {
 /* nan, inf or -inf: true and false end in e, numbers in a digit. */
 static bool is_not_finite(const char *text) { return strchr("nf", text[strlen(text) - 1]) != NULL; }
 
+static void print_number(kiln_dtype dtype, const char *p) {
+    char text[ELEMENT_TEXT_MAX];
+    element_text(dtype, p, text);
+    const char *quote = is_not_finite(text) ? "\"" : "";
+    out_text(quote);
+    out_text(text);
+    out_text(quote);
+}
+
+/* A complex element is a list of its two parts. */
+static void print_json_element(kiln_dtype dtype, const char *p) {
+    kiln_dtype part = element_part(dtype);
+    if (part == dtype) {
+        print_number(dtype, p);
+        return;
+    }
+    out_text("[");
+    print_number(part, p);
+    out_text(",");
+    print_number(part, p + kiln_dtype_size(part));
+    out_text("]");
+}
+
 void out_tensor_json(const kiln_tensor *t) {
     kiln_dtype dtype = kiln_tensor_dtype(t);
-    char text[ELEMENT_TEXT_MAX];
     bool first = true;
     out_printf("{\"dtype\":\"%s\",", kiln_dtype_name(dtype));
     print_ints("shape", kiln_tensor_sizes(t), kiln_tensor_rank(t));
@@ -29,14 +51,9 @@ void out_tensor_json(const kiln_tensor *t) {
     print_ints("strides", kiln_tensor_strides(t), kiln_tensor_rank(t));
     out_text(",\"data\":[");
     for (walk w = walk_start(t); w.left > 0; walk_next(&w)) {
-        const char *quote;
-        element_text(dtype, w.p, text);
-        quote = is_not_finite(text) ? "\"" : "";
         if (!first) out_write(",", 1);
         first = false;
-        out_text(quote);
-        out_text(text);
-        out_text(quote);
+        print_json_element(dtype, w.p);
     }
     out_text("]}");
 }

@@ -84,23 +84,36 @@ static double normal(uint64_t *state) {
 }
 
 static void store_random(kiln_dtype dtype, uint64_t *state, void *p) {
-    if (element_is_float(dtype)) {
-        element_store_real(dtype, normal(state), p);
+    kiln_dtype part = element_part(dtype);
+    if (part != dtype) {
+        element_store_real(part, normal(state), p);
+        p = (char *)p + kiln_dtype_size(part);
+    }
+    if (element_is_float(part)) {
+        element_store_real(part, normal(state), p);
         return;
     }
     uint64_t r = splitmix64(state);
     if (dtype == KILN_BOOL)
         element_store_int(dtype, (int64_t)(r >> 63), p);
-    else if (dtype == KILN_U8)
+    else if (dtype == KILN_U8 || dtype == KILN_U16 || dtype == KILN_U32 || dtype == KILN_U64)
         element_store_int(dtype, (int64_t)(r % 11), p);
     else
         element_store_int(dtype, (int64_t)(r % 21) - 10, p);
 }
 
+static bool store_fill(const tensor_spec *spec, void *out) {
+    if (spec->whole && spec->dtype == KILN_U64) {
+        memcpy(out, &spec->value.u.i, sizeof spec->value.u.i);
+        return true;
+    }
+    return element_store_value(spec->dtype, &spec->value, out);
+}
+
 bool tensor_spec_check_fill(const tensor_spec *spec, char *err) {
-    char scratch[8];
+    char scratch[16];
     int64_t nelem;
-    if (spec->fill == FILL_VALUE && !element_store_value(spec->dtype, &spec->value, scratch))
+    if (spec->fill == FILL_VALUE && !store_fill(spec, scratch))
         return tensor_error(err, "the fill value does not fit %s", kiln_dtype_name(spec->dtype));
     if (spec->fill != FILL_ARANGE) return true;
     if (!spec_nelem(spec, &nelem, err)) return false;
@@ -113,8 +126,8 @@ bool tensor_spec_check_fill(const tensor_spec *spec, char *err) {
 static void fill(const tensor_spec *spec, kiln_tensor *t) {
     uint64_t state = spec->seed;
     int64_t count = 0;
-    char one[8] = {0};
-    if (spec->fill == FILL_VALUE) element_store_value(spec->dtype, &spec->value, one);
+    char one[16] = {0};
+    if (spec->fill == FILL_VALUE) store_fill(spec, one);
     for (walk w = walk_start(t); w.left > 0; walk_next(&w)) {
         if (spec->fill == FILL_RANDN)
             store_random(spec->dtype, &state, w.p);

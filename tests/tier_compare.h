@@ -44,6 +44,12 @@ static inline int64_t draw_int(uint64_t *seed, bool zeros) {
 
 /* One element of any dtype.  Without `zeros` no integer is zero, so that every division can be made. */
 static inline void draw_element(kiln_dtype t, uint64_t *seed, bool zeros, char *out) {
+    kiln_dtype part = kiln_dtype_real(t);
+    if (part != t) { /* complex: two numbers */
+        draw_element(part, seed, zeros, out);
+        draw_element(part, seed, zeros, out + kiln_dtype_size(part));
+        return;
+    }
     double d = kiln_dtype_is_float(t) ? draw_float(seed) : 0;
     float f = (float)d;
     uint16_t h = t == KILN_F16 ? kiln_f32_to_half(f) : kiln_f32_to_bf16(f);
@@ -139,6 +145,14 @@ static inline bool is_nan_at(kiln_dtype t, const char *p) {
     return isnan(t == KILN_F16 ? kiln_half_to_f32(h) : kiln_bf16_to_f32(h));
 }
 
+/* Equal bits, or both NaN; of a complex element part by part. */
+static inline bool same_element(kiln_dtype t, const char *p, const char *q) {
+    kiln_dtype part = kiln_dtype_real(t);
+    size_t size = kiln_dtype_size(part);
+    if (part != t) return same_element(part, p, q) && same_element(part, p + size, q + size);
+    return memcmp(p, q, size) == 0 || (is_nan_at(t, p) && is_nan_at(t, q));
+}
+
 /* Equal dtype, sizes, strides and elements; where not, `why` says it. */
 static inline bool same_results(const kiln_tensor *a, const kiln_tensor *b, char *why) {
     size_t size = kiln_dtype_size((kiln_dtype)a->dtype);
@@ -153,13 +167,13 @@ static inline bool same_results(const kiln_tensor *a, const kiln_tensor *b, char
         int64_t at = 0;
         for (int d = 0; d < a->rank; d++) at += index[d] * a->strides[d];
         const char *p = a->data + at * (int64_t)size, *q = b->data + at * (int64_t)size;
-        if (memcmp(p, q, size) != 0 &&
-            !(is_nan_at((kiln_dtype)a->dtype, p) && is_nan_at((kiln_dtype)a->dtype, q))) {
-            uint64_t x = 0, y = 0;
-            memcpy(&x, p, size);
-            memcpy(&y, q, size);
-            snprintf(why, WHY_MAX, "element %lld of %lld is %#llx and %#llx", (long long)n,
-                     (long long)a->nelem, (unsigned long long)x, (unsigned long long)y);
+        if (!same_element((kiln_dtype)a->dtype, p, q)) {
+            uint64_t x[2] = {0}, y[2] = {0};
+            memcpy(x, p, size);
+            memcpy(y, q, size);
+            snprintf(why, WHY_MAX, "element %lld of %lld is %#llx %#llx and %#llx %#llx", (long long)n,
+                     (long long)a->nelem, (unsigned long long)x[0], (unsigned long long)x[1],
+                     (unsigned long long)y[0], (unsigned long long)y[1]);
             return false;
         }
         for (int d = a->rank - 1; d >= 0 && ++index[d] == a->sizes[d]; d--) index[d] = 0;

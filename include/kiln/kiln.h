@@ -13,6 +13,7 @@
  *   - Inputs are borrowed for the duration of the call.
  *   - Any function may be called from any thread, except that one kiln_tensor's header must not be
  *     changed while another thread uses it.
+ *   - A call needs up to 128 KiB of stack.
  *   - The library never exits, aborts, prints, or installs signal handlers. */
 #ifndef KILN_H
 #define KILN_H
@@ -132,6 +133,7 @@ static inline kiln_value kiln_v_tensor(kiln_tensor *t) { kiln_value v = {KILN_TE
 static inline kiln_value kiln_v_bool(int b) { kiln_value v = {KILN_BOOL_V, 0, {0}, 0}; v.u.i = b != 0; return v; }
 static inline kiln_value kiln_v_int(int64_t i) { kiln_value v = {KILN_INT_V, 0, {0}, 0}; v.u.i = i; return v; }
 static inline kiln_value kiln_v_float(double f) { kiln_value v = {KILN_FLOAT_V, 0, {0}, 0}; v.u.f = f; return v; }
+static inline kiln_value kiln_v_complex(double re, double im) { kiln_value v = {KILN_COMPLEX_V, 0, {0}, 0}; v.u.c.re = re; v.u.c.im = im; return v; }
 static inline kiln_value kiln_v_str(const char *s) { kiln_value v = {KILN_STR_V, 0, {0}, 0}; v.u.s = s; return v; }
 static inline kiln_value kiln_v_dtype(kiln_dtype t) { kiln_value v = {KILN_DTYPE_V, 0, {0}, 0}; v.u.i = t; return v; }
 static inline kiln_value kiln_v_list(const kiln_value *items, uint32_t n) { kiln_value v = {KILN_LIST_V, 0, {0}, 0}; v.u.list = items; v.n = n; return v; }
@@ -153,7 +155,7 @@ typedef void (*kiln_log_fn)(void *user, int level, const char *topic, const char
 
 /* Zero-filled means all defaults.  Fields set here beat the environment. */
 typedef struct kiln_config {
-    size_t size;           /* sizeof(kiln_config), so that fields can be added */
+    size_t size;           /* sizeof(kiln_config), so that fields can be added; 0: the fields up to log_user */
     kiln_mode mode;
     const char *cc;        /* compiler command; NULL: KILN_CC, else gcc, cc, clang in PATH */
     const char *cache_dir; /* scratch and logs; NULL: KILN_CACHE_DIR, XDG_CACHE_HOME/kiln, HOME/.cache/kiln, else the temporary folder */
@@ -229,7 +231,7 @@ KILN_API void kiln_stats_get(kiln_ctx *ctx, kiln_stats *out, size_t size);
 KILN_API void kiln_wait_idle(kiln_ctx *ctx); /* returns when no compile is running or queued */
 KILN_API void kiln_trim(void);               /* gives memory kept for reuse back to the system */
 
-/* What was found on this machine, one "key: value" line each (compiler, isa, cache folder, loader, mode).
+/* What was found on this machine, one "key: value" line each (version, isa, mode, compiler, cache folder, operators).
  * Lines that start with '!' say what is missing or broken.  Freed with kiln_text_free. */
 KILN_API kiln_status kiln_doctor(kiln_ctx *ctx, char **out) KILN_MUST_CHECK;
 

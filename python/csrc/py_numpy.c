@@ -23,6 +23,11 @@ static int type_number(kiln_dtype t) {
     case KILN_F32: return 11;
     case KILN_F64: return 12;
     case KILN_F16: return 23;
+    case KILN_U16: return 4;
+    case KILN_U32: return 6;
+    case KILN_U64: return sizeof(long) == 8 ? 8 : 10;
+    case KILN_C64: return 14;
+    case KILN_C128: return 15;
     case KILN_BF16:
     case KILN_DTYPE_COUNT: break;
     }

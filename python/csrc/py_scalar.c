@@ -120,7 +120,8 @@ bool kp_dtype_of_dl(uint8_t code, uint8_t bits, kiln_dtype *out) {
         {DL_BOOL, 8, KILN_BOOL},  {DL_UINT, 8, KILN_U8},      {DL_INT, 8, KILN_I8},
         {DL_INT, 16, KILN_I16},   {DL_INT, 32, KILN_I32},     {DL_INT, 64, KILN_I64},
         {DL_FLOAT, 16, KILN_F16}, {DL_BFLOAT, 16, KILN_BF16}, {DL_FLOAT, 32, KILN_F32},
-        {DL_FLOAT, 64, KILN_F64},
+        {DL_FLOAT, 64, KILN_F64}, {DL_UINT, 16, KILN_U16},    {DL_UINT, 32, KILN_U32},
+        {DL_UINT, 64, KILN_U64},
     };
     for (size_t k = 0; k < sizeof table / sizeof *table; k++) {
         if (table[k].code != code || table[k].bits != bits) continue;
@@ -185,6 +186,7 @@ LOADER(int16_t, i16)
 LOADER(int32_t, i32)
 LOADER(int64_t, i64)
 LOADER(uint16_t, u16)
+LOADER(uint32_t, u32)
 LOADER(float, f32)
 LOADER(double, f64)
 #undef LOADER
@@ -200,11 +202,16 @@ kp_number kp_load(kiln_dtype t, const char *at) {
     case KILN_I8: n.i = load_i8(at); return n;
     case KILN_I16: n.i = load_i16(at); return n;
     case KILN_I32: n.i = load_i32(at); return n;
-    case KILN_I64: n.i = load_i64(at); return n;
+    case KILN_I64:
+    case KILN_U64: n.i = load_i64(at); return n; /* an u64 as its bits */
+    case KILN_U16: n.i = load_u16(at); return n;
+    case KILN_U32: n.i = load_u32(at); return n;
     case KILN_F16: n.f = half_value(load_u16(at)); break;
     case KILN_BF16: n.f = bfloat_value(load_u16(at)); break;
     case KILN_F32: n.f = load_f32(at); break;
     case KILN_F64: n.f = load_f64(at); break;
+    case KILN_C64:
+    case KILN_C128: n.kind = NUM_COMPLEX; return n;
     case KILN_DTYPE_COUNT: break;
     }
     n.kind = NUM_FLOAT;
@@ -228,6 +235,9 @@ void kp_cast(kiln_dtype to, char *at, kp_number n) {
     case KILN_I8:
     case KILN_I16:
     case KILN_I32:
+    case KILN_U16:
+    case KILN_U32:
+    case KILN_U64:
     case KILN_I64: memcpy(at, &i, kiln_dtype_size(to)); break; /* little-endian: low bytes first */
     case KILN_F16:
         half = half_bits(f);
@@ -239,13 +249,16 @@ void kp_cast(kiln_dtype to, char *at, kp_number n) {
         break;
     case KILN_F32: memcpy(at, &f32, 4); break;
     case KILN_F64: memcpy(at, &f, 8); break;
+    case KILN_C64:
+    case KILN_C128: memset(at, 0, kiln_dtype_size(to)); break; /* not served here */
     case KILN_DTYPE_COUNT: break;
     }
 }
 
 int kp_store(kiln_dtype t, char *at, kp_number n) {
     kp_cast(t, at, n);
-    bool integer = t == KILN_U8 || t == KILN_I8 || t == KILN_I16 || t == KILN_I32 || t == KILN_I64;
+    bool integer = t == KILN_U8 || t == KILN_I8 || t == KILN_I16 || t == KILN_I32 || t == KILN_I64 ||
+                   t == KILN_U16 || t == KILN_U32;
     if (!integer || kp_load(t, at).i == whole(n)) return 0;
     PyErr_Format(PyExc_OverflowError, "%lld does not fit %s", (long long)whole(n), kp_dtype_text(t));
     return -1;

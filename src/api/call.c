@@ -79,7 +79,7 @@ static kiln_status run_class(const kiln_plan *plan, const kiln_class *c, kiln_te
     kiln_runner run = {atomic_load_explicit(&c->fn, memory_order_acquire), c->interp};
     for (int k = 0; k < c->low.nscalars; k++) {
         const kiln_scalar_source *s = &c->low.scalars[k];
-        KILN_TRY(kiln_plan_scalar(plan, s->slot, s->index, s->via, s->dtype, &par[k]));
+        KILN_TRY(kiln_plan_scalar(plan, s->slot, s->index, s->part, s->via, s->dtype, &par[k]));
     }
     for (int k = 0; k < plan->noperands; k++) ptr[k] = plan->operand[k].tensor ? plan->operand[k].tensor->data : NULL;
     KILN_TRY(run_nests(plan, c, &run, 0, c->nguards, ptr, par));

@@ -3,6 +3,7 @@
  * API settings beat the environment.  The compiler is looked for, and folders are made, only when a
  * class is first compiled, so opening a context neither spawns nor writes.  Must not know what calls do. */
 #include <dirent.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,10 +61,17 @@ static kiln_status parse_isa(kiln_ctx *ctx, const char *name) {
 static kiln_status configure(kiln_ctx *ctx, const kiln_config *given) {
     kiln_config cfg = {.size = sizeof cfg};
     if (given) {
-        if (given->size == 0 || given->size > sizeof cfg)
+        static const size_t ends[] = {0, /* as zero-filled */
+                                      offsetof(kiln_config, mode), offsetof(kiln_config, cc),
+                                      offsetof(kiln_config, cache_dir), offsetof(kiln_config, isa),
+                                      offsetof(kiln_config, dump_dir), offsetof(kiln_config, log),
+                                      offsetof(kiln_config, log_user), sizeof(kiln_config)};
+        size_t k = 0, n = sizeof ends / sizeof *ends;
+        while (k < n && ends[k] != given->size) k++;
+        if (k == n)
             return KILN_FAIL(KILN_E_ARG, "kiln_config.size is %zu: expected sizeof(kiln_config), here %zu",
                              given->size, sizeof cfg);
-        memcpy(&cfg, given, given->size);
+        memcpy(&cfg, given, given->size ? given->size : sizeof cfg);
     }
     ctx->log = cfg.log;
     ctx->log_user = cfg.log_user;

@@ -97,15 +97,26 @@ uint64_t kiln_hash64(const void *p, size_t n);
 
 /* -- dtypes ----------------------------------------------------------------------------------- */
 
-typedef enum kiln_dkind { KILN_KIND_BOOL, KILN_KIND_INT, KILN_KIND_FLOAT } kiln_dkind; /* ORDER DTYPE */
+typedef enum kiln_dkind {
+    KILN_KIND_BOOL,
+    KILN_KIND_INT,
+    KILN_KIND_FLOAT,
+    KILN_KIND_COMPLEX
+} kiln_dkind; /* ORDER DTYPE */
 
 kiln_dkind kiln_dtype_kind(kiln_dtype t);
 const char *kiln_dtype_torch_name(kiln_dtype t); /* "float32" */
 bool kiln_dtype_is_int(kiln_dtype t);            /* not bool */
 bool kiln_dtype_is_float(kiln_dtype t);
+bool kiln_dtype_is_complex(kiln_dtype t);
 bool kiln_dtype_is_signed(kiln_dtype t);
+kiln_dtype kiln_dtype_real(kiln_dtype t); /* of the parts of a complex type; the rest unchanged */
+/* torch's toComplexType: f32 and bf16 -> c64, f64 -> c128; KILN_DTYPE_COUNT for f16 and what is no float. */
+kiln_dtype kiln_dtype_complex(kiln_dtype t);
 kiln_dtype kiln_dtype_compute(kiln_dtype t); /* f16, bf16 -> f32; the rest unchanged */
-kiln_dtype kiln_dtype_promote(kiln_dtype a, kiln_dtype b); /* torch.promote_types */
+bool kiln_dtype_is_limited(kiln_dtype t);    /* u16, u32, u64: PyTorch promotes them with floats only */
+/* torch.promote_types; KILN_DTYPE_COUNT where PyTorch refuses (a limited type with anything but floats). */
+kiln_dtype kiln_dtype_promote(kiln_dtype a, kiln_dtype b);
 
 /* A set of dtypes, one bit each. */
 typedef uint32_t kiln_dtypes;

@@ -23,8 +23,20 @@ size_t kiln_dtype_size(kiln_dtype t) { return valid(t) ? facts[t].size : 0; }
 kiln_dkind kiln_dtype_kind(kiln_dtype t) { return (kiln_dkind)facts[t].kind; }
 bool kiln_dtype_is_int(kiln_dtype t) { return facts[t].kind == KILN_KIND_INT; }
 bool kiln_dtype_is_float(kiln_dtype t) { return facts[t].kind == KILN_KIND_FLOAT; }
-bool kiln_dtype_is_signed(kiln_dtype t) { return t != KILN_BOOL && t != KILN_U8; }
+bool kiln_dtype_is_complex(kiln_dtype t) { return facts[t].kind == KILN_KIND_COMPLEX; }
+bool kiln_dtype_is_limited(kiln_dtype t) { return t == KILN_U16 || t == KILN_U32 || t == KILN_U64; }
+bool kiln_dtype_is_signed(kiln_dtype t) {
+    return t != KILN_BOOL && t != KILN_U8 && !kiln_dtype_is_limited(t);
+}
 kiln_dtype kiln_dtype_compute(kiln_dtype t) { return t == KILN_F16 || t == KILN_BF16 ? KILN_F32 : t; }
+
+kiln_dtype kiln_dtype_real(kiln_dtype t) { return t == KILN_C64 ? KILN_F32 : t == KILN_C128 ? KILN_F64 : t; }
+
+kiln_dtype kiln_dtype_complex(kiln_dtype t) {
+    if (kiln_dtype_is_complex(t)) return t;
+    if (t == KILN_F64) return KILN_C128;
+    return t == KILN_F32 || t == KILN_BF16 ? KILN_C64 : KILN_DTYPE_COUNT;
+}
 
 kiln_status kiln_dtype_parse(const char *name, kiln_dtype *out) {
     for (int t = 0; t < KILN_DTYPE_COUNT; t++) {
@@ -37,6 +49,14 @@ kiln_status kiln_dtype_parse(const char *name, kiln_dtype *out) {
 
 kiln_dtype kiln_dtype_promote(kiln_dtype a, kiln_dtype b) {
     if (a == b) return a;
+    if (!valid(a) || !valid(b)) return KILN_DTYPE_COUNT;
+    if (kiln_dtype_is_limited(a) || kiln_dtype_is_limited(b)) {
+        kiln_dtype other = kiln_dtype_is_limited(a) ? b : a;
+        return kiln_dtype_is_float(other) ? other : KILN_DTYPE_COUNT;
+    }
+    if (kiln_dtype_is_complex(a) || kiln_dtype_is_complex(b))
+        return facts[a].size == 16 || facts[b].size == 16 || a == KILN_F64 || b == KILN_F64 ? KILN_C128
+                                                                                            : KILN_C64;
     if (facts[a].kind != facts[b].kind) return facts[a].kind > facts[b].kind ? a : b;
     if (facts[a].kind == KILN_KIND_FLOAT) {
         if (facts[a].size == facts[b].size) return KILN_F32; /* f16 with bf16 */

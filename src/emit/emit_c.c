@@ -49,10 +49,15 @@ static const char *c_type(kiln_dtype t) {
     case KILN_I16: return "short";
     case KILN_I32: return "int";
     case KILN_I64: return "long";
+    case KILN_U16: return "unsigned short";
+    case KILN_U32: return "unsigned";
+    case KILN_U64: return "unsigned long";
     case KILN_F16:
     case KILN_BF16: return "unsigned short";
     case KILN_F32: return "float";
     case KILN_F64: return "double";
+    case KILN_C64:
+    case KILN_C128: /* never a value */
     case KILN_DTYPE_COUNT: break;
     }
     return "?";
@@ -101,6 +106,7 @@ static void constant(emitter *em, const kiln_ir_ins *in) {
     fn(em, "splat_%s", kiln_dtype_name(t));
     kiln_sb_putc(&em->body, '(');
     if (kiln_dtype_is_float(t)) float_literal(&em->body, t, in->imm.f);
+    else if (t == KILN_U64) kiln_sb_printf(&em->body, "%lluUL", (unsigned long long)in->imm.i);
     else if (in->imm.i == INT64_MIN) kiln_sb_puts(&em->body, "-9223372036854775807L - 1");
     else kiln_sb_printf(&em->body, "%lldL", (long long)in->imm.i);
     kiln_sb_puts(&em->body, ")");
@@ -144,18 +150,60 @@ static void cast(emitter *em, kiln_ref r) {
 
 static bool strided(const emitter *em, int buf) { return em->ir->bufs[buf].step == KILN_STEP_ANY; }
 
+/* Names of what belongs to a part of an element.  ORDER: kiln_ir_part */
+static const char *const part_names[] = {"", "re", "im"};
+
+/* A part of complex elements: of those in a row two vectors are loaded and every other lane taken. */
+static void load_part(emitter *em, const kiln_ir_ins *in) {
+    kiln_dtype t = (kiln_dtype)in->dtype;
+    const char *name = kiln_dtype_name(t);
+    if (!strided(em, in->slot)) {
+        fn(em, "load_%s_%s", part_names[in->prim], name);
+        kiln_sb_printf(&em->body, "(p%d)", in->slot);
+        return;
+    }
+    fn(em, "gather_%s", name);
+    kiln_sb_printf(&em->body, "(p%d + %d, s%d, k)", in->slot, in->prim == KILN_PART_IM ? (int)kiln_dtype_size(t) : 0,
+                   in->slot);
+}
+
 static void load(emitter *em, const kiln_ir_ins *in) {
     const kiln_ir_buf *b = &em->ir->bufs[in->slot];
     if (b->step == KILN_STEP_BCAST) {
-        kiln_sb_printf(&em->body, "b%d", in->slot);
+        kiln_sb_printf(&em->body, "b%d%s", in->slot, part_names[in->prim]);
+        return;
+    }
+    if (in->prim != KILN_PART_WHOLE) {
+        load_part(em, in);
         return;
     }
     fn(em, strided(em, in->slot) ? "gather_%s" : "load_%s", kiln_dtype_name(b->dtype));
     kiln_sb_printf(&em->body, strided(em, in->slot) ? "(p%d, s%d, k)" : "(p%d)", in->slot, in->slot);
 }
 
+static void store_parts(emitter *em, const kiln_ir_ins *in) {
+    kiln_dtype t = kiln_dtype_real((kiln_dtype)in->dtype);
+    const char *name = kiln_dtype_name(t);
+    if (!strided(em, in->slot)) {
+        kiln_sb_puts(&em->body, "            ");
+        fn(em, "store_parts_%s", name);
+        kiln_sb_printf(&em->body, "(p%d, t%u, t%u);\n", in->slot, in->arg[0], in->arg[1]);
+        return;
+    }
+    for (int k = 0; k < 2; k++) {
+        kiln_sb_puts(&em->body, "            ");
+        fn(em, "scatter_%s", name);
+        kiln_sb_printf(&em->body, "(p%d + %d, s%d, k, t%u);\n", in->slot, k * (int)kiln_dtype_size(t), in->slot,
+                       in->arg[k]);
+    }
+}
+
 static void store(emitter *em, const kiln_ir_ins *in) {
     const kiln_ir_buf *b = &em->ir->bufs[in->slot];
+    if (kiln_dtype_is_complex(b->dtype)) {
+        store_parts(em, in);
+        return;
+    }
     kiln_sb_puts(&em->body, "            ");
     fn(em, strided(em, in->slot) ? "scatter_%s" : "store_%s", kiln_dtype_name(b->dtype));
     kiln_sb_printf(&em->body, strided(em, in->slot) ? "(p%d, s%d, k, " : "(p%d, ", in->slot, in->slot);
@@ -181,7 +229,7 @@ static kiln_status instruction(emitter *em, kiln_ref r) {
     const kiln_ir_ins *in = &em->ir->ins[r];
     if (in->dtype == KILN_BOOL) em->mask[r] = (uint8_t)mask_width(em, r);
     if (in->op == KILN_IR_STORE || in->op == KILN_IR_TRAP) {
-        if (in->ncoord || (in->op == KILN_IR_STORE && in->arg[1] != KILN_NOREF))
+        if (in->ncoord || (in->op == KILN_IR_STORE && kiln_ir_store_guard(in) != KILN_NOREF))
             return KILN_FAIL(KILN_E_UNSUP, "emit: computed places have no C form yet");
         if (in->op == KILN_IR_STORE) store(em, in);
         else trap(em, in);
@@ -213,6 +261,16 @@ typedef struct nest_use {
 
 static bool touched(const nest_use *u, int b) { return u->reads[b] || u->writes[b]; }
 
+static void broadcast_parts(emitter *em, int b) {
+    kiln_dtype d = kiln_dtype_real(em->ir->bufs[b].dtype);
+    const char *t = kiln_dtype_name(d);
+    for (int k = 0; k < 2; k++) {
+        kiln_sb_printf(&em->body, "        const v%s b%d%s = ", t, b, part_names[KILN_PART_RE + k]);
+        fn(em, "splat_%s", t);
+        kiln_sb_printf(&em->body, "(*(const par_%s *)(p%d + %d));\n", t, b, k * (int)kiln_dtype_size(d));
+    }
+}
+
 /* Row pointers, and what a broadcast input holds for the whole row. */
 static void row_head(emitter *em, const nest_use *u) {
     for (int b = 0; b < em->ir->nbufs; b++) {
@@ -221,6 +279,10 @@ static void row_head(emitter *em, const nest_use *u) {
         kiln_sb_printf(&em->body, "        char *p%d = L->ptr[%d] + r * L->stride[%d];\n", b, b, 2 * b + 1);
         if (em->ir->bufs[b].step != KILN_STEP_BCAST) continue;
         kiln_dtype d = em->ir->bufs[b].dtype;
+        if (kiln_dtype_is_complex(d)) {
+            broadcast_parts(em, b);
+            continue;
+        }
         kiln_sb_puts(&em->body, "        const ");
         kiln_sb_printf(&em->body, "v%s b%d = ", d == KILN_BOOL ? "i8" : d == KILN_F16 || d == KILN_BF16 ? "u16" : t, b);
         fn(em, "splat_%s", t);
@@ -310,10 +372,12 @@ static kiln_status emit_nest(emitter *em, int nest) {
 /* Lanes: as many as the widest type leaves room for in one native vector. */
 static int count_lanes(const kiln_ir *ir, kiln_isa isa) {
     size_t widest = 1;
-    for (int b = 0; b < ir->nbufs; b++)
-        if (kiln_dtype_size(ir->bufs[b].dtype) > widest) widest = kiln_dtype_size(ir->bufs[b].dtype);
+    for (int b = 0; b < ir->nbufs; b++) {
+        size_t size = kiln_dtype_size(kiln_dtype_real(ir->bufs[b].dtype));
+        if (size > widest) widest = size;
+    }
     for (int r = 0; r < ir->nins; r++) {
-        size_t size = kiln_dtype_size((kiln_dtype)ir->ins[r].dtype);
+        size_t size = kiln_dtype_size(kiln_dtype_real((kiln_dtype)ir->ins[r].dtype));
         if (ir->ins[r].op != KILN_IR_FOR && ir->ins[r].op != KILN_IR_END && size > widest) widest = size;
     }
     return kiln_isa_vector_bytes(isa) / (int)widest;
@@ -326,7 +390,8 @@ static const char launch_text[] =
 
 static void declare_scalars(kiln_sb *out) {
     for (int t = 0; t < KILN_DTYPE_COUNT; t++)
-        kiln_sb_printf(out, "typedef %s par_%s __attribute__((aligned(1), may_alias));\n", c_type((kiln_dtype)t),
+        if (!kiln_dtype_is_complex((kiln_dtype)t))
+            kiln_sb_printf(out, "typedef %s par_%s __attribute__((aligned(1), may_alias));\n", c_type((kiln_dtype)t),
                        kiln_dtype_name((kiln_dtype)t));
 }
 

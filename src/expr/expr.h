@@ -110,6 +110,7 @@ typedef enum kiln_symkind {
     KILN_SYM_POS,    /* a position along axis `id`: i64 */
     KILN_SYM_COUNT,  /* elements folded (in a merge: on the left); id 1: on the right */
     KILN_SYM_LET,    /* another name for an expression */
+    KILN_SYM_LOCAL,  /* in a rule: argument or let `id` */
     KILN_SYM_HOST    /* known on the host, not a number (a string, a dtype): not for bodies */
 } kiln_symkind;
 
@@ -131,6 +132,8 @@ typedef struct kiln_env {
     bool in_block;      /* sum(...) allowed */
     const char *source; /* "ops" */
     kiln_arena *arena;
+    const struct kiln_crules *complex; /* what functions do to complex numbers, or NULL: nothing */
+    int rules;                         /* of those being applied, one inside the other */
 } kiln_env;
 
 typedef enum kiln_tekind {
@@ -146,6 +149,10 @@ typedef enum kiln_tekind {
     KILN_TE_ROUND,  /* args[0] rounded to the common dtype */
     KILN_TE_SUM,    /* over the block: args[0] */
     KILN_TE_EXTENT, /* size of tensor argument id along dimension args[0] (a host number) */
+    KILN_TE_PART,    /* id 0: the real, 1: the imaginary part of args[0] */
+    KILN_TE_COMPLEX, /* of the parts args[0] and args[1] */
+    KILN_TE_RULE,    /* rule, applied to args */
+    KILN_TE_LOCAL,   /* in a rule: argument or let `id` */
     KILN_TE_ACCESS  /* tensor argument id at coord (typed positions in args); other in args[ncoord] or none */
 } kiln_tekind;
 
@@ -162,7 +169,43 @@ typedef struct kiln_texpr {
     const struct kiln_texpr **args;
     int nargs;
     const kiln_expr *from; /* where it came from; ACCESS: its coordinates */
+    const struct kiln_trule *rule;
 } kiln_texpr;
+
+/* -- complex numbers -------------------------------------------------------------------------------------
+
+ * What a primitive or another function does to complex numbers is a rule: an expression in its arguments,
+ * simpler functions, re(x), im(x) and complex(a, b).  Rules are text beside the rows:
+ *     complex mul(a, b) = complex(re(a) * re(b) - im(a) * im(b), re(a) * im(b) + im(a) * re(b)) */
+
+enum { KILN_RULE_MAX_ARGS = 3, KILN_RULE_MAX_LETS = 16, KILN_RULE_MAX_LOCALS = KILN_RULE_MAX_ARGS + KILN_RULE_MAX_LETS };
+
+typedef struct kiln_crule {
+    const char *name, *source;
+    int line, col;
+    const char *local[KILN_RULE_MAX_LOCALS]; /* names: arguments, then lets */
+    int nargs, nlets;
+    const kiln_expr *let[KILN_RULE_MAX_LETS]; /* computed once each, in order */
+    const kiln_expr *body;
+    const struct kiln_crule *next;
+} kiln_crule;
+
+typedef struct kiln_crules {
+    const kiln_crule *head;
+    kiln_digest digest; /* of all their texts */
+} kiln_crules;
+
+/* A rule typed for its arguments' dtypes. */
+typedef struct kiln_trule {
+    int nargs, nlets;
+    const kiln_texpr *let[KILN_RULE_MAX_LETS];
+    const kiln_texpr *body;
+} kiln_trule;
+
+/* Adds the rule in text[0..n), which starts at the word `complex` on line `line` of source. */
+kiln_status kiln_crules_add(kiln_crules *rules, kiln_arena *arena, const char *source, const char *text, size_t n,
+                            int line) KILN_MUST_CHECK;
+const kiln_crule *kiln_crules_find(const kiln_crules *rules, const char *name); /* or NULL */
 
 /* Types e, with the casts it needs.  want: the type the result is cast to, or KILN_DTYPE_COUNT for its own
  * (weak results stay marked weak).  Errors point at line and column. */
@@ -177,6 +220,7 @@ typedef enum kiln_hkind {
     KILN_H_BOOL,
     KILN_H_INT,
     KILN_H_FLOAT,
+    KILN_H_COMPLEX,
     KILN_H_STR,
     KILN_H_DTYPE,
     KILN_H_LIST,

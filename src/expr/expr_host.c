@@ -204,7 +204,19 @@ static kiln_status eval_size(host *h, const kiln_expr *e, kiln_hval t, kiln_hval
     return KILN_OK;
 }
 
-/* present(x), absent(x), is_bool(x), is_int(x), is_float(x), dtype(x), size(t, d), len(list). */
+/* Questions about a dtype.  is_int holds for the limited types too. */
+static const struct {
+    const char *name;
+    kiln_dkind kind;
+    bool limited;
+} kinds[] = {{"is_bool", KILN_KIND_BOOL, false},
+             {"is_int", KILN_KIND_INT, false},
+             {"is_unsigned", KILN_KIND_INT, true},
+             {"is_float", KILN_KIND_FLOAT, false},
+             {"is_complex", KILN_KIND_COMPLEX, false}};
+enum { KINDS = sizeof kinds / sizeof *kinds };
+
+/* present(x), absent(x), the questions above, dtype(x), size(t, d), len(list). */
 static kiln_status eval_call(host *h, const kiln_expr *e, kiln_hval *out) {
     kiln_hval v = {0};
     bool size = strcmp(e->name, "size") == 0;
@@ -226,11 +238,12 @@ static kiln_status eval_call(host *h, const kiln_expr *e, kiln_hval *out) {
     if (strcmp(e->name, "dtype") == 0) {
         bool known = v.dtype < KILN_DTYPE_COUNT && v.kind != KILN_H_NONE;
         *out = known ? (kiln_hval){.kind = KILN_H_DTYPE, .i = v.dtype, .dtype = v.dtype} : unknown();
+        if (v.kind == KILN_H_NONE) *out = v; /* None has no dtype and equals no dtype */
         return KILN_OK;
     }
-    bool want_int = strcmp(e->name, "is_int") == 0, want_float = strcmp(e->name, "is_float") == 0;
-    if (!want_int && !want_float && strcmp(e->name, "is_bool") != 0)
-        return HOST_FAIL(h, e, "unknown function '%s'", e->name);
+    int question = 0;
+    while (question < KINDS && strcmp(e->name, kinds[question].name) != 0) question++;
+    if (question == KINDS) return HOST_FAIL(h, e, "unknown function '%s'", e->name);
     if (v.kind == KILN_H_LIST || v.kind == KILN_H_STR)
         return HOST_FAIL(h, e, "'%s' takes a tensor, a number or common", e->name);
     *out = unknown();
@@ -238,10 +251,9 @@ static kiln_status eval_call(host *h, const kiln_expr *e, kiln_hval *out) {
         if (v.kind == KILN_H_NONE) *out = from_bool(false);
         return KILN_OK;
     }
-    kiln_dkind kind = kiln_dtype_kind(v.dtype);
-    *out = from_bool(want_int     ? kind == KILN_KIND_INT
-                     : want_float ? kind == KILN_KIND_FLOAT
-                                  : kind == KILN_KIND_BOOL);
+    bool limited = kiln_dtype_is_limited(v.dtype);
+    *out = from_bool(kiln_dtype_kind(v.dtype) == kinds[question].kind &&
+                     (limited || !kinds[question].limited));
     return KILN_OK;
 }
 

@@ -6,14 +6,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "expr/expr.h"
+#include "expr/typer.h"
 
-typedef struct typer {
-    const kiln_env *env;
-    int height; /* of the tree above, with names expanded */
-    int nodes;  /* typed so far: names that use names twice could grow without end */
-    int lets;   /* names being expanded, to stop a let that means itself */
-} typer;
+typedef kiln_typer typer;
 
 static kiln_status type_expr(typer *ty, const kiln_expr *e, kiln_texpr **out);
 
@@ -34,8 +29,10 @@ static kiln_texpr *node(typer *ty, kiln_tekind kind, kiln_dtype t, const kiln_ex
 
 /* -- conversion ---------------------------------------------------------------------------------------- */
 
+static bool is_fractional(kiln_dtype t) { return kiln_dtype_is_float(t) || kiln_dtype_is_complex(t); }
 static bool is_whole(double f) { return f >= -0x1p63 && f < 0x1p63 && f == (double)(int64_t)f; }
 
+/* The limits as bits: the highest u64 is -1. */
 static void int_limits(kiln_dtype t, int64_t *lowest, int64_t *highest) {
     int bits = (int)kiln_dtype_size(t) * 8;
     *lowest = 0;
@@ -48,14 +45,15 @@ static void int_limits(kiln_dtype t, int64_t *lowest, int64_t *highest) {
 
 /* A literal as type `to`; one that would change its value is refused. */
 static kiln_status coerce_const(typer *ty, const kiln_texpr *v, kiln_dtype to, kiln_texpr **out) {
-    bool fraction = kiln_dtype_is_float(v->dtype);
+    bool fraction = is_fractional(v->dtype);
     int64_t i = !fraction ? v->i : is_whole(v->f) ? (int64_t)v->f : 0;
-    if (!kiln_dtype_is_float(to)) {
+    if (!is_fractional(to)) {
         int64_t lowest, highest;
         int_limits(to, &lowest, &highest);
         if (fraction && !is_whole(v->f))
             return TYPE_FAIL(ty, v->from, "the fraction %g meets the type %s", v->f, kiln_dtype_name(to));
-        if (i < lowest || i > highest)
+        bool fits = to == KILN_U64 ? i >= 0 || v->dtype == to : i >= lowest && i <= highest;
+        if (!fits)
             return TYPE_FAIL(ty, v->from, "the number %lld does not fit the type %s", (long long)i,
                              kiln_dtype_name(to));
     }
@@ -67,11 +65,15 @@ static kiln_status coerce_const(typer *ty, const kiln_texpr *v, kiln_dtype to, k
     return KILN_OK;
 }
 
-/* v as type `to`.  Weak leaves simply become that type; anything else gets a cast. */
+/* v as type `to`.  Weak leaves simply become that type; anything else gets a cast.  Of a complex number only
+ * whether it is 0 is left in a bool; nothing else takes it. */
 static kiln_status coerce(typer *ty, const kiln_texpr *v, kiln_dtype to, kiln_texpr **out) {
     if (v->kind == KILN_TE_CONST && (v->weak || v->dtype == to)) return coerce_const(ty, v, to, out);
     bool leaf = v->kind == KILN_TE_SCALAR && v->weak;
-    if (leaf && kiln_dtype_is_float(v->dtype) && !kiln_dtype_is_float(to))
+    if (kiln_dtype_is_complex(v->dtype) && !kiln_dtype_is_complex(to) && to != KILN_BOOL)
+        return TYPE_FAIL(ty, v->from, "a complex number meets the type %s; write re(...)",
+                         kiln_dtype_name(to));
+    if (leaf && kiln_dtype_is_float(v->dtype) && !is_fractional(to))
         return TYPE_FAIL(ty, v->from, "a float argument meets the type %s", kiln_dtype_name(to));
     kiln_texpr *n = node(ty, leaf ? KILN_TE_SCALAR : KILN_TE_CAST, to, v->from, leaf ? 0 : 1);
     if (!n) return KILN_NOMEM();
@@ -99,12 +101,17 @@ static kiln_status meet(typer *ty, const kiln_expr *e, kiln_texpr *const *args, 
             soft = KILN_F64;
             fraction = fraction || args[k]->kind != KILN_TE_CONST || !is_whole(args[k]->f);
         } else {
-            strong = strong == KILN_DTYPE_COUNT ? args[k]->dtype : kiln_dtype_promote(strong, args[k]->dtype);
+            kiln_dtype t = args[k]->dtype,
+                       both = strong == KILN_DTYPE_COUNT ? t : kiln_dtype_promote(strong, t);
+            if (both == KILN_DTYPE_COUNT)
+                return TYPE_FAIL(ty, e, "%s and %s do not promote", kiln_dtype_name(strong),
+                                 kiln_dtype_name(t));
+            strong = both;
         }
     }
     *weak = strong == KILN_DTYPE_COUNT;
     *out = *weak ? soft : strong;
-    if (!*weak && fraction && !kiln_dtype_is_float(strong))
+    if (!*weak && fraction && !is_fractional(strong))
         return TYPE_FAIL(ty, e, "a floating number meets the type %s; does the row need to_float?",
                          kiln_dtype_name(strong));
     return KILN_OK;
@@ -144,9 +151,10 @@ static kiln_status type_prim(typer *ty, const kiln_expr *e, kiln_texpr **out) {
         *out = args[0];
         return KILN_OK;
     }
-    kiln_dtype t;
-    bool weak;
+    kiln_dtype t = KILN_DTYPE_COUNT;
+    bool weak = false;
     KILN_TRY(meet(ty, e, args + first, e->nargs - first, &t, &weak));
+    if (kiln_dtype_is_complex(t)) return kiln_typer_complex_prim(ty, e, args, first, t, out);
     kiln_prim p = t == KILN_BOOL ? on_bool(e->prim) : e->prim;
     if (weak && t == KILN_I64 && !(kiln_prim_types(p) & KILN_DT(KILN_I64))) t = KILN_F64;
     KILN_TRY(check_types(ty, e, p, t));
@@ -189,7 +197,7 @@ static void set_limit(kiln_texpr *n, kiln_dtype t, bool highest) {
     int64_t lo, hi;
     int_limits(t, &lo, &hi);
     n->i = highest ? hi : lo;
-    n->f = (double)n->i;
+    n->f = t == KILN_U64 ? (double)(uint64_t)n->i : (double)n->i;
 }
 
 /* inf, nan, pi, true, false are weak; lowest and highest have the compute type. */
@@ -208,7 +216,7 @@ static bool type_constant(typer *ty, const kiln_expr *e, kiln_texpr *n) {
         n->dtype = KILN_BOOL;
         n->i = e->name[0] == 't';
         n->f = (double)n->i;
-    } else if (highest || strcmp(e->name, "lowest") == 0) {
+    } else if ((highest || strcmp(e->name, "lowest") == 0) && !kiln_dtype_is_complex(ty->env->compute)) {
         set_limit(n, ty->env->compute, highest);
     } else {
         return false;
@@ -238,6 +246,7 @@ static kiln_tekind kind_of(kiln_symkind k) {
     case KILN_SYM_RHS: return KILN_TE_RHS;
     case KILN_SYM_POS: return KILN_TE_POS;
     case KILN_SYM_COUNT: return KILN_TE_COUNT;
+    case KILN_SYM_LOCAL: return KILN_TE_LOCAL;
     case KILN_SYM_SCALAR:
     case KILN_SYM_LIST:
     case KILN_SYM_LET:
@@ -327,6 +336,9 @@ static kiln_status type_call(typer *ty, const kiln_expr *e, kiln_texpr **out) {
     if (strcmp(e->name, "or_else") == 0) return type_or_else(ty, e, out);
     if (strcmp(e->name, "size") == 0) return type_size(ty, e, out);
     if (strcmp(e->name, "common") == 0) return type_common(ty, e, out);
+    bool did;
+    KILN_TRY(kiln_typer_complex_call(ty, e, &did, out));
+    if (did) return KILN_OK;
     kiln_texpr *n;
     bool sum = strcmp(e->name, "sum") == 0;
     kiln_dtype to = KILN_DTYPE_COUNT;
@@ -442,4 +454,19 @@ kiln_status kiln_expr_type(const kiln_env *env, const kiln_expr *e, kiln_dtype w
     if (want != KILN_DTYPE_COUNT && (v->weak || v->dtype != want)) KILN_TRY(coerce(&ty, v, want, &v));
     *out = v;
     return KILN_OK;
+}
+
+/* -- for expr_complex.c --------------------------------------------------------------------------------- */
+
+kiln_texpr *kiln_typer_node(kiln_typer *ty, kiln_tekind kind, kiln_dtype t, const kiln_expr *from,
+                            int nargs) {
+    return node(ty, kind, t, from, nargs);
+}
+
+kiln_status kiln_typer_expr(kiln_typer *ty, const kiln_expr *e, kiln_texpr **out) {
+    return type_expr(ty, e, out);
+}
+
+kiln_status kiln_typer_coerce(kiln_typer *ty, const kiln_texpr *v, kiln_dtype to, kiln_texpr **out) {
+    return coerce(ty, v, to, out);
 }

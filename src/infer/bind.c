@@ -36,7 +36,7 @@ static bool convert(kiln_tkind want, const kiln_value *v, kiln_value *out) {
         if (whole) *out = kiln_v_float((double)v->u.i);
         return whole || v->kind == KILN_FLOAT_V;
     case KILN_T_BOOL: return v->kind == KILN_BOOL_V;
-    case KILN_T_SCALAR: return whole || v->kind == KILN_FLOAT_V;
+    case KILN_T_SCALAR: return whole || v->kind == KILN_FLOAT_V || v->kind == KILN_COMPLEX_V;
     case KILN_T_STR: return v->kind == KILN_STR_V && v->u.s;
     case KILN_T_DTYPE: return v->kind == KILN_DTYPE_V && (uint64_t)v->u.i < KILN_DTYPE_COUNT;
     case KILN_T_OTHER:
@@ -111,13 +111,6 @@ static kiln_status take_list(kiln_bound *b, const kiln_param *p, const kiln_type
     return KILN_OK;
 }
 
-static bool any_complex(const kiln_value *v) {
-    if (v->kind == KILN_COMPLEX_V) return true;
-    for (uint32_t k = 0; v->kind == KILN_LIST_V && v->u.list && k < v->n; k++)
-        if (v->u.list[k].kind == KILN_COMPLEX_V) return true;
-    return false;
-}
-
 static kiln_status take(kiln_bound *b, const kiln_param *p, const kiln_value *v, kiln_value *out) {
     bool optional;
     const kiln_type *t = kiln_type_strip(p->type, &optional);
@@ -125,10 +118,6 @@ static kiln_status take(kiln_bound *b, const kiln_param *p, const kiln_value *v,
         *out = kiln_v_none();
         return KILN_OK;
     }
-    const kiln_type *plain = t->kind == KILN_T_LIST ? kiln_type_strip(t->elem, &optional) : t;
-    if (plain->kind == KILN_T_SCALAR && any_complex(v))
-        return KILN_FAIL(KILN_E_UNSUP, "%s: argument '%s': complex numbers are not served", b->op->name,
-                         p->name);
     if (t->kind == KILN_T_LIST) return take_list(b, p, t, v, out);
     if (t->kind == KILN_T_OTHER)
         return KILN_FAIL(KILN_E_UNSUP, "%s: argument '%s': values of type %s are not served", b->op->name,

@@ -38,8 +38,11 @@ static kiln_hval host_value(const kiln_value *v, int slot) {
         h.kind = KILN_H_LIST;
         h.i = v->n;
         break;
-    case KILN_NONE:
-    case KILN_COMPLEX_V: break;
+    case KILN_COMPLEX_V: /* a number of which only the kind is asked */
+        h.kind = KILN_H_COMPLEX;
+        h.dtype = KILN_C128;
+        break;
+    case KILN_NONE: break;
     }
     return h;
 }

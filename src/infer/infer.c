@@ -9,9 +9,10 @@
 /* Whether e holds for the call, with `common` as the typing has it. */
 static kiln_status holds(const kiln_bound *call, const kiln_typing *ty, const kiln_expr *e, bool *out) {
     kiln_call_env env;
-    kiln_dtype promoted;
+    kiln_dtype promoted, common;
     kiln_hval v;
-    kiln_call_env_init(&env, call, kiln_typing_common(call, ty, &promoted));
+    KILN_TRY(kiln_typing_common(call, ty, &promoted, &common));
+    kiln_call_env_init(&env, call, common);
     KILN_TRY(kiln_note(kiln_expr_eval(&env.env, e, &v), "%s", call->op->name));
     if (v.kind == KILN_H_UNKNOWN)
         return KILN_BUG("%s: a condition depends on what no call knows", call->op->name);

@@ -80,12 +80,13 @@ void kiln_plan_key(const kiln_plan *plan, kiln_isa isa, kiln_key *out);
  * Scalar::to.  kiln_scalar_cast never refuses a number: integers wrap and floats become infinite, as when
  * PyTorch makes the number a tensor and converts that.  kiln_plan_scalar does as PyTorch does for this
  * argument: cast a Scalar that takes part in promotion, unless it is optional; else to.
- * The number is converted to `via` (a half type, or t itself) and that to t. */
+ * The number is converted to `via` (a half type, or t itself) and that to t.  part: 1 for the real, 2 for the
+ * imaginary part, 0 for a number that must be real. */
 kiln_status kiln_scalar_to(const kiln_bound *call, int slot, int index, kiln_dtype t,
                            uint64_t *out) KILN_MUST_CHECK;
 kiln_status kiln_scalar_cast(const kiln_bound *call, int slot, int index, kiln_dtype t,
                              uint64_t *out) KILN_MUST_CHECK;
-kiln_status kiln_plan_scalar(const kiln_plan *plan, int slot, int index, kiln_dtype via, kiln_dtype t,
+kiln_status kiln_plan_scalar(const kiln_plan *plan, int slot, int index, int part, kiln_dtype via, kiln_dtype t,
                              uint64_t *out) KILN_MUST_CHECK;
 
 /* The host environment that evaluates a row's when and check for a bound call.  Names: the row's arguments,

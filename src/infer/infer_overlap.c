@@ -24,8 +24,9 @@ static overlap overlap_of(const kiln_tensor *a, const kiln_tensor *b) {
     uintptr_t a1 = a0 + (uintptr_t)a->nelem * kiln_dtype_size((kiln_dtype)a->dtype);
     uintptr_t b1 = b0 + (uintptr_t)b->nelem * kiln_dtype_size((kiln_dtype)b->dtype);
     if (a0 == b0 && a1 == b1) {
-        bool same = a->rank == b->rank &&
-                    (a->rank == 0 || memcmp(a->strides, b->strides, a->rank * sizeof(int64_t)) == 0);
+        size_t n = a->rank * sizeof(int64_t);
+        bool same = a->rank == b->rank && kiln_dtype_size((kiln_dtype)a->dtype) == kiln_dtype_size((kiln_dtype)b->dtype) &&
+                    (n == 0 || (memcmp(a->strides, b->strides, n) == 0 && memcmp(a->sizes, b->sizes, n) == 0));
         return same ? OVERLAP_FULL : OVERLAP_PARTIAL;
     }
     return a0 < b1 && b0 < a1 ? OVERLAP_PARTIAL : OVERLAP_NO;

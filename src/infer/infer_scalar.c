@@ -8,11 +8,11 @@
 
 #include "infer/infer_parts.h"
 
-/* A number of either kind, exact. */
+/* A number of any kind, exact; im is 0 unless it is complex. */
 typedef struct number {
     bool is_float, is_bool;
     int64_t i;
-    double f;
+    double f, im;
 } number;
 
 static kiln_status host_number(const kiln_bound *call, int k, kiln_dtype common, number *out) {
@@ -26,7 +26,7 @@ static kiln_status host_number(const kiln_bound *call, int k, kiln_dtype common,
     if (v.kind != KILN_H_BOOL && v.kind != KILN_H_INT && v.kind != KILN_H_FLOAT)
         return KILN_FAIL(KILN_E_ARG, "%s: '%s' is not a number for this call", call->op->name,
                          row->hosts.at[k].name);
-    *out = (number){v.kind == KILN_H_FLOAT, v.kind == KILN_H_BOOL, v.i, v.f};
+    *out = (number){v.kind == KILN_H_FLOAT, v.kind == KILN_H_BOOL, v.i, v.f, 0};
     return KILN_OK;
 }
 
@@ -42,10 +42,11 @@ static kiln_status read_number(const kiln_bound *call, int slot, int index, kiln
     }
     switch ((kiln_kind)v->kind) {
     case KILN_BOOL_V:
-    case KILN_INT_V: *out = (number){false, v->kind == KILN_BOOL_V, v->u.i, (double)v->u.i}; return KILN_OK;
-    case KILN_FLOAT_V: *out = (number){true, false, 0, v->u.f}; return KILN_OK;
-    case KILN_COMPLEX_V:
-        return KILN_FAIL(KILN_E_UNSUP, "%s: argument '%s': complex numbers are not served", op, name);
+    case KILN_INT_V:
+        *out = (number){false, v->kind == KILN_BOOL_V, v->u.i, (double)v->u.i, 0};
+        return KILN_OK;
+    case KILN_FLOAT_V: *out = (number){true, false, 0, v->u.f, 0}; return KILN_OK;
+    case KILN_COMPLEX_V: *out = (number){true, false, 0, v->u.c.re, v->u.c.im}; return KILN_OK;
     case KILN_NONE:
     case KILN_TENSOR:
     case KILN_STR_V:
@@ -58,10 +59,11 @@ static kiln_status read_number(const kiln_bound *call, int slot, int index, kiln
 
 /* -- ranges -------------------------------------------------------------------------------------------- */
 
+/* Of u64, the part that an int64 argument can reach. */
 static void int_range(kiln_dtype t, int64_t *lo, int64_t *hi) {
-    int bits = (int)kiln_dtype_size(t) * 8;
-    *hi = t == KILN_U8 ? 255 : (int64_t)(UINT64_MAX >> (65 - bits));
-    *lo = t == KILN_U8 ? 0 : -*hi - 1;
+    bool has_sign = kiln_dtype_is_signed(t) || t == KILN_U64;
+    *hi = (int64_t)(UINT64_MAX >> ((has_sign ? 65 : 64) - (int)kiln_dtype_size(t) * 8));
+    *lo = kiln_dtype_is_signed(t) ? -*hi - 1 : 0;
 }
 
 static double float_max(kiln_dtype t) {
@@ -78,12 +80,14 @@ static bool fits(const number *n, kiln_dtype t) {
     if (kiln_dtype_is_float(t)) return isnan(v) || isinf(v) || fabs(v) <= float_max(t);
     int64_t lo, hi;
     int_range(t, &lo, &hi);
-    if (!n->is_float && t == KILN_U8) lo = n->is_bool ? 0 : -hi;
+    if (!n->is_float && !kiln_dtype_is_signed(t)) lo = n->is_bool ? 0 : -hi;
     if (!n->is_float) return n->i >= lo && n->i <= hi;
-    return !isnan(v) && v >= (double)lo && v <= (double)hi;
+    return !isnan(v) && v >= (double)lo && (t == KILN_U64 ? v < 0x1p64 : v <= (double)hi);
 }
 
-static int64_t to_int(double f) {
+/* An u64 from 2^63 up is the i64 of its bits, as the vector code has it. */
+static int64_t to_int(double f, kiln_dtype t) {
+    if (t == KILN_U64 && f >= 0x1p63 && f < 0x1p64) return (int64_t)(uint64_t)f;
     if (isnan(f) || f >= 0x1p63 || f < -0x1p63) return INT64_MIN;
     return (int64_t)f;
 }
@@ -94,7 +98,7 @@ static uint64_t store(const number *n, kiln_dtype t) {
     /* an i64 goes to f32 in one rounding, as converting an element does */
     float f = n->is_float ? (float)n->f : (float)n->i;
     uint16_t h;
-    int64_t i = n->is_float ? to_int(n->f) : n->i;
+    int64_t i = n->is_float ? to_int(n->f, t) : n->i;
     switch (t) {
     case KILN_BOOL: slot = n->is_float ? n->f != 0 : n->i != 0; break;
     case KILN_F16:
@@ -127,16 +131,37 @@ static kiln_status convert(const kiln_bound *call, int slot, const number *n, ki
     return KILN_OK;
 }
 
+/* One part of n as a number of its own. */
+static number part_of(const number *n, int part) {
+    number im = {true, false, 0, n->im, 0}, re = *n;
+    re.im = 0;
+    return part == 2 ? im : re;
+}
+
+static kiln_status convert_part(const kiln_bound *call, int slot, const number *n, int part, kiln_dtype t,
+                                bool checked, uint64_t *out) {
+    if (part == 0 && n->im != 0) {
+        if (t != KILN_BOOL)
+            return KILN_FAIL(
+                KILN_E_ARG, "%s: argument '%s': value cannot be converted to type %s without overflow",
+                call->op->name, slot < KILN_HOST_ID ? kiln_slot_name(call, slot) : "?", kiln_dtype_name(t));
+        *out = 1;
+        return KILN_OK;
+    }
+    number one = part_of(n, part);
+    return convert(call, slot, &one, t, checked, out);
+}
+
 kiln_status kiln_scalar_to(const kiln_bound *call, int slot, int index, kiln_dtype t, uint64_t *out) {
     number n;
     KILN_TRY(read_number(call, slot, index, KILN_DTYPE_COUNT, &n));
-    return convert(call, slot, &n, t, true, out);
+    return convert_part(call, slot, &n, 0, t, true, out);
 }
 
 kiln_status kiln_scalar_cast(const kiln_bound *call, int slot, int index, kiln_dtype t, uint64_t *out) {
     number n;
     KILN_TRY(read_number(call, slot, index, KILN_DTYPE_COUNT, &n));
-    return convert(call, slot, &n, t, false, out);
+    return convert_part(call, slot, &n, 0, t, false, out);
 }
 
 /* The f32 that a half in a slot stands for, as a slot. */
@@ -147,12 +172,12 @@ static uint64_t widen_half(kiln_dtype half, uint64_t slot) {
     return out;
 }
 
-kiln_status kiln_plan_scalar(const kiln_plan *plan, int slot, int index, kiln_dtype via, kiln_dtype t,
-                             uint64_t *out) {
+kiln_status kiln_plan_scalar(const kiln_plan *plan, int slot, int index, int part, kiln_dtype via,
+                             kiln_dtype t, uint64_t *out) {
     number n;
     bool wrapped = slot < KILN_HOST_ID && kiln_slot_wrapped(plan, slot);
     KILN_TRY(read_number(plan->call, slot, index, plan->common, &n));
-    KILN_TRY(convert(plan->call, slot, &n, via, !wrapped, out));
+    KILN_TRY(convert_part(plan->call, slot, &n, part, via, !wrapped, out));
     if (via != t) *out = widen_half(via, *out); /* only halves are computed in another type */
     return KILN_OK;
 }

@@ -1,41 +1,69 @@
 /* infer_types.c - dtypes of the arguments -> the common dtype and the results' dtypes.
  *
  * PyTorch's result_type: tensors with dimensions decide; then tensors of rank 0, then numbers, each only
- * if it is of a higher kind (bool < int < float).  Must not know shapes beyond "has dimensions". */
+ * if it is of a higher kind (bool < int < float < complex).  Must not know shapes beyond "has dimensions". */
 #include "infer/infer_parts.h"
 
 #define NONE KILN_DTYPE_COUNT
 
-static kiln_dtype promote(kiln_dtype a, kiln_dtype b) {
-    if (a == NONE) return b;
-    return b == NONE ? a : kiln_dtype_promote(a, b);
+/* The dtypes met so far, and the pair PyTorch would not promote, if there was one. */
+typedef struct meeting {
+    const kiln_bound *call;
+    kiln_status status;
+} meeting;
+
+static kiln_dtype promote(meeting *m, kiln_dtype a, kiln_dtype b) {
+    if (a == NONE || b == NONE) return a == NONE ? b : a;
+    kiln_dtype t = kiln_dtype_promote(a, b);
+    if (t != NONE) return t;
+    if (m->status == KILN_OK)
+        m->status = KILN_FAIL(KILN_E_ARG,
+                              "%s: Promotion for uint16, uint32, uint64 types is not supported, attempted to "
+                              "promote %s and %s",
+                              m->call->op->name, kiln_dtype_torch_name(a), kiln_dtype_torch_name(b));
+    return a;
+}
+
+/* The complex type whose parts are of float type t; PyTorch has one for f16, Kiln has not. */
+static kiln_dtype with_parts(meeting *m, kiln_dtype t) {
+    kiln_dtype c = kiln_dtype_complex(t);
+    if (c != NONE) return c;
+    if (m->status == KILN_OK)
+        m->status = KILN_FAIL(KILN_E_UNSUP, "%s: complex numbers with parts of %s are not served",
+                              m->call->op->name, kiln_dtype_name(t));
+    return t;
 }
 
 /* What `higher` becomes beside something that weighs less. */
-static kiln_dtype combine(kiln_dtype higher, kiln_dtype lower) {
+static kiln_dtype combine(meeting *m, kiln_dtype higher, kiln_dtype lower) {
     if (higher == NONE) return lower;
-    if (lower == NONE || kiln_dtype_is_float(higher)) return higher;
-    return higher == KILN_BOOL || kiln_dtype_is_float(lower) ? kiln_dtype_promote(higher, lower) : higher;
+    if (lower == NONE || kiln_dtype_is_complex(higher)) return higher;
+    if (kiln_dtype_is_float(higher)) return kiln_dtype_is_complex(lower) ? with_parts(m, higher) : higher;
+    if (kiln_dtype_is_complex(lower)) return lower;
+    return higher == KILN_BOOL || kiln_dtype_is_float(lower) ? promote(m, higher, lower) : higher;
 }
 
 static kiln_dtype number_dtype(const kiln_value *v) {
     if (v->kind == KILN_BOOL_V) return KILN_BOOL;
+    if (v->kind == KILN_COMPLEX_V) return KILN_C64;
     return v->kind == KILN_FLOAT_V ? KILN_F32 : KILN_I64; /* PyTorch's default float type, not f64 */
 }
 
-static kiln_dtype result_type(const kiln_bound *call, uint64_t args) {
+static kiln_status result_type(const kiln_bound *call, uint64_t args, kiln_dtype *out) {
     kiln_dtype dim = NONE, zero = NONE, number = NONE;
+    meeting m = {call, KILN_OK};
     for (int a = 0; args; a++, args >>= 1) {
         const kiln_value *v = &call->slot[a];
         if (!(args & 1) || v->kind == KILN_NONE) continue;
         if (v->kind == KILN_TENSOR) {
             kiln_dtype *of = v->u.tensor->rank > 0 ? &dim : &zero;
-            *of = promote(*of, (kiln_dtype)v->u.tensor->dtype);
+            *of = promote(&m, *of, (kiln_dtype)v->u.tensor->dtype);
         } else {
-            number = promote(number, number_dtype(v));
+            number = promote(&m, number, number_dtype(v));
         }
     }
-    return combine(dim, combine(zero, number));
+    *out = combine(&m, dim, combine(&m, zero, number));
+    return m.status;
 }
 
 static kiln_dtype first_tensor_dtype(const kiln_bound *call) {
@@ -51,19 +79,24 @@ static kiln_status check_takes(const kiln_plan *p, kiln_dtype promoted) {
                      row->schema->name, kiln_dtype_name(promoted));
 }
 
-kiln_dtype kiln_typing_common(const kiln_bound *call, const kiln_typing *ty, kiln_dtype *promoted) {
-    kiln_dtype t = result_type(call, ty->args);
+kiln_status kiln_typing_common(const kiln_bound *call, const kiln_typing *ty, kiln_dtype *promoted,
+                               kiln_dtype *common) {
+    kiln_dtype t = NONE;
+    KILN_TRY(result_type(call, ty->args, &t));
     if (t == NONE) t = first_tensor_dtype(call);
-    *promoted = t;
+    *promoted = *common = t;
     switch (ty->promo) {
-    case KILN_PROMO_PROMOTE: return t;
-    case KILN_PROMO_FLOAT: return kiln_dtype_is_float(t) ? t : KILN_F32;
+    case KILN_PROMO_PROMOTE: break;
+    case KILN_PROMO_FLOAT:
+        if (kiln_dtype_kind(t) < KILN_KIND_FLOAT) *common = KILN_F32;
+        break;
     case KILN_PROMO_SUM:
+        if (kiln_dtype_kind(t) < KILN_KIND_FLOAT) *common = KILN_I64;
         if (ty->dtype_arg >= 0 && call->slot[ty->dtype_arg].kind == KILN_DTYPE_V)
-            return (kiln_dtype)call->slot[ty->dtype_arg].u.i;
-        return kiln_dtype_is_float(t) ? t : KILN_I64;
+            *common = (kiln_dtype)call->slot[ty->dtype_arg].u.i;
+        break;
     }
-    return t;
+    return KILN_OK;
 }
 
 /* As PyTorch's kernels for halves: where the row says compute(x), a 0-d tensor of another dtype is read as
@@ -82,7 +115,7 @@ static uint64_t exact_args(const kiln_plan *p) {
 kiln_status kiln_types_infer(kiln_plan *p) {
     const kiln_bound *call = p->call;
     const kiln_typing *ty = &kiln_plan_branch(p)->typing;
-    p->common = kiln_typing_common(call, ty, &p->promoted);
+    KILN_TRY(kiln_typing_common(call, ty, &p->promoted, &p->common));
     p->exact = exact_args(p);
     p->nrets = call->op->row->schema->nrets;
     for (int k = 0; k < p->nrets; k++) {
@@ -91,6 +124,8 @@ kiln_status kiln_types_infer(kiln_plan *p) {
             p->ret_dtype[k] = (kiln_dtype)r;
         else if (r == KILN_RET_COMMON)
             p->ret_dtype[k] = p->common;
+        else if (r == KILN_RET_REAL)
+            p->ret_dtype[k] = kiln_dtype_real(p->common);
         else if (call->slot[-2 - r].kind == KILN_TENSOR)
             p->ret_dtype[k] = (kiln_dtype)call->slot[-2 - r].u.tensor->dtype;
         else
@@ -102,11 +137,18 @@ kiln_status kiln_types_infer(kiln_plan *p) {
 /* PyTorch's can_cast: a result may not fall to a lower kind. */
 static bool can_cast(kiln_dtype from, kiln_dtype to) { return kiln_dtype_kind(from) <= kiln_dtype_kind(to); }
 
+/* Whether result k holds real numbers made of complex ones, such as sizes. */
+static bool real_of_complex(const kiln_plan *p, int k) {
+    return kiln_plan_branch(p)->typing.ret[k] == KILN_RET_REAL && kiln_dtype_is_complex(p->common);
+}
+
 /* Whether result k may be stored in another dtype than its own.  PyTorch converts results of a promotion
  * and truth values; an operator of one tensor that keeps its dtype, and results of a fixed dtype, do not. */
 static bool converts(const kiln_plan *p, int k) {
     const kiln_typing *ty = &kiln_plan_branch(p)->typing;
-    if (ty->ret[k] != KILN_RET_COMMON) return p->ret_dtype[k] == KILN_BOOL;
+    if (real_of_complex(p, k))
+        return ty->promo != KILN_PROMO_PROMOTE || !kiln_dtype_is_complex((kiln_dtype)p->call->out[k]->dtype);
+    if (ty->ret[k] != KILN_RET_COMMON && ty->ret[k] != KILN_RET_REAL) return p->ret_dtype[k] == KILN_BOOL;
     if (ty->promo != KILN_PROMO_PROMOTE) return true;
     int operands = 0;
     for (int a = 0; a < p->call->op->row->schema->nargs; a++)
@@ -119,6 +161,10 @@ static kiln_status check_output(const kiln_plan *p, int k) {
     const char *name = op->schema->args[op->out_arg[k]].name, *from = kiln_dtype_name(p->ret_dtype[k]);
     kiln_dtype to = (kiln_dtype)p->call->out[k]->dtype;
     if (to == p->ret_dtype[k]) return KILN_OK;
+    if (real_of_complex(p, k) && op->form == KILN_FORM_INPLACE)
+        return KILN_FAIL(KILN_E_ARG, "%s: In-place %s is not supported for complex tensors.", op->name,
+                         op->row->schema->name);
+    if (real_of_complex(p, k) && to == p->common) return KILN_OK; /* as PyTorch: without an imaginary part */
     if (!converts(p, k))
         return KILN_FAIL(KILN_E_ARG, "%s: argument '%s': found dtype %s but expected %s", op->name, name,
                          kiln_dtype_name(to), from);

@@ -73,6 +73,9 @@ typedef enum kiln_ir_op {
     KILN_IR_OP_COUNT
 } kiln_ir_op;
 
+/* What a load takes of an element: a complex one is read in two. */
+typedef enum kiln_ir_part { KILN_PART_WHOLE, KILN_PART_RE, KILN_PART_IM } kiln_ir_part;
+
 /* A computed coordinate: the position along `axis` is `at` (an i64) instead of the loop's. */
 typedef struct kiln_ir_coord {
     uint8_t axis;
@@ -82,12 +85,12 @@ typedef struct kiln_ir_coord {
 typedef struct kiln_ir_ins {
     uint8_t op;      /* kiln_ir_op */
     uint8_t dtype;   /* of the value made; bool for comparisons */
-    uint8_t prim;    /* PRIM: kiln_prim */
+    uint8_t prim;    /* PRIM: kiln_prim; LOAD: kiln_ir_part */
     uint8_t nargs;   /* args in use; YIELD, FOLD, SCAN: the states, in list */
     uint16_t slot;   /* LOAD/STORE: buffer; PAR: scalar; INDEX/EXTENT/FOR/FOLD/SCAN: axis; STATE/LEFT/RIGHT/RESULT: state; TRAP: message */
     uint8_t ncoord;  /* LOAD/STORE: computed coordinates */
     uint8_t vec;     /* FOR/FOLD/SCAN: this axis is the vector axis */
-    kiln_ref arg[3]; /* operands; LOAD: [0] guard, [1] value where the guard is false; STORE: [0] value, [1] guard; RESULT: [0] the fold */
+    kiln_ref arg[3]; /* operands; LOAD: [0] guard, [1] value where the guard is false; STORE: the value (of a complex buffer two: real, imaginary), then the guard; RESULT: [0] the fold */
     kiln_ir_coord *coord;
     kiln_ref *list;  /* FOLD, SCAN: initial states; YIELD: new states */
     union { int64_t i; double f; } imm; /* CONST */
@@ -125,7 +128,10 @@ kiln_ref kiln_ir_const_f(kiln_ir *ir, kiln_dtype t, double v);
 kiln_ref kiln_ir_par_read(kiln_ir *ir, int par);
 kiln_ref kiln_ir_load(kiln_ir *ir, int buf);
 kiln_ref kiln_ir_load_at(kiln_ir *ir, int buf, const kiln_ir_coord *coord, int ncoord, kiln_ref guard, kiln_ref other);
+kiln_ref kiln_ir_load_part(kiln_ir *ir, int buf, kiln_ir_part part, const kiln_ir_coord *coord, int ncoord, kiln_ref guard, kiln_ref other);
 void kiln_ir_store(kiln_ir *ir, int buf, kiln_ref value);
+/* Of a complex buffer: both parts.  im is KILN_NOREF for any other. */
+void kiln_ir_store_parts(kiln_ir *ir, int buf, kiln_ref re, kiln_ref im, const kiln_ir_coord *coord, int ncoord, kiln_ref guard);
 void kiln_ir_store_at(kiln_ir *ir, int buf, kiln_ref value, const kiln_ir_coord *coord, int ncoord, kiln_ref guard);
 kiln_ref kiln_ir_prim(kiln_ir *ir, kiln_prim p, const kiln_ref *args, int nargs); /* result type by the primitive's rule */
 kiln_ref kiln_ir_cast(kiln_ir *ir, kiln_dtype to, kiln_ref v); /* v itself if it has that type */
@@ -157,6 +163,8 @@ kiln_status kiln_ir_simplify(kiln_ir *ir) KILN_MUST_CHECK;
 
 const char *kiln_ir_op_name(kiln_ir_op op); /* as in the text form */
 bool kiln_ir_op_makes(kiln_ir_op op);       /* whether it makes a value */
+int kiln_ir_store_values(const kiln_ir_ins *store);     /* 1, or 2 into a complex buffer */
+kiln_ref kiln_ir_store_guard(const kiln_ir_ins *store); /* or KILN_NOREF */
 int kiln_ir_region_end(const kiln_ir *ir, int begin); /* index of the END that closes the region opened at begin */
 int kiln_ir_nest_begin(const kiln_ir *ir, int nest);  /* index of the nest-th top-level FOR */
 #endif

@@ -119,6 +119,7 @@ static bool is_value(kiln_ir *ir, kiln_ref r) {
 
 static kiln_dtype type_of(const kiln_ir *ir, kiln_ref r) { return (kiln_dtype)ir->ins[r].dtype; }
 
+/* An u64 is kept as the i64 of its bits. */
 static int64_t wrap(kiln_dtype t, int64_t v) {
     switch (t) {
     case KILN_BOOL: return v != 0;
@@ -126,13 +127,15 @@ static int64_t wrap(kiln_dtype t, int64_t v) {
     case KILN_I8: return (int8_t)v;
     case KILN_I16: return (int16_t)v;
     case KILN_I32: return (int32_t)v;
+    case KILN_U16: return (uint16_t)v;
+    case KILN_U32: return (uint32_t)v;
     default: return v;
     }
 }
 
 kiln_ref kiln_ir_const_i(kiln_ir *ir, kiln_dtype t, int64_t v) {
     if (t == KILN_F32 || t == KILN_F64) return kiln_ir_const_f(ir, t, t == KILN_F32 ? (float)v : (double)v);
-    if (t == KILN_F16 || t == KILN_BF16 || (unsigned)t >= KILN_DTYPE_COUNT)
+    if ((unsigned)t >= KILN_DTYPE_COUNT || t == KILN_F16 || t == KILN_BF16 || kiln_dtype_is_complex(t))
         fail(ir, "a constant must have a compute type");
     kiln_ir_ins ins = ins_of(KILN_IR_CONST, t);
     ins.imm.i = wrap(t, v);
@@ -168,14 +171,16 @@ static kiln_ir_coord *copy_coords(kiln_ir *ir, const kiln_ir_coord *coord, int n
     return p;
 }
 
-kiln_ref kiln_ir_load_at(kiln_ir *ir, int buf, const kiln_ir_coord *coord, int ncoord, kiln_ref guard,
-                         kiln_ref other) {
+kiln_ref kiln_ir_load_part(kiln_ir *ir, int buf, kiln_ir_part part, const kiln_ir_coord *coord, int ncoord,
+                           kiln_ref guard, kiln_ref other) {
     if (buf < 0 || buf >= ir->nbufs) fail(ir, "no such buffer");
     if ((guard == KILN_NOREF) != (other == KILN_NOREF)) fail(ir, "a guard and its other value go together");
     if (guard != KILN_NOREF && (!is_value(ir, guard) || !is_value(ir, other))) return KILN_NOREF;
     kiln_ir_coord *coords = copy_coords(ir, coord, ncoord);
     if (ir->failed) return KILN_NOREF;
-    kiln_ir_ins ins = ins_of(KILN_IR_LOAD, ir->bufs[buf].dtype);
+    kiln_dtype t = ir->bufs[buf].dtype;
+    kiln_ir_ins ins = ins_of(KILN_IR_LOAD, part == KILN_PART_WHOLE ? t : kiln_dtype_real(t));
+    ins.prim = (uint8_t)part;
     ins.slot = (uint16_t)buf;
     ins.coord = coords;
     ins.ncoord = (uint8_t)ncoord;
@@ -185,24 +190,37 @@ kiln_ref kiln_ir_load_at(kiln_ir *ir, int buf, const kiln_ir_coord *coord, int n
     return add(ir, ins);
 }
 
+kiln_ref kiln_ir_load_at(kiln_ir *ir, int buf, const kiln_ir_coord *coord, int ncoord, kiln_ref guard,
+                         kiln_ref other) {
+    return kiln_ir_load_part(ir, buf, KILN_PART_WHOLE, coord, ncoord, guard, other);
+}
+
 kiln_ref kiln_ir_load(kiln_ir *ir, int buf) {
     return kiln_ir_load_at(ir, buf, NULL, 0, KILN_NOREF, KILN_NOREF);
 }
 
-void kiln_ir_store_at(kiln_ir *ir, int buf, kiln_ref value, const kiln_ir_coord *coord, int ncoord,
-                      kiln_ref guard) {
+void kiln_ir_store_parts(kiln_ir *ir, int buf, kiln_ref re, kiln_ref im, const kiln_ir_coord *coord,
+                         int ncoord, kiln_ref guard) {
     if (buf < 0 || buf >= ir->nbufs) fail(ir, "no such buffer");
-    if (!is_value(ir, value) || (guard != KILN_NOREF && !is_value(ir, guard))) return;
+    if (!is_value(ir, re) || (guard != KILN_NOREF && !is_value(ir, guard))) return;
+    if (im != KILN_NOREF && !is_value(ir, im)) return;
+    if (kiln_dtype_is_complex(ir->bufs[buf].dtype) != (im != KILN_NOREF))
+        fail(ir, "a store has two values into a complex buffer, one into any other");
     kiln_ir_coord *coords = copy_coords(ir, coord, ncoord);
     if (ir->failed) return;
     kiln_ir_ins ins = ins_of(KILN_IR_STORE, ir->bufs[buf].dtype);
     ins.slot = (uint16_t)buf;
     ins.coord = coords;
     ins.ncoord = (uint8_t)ncoord;
-    ins.nargs = guard == KILN_NOREF ? 1 : 2;
-    ins.arg[0] = value;
-    ins.arg[1] = guard;
+    ins.arg[ins.nargs++] = re;
+    if (im != KILN_NOREF) ins.arg[ins.nargs++] = im;
+    if (guard != KILN_NOREF) ins.arg[ins.nargs++] = guard;
     add(ir, ins);
+}
+
+void kiln_ir_store_at(kiln_ir *ir, int buf, kiln_ref value, const kiln_ir_coord *coord, int ncoord,
+                      kiln_ref guard) {
+    kiln_ir_store_parts(ir, buf, value, KILN_NOREF, coord, ncoord, guard);
 }
 
 void kiln_ir_store(kiln_ir *ir, int buf, kiln_ref value) {
@@ -355,6 +373,15 @@ kiln_ref kiln_ir_result(kiln_ir *ir, kiln_ref fold, int k) {
 }
 
 /* -- reading ------------------------------------------------------------------------------------- */
+
+int kiln_ir_store_values(const kiln_ir_ins *store) {
+    return kiln_dtype_is_complex((kiln_dtype)store->dtype) ? 2 : 1;
+}
+
+kiln_ref kiln_ir_store_guard(const kiln_ir_ins *store) {
+    int n = kiln_ir_store_values(store);
+    return store->nargs > n ? store->arg[n] : KILN_NOREF;
+}
 
 int kiln_ir_region_end(const kiln_ir *ir, int begin) {
     int depth = 0;

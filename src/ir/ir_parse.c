@@ -148,6 +148,24 @@ static kiln_status take_buf(reader *r, int *out) {
     return expected(r, "the name of a buffer");
 }
 
+/* A buffer to load from: `name`, or `name.re` and `name.im` of a complex one. */
+static kiln_status take_source(reader *r, int *out, kiln_ir_part *part) {
+    static const char *const ends[] = {"", ".re", ".im"}; /* ORDER: kiln_ir_part */
+    for (int b = 0; b < r->ir->nbufs; b++) {
+        const char *name = r->ir->bufs[b].name;
+        size_t word = peek_word(r), n = strlen(name);
+        if (word < n || memcmp(r->p, name, n) != 0) continue;
+        for (int k = 0; k < (kiln_dtype_is_complex(r->ir->bufs[b].dtype) ? 3 : 1); k++) {
+            if (word != n + strlen(ends[k]) || memcmp(r->p + n, ends[k], word - n) != 0) continue;
+            r->p += word;
+            *out = b;
+            *part = (kiln_ir_part)k;
+            return KILN_OK;
+        }
+    }
+    return expected(r, "the name of a buffer");
+}
+
 static kiln_status take_par(reader *r, int *out) {
     for (int k = 0; k < r->ir->npars; k++) {
         if (!eat_word(r, r->ir->pars[k].name)) continue;
@@ -224,6 +242,8 @@ static bool int_fits(kiln_dtype t, long long v) {
     case KILN_I8: return v >= INT8_MIN && v <= INT8_MAX;
     case KILN_I16: return v >= INT16_MIN && v <= INT16_MAX;
     case KILN_I32: return v >= INT32_MIN && v <= INT32_MAX;
+    case KILN_U16: return v >= 0 && v <= UINT16_MAX;
+    case KILN_U32: return v >= 0 && v <= UINT32_MAX;
     default: return true;
     }
 }
@@ -240,13 +260,16 @@ static kiln_status take_const(reader *r, kiln_ref *out) {
         return KILN_OK;
     }
     errno = 0;
+    if (kiln_dtype_is_complex(t)) return expected(r, "a constant of a compute type before this");
     if (kiln_dtype_is_float(t)) {
         double v;
         if (!kiln_f64_parse(text, strlen(text), &v)) return expected(r, "a number before this");
         *out = kiln_ir_const_f(r->ir, t, v);
         return KILN_OK;
     }
-    long long v = strtoll(text, &rest, 10);
+    bool u64 = t == KILN_U64;
+    if (u64 && text[0] == '-') return expected(r, "an integer that fits its type before this");
+    long long v = u64 ? (long long)strtoull(text, &rest, 10) : strtoll(text, &rest, 10);
     if (*rest || errno || !int_fits(t, v)) return expected(r, "an integer that fits its type before this");
     *out = kiln_ir_const_i(r->ir, t, v);
     return KILN_OK;
@@ -278,30 +301,32 @@ static kiln_status take_coords(reader *r, kiln_ir_coord coord[KILN_IR_MAX_AXES],
 }
 
 static kiln_status take_load(reader *r, kiln_ref *out) {
-    int buf, ncoord;
+    int buf = 0, ncoord = 0;
     kiln_ir_coord coord[KILN_IR_MAX_AXES];
     kiln_ref guard = KILN_NOREF, other = KILN_NOREF;
-    KILN_TRY(take_buf(r, &buf));
+    kiln_ir_part part = KILN_PART_WHOLE;
+    KILN_TRY(take_source(r, &buf, &part));
     KILN_TRY(take_coords(r, coord, &ncoord));
     if (eat_word(r, "if")) {
         KILN_TRY(take_ref(r, &guard));
         if (!eat_word(r, "else")) return expected(r, "else");
         KILN_TRY(take_ref(r, &other));
     }
-    *out = kiln_ir_load_at(r->ir, buf, coord, ncoord, guard, other);
+    *out = kiln_ir_load_part(r->ir, buf, part, coord, ncoord, guard, other);
     return KILN_OK;
 }
 
 static kiln_status take_store(reader *r) {
-    int buf, ncoord;
+    int buf = 0, ncoord = 0;
     kiln_ir_coord coord[KILN_IR_MAX_AXES];
-    kiln_ref value, guard = KILN_NOREF;
+    kiln_ref value, im = KILN_NOREF, guard = KILN_NOREF;
     KILN_TRY(take_buf(r, &buf));
     KILN_TRY(need(r, ','));
     KILN_TRY(take_ref(r, &value));
+    if (eat(r, ',')) KILN_TRY(take_ref(r, &im));
     KILN_TRY(take_coords(r, coord, &ncoord));
     if (eat_word(r, "if")) KILN_TRY(take_ref(r, &guard));
-    kiln_ir_store_at(r->ir, buf, value, coord, ncoord, guard);
+    kiln_ir_store_parts(r->ir, buf, value, im, coord, ncoord, guard);
     return KILN_OK;
 }
 

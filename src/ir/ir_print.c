@@ -58,6 +58,8 @@ static void put_const(kiln_sb *out, const kiln_ir_ins *ins) {
         kiln_sb_f32(out, (float)ins->imm.f);
     else if (ins->dtype == KILN_F64)
         kiln_sb_f64(out, ins->imm.f);
+    else if (ins->dtype == KILN_U64)
+        kiln_sb_printf(out, "%llu", (unsigned long long)ins->imm.i);
     else
         kiln_sb_printf(out, "%lld", (long long)ins->imm.i);
 }
@@ -73,7 +75,9 @@ static void put_coords(printer *p, const kiln_ir_ins *ins) {
 }
 
 static void put_load(printer *p, const kiln_ir_ins *ins) {
-    kiln_sb_printf(p->out, " %s", buf_name(p, ins->slot));
+    static const char *const ends[] = {"", ".re", ".im"}; /* ORDER: kiln_ir_part */
+    kiln_sb_printf(p->out, " %s%s", buf_name(p, ins->slot),
+                   ins->prim <= KILN_PART_IM ? ends[ins->prim] : ".?");
     put_coords(p, ins);
     if (ins->nargs < 2) return;
     kiln_sb_puts(p->out, " if ");
@@ -84,11 +88,11 @@ static void put_load(printer *p, const kiln_ir_ins *ins) {
 
 static void put_store(printer *p, const kiln_ir_ins *ins) {
     kiln_sb_printf(p->out, " %s, ", buf_name(p, ins->slot));
-    put_ref(p, ins->arg[0]);
+    put_refs(p, ins->arg, kiln_ir_store_values(ins));
     put_coords(p, ins);
-    if (ins->nargs < 2) return;
+    if (kiln_ir_store_guard(ins) == KILN_NOREF) return;
     kiln_sb_puts(p->out, " if ");
-    put_ref(p, ins->arg[1]);
+    put_ref(p, kiln_ir_store_guard(ins));
 }
 
 static void put_trap(printer *p, const kiln_ir_ins *ins) {

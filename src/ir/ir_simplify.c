@@ -57,10 +57,14 @@ static bool is_one(const pass *s, kiln_ref r) {
     return ins->op == KILN_IR_CONST && (real ? ins->imm.f == 1 : ins->imm.i == 1);
 }
 
-/* All ones in the type: true, or an integer's -1. */
+/* All ones in the type: true, or an integer's -1, as its constants are kept. */
 static bool is_ones(const pass *s, kiln_ref r) {
     int t = ins_at(s, r)->dtype;
-    return is_int_const(s, r, t == KILN_BOOL ? 1 : t == KILN_U8 ? 255 : -1);
+    int64_t ones = -1;
+    if (t == KILN_BOOL) ones = 1;
+    if (t == KILN_U8 || t == KILN_U16 || t == KILN_U32)
+        ones = (int64_t)(UINT64_MAX >> (64 - 8 * kiln_dtype_size((kiln_dtype)t)));
+    return is_int_const(s, r, ones);
 }
 
 /* Turns instruction i into a constant of its type. */
@@ -127,7 +131,7 @@ static bool lossless(kiln_dtype from, kiln_dtype to) {
     if (to == KILN_F32) return size <= 2;
     if (to == KILN_F64) return size <= 4;
     if (!kiln_dtype_is_int(to)) return false;
-    return kiln_dtype_size(to) > size && to != KILN_U8;
+    return kiln_dtype_size(to) > size && (kiln_dtype_is_signed(to) || !kiln_dtype_is_signed(from));
 }
 
 static kiln_ref simpler_cast(pass *s, int i) {
@@ -258,16 +262,16 @@ static void forwards(pass *s) {
 /* Stores and traps that do nothing are not needed. */
 static bool has_effect(const pass *s, const kiln_ir_ins *ins) {
     if (ins->op == KILN_IR_TRAP) return !is_int_const(s, ins->arg[0], 0);
-    return ins->op == KILN_IR_STORE && !(ins->nargs == 2 && is_int_const(s, ins->arg[1], 0));
+    if (ins->op != KILN_IR_STORE) return false;
+    kiln_ref guard = kiln_ir_store_guard(ins);
+    return guard == KILN_NOREF || !is_int_const(s, guard, 0);
 }
 
 static void keep_with_operands(pass *s, int i) {
     kiln_ir_ins *ins = &s->ir->ins[i];
     s->keep[i] = true;
-    if (ins->op == KILN_IR_STORE && ins->nargs == 2 && is_int_const(s, ins->arg[1], 1)) {
-        ins->nargs = 1;
-        ins->arg[1] = KILN_NOREF;
-    }
+    kiln_ref guard = ins->op == KILN_IR_STORE ? kiln_ir_store_guard(ins) : KILN_NOREF;
+    if (guard != KILN_NOREF && is_int_const(s, guard, 1)) ins->arg[--ins->nargs] = KILN_NOREF;
     const kiln_ref *refs = ins->list ? ins->list : ins->arg;
     for (int k = 0; k < ins->nargs; k++) s->keep[refs[k]] = true;
     for (int k = 0; k < ins->ncoord; k++) s->keep[ins->coord[k].at] = true;

@@ -45,7 +45,11 @@ static const char *place(const checker *c, char buf[64]) {
     KILN_FAIL(KILN_E_VERIFY, "kernel \"%s\": %s: " fmt, (c)->ir->name, place(c, (char[64]){0}), __VA_ARGS__)
 #define BAD0(c, text) BAD(c, "%s", text)
 
-static bool is_compute(int t) { return t < KILN_DTYPE_COUNT && t != KILN_F16 && t != KILN_BF16; }
+static bool is_half(int t) { return t == KILN_F16 || t == KILN_BF16; }
+
+static bool is_compute(int t) {
+    return t < KILN_DTYPE_COUNT && !is_half(t) && !kiln_dtype_is_complex((kiln_dtype)t);
+}
 
 static const char *dt(int t) { return kiln_dtype_name((kiln_dtype)t); }
 
@@ -88,13 +92,16 @@ static kiln_status check_cast(const checker *c, const kiln_ir_ins *ins) {
     if (ins->dtype >= KILN_DTYPE_COUNT) return BAD0(c, "no such type");
     KILN_TRY(operand(c, ins->arg[0], -1, "the operand"));
     int from = c->ir->ins[ins->arg[0]].dtype, to = ins->dtype;
-    bool ok = (is_compute(from) && is_compute(to)) || from == KILN_F32 || to == KILN_F32;
+    bool ok = (is_compute(from) && is_compute(to)) || (from == KILN_F32 && is_half(to)) ||
+              (is_half(from) && to == KILN_F32);
     if (!ok) return BAD(c, "casts %s to %s; f16 and bf16 are cast from and to f32 only", dt(from), dt(to));
     return KILN_OK;
 }
 
 static kiln_status check_const(const checker *c, const kiln_ir_ins *ins) {
-    if (!is_compute(ins->dtype)) return BAD0(c, "a constant must have a compute type, not f16 or bf16");
+    if (!is_compute(ins->dtype))
+        return BAD(c, "a constant must have a compute type, not %s",
+                   ins->dtype < KILN_DTYPE_COUNT ? dt(ins->dtype) : "none");
     return KILN_OK;
 }
 
@@ -122,7 +129,12 @@ static kiln_status check_access(const checker *c, const kiln_ir_ins *ins) {
     const kiln_ir *ir = c->ir;
     if (ins->slot >= ir->nbufs) return BAD(c, "buffer %d of %d", ins->slot, ir->nbufs);
     const kiln_ir_buf *b = &ir->bufs[ins->slot];
-    if (ins->dtype != b->dtype)
+    bool part = ins->op == KILN_IR_LOAD && ins->prim != KILN_PART_WHOLE;
+    if (part && (ins->prim > KILN_PART_IM || !kiln_dtype_is_complex(b->dtype)))
+        return BAD(c, "buffer %s holds %s, which has no parts", b->name, dt(b->dtype));
+    if (ins->op == KILN_IR_LOAD && !part && kiln_dtype_is_complex(b->dtype))
+        return BAD(c, "buffer %s holds %s: expected %s.re or %s.im", b->name, dt(b->dtype), b->name, b->name);
+    if (ins->dtype != (part ? kiln_dtype_real(b->dtype) : b->dtype))
         return BAD(c, "is %s, buffer %s holds %s", dt(ins->dtype), b->name, dt(b->dtype));
     uint32_t given = 0;
     for (int k = 0; k < ins->ncoord; k++) {
@@ -149,7 +161,7 @@ static kiln_status check_load(const checker *c, const kiln_ir_ins *ins) {
     if (ins->nargs != 0 && ins->nargs != 2) return BAD0(c, "a guard and its other value go together");
     if (ins->nargs == 0) return KILN_OK;
     KILN_TRY(operand(c, ins->arg[0], KILN_BOOL, "the guard"));
-    return operand(c, ins->arg[1], b->dtype, "the value after else");
+    return operand(c, ins->arg[1], ins->dtype, "the value after else");
 }
 
 static kiln_status in_no_fold(const checker *c) {
@@ -163,9 +175,10 @@ static kiln_status check_store(checker *c, const kiln_ir_ins *ins) {
     KILN_TRY(in_no_fold(c));
     const kiln_ir_buf *b = &c->ir->bufs[ins->slot];
     if (b->role == KILN_BUF_IN) return BAD(c, "buffer %s is in: it is read only", b->name);
-    if (ins->nargs != 1 && ins->nargs != 2) return BAD0(c, "expected a value and at most a guard");
-    KILN_TRY(operand(c, ins->arg[0], b->dtype, "the value"));
-    if (ins->nargs == 2) KILN_TRY(operand(c, ins->arg[1], KILN_BOOL, "the guard"));
+    int n = kiln_ir_store_values(ins);
+    if (ins->nargs != n && ins->nargs != n + 1) return BAD(c, "expected %d value(s) and at most a guard", n);
+    for (int k = 0; k < n; k++) KILN_TRY(operand(c, ins->arg[k], kiln_dtype_real(b->dtype), "the value"));
+    if (ins->nargs > n) KILN_TRY(operand(c, ins->arg[n], KILN_BOOL, "the guard"));
     if (c->traps) return BAD0(c, "a nest that traps stores nothing");
     c->stores = c->wrote = true;
     return KILN_OK;
@@ -322,6 +335,13 @@ static bool is_name(const char *s) {
 
 #define BAD_DECL(ir, ...) KILN_FAIL(KILN_E_VERIFY, __VA_ARGS__)
 
+/* `x.re` must mean the part of the complex buffer x alone. */
+static bool names_part(const kiln_ir_buf *of, const char *name) {
+    size_t n = strlen(of->name);
+    if (!kiln_dtype_is_complex(of->dtype) || strncmp(name, of->name, n) != 0) return false;
+    return strcmp(name + n, ".re") == 0 || strcmp(name + n, ".im") == 0;
+}
+
 static kiln_status check_names(const kiln_ir *ir) {
     for (int i = 0; i < ir->naxes; i++) {
         if (!is_name(ir->axes[i].name))
@@ -336,6 +356,10 @@ static kiln_status check_names(const kiln_ir *ir) {
         for (int j = 0; j < i; j++)
             if (strcmp(ir->bufs[i].name, ir->bufs[j].name) == 0)
                 return BAD_DECL(ir, "kernel \"%s\": two buffers named %s", ir->name, ir->bufs[i].name);
+        for (int j = 0; j < ir->nbufs; j++)
+            if ((unsigned)ir->bufs[j].dtype < KILN_DTYPE_COUNT && names_part(&ir->bufs[j], ir->bufs[i].name))
+                return BAD_DECL(ir, "kernel \"%s\": buffer %s has the name of a part of %s", ir->name,
+                                ir->bufs[i].name, ir->bufs[j].name);
     }
     for (int i = 0; i < ir->npars; i++) {
         if (!is_name(ir->pars[i].name))
@@ -360,8 +384,8 @@ static kiln_status check_declarations(const kiln_ir *ir) {
     }
     for (int i = 0; i < ir->npars; i++)
         if ((unsigned)ir->pars[i].dtype >= KILN_DTYPE_COUNT || !is_compute((int)ir->pars[i].dtype))
-            return BAD_DECL(ir, "kernel \"%s\": scalar %s must have a compute type, not f16 or bf16",
-                            ir->name, ir->pars[i].name);
+            return BAD_DECL(ir, "kernel \"%s\": scalar %s must have a compute type", ir->name,
+                            ir->pars[i].name);
     for (int i = 0; i < ir->ntraps; i++)
         if (ir->traps[i].status == KILN_OK ||
             !strcmp(kiln_status_name(ir->traps[i].status), "KILN_E_UNKNOWN"))

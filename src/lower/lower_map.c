@@ -17,7 +17,8 @@ typedef struct mapper {
     kiln_lowered *out;
     kiln_ir *ir;
     int buf_of_arg[KILN_MAX_ARGS]; /* buffer of a tensor argument, or -1 */
-    kiln_ref loaded[KILN_MAX_ARGS][2]; /* its value in this nest, in the compute type: rounded, exact */
+    kiln_pair loaded[KILN_MAX_ARGS][2]; /* its value in this nest, in the compute type: rounded, exact */
+    const kiln_pair *locals;            /* of the rule being lowered */
     const kiln_texpr *body[KILN_MAX_RETS];
 } mapper;
 
@@ -33,7 +34,7 @@ static kiln_status declare_buffers(mapper *m) {
     for (int k = 0; k < m->plan->noperands; k++) {
         const kiln_operand *o = &m->plan->operand[k];
         char name[24];
-        snprintf(name, sizeof name, "out%d", -1 - o->arg);
+        snprintf(name, sizeof name, "out.%d", -1 - o->arg); /* no argument's name has a point in it */
         const char *label = o->arg < 0 ? kiln_arena_strndup(m->arena, name, strlen(name)) : m->row->schema->args[o->arg].name;
         if (!label) return KILN_NOMEM();
         int buf = kiln_ir_buf_add(m->ir, label, o->arg < 0 ? KILN_BUF_OUT : KILN_BUF_IN, o->dtype, 1, step_of(o->step));
@@ -51,10 +52,12 @@ static kiln_dtype scalar_via(const mapper *m, const kiln_texpr *e) {
     return rounded ? m->plan->common : e->dtype;
 }
 
-/* The kernel's scalar for an argument as a type: each such pair once. */
-static kiln_ref scalar(mapper *m, const kiln_texpr *e) {
+/* The kernel's scalar for an argument, or a part of it, as a type: each once. */
+static kiln_ref scalar_part(mapper *m, const kiln_texpr *e, kiln_ir_part part) {
+    static const char *const ends[] = {"", ".re", ".im"}; /* ORDER: kiln_ir_part */
     kiln_lowered *low = m->out;
-    kiln_scalar_source want = {(int16_t)e->id, (int16_t)e->index, scalar_via(m, e), e->dtype};
+    kiln_dtype via = kiln_dtype_real(scalar_via(m, e)), t = kiln_dtype_real(e->dtype);
+    kiln_scalar_source want = {(int16_t)e->id, (int16_t)e->index, via, t, part};
     int k = 0;
     while (k < low->nscalars && memcmp(&low->scalars[k], &want, sizeof want) != 0) k++;
     if (k == KILN_MAX_SCALARS) {
@@ -63,38 +66,79 @@ static kiln_ref scalar(mapper *m, const kiln_texpr *e) {
         return 0;
     }
     if (k == low->nscalars) {
+        char name[160];
+        int n = snprintf(name, sizeof name, "%.100s%s", m->row->schema->args[e->id].name, ends[part]);
+        for (int other = 0; other < low->nscalars; other++) /* another item, type or rounding of the same argument */
+            if (low->scalars[other].slot == want.slot && low->scalars[other].part == part) {
+                snprintf(name + n, sizeof name - (size_t)n, ".%d", k);
+                break;
+            }
         low->scalars[low->nscalars++] = want;
-        kiln_ir_par_add(m->ir, m->row->schema->args[e->id].name, e->dtype);
+        kiln_ir_par_add(m->ir, name, t);
     }
     return kiln_ir_par_read(m->ir, k);
 }
 
+static kiln_pair scalar(mapper *m, const kiln_texpr *e) {
+    if (!kiln_dtype_is_complex(e->dtype)) return (kiln_pair){scalar_part(m, e, KILN_PART_WHOLE), KILN_NOREF};
+    kiln_ref re = scalar_part(m, e, KILN_PART_RE);
+    return (kiln_pair){re, scalar_part(m, e, KILN_PART_IM)};
+}
+
 /* -- expressions ----------------------------------------------------------------------------------------- */
 
-static kiln_ref load(mapper *m, int arg, bool as_number) {
+static kiln_pair load(mapper *m, int arg, bool as_number) {
     bool exact = as_number && m->plan->exact >> arg & 1;
-    if (m->loaded[arg][exact] != KILN_NOREF) return m->loaded[arg][exact];
-    kiln_ref v = kiln_ir_load(m->ir, m->buf_of_arg[arg]);
+    if (m->loaded[arg][exact].re != KILN_NOREF) return m->loaded[arg][exact];
+    kiln_pair v = kiln_pair_load(m->ir, m->buf_of_arg[arg]);
     bool promoted = m->branch->typing.args >> arg & 1;
     kiln_dtype t = promoted ? m->plan->common : m->plan->dtypes[arg];
-    if (!exact) v = kiln_ir_cast(m->ir, t, v);
-    v = kiln_ir_cast(m->ir, kiln_dtype_compute(t), v);
+    if (!exact) v = kiln_pair_cast(m->ir, t, v);
+    v = kiln_pair_cast(m->ir, kiln_dtype_compute(t), v);
     m->loaded[arg][exact] = v;
     return v;
 }
 
-static kiln_ref lower_expr(mapper *m, const kiln_texpr *e) {
+static kiln_pair lower_expr(mapper *m, const kiln_texpr *e);
+
+/* Arguments, then lets, then the body that sees both. */
+static kiln_pair lower_rule(mapper *m, const kiln_texpr *e) {
+    const kiln_pair *outer = m->locals;
+    kiln_pair local[KILN_RULE_MAX_LOCALS];
+    for (int k = 0; k < e->nargs; k++) local[k] = lower_expr(m, e->args[k]);
+    m->locals = local;
+    for (int k = 0; k < e->rule->nlets; k++) local[e->nargs + k] = lower_expr(m, e->rule->let[k]);
+    kiln_pair v = lower_expr(m, e->rule->body);
+    m->locals = outer;
+    return v;
+}
+
+static kiln_pair lower_prim(mapper *m, const kiln_texpr *e) {
     kiln_ref args[3] = {KILN_NOREF, KILN_NOREF, KILN_NOREF};
-    for (int k = 0; k < e->nargs && k < 3; k++) args[k] = lower_expr(m, e->args[k]);
+    for (int k = 0; k < e->nargs && k < 3; k++) args[k] = lower_expr(m, e->args[k]).re;
+    return (kiln_pair){kiln_ir_prim(m->ir, e->prim, args, e->nargs), KILN_NOREF};
+}
+
+static kiln_pair lower_expr(mapper *m, const kiln_texpr *e) {
+    kiln_pair v;
     switch (e->kind) {
-    case KILN_TE_CONST:
-        return kiln_dtype_is_float(e->dtype) ? kiln_ir_const_f(m->ir, e->dtype, e->f)
-                                             : kiln_ir_const_i(m->ir, e->dtype, e->i);
+    case KILN_TE_CONST: return kiln_pair_const(m->ir, e->dtype, e->i, e->f);
     case KILN_TE_ELEM: return load(m, e->id, e->exact);
     case KILN_TE_SCALAR: return scalar(m, e);
-    case KILN_TE_PRIM: return kiln_ir_prim(m->ir, e->prim, args, e->nargs);
-    case KILN_TE_CAST: return kiln_ir_cast(m->ir, e->dtype, args[0]);
-    case KILN_TE_ROUND: return kiln_ir_cast(m->ir, e->dtype, kiln_ir_cast(m->ir, m->plan->common, args[0]));
+    case KILN_TE_PRIM: return lower_prim(m, e);
+    case KILN_TE_CAST: return kiln_pair_cast(m->ir, e->dtype, lower_expr(m, e->args[0]));
+    case KILN_TE_ROUND:
+        v = kiln_pair_cast(m->ir, m->plan->common, lower_expr(m, e->args[0]));
+        return kiln_pair_cast(m->ir, e->dtype, v);
+    case KILN_TE_RULE: return lower_rule(m, e);
+    case KILN_TE_LOCAL: return m->locals[e->id];
+    case KILN_TE_PART:
+        v = lower_expr(m, e->args[0]);
+        return (kiln_pair){e->id ? v.im : v.re, KILN_NOREF};
+    case KILN_TE_COMPLEX:
+        v.re = lower_expr(m, e->args[0]).re;
+        v.im = lower_expr(m, e->args[1]).re;
+        return v;
     case KILN_TE_STATE:
     case KILN_TE_RHS:
     case KILN_TE_POS:
@@ -105,13 +149,13 @@ static kiln_ref lower_expr(mapper *m, const kiln_texpr *e) {
     }
     m->ir->failed = true;
     m->ir->why = "a map body with a part only other families have";
-    return 0;
+    return (kiln_pair){0, KILN_NOREF};
 }
 
 /* -- nests ------------------------------------------------------------------------------------------------- */
 
 static void begin_nest(mapper *m) {
-    for (int a = 0; a < KILN_MAX_ARGS; a++) m->loaded[a][0] = m->loaded[a][1] = KILN_NOREF;
+    for (int a = 0; a < KILN_MAX_ARGS; a++) m->loaded[a][0].re = m->loaded[a][1].re = KILN_NOREF;
     kiln_ir_for(m->ir, 0, true);
 }
 
@@ -130,7 +174,7 @@ static bool any_division(const kiln_texpr *e) {
 static void trap_divisions(mapper *m, const kiln_texpr *e) {
     for (int k = 0; k < e->nargs; k++) trap_divisions(m, e->args[k]);
     if (!divides(e)) return;
-    kiln_ref pair[2] = {lower_expr(m, e->args[1]), kiln_ir_const_i(m->ir, e->dtype, 0)};
+    kiln_ref pair[2] = {lower_expr(m, e->args[1]).re, kiln_ir_const_i(m->ir, e->dtype, 0)};
     kiln_ir_trap_if(m->ir, kiln_ir_prim(m->ir, KILN_P_EQ, pair, 2), KILN_E_DIVZERO, "ZeroDivisionError");
 }
 
@@ -145,13 +189,13 @@ static void guard_nest(mapper *m) {
 
 /* All values are computed before the first is stored: an output may be an input. */
 static void compute_nest(mapper *m) {
-    kiln_ref value[KILN_MAX_RETS];
+    kiln_pair value[KILN_MAX_RETS];
     begin_nest(m);
     for (int k = 0; k < m->plan->nrets; k++) {
-        value[k] = kiln_ir_cast(m->ir, m->plan->ret_dtype[k], lower_expr(m, m->body[k]));
-        value[k] = kiln_ir_cast(m->ir, m->plan->operand[k].dtype, value[k]);
+        value[k] = kiln_pair_cast(m->ir, m->plan->ret_dtype[k], lower_expr(m, m->body[k]));
+        value[k] = kiln_pair_cast(m->ir, m->plan->operand[k].dtype, value[k]);
     }
-    for (int k = 0; k < m->plan->nrets; k++) kiln_ir_store(m->ir, k, value[k]);
+    for (int k = 0; k < m->plan->nrets; k++) kiln_pair_store(m->ir, k, value[k]);
     kiln_ir_end(m->ir);
 }
 

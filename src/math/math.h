@@ -7,7 +7,7 @@
  * translation unit every vector has KILN_W lanes:
  *     vf32 vf64 vi8 vu8 vi16 vu16 vi32 vu32 vi64 vu64        (vf16 and vbf16 are vu16)
  * A bool is a mask, 0 or -1 in each lane, in a signed vector as wide as the type that made it.
- * Names a kernel may use, T being a compute type (bool u8 i8 i16 i32 i64 f32 f64):
+ * Names a kernel may use, T being a compute type (bool u8 i8 i16 i32 i64 u16 u32 u64 f32 f64):
  *     P_T(a, ...)            primitive P of prims.def
  *     cast_TO_FROM(v)        between compute types; f16 and bf16 only with f32
  *     mask_TO_FROM(m)        mask width change, in bits: mask_32_8

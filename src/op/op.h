@@ -27,14 +27,15 @@ typedef enum kiln_promo {
     KILN_PROMO_SUM      /* of `args`; bool and integers become i64; the dtype argument `dtype_arg` wins */
 } kiln_promo;
 
-enum { KILN_RET_COMMON = -1 };     /* result has the common dtype; >= 0: that kiln_dtype; else see below */
-#define KILN_RET_ARG(a) (-2 - (a)) /* result has the dtype of tensor argument a */
+enum { KILN_RET_COMMON = -1 };      /* result has the common dtype; >= 0: that kiln_dtype; else see below */
+enum { KILN_RET_REAL = INT16_MIN }; /* result has the common dtype, of its parts if that is complex */
+#define KILN_RET_ARG(a) (-2 - (a))  /* result has the dtype of tensor argument a */
 
 typedef struct kiln_typing {
     kiln_promo promo;
     uint64_t args;              /* bit a: argument a takes part in promotion */
     int dtype_arg;              /* SUM: a ScalarType? argument, or -1 */
-    int16_t ret[KILN_MAX_RETS]; /* KILN_RET_COMMON, a kiln_dtype, or KILN_RET_ARG(a) */
+    int16_t ret[KILN_MAX_RETS]; /* KILN_RET_COMMON, KILN_RET_REAL, a kiln_dtype, or KILN_RET_ARG(a) */
 } kiln_typing;
 
 /* One way to compute the row's results, taken when `when` holds (NULL: always). */
@@ -124,7 +125,8 @@ typedef struct kiln_row {
     double domain_lo, domain_hi; /* of random test inputs */
     double rtol, atol;           /* 0: the defaults */
     const char *doc;
-    uint32_t clauses; /* bit k: the row has a clause of the k-th word */
+    const kiln_crules *rules; /* the registry's, for complex numbers */
+    uint32_t clauses;         /* bit k: the row has a clause of the k-th word */
 } kiln_row;
 
 typedef enum kiln_form { KILN_FORM_FUNCTIONAL, KILN_FORM_INPLACE, KILN_FORM_OUT } kiln_form;

@@ -12,8 +12,9 @@ struct kiln_registry {
     kiln_arena arena;
     const kiln_op **ops; /* sorted by name */
     size_t n, cap;
-    const kiln_row **rows; /* new in this registry, in source order */
+    kiln_row **rows; /* new in this registry, in source order */
     size_t nrows, rows_cap;
+    kiln_crules rules;   /* what functions do to complex numbers */
     const char *schemas; /* PyTorch's list, or NULL */
     size_t schemas_len;
 };
@@ -192,7 +193,11 @@ static kiln_status check_against_list(const kiln_registry *r, const kiln_op *op)
 static kiln_status add_row(kiln_registry *r, const char *source, const char *text, size_t n, int line) {
     kiln_row *row;
     kiln_op *op;
+    static const char rule[] = "complex ";
+    if (n >= sizeof rule && memcmp(text, rule, sizeof rule - 1) == 0)
+        return kiln_crules_add(&r->rules, &r->arena, source, text, n, line);
     KILN_TRY(kiln_row_parse(&r->arena, source, text, n, line, &row));
+    row->rules = &r->rules;
     KILN_TRY(new_op(r, row->schema, row, KILN_FORM_FUNCTIONAL, &op));
     KILN_TRY(check_against_list(r, op));
     KILN_TRY(push(&r->arena, (const void ***)&r->rows, &r->nrows, &r->rows_cap, row));
@@ -261,6 +266,13 @@ static kiln_status defined_twice(const kiln_registry *r, const kiln_op *a, const
                      second->col, a->name, first->source, first->line, first->col);
 }
 
+/* What a row computes for complex numbers depends on the rules, so its digest does. */
+static void add_rules_to_digest(const kiln_registry *r, kiln_row *row) {
+    bool complex = row->takes & (KILN_DT(KILN_C64) | KILN_DT(KILN_C128));
+    kiln_digest pair[2] = {row->digest, r->rules.digest};
+    if (complex) row->digest = kiln_hash128(pair, sizeof pair);
+}
+
 static kiln_status freeze(kiln_registry *r) {
     if (r->n) qsort(r->ops, r->n, sizeof *r->ops, by_op_name);
     for (size_t k = 1; k < r->n; k++)
@@ -268,12 +280,14 @@ static kiln_status freeze(kiln_registry *r) {
             return defined_twice(r, r->ops[k - 1], r->ops[k]);
     for (size_t k = 0; k < r->nrows; k++) {
         int ntyped;
+        add_rules_to_digest(r, r->rows[k]);
         KILN_TRY(kiln_row_check(r, r->rows[k], &ntyped));
     }
     return KILN_OK;
 }
 
 static kiln_status fill(kiln_registry *r, const kiln_registry *base, const kiln_row_text *texts, int ntexts) {
+    if (base) r->rules = base->rules;
     for (size_t k = 0; base && k < base->n; k++) KILN_TRY(push_op(r, base->ops[k]));
     for (int k = 0; k < ntexts; k++) KILN_TRY(add_text(r, &texts[k]));
     KILN_TRY(derive_forms(r));

@@ -87,6 +87,7 @@ static kiln_status may_hold(const checker *c, const kiln_expr *cond, holds *out)
 static kiln_dtype ret_dtype(const checker *c, const kiln_branch *b, int k) {
     int16_t ret = b->typing.ret[k];
     if (ret == KILN_RET_COMMON) return c->common;
+    if (ret == KILN_RET_REAL) return kiln_dtype_real(c->common);
     return ret >= 0 ? (kiln_dtype)ret : c->dtypes[-2 - ret];
 }
 
@@ -253,7 +254,7 @@ static kiln_status check_branch(checker *c, const kiln_branch *b) {
 }
 
 static kiln_dtype common_of(const kiln_typing *ty, kiln_dtype t) {
-    bool integral = !kiln_dtype_is_float(t);
+    bool integral = !kiln_dtype_is_float(t) && !kiln_dtype_is_complex(t);
     if (ty->promo == KILN_PROMO_FLOAT && integral) return KILN_F32;
     if (ty->promo == KILN_PROMO_SUM && integral) return KILN_I64;
     return t;

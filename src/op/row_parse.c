@@ -23,17 +23,17 @@ bool kiln_family_served(kiln_family f) { return families[f].served; }
 
 /* -- attributes ---------------------------------------------------------------------------------------- */
 
+/* u16, u32 and u64 are never meant by a kind: PyTorch's operators that take them are few. */
 static kiln_dtypes kinds(int lowest, int highest) {
     kiln_dtypes set = 0;
     for (int t = 0; t < KILN_DTYPE_COUNT; t++) {
         int kind = (int)kiln_dtype_kind((kiln_dtype)t);
-        if (kind >= lowest && kind <= highest) set |= KILN_DT(t);
+        if (kind >= lowest && kind <= highest && !kiln_dtype_is_limited((kiln_dtype)t)) set |= KILN_DT(t);
     }
     return set;
 }
 
-/* A word of a `takes` list: a kind of dtype or one dtype.  complex is accepted for rows that are ready
- * for it; no complex dtype exists yet. */
+/* A word of a `takes` list: a kind of dtype or one dtype. */
 static bool dtype_word(const kiln_lex *lx, kiln_dtypes *set) {
     kiln_dtype t;
     if (lx->tok != KILN_TOK_NAME) return false;
@@ -46,9 +46,11 @@ static bool dtype_word(const kiln_lex *lx, kiln_dtypes *set) {
     else if (kiln_lex_is(lx, "real"))
         *set |= kinds(KILN_KIND_INT, KILN_KIND_FLOAT);
     else if (kiln_lex_is(lx, "all"))
-        *set |= KILN_DT_ALL;
+        *set |= kinds(KILN_KIND_BOOL, KILN_KIND_FLOAT);
+    else if (kiln_lex_is(lx, "unsigned"))
+        *set |= KILN_DT(KILN_U16) | KILN_DT(KILN_U32) | KILN_DT(KILN_U64);
     else if (kiln_lex_is(lx, "complex"))
-        return true;
+        *set |= kinds(KILN_KIND_COMPLEX, KILN_KIND_COMPLEX);
     else {
         for (t = 0; t < KILN_DTYPE_COUNT && !kiln_lex_is(lx, kiln_dtype_name(t)); t++) {}
         if (t == KILN_DTYPE_COUNT) return false;
@@ -72,9 +74,9 @@ static kiln_status parse_takes(kiln_lex *lx, kiln_row *row) {
         KILN_TRY(kiln_lex_expect(lx, ":"));
     }
     set = 0;
-    if (!dtype_word(lx, &set)) return kiln_lex_fail(lx, "a dtype or one of bool int float real complex all");
+    if (!dtype_word(lx, &set))
+        return kiln_lex_fail(lx, "a dtype or one of bool int unsigned float real complex all");
     while (!lx->first_on_line && dtype_word(lx, &set)) KILN_TRY(kiln_lex_next(lx));
-    if (!set) return kiln_lex_fail(lx, "a dtype beside complex, which has none yet");
     if (arg >= 0)
         row->arg_takes[arg] |= set;
     else
@@ -99,10 +101,12 @@ static kiln_status parse_ret(kiln_lex *lx, const kiln_row *row, int16_t *out) {
     *out = KILN_RET_COMMON;
     if (arg >= 0) {
         *out = (int16_t)KILN_RET_ARG(arg);
+    } else if (kiln_lex_is(lx, "real")) {
+        *out = KILN_RET_REAL;
     } else if (!kiln_lex_is(lx, "same")) {
         int t = 0;
         while (t < KILN_DTYPE_COUNT && !kiln_lex_is(lx, kiln_dtype_name((kiln_dtype)t))) t++;
-        if (t == KILN_DTYPE_COUNT) return kiln_lex_fail(lx, "a dtype, 'same' or an argument");
+        if (t == KILN_DTYPE_COUNT) return kiln_lex_fail(lx, "a dtype, 'same', 'real' or an argument");
         *out = (int16_t)t;
     }
     return kiln_lex_next(lx);
@@ -278,7 +282,7 @@ static kiln_status digest(kiln_row *row, const char *text, size_t n) {
 }
 
 static void init_row(kiln_row *row) {
-    row->takes = KILN_DT_ALL;
+    row->takes = kinds(KILN_KIND_BOOL, KILN_KIND_FLOAT);
     row->reduce.over_arg = row->reduce.keep_arg = -1;
     row->shape.like_arg = row->shape.into_arg = row->shape.at_arg = -1;
     row->domain_lo = -10;

@@ -60,7 +60,7 @@ static kiln_status check_typing(const kiln_row *row, const kiln_typing *t) {
             return ROW_FAIL(row, "tensor '%s' is outside promotion: write 'takes %s: ...'", name, name);
     }
     for (int k = 0; k < row->schema->nrets; k++) {
-        int arg = -2 - t->ret[k];
+        int arg = t->ret[k] == KILN_RET_REAL ? -1 : -2 - t->ret[k];
         if (arg < 0) continue;
         const char *name = row->schema->args[arg].name;
         if (!row->arg_takes[arg])

@@ -145,6 +145,7 @@ void kiln_row_env_init(kiln_row_env *re, const kiln_row *row, const kiln_branch 
     re->env.common = common;
     re->env.source = row->source;
     re->env.arena = arena;
+    re->env.complex = row->rules;
     re->row = row;
     re->branch = branch;
     re->common = common;

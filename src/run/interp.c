@@ -206,7 +206,9 @@ static int32_t run_nest(ctx *c, char *scratch) {
 
 static int32_t run_on_stack(ctx *c) {
     _Alignas(64) char scratch[STACK_SCRATCH];
-    return run_nest(c, scratch);
+    int32_t trap = run_nest(c, scratch);
+    c->ptr = NULL; /* it led into this frame */
+    return trap;
 }
 
 kiln_status kiln_interp_run(const kiln_interp *p, const kiln_launch *launch, int32_t *trap) {

@@ -37,7 +37,8 @@ typedef enum node_kind {
 /* Where a load or store goes.  Pointer-table indices are of uniform or block values. */
 typedef struct access {
     uint16_t buf;
-    uint8_t size;   /* bytes of an element */
+    uint8_t size;   /* bytes of an element, or of the part of a complex one */
+    uint8_t offset; /* bytes from the element to that part */
     int8_t vec_dim; /* dimension along which the block runs, or -1 */
     uint8_t ndim, ncoord;
     uint8_t dim[MAX_DIMS]; /* dimensions whose loop position counts */

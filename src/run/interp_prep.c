@@ -244,7 +244,8 @@ static int address_rank(prep *q, const kiln_ir_ins *ins, access *m) {
     uint32_t axes = b->axes;
     int rank = 0;
     m->buf = ins->slot;
-    m->size = size_of(b->dtype);
+    m->size = size_of(kiln_dtype_real(b->dtype));
+    m->offset = ins->op == KILN_IR_LOAD && ins->prim == KILN_PART_IM ? m->size : 0;
     m->vec_dim = -1;
     m->ncoord = ins->ncoord;
     for (int k = 0; k < ins->ncoord; k++) {
@@ -292,7 +293,8 @@ static bool may_stay(const prep *q, int i) {
         if (ins->op != KILN_IR_STORE) continue;
         if (!q->v[k].late) return false;
         stores++;
-        uses += ins->arg[0] == (kiln_ref)i || ins->arg[1] == (kiln_ref)i;
+        for (int j = 0; j < ins->nargs; j++) uses += ins->arg[j] == (kiln_ref)i;
+        if (kiln_ir_store_values(ins) > 1) stores++; /* one part after the other */
         for (int j = 0; j < ins->ncoord; j++) uses += ins->coord[j].at == (kiln_ref)i;
     }
     return stores <= 1 || uses == 0;
@@ -322,19 +324,26 @@ static void prep_load(prep *q, int i) {
     n->out = q->v[i].ptr = new_home(q);
 }
 
-static void prep_store(prep *q, int i) {
-    const kiln_ir_ins *ins = &q->ir->ins[i];
+/* Value k of a store: the whole, or a part of a complex element. */
+static void prep_store_value(prep *q, const kiln_ir_ins *ins, int k) {
     access *m = new_access(q);
+    kiln_ref value = ins->arg[k], guard = kiln_ir_store_guard(ins);
     address_rank(q, ins, m);
-    if (ins->nargs == 2) guard_rank(q, m, ins->arg[1], 0);
-    bool plain = ins->nargs == 1 && !ins->ncoord && (!q->vec || m->vec_dim >= 0);
+    m->offset = (uint8_t)(k * m->size);
+    if (guard != KILN_NOREF) guard_rank(q, m, guard, 0);
+    bool plain = guard == KILN_NOREF && !ins->ncoord && (!q->vec || m->vec_dim >= 0);
     int w = q->vec ? BLOCK : UNIFORM;
-    uint32_t from = plain ? as_width(q, ins->arg[0], w) : q->v[ins->arg[0]].ptr;
-    m->value_step = q->v[ins->arg[0]].width != UNIFORM;
+    uint32_t from = plain ? as_width(q, value, w) : q->v[value].ptr;
+    m->value_step = q->v[value].width != UNIFORM;
     node *n = add_node(q, rank_at(here(q), PART_BODY), plain ? NODE_STORE : NODE_SCATTER, w);
     n->a = from;
     n->x.mem = m;
-    n->u.scatter = q->loops->scatter[ins->dtype];
+    n->u.scatter = q->loops->scatter[kiln_dtype_real((kiln_dtype)ins->dtype)];
+}
+
+static void prep_store(prep *q, int i) {
+    const kiln_ir_ins *ins = &q->ir->ins[i];
+    for (int k = 0; k < kiln_ir_store_values(ins); k++) prep_store_value(q, ins, k);
 }
 
 static void prep_trap(prep *q, int i) {

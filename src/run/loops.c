@@ -61,6 +61,9 @@
 #define BITS_i16 16
 #define BITS_i32 32
 #define BITS_i64 64
+#define BITS_u16 16
+#define BITS_u32 32
+#define BITS_u64 64
 #define BITS_f32 32
 #define BITS_f64 64
 #define mask_8_8(m) (m)
@@ -93,7 +96,7 @@ typedef unsigned short elem_f16, elem_bf16;
 
 enum {
     DT_bool = KILN_BOOL, DT_u8 = KILN_U8, DT_i8 = KILN_I8, DT_i16 = KILN_I16, DT_i32 = KILN_I32,
-    DT_i64 = KILN_I64, DT_f16 = KILN_F16, DT_bf16 = KILN_BF16, DT_f32 = KILN_F32, DT_f64 = KILN_F64,
+    DT_u16 = KILN_U16, DT_u32 = KILN_U32, DT_u64 = KILN_U64, DT_i64 = KILN_I64, DT_f16 = KILN_F16, DT_bf16 = KILN_BF16, DT_f32 = KILN_F32, DT_f64 = KILN_F64,
 };
 
 /* -- casts: C(TO, FROM) ---- */
@@ -115,12 +118,16 @@ enum {
 #define DEF_MEMORY(T) \
     static void gather_block_##T(void *block, const char *src, int64_t stride, size_t n) { \
         elem_##T *to = block; \
+        enum { TWO = 2 * sizeof(elem_##T) }; /* a part of complex elements in a row */ \
         if (stride == sizeof(elem_##T)) memcpy(block, src, n * sizeof(elem_##T)); \
+        else if (stride == TWO) for (size_t i = 0; i < n; i++, src += TWO) to[i] = *(const elem_##T *)src; \
         else for (size_t i = 0; i < n; i++, src += stride) to[i] = *(const elem_##T *)src; \
     } \
     static void scatter_block_##T(char *dst, int64_t stride, const void *block, size_t n) { \
         const elem_##T *from = block; \
+        enum { TWO = 2 * sizeof(elem_##T) }; \
         if (stride == sizeof(elem_##T)) memcpy(dst, block, n * sizeof(elem_##T)); \
+        else if (stride == TWO) for (size_t i = 0; i < n; i++, dst += TWO) *(elem_##T *)dst = from[i]; \
         else for (size_t i = 0; i < n; i++, dst += stride) *(elem_##T *)dst = from[i]; \
     } \
     static void splat_block_##T(void *block, const void *value, size_t n) { \
@@ -140,18 +147,24 @@ enum {
     PAIR(CAST, u8, i8) CAST_BOOL(u8) CAST_BOOL(i8)
 #elif KILN_LOOPS_SIZE == 2
 #define ALL(MEMORY, SAME, CAST, CAST_BOOL) \
-    MEMORY(i16) SAME(i16) PAIR(CAST, i16, u8) PAIR(CAST, i16, i8) CAST_BOOL(i16)
+    MEMORY(i16) SAME(i16) PAIR(CAST, i16, u8) PAIR(CAST, i16, i8) CAST_BOOL(i16) \
+    MEMORY(u16) SAME(u16) PAIR(CAST, u16, u8) PAIR(CAST, u16, i8) PAIR(CAST, u16, i16) CAST_BOOL(u16)
 #elif KILN_LOOPS_SIZE == 4
 #define ALL(MEMORY, SAME, CAST, CAST_BOOL) \
     MEMORY(i32) MEMORY(f32) SAME(i32) SAME(f32) CAST_BOOL(i32) CAST_BOOL(f32) \
     PAIR(CAST, i32, u8) PAIR(CAST, i32, i8) PAIR(CAST, i32, i16) PAIR(CAST, f32, u8) PAIR(CAST, f32, i8) \
-    PAIR(CAST, f32, i16) PAIR(CAST, f32, i32) PAIR(CAST, f32, f16) PAIR(CAST, f32, bf16)
+    PAIR(CAST, f32, i16) PAIR(CAST, f32, i32) PAIR(CAST, f32, f16) PAIR(CAST, f32, bf16) \
+    MEMORY(u32) SAME(u32) CAST_BOOL(u32) PAIR(CAST, u32, u8) PAIR(CAST, u32, i8) PAIR(CAST, u32, i16) \
+    PAIR(CAST, u32, u16) PAIR(CAST, u32, i32) PAIR(CAST, u32, f32) PAIR(CAST, u16, i32) PAIR(CAST, u16, f32)
 #else
 #define ALL(MEMORY, SAME, CAST, CAST_BOOL) \
     MEMORY(i64) MEMORY(f64) SAME(i64) SAME(f64) CAST_BOOL(i64) CAST_BOOL(f64) \
     PAIR(CAST, i64, u8) PAIR(CAST, i64, i8) PAIR(CAST, i64, i16) PAIR(CAST, i64, i32) PAIR(CAST, i64, f32) \
     PAIR(CAST, f64, u8) PAIR(CAST, f64, i8) PAIR(CAST, f64, i16) PAIR(CAST, f64, i32) PAIR(CAST, f64, i64) \
-    PAIR(CAST, f64, f32)
+    PAIR(CAST, f64, f32) \
+    MEMORY(u64) SAME(u64) CAST_BOOL(u64) PAIR(CAST, u64, u8) PAIR(CAST, u64, i8) PAIR(CAST, u64, i16) \
+    PAIR(CAST, u64, u16) PAIR(CAST, u64, i32) PAIR(CAST, u64, u32) PAIR(CAST, u64, i64) PAIR(CAST, u64, f32) \
+    PAIR(CAST, u64, f64) PAIR(CAST, u32, i64) PAIR(CAST, u32, f64) PAIR(CAST, u16, i64) PAIR(CAST, u16, f64)
 #endif
 
 ALL(DEF_MEMORY, DEF_SAME, DEF_CAST, DEF_CAST_BOOL)

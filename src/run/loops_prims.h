@@ -53,9 +53,15 @@
 #define TYPE i16
 #define KIND I
 #include "expr/prims.def"
+#undef TYPE
+#define TYPE u16
+#include "expr/prims.def"
 #elif KILN_LOOPS_SIZE == 4
 #define TYPE i32
 #define KIND I
+#include "expr/prims.def"
+#undef TYPE
+#define TYPE u32
 #include "expr/prims.def"
 #undef TYPE
 #undef KIND
@@ -65,6 +71,9 @@
 #else
 #define TYPE i64
 #define KIND I
+#include "expr/prims.def"
+#undef TYPE
+#define TYPE u64
 #include "expr/prims.def"
 #undef TYPE
 #undef KIND

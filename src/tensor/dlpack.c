@@ -16,6 +16,7 @@ static kiln_dl_code code_of(kiln_dtype t) {
     if (t == KILN_BOOL) return KILN_DL_BOOL;
     if (t == KILN_BF16) return KILN_DL_BFLOAT;
     if (kiln_dtype_is_float(t)) return KILN_DL_FLOAT;
+    if (kiln_dtype_is_complex(t)) return KILN_DL_COMPLEX;
     return kiln_dtype_is_signed(t) ? KILN_DL_INT : KILN_DL_UINT;
 }
 

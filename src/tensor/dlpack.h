@@ -15,6 +15,7 @@ typedef enum kiln_dl_code {
     KILN_DL_UINT = 1,
     KILN_DL_FLOAT = 2,
     KILN_DL_BFLOAT = 4,
+    KILN_DL_COMPLEX = 5,
     KILN_DL_BOOL = 6
 } kiln_dl_code;
 

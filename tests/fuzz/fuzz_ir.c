@@ -58,7 +58,7 @@ static bool runnable(const kiln_ir *ir) {
 }
 
 typedef struct memory {
-    uint64_t elem[MAX_BUFS][ELEMS];
+    uint64_t elem[MAX_BUFS][2 * ELEMS]; /* an element of c128 takes two */
 } memory;
 
 /* Runs all nests over memory filled with a pattern: by the interpreter, or where cells are given by

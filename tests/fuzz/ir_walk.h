@@ -119,11 +119,16 @@ static void walk_value(walk *w, int i, const states *now, const states *right) {
     case KILN_IR_LEFT: *out = now->s[ins->slot]; break;
     case KILN_IR_RIGHT: *out = right->s[ins->slot]; break;
     case KILN_IR_LOAD:
-        memcpy(out, !ins->nargs || arg[0][0] ? (void *)walk_address(w, ins->slot) : (void *)arg[1], size);
+        if (ins->nargs) memcpy(out, arg[1], size);
+        if (!ins->nargs || arg[0][0])
+            memcpy(out, walk_address(w, ins->slot) + (ins->prim == KILN_PART_IM ? size : 0), size);
         if (ins->dtype == KILN_BOOL) out->byte[0] = out->byte[0] != 0;
         break;
     case KILN_IR_STORE:
-        if (ins->nargs < 2 || arg[1][0]) memcpy(walk_address(w, ins->slot), arg[0], size);
+        size = kiln_dtype_size(kiln_dtype_real((kiln_dtype)ins->dtype));
+        for (int k = 0, n = kiln_ir_store_values(ins); k < n; k++)
+            if (ins->nargs == n || arg[n][0])
+                memcpy(walk_address(w, ins->slot) + (size_t)k * size, arg[k], size);
         break;
     case KILN_IR_TRAP:
         if (arg[0][0]) w->trap = KILN_TRAP_BASE + ins->slot;

@@ -5,12 +5,13 @@ import pytest
 import torch
 
 import cases
+import known
 from compare import call, report, same_bits, tiers, with_torch
 from kilnlib import Kiln
 
 SILU = torch.ops.aten.silu.default
 
-RIGHT = "map planted::right(Tensor self) -> Tensor : takes float = self / (1 + exp(-self))"
+RIGHT = "map planted::right(Tensor self) -> Tensor : takes float complex = self / (1 + exp(-self))"
 WRONG = [
     "map planted::sign(Tensor self) -> Tensor : takes float = self / (1 + exp(self))",
     "map planted::dtype(Tensor self) -> Tensor : takes float -> f64 = self / (1 + exp(-self))",
@@ -35,7 +36,9 @@ def differences(kiln, row):
     op = kiln.op(name_of(row))
     subject = cases.Subject(op.name, op.row, SILU)
     found = ((case, with_torch(op, SILU, case)) for case in cases.functional(subject))
-    return [(case, said) for case, said in found if said]
+    as_known = [pattern for pattern, _ in known.entries("aten::silu")]
+    return [(case, said) for case, said in found
+            if said and not any(p.search(f"{case} {said}") for p in as_known)]
 
 
 def test_a_right_row_is_found_right(planted):

@@ -36,13 +36,16 @@ static int open_registry(void **state) {
         "index test::rows(Tensor self, int[2] k) -> Tensor : takes float = self[.., y, 0]\n"
         "    host h = size(self, -2), twice = k[1] * 2\n"
         "    out [.., y: h - twice]\n";
-    size_t nrows, nschemas;
+    size_t nrows, nrules, nschemas;
     char *rows = slurp(KILN_SOURCE_DIR "/ops/map.ops", &nrows);
+    char *rules = slurp(KILN_SOURCE_DIR "/ops/complex.ops", &nrules);
     char *schemas = slurp(KILN_SOURCE_DIR "/ops/aten-schemas-2.13.txt", &nschemas);
-    kiln_row_text texts[] = {{"map.ops", rows, nrows}, {"test.ops", extra, sizeof extra - 1}};
-    kiln_status st = kiln_registry_new(NULL, texts, 2, schemas, nschemas, &registry);
+    kiln_row_text texts[] = {
+        {"complex.ops", rules, nrules}, {"map.ops", rows, nrows}, {"test.ops", extra, sizeof extra - 1}};
+    kiln_status st = kiln_registry_new(NULL, texts, 3, schemas, nschemas, &registry);
     if (st != KILN_OK) fprintf(stderr, "%s\n", kiln_last_error());
     kiln_free(rows);
+    kiln_free(rules);
     kiln_free(schemas);
     return st == KILN_OK ? 0 : -1;
 }

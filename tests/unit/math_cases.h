@@ -42,7 +42,7 @@ static const double float_specials[] = {
     0.0, -0.0, 1, -1, 0.5, -0.5, 1.5, 2.5, -2.5, 2, -2, 3, -3, 0x1p-149, -0x1p-149, 0x1.8p-140, 0x1p-126,
     0x1.fffffcp-127, 127.5, 128, 255, 256, -129, 32767.5, 65504, 65520, 0x1p-24, 0x1p-25, 0x1.004p-14,
     8388607.5, 8388608, 2147483647, 2147483648.0, -2147483648.0, -2147483904.0, 4294967296.0, 0x1.fffffep127,
-    0x1p63, -0x1p63, -0x1.000002p63, 1e10, -1e-10, INFINITY, -INFINITY, NAN,
+    0x1p63, -0x1p63, 0x1.8p63, 0x1p64, -0x1.000002p63, 1e10, -1e-10, INFINITY, -INFINITY, NAN,
 };
 static const int64_t int_specials[] = {
     0, 1, -1, 2, -2, 3, 5, 7, 8, 9, 15, 16, 31, 32, 33, 63, 64, -7, -64, 100, 127, -128, 128, 255, 32767,
@@ -60,12 +60,13 @@ static inline void put_special(block *b, kiln_dtype t, int i, int which) {
     switch (t) {
     case KILN_BOOL: b->u8[i] = (unsigned char)(which & 1); break;
     case KILN_U8: case KILN_I8: b->i8[i] = (int8_t)v; break;
-    case KILN_I16: b->i16[i] = (int16_t)v; break;
-    case KILN_I32: b->i32[i] = (int32_t)v; break;
-    case KILN_I64: b->i64[i] = v; break;
+    case KILN_I16: case KILN_U16: b->i16[i] = (int16_t)v; break;
+    case KILN_I32: case KILN_U32: b->i32[i] = (int32_t)v; break;
+    case KILN_I64: case KILN_U64: b->i64[i] = v; break;
     case KILN_F16: case KILN_BF16: b->u16[i] = (uint16_t)(v * 0x101); break;
     case KILN_F32: b->f32[i] = (float)f; break;
     case KILN_F64: b->f64[i] = f; break;
+    case KILN_C64: case KILN_C128: /* in blocks only as parts */
     case KILN_DTYPE_COUNT: break;
     }
 }

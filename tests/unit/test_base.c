@@ -407,24 +407,29 @@ static void dtypes_have_kinds(void **state) {
     assert_int_equal(kiln_dtype_compute(KILN_U8), KILN_U8);
 }
 
-/* torch.promote_types for every pair, in the order of dtype.def. */
+/* torch.promote_types for every pair, in the order of dtype.def; ? where PyTorch refuses. */
 static const char *const promotions[] = {
-    "bool u8  i8  i16 i32 i64 f16 bf16 f32 f64", /* bool */
-    "u8   u8  i16 i16 i32 i64 f16 bf16 f32 f64", /* u8 */
-    "i8   i16 i8  i16 i32 i64 f16 bf16 f32 f64", /* i8 */
-    "i16  i16 i16 i16 i32 i64 f16 bf16 f32 f64", /* i16 */
-    "i32  i32 i32 i32 i32 i64 f16 bf16 f32 f64", /* i32 */
-    "i64  i64 i64 i64 i64 i64 f16 bf16 f32 f64", /* i64 */
-    "f16  f16 f16 f16 f16 f16 f16 f32  f32 f64", /* f16 */
-    "bf16 bf16 bf16 bf16 bf16 bf16 f32 bf16 f32 f64", /* bf16 */
-    "f32  f32 f32 f32 f32 f32 f32 f32  f32 f64", /* f32 */
-    "f64  f64 f64 f64 f64 f64 f64 f64  f64 f64", /* f64 */
+    "bool u8   i8   i16  i32  i64  f16  bf16 f32  f64  ?    ?    ?    c64  c128", /* bool */
+    "u8   u8   i16  i16  i32  i64  f16  bf16 f32  f64  ?    ?    ?    c64  c128", /* u8 */
+    "i8   i16  i8   i16  i32  i64  f16  bf16 f32  f64  ?    ?    ?    c64  c128", /* i8 */
+    "i16  i16  i16  i16  i32  i64  f16  bf16 f32  f64  ?    ?    ?    c64  c128", /* i16 */
+    "i32  i32  i32  i32  i32  i64  f16  bf16 f32  f64  ?    ?    ?    c64  c128", /* i32 */
+    "i64  i64  i64  i64  i64  i64  f16  bf16 f32  f64  ?    ?    ?    c64  c128", /* i64 */
+    "f16  f16  f16  f16  f16  f16  f16  f32  f32  f64  f16  f16  f16  c64  c128", /* f16 */
+    "bf16 bf16 bf16 bf16 bf16 bf16 f32  bf16 f32  f64  bf16 bf16 bf16 c64  c128", /* bf16 */
+    "f32  f32  f32  f32  f32  f32  f32  f32  f32  f64  f32  f32  f32  c64  c128", /* f32 */
+    "f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  c128 c128", /* f64 */
+    "?    ?    ?    ?    ?    ?    f16  bf16 f32  f64  u16  ?    ?    ?    ?", /* u16 */
+    "?    ?    ?    ?    ?    ?    f16  bf16 f32  f64  ?    u32  ?    ?    ?", /* u32 */
+    "?    ?    ?    ?    ?    ?    f16  bf16 f32  f64  ?    ?    u64  ?    ?", /* u64 */
+    "c64  c64  c64  c64  c64  c64  c64  c64  c64  c128 ?    ?    ?    c64  c128", /* c64 */
+    "c128 c128 c128 c128 c128 c128 c128 c128 c128 c128 ?    ?    ?    c128 c128", /* c128 */
 };
 
 static void promotion_is_that_of_torch(void **state) {
     (void)state;
     assert_int_equal(sizeof promotions / sizeof *promotions, KILN_DTYPE_COUNT);
-    for (int a = 0; a < KILN_DTYPE_COUNT; a++) {
+    for (size_t a = 0; a < sizeof promotions / sizeof *promotions; a++) {
         const char *at = promotions[a];
         for (int b = 0; b < KILN_DTYPE_COUNT; b++) {
             char name[8];
@@ -436,13 +441,18 @@ static void promotion_is_that_of_torch(void **state) {
     }
 }
 
+/* PyTorch refuses some pairs with these, so grouping matters. */
+static bool limited(kiln_dtype t) { return kiln_dtype_is_limited(t); }
+
 static void promotion_is_a_join(void **state) {
     (void)state;
 #define P(x, y) kiln_dtype_promote((kiln_dtype)(x), (kiln_dtype)(y))
     for (int a = 0; a < KILN_DTYPE_COUNT; a++)
         for (int b = 0; b < KILN_DTYPE_COUNT; b++) {
             assert_int_equal(P(a, b), P(b, a));
-            for (int c = 0; c < KILN_DTYPE_COUNT; c++) assert_int_equal(P(P(a, b), c), P(a, P(b, c)));
+            for (int c = 0; c < KILN_DTYPE_COUNT; c++)
+                if (!limited((kiln_dtype)a) && !limited((kiln_dtype)b) && !limited((kiln_dtype)c))
+                    assert_int_equal(P(P(a, b), c), P(a, P(b, c)));
         }
 #undef P
 }

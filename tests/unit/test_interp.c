@@ -86,6 +86,62 @@ static float noise(uint32_t i) {
     return (float)(int32_t)x * 0x1p-31f + 0.37f;
 }
 
+/* Interleaved, broadcast and strided complex elements; sizes around blocks and vectors. */
+static void complex_elements_are_split_and_joined(void **state) {
+    (void)state;
+    static const int64_t sizes[] = {0, 1, 3, 64, 65, 1025};
+    kernel k;
+    kernel_open(&k, "complex");
+    for (int s = 0; s < COUNT(sizes); s++) {
+        int64_t n[] = {sizes[s], 2}, total = n[0] * n[1];
+        float *x = aligned((size_t)total * 8), *o = aligned((size_t)total * 8 + 8), y[4] = {1, 2, -3, 0.5f};
+        double *z = aligned((size_t)total * 32), *w = aligned((size_t)total * 48), number[2] = {0.25, -4};
+        uint64_t par[2];
+        memcpy(par, number, sizeof par);
+        int64_t stride[] = {8, 8 * n[0], 0, 8, 32, 32 * n[0], 8, 8 * n[0], 48, 48 * n[0]};
+        char *ptr[] = {PTR(x), PTR(y), PTR(z), PTR(o), PTR(w)};
+        for (int64_t i = 0; i < 2 * total; i++) x[i] = noise((uint32_t)i);
+        for (int64_t i = 0; i < 4 * total; i++) z[i] = (double)noise((uint32_t)i + 7);
+        EACH_ISA(isa) {
+            for (int64_t i = 0; i < 2 * total + 2; i++) o[i] = 77;
+            for (int64_t i = 0; i < 6 * total; i++) w[i] = 77;
+            assert_int_equal(run_at(&k, isa, n, ptr, stride, par), 0);
+            for (int64_t i = 0; i < total; i++) {
+                float a = x[2 * i], b = x[2 * i + 1], c = y[2 * (i / n[0])], d = y[2 * (i / n[0]) + 1];
+                float ac = a * c, bd = b * d, ad = a * d, bc = b * c;
+                assert_true(o[2 * i] == ac - bd && o[2 * i + 1] == ad + bc);
+                assert_true(w[6 * i] == z[4 * i] + 0.25 && w[6 * i + 1] == z[4 * i + 1] - 4 &&
+                            w[6 * i + 2] == 77);
+            }
+            assert_true(o[2 * total] == 77);
+        }
+        free(x);
+        free(o);
+        free(z);
+        free(w);
+    }
+    kernel_close(&k);
+}
+
+static void the_highest_unsigned_numbers(void **state) {
+    (void)state;
+    kernel k;
+    kernel_open(&k, "unsigned");
+    uint64_t x[3] = {UINT64_MAX, UINT64_MAX - 1, 1}, u[3];
+    uint16_t y[3] = {0, 65535, 1};
+    uint32_t z[3] = {0, 5, 0xffffffff};
+    uint8_t o[3];
+    int64_t n[] = {3, 1}, stride[] = {8, 0, 2, 0, 4, 0, 1, 0, 8, 0};
+    char *ptr[] = {PTR(x), PTR(y), PTR(z), PTR(o), PTR(u)};
+    EACH_ISA(isa) {
+        memset(u, 1, sizeof u);
+        assert_int_equal(run_at(&k, isa, n, ptr, stride, NULL), 0);
+        assert_true(o[0] == 1 && o[1] == 0 && o[2] == 0);
+        assert_true(u[0] == 65535ull * 0xffffffff && u[1] == 0 && u[2] == 0);
+    }
+    kernel_close(&k);
+}
+
 /* -- maps --------------------------------------------------------------------------------------------- */
 
 static void map_adds_and_broadcasts(void **state) {
@@ -684,6 +740,8 @@ static void survives_any_failed_allocation(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(complex_elements_are_split_and_joined),
+        cmocka_unit_test(the_highest_unsigned_numbers),
         cmocka_unit_test(map_adds_and_broadcasts),
         cmocka_unit_test(map_follows_any_stride),
         cmocka_unit_test(map_casts),

@@ -153,6 +153,14 @@ static const refusal by_text[] = {
     {"buf x in f32 (r) for r { }", "two buffers named x"},
     {"par a f32 for r { }", "two scalars named a"},
     {"par c f16 for r { }", "scalar c must have a compute type"},
+    {"par c c64 for r { }", "scalar c must have a compute type"},
+    /* complex elements */
+    {"buf z in c64 (r) for r { %0 = load z store y, %0 }", "expected z.re or z.im"},
+    {"buf z in c64 (r) buf z.im in f32 (r) for r { }", "buffer z.im has the name of a part of z"},
+    {"buf z in c128 (r) for r { %0 = load z.re store y, %0 }", "the value is f64, expected f32"},
+    {"buf z out c64 (r) for r { %0 = const f64 1 store z, %0, %0 }", "the value is f64, expected f32"},
+    {"buf z in c64 (r) for r { %0 = load z.im %1 = const f32 0 store z, %0, %1 }", "buffer z is in"},
+    {"buf z in c64 (r) for r { %0 = load z.re %1 = cast c64 %0 }", "casts f32 to c64"},
     /* where instructions stand */
     {"%0 = const f32 1 for r { }", "instruction 0 (%0 = const): expected inside a nest"},
     {"for r { %0 = const f32 0 } for r { store y, %0 }", "made in a region that has ended"},

@@ -153,7 +153,8 @@ static void begin(unit *u) {
 
 static void each_entry(unit *u, visit_fn visit, void *arg) {
     static const char *const ctype[] = {"_Bool", "unsigned char", "signed char", "short", "int", "long",
-                                        "unsigned short", "unsigned short", "float", "double"};
+                                        "unsigned short", "unsigned short", "float", "double",
+                                        "unsigned short", "unsigned", "unsigned long"};
     char entry[48];
 #define VISIT(make, ...) \
     do { \
@@ -163,7 +164,7 @@ static void each_entry(unit *u, visit_fn visit, void *arg) {
         visit(arg, u, entry); \
         kiln_sb_fini(&u->text); \
     } while (0)
-    for (kiln_dtype t = 0; t < KILN_DTYPE_COUNT; t++) {
+    for (kiln_dtype t = 0; t < KILN_C64; t++) {
         const char *tn = kiln_dtype_name(t);
         for (kiln_prim p = 0; p < KILN_PRIM_COUNT; p++)
             if (kiln_prim_types(p) & KILN_DT(t))
@@ -210,8 +211,8 @@ static void entries_compile_alone_with_clang(void **state) {
 
 typedef struct all {
     unit u; /* the text of every entry */
-    char name[2048][32];
-    const char *names[2048];
+    char name[4096][32];
+    const char *names[4096];
     int n;
 } all;
 
@@ -220,7 +221,7 @@ static void append(void *arg, unit *u, const char *entry) {
     (void)entry;
     kiln_sb_puts(&a->u.text, u->text.p);
     for (int i = 0; i < u->nname; i++) {
-        assert_true(a->n < 2048);
+        assert_true(a->n < 4096);
         memcpy(a->name[a->n], u->name[i], sizeof a->name[0]);
         a->names[a->n] = a->name[a->n];
         a->n++;
@@ -300,7 +301,7 @@ static void compare_all(const char *cc, const char *flags, kiln_isa isa, int lan
     void *lib = build_all(cc, flags, isa, lanes);
     char entry[48], level[48];
     snprintf(level, sizeof level, "%s with %d lanes by %s", kiln_isa_name(isa), lanes, cc);
-    for (kiln_dtype t = 0; t < KILN_DTYPE_COUNT; t++) {
+    for (kiln_dtype t = 0; t < KILN_C64; t++) {
         for (kiln_prim p = 0; p < KILN_PRIM_COUNT; p++) {
             if (!l->prim[p][t]) continue;
             for (int k = 0; k < 3; k++) fill(&in[k], t, k);

@@ -13,24 +13,25 @@
 #include "op/op.h"
 
 static kiln_registry *shipped;
-static char *schemas, *texts[5];
+enum { NTEXTS = 6 };
+static char *schemas, *texts[NTEXTS];
 static size_t schemas_len;
 
 static int load_shipped(void **state) {
     (void)state;
-    static const char *const names[] = {"compose", "fold", "index", "map", "scan"};
-    char path[256], label[5][16];
-    kiln_row_text rows[5];
+    static const char *const names[] = {"complex", "compose", "fold", "index", "map", "scan"};
+    char path[256], label[NTEXTS][16];
+    kiln_row_text rows[NTEXTS];
     if (kiln_file_read(KILN_SOURCE_DIR "/ops/aten-schemas-2.13.txt", &schemas, &schemas_len) != KILN_OK)
         return 1;
-    for (int k = 0; k < 5; k++) {
+    for (int k = 0; k < NTEXTS; k++) {
         snprintf(path, sizeof path, "%s/ops/%s.ops", KILN_SOURCE_DIR, names[k]);
         snprintf(label[k], sizeof label[k], "%s.ops", names[k]);
         if (kiln_file_read(path, &texts[k], &rows[k].n) != KILN_OK) return 1;
         rows[k].text = texts[k];
         rows[k].source = label[k];
     }
-    if (kiln_registry_new(NULL, rows, 5, schemas, schemas_len, &shipped) == KILN_OK) return 0;
+    if (kiln_registry_new(NULL, rows, NTEXTS, schemas, schemas_len, &shipped) == KILN_OK) return 0;
     print_error("%s\n", kiln_last_error());
     return 1;
 }
@@ -38,7 +39,7 @@ static int load_shipped(void **state) {
 static int free_shipped(void **state) {
     (void)state;
     kiln_registry_free(shipped);
-    for (int k = 0; k < 5; k++) kiln_free(texts[k]);
+    for (int k = 0; k < NTEXTS; k++) kiln_free(texts[k]);
     kiln_free(schemas);
     return 0;
 }
@@ -136,7 +137,7 @@ static void rows_say_what_they_say(void **state) {
     (void)state;
     const kiln_row *silu = find_in(shipped, "silu")->row, *where = find_in(shipped, "where.self")->row;
     kiln_dtypes floats = KILN_DT(KILN_F16) | KILN_DT(KILN_BF16) | KILN_DT(KILN_F32) | KILN_DT(KILN_F64);
-    assert_int_equal(silu->takes, floats);
+    assert_int_equal(silu->takes, floats | KILN_DT(KILN_C64) | KILN_DT(KILN_C128));
     assert_int_equal(where->typing.args, 6); /* the condition stays out of promotion */
     assert_int_equal(where->arg_takes[0], KILN_DT(KILN_BOOL) | KILN_DT(KILN_U8));
     assert_int_equal(find_in(shipped, "add.Tensor")->row->typing.args, 3); /* so does alpha */
@@ -360,12 +361,19 @@ static void bad_heads(void **state) {
     refuses(KILN_E_PARSE, F ": tkes float = self",
             "r:1:36: expected takes, promote, to_float, sum_dtype, '->' or '=', found 'tkes'");
     refuses(KILN_E_PARSE, F ": takes flaot = self",
-            "r:1:42: expected a dtype or one of bool int float real complex all, found 'flaot'");
-    refuses(KILN_E_PARSE, F ": takes complex = self",
-            "r:1:50: expected a dtype beside complex, which has none yet, found '='");
+            "r:1:42: expected a dtype or one of bool int unsigned float real complex all, found 'flaot'");
+    refuses(KILN_E_TYPE, F ": takes complex = max(self, self)",
+            "f, typed for c64: r:1:52: 'max' does not take c64");
+    refuses(KILN_E_PARSE, "complex f(a, a) = a",
+            "r:1:15: expected another name: this one is taken, found ')'");
+    refuses(KILN_E_PARSE, "complex f(a) = a\n  lt b = a", "r:2:3: expected 'let', found 'lt'");
+    refuses(KILN_E_ARG, "complex f(a) = a\ncomplex f(b) = b",
+            "r:2:9: the rule for f is defined already, at r:1:9");
+    refuses(KILN_E_TYPE, "complex loop(a) = loop(a)\n" F ": takes complex = loop(self)",
+            "f, typed for c64: r:1:19: the rule for 'loop' needs itself");
     refuses(KILN_E_PARSE, F ": promote(slf) = self", "r:1:44: expected the name of an argument, found 'slf'");
     refuses(KILN_E_PARSE, F ": -> f33 = self",
-            "r:1:39: expected a dtype, 'same' or an argument, found 'f33'");
+            "r:1:39: expected a dtype, 'same', 'real' or an argument, found 'f33'");
     refuses(KILN_E_PARSE, F "= self self",
             "r:1:41: expected a clause on a line of its own, or the end of the row, found 'self'");
     refuses(KILN_E_PARSE, F "= self +", "r:1:42: expected an expression, found the end of the row");

@@ -277,8 +277,8 @@ static void refuses_imports(void **state) {
     m.tensor.bits = 8; /* an 8-bit float */
     assert_error(kiln_tensor_from_dlpack(&m, &x), KILN_E_UNSUP, "8 bits");
     m = dl_of(data, shape, NULL);
-    m.tensor.code = 5; /* complex */
-    m.tensor.bits = 64;
+    m.tensor.code = 5; /* complex, of two halves */
+    m.tensor.bits = 32;
     assert_error(kiln_tensor_from_dlpack(&m, &x), KILN_E_UNSUP, "code 5");
     m = dl_of(data, shape, NULL);
     m.tensor.device_type = 2;
