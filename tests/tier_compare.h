@@ -288,11 +288,11 @@ static inline int count_choices(const kiln_row *row, int arg) {
     return n + optional;
 }
 
-static inline kiln_value number_for(kiln_dtype t, uint64_t *seed) {
+static inline kiln_value number_for(kiln_dtype t, uint64_t *seed, bool zeros) {
     static const double floats[] = {1.25, -0.75, 0.0, 2.0, 1e3};
     uint64_t r = draw(seed);
     if (t == KILN_BOOL) return kiln_v_bool(r & 1);
-    if (kiln_dtype_is_int(t) || r % 5 == 0) return kiln_v_int((int64_t)(r >> 8) % 9);
+    if (kiln_dtype_is_int(t) || r % 5 == 0) return kiln_v_int((int64_t)(r >> 8) % 9 + !zeros);
     return kiln_v_float(floats[(r >> 8) % 5]);
 }
 
@@ -324,7 +324,7 @@ static inline size_t make_args(tier_task *task, const kiln_row *row, tier_layout
             tier_strides(layout, tensors++, has_one_tensor(row), shape, strides);
             v = kiln_v_tensor(guarded_filled(t, shape->rank, shape->sizes, strides, &task->seed, zeros));
         } else if (kind == KILN_T_SCALAR || kind == KILN_T_FLOAT) {
-            v = number_for(kiln_dtype_promote(task->first, task->rest), &task->seed);
+            v = number_for(kiln_dtype_promote(task->first, task->rest), &task->seed, zeros);
         } else if (kind == KILN_T_STR && nth_text(row, p->name, choice, texts[a], sizeof *texts)) {
             v = kiln_v_str(texts[a]);
         } else {

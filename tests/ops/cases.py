@@ -262,10 +262,12 @@ def dtype_tuples(names, k, limit, rng):
 # -- operators ---------------------------------------------------------------------------------------------
 
 # Where PyTorch itself cannot be asked: operator -> (values left out of the test, why).
-AVOID = {
-    "div.Scalar_mode": ((-2**7, -2**15, -2**31, -2**63), "PyTorch dies of SIGFPE on MIN / -1 with rounding_mode='trunc'"),
-    "div.Tensor_mode": ((-2**7, -2**15, -2**31, -2**63), "PyTorch dies of SIGFPE on MIN / -1 with rounding_mode='trunc'"),
-}
+SIGFPE = ((-2**7, -2**15, -2**31, -2**63), "PyTorch dies of SIGFPE on MIN / -1 with rounding_mode='trunc'")
+AVOID = {"div.Tensor_mode": SIGFPE, "div.Scalar_mode": SIGFPE}
+
+# Operators asked for values of their domain alone, and small numbers.
+TAME = re.compile(r"special_\w*polynomial|special_zeta")
+TAME_WHY = "PyTorch's loops need not end for a huge degree, and give what they happen to past overflow"
 
 
 def is_number(argument):
@@ -285,9 +287,11 @@ class Subject:
         self.domain = tuple(float(n) for n in numbers.groups()) if numbers else (-10.0, 10.0)
         functional = re.match(r"\w+\s+([\w:.]+)", row).group(1)
         self.avoid, self.avoid_why = AVOID.get(functional, ((), ""))
+        self.tame = bool(TAME.match(functional))
         self.says_all = bool(re.search(r"\b(unsigned|complex)\b", row))  # the row was written for all dtypes
         self.dtypes = [t for t in DTYPES if self.says_all or t not in LATER]
-        self.numbers = [n for n in NUMBERS if self.says_all or not isinstance(n, complex)]
+        numbers = [n for n in NUMBERS if self.says_all or not isinstance(n, complex)]
+        self.numbers = [n for n in numbers if not self.tame or abs(n) <= 3]
 
     def strings(self, argument):
         """What the row compares the argument with, and something it cannot know."""
@@ -343,7 +347,9 @@ class DEFAULT:
     """Stands for the schema's default value."""
 
 
-def fills(layout):
+def fills(s, layout):
+    if s.tame:
+        return ("random",)
     return ("random", "special", "wide") if layout[0] in ("long", "transposed and plain") else ("random", "special")
 
 
@@ -354,7 +360,7 @@ def functional(s, limit=1000 if ALL else 100):
         k = len(s.present(structure))
         for dtypes in dtype_tuples(s.dtypes, k, limit, rng):
             for layout in layouts(k):
-                for fill in fills(layout):
+                for fill in fills(s, layout):
                     yield s.case(structure, views(layout, dtypes), s.draw_numbers(structure, rng), fill=fill,
                                  note=layout[0])
         yield from number_cases(s, structure, rng)
@@ -373,8 +379,8 @@ def number_cases(s, structure, rng):
             continue
         for dtypes in dtype_tuples(s.dtypes, k, 30, rng):
             layout = rng.choice(some)
-            yield s.case(structure, views(layout, dtypes), numbers, fill=rng.choice(["random", "special"]),
-                         note=layout[0])
+            fill = rng.choice(["random", "special"])
+            yield s.case(structure, views(layout, dtypes), numbers, fill="random" if s.tame else fill, note=layout[0])
 
 
 def square(dtypes, memory_of=lambda k: k):
@@ -438,7 +444,7 @@ def classes(s):
         wanted = max(1, round((30 if ALL else 9) / (3, 3, 6, 12)[k] / len(structures)))
         for dtypes in rng.sample(dtype_tuples(s.dtypes, k, 100, rng), wanted):
             numbers = s.draw_numbers(structure, rng)  # one kind of number, or every kind is a class
-            for layout, fill in itertools.product(layouts(k), ("random", "special")):
+            for layout, fill in itertools.product(layouts(k), ("random",) if s.tame else ("random", "special")):
                 yield s.case(structure, views(layout, dtypes), numbers, fill=fill, note=layout[0])
 
 

@@ -34,6 +34,8 @@ def subjects():
                 tally.notes["operators tested without " + ", ".join(cases.LATER) + ": their rows do not take them yet"] += 1
             if subject.avoid:
                 tally.notes[f"operators tested without the values {subject.avoid}: {subject.avoid_why}"] += 1
+            if subject.tame:
+                tally.notes[f"operators tested in their domain alone: {cases.TAME_WHY}"] += 1
     return found
 
 
