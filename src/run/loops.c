@@ -190,46 +190,32 @@ enum {
 
 /* -- the four sizes ---- */
 
-/* clang-format off: it cannot settle on where these backslashes go */
+/* The formatter cannot settle on where these backslashes go. */
+/* clang-format off */
 #if KILN_LOOPS_SIZE == 1
 #define ALL(MEMORY, SAME, CAST, CAST_BOOL) \
-    MEMORY(u8) MEMORY(i8) SAME(bool) SAME(u8) SAME(i8) PAIR(CAST, u8, i8) CAST_BOOL(u8) CAST_BOOL(i8)
+    MEMORY(u8) MEMORY(i8) SAME(bool) SAME(u8) SAME(i8) \
+    PAIR(CAST, u8, i8) CAST_BOOL(u8) CAST_BOOL(i8)
 #elif KILN_LOOPS_SIZE == 2
 #define ALL(MEMORY, SAME, CAST, CAST_BOOL) \
-    MEMORY(i16)                            \
-    SAME(i16)                              \
-    PAIR(CAST, i16, u8)                    \
-    PAIR(CAST, i16, i8)                    \
-    CAST_BOOL(i16)                         \
+    MEMORY(i16) SAME(i16) PAIR(CAST, i16, u8) PAIR(CAST, i16, i8) CAST_BOOL(i16) \
     MEMORY(u16) SAME(u16) PAIR(CAST, u16, u8) PAIR(CAST, u16, i8) PAIR(CAST, u16, i16) CAST_BOOL(u16)
 #elif KILN_LOOPS_SIZE == 4
-#define ALL(MEMORY, SAME, CAST, CAST_BOOL)                                                               \
-    MEMORY(i32)                                                                                          \
-    MEMORY(f32)                                                                                          \
-    SAME(i32)                                                                                            \
-    SAME(f32)                                                                                            \
-    CAST_BOOL(i32)                                                                                       \
-    CAST_BOOL(f32)                                                                                       \
+#define ALL(MEMORY, SAME, CAST, CAST_BOOL) \
+    MEMORY(i32) MEMORY(f32) SAME(i32) SAME(f32) CAST_BOOL(i32) CAST_BOOL(f32) \
     PAIR(CAST, i32, u8) PAIR(CAST, i32, i8) PAIR(CAST, i32, i16) PAIR(CAST, f32, u8) PAIR(CAST, f32, i8) \
-        PAIR(CAST, f32, i16) PAIR(CAST, f32, i32) PAIR(CAST, f32, f16) PAIR(CAST, f32, bf16) MEMORY(u32) \
-            SAME(u32) CAST_BOOL(u32) PAIR(CAST, u32, u8) PAIR(CAST, u32, i8) PAIR(CAST, u32, i16)        \
-                PAIR(CAST, u32, u16) PAIR(CAST, u32, i32) PAIR(CAST, u32, f32) PAIR(CAST, u16, i32)      \
-                    PAIR(CAST, u16, f32)
+    PAIR(CAST, f32, i16) PAIR(CAST, f32, i32) PAIR(CAST, f32, f16) PAIR(CAST, f32, bf16) \
+    MEMORY(u32) SAME(u32) CAST_BOOL(u32) PAIR(CAST, u32, u8) PAIR(CAST, u32, i8) PAIR(CAST, u32, i16) \
+    PAIR(CAST, u32, u16) PAIR(CAST, u32, i32) PAIR(CAST, u32, f32) PAIR(CAST, u16, i32) PAIR(CAST, u16, f32)
 #else
-#define ALL(MEMORY, SAME, CAST, CAST_BOOL)                                                                  \
-    MEMORY(i64)                                                                                             \
-    MEMORY(f64)                                                                                             \
-    SAME(i64)                                                                                               \
-    SAME(f64)                                                                                               \
-    CAST_BOOL(i64)                                                                                          \
-    CAST_BOOL(f64)                                                                                          \
-    PAIR(CAST, i64, u8) PAIR(CAST, i64, i8) PAIR(CAST, i64, i16) PAIR(CAST, i64, i32) PAIR(CAST, i64, f32)  \
-        PAIR(CAST, f64, u8) PAIR(CAST, f64, i8) PAIR(CAST, f64, i16) PAIR(CAST, f64, i32)                   \
-            PAIR(CAST, f64, i64) PAIR(CAST, f64, f32) MEMORY(u64) SAME(u64) CAST_BOOL(u64)                  \
-                PAIR(CAST, u64, u8) PAIR(CAST, u64, i8) PAIR(CAST, u64, i16) PAIR(CAST, u64, u16)           \
-                    PAIR(CAST, u64, i32) PAIR(CAST, u64, u32) PAIR(CAST, u64, i64) PAIR(CAST, u64, f32)     \
-                        PAIR(CAST, u64, f64) PAIR(CAST, u32, i64) PAIR(CAST, u32, f64) PAIR(CAST, u16, i64) \
-                            PAIR(CAST, u16, f64)
+#define ALL(MEMORY, SAME, CAST, CAST_BOOL) \
+    MEMORY(i64) MEMORY(f64) SAME(i64) SAME(f64) CAST_BOOL(i64) CAST_BOOL(f64) \
+    PAIR(CAST, i64, u8) PAIR(CAST, i64, i8) PAIR(CAST, i64, i16) PAIR(CAST, i64, i32) PAIR(CAST, i64, f32) \
+    PAIR(CAST, f64, u8) PAIR(CAST, f64, i8) PAIR(CAST, f64, i16) PAIR(CAST, f64, i32) PAIR(CAST, f64, i64) \
+    PAIR(CAST, f64, f32) \
+    MEMORY(u64) SAME(u64) CAST_BOOL(u64) PAIR(CAST, u64, u8) PAIR(CAST, u64, i8) PAIR(CAST, u64, i16) \
+    PAIR(CAST, u64, u16) PAIR(CAST, u64, i32) PAIR(CAST, u64, u32) PAIR(CAST, u64, i64) PAIR(CAST, u64, f32) \
+    PAIR(CAST, u64, f64) PAIR(CAST, u32, i64) PAIR(CAST, u32, f64) PAIR(CAST, u16, i64) PAIR(CAST, u16, f64)
 #endif
 /* clang-format on */
 
