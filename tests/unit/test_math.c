@@ -473,10 +473,13 @@ static void check_copies(const kiln_loops *l, kiln_dtype t, int64_t step, size_t
 static void copies_touch_exactly_their_elements(void **state) {
     (void)state;
     static const int64_t steps[] = {1, 0, -1, 2, 3, -5};
-    EACH_ISA(isa)
-    for (kiln_dtype t = 0; t < KILN_C64; t++) for (size_t s = 0; s < sizeof steps / sizeof *steps;
-                                                   s++) for (size_t n = 0; n < 200; n += n < 70 ? 1 : 43)
-        check_copies(kiln_loops_for(isa), t, steps[s], n);
+    EACH_ISA(isa) {
+        for (kiln_dtype t = 0; t < KILN_C64; t++) {
+            for (size_t s = 0; s < sizeof steps / sizeof *steps; s++)
+                for (size_t n = 0; n < 200; n += n < 70 ? 1 : 43)
+                    check_copies(kiln_loops_for(isa), t, steps[s], n);
+        }
+    }
 }
 
 /* A loop may run to the next multiple of 64 elements and no further. */
