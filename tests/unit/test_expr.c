@@ -312,7 +312,9 @@ static void show(kiln_sb *sb, const kiln_texpr *e) {
 }
 
 static names env_of(kiln_dtype x, kiln_dtype y) {
-    names ns = {.env = {find_name, kiln_dtype_compute(x), x, false, "t", &arena}, .x = x, .y = y};
+    names ns = {.x = x, .y = y};
+    ns.env = (kiln_env){
+        .find = find_name, .compute = kiln_dtype_compute(x), .common = x, .source = "t", .arena = &arena};
     ns.again = parse("again + x");
     ns.half = parse("x * 0.5");
     return ns;

@@ -317,8 +317,8 @@ static void accepts_all_that_is_allowed(void **state) {
         "for q { %0 = index q %1 = load x [r = %0] store y, %1 [r = %0] }",
         "for r { %0 = load h store hy, %0 }",
         "for r vec { %0 = const f32 0 %1 = scan q (%0) { %2 = load o store o, %2 yield %2 } %3 = result %1 0 store y, %3 }",
-        "for q { %0 = const f32 0 %1 = fold r (%0) vec { %2 = fold z (%0) { yield %0 } merge { yield %0 } "
-        "%3 = result %2 0 %4 = state 0 %5 = add %3, %4 yield %5 } merge { %6 = left 0 yield %6 } }",
+        ("for q { %0 = const f32 0 %1 = fold r (%0) vec { %2 = fold z (%0) { yield %0 } merge { yield %0 } "
+         "%3 = result %2 0 %4 = state 0 %5 = add %3, %4 yield %5 } merge { %6 = left 0 yield %6 } }"),
         "for r { %0 = load b trap %0, E_INDEX \"a\" trap %0, E_DIVZERO \"b\" } for r { %1 = load x store y, %1 }",
         "for r { %0 = const f32 0 %1 = scan q (%0) { for z { %2 = state 0 } yield %0 } }",
     };
