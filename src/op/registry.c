@@ -8,6 +8,12 @@
 
 #include "op/row.h"
 
+/* One line of PyTorch's schema list. */
+typedef struct line_visit {
+    const char *line;
+    size_t n;
+} line_visit;
+
 struct kiln_registry {
     kiln_arena arena;
     const kiln_op **ops; /* sorted by name */
@@ -17,6 +23,8 @@ struct kiln_registry {
     kiln_crules rules;   /* what functions do to complex numbers */
     const char *schemas; /* PyTorch's list, or NULL */
     size_t schemas_len;
+    line_visit *listed; /* its lines by operator name, open addressing; a NULL line is a free place */
+    size_t listed_cap;
 };
 
 static kiln_status push(kiln_arena *arena, const void ***list, size_t *n, size_t *cap, const void *item) {
@@ -108,11 +116,6 @@ static size_t base_len(const char *line, size_t n) {
     return k;
 }
 
-typedef struct line_visit {
-    const char *line;
-    size_t n;
-} line_visit;
-
 static bool next_line(const kiln_registry *r, size_t *at, line_visit *v) {
     if (*at >= r->schemas_len) return false;
     v->line = r->schemas + *at;
@@ -173,13 +176,36 @@ static kiln_status derive_forms(kiln_registry *r) {
     return KILN_OK;
 }
 
+/* -- PyTorch's list by name, so that a row finds its schema without walking the list ---- */
+
+static size_t name_len(line_visit v) {
+    const char *bracket = memchr(v.line, '(', v.n);
+    return bracket ? (size_t)(bracket - v.line) : v.n;
+}
+
+static kiln_status index_list(kiln_registry *r) {
+    size_t at = 0, lines = 0, cap = 64;
+    line_visit v;
+    while (next_line(r, &at, &v)) lines++;
+    while (cap < 2 * lines) cap *= 2;
+    r->listed = kiln_arena_alloc(&r->arena, cap * sizeof *r->listed);
+    if (!r->listed) return KILN_NOMEM();
+    r->listed_cap = cap;
+    for (at = 0; next_line(r, &at, &v);) {
+        size_t k = kiln_hash64(v.line, name_len(v)) & (cap - 1);
+        while (r->listed[k].line) k = (k + 1) & (cap - 1);
+        r->listed[k] = v;
+    }
+    return KILN_OK;
+}
+
 /* A row of aten:: must carry PyTorch's schema to the letter. */
 static kiln_status check_against_list(const kiln_registry *r, const kiln_op *op) {
     if (!r->schemas || strncmp(op->name, "aten::", 6) != 0) return KILN_OK;
-    size_t at = 0, n = strlen(op->name);
-    line_visit v;
-    while (next_line(r, &at, &v)) {
-        if (v.n <= n || memcmp(v.line, op->name, n) != 0 || v.line[n] != '(') continue;
+    size_t n = strlen(op->name), k = kiln_hash64(op->name, n) & (r->listed_cap - 1);
+    for (; r->listed[k].line; k = (k + 1) & (r->listed_cap - 1)) {
+        line_visit v = r->listed[k];
+        if (name_len(v) != n || memcmp(v.line, op->name, n) != 0) continue;
         if (strlen(op->schema_text) == v.n && memcmp(op->schema_text, v.line, v.n) == 0) return KILN_OK;
         return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: the schema of %s is not PyTorch's, which is: %.*s",
                          op->row->source, op->row->line, op->row->col, op->name, (int)v.n, v.line);
@@ -288,6 +314,7 @@ static kiln_status freeze(kiln_registry *r) {
 
 static kiln_status fill(kiln_registry *r, const kiln_registry *base, const kiln_row_text *texts, int ntexts) {
     if (base) r->rules = base->rules;
+    if (r->schemas) KILN_TRY(index_list(r));
     for (size_t k = 0; base && k < base->n; k++) KILN_TRY(push_op(r, base->ops[k]));
     for (int k = 0; k < ntexts; k++) KILN_TRY(add_text(r, &texts[k]));
     KILN_TRY(derive_forms(r));
