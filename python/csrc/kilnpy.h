@@ -94,7 +94,10 @@ typedef struct kp_number {
     enum { NUM_BOOL, NUM_INT, NUM_FLOAT, NUM_COMPLEX } kind;
     int64_t i;
     double f;
+    bool wide; /* i holds the bits of a u64 */
 } kp_number;
+
+PyObject *kp_int_object(kp_number n); /* of a loaded integer or bool */
 
 extern PyType_Spec kp_dtype_spec;
 int kp_dtypes_init(kp_state *st, PyObject *module);

@@ -39,7 +39,7 @@ static kiln_dtype number_dtype(const kp_frame *f, uint32_t kind) {
 static int number_to_tensor(kp_frame *f, kiln_value *v) {
     kiln_dtype dtype = number_dtype(f, v->kind);
     kp_number n = {v->kind == KILN_FLOAT_V ? NUM_FLOAT : NUM_INT, v->kind == KILN_FLOAT_V ? 0 : v->u.i,
-                   v->kind == KILN_FLOAT_V ? v->u.f : 0};
+                   v->kind == KILN_FLOAT_V ? v->u.f : 0, false};
     kp_held h = {.kind = KP_NONE, .release = true};
     kiln_status status = kiln_tensor_new(dtype, 0, NULL, NULL, &h.t);
     if (status != KILN_OK) return kp_raise(status), -1;

@@ -192,7 +192,7 @@ LOADER(double, f64)
 #undef LOADER
 
 kp_number kp_load(kiln_dtype t, const char *at) {
-    kp_number n = {NUM_INT, 0, 0};
+    kp_number n = {NUM_INT, 0, 0, t == KILN_U64};
     switch (t) {
     case KILN_BOOL:
         n.kind = NUM_BOOL;
@@ -264,10 +264,14 @@ int kp_store(kiln_dtype t, char *at, kp_number n) {
     return -1;
 }
 
+PyObject *kp_int_object(kp_number n) {
+    return n.wide ? PyLong_FromUnsignedLongLong((unsigned long long)n.i) : PyLong_FromLongLong(n.i);
+}
+
 PyObject *kp_number_object(kp_number n) {
     switch (n.kind) {
     case NUM_BOOL: return PyBool_FromLong(n.i != 0);
-    case NUM_INT: return PyLong_FromLongLong(n.i);
+    case NUM_INT: return kp_int_object(n);
     case NUM_FLOAT: return PyFloat_FromDouble(n.f);
     case NUM_COMPLEX: break;
     }

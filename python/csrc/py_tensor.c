@@ -118,19 +118,19 @@ static PyObject *method_item(PyObject *self, PyObject *unused) {
 static PyObject *to_int(PyObject *self) {
     kp_number n;
     if (single(self, &n) < 0) return NULL;
-    return n.kind == NUM_FLOAT ? PyLong_FromDouble(n.f) : PyLong_FromLongLong(n.i);
+    return n.kind == NUM_FLOAT ? PyLong_FromDouble(n.f) : kp_int_object(n);
 }
 
 static PyObject *to_float(PyObject *self) {
     kp_number n;
     if (single(self, &n) < 0) return NULL;
-    return PyFloat_FromDouble(n.kind == NUM_FLOAT ? n.f : (double)n.i);
+    return PyFloat_FromDouble(n.kind == NUM_FLOAT ? n.f : n.wide ? (double)(uint64_t)n.i : (double)n.i);
 }
 
 static PyObject *to_index(PyObject *self) {
-    kp_number n = {NUM_FLOAT, 0, 0};
+    kp_number n = {NUM_FLOAT, 0, 0, false};
     if (kiln_tensor_nelem(of(self)) == 1 && single(self, &n) < 0) return NULL;
-    if (n.kind != NUM_FLOAT) return PyLong_FromLongLong(n.i);
+    if (n.kind != NUM_FLOAT) return kp_int_object(n);
     PyErr_SetString(PyExc_TypeError, "only integer tensors of a single element can be converted to an index");
     return NULL;
 }
