@@ -117,7 +117,7 @@ static size_t base_len(const char *line, size_t n) {
 }
 
 static bool next_line(const kiln_registry *r, size_t *at, line_visit *v) {
-    if (*at >= r->schemas_len) return false;
+    if (!r->schemas || *at >= r->schemas_len) return false;
     v->line = r->schemas + *at;
     const char *nl = memchr(v->line, '\n', r->schemas_len - *at);
     v->n = nl ? (size_t)(nl - v->line) : r->schemas_len - *at;
