@@ -16,6 +16,8 @@ kiln_status kiln_row_attrs(kiln_lex *lx, kiln_row *row, kiln_typing *t) KILN_MUS
 kiln_status kiln_row_bodies(kiln_lex *lx, kiln_row *row, kiln_branch *b) KILN_MUST_CHECK;
 /* A new branch with the head's typing; fails when there are too many. */
 kiln_status kiln_row_branch(kiln_lex *lx, kiln_row *row, kiln_branch **out) KILN_MUST_CHECK;
+/* ARG, ARG, ...: adds their bits to set. */
+kiln_status kiln_row_args(kiln_lex *lx, const kiln_row *row, uint64_t *set) KILN_MUST_CHECK;
 kiln_status kiln_row_arg(kiln_lex *lx, const kiln_row *row,
                          int *out) KILN_MUST_CHECK; /* an argument's name; takes it */
 

@@ -66,19 +66,12 @@ static kiln_status clause_check(kiln_lex *lx, kiln_row *row) {
     return kiln_lex_next(lx);
 }
 
-static kiln_status parse_args(kiln_lex *lx, kiln_row *row, uint64_t *set) {
-    bool more = true;
-    while (more) {
-        int arg = -1;
-        KILN_TRY(kiln_row_arg(lx, row, &arg));
-        *set |= 1ull << arg;
-        KILN_TRY(kiln_lex_accept(lx, ",", &more));
-    }
-    return KILN_OK;
+static kiln_status clause_static(kiln_lex *lx, kiln_row *row) {
+    return kiln_row_args(lx, row, &row->statics);
 }
-
-static kiln_status clause_static(kiln_lex *lx, kiln_row *row) { return parse_args(lx, row, &row->statics); }
-static kiln_status clause_ignore(kiln_lex *lx, kiln_row *row) { return parse_args(lx, row, &row->ignored); }
+static kiln_status clause_ignore(kiln_lex *lx, kiln_row *row) {
+    return kiln_row_args(lx, row, &row->ignored);
+}
 static kiln_status clause_let(kiln_lex *lx, kiln_row *row) {
     return parse_nameds(lx, &row->lets, false, "=");
 }
@@ -178,7 +171,7 @@ static kiln_status clause_call(kiln_lex *lx, kiln_row *row) {
     bool did, more;
     KILN_TRY(kiln_lex_accept(lx, "for", &did));
     if (did) {
-        KILN_TRY(parse_args(lx, row, &c->each));
+        KILN_TRY(kiln_row_args(lx, row, &c->each));
         KILN_TRY(kiln_lex_expect(lx, ":"));
     }
     const char *start = lx->start;

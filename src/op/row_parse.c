@@ -84,15 +84,22 @@ static kiln_status parse_takes(kiln_lex *lx, kiln_row *row) {
     return KILN_OK;
 }
 
-static kiln_status parse_args(kiln_lex *lx, kiln_row *row, uint64_t *set) {
+kiln_status kiln_row_args(kiln_lex *lx, const kiln_row *row, uint64_t *set) {
     bool more = true;
-    KILN_TRY(kiln_lex_expect(lx, "("));
-    for (*set = 0; more;) {
+    while (more) {
         int arg = -1;
         KILN_TRY(kiln_row_arg(lx, row, &arg));
         *set |= 1ull << arg;
         KILN_TRY(kiln_lex_accept(lx, ",", &more));
     }
+    return KILN_OK;
+}
+
+/* promote(ARG, ...) */
+static kiln_status parse_promoted(kiln_lex *lx, const kiln_row *row, uint64_t *set) {
+    KILN_TRY(kiln_lex_expect(lx, "("));
+    *set = 0;
+    KILN_TRY(kiln_row_args(lx, row, set));
     return kiln_lex_expect(lx, ")");
 }
 
@@ -139,7 +146,7 @@ kiln_status kiln_row_attrs(kiln_lex *lx, kiln_row *row, kiln_typing *t) {
         }
         KILN_TRY(kiln_lex_accept(lx, "promote", &did));
         if (did) {
-            KILN_TRY(parse_args(lx, row, &t->args));
+            KILN_TRY(parse_promoted(lx, row, &t->args));
             continue;
         }
         KILN_TRY(kiln_lex_accept(lx, "sum_dtype", &did));
