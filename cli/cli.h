@@ -37,6 +37,7 @@ enum {
     CLI_COMMAND_COUNT
 };
 extern const cli_command cli_commands[CLI_COMMAND_COUNT];
+extern const char cli_bench_details[]; /* cmd_bench.c: its help, made from the list of benchmarks */
 
 #define CMD(NAME, name, operands, summary, details) int cmd_##name(const cli_args *args);
 #include "commands.def"

@@ -1,0 +1,47 @@
+/* bench.h - what the benchmarks of `kiln bench` share: their list, the clock, and calls that are ready to be timed.
+ *
+ * A bench_case is a line of bench/kernels.txt at one size: the call with its tensors made and filled.  Python's
+ * side of bench/peers.py uses the same functions on the same memory. */
+#ifndef KILN_CLI_BENCH_H
+#define KILN_CLI_BENCH_H
+#include "calltext.h"
+#include "cli.h"
+
+#define BENCH(name, summary) int bench_##name(const cli_args *args);
+#include "benches.def"
+#undef BENCH
+
+double bench_now_ns(void);
+
+/* -- cases (bench_case.c) ------------------------------------------------------------------------------ */
+
+enum { BENCH_NAME_MAX = 32, BENCH_CALL_MAX = 256 };
+
+typedef struct bench_line {
+    char name[BENCH_NAME_MAX];
+    bool memory_bound;
+    double low, high; /* of the inputs */
+    char call[BENCH_CALL_MAX];
+} bench_line;
+
+/* Reads the line at *text and moves past it and what is skipped; false at the end.  A line that is no case
+ * is an error: line->name is then empty. */
+bool bench_line_next(const char **text, bench_line *line);
+
+typedef struct bench_case {
+    kiln_ctx *ctx; /* borrowed */
+    const kiln_op *op;
+    calltext call;
+    int64_t nelem;   /* of the result */
+    uint64_t nbytes; /* read and written by one call: each tensor once */
+} bench_case;
+
+/* The case of `line` where tensors of N elements take nbytes.  NULL with text in err (CALLTEXT_ERROR_MAX). */
+KILN_API bench_case *bench_case_new(kiln_ctx *ctx, const bench_line *line, int64_t nbytes, char *err);
+KILN_API void bench_case_free(bench_case *c);
+/* Runs the call `count` times; nanoseconds per call, or below 0 after a failure. */
+KILN_API double bench_case_ns(const bench_case *c, int64_t count);
+
+/* Calls that make a sample long enough for the clock, from how long one takes. */
+int64_t bench_sample_calls(double ns_per_call);
+#endif

@@ -1,0 +1,148 @@
+/* bench_kernels.c - `kiln bench kernels`: bench/kernels.txt at four sizes, one thread, results into ready tensors.
+ *
+ * Per element, per byte moved, and as a part of what copying memory reaches.  Calls and copies take turns and the
+ * best of each counts: on a shared machine anything else measures the neighbours. */
+#include <stdlib.h>
+#include <string.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
+#include "bench.h"
+
+extern const char bench_kernels_text[]; /* bench/kernels.txt, embedded */
+
+enum { ROUNDS = 15 };
+
+static const struct size {
+    const char *name;
+    int64_t nbytes;
+} sizes[] = {{"1 KB", 1 << 10}, {"64 KB", 64 << 10}, {"1 MB", 1 << 20}, {"64 MB", 64 << 20}};
+enum { SIZE_COUNT = sizeof sizes / sizeof *sizes };
+
+typedef struct figures {
+    double ns_per_call, ns_per_element, gb_per_s, copy_gb_per_s;
+} figures;
+
+typedef struct bench {
+    const cli_args *args;
+    kiln_ctx *ctx;
+    char *from, *to; /* of copies: the largest size each */
+    int failed;
+} bench;
+
+typedef void (*copy_fn)(void *to, const void *from, size_t nbytes);
+
+static void copy_plain(void *to, const void *from, size_t nbytes) {
+    memcpy(to, from, nbytes);
+    __asm__ volatile("" ::: "memory"); /* each copy counts */
+}
+
+/* Past the caches: the faster way for what does not fit into them, where memcpy does not choose it itself. */
+static void copy_stream(void *to, const void *from, size_t nbytes) {
+#ifdef __SSE2__
+    __m128i *t = to;
+    const __m128i *f = from;
+    for (size_t i = 0; i < nbytes / sizeof *t; i += 4)
+        for (size_t k = i; k < i + 4; k++) _mm_stream_si128(t + k, _mm_load_si128(f + k));
+    _mm_sfence();
+#else
+    copy_plain(to, from, nbytes);
+#endif
+}
+
+static double copy_ns(const bench *b, copy_fn copy, size_t nbytes, int64_t count) {
+    double start = bench_now_ns();
+    for (int64_t i = 0; i < count; i++) copy(b->to, b->from, nbytes);
+    return (bench_now_ns() - start) / (double)count;
+}
+
+static double least(double a, double b) { return b < a ? b : a; }
+
+static double best_copy_ns(const bench *b, size_t nbytes, int64_t count) {
+    return least(copy_ns(b, copy_plain, nbytes, count), copy_ns(b, copy_stream, nbytes, count));
+}
+
+/* False if the call failed. */
+static bool measure(const bench *b, const bench_case *c, int64_t nbytes, figures *out) {
+    double ours = bench_case_ns(c, 1), copy = best_copy_ns(b, (size_t)nbytes, 1);
+    int64_t calls = bench_sample_calls(ours), copies = bench_sample_calls(copy);
+    for (int i = 0; i < ROUNDS; i++) {
+        double ns = bench_case_ns(c, calls);
+        if (ns < 0) return false;
+        ours = least(ours, ns);
+        copy = least(copy, best_copy_ns(b, (size_t)nbytes, copies));
+    }
+    out->ns_per_call = ours;
+    out->ns_per_element = ours / (double)c->nelem;
+    out->gb_per_s = (double)c->nbytes / ours;
+    out->copy_gb_per_s = 2 * (double)nbytes / copy;
+    return true;
+}
+
+static void print_json(const bench_line *line, const struct size *size, const figures *f) {
+    out_json(json_pack("{s:s, s:s, s:s, s:b, s:I, s:f, s:f, s:f, s:f, s:f}", "bench", "kernels", "name",
+                       line->name, "call", line->call, "memory_bound", line->memory_bound, "nbytes",
+                       (json_int_t)size->nbytes, "ns_per_call", f->ns_per_call, "ns_per_element",
+                       f->ns_per_element, "gb_per_s", f->gb_per_s, "copy_gb_per_s", f->copy_gb_per_s,
+                       "of_copy", f->gb_per_s / f->copy_gb_per_s));
+}
+
+static void bench_one(bench *b, const bench_line *line, const struct size *size) {
+    char err[CALLTEXT_ERROR_MAX];
+    figures f;
+    bench_case *c = bench_case_new(b->ctx, line, size->nbytes, err);
+    if (!c || !measure(b, c, size->nbytes, &f)) {
+        cli_error("%s: %s", line->name, c ? kiln_last_error() : err);
+        b->failed++;
+    } else if (b->args->json) {
+        print_json(line, size, &f);
+    } else {
+        out_printf("  %9.4f %6.1f %5.2f", f.ns_per_element, f.gb_per_s, f.gb_per_s / f.copy_gb_per_s);
+    }
+    if (c) bench_case_free(c);
+    (void)out_flush();
+}
+
+static void print_heading(void) {
+    out_text(
+        "One thread, results into ready tensors, best of many; for each size nanoseconds per element,\n"
+        "gigabytes moved per second, and that as a part of what copying memory reaches at that size.\n\n");
+    out_printf("%-12s", "");
+    for (int s = 0; s < SIZE_COUNT; s++) out_printf("  %9s %6s %5s", sizes[s].name, "GB/s", "copy");
+    out_text("\n");
+}
+
+static void run_lines(bench *b) {
+    const char *text = bench_kernels_text;
+    bench_line line;
+    while (bench_line_next(&text, &line)) {
+        if (!line.name[0]) {
+            cli_error("a line of the list of kernels is malformed");
+            b->failed++;
+            continue;
+        }
+        if (!b->args->json) out_printf("%-12s", line.name);
+        for (int s = 0; s < SIZE_COUNT; s++) bench_one(b, &line, &sizes[s]);
+        if (!b->args->json) out_text("\n");
+        if (!out_flush()) return;
+    }
+}
+
+int bench_kernels(const cli_args *args) {
+    size_t most = (size_t)sizes[SIZE_COUNT - 1].nbytes;
+    bench b = {args, cli_open(args), aligned_alloc(64, most), aligned_alloc(64, most), 0};
+    if (b.ctx && b.from && b.to) {
+        memset(b.from, 1, most);
+        memset(b.to, 1, most);
+        if (!args->json) print_heading();
+        run_lines(&b);
+    } else if (b.ctx) {
+        cli_error("out of memory");
+    }
+    bool ready = b.ctx && b.from && b.to;
+    free(b.from);
+    free(b.to);
+    kiln_close(b.ctx);
+    return ready && !b.failed ? CLI_OK : CLI_FAILED;
+}

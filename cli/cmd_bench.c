@@ -1,0 +1,42 @@
+/* cmd_bench.c - `kiln bench`: runs the benchmarks that its operands name.
+ *
+ * benches.def lists them; each is a function of its own file that prints a table, or JSON lines with --json. */
+#include "bench.h"
+
+#include <string.h>
+
+static const struct bench {
+    const char *name;
+    int (*run)(const cli_args *args); /* returns an exit code */
+} benches[] = {
+#define BENCH(name, summary) {#name, bench_##name},
+#include "benches.def"
+#undef BENCH
+};
+enum { BENCH_COUNT = sizeof benches / sizeof *benches };
+
+const char cli_bench_details[] =
+    "NAME is one of:\n"
+#define BENCH(name, summary) "    " #name ": " summary "\n"
+#include "benches.def"
+#undef BENCH
+    "Figures depend on the machine and what else runs on it: compare within one run.\n";
+
+static const struct bench *find(const char *name) {
+    for (int i = 0; i < BENCH_COUNT; i++)
+        if (strcmp(benches[i].name, name) == 0) return &benches[i];
+    return NULL;
+}
+
+int cmd_bench(const cli_args *args) {
+    if (args->noperands == 0) return cli_usage_error(CLI_CMD_BENCH, "expected the name of a benchmark");
+    for (int i = 0; i < args->noperands; i++)
+        if (!find(args->operands[i]))
+            return cli_usage_error(CLI_CMD_BENCH, "no benchmark '%s'", args->operands[i]);
+    int status = CLI_OK;
+    for (int i = 0; i < args->noperands && out_flush(); i++) {
+        int st = find(args->operands[i])->run(args);
+        if (st != CLI_OK) status = st;
+    }
+    return status;
+}

@@ -1,0 +1,1 @@
+kiln bench nothing
