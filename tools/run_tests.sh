@@ -43,7 +43,7 @@ part_cli() { build release && tools/cli_tests.sh tests/cli; }
 part_golden() { build release && tools/cli_tests.sh tests/golden; }
 part_abi() { build release && tests/abi/check_exports.sh; }
 part_install() { build release && tests/abi/check_install.sh; }
-part_ops() { build release && py_tests tests/ops; }
+part_ops() { build release && make -s python && py_tests tests/ops; }
 part_python() { build release && make -s python && py_tests tests/python; }
 
 # py_tests FOLDER: pytest's closing line as `N passed, N failed`

@@ -27,6 +27,7 @@ class Tally:
     cases: Counter = field(default_factory=Counter)  # by kind of test
     classes: int = 0
     notes: Counter = field(default_factory=Counter)  # what was left out or let pass, by reason
+    unserved: Counter = field(default_factory=Counter)  # overloads that op_db ran and Kiln does not serve
 
 
 tally = Tally()

@@ -34,3 +34,6 @@ def pytest_terminal_summary(terminalreporter):
     write(f"{tally.classes} classes compiled")
     for reason, n in tally.notes.items():
         write(f"{n} {reason}")
+    if tally.unserved:
+        write(f"{len(tally.unserved)} overloads are not served: "
+              + ", ".join(f"{name.removeprefix('aten::')} {n}" for name, n in sorted(tally.unserved.items())))
