@@ -46,7 +46,8 @@ typedef struct kp_type {
     PyTypeObject *type; /* strong, so that its address is not reused */
     kp_kind kind;
     const dl_exchange *exchange; /* KP_EXCHANGE */
-    PyObject *is_neg;            /* the type's method that tells of a lazily negated view, or NULL */
+    PyObject *is_neg,
+        *is_conj; /* the type's methods that tell of a lazily negated or conjugated view, or NULL */
 } kp_type;
 
 enum { KP_TYPES = 24 };
@@ -90,14 +91,18 @@ PyObject *kp_helper(kp_state *st, const char *name); /* new reference to kiln._h
 
 /* -- element types and single elements ------------------------------------------------------------- */
 
+/* ORDER DTYPE: the kinds of dtype.def, in the order in which they win a promotion. */
+typedef enum kp_num_kind { NUM_BOOL, NUM_INT, NUM_FLOAT, NUM_COMPLEX } kp_num_kind;
+
 typedef struct kp_number {
-    enum { NUM_BOOL, NUM_INT, NUM_FLOAT, NUM_COMPLEX } kind;
-    int64_t i;
-    double f;
-    bool wide; /* i holds the bits of a u64 */
+    kp_num_kind kind;
+    int64_t i;    /* NUM_BOOL, NUM_INT */
+    double f, im; /* NUM_FLOAT, and both parts of NUM_COMPLEX */
+    bool wide;    /* i holds the bits of a u64 */
 } kp_number;
 
 PyObject *kp_int_object(kp_number n); /* of a loaded integer or bool */
+kp_num_kind kp_dtype_kind(kiln_dtype t);
 
 extern PyType_Spec kp_dtype_spec;
 int kp_dtypes_init(kp_state *st, PyObject *module);

@@ -27,7 +27,7 @@ static void fixed_delete(dl_managed *m) {
 static void dl_code_of(kiln_dtype t, dl_tensor *out) {
     kiln_dtype found;
     for (int code = DL_INT; code <= DL_BOOL; code++)
-        for (int bits = 8; bits <= 64; bits *= 2)
+        for (int bits = 8; bits <= 128; bits *= 2)
             if (kp_dtype_of_dl((uint8_t)code, (uint8_t)bits, &found) && found == t) {
                 out->code = (uint8_t)code;
                 out->bits = (uint8_t)bits;
@@ -95,9 +95,10 @@ static bool array_dtype(const array_struct *a, kiln_dtype *out) {
     int code = a->typekind == 'b'   ? DL_BOOL
                : a->typekind == 'u' ? DL_UINT
                : a->typekind == 'i' ? DL_INT
+               : a->typekind == 'c' ? DL_COMPLEX
                                     : DL_FLOAT;
-    bool known = strchr("buif", a->typekind) && a->typekind;
-    return known && a->itemsize <= 8 && kp_dtype_of_dl((uint8_t)code, (uint8_t)(a->itemsize * 8), out);
+    bool known = strchr("buifc", a->typekind) && a->typekind;
+    return known && a->itemsize <= 16 && kp_dtype_of_dl((uint8_t)code, (uint8_t)(a->itemsize * 8), out);
 }
 
 static int read_struct(PyObject *o, const array_struct *a, array_view *v) {
@@ -188,8 +189,6 @@ static int accept(const dl_tensor *t, kiln_dtype *dtype) {
         PyErr_Format(PyExc_NotImplementedError,
                      "tensors of DLPack device type %d are not served; only the CPU (%d) is",
                      (int)t->device_type, DL_CPU);
-    else if (t->code == DL_COMPLEX)
-        PyErr_Format(PyExc_NotImplementedError, "complex tensors (complex%d) are not served", t->bits);
     else if (!known)
         PyErr_Format(PyExc_NotImplementedError,
                      "tensors of DLPack type code %d, %d bits, %d lanes are not served", t->code, t->bits,
@@ -261,24 +260,29 @@ static int import_dlpack(PyObject *o, kiln_tensor **out, bool *readonly) {
 
 /* -- DLPack by the exchange table: PyTorch --------------------------------------------------------- */
 
-/* A negated view keeps the plain values in memory.  1: o is one.  -1: exception. */
-static int is_negated(PyObject *is_neg, PyObject *o) {
-    if (!is_neg) return 0;
-    PyObject *answer = PyObject_CallFunctionObjArgs(is_neg, o, NULL);
+/* A negated or conjugated view keeps the plain values in memory.  1: o is one.  -1: exception. */
+static int is_lazy(PyObject *ask, PyObject *o) {
+    if (!ask) return 0;
+    PyObject *answer = PyObject_CallFunctionObjArgs(ask, o, NULL);
     int yes = answer ? answer == Py_True : -1;
     Py_XDECREF(answer);
     return yes;
 }
 
-/* o, or what o stands for once the negation is carried out.  New reference. */
+/* o, or what o stands for once it is carried out.  New reference. */
 static PyObject *resolved(const kp_type *type, PyObject *o, bool *copied) {
-    PyObject *is_neg = type->is_neg; /* the entry may be replaced while Python code runs */
-    Py_XINCREF(is_neg);
-    int neg = is_negated(is_neg, o);
+    /* The entry may be replaced while Python code runs. */
+    PyObject *is_conj = Py_XNewRef(type->is_conj), *is_neg = Py_XNewRef(type->is_neg);
+    int conj = is_lazy(is_conj, o), neg = conj < 0 ? -1 : is_lazy(is_neg, o);
+    Py_XDECREF(is_conj);
     Py_XDECREF(is_neg);
-    *copied = neg > 0;
+    *copied = conj > 0 || neg > 0;
     if (neg < 0) return NULL;
-    return neg ? PyObject_CallMethod(o, "resolve_neg", NULL) : Py_NewRef(o);
+    PyObject *plain = conj ? PyObject_CallMethod(o, "resolve_conj", NULL) : Py_NewRef(o);
+    if (!plain || !neg) return plain;
+    PyObject *out = PyObject_CallMethod(plain, "resolve_neg", NULL);
+    Py_DECREF(plain);
+    return out;
 }
 
 /* PyTorch's own errors about tensors that DLPack cannot express become one kind.  Only their first line is

@@ -11,7 +11,7 @@ typedef struct builder {
     kp_state *st;
     int rank;
     int64_t sizes[KILN_MAX_RANK];
-    bool any[3]; /* which of NUM_BOOL, NUM_INT, NUM_FLOAT there are */
+    bool any[4]; /* by kp_num_kind: whether there are such numbers */
     bool known;  /* dtype was asked for */
     kiln_dtype dtype;
     char *next; /* where the next element goes; NULL while measuring */
@@ -27,8 +27,6 @@ static int leaf(builder *b, PyObject *o, int depth) {
                      depth == b->rank ? "%R is not a number" : "expected a list where %R is", o);
         return -1;
     }
-    if (n.kind == NUM_COMPLEX)
-        return PyErr_SetString(PyExc_NotImplementedError, "complex numbers are not served"), -1;
     b->any[n.kind] = true;
     if (!b->next) return 0;
     int st = kp_store(b->dtype, b->next, n);
@@ -76,8 +74,9 @@ static int walk(builder *b, PyObject *o, int depth) {
     return st;
 }
 
-/* The dtype PyTorch gives numbers: float32 if any is a float. */
+/* The dtype PyTorch gives numbers: float32 if any is a float, complex64 if any is complex. */
 static kiln_dtype natural_dtype(const builder *b) {
+    if (b->any[NUM_COMPLEX]) return KILN_C64;
     if (b->any[NUM_FLOAT]) return KILN_F32;
     if (b->any[NUM_INT]) return KILN_I64;
     return b->any[NUM_BOOL] ? KILN_BOOL : KILN_F32;

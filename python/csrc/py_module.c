@@ -312,6 +312,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg) {
     for (int k = 0; k < st->ntypes; k++) {
         Py_VISIT(st->types[k].type);
         Py_VISIT(st->types[k].is_neg);
+        Py_VISIT(st->types[k].is_conj);
     }
     return 0;
 }

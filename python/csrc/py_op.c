@@ -17,29 +17,41 @@ static const kp_param *param_named(const kp_op *op, const char *name) {
     return NULL;
 }
 
-static bool is_number(const kiln_value *v) {
-    return v->kind == KILN_BOOL_V || v->kind == KILN_INT_V || v->kind == KILN_FLOAT_V;
+/* Whether v is a number, and which. */
+static bool read_number(const kiln_value *v, kp_number *out) {
+    switch ((kiln_kind)v->kind) {
+    case KILN_BOOL_V: *out = (kp_number){.kind = NUM_BOOL, .i = v->u.i}; return true;
+    case KILN_INT_V: *out = (kp_number){.kind = NUM_INT, .i = v->u.i}; return true;
+    case KILN_FLOAT_V: *out = (kp_number){.kind = NUM_FLOAT, .f = v->u.f}; return true;
+    case KILN_COMPLEX_V:
+        *out = (kp_number){.kind = NUM_COMPLEX, .f = v->u.c.re, .im = v->u.c.im};
+        return true;
+    default: return false;
+    }
 }
 
 /* The dtype of the tensor that a number for a Tensor argument becomes: one that takes part in promotion as
- * PyTorch's numbers do, that is below every tensor of its category. */
-static kiln_dtype number_dtype(const kp_frame *f, uint32_t kind) {
-    kiln_dtype least = kind == KILN_FLOAT_V ? KILN_F16 : KILN_U8, best = KILN_BOOL;
-    if (kind == KILN_BOOL_V) return KILN_BOOL;
+ * PyTorch's numbers do, that is below every tensor of its kind or a higher one. */
+static kiln_dtype number_dtype(const kp_frame *f, kp_num_kind kind) {
+    static const kiln_dtype widest[] = {KILN_BOOL, KILN_I64, KILN_F64, KILN_C128};
+    kiln_dtype alone[] = {KILN_BOOL, KILN_I64, KILN_F32, KILN_C64}; /* beside tensors of lower kinds */
+    bool found = false;
     for (int k = 0; k < f->nheld; k++) {
         kiln_dtype t = kiln_tensor_dtype(f->held[k].t);
-        if (t < least || f->held[k].kind < KP_KILN) continue;
-        if (kiln_tensor_rank(f->held[k].t) > 0) return kind == KILN_FLOAT_V ? KILN_F64 : KILN_I64;
-        if (t > best) best = t;
+        if (f->held[k].kind < KP_KILN) continue;
+        if (t == KILN_F64) alone[NUM_COMPLEX] = KILN_C128; /* a complex number is of the tensors' precision */
+        if (kp_dtype_kind(t) < kind) continue;
+        if (kiln_tensor_rank(f->held[k].t) > 0) return widest[kind];
+        if (!found) alone[kind] = t;
+        found = true;
     }
-    if (best != KILN_BOOL) return best;
-    return kind == KILN_FLOAT_V ? KILN_F32 : KILN_I64;
+    return alone[kind];
 }
 
 static int number_to_tensor(kp_frame *f, kiln_value *v) {
-    kiln_dtype dtype = number_dtype(f, v->kind);
-    kp_number n = {v->kind == KILN_FLOAT_V ? NUM_FLOAT : NUM_INT, v->kind == KILN_FLOAT_V ? 0 : v->u.i,
-                   v->kind == KILN_FLOAT_V ? v->u.f : 0, false};
+    kp_number n;
+    if (!read_number(v, &n)) return 0;
+    kiln_dtype dtype = number_dtype(f, n.kind);
     kp_held h = {.kind = KP_NONE, .release = true};
     kiln_status status = kiln_tensor_new(dtype, 0, NULL, NULL, &h.t);
     if (status != KILN_OK) return kp_raise(status), -1;
@@ -73,12 +85,7 @@ int kp_frame_fill(kp_frame *f, kp_op *op, PyObject *const *args, Py_ssize_t narg
         kiln_value *v = &f->args[k];
         if (kp_value(f, param, args[k], v) < 0) return -1;
         v->name = name;
-        if (param && param->kind == PARAM_TENSOR && v->kind == KILN_COMPLEX_V) {
-            PyErr_Format(PyExc_NotImplementedError, "%s: argument '%s': complex numbers are not served",
-                         op->name, param->name);
-            return -1;
-        }
-        if (param && param->kind == PARAM_TENSOR && !param->written && is_number(v))
+        if (param && param->kind == PARAM_TENSOR && !param->written && v->kind != KILN_TENSOR)
             numbers |= (uint64_t)1 << k;
     }
     f->nargs = (size_t)(nargs + nnamed);

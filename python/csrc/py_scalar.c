@@ -27,6 +27,18 @@ const char *kp_dtype_text(kiln_dtype t) {
     return "?";
 }
 
+kp_num_kind kp_dtype_kind(kiln_dtype t) {
+    switch (t) {
+#define D(NAME, value, name, bytes, kind, torch) \
+    case KILN_##NAME:                            \
+        return NUM_##kind;
+#include "kiln/dtype.def"
+#undef D
+    case KILN_DTYPE_COUNT: break;
+    }
+    return NUM_BOOL;
+}
+
 static PyObject *dtype_repr(PyObject *self) {
     return PyUnicode_FromFormat("kiln.%s", kp_dtype_text(kp_dtype_value(self)));
 }
@@ -121,7 +133,7 @@ bool kp_dtype_of_dl(uint8_t code, uint8_t bits, kiln_dtype *out) {
         {DL_INT, 16, KILN_I16},   {DL_INT, 32, KILN_I32},     {DL_INT, 64, KILN_I64},
         {DL_FLOAT, 16, KILN_F16}, {DL_BFLOAT, 16, KILN_BF16}, {DL_FLOAT, 32, KILN_F32},
         {DL_FLOAT, 64, KILN_F64}, {DL_UINT, 16, KILN_U16},    {DL_UINT, 32, KILN_U32},
-        {DL_UINT, 64, KILN_U64},
+        {DL_UINT, 64, KILN_U64},  {DL_COMPLEX, 64, KILN_C64}, {DL_COMPLEX, 128, KILN_C128},
     };
     for (size_t k = 0; k < sizeof table / sizeof *table; k++) {
         if (table[k].code != code || table[k].bits != bits) continue;
@@ -192,12 +204,9 @@ LOADER(double, f64)
 #undef LOADER
 
 kp_number kp_load(kiln_dtype t, const char *at) {
-    kp_number n = {NUM_INT, 0, 0, t == KILN_U64};
+    kp_number n = {.kind = kp_dtype_kind(t), .wide = t == KILN_U64};
     switch (t) {
-    case KILN_BOOL:
-        n.kind = NUM_BOOL;
-        n.i = load_u8(at) != 0;
-        return n;
+    case KILN_BOOL: n.i = load_u8(at) != 0; return n;
     case KILN_U8: n.i = load_u8(at); return n;
     case KILN_I8: n.i = load_i8(at); return n;
     case KILN_I16: n.i = load_i16(at); return n;
@@ -211,26 +220,32 @@ kp_number kp_load(kiln_dtype t, const char *at) {
     case KILN_F32: n.f = load_f32(at); break;
     case KILN_F64: n.f = load_f64(at); break;
     case KILN_C64:
-    case KILN_C128: n.kind = NUM_COMPLEX; return n;
+        n.f = load_f32(at);
+        n.im = load_f32(at + 4);
+        break;
+    case KILN_C128:
+        n.f = load_f64(at);
+        n.im = load_f64(at + 8);
+        break;
     case KILN_DTYPE_COUNT: break;
     }
-    n.kind = NUM_FLOAT;
     return n;
 }
 
 /* A float outside int64 gives the least int64, as x86 does; C leaves it undefined. */
 static int64_t whole(kp_number n) {
-    if (n.kind != NUM_FLOAT) return n.i;
+    if (n.kind < NUM_FLOAT) return n.i;
     return n.f >= -9223372036854775808.0 && n.f < 9223372036854775808.0 ? (int64_t)n.f : INT64_MIN;
 }
 
 void kp_cast(kiln_dtype to, char *at, kp_number n) {
-    double f = n.kind == NUM_FLOAT ? n.f : (double)n.i;
-    float f32 = n.kind == NUM_FLOAT ? (float)n.f : (float)n.i;
+    bool whole_number = n.kind < NUM_FLOAT;
+    double f = whole_number ? (double)n.i : n.f, parts[] = {f, n.im};
+    float f32 = whole_number ? (float)n.i : (float)n.f, parts32[] = {f32, (float)n.im};
     int64_t i = whole(n);
     uint16_t half;
     switch (to) {
-    case KILN_BOOL: *at = n.kind == NUM_FLOAT ? n.f != 0 : n.i != 0; break;
+    case KILN_BOOL: *at = whole_number ? n.i != 0 : n.f != 0 || n.im != 0; break;
     case KILN_U8:
     case KILN_I8:
     case KILN_I16:
@@ -249,16 +264,19 @@ void kp_cast(kiln_dtype to, char *at, kp_number n) {
         break;
     case KILN_F32: memcpy(at, &f32, 4); break;
     case KILN_F64: memcpy(at, &f, 8); break;
-    case KILN_C64:
-    case KILN_C128: memset(at, 0, kiln_dtype_size(to)); break; /* not served here */
+    case KILN_C64: memcpy(at, parts32, 8); break;
+    case KILN_C128: memcpy(at, parts, 16); break;
     case KILN_DTYPE_COUNT: break;
     }
 }
 
 int kp_store(kiln_dtype t, char *at, kp_number n) {
+    if (n.kind == NUM_COMPLEX && n.im != 0 && kp_dtype_kind(t) < NUM_COMPLEX) {
+        PyErr_Format(PyExc_RuntimeError, "a complex number does not fit %s", kp_dtype_text(t));
+        return -1;
+    }
     kp_cast(t, at, n);
-    bool integer = t == KILN_U8 || t == KILN_I8 || t == KILN_I16 || t == KILN_I32 || t == KILN_I64 ||
-                   t == KILN_U16 || t == KILN_U32;
+    bool integer = kp_dtype_kind(t) == NUM_INT && t != KILN_U64;
     if (!integer || kp_load(t, at).i == whole(n)) return 0;
     PyErr_Format(PyExc_OverflowError, "%lld does not fit %s", (long long)whole(n), kp_dtype_text(t));
     return -1;
@@ -275,15 +293,14 @@ PyObject *kp_number_object(kp_number n) {
     case NUM_FLOAT: return PyFloat_FromDouble(n.f);
     case NUM_COMPLEX: break;
     }
-    PyErr_SetString(PyExc_NotImplementedError, "complex numbers are not served");
-    return NULL;
+    return PyComplex_FromDoubles(n.f, n.im);
 }
 
 /* -- Python numbers -------------------------------------------------------------------------------- */
 
 static int from_int(PyObject *o, kp_number *out) {
     int overflow;
-    out->kind = NUM_INT;
+    *out = (kp_number){.kind = NUM_INT};
     out->i = PyLong_AsLongLongAndOverflow(o, &overflow);
     if (overflow) PyErr_SetString(PyExc_OverflowError, "an int argument does not fit 64 bits");
     return overflow || (out->i == -1 && PyErr_Occurred()) ? -1 : 1;
@@ -313,10 +330,13 @@ int kp_number_from(kp_state *st, PyObject *o, kp_number *out) {
     const kp_type *type = kp_type_of(st, o);
     if (!type) return -1;
     switch (type->kind) {
-    case KP_BOOL: *out = (kp_number){NUM_BOOL, o == Py_True, 0}; return 1;
+    case KP_BOOL: *out = (kp_number){.kind = NUM_BOOL, .i = o == Py_True}; return 1;
     case KP_INT: return from_int(o, out);
-    case KP_FLOAT: *out = (kp_number){NUM_FLOAT, 0, PyFloat_AsDouble(o)}; return 1;
-    case KP_COMPLEX: *out = (kp_number){NUM_COMPLEX, 0, 0}; return 1;
+    case KP_FLOAT: *out = (kp_number){.kind = NUM_FLOAT, .f = PyFloat_AsDouble(o)}; return 1;
+    case KP_COMPLEX:
+        *out = (kp_number){
+            .kind = NUM_COMPLEX, .f = PyComplex_RealAsDouble(o), .im = PyComplex_ImagAsDouble(o)};
+        return 1;
     case KP_NUMPY_SCALAR: return from_item(st, o, out);
     case KP_OTHER: return from_index(o, out);
     default: return 0;

@@ -115,22 +115,40 @@ static PyObject *method_item(PyObject *self, PyObject *unused) {
     return single(self, &n) < 0 ? NULL : kp_number_object(n);
 }
 
+/* The only element as a number that is not complex. */
+static int single_real(PyObject *self, kp_number *out) {
+    if (single(self, out) < 0) return -1;
+    if (out->kind != NUM_COMPLEX || out->im == 0) return 0;
+    PyErr_SetString(PyExc_RuntimeError,
+                    "a complex number with an imaginary part cannot be converted to a real one");
+    return -1;
+}
+
 static PyObject *to_int(PyObject *self) {
     kp_number n;
-    if (single(self, &n) < 0) return NULL;
-    return n.kind == NUM_FLOAT ? PyLong_FromDouble(n.f) : kp_int_object(n);
+    if (single_real(self, &n) < 0) return NULL;
+    return n.kind >= NUM_FLOAT ? PyLong_FromDouble(n.f) : kp_int_object(n);
+}
+
+static double as_double(kp_number n) {
+    return n.kind >= NUM_FLOAT ? n.f : n.wide ? (double)(uint64_t)n.i : (double)n.i;
 }
 
 static PyObject *to_float(PyObject *self) {
     kp_number n;
-    if (single(self, &n) < 0) return NULL;
-    return PyFloat_FromDouble(n.kind == NUM_FLOAT ? n.f : n.wide ? (double)(uint64_t)n.i : (double)n.i);
+    return single_real(self, &n) < 0 ? NULL : PyFloat_FromDouble(as_double(n));
+}
+
+static PyObject *method_complex(PyObject *self, PyObject *unused) {
+    (void)unused;
+    kp_number n;
+    return single(self, &n) < 0 ? NULL : PyComplex_FromDoubles(as_double(n), n.im);
 }
 
 static PyObject *to_index(PyObject *self) {
-    kp_number n = {NUM_FLOAT, 0, 0, false};
+    kp_number n = {.kind = NUM_FLOAT};
     if (kiln_tensor_nelem(of(self)) == 1 && single(self, &n) < 0) return NULL;
-    if (n.kind != NUM_FLOAT) return kp_int_object(n);
+    if (n.kind < NUM_FLOAT) return kp_int_object(n);
     PyErr_SetString(PyExc_TypeError, "only integer tensors of a single element can be converted to an index");
     return NULL;
 }
@@ -143,7 +161,7 @@ static int to_bool(PyObject *self) {
         return -1;
     }
     if (single(self, &n) < 0) return -1;
-    return n.kind == NUM_FLOAT ? n.f != 0 : n.i != 0;
+    return n.kind >= NUM_FLOAT ? n.f != 0 || n.im != 0 : n.i != 0;
 }
 
 static PyObject *method_tolist(PyObject *self, PyObject *unused) {
@@ -295,6 +313,7 @@ static PyMethodDef methods[] = {
     {"numel", method_numel, METH_NOARGS, "How many elements there are."},
     {"copy", method_copy, METH_NOARGS, "A row-major copy in memory of its own."},
     {"data_ptr", method_data_ptr, METH_NOARGS, "The address of element [0, ..., 0]."},
+    {"__complex__", method_complex, METH_NOARGS, "The only element, as a complex number."},
     {"__dlpack__", KEYWORDS(kp_dlpack), METH_VARARGS | METH_KEYWORDS,
      "A DLPack capsule over the same memory."},
     {"__dlpack_device__", method_dlpack_device, METH_NOARGS, "DLPack's (CPU, 0)."},

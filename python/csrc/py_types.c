@@ -45,13 +45,15 @@ static kp_kind plain_kind(PyTypeObject *type) {
 }
 
 static kp_type look(PyTypeObject *type) {
-    kp_type entry = {type, plain_kind(type), NULL, NULL};
+    kp_type entry = {type, plain_kind(type), NULL, NULL, NULL};
     if (entry.kind != KP_OTHER) return entry;
     entry.exchange = exchange_of(type);
     if (entry.exchange) {
         entry.kind = KP_EXCHANGE;
         entry.is_neg = PyObject_GetAttrString((PyObject *)type, "is_neg");
         if (!entry.is_neg) PyErr_Clear();
+        entry.is_conj = PyObject_GetAttrString((PyObject *)type, "is_conj");
+        if (!entry.is_conj) PyErr_Clear();
     } else if (derives(type, "numpy", "generic")) {
         entry.kind = KP_NUMPY_SCALAR;
     } else if (derives(type, "numpy", "ndarray")) {
@@ -65,6 +67,7 @@ static kp_type look(PyTypeObject *type) {
 static void drop(kp_type *entry) {
     Py_CLEAR(entry->type);
     Py_CLEAR(entry->is_neg);
+    Py_CLEAR(entry->is_conj);
 }
 
 /* Where the table is full, the oldest type makes room: pointers into it are good until the next look. */
@@ -107,7 +110,7 @@ int kp_types_init(kp_state *st) {
     };
     for (size_t k = 0; k < sizeof fixed / sizeof *fixed; k++)
         st->types[st->ntypes++] = (kp_type){(PyTypeObject *)Py_NewRef(fixed[k].type), fixed[k].kind, NULL,
-                                            NULL};
+                                            NULL, NULL};
     st->nfixed = st->ntypes;
     return 0;
 }

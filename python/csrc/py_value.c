@@ -65,17 +65,10 @@ static kiln_value value_of_number(kp_number n) {
     switch (n.kind) {
     case NUM_BOOL: return kiln_v_bool(n.i != 0);
     case NUM_INT: return kiln_v_int(n.i);
-    case NUM_FLOAT:
+    case NUM_FLOAT: return kiln_v_float(n.f);
     case NUM_COMPLEX: break;
     }
-    return kiln_v_float(n.f);
-}
-
-static kiln_value value_of_complex(PyObject *o) {
-    kiln_value v = {KILN_COMPLEX_V, 0, {0}, NULL};
-    v.u.c.re = PyComplex_RealAsDouble(o);
-    v.u.c.im = PyComplex_ImagAsDouble(o);
-    return v;
+    return kiln_v_complex(n.f, n.im);
 }
 
 static const char *text_of(PyObject *o) {
@@ -162,12 +155,12 @@ int kp_value(kp_frame *f, const kp_param *param, PyObject *o, kiln_value *out) {
     case KP_BOOL: return *out = kiln_v_bool(o == Py_True), 0;
     case KP_INT:
     case KP_FLOAT:
+    case KP_COMPLEX:
     case KP_NUMPY_SCALAR:
         found = kp_number_from(f->st, o, &n);
-        if (found > 0 && n.kind != NUM_COMPLEX) return *out = value_of_number(n), 0;
-        if (found >= 0) PyErr_Format(PyExc_NotImplementedError, "the number %R is not served", o);
+        if (found > 0) return *out = value_of_number(n), 0;
+        if (found == 0) PyErr_Format(PyExc_NotImplementedError, "the number %R is not served", o);
         return -1;
-    case KP_COMPLEX: return *out = value_of_complex(o), 0;
     case KP_STR: return value_of_text(param, o, out);
     case KP_LIST:
     case KP_TUPLE: return value_of_sequence(f, param, o, out);

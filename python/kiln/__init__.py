@@ -10,13 +10,13 @@ of the first one.  Gradients are not recorded.
 """
 from . import _calltext, _kiln
 from ._kiln import (  # noqa: F401
-    Op, Tensor, __version__, bfloat16, bool, call, dtype, float16, float32, float64, int8, int16, int32, int64,
-    last_tier, load_ops, op, ops, show_config, stats, trim, uint8, wait_idle)
+    Op, Tensor, __version__, bfloat16, bool, call, complex64, complex128, dtype, float16, float32, float64, int8, int16,
+    int32, int64, last_tier, load_ops, op, ops, show_config, stats, trim, uint8, uint16, uint32, uint64, wait_idle)
 
 __all__ = [
-    "Op", "Tensor", "bfloat16", "call", "configure", "dtype", "explain", "float16", "float32", "float64", "int8",
-    "int16", "int32", "int64", "last_tier", "load_ops", "op", "ops", "show_config", "stats", "trim", "uint8",
-    "wait_idle"]
+    "Op", "Tensor", "bfloat16", "call", "complex64", "complex128", "configure", "dtype", "explain", "float16", "float32",
+    "float64", "int8", "int16", "int32", "int64", "last_tier", "load_ops", "op", "ops", "show_config", "stats", "trim",
+    "uint8", "uint16", "uint32", "uint64", "wait_idle"]
 
 _settings = {}
 

@@ -17,7 +17,7 @@ __version__: str
 class _HasDLPack(Protocol):
     def __dlpack__(self, /, **kwargs: Any) -> object: ...
 
-_Number = builtins.bool | int | float
+_Number = builtins.bool | int | float | complex
 _Nested = _Number | Sequence["_Nested"]
 _DType = dtype | str | type | Any  # kiln.dtype, "float32", float, torch.float32, numpy.float32
 _Key = SupportsIndex | slice | None | EllipsisType
@@ -43,6 +43,11 @@ float16: dtype
 bfloat16: dtype
 float32: dtype
 float64: dtype
+uint16: dtype
+uint32: dtype
+uint64: dtype
+complex64: dtype
+complex128: dtype
 
 class Op:
     """An operator: the __self__ of what op() returns."""
@@ -79,6 +84,7 @@ class Tensor:
     def readonly(self) -> builtins.bool: ...
     def numel(self) -> int: ...
     def item(self) -> _Number: ...
+    def __complex__(self) -> complex: ...
     def tolist(self) -> Any: ...
     def numpy(self) -> Any: ...
     def copy(self) -> Tensor: ...

@@ -6,7 +6,7 @@ import sys
 
 from . import _kiln
 
-_PYTHON_TYPES = {bool: "bool", int: "int64", float: "float64"}  # as PyTorch reads them
+_PYTHON_TYPES = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}  # as PyTorch reads them
 _DTYPES = {}  # dtypes of other libraries, as kiln.dtype
 
 
@@ -100,6 +100,9 @@ _MANY = 1000  # elements from which dimensions are shortened
 
 
 def _number(value):
+    if isinstance(value, complex):
+        imaginary = _number(value.imag)
+        return _number(value.real) + ("" if imaginary.startswith("-") else "+") + imaginary + "j"
     if not isinstance(value, float):
         return str(value)
     text = f"{value:.6g}"

@@ -22,9 +22,9 @@ def failing():
     a, t, k = inputs()
     return [lambda: kiln.call(ADD, a, object()), lambda: kiln.call(ADD, t, "x"), lambda: kiln.call(ADD, k, t, nope=1),
             lambda: kiln.call(ADD, a, np.zeros(7)), lambda: kiln.Tensor([[1], 2]), lambda: k[9], lambda: kiln.call("nope", t),
-            lambda: kiln.call(ADD, t, [t, t, object()]), lambda: kiln.call(NEG, np.zeros(2, "c8")), lambda: k + "x",
+            lambda: kiln.call(ADD, t, [t, t, object()]), lambda: kiln.call(NEG, np.zeros(2, "c32")), lambda: k + "x",
             lambda: kiln.call("aten::neg_", np.broadcast_to(np.float32(1), (3,))), lambda: k.__dlpack__(stream=1),
-            lambda: kiln.Tensor(torch.zeros(2, dtype=torch.complex64))]
+            lambda: kiln.Tensor(torch.zeros(2, dtype=torch.complex32)), lambda: float(kiln.Tensor(1j))]
 
 
 def working():
@@ -37,7 +37,7 @@ def working():
             lambda: k[1, ::2], lambda: k.tolist(), lambda: k + k, lambda: 1 - k, lambda: repr(k), lambda: list(k),
             lambda: kiln.Tensor([[1, 2], [3, 4]]), lambda: kiln.Tensor(a, dtype="f16"), lambda: kiln.explain(NEG, t, stage="key"),
             lambda: kiln.op("abs"), lambda: kiln.op("abs").__self__, lambda: kiln.stats(), lambda: kiln.ops(),
-            lambda: neg(torch._neg_view(t)), lambda: neg(a[:, ::2]), lambda: neg(np.arange(3, dtype=">f4"))]
+            lambda: neg(torch._neg_view(t)), lambda: k * 1j, lambda: neg(torch.ones(2, dtype=torch.complex64).conj()), lambda: neg(a[:, ::2]), lambda: neg(np.arange(3, dtype=">f4"))]
 
 
 def attempt(f):
