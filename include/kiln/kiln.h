@@ -188,9 +188,11 @@ typedef struct kiln_ctx kiln_ctx;
 typedef struct kiln_op kiln_op;
 
 typedef enum kiln_mode {
-    KILN_MODE_DEFAULT = 0, /* KILN_MODE from the environment, else sync */
+    KILN_MODE_DEFAULT = 0, /* KILN_MODE from the environment, else tiered */
     KILN_MODE_SYNC = 1,    /* compile on the first call of a class, before it returns */
-    KILN_MODE_INTERP = 2   /* never compile */
+    KILN_MODE_INTERP = 2,  /* never compile, unless kiln_prepare asks for it */
+    KILN_MODE_TIERED = 3,  /* interpret at first; compile in the background what is called often enough */
+    KILN_MODE_FROZEN = 4   /* never compile, not even for kiln_prepare; interpret and report what is missing */
 } kiln_mode;
 
 /* level: 0 error, 1 warning, 2 info, 3 debug.  text is valid during the call only.  May be called from any thread. */
@@ -207,10 +209,12 @@ typedef struct kiln_config {
     const char *dump_dir; /* where generated sources are kept; NULL: KILN_DUMP_DIR, else nowhere */
     kiln_log_fn log;
     void *log_user;
+    size_t max_kernels; /* classes kept; the least recently used beyond it go; 0: KILN_MAX_KERNELS, else 4,000 */
 } kiln_config;
 
 KILN_API kiln_status kiln_open(const kiln_config *config, kiln_ctx **out) KILN_MUST_CHECK;
-KILN_API void kiln_close(kiln_ctx *ctx); /* no call may be running; NULL is fine */
+/* No call may be running; NULL is fine.  Compiles under way are stopped and their compilers killed. */
+KILN_API void kiln_close(kiln_ctx *ctx);
 
 /* -- operators ----------------------------------------------------------------------------------- */
 
@@ -243,7 +247,7 @@ KILN_API kiln_status kiln_ops_check(kiln_ctx *ctx, kiln_check_fn report, void *u
 KILN_API kiln_status kiln_call(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
                                kiln_tensor **outs, size_t nouts) KILN_MUST_CHECK;
 
-/* Compiles the class of this call now, whatever the mode; the handle pins the kernel.
+/* Compiles the class of this call now, whatever the mode (but frozen); the handle pins the kernel.
  * kiln_kernel_run then calls it for arguments of the same class (KILN_E_ARG for another class). */
 typedef struct kiln_kernel kiln_kernel;
 KILN_API kiln_status kiln_prepare(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,

@@ -1,4 +1,4 @@
-/* call.c - kiln_call: bind, infer, key, look up, run.
+/* call.c - kiln_call: bind, infer, look up, run.
  *
  * Every check comes before anything is allocated, every allocation before anything is written, and
  * nests that may refuse the call (a zero divisor) run before the outputs are touched.  Knows the order
@@ -10,29 +10,6 @@
 static _Thread_local const char *last_tier = "";
 
 const char *kiln_last_tier(void) { return last_tier; }
-
-/* -- the class ---------------------------------------------------------------------------------------------- */
-
-static kiln_status find_class(kiln_ctx *ctx, const kiln_plan *plan, const kiln_key *key, kiln_class **out) {
-    kiln_class *c = kiln_cache_get(ctx->cache, key->bytes, key->n);
-    if (c) {
-        KILN_COUNT(ctx, table_hits);
-        *out = c;
-        return KILN_OK;
-    }
-    KILN_COUNT(ctx, misses);
-    void *winner;
-    KILN_TRY(kiln_class_new(ctx, plan, key, &c));
-    KILN_TRY(kiln_cache_put(ctx->cache, key->bytes, key->n, c, &winner));
-    *out = winner;
-    return KILN_OK;
-}
-
-kiln_status kiln_class_of(kiln_ctx *ctx, const kiln_plan *plan, kiln_class **out) {
-    kiln_key key;
-    kiln_plan_key(plan, ctx->isa, &key);
-    return find_class(ctx, plan, &key, out);
-}
 
 /* -- outputs ------------------------------------------------------------------------------------------------ */
 
@@ -70,9 +47,8 @@ static kiln_status run_nests(const kiln_plan *plan, const kiln_class *c, const k
         KILN_TRY(kiln_drive(plan, run, nest, ptr, par, &trap));
         if (trap == 0) continue;
         int which = trap - KILN_TRAP_BASE;
-        if (which < 0 || which >= c->low.ir->ntraps) return KILN_BUG("kernel returned %d", (int)trap);
-        return KILN_FAIL(c->low.ir->traps[which].status, "%s: %s", plan->call->op->name,
-                         c->low.ir->traps[which].text);
+        if (which < 0 || which >= c->ntraps) return KILN_BUG("kernel returned %d", (int)trap);
+        return KILN_FAIL(c->traps[which].status, "%s: %s", plan->call->op->name, c->traps[which].text);
     }
     return KILN_OK;
 }
@@ -80,9 +56,10 @@ static kiln_status run_nests(const kiln_plan *plan, const kiln_class *c, const k
 static kiln_status run_class(const kiln_plan *plan, const kiln_class *c, kiln_tensor **outs) {
     char *ptr[KILN_MAX_OPERANDS];
     uint64_t par[KILN_MAX_SCALARS];
-    kiln_runner run = {atomic_load_explicit(&c->fn, memory_order_acquire), c->interp};
-    for (int k = 0; k < c->low.nscalars; k++) {
-        const kiln_scalar_source *s = &c->low.scalars[k];
+    kiln_runner run = {atomic_load_explicit(&c->fn, memory_order_acquire), NULL};
+    if (!run.fn) run.interp = c->body->interp;
+    for (int k = 0; k < c->nscalars; k++) {
+        const kiln_scalar_source *s = &c->scalars[k];
         KILN_TRY(kiln_plan_scalar(plan, s->slot, s->index, s->part, s->via, s->dtype, &par[k]));
     }
     for (int k = 0; k < plan->noperands; k++)
@@ -90,7 +67,7 @@ static kiln_status run_class(const kiln_plan *plan, const kiln_class *c, kiln_te
     KILN_TRY(run_nests(plan, c, &run, 0, c->nguards, ptr, par));
     KILN_TRY(make_outputs(plan, outs));
     for (int k = 0; k < plan->nrets; k++) ptr[k] = outs[k]->data;
-    kiln_status st = run_nests(plan, c, &run, c->nguards, c->low.ir->nnests, ptr, par);
+    kiln_status st = run_nests(plan, c, &run, c->nguards, c->nnests, ptr, par);
     if (st != KILN_OK)
         drop_outputs(plan, outs);
     else
@@ -98,11 +75,12 @@ static kiln_status run_class(const kiln_plan *plan, const kiln_class *c, kiln_te
     return st;
 }
 
-static void count_run(kiln_ctx *ctx, const kiln_class *c) {
+static void count_run(kiln_ctx *ctx, kiln_class *c, const kiln_plan *plan) {
     KILN_COUNT(ctx, calls);
-    if (atomic_load_explicit(&c->fn, memory_order_relaxed)) return;
+    if (strcmp(last_tier, "compiled") == 0) return;
     KILN_COUNT(ctx, interp_calls);
     if (ctx->mode == KILN_MODE_SYNC) KILN_COUNT(ctx, fallbacks);
+    kiln_class_heat(c, plan->nelem);
 }
 
 static kiln_status check_outs(const kiln_op *op, kiln_tensor **outs, size_t nouts) {
@@ -112,18 +90,16 @@ static kiln_status check_outs(const kiln_op *op, kiln_tensor **outs, size_t nout
     return KILN_OK;
 }
 
-/* A failed build costs speed only: the interpreter answers, and the counters say why. */
 static kiln_status call_bound(kiln_ctx *ctx, const kiln_bound *call, kiln_tensor **outs) {
     kiln_plan plan;
     kiln_class *c;
     KILN_TRY(kiln_infer(call, &plan));
     KILN_TRY(kiln_class_of(ctx, &plan, &c));
-    if (ctx->mode == KILN_MODE_SYNC && !atomic_load_explicit(&c->fn, memory_order_acquire))
-        if (kiln_class_compile(c) != KILN_OK) kiln_clear_error();
+    if (ctx->mode == KILN_MODE_SYNC) kiln_class_compile_if_due(c);
     kiln_tensor *made[KILN_MAX_RETS];
     KILN_TRY(run_class(&plan, c, made));
     memcpy(outs, made, (size_t)plan.nrets * sizeof *made);
-    count_run(ctx, c);
+    count_run(ctx, c, &plan);
     return KILN_OK;
 }
 
@@ -132,30 +108,49 @@ kiln_status kiln_call(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, 
     kiln_bound call;
     KILN_TRY(check_outs(op, outs, nouts));
     KILN_TRY(kiln_bind(op, args, nargs, &call));
-    return call_bound(ctx, &call, outs);
+    kiln_thread *t = kiln_thread_of(&ctx->domain);
+    if (!t) return KILN_NOMEM();
+    kiln_thread_enter(&ctx->domain, t);
+    kiln_status st = call_bound(ctx, &call, outs);
+    kiln_thread_leave(t);
+    return st;
 }
 
 /* -- kernels held by the caller ------------------------------------------------------------------------- */
 
 struct kiln_kernel {
-    kiln_class *c; /* lives as long as the context */
+    kiln_class *c; /* pinned */
     const kiln_op *op;
 };
+
+/* The class of the call, compiled and pinned.  Between the lookup and the pin it may be evicted: then again. */
+static kiln_status pin_class(kiln_ctx *ctx, const kiln_plan *plan, kiln_class **out) {
+    do {
+        KILN_TRY(kiln_class_of(ctx, plan, out));
+    } while (!kiln_cache_pin(ctx->cache, &(*out)->entry));
+    kiln_status st = kiln_class_compile(*out);
+    if (st != KILN_OK) kiln_cache_unpin(ctx->cache, &(*out)->entry);
+    return st;
+}
 
 kiln_status kiln_prepare(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
                          kiln_kernel **out) {
     kiln_bound call;
     kiln_plan plan;
-    kiln_class *c;
     KILN_TRY(kiln_bind(op, args, nargs, &call));
     KILN_TRY(kiln_infer(&call, &plan));
-    KILN_TRY(kiln_class_of(ctx, &plan, &c));
-    if (!atomic_load_explicit(&c->fn, memory_order_acquire)) KILN_TRY(kiln_class_compile(c));
-    kiln_kernel *k = kiln_alloc(sizeof *k);
+    kiln_thread *t = kiln_thread_of(&ctx->domain);
+    kiln_kernel *k = t ? kiln_alloc(sizeof *k) : NULL;
     if (!k) return KILN_NOMEM();
-    *k = (kiln_kernel){c, op};
-    *out = k;
-    return KILN_OK;
+    *k = (kiln_kernel){NULL, op};
+    kiln_thread_enter(&ctx->domain, t);
+    kiln_status st = pin_class(ctx, &plan, &k->c);
+    kiln_thread_leave(t);
+    if (st == KILN_OK)
+        *out = k;
+    else
+        kiln_free(k);
+    return st;
 }
 
 kiln_status kiln_kernel_run(kiln_kernel *k, const kiln_value *args, size_t nargs, kiln_tensor **outs,
@@ -168,14 +163,18 @@ kiln_status kiln_kernel_run(kiln_kernel *k, const kiln_value *args, size_t nargs
     KILN_TRY(kiln_bind(k->op, args, nargs, &call));
     KILN_TRY(kiln_infer(&call, &plan));
     kiln_plan_key(&plan, k->c->ctx->isa, &key);
-    if (key.n != k->c->key.n || memcmp(key.bytes, k->c->key.bytes, key.n) != 0)
+    if (key.n != k->c->entry.n || memcmp(key.bytes, k->c->entry.key, key.n) != 0)
         return KILN_FAIL(KILN_E_ARG,
                          "%s: these arguments are of another class than the kernel was prepared for",
                          k->op->name);
     KILN_TRY(run_class(&plan, k->c, made));
     memcpy(outs, made, (size_t)plan.nrets * sizeof *made);
-    count_run(k->c->ctx, k->c);
+    count_run(k->c->ctx, k->c, &plan);
     return KILN_OK;
 }
 
-void kiln_kernel_release(kiln_kernel *k) { kiln_free(k); }
+void kiln_kernel_release(kiln_kernel *k) {
+    if (!k) return;
+    kiln_cache_unpin(k->c->ctx->cache, &k->c->entry);
+    kiln_free(k);
+}

@@ -3,6 +3,7 @@
  * API settings beat the environment.  The compiler is looked for, and folders are made, only when a
  * class is first compiled, so opening a context neither spawns nor writes.  Must not know what calls do. */
 #include <dirent.h>
+#include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,8 @@
 
 #include "api/ctx.h"
 #include "base/text_entry.h"
+
+enum { MAX_KERNELS = 4000 };
 
 void kiln_ctx_log(const kiln_ctx *ctx, int level, const char *topic, const char *fmt, ...) {
     if (!ctx->log) return;
@@ -37,19 +40,47 @@ static kiln_status setting(const char *api, const char *variable, char **out) {
     return *out ? KILN_OK : KILN_NOMEM();
 }
 
+static const struct {
+    const char *name;
+    kiln_mode mode;
+} modes[] = {{"tiered", KILN_MODE_TIERED},
+             {"sync", KILN_MODE_SYNC},
+             {"interp", KILN_MODE_INTERP},
+             {"frozen", KILN_MODE_FROZEN}};
+enum { NMODES = sizeof modes / sizeof *modes };
+
+const char *kiln_mode_name(kiln_mode mode) {
+    for (int k = 0; k < NMODES; k++)
+        if (modes[k].mode == mode) return modes[k].name;
+    return NULL;
+}
+
 static kiln_status parse_mode(kiln_ctx *ctx, kiln_mode mode) {
     const char *text = env("KILN_MODE");
-    ctx->mode = mode ? mode : KILN_MODE_SYNC;
+    ctx->mode = mode ? mode : KILN_MODE_TIERED;
     if (mode == KILN_MODE_DEFAULT && text) {
-        if (strcmp(text, "sync") == 0)
-            ctx->mode = KILN_MODE_SYNC;
-        else if (strcmp(text, "interp") == 0)
-            ctx->mode = KILN_MODE_INTERP;
-        else
-            return KILN_FAIL(KILN_E_ARG, "KILN_MODE is '%.40s': expected sync or interp", text);
+        int k = 0;
+        while (k < NMODES && strcmp(modes[k].name, text) != 0) k++;
+        if (k == NMODES)
+            return KILN_FAIL(KILN_E_ARG, "KILN_MODE is '%.40s': expected tiered, sync, interp or frozen",
+                             text);
+        ctx->mode = modes[k].mode;
     }
-    if (ctx->mode != KILN_MODE_SYNC && ctx->mode != KILN_MODE_INTERP)
-        return KILN_FAIL(KILN_E_ARG, "unknown mode %d", (int)mode);
+    if (!kiln_mode_name(ctx->mode)) return KILN_FAIL(KILN_E_ARG, "unknown mode %d", (int)mode);
+    return KILN_OK;
+}
+
+/* A number of at least 1 from the API (0: not given), the environment or the default. */
+static kiln_status number(size_t api, const char *variable, size_t otherwise, size_t *out) {
+    const char *text = env(variable);
+    *out = api ? api : otherwise;
+    if (api || !text) return KILN_OK;
+    char *end;
+    errno = 0;
+    unsigned long long v = strtoull(text, &end, 10);
+    if (*end || errno || v == 0 || v > SIZE_MAX / 2 || text[0] == '-')
+        return KILN_FAIL(KILN_E_ARG, "%s is '%.40s': expected a whole number of at least 1", variable, text);
+    *out = (size_t)v;
     return KILN_OK;
 }
 
@@ -72,6 +103,7 @@ static kiln_status configure(kiln_ctx *ctx, const kiln_config *given) {
                                       offsetof(kiln_config, dump_dir),
                                       offsetof(kiln_config, log),
                                       offsetof(kiln_config, log_user),
+                                      offsetof(kiln_config, max_kernels),
                                       sizeof(kiln_config)};
         size_t k = 0, n = sizeof ends / sizeof *ends;
         while (k < n && ends[k] != given->size) k++;
@@ -84,6 +116,7 @@ static kiln_status configure(kiln_ctx *ctx, const kiln_config *given) {
     ctx->log_user = cfg.log_user;
     KILN_TRY(parse_mode(ctx, cfg.mode));
     KILN_TRY(parse_isa(ctx, cfg.isa));
+    KILN_TRY(number(cfg.max_kernels, "KILN_MAX_KERNELS", MAX_KERNELS, &ctx->max_kernels));
     KILN_TRY(setting(cfg.cc, "KILN_CC", &ctx->cc));
     KILN_TRY(setting(cfg.cache_dir, "KILN_CACHE_DIR", &ctx->cache_dir));
     return setting(cfg.dump_dir, "KILN_DUMP_DIR", &ctx->dump_dir);
@@ -170,7 +203,9 @@ static kiln_status open_toolchain(kiln_ctx *ctx) {
                       access(ctx->scratch, W_OK) == 0;
         if (!usable) KILN_TRY(temporary_dir(ctx));
     }
-    return kiln_toolchain_open(ctx->cc, ctx->scratch, &ctx->toolchain);
+    KILN_TRY(kiln_toolchain_open(ctx->cc, ctx->scratch, &ctx->toolchain));
+    if (ctx->closing) kiln_toolchain_stop(ctx->toolchain);
+    return KILN_OK;
 }
 
 kiln_status kiln_ctx_toolchain(kiln_ctx *ctx, kiln_toolchain **out) {
@@ -182,15 +217,86 @@ kiln_status kiln_ctx_toolchain(kiln_ctx *ctx, kiln_toolchain **out) {
     return st;
 }
 
+void kiln_ctx_stop_compilers(kiln_ctx *ctx) {
+    pthread_mutex_lock(&ctx->lock);
+    ctx->closing = true;
+    if (ctx->toolchain) kiln_toolchain_stop(ctx->toolchain);
+    pthread_mutex_unlock(&ctx->lock);
+}
+
+/* -- forking ------------------------------------------------------------------------------------------------- */
+
+/* Every lock is taken over a fork, outer ones first, so that the child finds whole structures and free locks. */
+static pthread_mutex_t contexts_lock = PTHREAD_MUTEX_INITIALIZER;
+static kiln_ctx *contexts;
+
+static void before_fork(void) {
+    pthread_mutex_lock(&contexts_lock);
+    for (kiln_ctx *c = contexts; c; c = c->next) {
+        pthread_mutex_lock(&c->lock);
+        pthread_mutex_lock(&c->builds.lock);
+        kiln_cache_lock(c->cache, true);
+    }
+    kiln_threads_before_fork();
+}
+
+static void after_fork(bool in_child) {
+    kiln_threads_after_fork(in_child);
+    for (kiln_ctx *c = contexts; c; c = c->next) {
+        kiln_cache_lock(c->cache, false);
+        if (in_child) kiln_builds_after_fork(c);
+        pthread_mutex_unlock(&c->builds.lock);
+        pthread_mutex_unlock(&c->lock);
+    }
+    pthread_mutex_unlock(&contexts_lock);
+}
+
+static void after_fork_parent(void) { after_fork(false); }
+static void after_fork_child(void) { after_fork(true); }
+
+static int atfork_rc = -1;
+static void watch_forks(void) {
+    atfork_rc = pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+}
+
+static kiln_status enlist(kiln_ctx *ctx) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
+    if (atfork_rc != 0) return KILN_NOMEM();
+    pthread_mutex_lock(&contexts_lock);
+    ctx->next = contexts;
+    contexts = ctx;
+    pthread_mutex_unlock(&contexts_lock);
+    return KILN_OK;
+}
+
+static void delist(kiln_ctx *ctx) {
+    pthread_mutex_lock(&contexts_lock);
+    kiln_ctx **link = &contexts;
+    while (*link && *link != ctx) link = &(*link)->next;
+    if (*link) *link = ctx->next;
+    pthread_mutex_unlock(&contexts_lock);
+}
+
 /* -- open and close ------------------------------------------------------------------------------------------ */
+
+static void drop_class(kiln_entry *e) { kiln_class_free((kiln_class *)e); /* its first member */ }
+static void drop_user(void *user) { kiln_free(user); }
+
+static kiln_status open_parts(kiln_ctx *ctx, const kiln_config *config) {
+    KILN_TRY(configure(ctx, config));
+    KILN_TRY(first_registry(ctx));
+    KILN_TRY(kiln_domain_init(&ctx->domain, drop_user));
+    KILN_TRY(kiln_cache_new(&ctx->domain, ctx->max_kernels, drop_class, &ctx->cache));
+    return enlist(ctx);
+}
 
 kiln_status kiln_open(const kiln_config *config, kiln_ctx **out) {
     kiln_ctx *ctx = kiln_calloc(1, sizeof *ctx);
     if (!ctx) return KILN_NOMEM();
     pthread_mutex_init(&ctx->lock, NULL);
-    kiln_status st = configure(ctx, config);
-    if (st == KILN_OK) st = first_registry(ctx);
-    if (st == KILN_OK) st = kiln_cache_new(kiln_class_free, &ctx->cache);
+    kiln_builds_init(&ctx->builds);
+    kiln_status st = open_parts(ctx, config);
     if (st == KILN_OK)
         *out = ctx;
     else
@@ -200,7 +306,11 @@ kiln_status kiln_open(const kiln_config *config, kiln_ctx **out) {
 
 void kiln_close(kiln_ctx *ctx) {
     if (!ctx) return;
+    kiln_builds_stop(ctx);
+    delist(ctx);
     kiln_cache_free(ctx->cache);
+    kiln_domain_fini(&ctx->domain);
+    kiln_builds_fini(&ctx->builds);
     kiln_toolchain_close(ctx->toolchain);
     remove_temporary_dir(ctx);
     for (size_t k = ctx->nold; k-- > 0;) kiln_registry_free(ctx->old[k]);

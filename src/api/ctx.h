@@ -1,4 +1,4 @@
-/* ctx.h - private to src/api: what a context owns, and the stages of a call. */
+/* ctx.h - private to src/api: what a context owns, and the life of a class of calls. */
 #ifndef KILN_CTX_H
 #define KILN_CTX_H
 #include <pthread.h>
@@ -10,57 +10,102 @@
 #include "lower/lower.h"
 #include "run/driver.h"
 
-/* A class of calls: its IR for the interpreter and, once built, its kernel.  Lives in the cache. */
-typedef struct kiln_class {
-    kiln_key key;
-    kiln_arena arena; /* IR */
-    kiln_lowered low;
+/* What the interpreter needs of a class.  Goes when a kernel has taken over. */
+typedef struct kiln_body {
+    kiln_retired retired;
+    kiln_arena arena; /* holds ir */
+    kiln_ir *ir;
     kiln_interp *interp;
-    int nguards;                /* leading nests that only look for traps */
-    _Atomic(kiln_kernel_fn) fn; /* NULL until a kernel is published */
-    pthread_mutex_t lock;       /* one build at a time; guards what follows */
-    bool tried;                 /* a build was made or failed */
-    kiln_code *code;
+} kiln_body;
+
+typedef enum kiln_build_state { KILN_BUILD_IDLE, KILN_BUILD_QUEUED, KILN_BUILD_RUNNING } kiln_build_state;
+
+/* A class of calls.  Lives in the cache; valid from the lookup until the thread leaves the context's domain. */
+typedef struct kiln_class {
+    kiln_entry entry; /* first: the cache's part, with the key */
     struct kiln_ctx *ctx;
+    _Atomic(kiln_kernel_fn) fn; /* NULL until a kernel is published, then never changed */
+    kiln_body *body;            /* to be used only where fn was read as NULL after entering the domain */
+    uint16_t nnests, nguards, nscalars, ntraps; /* nguards: leading nests that only look for traps */
+    const kiln_scalar_source *scalars;
+    const kiln_ir_trap *traps;
+    uint32_t gain_call, gain_element; /* estimate of what a kernel saves, in picoseconds */
+    atomic_uint_fast64_t heat;        /* what a kernel would have saved so far, in picoseconds */
+    atomic_uint_fast64_t hot_at;      /* heat at which a build is due */
+    /* under ctx->builds.lock */
+    kiln_build_state state;
+    bool pinned;             /* by its build */
+    uint32_t nfailed;        /* builds that failed, ever */
+    struct kiln_class *next; /* queued, or being built */
+    kiln_code *code;         /* written by the one build that succeeds */
 } kiln_class;
 
+/* Builds under way and waiting.  tiers.c owns it. */
+typedef struct kiln_builds {
+    pthread_mutex_t lock;   /* guards all of it */
+    pthread_cond_t changed; /* a build was queued or ended, or the context closes */
+    kiln_class *queue, **queue_end;
+    size_t nqueued;
+    kiln_class *running;
+    pthread_t worker;
+    bool has_worker, closing;
+    char last_failure[600]; /* "" if none failed */
+} kiln_builds;
+
 struct kiln_ctx {
+    kiln_domain domain; /* of the cache's classes and tables */
+    kiln_cache *cache;
     kiln_mode mode;
     kiln_isa isa;
+    size_t max_kernels;
     char *cc, *cache_dir, *dump_dir; /* as configured, or NULL */
     kiln_log_fn log;
     void *log_user;
     _Atomic(kiln_registry *) registry;
     kiln_registry **old; /* replaced ones, freed at close */
     size_t nold;
-    kiln_cache *cache;
     pthread_mutex_t lock; /* registry replacement, toolchain */
     kiln_toolchain *toolchain;
+    bool closing;      /* under lock: no compiler may be started */
     char *scratch;     /* folder the toolchain uses */
     int scratch_owner; /* process that made it as a temporary one and removes it at close, or 0 */
-#define C(name, meaning) atomic_uint_fast64_t name;
-    struct {
-#include "kiln/counter.def"
-    } count;
-#undef C
+    kiln_builds builds;
+    struct kiln_ctx *next; /* of the process's contexts */
 };
 
-#define KILN_COUNT(ctx, name) atomic_fetch_add_explicit(&(ctx)->count.name, 1, memory_order_relaxed)
+#define KILN_COUNT(ctx, name) kiln_count(&(ctx)->domain, KILN_COUNTER_##name, 1)
+#define KILN_COUNT_IN(thread, name) kiln_thread_count((thread), KILN_COUNTER_##name, 1)
 
 void kiln_ctx_log(const kiln_ctx *ctx, int level, const char *topic, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
+const char *kiln_mode_name(kiln_mode mode); /* "tiered"; NULL if there is no such mode */
+
 /* The compiler, found on first use.  Never NULL on success; it may be one that has no compiler. */
 kiln_status kiln_ctx_toolchain(kiln_ctx *ctx, kiln_toolchain **out) KILN_MUST_CHECK;
+void kiln_ctx_stop_compilers(kiln_ctx *ctx); /* those that run, and all that would be started */
 /* The folder for scratch and logs as configured; heap text. */
 kiln_status kiln_ctx_cache_dir(const kiln_ctx *ctx, char **out) KILN_MUST_CHECK;
 
-/* pipeline.c */
+/* pipeline.c: the front half, and the back half for the one thread whose turn it is. */
 kiln_status kiln_class_new(kiln_ctx *ctx, const kiln_plan *plan, const kiln_key *key,
                            kiln_class **out) KILN_MUST_CHECK;
-kiln_status kiln_class_compile(kiln_class *c) KILN_MUST_CHECK;
-void kiln_class_free(void *c);
+kiln_status kiln_class_build(kiln_class *c) KILN_MUST_CHECK;
+void kiln_class_free(kiln_class *c);
+void kiln_class_estimate(kiln_class *c); /* tiers.c: what a kernel would save */
 
-/* call.c: the class of a bound, inferred call, made if it has not been seen. */
+/* tiers.c: when a class is compiled, and by whom. */
+void kiln_builds_init(kiln_builds *b);
+void kiln_builds_stop(kiln_ctx *ctx); /* ends what runs and drops what waits; for kiln_close */
+void kiln_builds_fini(kiln_builds *b);
+void kiln_builds_after_fork(kiln_ctx *ctx); /* in the child, under the lock */
+
+/* The class of an inferred call, made if it has not been seen.  The caller is inside the domain. */
 kiln_status kiln_class_of(kiln_ctx *ctx, const kiln_plan *plan, kiln_class **out) KILN_MUST_CHECK;
+/* Compiles c now unless that was done; waits for a build under way. */
+kiln_status kiln_class_compile(kiln_class *c) KILN_MUST_CHECK;
+/* The same in sync mode, except that a class that failed is left alone for a while. */
+void kiln_class_compile_if_due(kiln_class *c);
+/* Notes an interpreted call over nelem elements; may queue a build. */
+void kiln_class_heat(kiln_class *c, int64_t nelem);
 #endif

@@ -13,6 +13,7 @@ typedef struct explainer {
     kiln_bound call;
     kiln_plan plan;
     kiln_sb *out;
+    kiln_class *c; /* its own, not the cache's, whose IR goes when it is compiled */
 } explainer;
 
 static kiln_status show_schema(explainer *ex) {
@@ -38,28 +39,31 @@ static kiln_status show_key(explainer *ex) {
     return KILN_OK;
 }
 
+static kiln_status make_class(explainer *ex) {
+    kiln_key key;
+    kiln_plan_key(&ex->plan, ex->ctx->isa, &key);
+    return kiln_class_new(ex->ctx, &ex->plan, &key, &ex->c);
+}
+
 static kiln_status show_ir(explainer *ex) {
-    kiln_class *c;
-    KILN_TRY(kiln_class_of(ex->ctx, &ex->plan, &c));
-    kiln_ir_print(ex->out, c->low.ir);
+    KILN_TRY(make_class(ex));
+    kiln_ir_print(ex->out, ex->c->body->ir);
     return KILN_OK;
 }
 
 static kiln_status show_source(explainer *ex) {
-    kiln_class *c;
-    KILN_TRY(kiln_class_of(ex->ctx, &ex->plan, &c));
-    return kiln_emit_c(c->low.ir, ex->ctx->isa, ex->out);
+    KILN_TRY(make_class(ex));
+    return kiln_emit_c(ex->c->body->ir, ex->ctx->isa, ex->out);
 }
 
 static kiln_status show_asm(explainer *ex) {
-    kiln_class *c;
     kiln_toolchain *tc;
     kiln_sb source;
     char *text = NULL;
-    KILN_TRY(kiln_class_of(ex->ctx, &ex->plan, &c));
+    KILN_TRY(make_class(ex));
     KILN_TRY(kiln_ctx_toolchain(ex->ctx, &tc));
     kiln_sb_init(&source);
-    kiln_status st = kiln_emit_c(c->low.ir, ex->ctx->isa, &source);
+    kiln_status st = kiln_emit_c(ex->c->body->ir, ex->ctx->isa, &source);
     if (st == KILN_OK) st = kiln_build_asm(tc, ex->ctx->isa, source.p, source.len, &text);
     if (st == KILN_OK) kiln_sb_puts(ex->out, text);
     kiln_free(text);
@@ -93,6 +97,7 @@ kiln_status kiln_explain(kiln_ctx *ctx, const kiln_op *op, const kiln_value *arg
     if (st == KILN_OK && stages[k].needs_call) st = kiln_bind(op, args, nargs, &ex->call);
     if (st == KILN_OK && stages[k].needs_plan) st = kiln_infer(&ex->call, &ex->plan);
     if (st == KILN_OK) st = stages[k].show(ex);
+    if (ex && ex->c) kiln_class_free(ex->c);
     kiln_free(ex);
     if (st == KILN_OK) return kiln_sb_take(&text, out);
     kiln_sb_fini(&text);

@@ -59,14 +59,11 @@ kiln_status kiln_ops_check(kiln_ctx *ctx, kiln_check_fn report, void *user) {
 
 void kiln_stats_get(kiln_ctx *ctx, kiln_stats *out, size_t size) {
     kiln_stats now;
-#define C(name, meaning) now.name = atomic_load_explicit(&ctx->count.name, memory_order_relaxed);
+#define C(name, meaning) now.name = kiln_count_sum(&ctx->domain, KILN_COUNTER_##name);
 #include "kiln/counter.def"
 #undef C
+    now.calls += now.slot_hits; /* the shortest way counts once */
     memcpy(out, &now, size < sizeof now ? size : sizeof now);
-}
-
-void kiln_wait_idle(kiln_ctx *ctx) {
-    (void)ctx; /* every mode of today compiles inside the call that asked */
 }
 
 static void doctor_compiler(kiln_ctx *ctx, kiln_sb *out) {
@@ -82,6 +79,32 @@ static void doctor_compiler(kiln_ctx *ctx, kiln_sb *out) {
     else
         kiln_sb_printf(out, "!compiler: none: %s; every call is interpreted\n", why);
     if (found && why[0]) kiln_sb_printf(out, "!compiler route: %s\n", why);
+}
+
+/* How many builds failed, of what, and what the last one said. */
+static void doctor_failures(kiln_ctx *ctx, kiln_sb *out) {
+    static const struct {
+        kiln_counter counter;
+        const char *what;
+    } causes[] = {{KILN_COUNTER_no_compiler, "without a compiler"},
+                  {KILN_COUNTER_compiler_errors, "by the compiler"},
+                  {KILN_COUNTER_compiler_timeouts, "by the compiler's time"},
+                  {KILN_COUNTER_load_failures, "in loading"},
+                  {KILN_COUNTER_selftest_failures, "by the self-test"},
+                  {KILN_COUNTER_memory_failures, "for want of memory"}};
+    uint64_t all = kiln_count_sum(&ctx->domain, KILN_COUNTER_compile_failures);
+    if (!all) return;
+    kiln_sb_printf(out, "!failed compiles: %llu", (unsigned long long)all);
+    const char *mark = ": ";
+    for (size_t k = 0; k < sizeof causes / sizeof *causes; k++) {
+        uint64_t n = kiln_count_sum(&ctx->domain, causes[k].counter);
+        if (n) kiln_sb_printf(out, "%s%llu %s", mark, (unsigned long long)n, causes[k].what);
+        if (n) mark = ", ";
+    }
+    pthread_mutex_lock(&ctx->builds.lock);
+    if (ctx->builds.last_failure[0]) kiln_sb_printf(out, "; the last: %s", ctx->builds.last_failure);
+    pthread_mutex_unlock(&ctx->builds.lock);
+    kiln_sb_putc(out, '\n');
 }
 
 static void doctor_folder(kiln_ctx *ctx, kiln_sb *out) {
@@ -103,8 +126,9 @@ kiln_status kiln_doctor(kiln_ctx *ctx, char **out) {
     kiln_sb_init(&text);
     kiln_sb_printf(&text, "version: %s (kernel ABI %d)\n", kiln_version(), KILN_ABI_VERSION);
     kiln_sb_printf(&text, "isa: %s\n", kiln_isa_name(ctx->isa));
-    kiln_sb_printf(&text, "mode: %s\n", ctx->mode == KILN_MODE_SYNC ? "sync" : "interp");
+    kiln_sb_printf(&text, "mode: %s\n", kiln_mode_name(ctx->mode));
     doctor_compiler(ctx, &text);
+    doctor_failures(ctx, &text);
     doctor_folder(ctx, &text);
     if (ctx->dump_dir) kiln_sb_printf(&text, "dump folder: %s\n", ctx->dump_dir);
     kiln_sb_printf(&text, "operators: %zu\n", kiln_op_count(ctx));

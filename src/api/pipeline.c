@@ -1,8 +1,11 @@
 /* pipeline.c - the life of a class: an inferred call -> IR -> source -> object -> code -> published kernel.
  *
  * The file to read first.  kiln_class_new is the front half, run when a class is first seen: it gives
- * the interpreter all it needs.  kiln_class_compile is the back half, run once per class.  Each line
- * is one stage; `kiln explain --stage=NAME` prints what each made.  Knows the stages, not their insides. */
+ * the interpreter all it needs.  kiln_class_build is the back half, run once per class by whoever tiers.c
+ * sends.  Each line is one stage; `kiln explain --stage=NAME` prints what each made.  Knows the stages, not
+ * their insides. */
+#include <string.h>
+
 #include "api/ctx.h"
 #include "build/proc.h"
 #include "emit/emit.h"
@@ -20,40 +23,76 @@ static int count_guards(const kiln_ir *ir) {
     return nest;
 }
 
-static kiln_status front(kiln_class *c, const kiln_plan *plan) {
-    KILN_TRY(kiln_lower(&c->arena, plan, &c->low));
-    KILN_TRY(kiln_note(kiln_ir_verify(c->low.ir), "after lowering"));
-    KILN_TRY(kiln_ir_simplify(c->low.ir));
-    KILN_TRY(kiln_note(kiln_ir_verify(c->low.ir), "after simplification"));
-    c->nguards = count_guards(c->low.ir);
-    return kiln_interp_new(c->low.ir, c->ctx->isa, &c->interp);
+static void free_body(kiln_body *body) {
+    kiln_interp_free(body->interp);
+    kiln_arena_free(&body->arena);
+    kiln_free(body);
+}
+
+static void drop_body(kiln_retired *r) { free_body((kiln_body *)r); /* its first member */ }
+
+static kiln_status front(const kiln_ctx *ctx, const kiln_plan *plan, kiln_body *body, kiln_lowered *low) {
+    KILN_TRY(kiln_lower(&body->arena, plan, low));
+    KILN_TRY(kiln_note(kiln_ir_verify(low->ir), "after lowering"));
+    KILN_TRY(kiln_ir_simplify(low->ir));
+    KILN_TRY(kiln_note(kiln_ir_verify(low->ir), "after simplification"));
+    body->ir = low->ir;
+    return kiln_interp_new(body->ir, ctx->isa, &body->interp);
+}
+
+/* One block holds the class, its scalars, traps, their texts and its key: all that outlives the body. */
+static kiln_class *assemble(kiln_ctx *ctx, const kiln_key *key, kiln_body *body, const kiln_lowered *low) {
+    const kiln_ir *ir = body->ir;
+    size_t ntext = 0, nscalars = (size_t)low->nscalars, ntraps = (size_t)ir->ntraps;
+    for (size_t k = 0; k < ntraps; k++) ntext += strlen(ir->traps[k].text) + 1;
+    kiln_class *c = kiln_calloc(1, sizeof *c + ntraps * sizeof *c->traps + nscalars * sizeof *c->scalars +
+                                       ntext + key->n);
+    if (!c) return NULL;
+    kiln_ir_trap *traps = (kiln_ir_trap *)(c + 1);
+    kiln_scalar_source *scalars = (kiln_scalar_source *)(traps + ntraps);
+    char *text = (char *)(scalars + nscalars);
+    for (size_t k = 0; k < ntraps; k++) {
+        traps[k] = (kiln_ir_trap){ir->traps[k].status, text};
+        text = stpcpy(text, ir->traps[k].text) + 1;
+    }
+    memcpy(scalars, low->scalars, nscalars * sizeof *scalars);
+    memcpy(text, key->bytes, key->n);
+    c->entry = (kiln_entry){.hash = kiln_hash64(key->bytes, key->n), .key = text, .n = key->n};
+    c->ctx = ctx;
+    c->body = body;
+    c->nnests = (uint16_t)ir->nnests;
+    c->nguards = (uint16_t)count_guards(ir);
+    c->nscalars = (uint16_t)nscalars;
+    c->ntraps = (uint16_t)ntraps;
+    c->scalars = scalars;
+    c->traps = traps;
+    return c;
 }
 
 kiln_status kiln_class_new(kiln_ctx *ctx, const kiln_plan *plan, const kiln_key *key, kiln_class **out) {
-    kiln_class *c = kiln_calloc(1, sizeof *c);
-    if (!c) return KILN_NOMEM();
-    kiln_arena_init(&c->arena);
-    pthread_mutex_init(&c->lock, NULL);
-    c->ctx = ctx;
-    c->key = *key;
-    kiln_status st = front(c, plan);
-    if (st == KILN_OK)
-        *out = c;
-    else
-        kiln_class_free(c);
-    return st;
+    kiln_lowered low;
+    kiln_body *body = kiln_calloc(1, sizeof *body);
+    if (!body) return KILN_NOMEM();
+    kiln_arena_init(&body->arena);
+    kiln_status st = front(ctx, plan, body, &low);
+    kiln_class *c = st == KILN_OK ? assemble(ctx, key, body, &low) : NULL;
+    if (!c) {
+        free_body(body);
+        return st == KILN_OK ? KILN_NOMEM() : st;
+    }
+    kiln_class_estimate(c);
+    *out = c;
+    return KILN_OK;
 }
 
-void kiln_class_free(void *object) {
-    kiln_class *c = object;
+void kiln_class_free(kiln_class *c) {
     if (c->code) {
-        atomic_fetch_sub(&c->ctx->count.kernels, 1);
-        atomic_fetch_sub(&c->ctx->count.bytes_cached, kiln_code_nbytes(c->code));
+        kiln_count(&c->ctx->domain, KILN_COUNTER_kernels, (uint64_t)-1);
+        kiln_count(&c->ctx->domain, KILN_COUNTER_bytes_cached, -(uint64_t)kiln_code_nbytes(c->code));
         kiln_code_free(c->code);
+    } else {
+        free_body(c->body);
     }
-    kiln_interp_free(c->interp);
-    kiln_arena_free(&c->arena);
-    pthread_mutex_destroy(&c->lock);
     kiln_free(c);
 }
 
@@ -65,8 +104,8 @@ static kiln_status write_dump(const kiln_class *c, const kiln_sb *source) {
     kiln_sb name;
     kiln_sb_init(&name);
     kiln_sb_printf(&name, "%s/", dir);
-    for (const char *p = c->low.ir->name; *p; p++) kiln_sb_putc(&name, *p == ':' || *p == '/' ? '_' : *p);
-    kiln_sb_printf(&name, "-%016llx.c", (unsigned long long)kiln_hash64(c->key.bytes, c->key.n));
+    for (const char *p = c->body->ir->name; *p; p++) kiln_sb_putc(&name, *p == ':' || *p == '/' ? '_' : *p);
+    kiln_sb_printf(&name, "-%016llx.c", (unsigned long long)c->entry.hash);
     KILN_TRY(kiln_sb_take(&name, &path));
     kiln_status st = kiln_mkdirs(dir);
     if (st == KILN_OK && !kiln_fsize_allows(source->len)) /* writing on would be a deadly signal */
@@ -83,55 +122,51 @@ static void dump(const kiln_class *c, const kiln_sb *source) {
     kiln_clear_error();
 }
 
+/* Calls that began before still interpret: the body goes when they have left. */
 static void publish(kiln_class *c, kiln_code *code) {
     c->code = code;
     KILN_COUNT(c->ctx, compiles);
     KILN_COUNT(c->ctx, kernels);
-    atomic_fetch_add(&c->ctx->count.bytes_cached, kiln_code_nbytes(code));
+    kiln_count(&c->ctx->domain, KILN_COUNTER_bytes_cached, kiln_code_nbytes(code));
     atomic_store_explicit(&c->fn, kiln_code_entry(code), memory_order_release);
+    kiln_retire(&c->ctx->domain, &c->body->retired, drop_body);
 }
 
-static kiln_status back(kiln_class *c, kiln_sb *source, kiln_object *object, kiln_code **code) {
+/* *cause: the counter of the stage that is under way, so that a failure has a name. */
+static kiln_status back(const kiln_class *c, kiln_sb *source, kiln_object *object, kiln_code **code,
+                        kiln_counter *cause) {
     kiln_toolchain *tc;
+    *cause = KILN_COUNTER_no_compiler;
     KILN_TRY(kiln_ctx_toolchain(c->ctx, &tc));
-    KILN_TRY(kiln_emit_c(c->low.ir, c->ctx->isa, source));
+    KILN_TRY(kiln_emit_c(c->body->ir, c->ctx->isa, source));
     dump(c, source);
-    KILN_TRY(kiln_build(tc, c->ctx->isa, source->p, source->len, object));
+    int64_t deadline = kiln_toolchain_deadline(tc);
+    if (kiln_toolchain_route(tc) != KILN_CC_NONE) *cause = KILN_COUNTER_compiler_errors;
+    kiln_status st = kiln_build(tc, c->ctx->isa, source->p, source->len, object);
+    if (st != KILN_OK && kiln_clock_ns() >= deadline) *cause = KILN_COUNTER_compiler_timeouts;
+    KILN_TRY(st);
+    *cause = KILN_COUNTER_load_failures;
     KILN_TRY(kiln_code_load(tc, object, KILN_KERNEL_SYMBOL, code));
-    kiln_status st = kiln_selftest(c->low.ir, c->interp, kiln_code_entry(*code));
-    if (st == KILN_E_BUG) KILN_COUNT(c->ctx, selftest_failures);
-    return st;
+    *cause = KILN_COUNTER_selftest_failures;
+    return kiln_selftest(c->body->ir, c->body->interp, kiln_code_entry(*code));
 }
 
-static kiln_status compile_locked(kiln_class *c) {
+kiln_status kiln_class_build(kiln_class *c) {
     kiln_sb source;
     kiln_object object = {0};
     kiln_code *code = NULL;
+    kiln_counter cause;
     kiln_sb_init(&source);
-    kiln_status st = kiln_note(back(c, &source, &object, &code), "compiling %s", c->low.ir->name);
+    kiln_status st = kiln_note(back(c, &source, &object, &code, &cause), "compiling %s", c->body->ir->name);
     if (st == KILN_OK) {
         publish(c, code);
     } else {
         KILN_COUNT(c->ctx, compile_failures);
+        kiln_count(&c->ctx->domain, st == KILN_E_NOMEM ? KILN_COUNTER_memory_failures : cause, 1);
         kiln_ctx_log(c->ctx, 1, "compile", "%s", kiln_last_error());
         if (code) kiln_code_free(code);
     }
     kiln_object_fini(&object);
     kiln_sb_fini(&source);
-    return st;
-}
-
-/* One thread builds, the others wait for it; a failure is remembered and not tried again, except for want of
- * memory, which says nothing of the class. */
-kiln_status kiln_class_compile(kiln_class *c) {
-    kiln_status st = KILN_OK;
-    pthread_mutex_lock(&c->lock);
-    if (!c->tried) {
-        st = compile_locked(c);
-        c->tried = st != KILN_E_NOMEM;
-    } else if (!c->code) {
-        st = KILN_FAIL(KILN_E_BUILD, "compiling %s failed before", c->low.ir->name);
-    }
-    pthread_mutex_unlock(&c->lock);
     return st;
 }

@@ -31,6 +31,11 @@ const char *kiln_toolchain_why(const kiln_toolchain *tc); /* why no better route
 
 /* Longest wait of a kiln_build from now on, 30,000 unless set.  Any thread. */
 void kiln_toolchain_set_timeout_ms(kiln_toolchain *tc, int ms);
+/* When a kiln_build begun now gives up, on kiln_clock_ns. */
+int64_t kiln_toolchain_deadline(const kiln_toolchain *tc);
+
+/* Kills the compilers that run; builds end with KILN_E_BUILD from now on.  Any thread. */
+void kiln_toolchain_stop(kiln_toolchain *tc);
 
 typedef struct kiln_object {
     void *bytes; /* a relocatable ELF object, heap */

@@ -22,6 +22,7 @@
 
 enum { FD_FLOOR = 10 }; /* our descriptors stay above 0-3, which the child's are moved onto */
 #define NS_PER_MS INT64_C(1000000)
+#define LOOK_NS (20 * NS_PER_MS)         /* how often a wait looks whether it is to stop */
 #define KILL_GRACE_NS (5000 * NS_PER_MS) /* a process that survives SIGKILL this long is left behind */
 
 int64_t kiln_clock_ns(void) {
@@ -214,7 +215,7 @@ static bool has_ended(const kiln_proc *p) {
 }
 
 static void pause_until(const struct pollfd *fds, int n, bool pollable, int64_t left_ns) {
-    int64_t most = pollable ? 1000 * NS_PER_MS : NS_PER_MS;
+    int64_t most = pollable ? LOOK_NS : NS_PER_MS;
     if (left_ns > most) left_ns = most;
     if (pollable) {
         struct pollfd copy[2];
@@ -226,7 +227,7 @@ static void pause_until(const struct pollfd *fds, int n, bool pollable, int64_t 
     }
 }
 
-static bool wait_all(kiln_proc *procs, int n, int64_t deadline_ns) {
+static bool wait_all(kiln_proc *procs, int n, int64_t deadline_ns, const atomic_bool *stop) {
     for (;;) {
         struct pollfd fds[2];
         int alive = 0;
@@ -241,7 +242,7 @@ static bool wait_all(kiln_proc *procs, int n, int64_t deadline_ns) {
         }
         if (alive == 0) return true;
         int64_t left = deadline_ns - kiln_clock_ns();
-        if (left <= 0) return false;
+        if (left <= 0 || atomic_load(stop)) return false;
         pause_until(fds, alive, pollable, left);
     }
 }
@@ -253,7 +254,8 @@ static void kill_all(kiln_proc *procs, int n) {
         if (procs[i].pid && waitid(P_PID, (id_t)procs[i].pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0)
             (void)kill(-procs[i].pid, SIGKILL);
     }
-    (void)wait_all(procs, n, kiln_clock_ns() + KILL_GRACE_NS);
+    static const atomic_bool never;
+    (void)wait_all(procs, n, kiln_clock_ns() + KILL_GRACE_NS, &never);
 }
 
 static void reap(kiln_proc *p) {
@@ -287,7 +289,9 @@ static kiln_status judge(const kiln_proc *procs, int n) {
     return KILN_FAIL(KILN_E_BUILD, "%s exited with status %d", name, WEXITSTATUS(bad->status));
 }
 
-kiln_status kiln_proc_run(kiln_proc *procs, int n, char *const *envp, int64_t deadline_ns) {
+kiln_status kiln_proc_run(kiln_proc *procs, int n, char *const *envp, int64_t deadline_ns,
+                          const atomic_bool *stop) {
+    if (atomic_load(stop)) return KILN_FAIL(KILN_E_BUILD, "stopped");
     int64_t began = kiln_clock_ns();
     for (int i = 0; i < n; i++) {
         procs[i].pid = 0;
@@ -296,11 +300,12 @@ kiln_status kiln_proc_run(kiln_proc *procs, int n, char *const *envp, int64_t de
         procs[i].status = 0;
     }
     kiln_status st = start_all(procs, n, envp);
-    bool in_time = st == KILN_OK && wait_all(procs, n, deadline_ns);
+    bool in_time = st == KILN_OK && wait_all(procs, n, deadline_ns, stop);
     if (!in_time) kill_all(procs, n);
     for (int i = 0; i < n; i++) reap(&procs[i]);
     if (st != KILN_OK) return st;
     if (in_time) return judge(procs, n);
+    if (atomic_load(stop)) return KILN_FAIL(KILN_E_BUILD, "%s was stopped", base_name(procs[0].argv[0]));
     return KILN_FAIL(KILN_E_BUILD, "%s did not finish within %lld ms and was stopped",
                      base_name(procs[0].argv[0]),
                      (long long)((deadline_ns > began ? deadline_ns - began : 0) / NS_PER_MS));

@@ -4,6 +4,7 @@
  * them, whatever the host did with SIGCHLD.  Knows nothing of compilers. */
 #ifndef KILN_BUILD_PROC_H
 #define KILN_BUILD_PROC_H
+#include <stdatomic.h>
 #include <sys/types.h>
 
 #include "base/base.h"
@@ -27,8 +28,10 @@ typedef struct kiln_proc {
 
 /* Runs n (1 or 2) processes at once, each its own process group, with default signals and bounded
  * memory and file size.  KILN_OK: all ended, and those with a known status succeeded.  KILN_E_BUILD:
- * one could not start, failed, was killed, or the deadline passed (then all groups were killed). */
-kiln_status kiln_proc_run(kiln_proc *procs, int n, char *const *envp, int64_t deadline_ns) KILN_MUST_CHECK;
+ * one could not start, failed, was killed, the deadline passed or *stop became true (then all groups were
+ * killed). */
+kiln_status kiln_proc_run(kiln_proc *procs, int n, char *const *envp, int64_t deadline_ns,
+                          const atomic_bool *stop) KILN_MUST_CHECK;
 
 int64_t kiln_clock_ns(void); /* monotonic */
 

@@ -88,6 +88,7 @@ void kiln_toolchain_close(kiln_toolchain *tc) {
 }
 
 void kiln_toolchain_set_timeout_ms(kiln_toolchain *tc, int ms) { atomic_store(&tc->timeout_ms, ms); }
+void kiln_toolchain_stop(kiln_toolchain *tc) { atomic_store(&tc->rq.stop, true); }
 void kiln_toolchain_avoid(kiln_toolchain *tc, unsigned avoid) { tc->rq.avoid = avoid; }
 const kiln_tools_request *kiln_toolchain_request(const kiln_toolchain *tc) { return &tc->rq; }
 

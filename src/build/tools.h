@@ -4,6 +4,8 @@
  * compiling, loading and running a small kernel, and never change after. */
 #ifndef KILN_BUILD_TOOLS_H
 #define KILN_BUILD_TOOLS_H
+#include <stdatomic.h>
+
 #include "build/build.h"
 
 /* What tests take away, to reach the routes behind. */
@@ -15,6 +17,7 @@ typedef struct kiln_tools_request {
     const char *dir;     /* scratch folder */
     char **env;          /* the children's environment: the host's at open, in the C locale */
     unsigned avoid;      /* KILN_AVOID_* */
+    atomic_bool stop;    /* no process may run any more */
 } kiln_tools_request;
 
 typedef struct kiln_tools {
@@ -68,7 +71,6 @@ kiln_status kiln_code_load_with(const kiln_tools_request *rq, const kiln_tools *
 const kiln_tools_request *kiln_toolchain_request(const kiln_toolchain *tc);
 kiln_status kiln_toolchain_tools(const kiln_toolchain *tc, int64_t deadline_ns,
                                  const kiln_tools **out) KILN_MUST_CHECK;
-int64_t kiln_toolchain_deadline(const kiln_toolchain *tc);
 /* Tests only, before the first use. */
 void kiln_toolchain_avoid(kiln_toolchain *tc, unsigned avoid);
 #endif

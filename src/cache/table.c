@@ -1,116 +1,211 @@
-/* table.c - the memory table: open addressing over (hash, key bytes), one lock.
+/* table.c - the memory table: open addressing over entries, read with acquire loads, written under a lock.
  *
- * The whole key is compared on a hit, so a hash collision costs a probe and never an answer.  Knows
- * nothing of what it stores. */
-#include <pthread.h>
+ * A slot goes from free to an entry, from an entry to the tombstone and back, so a reader that meets any
+ * of them while it changes finds its key or misses it; a miss looks again under the lock.  The whole key
+ * is compared, so a hash collision costs a probe and never an answer.  Less than half of the slots are in
+ * use.  Knows nothing of what it stores. */
 #include <string.h>
 
 #include "cache/cache.h"
 
-typedef struct slot {
-    uint64_t hash;
-    void *object; /* NULL: free */
-    uint8_t *key;
-    size_t n;
-} slot;
-
-struct kiln_cache {
-    pthread_mutex_t lock;
-    slot *slots;
-    size_t cap, used; /* cap: a power of two, at most 3/4 used */
-    void (*drop)(void *object);
-};
-
 enum { FIRST_CAP = 64 };
 
-kiln_status kiln_cache_new(void (*drop)(void *object), kiln_cache **out) {
+typedef struct table {
+    kiln_retired retired;
+    size_t mask; /* slots - 1; their number is a power of two */
+    _Atomic(kiln_entry *) slot[];
+} table;
+
+struct kiln_cache {
+    _Atomic(table *) now;
+    kiln_domain *domain;
+    size_t bound;
+    void (*drop)(kiln_entry *e);
+    pthread_mutex_t lock; /* guards what follows, and all writing */
+    size_t count;         /* entries */
+    size_t filled;        /* slots that are not free: entries and tombstones */
+    size_t hand;          /* of the clock */
+};
+
+static kiln_entry tombstone; /* no key has n = 0 */
+
+static kiln_entry *at(const table *t, size_t k) {
+    return atomic_load_explicit(&t->slot[k], memory_order_acquire);
+}
+
+static table *new_table(size_t cap) {
+    table *t = kiln_calloc(1, sizeof *t + cap * sizeof *t->slot);
+    if (t) t->mask = cap - 1;
+    return t;
+}
+
+static void drop_table(kiln_retired *r) { kiln_free(r); /* the table's first member */ }
+
+kiln_status kiln_cache_new(kiln_domain *d, size_t bound, void (*drop)(kiln_entry *e), kiln_cache **out) {
     kiln_cache *c = kiln_calloc(1, sizeof *c);
-    slot *slots = kiln_calloc(FIRST_CAP, sizeof *slots);
-    if (!c || !slots) {
+    table *t = new_table(FIRST_CAP);
+    if (!c || !t) {
         kiln_free(c);
-        kiln_free(slots);
+        kiln_free(t);
         return KILN_NOMEM();
     }
-    pthread_mutex_init(&c->lock, NULL);
-    c->slots = slots;
-    c->cap = FIRST_CAP;
+    atomic_init(&c->now, t);
+    c->domain = d;
+    c->bound = bound;
     c->drop = drop;
+    pthread_mutex_init(&c->lock, NULL);
     *out = c;
     return KILN_OK;
 }
 
 void kiln_cache_free(kiln_cache *c) {
     if (!c) return;
-    for (size_t k = 0; k < c->cap; k++) {
-        if (!c->slots[k].object) continue;
-        c->drop(c->slots[k].object);
-        kiln_free(c->slots[k].key);
-    }
+    table *t = atomic_load(&c->now);
+    for (size_t k = 0; k <= t->mask; k++)
+        if (at(t, k) && at(t, k) != &tombstone) c->drop(at(t, k));
     pthread_mutex_destroy(&c->lock);
-    kiln_free(c->slots);
+    kiln_free(t);
     kiln_free(c);
 }
 
-/* The slot that holds the key, or the free one where it belongs. */
-static slot *find(slot *slots, size_t cap, uint64_t hash, const void *key, size_t n) {
-    for (size_t k = hash & (cap - 1);; k = (k + 1) & (cap - 1)) {
-        slot *s = &slots[k];
-        if (!s->object) return s;
-        if (s->hash == hash && s->n == n && memcmp(s->key, key, n) == 0) return s;
+/* -- reading ---------------------------------------------------------------------------------------- */
+
+static kiln_entry *find(const table *t, uint64_t hash, const void *key, size_t n) {
+    for (size_t k = hash & t->mask;; k = (k + 1) & t->mask) {
+        kiln_entry *e = at(t, k);
+        if (!e) return NULL;
+        if (e->hash == hash && e->n == n && memcmp(e->key, key, n) == 0) return e;
     }
 }
 
-static kiln_status grow(kiln_cache *c) {
-    slot *slots = kiln_calloc(c->cap * 2, sizeof *slots);
-    if (!slots) return KILN_NOMEM();
-    for (size_t k = 0; k < c->cap; k++) {
-        slot *s = &c->slots[k];
-        if (s->object) *find(slots, c->cap * 2, s->hash, s->key, s->n) = *s;
+kiln_entry *kiln_cache_get(const kiln_cache *c, uint64_t hash, const void *key, size_t n) {
+    kiln_entry *e = find(atomic_load_explicit(&c->now, memory_order_acquire), hash, key, n);
+    if (e) kiln_entry_touch(e);
+    return e;
+}
+
+/* -- writing, under the lock ------------------------------------------------------------------------ */
+
+/* The first slot of e's chain that is free, or with `or_tombstone` also one that was. */
+static size_t free_slot(const table *t, uint64_t hash, bool or_tombstone) {
+    size_t k = hash & t->mask;
+    while (at(t, k) && !(or_tombstone && at(t, k) == &tombstone)) k = (k + 1) & t->mask;
+    return k;
+}
+
+/* Replaces the table by one without tombstones in which a quarter of the slots is used at most.  *old is for
+ * the caller to retire. */
+static kiln_status rebuild(kiln_cache *c, table **old) {
+    size_t cap = FIRST_CAP;
+    while (cap < (c->count + 1) * 4) cap *= 2;
+    table *was = atomic_load_explicit(&c->now, memory_order_relaxed), *t = new_table(cap);
+    if (!t) return KILN_NOMEM();
+    for (size_t k = 0; k <= was->mask; k++) {
+        kiln_entry *e = at(was, k);
+        if (e && e != &tombstone)
+            atomic_store_explicit(&t->slot[free_slot(t, e->hash, false)], e, memory_order_relaxed);
     }
-    kiln_free(c->slots);
-    c->slots = slots;
-    c->cap *= 2;
+    atomic_store_explicit(&c->now, t, memory_order_release);
+    c->filled = c->count;
+    c->hand = 0;
+    *old = was;
     return KILN_OK;
 }
 
-void *kiln_cache_get(kiln_cache *c, const void *key, size_t n) {
-    uint64_t hash = kiln_hash64(key, n);
-    pthread_mutex_lock(&c->lock);
-    void *object = find(c->slots, c->cap, hash, key, n)->object;
-    pthread_mutex_unlock(&c->lock);
-    return object;
+/* Second chance: the hand clears marks until it meets an entry that has none.  NULL if all are pinned. */
+static kiln_entry *evict(kiln_cache *c) {
+    table *t = atomic_load_explicit(&c->now, memory_order_relaxed);
+    for (size_t steps = 0; steps < 2 * (t->mask + 1); steps++) {
+        size_t k = c->hand++ & t->mask;
+        kiln_entry *e = at(t, k);
+        if (!e || e == &tombstone || e->pins) continue;
+        if (atomic_load_explicit(&e->used, memory_order_relaxed)) {
+            atomic_store_explicit(&e->used, false, memory_order_relaxed);
+            continue;
+        }
+        atomic_store_explicit(&t->slot[k], &tombstone, memory_order_release);
+        e->out = true;
+        c->count--;
+        return e;
+    }
+    return NULL;
 }
 
-static kiln_status insert(kiln_cache *c, const void *key, size_t n, void *object, void **winner) {
-    uint64_t hash = kiln_hash64(key, n);
-    if (c->used * 4 >= c->cap * 3) KILN_TRY(grow(c));
-    slot *s = find(c->slots, c->cap, hash, key, n);
-    if (s->object) {
-        *winner = s->object;
-        return KILN_OK;
-    }
-    uint8_t *copy = kiln_alloc(n);
-    if (!copy) return KILN_NOMEM();
-    memcpy(copy, key, n);
-    *s = (slot){hash, object, copy, n};
-    c->used++;
-    *winner = object;
+static void place(kiln_cache *c, kiln_entry *e) {
+    table *t = atomic_load_explicit(&c->now, memory_order_relaxed);
+    size_t k = free_slot(t, e->hash, true);
+    if (!at(t, k)) c->filled++;
+    atomic_store_explicit(&t->slot[k], e, memory_order_release);
+    c->count++;
+}
+
+/* -- inserting -------------------------------------------------------------------------------------- */
+
+/* What an insert took out, for the caller to retire without the lock. */
+typedef struct leftovers {
+    table *table;
+    kiln_retired *entries;
+} leftovers;
+
+static kiln_status insert(kiln_cache *c, kiln_entry *e, kiln_entry **winner, leftovers *left) {
+    const table *t = atomic_load_explicit(&c->now, memory_order_relaxed);
+    *winner = find(t, e->hash, e->key, e->n);
+    if (*winner) return KILN_OK;
+    if ((c->filled + 1) * 2 > t->mask) KILN_TRY(rebuild(c, &left->table));
+    for (kiln_entry *old; c->count >= c->bound && (old = evict(c)); left->entries = &old->retired)
+        old->retired.next = left->entries;
+    place(c, e);
+    *winner = e;
     return KILN_OK;
 }
 
-kiln_status kiln_cache_put(kiln_cache *c, const void *key, size_t n, void *object, void **winner) {
-    void *won = NULL;
+static void drop_entry(kiln_retired *r) {
+    kiln_entry *e = (kiln_entry *)((char *)r - offsetof(kiln_entry, retired));
+    e->drop(e);
+}
+
+kiln_status kiln_cache_put(kiln_cache *c, kiln_entry *e, kiln_entry **winner) {
+    leftovers left = {0};
+    e->drop = c->drop;
+    atomic_store_explicit(&e->used, true, memory_order_relaxed);
     pthread_mutex_lock(&c->lock);
-    kiln_status st = insert(c, key, n, object, &won);
+    kiln_status st = insert(c, e, winner, &left);
     pthread_mutex_unlock(&c->lock);
-    if (won != object) c->drop(object);
-    if (st == KILN_OK) *winner = won;
+    if (left.table) kiln_retire(c->domain, &left.table->retired, drop_table);
+    for (kiln_retired *r = left.entries, *next; r; r = next) {
+        next = r->next;
+        kiln_count(c->domain, KILN_COUNTER_evictions, 1);
+        kiln_retire(c->domain, r, drop_entry);
+    }
     return st;
+}
+
+/* -- pins ------------------------------------------------------------------------------------------- */
+
+bool kiln_cache_pin(kiln_cache *c, kiln_entry *e) {
+    pthread_mutex_lock(&c->lock);
+    bool in = !e->out;
+    if (in) e->pins++;
+    pthread_mutex_unlock(&c->lock);
+    return in;
+}
+
+void kiln_cache_unpin(kiln_cache *c, kiln_entry *e) {
+    pthread_mutex_lock(&c->lock);
+    e->pins--;
+    pthread_mutex_unlock(&c->lock);
 }
 
 size_t kiln_cache_count(kiln_cache *c) {
     pthread_mutex_lock(&c->lock);
-    size_t n = c->used;
+    size_t n = c->count;
     pthread_mutex_unlock(&c->lock);
     return n;
+}
+
+void kiln_cache_lock(kiln_cache *c, bool on) {
+    if (on)
+        pthread_mutex_lock(&c->lock);
+    else
+        pthread_mutex_unlock(&c->lock);
 }

@@ -1,0 +1,277 @@
+/* tiers.c - which calls are interpreted, which classes are compiled, when and by which thread.
+ *
+ * A class starts interpreted and gathers heat: what a kernel would have saved so far, by an estimate, since
+ * a clock would cost more than many calls.  When that exceeds the price of a build the class is queued for
+ * the context's one background thread (as when renting skis: never worse than twice the best in hindsight).
+ * A build that failed is due again when the heat since has reached twice the last price.  In sync mode the
+ * caller builds.  One build at a time per class, no lock held meanwhile. */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "api/ctx.h"
+#include "build/proc.h"
+
+enum { QUEUE_MAX = 256, LOW_PRIORITY = 10 };
+#define PS_PER_NS UINT64_C(1000)
+#define BUILD_PRICE (UINT64_C(30000000) * PS_PER_NS) /* 30 ms, in picoseconds */
+#define PRICE_MAX (UINT64_MAX / 8)
+
+/* -- finding a class -------------------------------------------------------------------------------- */
+
+static kiln_status make_class(kiln_ctx *ctx, const kiln_plan *plan, const kiln_key *key, kiln_class **out) {
+    kiln_class *c;
+    kiln_entry *winner;
+    KILN_COUNT(ctx, misses);
+    KILN_TRY(kiln_class_new(ctx, plan, key, &c));
+    kiln_status st = kiln_cache_put(ctx->cache, &c->entry, &winner);
+    if (st != KILN_OK || winner != &c->entry) kiln_class_free(c);
+    KILN_TRY(st);
+    *out = (kiln_class *)winner; /* its first member */
+    if (ctx->mode == KILN_MODE_FROZEN && *out == c) {
+        KILN_COUNT(ctx, frozen_misses);
+        kiln_ctx_log(ctx, 1, "frozen", "%s: not in the cache, interpreted", c->body->ir->name);
+    }
+    return KILN_OK;
+}
+
+kiln_status kiln_class_of(kiln_ctx *ctx, const kiln_plan *plan, kiln_class **out) {
+    kiln_key key;
+    kiln_plan_key(plan, ctx->isa, &key);
+    kiln_entry *e = kiln_cache_get(ctx->cache, kiln_hash64(key.bytes, key.n), key.bytes, key.n);
+    if (!e) return make_class(ctx, plan, &key, out);
+    KILN_COUNT(ctx, table_hits);
+    *out = (kiln_class *)e;
+    return KILN_OK;
+}
+
+/* -- heat ------------------------------------------------------------------------------------------- */
+
+/* A kernel saves the walk over the instructions, once per call and block, and their passes through memory. */
+void kiln_class_estimate(kiln_class *c) {
+    enum { CALL_PS = 100000, CALL_INS_PS = 20000, ELEMENT_INS_PS = 40 };
+    const kiln_ir *ir = c->body->ir;
+    uint32_t n = 0;
+    for (int k = 0; k < ir->nins; k++) n += kiln_ir_op_makes(ir->ins[k].op);
+    c->gain_call = CALL_PS + n * CALL_INS_PS;
+    c->gain_element = n * ELEMENT_INS_PS;
+    atomic_store_explicit(&c->hot_at, c->ctx->mode == KILN_MODE_SYNC ? 0 : BUILD_PRICE, memory_order_relaxed);
+}
+
+static bool is_due(const kiln_class *c) {
+    return atomic_load_explicit(&c->heat, memory_order_relaxed) >=
+           atomic_load_explicit(&c->hot_at, memory_order_relaxed);
+}
+
+static void enqueue(kiln_class *c);
+
+void kiln_class_heat(kiln_class *c, int64_t nelem) {
+    uint64_t n = nelem < INT64_C(1) << 36 ? (uint64_t)nelem : UINT64_C(1) << 36;
+    uint64_t gain = c->gain_call + n * c->gain_element, now;
+    now = atomic_load_explicit(&c->heat, memory_order_relaxed);
+    if (now > UINT64_MAX / 2) return; /* hot enough for ever */
+    atomic_fetch_add_explicit(&c->heat, gain, memory_order_relaxed);
+    if (c->ctx->mode == KILN_MODE_TIERED && is_due(c)) enqueue(c);
+}
+
+/* Due again when the class has gained twice what this attempt was worth, for each failure so far. */
+static void put_off(kiln_class *c, int64_t took_ns) {
+    uint64_t price = took_ns > 0 ? (uint64_t)took_ns * PS_PER_NS : 0;
+    if (price < BUILD_PRICE) price = BUILD_PRICE;
+    for (uint32_t k = 0; k < c->nfailed && price < PRICE_MAX; k++) price *= 2;
+    uint64_t heat = atomic_load_explicit(&c->heat, memory_order_relaxed);
+    atomic_store_explicit(&c->hot_at, heat + (price < PRICE_MAX ? price : PRICE_MAX), memory_order_relaxed);
+}
+
+/* -- one build at a time, all under ctx->builds.lock -------------------------------------------------- */
+
+static void unlink_class(kiln_class **link, kiln_class *c) {
+    while (*link && *link != c) link = &(*link)->next;
+    if (*link) *link = c->next;
+}
+
+static void leave_queue(kiln_builds *b, kiln_class *c) {
+    unlink_class(&b->queue, c);
+    b->nqueued--;
+    b->queue_end = &b->queue;
+    while (*b->queue_end) b->queue_end = &(*b->queue_end)->next;
+    c->state = KILN_BUILD_IDLE;
+}
+
+static void unpin(kiln_class *c) {
+    if (c->pinned) kiln_cache_unpin(c->ctx->cache, &c->entry);
+    c->pinned = false;
+}
+
+static void drop_queued(kiln_builds *b, kiln_class *c) {
+    leave_queue(b, c);
+    unpin(c);
+    pthread_cond_broadcast(&b->changed);
+}
+
+static void begin(kiln_class *c) {
+    kiln_builds *b = &c->ctx->builds;
+    if (c->state == KILN_BUILD_QUEUED) leave_queue(b, c);
+    if (!c->pinned) c->pinned = kiln_cache_pin(c->ctx->cache, &c->entry);
+    c->state = KILN_BUILD_RUNNING;
+    c->next = b->running;
+    b->running = c;
+}
+
+static void end(kiln_class *c, kiln_status st, int64_t took_ns) {
+    kiln_builds *b = &c->ctx->builds;
+    unlink_class(&b->running, c);
+    c->state = KILN_BUILD_IDLE;
+    unpin(c);
+    if (st != KILN_OK && st != KILN_E_NOMEM && !b->closing) { /* want of memory says nothing of the class */
+        c->nfailed++;
+        put_off(c, took_ns);
+        snprintf(b->last_failure, sizeof b->last_failure, "%s", kiln_last_error());
+    }
+    pthread_cond_broadcast(&b->changed);
+}
+
+/* Begins, builds without the lock, ends.  The lock is held on both sides. */
+static kiln_status build_now(kiln_class *c) {
+    begin(c);
+    pthread_mutex_unlock(&c->ctx->builds.lock);
+    int64_t from = kiln_clock_ns();
+    kiln_status st = kiln_class_build(c);
+    int64_t took = kiln_clock_ns() - from;
+    pthread_mutex_lock(&c->ctx->builds.lock);
+    end(c, st, took);
+    return st;
+}
+
+static bool has_kernel(const kiln_class *c) {
+    return atomic_load_explicit(&c->fn, memory_order_acquire) != NULL;
+}
+
+/* only_if_due: leaves a class alone that failed lately. */
+static kiln_status compile(kiln_class *c, bool only_if_due) {
+    kiln_builds *b = &c->ctx->builds;
+    kiln_status st = KILN_OK;
+    pthread_mutex_lock(&b->lock);
+    uint32_t nfailed = c->nfailed;
+    while (c->state == KILN_BUILD_RUNNING) pthread_cond_wait(&b->changed, &b->lock);
+    bool refused = c->nfailed != nfailed || (only_if_due && !is_due(c));
+    if (!has_kernel(c))
+        st = refused ? KILN_FAIL(KILN_E_BUILD, "compiling failed before: %s", b->last_failure) : build_now(c);
+    pthread_mutex_unlock(&b->lock);
+    return st;
+}
+
+kiln_status kiln_class_compile(kiln_class *c) {
+    if (has_kernel(c)) return KILN_OK;
+    if (c->ctx->mode == KILN_MODE_FROZEN)
+        return KILN_FAIL(KILN_E_BUILD, "mode frozen compiles nothing, and the class has no kernel");
+    return compile(c, false);
+}
+
+void kiln_class_compile_if_due(kiln_class *c) {
+    if (has_kernel(c) || !is_due(c)) return;
+    if (compile(c, true) != KILN_OK) kiln_clear_error(); /* a failed build costs speed only */
+}
+
+/* -- the background --------------------------------------------------------------------------------- */
+
+/* The thread's compilers inherit it: on Linux niceness is a thread's own. */
+static void lower_priority(void) { (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), LOW_PRIORITY); }
+
+static void *work(void *user) {
+    kiln_ctx *ctx = user;
+    kiln_builds *b = &ctx->builds;
+    lower_priority();
+    pthread_mutex_lock(&b->lock);
+    while (!b->closing) {
+        if (!b->queue)
+            pthread_cond_wait(&b->changed, &b->lock);
+        else if (has_kernel(b->queue)) /* somebody prepared it meanwhile */
+            drop_queued(b, b->queue);
+        else
+            (void)build_now(b->queue);
+    }
+    pthread_mutex_unlock(&b->lock);
+    return NULL;
+}
+
+/* A small stack would do, but logs are the host's code.  The host's signals are not for this thread. */
+static bool start_worker(kiln_ctx *ctx) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    ctx->builds.has_worker = pthread_create(&ctx->builds.worker, NULL, work, ctx) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return ctx->builds.has_worker;
+}
+
+static void enqueue(kiln_class *c) {
+    kiln_builds *b = &c->ctx->builds;
+    bool full = false, started = true;
+    pthread_mutex_lock(&b->lock);
+    if (c->state == KILN_BUILD_IDLE && !has_kernel(c) && !b->closing && is_due(c)) {
+        full = b->nqueued >= QUEUE_MAX;
+        started = full || b->has_worker || start_worker(c->ctx);
+        if (full || !started) put_off(c, 0);
+        if (!full && started && (c->pinned = kiln_cache_pin(c->ctx->cache, &c->entry))) {
+            c->state = KILN_BUILD_QUEUED;
+            c->next = NULL;
+            *b->queue_end = c;
+            b->queue_end = &c->next;
+            b->nqueued++;
+            pthread_cond_broadcast(&b->changed);
+        }
+    }
+    pthread_mutex_unlock(&b->lock);
+    if (full) KILN_COUNT(c->ctx, queue_full);
+    if (!started) kiln_ctx_log(c->ctx, 1, "compile", "the thread that compiles cannot be started");
+}
+
+void kiln_wait_idle(kiln_ctx *ctx) {
+    kiln_builds *b = &ctx->builds;
+    pthread_mutex_lock(&b->lock);
+    while (b->queue || b->running) pthread_cond_wait(&b->changed, &b->lock);
+    pthread_mutex_unlock(&b->lock);
+}
+
+/* -- begin, end, fork --------------------------------------------------------------------------------- */
+
+void kiln_builds_init(kiln_builds *b) {
+    pthread_mutex_init(&b->lock, NULL);
+    pthread_cond_init(&b->changed, NULL);
+    b->queue_end = &b->queue;
+}
+
+void kiln_builds_stop(kiln_ctx *ctx) {
+    kiln_builds *b = &ctx->builds;
+    pthread_mutex_lock(&b->lock);
+    b->closing = true;
+    while (b->queue) drop_queued(b, b->queue);
+    pthread_cond_broadcast(&b->changed);
+    pthread_mutex_unlock(&b->lock);
+    kiln_ctx_stop_compilers(ctx);
+    if (b->has_worker) pthread_join(b->worker, NULL);
+    b->has_worker = false;
+}
+
+void kiln_builds_fini(kiln_builds *b) {
+    pthread_cond_destroy(&b->changed);
+    pthread_mutex_destroy(&b->lock);
+}
+
+/* Builds of threads that do not exist here are nobody's: their classes are as if never queued. */
+void kiln_builds_after_fork(kiln_ctx *ctx) {
+    kiln_builds *b = &ctx->builds;
+    pthread_cond_init(&b->changed, NULL); /* it may have had waiters */
+    while (b->running) {
+        kiln_class *c = b->running;
+        b->running = c->next;
+        c->state = KILN_BUILD_IDLE;
+        unpin(c);
+    }
+    while (b->queue) drop_queued(b, b->queue);
+    b->has_worker = false;
+}

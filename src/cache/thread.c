@@ -1,0 +1,309 @@
+/* thread.c - records of threads, and the epochs that say when a retired object may be dropped.
+ *
+ * An object retired in epoch e is dropped when no thread is inside with an epoch of e or less.  A thread
+ * that the scan sees outside may be entering: the barrier before the scan makes it either visible here or
+ * see there what was unlinked.  Knows nothing of what is retired.
+ *
+ * Locks: the process's list of domains, then a domain's own.  Objects are dropped under neither. */
+#include <linux/membarrier.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "cache/thread.h"
+
+enum { RECLAIM_AT = 16, LINE = 64 };
+
+/* The records of one thread, by domain. */
+typedef struct membership {
+    uint64_t id;
+    kiln_thread *record;
+} membership;
+
+typedef struct memberships {
+    size_t n, cap;
+    membership at[];
+} memberships;
+
+_Thread_local kiln_thread_cursor kiln_thread_last __attribute__((tls_model("initial-exec")));
+static _Thread_local memberships *mine;
+
+bool kiln_thread_needs_fence = true;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards domains and next_id */
+static kiln_domain *domains;
+static uint64_t next_id = 1;
+static pthread_key_t exit_key;
+static bool has_exit_key;
+
+/* -- fences ----------------------------------------------------------------------------------------- */
+
+static bool register_barrier(void) {
+    return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+}
+
+/* A fence in every running thread of this process; false if it could not be had. */
+static bool fence_all(void) {
+    if (kiln_thread_needs_fence) {
+        atomic_thread_fence(memory_order_seq_cst);
+        return true;
+    }
+    for (int k = 0; k < 2; k++) {
+        if (syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0) return true;
+        if (!register_barrier()) return false;
+    }
+    return false;
+}
+
+/* -- domains ---------------------------------------------------------------------------------------- */
+
+static void end_thread(void *list);
+
+static void set_up(void) {
+    kiln_thread_needs_fence = !register_barrier();
+    has_exit_key = pthread_key_create(&exit_key, end_thread) == 0;
+}
+
+kiln_status kiln_domain_init(kiln_domain *d, void (*drop_user)(void *user)) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, set_up);
+    if (!has_exit_key) return KILN_FAIL(KILN_E_NOMEM, "the process has no thread-specific keys left");
+    memset(d, 0, sizeof *d);
+    atomic_init(&d->epoch, 1);
+    pthread_mutex_init(&d->lock, NULL);
+    d->limbo_end = &d->limbo;
+    d->reclaim_at = RECLAIM_AT;
+    d->drop_user = drop_user;
+    pthread_mutex_lock(&lock);
+    d->id = next_id++;
+    d->next = domains;
+    domains = d;
+    pthread_mutex_unlock(&lock);
+    return KILN_OK;
+}
+
+static void free_record(const kiln_domain *d, kiln_thread *t) {
+    d->drop_user(t->user);
+    kiln_free(t);
+}
+
+static void drop_list(kiln_retired *r) {
+    while (r) {
+        kiln_retired *next = r->next;
+        r->drop(r);
+        r = next;
+    }
+}
+
+void kiln_domain_fini(kiln_domain *d) {
+    if (!d->id) return;
+    pthread_mutex_lock(&lock);
+    kiln_domain **link = &domains;
+    while (*link != d) link = &(*link)->next;
+    *link = d->next;
+    pthread_mutex_unlock(&lock);
+    while (d->limbo) { /* a drop may retire more */
+        kiln_retired *all = d->limbo;
+        d->limbo = NULL;
+        d->limbo_end = &d->limbo;
+        drop_list(all);
+    }
+    while (d->threads) {
+        kiln_thread *t = d->threads;
+        d->threads = t->next;
+        free_record(d, t);
+    }
+    pthread_mutex_destroy(&d->lock);
+}
+
+static kiln_domain *find_domain(uint64_t id) {
+    kiln_domain *d = domains;
+    while (d && d->id != id) d = d->next;
+    return d;
+}
+
+/* -- records ---------------------------------------------------------------------------------------- */
+
+/* Takes t out of d and keeps its counts.  Under both locks. */
+static void end_record(kiln_domain *d, kiln_thread *t) {
+    kiln_thread **link = &d->threads;
+    while (*link != t) link = &(*link)->next;
+    *link = t->next;
+    for (int k = 0; k < KILN_COUNTER_COUNT; k++)
+        d->gone[k] += atomic_load_explicit(&t->count[k], memory_order_relaxed);
+}
+
+/* At a thread's end, by its key.  Records of domains that ended before are gone already. */
+static void end_thread(void *list) {
+    memberships *m = list;
+    pthread_mutex_lock(&lock);
+    for (size_t k = 0; k < m->n; k++) {
+        kiln_domain *d = find_domain(m->at[k].id);
+        if (!d) continue;
+        pthread_mutex_lock(&d->lock);
+        end_record(d, m->at[k].record);
+        pthread_mutex_unlock(&d->lock);
+        free_record(d, m->at[k].record);
+    }
+    pthread_mutex_unlock(&lock);
+    kiln_free(m);
+    mine = NULL;
+    kiln_thread_last = (kiln_thread_cursor){0, NULL};
+}
+
+/* Forgets domains that ended.  Under the lock. */
+static void prune(memberships *m) {
+    size_t kept = 0;
+    for (size_t k = 0; k < m->n; k++)
+        if (find_domain(m->at[k].id)) m->at[kept++] = m->at[k];
+    m->n = kept;
+}
+
+/* Room for one more membership of this thread. */
+static bool make_room(void) {
+    if (mine && mine->n == mine->cap) {
+        pthread_mutex_lock(&lock);
+        prune(mine);
+        pthread_mutex_unlock(&lock);
+    }
+    if (mine && mine->n < mine->cap) return true;
+    size_t cap = mine ? mine->cap * 2 : 4;
+    memberships *grown = kiln_realloc(mine, sizeof *mine + cap * sizeof *mine->at);
+    if (!grown) return false;
+    if (!mine) grown->n = 0;
+    grown->cap = cap;
+    mine = grown;
+    return true;
+}
+
+static kiln_thread *new_record(kiln_domain *d) {
+    size_t n = (sizeof(kiln_thread) + 2 * LINE - 1) / LINE * LINE; /* shares no cache line */
+    if (!make_room()) return NULL;
+    if (pthread_setspecific(exit_key, mine) != 0) return NULL;
+    kiln_thread *t = kiln_alloc_aligned(LINE, n);
+    if (!t) return NULL;
+    memset(t, 0, n);
+    pthread_mutex_lock(&d->lock);
+    t->next = d->threads;
+    d->threads = t;
+    pthread_mutex_unlock(&d->lock);
+    mine->at[mine->n++] = (membership){d->id, t};
+    return t;
+}
+
+kiln_thread *kiln_thread_join(kiln_domain *d) {
+    kiln_thread *t = NULL;
+    for (size_t k = 0; mine && k < mine->n && !t; k++)
+        if (mine->at[k].id == d->id) t = mine->at[k].record;
+    if (!t) t = new_record(d);
+    if (t) kiln_thread_last = (kiln_thread_cursor){d->id, t};
+    return t;
+}
+
+/* -- retiring --------------------------------------------------------------------------------------- */
+
+/* The oldest epoch that a thread may be reading in. */
+static uint64_t oldest(kiln_domain *d) {
+    uint64_t least = UINT64_MAX;
+    for (kiln_thread *t = d->threads; t; t = t->next) {
+        uint64_t e = atomic_load_explicit(&t->epoch, memory_order_acquire);
+        if (e && e < least) least = e;
+    }
+    return least;
+}
+
+/* Takes out of limbo what nobody can hold. */
+static kiln_retired *take_free(kiln_domain *d) {
+    if (!d->limbo || !fence_all()) return NULL;
+    uint64_t least = oldest(d);
+    kiln_retired *first = d->limbo, **link = &d->limbo;
+    while (*link && (*link)->epoch < least) {
+        link = &(*link)->next;
+        d->nlimbo--;
+    }
+    if (link == &d->limbo) return NULL;
+    d->limbo = *link;
+    *link = NULL;
+    if (!d->limbo) d->limbo_end = &d->limbo;
+    return first;
+}
+
+/* A long call holds everything back: try again only when much more has come. */
+static kiln_retired *take_free_at_times(kiln_domain *d) {
+    if (d->nlimbo < d->reclaim_at) return NULL;
+    kiln_retired *list = take_free(d);
+    d->reclaim_at = d->nlimbo * 2 > RECLAIM_AT ? d->nlimbo * 2 : RECLAIM_AT;
+    return list;
+}
+
+void kiln_retire(kiln_domain *d, kiln_retired *r, void (*drop)(kiln_retired *self)) {
+    r->next = NULL;
+    r->drop = drop;
+    pthread_mutex_lock(&d->lock);
+    r->epoch = atomic_fetch_add_explicit(&d->epoch, 1, memory_order_acq_rel);
+    *d->limbo_end = r;
+    d->limbo_end = &r->next;
+    d->nlimbo++;
+    kiln_retired *list = take_free_at_times(d);
+    pthread_mutex_unlock(&d->lock);
+    drop_list(list);
+}
+
+void kiln_domain_reclaim(kiln_domain *d) {
+    pthread_mutex_lock(&d->lock);
+    kiln_retired *list = take_free(d);
+    pthread_mutex_unlock(&d->lock);
+    drop_list(list);
+}
+
+/* -- counters --------------------------------------------------------------------------------------- */
+
+void kiln_count(kiln_domain *d, kiln_counter which, uint64_t by) {
+    kiln_thread *t = kiln_thread_of(d);
+    if (t) {
+        kiln_thread_count(t, which, by);
+        return;
+    }
+    pthread_mutex_lock(&d->lock);
+    d->gone[which] += by;
+    pthread_mutex_unlock(&d->lock);
+}
+
+uint64_t kiln_count_sum(kiln_domain *d, kiln_counter which) {
+    pthread_mutex_lock(&d->lock);
+    uint64_t sum = d->gone[which];
+    for (kiln_thread *t = d->threads; t; t = t->next)
+        sum += atomic_load_explicit(&t->count[which], memory_order_relaxed);
+    pthread_mutex_unlock(&d->lock);
+    return sum;
+}
+
+/* -- forking ---------------------------------------------------------------------------------------- */
+
+static bool is_mine(const kiln_thread *t) {
+    for (size_t k = 0; mine && k < mine->n; k++)
+        if (mine->at[k].record == t) return true;
+    return false;
+}
+
+void kiln_threads_before_fork(void) {
+    pthread_mutex_lock(&lock);
+    for (kiln_domain *d = domains; d; d = d->next) pthread_mutex_lock(&d->lock);
+}
+
+static void end_others(kiln_domain *d) {
+    for (kiln_thread *t = d->threads, *next; t; t = next) {
+        next = t->next;
+        if (is_mine(t)) continue;
+        end_record(d, t);
+        free_record(d, t);
+    }
+}
+
+void kiln_threads_after_fork(bool in_child) {
+    for (kiln_domain *d = domains; d; d = d->next) {
+        if (in_child) end_others(d);
+        pthread_mutex_unlock(&d->lock);
+    }
+    pthread_mutex_unlock(&lock);
+}

@@ -1,0 +1,116 @@
+/* thread.h - what each thread keeps beside a domain of shared objects: its epoch and its counters.
+ *
+ * A domain is what readers use without a lock and writers replace.  A reader stands between
+ * kiln_thread_enter and kiln_thread_leave; a writer unlinks an object, retires it, and the object is
+ * dropped once every thread that might have seen it has left.  Readers write only their own record: two
+ * plain stores a call.  The missing fence is the writer's membarrier, or a fence where there is none.
+ *
+ * Records are made on a thread's first use of a domain and end with the thread; its counts are kept. */
+#ifndef KILN_CACHE_THREAD_H
+#define KILN_CACHE_THREAD_H
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/base.h"
+
+typedef enum kiln_counter {
+#define C(name, meaning) KILN_COUNTER_##name,
+#include "kiln/counter.def"
+#undef C
+    KILN_COUNTER_COUNT
+} kiln_counter;
+
+/* One thread's part of one domain.  Only its thread writes it. */
+typedef struct kiln_thread {
+    atomic_uint_fast64_t epoch; /* of the domain when the thread entered; 0: outside */
+    uint32_t depth;             /* enters without their leaves */
+    void *user;                 /* what the domain's owner keeps per thread */
+    atomic_uint_fast64_t count[KILN_COUNTER_COUNT];
+    struct kiln_thread *next; /* of the same domain */
+} kiln_thread;
+
+/* An object on its way out; part of the object, so that retiring cannot fail. */
+typedef struct kiln_retired {
+    struct kiln_retired *next;
+    uint64_t epoch; /* the last one in which a reader may have found it */
+    void (*drop)(struct kiln_retired *self);
+} kiln_retired;
+
+typedef struct kiln_domain {
+    atomic_uint_fast64_t epoch; /* from 1; raised by every retirement */
+    uint64_t id;                /* never used again in this process */
+    pthread_mutex_t lock;       /* guards what follows */
+    kiln_thread *threads;
+    uint64_t gone[KILN_COUNTER_COUNT]; /* counts of threads that ended */
+    kiln_retired *limbo, **limbo_end;  /* oldest first */
+    size_t nlimbo, reclaim_at;         /* reclaim_at: length at which dropping is tried next */
+    void (*drop_user)(void *user);
+    struct kiln_domain *next; /* of the process's domains */
+} kiln_domain;
+
+/* drop_user frees a record's user, which may be NULL. */
+kiln_status kiln_domain_init(kiln_domain *d, void (*drop_user)(void *user)) KILN_MUST_CHECK;
+/* Drops all that is retired, and the records.  No thread may be inside. */
+void kiln_domain_fini(kiln_domain *d);
+
+/* -- readers ---------------------------------------------------------------------------------------- */
+
+typedef struct kiln_thread_cursor {
+    uint64_t id; /* of the domain this thread used last; 0: none */
+    kiln_thread *record;
+} kiln_thread_cursor;
+
+extern _Thread_local kiln_thread_cursor kiln_thread_last __attribute__((tls_model("initial-exec")));
+extern bool kiln_thread_needs_fence; /* settled before the first record is made */
+
+kiln_thread *kiln_thread_join(kiln_domain *d); /* out of line; NULL: no memory */
+
+/* This thread's record, made on first use; NULL: no memory. */
+static inline kiln_thread *kiln_thread_of(kiln_domain *d) {
+    return kiln_thread_last.id == d->id ? kiln_thread_last.record : kiln_thread_join(d);
+}
+
+/* Calls nest: a log or a deleter may call again. */
+static inline void kiln_thread_enter(kiln_domain *d, kiln_thread *t) {
+    if (t->depth++) return;
+    uint64_t now = atomic_load_explicit(&d->epoch, memory_order_acquire);
+    atomic_store_explicit(&t->epoch, now, memory_order_release);
+    if (kiln_thread_needs_fence)
+        atomic_thread_fence(memory_order_seq_cst);
+    else
+        atomic_signal_fence(memory_order_seq_cst);
+}
+
+static inline void kiln_thread_leave(kiln_thread *t) {
+    if (--t->depth == 0) atomic_store_explicit(&t->epoch, 0, memory_order_release);
+}
+
+/* Read after entering: while it is the same as before, nothing seen then has been retired. */
+static inline uint64_t kiln_generation(const kiln_domain *d) {
+    return atomic_load_explicit(&d->epoch, memory_order_acquire);
+}
+
+/* -- writers ---------------------------------------------------------------------------------------- */
+
+/* Drops r once no reader can hold it.  It must not be reachable any more.  May drop others now, so the caller
+ * holds no lock that a drop takes. */
+void kiln_retire(kiln_domain *d, kiln_retired *r, void (*drop)(kiln_retired *self));
+void kiln_domain_reclaim(kiln_domain *d); /* drops what can be dropped now */
+
+/* -- counters --------------------------------------------------------------------------------------- */
+
+static inline void kiln_thread_count(kiln_thread *t, kiln_counter which, uint64_t by) {
+    uint64_t now = atomic_load_explicit(&t->count[which], memory_order_relaxed);
+    atomic_store_explicit(&t->count[which], now + by, memory_order_relaxed);
+}
+
+void kiln_count(kiln_domain *d, kiln_counter which, uint64_t by); /* `by` may be a negative number */
+uint64_t kiln_count_sum(kiln_domain *d, kiln_counter which);
+
+/* -- forking ---------------------------------------------------------------------------------------- */
+
+/* Between the two no record is made or ended and nothing is retired.  In the child the records of
+ * threads that do not exist there end. */
+void kiln_threads_before_fork(void);
+void kiln_threads_after_fork(bool in_child);
+#endif
