@@ -86,6 +86,18 @@ KILN_API kiln_status kiln_tensor_wrap(void *data, kiln_dtype dtype, int rank, co
                                       const int64_t *strides, void (*deleter)(void *owner), void *owner,
                                       kiln_tensor **out) KILN_MUST_CHECK;
 
+/* The same without allocating, for one call or a few: *out is made in `header`, storage of the caller's, and
+ * reads sizes and strides where they are (strides may be NULL).  header, sizes and strides must stay as they are
+ * until every reference is released, including those that in-place and out= calls return; releasing frees nothing.
+ * readonly: 1 if elements may not be written.  Such a tensor cannot be resized or exported.  This is the way
+ * to call with arrays of another library: borrow each on the stack, kiln_call, done. */
+typedef struct kiln_tensor_header {
+    uint64_t reserved[12 + KILN_MAX_RANK];
+} kiln_tensor_header;
+KILN_API kiln_status kiln_tensor_borrow(kiln_tensor_header *header, void *data, kiln_dtype dtype, int rank,
+                                        const int64_t *sizes, const int64_t *strides, int readonly,
+                                        kiln_tensor **out) KILN_MUST_CHECK;
+
 KILN_API kiln_tensor *kiln_tensor_retain(kiln_tensor *t); /* returns t */
 KILN_API void kiln_tensor_release(kiln_tensor *t);        /* NULL is fine */
 KILN_API kiln_dtype kiln_tensor_dtype(const kiln_tensor *t);
@@ -277,7 +289,8 @@ typedef struct kiln_stats {
 KILN_API void kiln_stats_get(kiln_ctx *ctx, kiln_stats *out, size_t size);
 
 KILN_API void kiln_wait_idle(kiln_ctx *ctx); /* returns when no compile is running or queued */
-KILN_API void kiln_trim(void);               /* gives memory kept for reuse back to the system */
+/* Gives memory that this thread and ended ones keep for reuse back to the system. */
+KILN_API void kiln_trim(void);
 
 /* What was found on this machine, one "key: value" line each (version, isa, mode, compiler, cache folder, operators).
  * Lines that start with '!' say what is missing or broken.  Freed with kiln_text_free. */

@@ -64,6 +64,8 @@ static void delete_export(kiln_dl_managed *m) {
 
 kiln_status kiln_tensor_to_dlpack(kiln_tensor *t, void **out_managed) {
     size_t dims = (size_t)t->rank * sizeof(int64_t);
+    if (t->flags & KILN_TF_BORROWED)
+        return KILN_FAIL(KILN_E_ARG, "a tensor with a borrowed header cannot be exported: it may end first");
     kiln_dl_managed *m = kiln_calloc(1, sizeof *m + 2 * dims);
     if (!m) return KILN_NOMEM();
     m->major = KILN_DL_MAJOR;

@@ -1,14 +1,17 @@
 /* tensor.c - sizes, strides and memory -> a reference-counted tensor in one block.
  *
  * An owning tensor's block holds header, sizes, strides and elements; a wrapping one's ends before the
- * elements.  Resizing an owning tensor adds rooms, which replace the block's own arrays and elements;
- * the header itself never moves, so references stay good. */
+ * elements; a borrowing one has no block.  Resizing an owning tensor adds rooms, which replace the block's
+ * own arrays and elements; the header itself never moves, so references stay good. */
 #include "tensor/tensor.h"
 
 #include <string.h>
 
-enum { DATA_ALIGN = 64 };
+#include "tensor/blocks.h"
+
+enum { DATA_ALIGN = KILN_BLOCK_ALIGN };
 #define MAX_BYTES ((int64_t)1 << 62)
+enum { MAX_ELEM_BYTES = 16 }; /* of a complex128 */
 
 /* Memory added by a resize: this, sizes, strides, then elements at `data`. */
 struct kiln_tensor_room {
@@ -19,6 +22,10 @@ struct kiln_tensor_room {
 };
 
 static size_t align_up(size_t n) { return (n + DATA_ALIGN - 1) & ~(size_t)(DATA_ALIGN - 1); }
+
+_Static_assert(sizeof(kiln_tensor) <= 96, "header, sizes and strides of rank 2 are two cache lines");
+_Static_assert(sizeof(kiln_tensor_header) >= sizeof(kiln_tensor) + KILN_MAX_RANK * sizeof(int64_t),
+               "a borrowed header has room for strides of its own");
 
 /* -- shapes -------------------------------------------------------------------------------------------- */
 
@@ -70,14 +77,18 @@ static kiln_status reach(kiln_dtype dtype, int rank, const int64_t *sizes, const
     return KILN_OK;
 }
 
-static bool is_row_major(int rank, const int64_t *sizes, const int64_t *strides) {
+/* CONTIGUOUS, CANONICAL, or 0. */
+static uint16_t row_major_flags(int rank, const int64_t *sizes, const int64_t *strides) {
     int64_t expect = 1;
+    uint16_t flags = KILN_TF_CONTIGUOUS | KILN_TF_DENSE | KILN_TF_CANONICAL;
     for (int d = rank - 1; d >= 0; d--) {
-        if (sizes[d] == 1) continue;
-        if (strides[d] != expect) return false;
+        if (strides[d] != expect) {
+            if (sizes[d] != 1) return 0;
+            flags &= (uint16_t)~KILN_TF_CANONICAL;
+        }
         expect *= sizes[d];
     }
-    return true;
+    return flags;
 }
 
 static bool is_channels_last(int rank, const int64_t *sizes, const int64_t *strides) {
@@ -112,8 +123,8 @@ static bool is_dense(int rank, const int64_t *sizes, const int64_t *strides) {
 }
 
 uint16_t kiln_layout_flags(int rank, const int64_t *sizes, const int64_t *strides, int64_t nelem) {
-    uint16_t flags = 0;
-    if (nelem == 0 || is_row_major(rank, sizes, strides)) flags |= KILN_TF_CONTIGUOUS | KILN_TF_DENSE;
+    uint16_t flags = rank == 0 ? KILN_TF_SCALAR : 0;
+    flags |= nelem == 0 ? KILN_TF_CONTIGUOUS | KILN_TF_DENSE : row_major_flags(rank, sizes, strides);
     if (is_channels_last(rank, sizes, strides)) flags |= KILN_TF_CHANNELS_LAST | KILN_TF_DENSE;
     if (!(flags & KILN_TF_DENSE) && is_dense(rank, sizes, strides)) flags |= KILN_TF_DENSE;
     for (int d = 0; d < rank && !(flags & KILN_TF_DENSE); d++)
@@ -123,31 +134,40 @@ uint16_t kiln_layout_flags(int rank, const int64_t *sizes, const int64_t *stride
 
 /* -- making -------------------------------------------------------------------------------------------- */
 
+enum { KEPT_FLAGS = KILN_TF_READONLY | KILN_TF_OWNED | KILN_TF_BORROWED };
+
 static void set_shape(kiln_tensor *t, int rank, const int64_t *sizes, const int64_t *strides, int64_t nelem) {
     if (rank > 0) memmove(t->sizes, sizes, (size_t)rank * sizeof *sizes);
     if (!strides)
         kiln_row_major(rank, sizes, t->strides);
     else if (rank > 0)
         memmove(t->strides, strides, (size_t)rank * sizeof *strides);
-    t->rank = (uint8_t)rank;
     t->nelem = nelem;
-    uint16_t kept = t->flags & (KILN_TF_READONLY | KILN_TF_OWNED);
-    t->flags = kept | kiln_layout_flags(rank, t->sizes, t->strides, nelem);
+    unsigned flags = (t->flags & KEPT_FLAGS) | kiln_layout_flags(rank, t->sizes, t->strides, nelem);
+    t->sig = KILN_SIG(t->dtype, flags, rank);
 }
 
-/* A block with room for data_bytes of elements after header, sizes and strides. */
-static kiln_tensor *block_new(kiln_dtype dtype, int rank, size_t data_bytes, size_t *data_at) {
-    size_t head = align_up(sizeof(kiln_tensor) + 2 * (size_t)rank * sizeof(int64_t));
-    kiln_tensor *t = kiln_alloc_aligned(DATA_ALIGN, head + data_bytes);
+static inline size_t head_bytes(int rank) {
+    return align_up(sizeof(kiln_tensor) + 2 * (size_t)rank * sizeof(int64_t));
+}
+
+/* A block with room for data_bytes of elements after header, sizes and strides.  All but nelem, sizes and
+ * strides is set. */
+static inline kiln_tensor *block_new(uint64_t sig, int rank, size_t data_bytes) {
+    size_t head = head_bytes(rank), got;
+    kiln_tensor *t = kiln_block_take(head + data_bytes, &got);
     if (!t) return NULL;
-    memset(t, 0, sizeof *t);
+    t->sig = sig;
     atomic_init(&t->refs, 1);
-    t->dtype = (uint8_t)dtype;
+    t->rank_cap = rank;
+    t->data = (char *)t + head;
     t->sizes = (int64_t *)(t + 1);
     t->strides = t->sizes + rank;
-    t->rank_cap = rank;
-    t->block_bytes = head + data_bytes;
-    *data_at = head;
+    t->deleter = NULL;
+    t->owner = NULL;
+    t->block_bytes = got;
+    t->data_cap = data_bytes;
+    t->rooms = NULL;
     return t;
 }
 
@@ -172,35 +192,112 @@ static kiln_status bytes_needed(kiln_dtype dtype, int rank, const int64_t *sizes
 kiln_status kiln_tensor_new(kiln_dtype dtype, int rank, const int64_t *sizes, const int64_t *strides,
                             kiln_tensor **out) {
     int64_t nelem;
-    size_t nbytes, data_at;
+    size_t nbytes;
     KILN_TRY(bytes_needed(dtype, rank, sizes, strides, &nelem, &nbytes));
-    kiln_tensor *t = block_new(dtype, rank, nbytes, &data_at);
+    kiln_tensor *t = block_new(KILN_SIG(dtype, KILN_TF_OWNED, rank), rank, nbytes);
     if (!t) return KILN_FAIL(KILN_E_NOMEM, "out of memory for a tensor of %zu bytes", nbytes);
-    t->data = (char *)t + data_at;
-    t->data_cap = nbytes;
-    t->flags = KILN_TF_OWNED;
     set_shape(t, rank, sizes, strides, nelem);
     *out = t;
+    return KILN_OK;
+}
+
+kiln_tensor *kiln_tensor_new_trusted(kiln_dtype dtype, int rank, const int64_t *sizes, const int64_t *strides,
+                                     int64_t nelem) {
+    kiln_tensor *t = block_new(KILN_SIG(dtype, KILN_TF_OWNED, rank), rank,
+                               (size_t)nelem * kiln_dtype_size(dtype));
+    if (t) set_shape(t, rank, sizes, strides, nelem);
+    return t;
+}
+
+kiln_tensor *kiln_tensor_new_like(const kiln_tensor *like, kiln_dtype dtype, size_t elem_bytes) {
+    enum {
+        LAYOUT = KILN_TF_CONTIGUOUS | KILN_TF_DENSE | KILN_TF_CHANNELS_LAST | KILN_TF_CANONICAL |
+                 KILN_TF_SCALAR
+    };
+    int rank = like->rank;
+    if (like->nelem >= (int64_t)1 << 36) return NULL;
+    uint64_t layout = like->sig & (KILN_SIG_FLAGS(LAYOUT) | KILN_SIG_RANK);
+    kiln_tensor *t = block_new(layout | KILN_SIG(dtype, KILN_TF_OWNED, 0), rank,
+                               (size_t)like->nelem * elem_bytes);
+    if (!t) return NULL;
+    t->nelem = like->nelem;
+    for (int d = 0; d < rank; d++) {
+        t->sizes[d] = like->sizes[d];
+        t->strides[d] = like->strides[d];
+    }
+    return t;
+}
+
+/* Whether foreign memory can be a tensor's. */
+static kiln_status check_foreign(const void *data, kiln_dtype dtype, int rank, const int64_t *sizes,
+                                 const int64_t *strides, int64_t *nelem) {
+    int64_t up;
+    KILN_TRY(kiln_sizes_check(dtype, rank, sizes, nelem));
+    if (strides) KILN_TRY(reach(dtype, rank, sizes, strides, *nelem, &up));
+    if (!data && *nelem > 0) return KILN_FAIL(KILN_E_ARG, "data is null for a tensor with elements");
+    if (*nelem > 0 && (uintptr_t)data % kiln_dtype_size(dtype) != 0)
+        return KILN_FAIL(KILN_E_ARG, "data is not aligned to its element size of %zu bytes",
+                         kiln_dtype_size(dtype));
     return KILN_OK;
 }
 
 kiln_status kiln_tensor_wrap(void *data, kiln_dtype dtype, int rank, const int64_t *sizes,
                              const int64_t *strides, void (*deleter)(void *owner), void *owner,
                              kiln_tensor **out) {
-    int64_t nelem, up;
-    size_t data_at;
-    KILN_TRY(kiln_sizes_check(dtype, rank, sizes, &nelem));
-    if (strides) KILN_TRY(reach(dtype, rank, sizes, strides, nelem, &up));
-    if (!data && nelem > 0) return KILN_FAIL(KILN_E_ARG, "data is null for a tensor with elements");
-    if (nelem > 0 && (uintptr_t)data % kiln_dtype_size(dtype) != 0)
-        return KILN_FAIL(KILN_E_ARG, "data is not aligned to its element size of %zu bytes",
-                         kiln_dtype_size(dtype));
-    kiln_tensor *t = block_new(dtype, rank, 0, &data_at);
+    int64_t nelem;
+    KILN_TRY(check_foreign(data, dtype, rank, sizes, strides, &nelem));
+    kiln_tensor *t = block_new(KILN_SIG(dtype, 0, rank), rank, 0);
     if (!t) return KILN_NOMEM();
     t->data = data;
     t->deleter = deleter;
     t->owner = owner;
     set_shape(t, rank, sizes, strides, nelem);
+    *out = t;
+    return KILN_OK;
+}
+
+/* Canonical strides and few elements need no further check: then *nelem and true. */
+static bool is_plain(int rank, const int64_t *sizes, const int64_t *strides, int64_t *nelem) {
+    uint64_t count = 1;
+    for (int d = rank - 1; d >= 0; d--) {
+        if ((uint64_t)strides[d] != count || (uint64_t)sizes[d] - 1 >= (uint64_t)1 << 20) return false;
+        count *= (uint64_t)sizes[d];
+        if (count >= (uint64_t)1 << 40) return false;
+    }
+    *nelem = (int64_t)count;
+    return true;
+}
+
+kiln_status kiln_tensor_borrow(kiln_tensor_header *header, void *data, kiln_dtype dtype, int rank,
+                               const int64_t *sizes, const int64_t *strides, int readonly,
+                               kiln_tensor **out) {
+    kiln_tensor *t = (kiln_tensor *)header;
+    unsigned flags = readonly ? KILN_TF_BORROWED | KILN_TF_READONLY : KILN_TF_BORROWED;
+    int64_t nelem;
+    bool plain = strides && sizes && (unsigned)rank < 4 && (unsigned)dtype < KILN_DTYPE_COUNT && data &&
+                 !((uintptr_t)data & (MAX_ELEM_BYTES - 1)) && is_plain(rank, sizes, strides, &nelem);
+    if (plain) {
+        flags |= KILN_TF_CONTIGUOUS | KILN_TF_DENSE | KILN_TF_CANONICAL;
+        if (rank == 0) flags |= KILN_TF_SCALAR;
+    } else {
+        KILN_TRY(check_foreign(data, dtype, rank, sizes, strides, &nelem));
+        int64_t *own = (int64_t *)(t + 1);
+        if (!strides) kiln_row_major(rank, sizes, own);
+        strides = strides ? strides : own;
+        flags |= kiln_layout_flags(rank, sizes, strides, nelem);
+    }
+    t->sig = KILN_SIG(dtype, flags, rank);
+    atomic_init(&t->refs, 1);
+    t->rank_cap = rank;
+    t->nelem = nelem;
+    t->data = data;
+    t->sizes = (int64_t *)sizes; /* never written: a borrowed tensor is not resized */
+    t->strides = (int64_t *)strides;
+    t->deleter = NULL;
+    t->owner = NULL;
+    t->block_bytes = 0;
+    t->data_cap = 0;
+    t->rooms = NULL;
     *out = t;
     return KILN_OK;
 }
@@ -220,11 +317,16 @@ static void free_rooms(struct kiln_tensor_room *room) {
     }
 }
 
+/* The only reference cannot become two meanwhile: a load tells what a decrement would. */
 void kiln_tensor_release(kiln_tensor *t) {
-    if (!t || atomic_fetch_sub_explicit(&t->refs, 1, memory_order_acq_rel) != 1) return;
+    if (!t) return;
+    if (atomic_load_explicit(&t->refs, memory_order_acquire) != 1 &&
+        atomic_fetch_sub_explicit(&t->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    if (t->flags & KILN_TF_BORROWED) return;
     if (t->deleter) t->deleter(t->owner);
-    free_rooms(t->rooms);
-    kiln_free(t);
+    if (t->rooms) free_rooms(t->rooms);
+    kiln_block_give(t, t->block_bytes);
 }
 
 void kiln_tensor_set_readonly(kiln_tensor *t) { t->flags |= KILN_TF_READONLY; }
@@ -281,4 +383,4 @@ const int64_t *kiln_tensor_strides(const kiln_tensor *t) { return t->strides; }
 int64_t kiln_tensor_nelem(const kiln_tensor *t) { return t->nelem; }
 void *kiln_tensor_data(const kiln_tensor *t) { return t->data; }
 
-void kiln_trim(void) {} /* released blocks go back at once: nothing is kept */
+void kiln_trim(void) { kiln_blocks_trim(); }

@@ -1,7 +1,9 @@
-/* tensor.h - the tensor header and its memory.
+/* tensor.h - the tensor header, its signature and its memory.
  *
- * A tensor is one block: header, sizes, strides and, where it owns them, its elements.  Blocks are
- * reference counted.  Knows dtypes; knows nothing of operators. */
+ * A tensor is one recycled block (blocks.h): header, sizes, strides and, where it owns them, its elements;
+ * or a header in storage of the caller's that borrows all of these.  Reference counted.  The signature is
+ * all that dispatch asks of a tensor besides its sizes, ready in one word, so a hit reads no strides.
+ * Knows dtypes; knows nothing of operators. */
 #ifndef KILN_TENSOR_H
 #define KILN_TENSOR_H
 #include <stdatomic.h>
@@ -15,25 +17,44 @@ enum {
     KILN_TF_CHANNELS_LAST = 4, /* rank 4, contiguous as PyTorch's channels_last */
     KILN_TF_OVERLAPS = 8,      /* an expanded dimension: elements certainly share memory */
     KILN_TF_READONLY = 16,     /* may not be written (a read-only import) */
-    KILN_TF_OWNED = 32         /* its elements live in memory of Kiln's own: it may be resized */
+    KILN_TF_OWNED = 32,        /* its elements live in memory of Kiln's own: it may be resized */
+    KILN_TF_CANONICAL = 64,    /* has elements, and every stride, of one-sized dimensions too, is row-major */
+    KILN_TF_SCALAR = 128,      /* rank 0 */
+    KILN_TF_BORROWED = 256     /* the header lies in storage of the caller's */
 };
 
+enum { KILN_DEVICE_CPU = 1 };
+
 struct kiln_tensor {
+    union {
+        uint64_t sig; /* the signature: the five fields below as one word */
+        struct {
+            uint8_t dtype;  /* kiln_dtype */
+            uint8_t device; /* KILN_DEVICE_CPU */
+            uint16_t flags; /* KILN_TF_ */
+            uint8_t rank;
+            uint8_t zero[3];
+        };
+    };
     atomic_int refs;
-    uint8_t dtype; /* kiln_dtype */
-    uint8_t rank;
-    uint16_t flags;
+    int rank_cap; /* dimensions sizes and strides have room for */
     int64_t nelem;
     char *data;       /* element [0,...,0] */
-    int64_t *sizes;   /* rank each, in the same block */
+    int64_t *sizes;   /* rank each, in the same block unless borrowed */
     int64_t *strides; /* in elements */
     void (*deleter)(void *owner);
     void *owner;
     size_t block_bytes;             /* of the whole block */
     size_t data_cap;                /* OWNED: bytes from data on; 0 otherwise */
-    int rank_cap;                   /* dimensions sizes and strides have room for */
     struct kiln_tensor_room *rooms; /* memory that resizing added, newest first */
 };
+
+/* Parts of a signature (little-endian, as everything here). */
+#define KILN_SIG(dtype, flags, rank) \
+    ((uint64_t)(dtype) | (uint64_t)KILN_DEVICE_CPU << 8 | (uint64_t)(flags) << 16 | (uint64_t)(rank) << 32)
+#define KILN_SIG_FLAGS(flags) ((uint64_t)(flags) << 16)
+#define KILN_SIG_TYPE ((uint64_t)0xffff) /* dtype and device */
+#define KILN_SIG_RANK ((uint64_t)0xff << 32)
 
 /* Sizes that a tensor can have: no negative size, rank <= KILN_MAX_RANK, and fewer than 2^62 bytes even
  * if sizes of zero were one (strides are computed that way).  KILN_E_ARG or KILN_E_LIMIT. */
@@ -54,4 +75,12 @@ kiln_status kiln_tensor_resize(kiln_tensor *t, int rank, const int64_t *sizes,
                                const int64_t *strides) KILN_MUST_CHECK;
 
 void kiln_tensor_set_readonly(kiln_tensor *t);
+
+/* A new tensor in the shape of `like`, which is CANONICAL, with elements of dtype, elem_bytes each; NULL
+ * without memory or if that is 2^40 bytes or more.  Sets no error. */
+kiln_tensor *kiln_tensor_new_like(const kiln_tensor *like, kiln_dtype dtype, size_t elem_bytes);
+
+/* kiln_tensor_new for sizes and strides (not negative) that are known to be right. */
+kiln_tensor *kiln_tensor_new_trusted(kiln_dtype dtype, int rank, const int64_t *sizes, const int64_t *strides,
+                                     int64_t nelem);
 #endif

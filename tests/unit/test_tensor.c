@@ -100,20 +100,22 @@ static int flags_of(int rank, const int64_t *sizes, const int64_t *strides) {
 static void layouts(void **state) {
     (void)state;
     enum { C = KILN_TF_CONTIGUOUS, D = KILN_TF_DENSE, L = KILN_TF_CHANNELS_LAST, O = KILN_TF_OVERLAPS };
-    assert_int_equal(flags_of(2, DIMS(2, 3), DIMS(3, 1)), C | D);
+    enum { N = KILN_TF_CANONICAL, S = KILN_TF_SCALAR };
+    assert_int_equal(flags_of(2, DIMS(2, 3), DIMS(3, 1)), C | D | N);
     assert_int_equal(flags_of(2, DIMS(2, 3), DIMS(1, 2)), D);
     assert_int_equal(flags_of(2, DIMS(2, 3), DIMS(4, 1)), 0);
     assert_int_equal(flags_of(2, DIMS(2, 3), DIMS(0, 1)), O);
     assert_int_equal(flags_of(2, DIMS(2, 1), DIMS(1, 77)), C | D); /* one-sized dimensions have any stride */
     assert_int_equal(flags_of(2, DIMS(1, 3), DIMS(0, 1)), C | D);
+    assert_int_equal(flags_of(2, DIMS(2, 1), DIMS(1, 1)), C | D | N);
     assert_int_equal(flags_of(2, DIMS(2, 0), DIMS(5, 0)), C | D);
     assert_int_equal(flags_of(1, DIMS(3), DIMS(-1)), 0);
     assert_int_equal(flags_of(2, DIMS(2, 2), DIMS(1, 1)), 0); /* overlaps, but not certainly so to PyTorch */
     assert_int_equal(flags_of(4, DIMS(2, 3, 4, 5), DIMS(60, 1, 15, 3)), D | L);
-    assert_int_equal(flags_of(4, DIMS(2, 3, 4, 5), DIMS(60, 20, 5, 1)), C | D);
-    assert_int_equal(flags_of(4, DIMS(2, 3, 1, 1), DIMS(3, 1, 1, 1)), C | D | L);
+    assert_int_equal(flags_of(4, DIMS(2, 3, 4, 5), DIMS(60, 20, 5, 1)), C | D | N);
+    assert_int_equal(flags_of(4, DIMS(2, 3, 1, 1), DIMS(3, 1, 1, 1)), C | D | L | N);
     assert_int_equal(flags_of(3, DIMS(2, 3, 4), DIMS(1, 2, 6)), D);
-    assert_int_equal(flags_of(0, NULL, NULL), C | D);
+    assert_int_equal(flags_of(0, NULL, NULL), C | D | N | S);
 }
 
 /* -- references ---------------------------------------------------------------------------------------- */
@@ -146,6 +148,7 @@ static void memory_may_run_out(void **state) {
     void *dl = NULL;
     float f = 0;
     assert_int_equal(kiln_tensor_new(KILN_F32, 1, DIMS(4), NULL, &x), KILN_OK);
+    kiln_trim(); /* nothing kept that would serve */
     kiln_alloc_fail_after(1);
     kiln_status made = kiln_tensor_new(KILN_F32, 1, DIMS(4), NULL, &y);
     kiln_status wrapped = kiln_tensor_wrap(&f, KILN_F32, 0, NULL, NULL, NULL, NULL, &y);

@@ -1,0 +1,89 @@
+/* blocks.h - memory of tensors, recycled: a released block serves the next tensor of its size class.
+ *
+ * Each thread keeps a short list per size class, taken from and given to without a lock.  A list that runs
+ * over hands a chain of blocks to a depot all threads share, and an empty one takes a chain from there: so
+ * memory that one thread makes and another releases comes back in batches, and a thread that ends leaves
+ * its lists to the others.  Large blocks are few and their work dwarfs a lock: they are shared at once.
+ * Everything kept is bounded.  Where AddressSanitizer watches, kept blocks are poisoned.  Knows bytes only. */
+#ifndef KILN_BLOCKS_H
+#define KILN_BLOCKS_H
+#include "base/base.h"
+
+/* Sizes are rounded up to a quarter of a power of two; above the last class a block is large. */
+enum {
+    KILN_BLOCK_ALIGN = 64,
+    KILN_BLOCK_LOG_MIN = 6,  /* of half the least size */
+    KILN_BLOCK_LOG_MAX = 20, /* 1 MiB */
+    KILN_BLOCK_CLASSES = 4 * (KILN_BLOCK_LOG_MAX - KILN_BLOCK_LOG_MIN),
+    KILN_BLOCK_LINK = 64 /* bytes into a kept block: links of the lists.  The rest of it is poisoned */
+};
+
+typedef struct kiln_block_list {
+    char *head;
+    int32_t room; /* blocks it still takes before it runs over */
+} kiln_block_list;
+
+typedef struct kiln_block_lists {
+    kiln_block_list of[KILN_BLOCK_CLASSES];
+} kiln_block_lists;
+
+#define KILN_TLS_FAST _Thread_local __attribute__((tls_model("initial-exec")))
+extern KILN_TLS_FAST kiln_block_lists *kiln_blocks_here; /* NULL: not used yet, or at its end */
+
+/* At least 64 bytes. */
+static inline unsigned kiln_block_class(size_t nbytes) {
+    unsigned log = 63 - (unsigned)__builtin_clzll((unsigned long long)nbytes - 1);
+    return 4 * (log - KILN_BLOCK_LOG_MIN) + (unsigned)((nbytes - 1) >> (log - 2) & 3);
+}
+static inline size_t kiln_block_class_size(unsigned c) {
+    return (size_t)(5 + c % 4) << (c / 4 + KILN_BLOCK_LOG_MIN - 2);
+}
+
+void *kiln_block_take_slow(size_t nbytes, size_t *got);
+void kiln_block_give_slow(void *block, size_t size);
+void kiln_blocks_trim(void); /* gives back what this thread and the depot keep */
+
+#if defined(__SANITIZE_ADDRESS__)
+#define KILN_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define KILN_ASAN 1
+#endif
+#endif
+#ifdef KILN_ASAN
+void kiln_block_poison(void *block, size_t size);
+void kiln_block_unpoison(void *block, size_t used, size_t size); /* all but what is beyond `used` */
+#else
+static inline void kiln_block_poison(void *block, size_t size) { (void)block, (void)size; }
+static inline void kiln_block_unpoison(void *block, size_t used, size_t size) {
+    (void)block, (void)used, (void)size;
+}
+#endif
+
+/* A block of nbytes >= 128 or more, *got of them, aligned; NULL without memory. */
+static inline void *kiln_block_take(size_t nbytes, size_t *got) {
+    unsigned c = kiln_block_class(nbytes);
+    kiln_block_lists *lists = kiln_blocks_here;
+    if (!lists || c >= KILN_BLOCK_CLASSES || !lists->of[c].head) return kiln_block_take_slow(nbytes, got);
+    char *block = lists->of[c].head;
+    lists->of[c].head = *(char **)(block + KILN_BLOCK_LINK);
+    lists->of[c].room++;
+    *got = kiln_block_class_size(c);
+    kiln_block_unpoison(block, nbytes, *got);
+    return block;
+}
+
+/* size: as take gave it. */
+static inline void kiln_block_give(void *block, size_t size) {
+    unsigned c = kiln_block_class(size);
+    kiln_block_lists *lists = kiln_blocks_here;
+    if (!lists || c >= KILN_BLOCK_CLASSES || lists->of[c].room == 0) {
+        kiln_block_give_slow(block, size);
+        return;
+    }
+    *(char **)((char *)block + KILN_BLOCK_LINK) = lists->of[c].head;
+    lists->of[c].head = block;
+    lists->of[c].room--;
+    kiln_block_poison(block, size);
+}
+#endif
