@@ -76,6 +76,8 @@ json_t *cli_json_text(const char *text); /* any bytes: what is not UTF-8 becomes
 
 /* Opens a context as the options say and loads their --ops files; NULL after an error was told. */
 kiln_ctx *cli_open(const cli_args *args);
+/* The same, compiling on the first call where nothing says otherwise: one call is all the command makes. */
+kiln_ctx *cli_open_sync(const cli_args *args);
 /* Loads the rows in path; false after an error was told. */
 bool cli_load_ops(kiln_ctx *ctx, const char *path);
 

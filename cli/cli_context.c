@@ -60,6 +60,12 @@ bool cli_load_ops(kiln_ctx *ctx, const char *path) {
     return st == KILN_OK;
 }
 
+kiln_ctx *cli_open_sync(const cli_args *args) {
+    cli_args here = *args;
+    if (here.mode == KILN_MODE_DEFAULT && !getenv("KILN_MODE")) here.mode = KILN_MODE_SYNC;
+    return cli_open(&here);
+}
+
 kiln_ctx *cli_open(const cli_args *args) {
     kiln_config config = {.size = sizeof config, .mode = args->mode, .isa = args->isa, .log = on_log};
     kiln_ctx *ctx;

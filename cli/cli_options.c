@@ -148,13 +148,19 @@ static int unknown_option(int command, const char *word) {
 }
 
 static int set_mode(int command, const char *text, cli_args *out) {
-    if (strcmp(text, "sync") == 0)
-        out->mode = KILN_MODE_SYNC;
-    else if (strcmp(text, "interp") == 0)
-        out->mode = KILN_MODE_INTERP;
-    else
-        return cli_usage_error(command, "unknown mode '%s'; expected sync or interp", text);
-    return -1;
+    static const struct {
+        const char *name;
+        kiln_mode mode;
+    } modes[] = {{"sync", KILN_MODE_SYNC},
+                 {"tiered", KILN_MODE_TIERED},
+                 {"interp", KILN_MODE_INTERP},
+                 {"frozen", KILN_MODE_FROZEN}};
+    for (size_t k = 0; k < sizeof modes / sizeof *modes; k++) {
+        if (strcmp(modes[k].name, text) != 0) continue;
+        out->mode = modes[k].mode;
+        return -1;
+    }
+    return cli_usage_error(command, "unknown mode '%s'; expected sync, tiered, interp or frozen", text);
 }
 
 static int set_option(int command, int option, const char *argument, cli_args *out) {

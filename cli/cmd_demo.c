@@ -142,7 +142,7 @@ int cmd_demo(const cli_args *args) {
     if (args->noperands) return cli_usage_error(CLI_CMD_DEMO, "unexpected operand '%s'", args->operands[0]);
     cli_args interp = *args;
     interp.mode = KILN_MODE_INTERP;
-    kiln_ctx *ctx = cli_open(args), *oracle = ctx ? cli_open(&interp) : NULL;
+    kiln_ctx *ctx = cli_open_sync(args), *oracle = ctx ? cli_open(&interp) : NULL;
     totals sum = {0};
     if (oracle) {
         print_heading();

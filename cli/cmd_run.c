@@ -95,7 +95,7 @@ static bool run_lines(kiln_ctx *ctx, const cli_args *args) {
 
 int cmd_run(const cli_args *args) {
     if (args->noperands == 0) return cli_usage_error(CLI_CMD_RUN, "expected a call, or - to read calls");
-    kiln_ctx *ctx = cli_open(args);
+    kiln_ctx *ctx = cli_open_sync(args);
     if (!ctx) return CLI_FAILED;
     bool ok = true;
     for (int i = 0; i < args->noperands && out_flush(); i++) {

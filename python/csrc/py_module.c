@@ -59,13 +59,18 @@ static int mode_of(const char *text, kiln_mode *out) {
     static const struct {
         const char *name;
         kiln_mode mode;
-    } modes[] = {{"default", KILN_MODE_DEFAULT}, {"sync", KILN_MODE_SYNC}, {"interp", KILN_MODE_INTERP}};
+    } modes[] = {{"default", KILN_MODE_DEFAULT},
+                 {"tiered", KILN_MODE_TIERED},
+                 {"sync", KILN_MODE_SYNC},
+                 {"interp", KILN_MODE_INTERP},
+                 {"frozen", KILN_MODE_FROZEN}};
     for (size_t k = 0; k < sizeof modes / sizeof *modes; k++) {
         if (strcmp(modes[k].name, text) != 0) continue;
         *out = modes[k].mode;
         return 0;
     }
-    PyErr_Format(PyExc_ValueError, "unknown mode '%s': expected default, sync or interp", text);
+    PyErr_Format(PyExc_ValueError, "unknown mode '%s': expected default, tiered, sync, interp or frozen",
+                 text);
     return -1;
 }
 

@@ -24,7 +24,7 @@ _settings = {}
 def configure(*, cache_dir=None, mode=None, cc=None, isa=None, dump_dir=None):
     """Reopens the default context with these settings, over those given before; None leaves one as it is.
 
-    mode: "sync", "interp" or "default".  Rows loaded with load_ops are loaded again; counters start at zero.
+    mode: "tiered", "sync", "interp", "frozen" or "default".  Rows loaded with load_ops are loaded again; counters start at zero.
     """
     import os
     given = {"cache_dir": cache_dir, "mode": mode, "cc": cc, "isa": isa, "dump_dir": dump_dir}

@@ -160,7 +160,7 @@ def explain(call: str, /, *args: Any, stage: _Stage = "source", **kwargs: Any) -
     """The text of one stage of a call: its name and arguments, or the whole call as text."""
 
 def configure(
-    *, cache_dir: str | PathLike[str] | None = None, mode: Literal["default", "sync", "interp"] | None = None,
+    *, cache_dir: str | PathLike[str] | None = None, mode: Literal["default", "tiered", "sync", "interp", "frozen"] | None = None,
     cc: str | None = None, isa: str | None = None, dump_dir: str | PathLike[str] | None = None) -> None:
     """Reopens the default context with these settings, over those given before."""
 

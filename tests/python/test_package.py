@@ -17,7 +17,7 @@ assert {here!r} not in kiln.__file__ and kiln.__file__.startswith({target!r}), k
 import numpy as np, torch
 assert len(kiln.ops()) > 50
 x = np.arange(6, dtype=np.float32).reshape(2, 3)
-for mode in ("sync", "interp"):
+for mode in ("tiered", "sync", "interp", "frozen"):
     kiln.configure(mode=mode)
     assert (kiln.call("aten::add.Tensor", x, x, alpha=2) == 3 * x).all()
     assert torch.equal(kiln.call("aten::neg", torch.from_numpy(x)), -torch.from_numpy(x))

@@ -26,9 +26,9 @@ static void settings_are_checked(void **state) {
     kiln_config c = {.size = sizeof c, .mode = KILN_MODE_INTERP};
     assert_int_equal(try_open(NULL), KILN_OK);
     assert_int_equal(try_open(&c), KILN_OK);
-    c.mode = (kiln_mode)3;
+    c.mode = (kiln_mode)5;
     assert_int_equal(try_open(&c), KILN_E_ARG);
-    assert_error_names("unknown mode 3");
+    assert_error_names("unknown mode 5");
     c.mode = (kiln_mode)-1;
     assert_int_equal(try_open(&c), KILN_E_ARG);
     c.mode = KILN_MODE_DEFAULT;
@@ -78,7 +78,9 @@ static void the_environment_sets_the_mode(void **state) {
     (void)state;
     expect_mode("interp", KILN_MODE_DEFAULT, "interp");
     expect_mode("sync", KILN_MODE_DEFAULT, "sync");
-    expect_mode("", KILN_MODE_DEFAULT, "sync");
+    expect_mode("frozen", KILN_MODE_DEFAULT, "frozen");
+    expect_mode("tiered", KILN_MODE_DEFAULT, "tiered");
+    expect_mode("", KILN_MODE_DEFAULT, "tiered");
     expect_mode("interp", KILN_MODE_SYNC, "sync"); /* settings beat the environment */
     expect_mode("garbage", KILN_MODE_INTERP, "interp");
     static const char *const bad[] = {"garbage", "SYNC", "sync ", "1"};
@@ -86,7 +88,7 @@ static void the_environment_sets_the_mode(void **state) {
         setenv("KILN_MODE", bad[k], 1);
         assert_int_equal(try_open(NULL), KILN_E_ARG);
         assert_error_names("KILN_MODE");
-        assert_error_names("expected sync or interp");
+        assert_error_names("expected tiered, sync, interp or frozen");
     }
     unsetenv("KILN_MODE");
 }
