@@ -131,7 +131,7 @@ static void run_lines(bench *b) {
 
 int bench_kernels(const cli_args *args) {
     size_t most = (size_t)sizes[SIZE_COUNT - 1].nbytes;
-    bench b = {args, cli_open(args), aligned_alloc(64, most), aligned_alloc(64, most), 0};
+    bench b = {args, cli_open_sync(args), aligned_alloc(64, most), aligned_alloc(64, most), 0};
     if (b.ctx && b.from && b.to) {
         memset(b.from, 1, most);
         memset(b.to, 1, most);
