@@ -204,7 +204,7 @@ typedef enum kiln_mode {
     KILN_MODE_SYNC = 1,    /* compile on the first call of a class, before it returns */
     KILN_MODE_INTERP = 2,  /* never compile, unless kiln_prepare asks for it */
     KILN_MODE_TIERED = 3,  /* interpret at first; compile in the background what is called often enough */
-    KILN_MODE_FROZEN = 4   /* never compile, not even for kiln_prepare; interpret and report what is missing */
+    KILN_MODE_FROZEN = 4 /* never compile, not even for kiln_prepare; interpret and report what is missing */
 } kiln_mode;
 
 /* level: 0 error, 1 warning, 2 info, 3 debug.  text is valid during the call only.  May be called from any thread. */
@@ -221,7 +221,8 @@ typedef struct kiln_config {
     const char *dump_dir; /* where generated sources are kept; NULL: KILN_DUMP_DIR, else nowhere */
     kiln_log_fn log;
     void *log_user;
-    size_t max_kernels; /* classes kept; the least recently used beyond it go; 0: KILN_MAX_KERNELS, else 4,000 */
+    size_t
+        max_kernels; /* classes kept; the least recently used beyond it go; 0: KILN_MAX_KERNELS, else 4,000 */
 } kiln_config;
 
 KILN_API kiln_status kiln_open(const kiln_config *config, kiln_ctx **out) KILN_MUST_CHECK;

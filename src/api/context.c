@@ -110,7 +110,7 @@ static kiln_status configure(kiln_ctx *ctx, const kiln_config *given) {
         if (k == n)
             return KILN_FAIL(KILN_E_ARG, "kiln_config.size is %zu: expected sizeof(kiln_config), here %zu",
                              given->size, sizeof cfg);
-        memcpy(&cfg, given, given->size ? given->size : sizeof cfg);
+        memcpy(&cfg, given, given->size ? given->size : offsetof(kiln_config, max_kernels));
     }
     ctx->log = cfg.log;
     ctx->log_user = cfg.log_user;
