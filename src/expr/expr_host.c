@@ -92,8 +92,8 @@ static int64_t floor_div(int64_t a, int64_t b) {
 
 static kiln_status eval_int(host *h, const kiln_expr *e, int64_t a, int64_t b, kiln_hval *out) {
     uint64_t x = (uint64_t)a, y = (uint64_t)b; /* wrap like the kernels do */
-    bool divides = e->prim == KILN_P_FLOORDIV || e->prim == KILN_P_MOD || e->prim == KILN_P_IDIV;
-    if (divides && b == 0) return kiln_expr_fail(h->env->source, e, KILN_E_DIVZERO, "division by zero");
+    if (kiln_prim_trait(e->prim) == KILN_TRAIT_DIVIDES && b == 0)
+        return kiln_expr_fail(h->env->source, e, KILN_E_DIVZERO, "division by zero");
     switch (e->prim) {
     case KILN_P_ADD: *out = from_int((int64_t)(x + y)); return KILN_OK;
     case KILN_P_SUB: *out = from_int((int64_t)(x - y)); return KILN_OK;

@@ -1,8 +1,8 @@
 /* expr_type.c - tree -> typed tree: every node gets a compute dtype, with the casts between them.
  *
  * Literals and int or float arguments are weak: they take the type of what they meet, so `1 + x` works
- * for every dtype of x.  Strong operands of different dtypes meet at their promotion.  On bool, + is
- * `or` and * is `and`, as in PyTorch.  Names come from the environment; nothing here knows rows. */
+ * for every dtype of x.  Strong operands of different dtypes meet at their promotion.  Names come from the
+ * environment; nothing here knows rows. */
 #include <math.h>
 #include <string.h>
 
@@ -119,13 +119,6 @@ static kiln_status meet(typer *ty, const kiln_expr *e, kiln_texpr *const *args, 
 
 /* -- primitives ------------------------------------------------------------------------------------------ */
 
-/* On bool, sum and product are the logical operations. */
-static kiln_prim on_bool(kiln_prim p) {
-    if (p == KILN_P_ADD) return KILN_P_OR;
-    if (p == KILN_P_MUL) return KILN_P_AND;
-    return p;
-}
-
 static kiln_status check_types(typer *ty, const kiln_expr *e, kiln_prim p, kiln_dtype t) {
     if (kiln_prim_types(p) & KILN_DT(t)) return KILN_OK;
     bool float_only = !(kiln_prim_types(p) & ~(KILN_DT(KILN_F32) | KILN_DT(KILN_F64)));
@@ -155,7 +148,7 @@ static kiln_status type_prim(typer *ty, const kiln_expr *e, kiln_texpr **out) {
     bool weak = false;
     KILN_TRY(meet(ty, e, args + first, e->nargs - first, &t, &weak));
     if (kiln_dtype_is_complex(t)) return kiln_typer_complex_prim(ty, e, args, first, t, out);
-    kiln_prim p = t == KILN_BOOL ? on_bool(e->prim) : e->prim;
+    kiln_prim p = e->prim;
     if (weak && t == KILN_I64 && !(kiln_prim_types(p) & KILN_DT(KILN_I64))) t = KILN_F64;
     KILN_TRY(check_types(ty, e, p, t));
     kiln_texpr *n = node(ty, KILN_TE_PRIM, kiln_prim_result(p, t), e, e->nargs);

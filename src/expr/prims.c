@@ -1,6 +1,6 @@
 /* prims.c - facts about primitives, read from prims.def.
  *
- * Turns a primitive into its name, arity, typing rule and operand types.  How one is computed is
+ * Turns a primitive into its name, arity, typing rule, operand types and trait.  How one is computed is
  * src/math's business. */
 #include <string.h>
 
@@ -18,10 +18,11 @@ enum {
 
 static const struct {
     const char *name;
-    uint8_t arity, rule;
+    uint8_t arity, rule, trait;
     kiln_dtypes types;
 } facts[KILN_PRIM_COUNT] = {
-#define P(NAME, name, arity, rule, types) [KILN_P_##NAME] = {#name, arity, KILN_RULE_##rule, types},
+#define P(NAME, name, arity, rule, types, trait) \
+    [KILN_P_##NAME] = {#name, arity, KILN_RULE_##rule, KILN_TRAIT_##trait, types},
 #include "expr/prims.def"
 #undef P
 };
@@ -29,6 +30,7 @@ static const struct {
 const char *kiln_prim_name(kiln_prim p) { return facts[p].name; }
 int kiln_prim_arity(kiln_prim p) { return facts[p].arity; }
 kiln_rule kiln_prim_rule(kiln_prim p) { return (kiln_rule)facts[p].rule; }
+kiln_trait kiln_prim_trait(kiln_prim p) { return (kiln_trait)facts[p].trait; }
 kiln_dtypes kiln_prim_types(kiln_prim p) { return facts[p].types; }
 
 bool kiln_prim_find(const char *name, size_t n, kiln_prim *out) {

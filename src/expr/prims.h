@@ -15,8 +15,17 @@ typedef enum kiln_rule {
     KILN_RULE_TOINT   /* (T) -> i32, T floating */
 } kiln_rule;
 
+/* What else is known of its result; prims.def explains them. */
+typedef enum kiln_trait {
+    KILN_TRAIT_EXACT,
+    KILN_TRAIT_JOINS,
+    KILN_TRAIT_DIVIDES,
+    KILN_TRAIT_NEAR,
+    KILN_TRAIT_SPECIAL
+} kiln_trait;
+
 typedef enum kiln_prim {
-#define P(NAME, name, arity, rule, types) KILN_P_##NAME,
+#define P(NAME, name, arity, rule, types, trait) KILN_P_##NAME,
 #include "expr/prims.def"
 #undef P
     KILN_PRIM_COUNT
@@ -25,6 +34,7 @@ typedef enum kiln_prim {
 const char *kiln_prim_name(kiln_prim p);
 int kiln_prim_arity(kiln_prim p);
 kiln_rule kiln_prim_rule(kiln_prim p);
+kiln_trait kiln_prim_trait(kiln_prim p);
 kiln_dtypes kiln_prim_types(kiln_prim p); /* the T it exists for: a set of compute types */
 bool kiln_prim_find(const char *name, size_t n, kiln_prim *out);
 kiln_dtype kiln_prim_result(kiln_prim p, kiln_dtype t); /* result type for operand type T */

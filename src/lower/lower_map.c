@@ -162,9 +162,8 @@ static void begin_nest(mapper *m) {
 }
 
 static bool divides(const kiln_texpr *e) {
-    bool division = e->prim == KILN_P_IDIV || e->prim == KILN_P_FLOORDIV || e->prim == KILN_P_REM ||
-                    e->prim == KILN_P_MOD;
-    return e->kind == KILN_TE_PRIM && division && kiln_dtype_is_int(e->dtype);
+    return e->kind == KILN_TE_PRIM && kiln_prim_trait(e->prim) == KILN_TRAIT_DIVIDES &&
+           kiln_dtype_is_int(e->dtype);
 }
 
 static bool any_division(const kiln_texpr *e) {

@@ -178,10 +178,7 @@ kiln_status kiln_row_branch(kiln_lex *lx, kiln_row *row, kiln_branch **out) {
 }
 
 /* Primitives for which merging two accumulators is the step itself. */
-static bool merges(kiln_prim p) {
-    return p == KILN_P_ADD || p == KILN_P_MUL || p == KILN_P_MAX || p == KILN_P_MIN || p == KILN_P_AND ||
-           p == KILN_P_OR || p == KILN_P_XOR;
-}
+static bool merges(kiln_prim p) { return kiln_prim_trait(p) == KILN_TRAIT_JOINS; }
 
 /* `prim(acc, E) from INIT`: one state, and how two of them merge. */
 static kiln_status parse_shorthand(kiln_lex *lx, kiln_row *row, const kiln_expr *body) {

@@ -35,7 +35,7 @@
 #else
 #define MAKE(NAME, name, arity, RULE, T) t->prim[KILN_P_##NAME][PASTE2(DT_, T)] = PASTE4(loop_, name, _, T);
 #endif
-#define P(NAME, name, arity, RULE, TYPES) \
+#define P(NAME, name, arity, RULE, TYPES, TRAIT) \
     PASTE2(ONLY_, PASTE4(HAS_, TYPES, _, KIND))(MAKE(NAME, name, arity, RULE, TYPE))
 
 #if KILN_LOOPS_SIZE == 1

@@ -388,11 +388,11 @@ static void strong_operands_promote(void **state) {
     types_as(&a, "y", KILN_F32, "cast:f32(elem1:i64)");
 }
 
-static void bool_sum_and_product_are_logic(void **state) {
+static void bool_has_sums_and_products(void **state) {
     (void)state;
     names b = env_of(KILN_BOOL, KILN_BOOL);
-    types_as(&b, "x + y", OWN, "or:bool(elem0:bool, elem1:bool)");
-    types_as(&b, "x * y", OWN, "and:bool(elem0:bool, elem1:bool)");
+    types_as(&b, "x + y", OWN, "add:bool(elem0:bool, elem1:bool)");
+    types_as(&b, "x * y", OWN, "mul:bool(elem0:bool, elem1:bool)");
     types_as(&b, "x & 1", OWN, "and:bool(elem0:bool, 1:bool)");
     types_as(&b, "max(x, y)", OWN, "max:bool(elem0:bool, elem1:bool)");
     type_refuses(&b, "x - y", "t:1:1: 'sub' does not take bool");
@@ -664,7 +664,7 @@ int main(void) {
         T(weak_numbers_take_the_type_they_meet),
         T(weak_numbers_never_change_their_value),
         T(strong_operands_promote),
-        T(bool_sum_and_product_are_logic),
+        T(bool_has_sums_and_products),
         T(logic_makes_operands_bool),
         T(primitives_take_their_types_only),
         T(casts_are_to_compute_types),

@@ -1,4 +1,4 @@
-/* test_ulp.c - accuracy and special values of exp, log, tanh, erf, sin, cos and pow.
+/* test_ulp.c - accuracy and special values of exp, log, tanh, sigmoid, erf, sin, cos and pow.
  *
  * Runs them through the interpreter's loops of every ISA level this machine has, on seeded samples, and
  * compares with libm in the next wider type.  Levels with FMA must stay within 2 units in the last place
@@ -18,6 +18,9 @@ enum { F32_BLOCKS = 1024, F64_BLOCKS = 200 }; /* of KILN_BLOCK points */
 
 typedef long double wide;
 
+static double sigmoid(double x) { return x < 0 ? exp(x) / (1 + exp(x)) : 1 / (1 + exp(-x)); }
+static wide sigmoidl(wide x) { return x < 0 ? expl(x) / (1 + expl(x)) : 1 / (1 + expl(-x)); }
+
 static const struct fn {
     const char *name;
     kiln_prim prim;
@@ -25,10 +28,14 @@ static const struct fn {
     wide (*wide_ref)(wide), (*wide_ref2)(wide, wide);
     double range; /* where the interesting part of the axis ends */
 } fns[] = {
-    {"exp", KILN_P_EXP, exp, NULL, expl, NULL, 100},    {"log", KILN_P_LOG, log, NULL, logl, NULL, 4},
-    {"tanh", KILN_P_TANH, tanh, NULL, tanhl, NULL, 10}, {"erf", KILN_P_ERF, erf, NULL, erfl, NULL, 6},
-    {"sin", KILN_P_SIN, sin, NULL, sinl, NULL, 200},    {"cos", KILN_P_COS, cos, NULL, cosl, NULL, 200},
+    {"exp", KILN_P_EXP, exp, NULL, expl, NULL, 100},
+    {"log", KILN_P_LOG, log, NULL, logl, NULL, 4},
+    {"tanh", KILN_P_TANH, tanh, NULL, tanhl, NULL, 10},
+    {"erf", KILN_P_ERF, erf, NULL, erfl, NULL, 6},
+    {"sin", KILN_P_SIN, sin, NULL, sinl, NULL, 200},
+    {"cos", KILN_P_COS, cos, NULL, cosl, NULL, 200},
     {"pow", KILN_P_POW, NULL, pow, NULL, powl, 20},
+    {"sigmoid", KILN_P_SIGMOID, sigmoid, NULL, sigmoidl, NULL, 100},
 };
 enum { NFNS = sizeof fns / sizeof *fns };
 
@@ -260,6 +267,13 @@ static const special both[] = {
     {KILN_P_TANH, -BIG32, 0, -1},
     {KILN_P_TANH, TINY32, 0, TINY32},
     {KILN_P_TANH, -0x1p-126, 0, -0x1p-126},
+    {KILN_P_SIGMOID, 0.0, 0, 0.5},
+    {KILN_P_SIGMOID, INF, 0, 1},
+    {KILN_P_SIGMOID, -INF, 0, 0.0},
+    {KILN_P_SIGMOID, NAN, 0, NAN},
+    {KILN_P_SIGMOID, BIG32, 0, 1},
+    {KILN_P_SIGMOID, -BIG32, 0, 0.0},
+    {KILN_P_SIGMOID, -TINY32, 0, 0.5},
     {KILN_P_ERF, 0.0, 0, 0.0},
     {KILN_P_ERF, -0.0, 0, -0.0},
     {KILN_P_ERF, INF, 0, 1},
