@@ -19,6 +19,7 @@ os.chdir(ROOT)
 FLAGS = ["-ffp-contract=off", "-fwrapv", "-std=c11", "-O2", "-g1", "-fvisibility=hidden", "-D_GNU_SOURCE", "-DNDEBUG",
          *os.environ.get("KILN_CFLAGS", "").split()]
 INCLUDES = ["include", "src"]
+CALL_TEXT = ["calltext", "element", "npy", "tensorfill"]  # calls written as text, shared with the command
 
 
 def version():
@@ -90,9 +91,9 @@ setup(
     package_dir={"": "python"},
     ext_modules=[Extension(
         "kiln._kiln",
-        sorted(map(str, Path("python/csrc").glob("*.c"))),
-        include_dirs=["include"],
-        depends=sorted(map(str, [*Path("python/csrc").glob("*.h"), *Path("include/kiln").iterdir()])),
+        sorted(map(str, Path("python/csrc").glob("*.c"))) + [f"cli/{name}.c" for name in CALL_TEXT],
+        include_dirs=["include", "."],
+        depends=sorted(map(str, [*Path("python/csrc").glob("*.h"), *Path("cli").glob("*.h"), *Path("include/kiln").iterdir()])),
         extra_compile_args=[*FLAGS, "-Wall", "-Wextra", "-Wno-missing-field-initializers", "-Wno-unused-function"],
         libraries=["m", "dl", "pthread"],
         py_limited_api=True,

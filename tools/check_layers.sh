@@ -17,7 +17,8 @@ BEGIN {
     may["emit"] = "base expr math ir"
     may["graph"] = "base schema expr op infer"
     may["api"] = "base schema expr math tensor build cache op infer ir run lower emit graph"
-    may["cli"] = may["python"] = may["include"] = may["tools"] = ""
+    may["cli"] = may["include"] = may["tools"] = ""
+    may["python"] = "cli" # the text of calls
     may["bench"] = "base build" # what a compile costs, stage by stage
     may["tests"] = "*"
 

@@ -137,7 +137,6 @@ int kp_import(kp_state *st, const kp_type *type, PyObject *o, kiln_tensor **out,
 PyObject *kp_numpy(kp_state *st, kp_tensor *self);                  /* an ndarray over self's memory */
 PyObject *kp_nested(kp_state *st, PyObject *o, PyObject *dtype);    /* a Tensor from numbers in lists */
 PyObject *kp_recast(kp_state *st, PyObject *tensor, kiln_dtype to); /* a copy as another dtype */
-PyObject *kp_zeros(PyObject *module, PyObject *args);
 PyObject *kp_tolist(const kiln_tensor *t);
 PyObject *kp_subscript(PyObject *self, PyObject *key);
 PyObject *kp_dlpack(PyObject *self, PyObject *args, PyObject *kwargs); /* Tensor.__dlpack__ */
@@ -147,8 +146,21 @@ PyObject *kp_dlpack(PyObject *self, PyObject *args, PyObject *kwargs); /* Tensor
 /* One parameter of an operator's schema. */
 typedef struct kp_param {
     char *name;
-    enum { PARAM_OTHER, PARAM_TENSOR, PARAM_SCALAR, PARAM_DTYPE } kind;
-    bool written; /* Tensor(a!) */
+    enum {
+        PARAM_OTHER, /* devices, layouts, generators, ... */
+        PARAM_TENSOR,
+        PARAM_SCALAR,
+        PARAM_INT,
+        PARAM_FLOAT,
+        PARAM_BOOL,
+        PARAM_STR,
+        PARAM_DTYPE,
+        PARAM_LIST
+    } kind;
+    bool written;   /* Tensor(a!) */
+    bool optional;  /* None is taken */
+    bool defaulted; /* may be absent */
+    bool named;     /* not by position */
 } kp_param;
 
 /* A tensor that takes part in a call. */
@@ -208,6 +220,8 @@ typedef struct kp_op {
     const kiln_op *op;          /* of the context of `epoch` */
     uint64_t epoch;
     char *name; /* as asked for: looked up again after configure or load_ops */
+    PyObject *
+        overloads; /* of a short name: the Ops to choose from, default first; op and params are then unused */
     int nparams;
     kp_param *params;
     char *doc;
@@ -221,6 +235,11 @@ PyObject *kp_op_call(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyOb
 PyObject *kp_op_callable(PyObject *op); /* the builtin that calls it */
 int kp_frame_fill(kp_frame *f, kp_op *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 int kp_op_fresh(kp_op *op, kp_box *box); /* looks op up if it is stale */
+
+/* The overload that a call of the short name `set` means, borrowed; NULL with an exception. */
+kp_op *kp_pick(kp_op *set, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
+/* *out: a tuple of the Ops of the short name `full`, or NULL if there are not several. */
+int kp_overloads(kp_state *st, kp_box *box, const char *full, PyObject **out);
 int kp_params_parse(const char *schema, int *n, kp_param **out);
 void kp_params_free(int n, kp_param *params);
 

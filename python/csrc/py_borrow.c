@@ -183,6 +183,11 @@ static bool has_elements(const dl_tensor *t) {
 
 /* 0, or -1 with an exception that says what about t is not served. */
 static int accept(const dl_tensor *t, kiln_dtype *dtype) {
+    if (t->ndim < 0 || t->ndim > KILN_MAX_RANK || (t->ndim > 0 && !t->shape)) {
+        PyErr_Format(PyExc_RuntimeError, "a DLPack tensor of %d dimensions%s; 0 to %d are served",
+                     (int)t->ndim, t->shape ? "" : " without sizes", KILN_MAX_RANK);
+        return -1;
+    }
     bool known = t->lanes == 1 && kp_dtype_of_dl(t->code, t->bits, dtype);
     if (t->device_type == DL_CPU && known && (t->data || !has_elements(t))) return 0;
     if (t->device_type != DL_CPU)
@@ -304,18 +309,37 @@ static int as_unsupported(void) {
     return -1;
 }
 
+static bool is_aligned(const dl_tensor *t, kiln_dtype dtype) {
+    return ((uintptr_t)t->data + t->byte_offset) % kiln_dtype_size(dtype) == 0;
+}
+
+/* o as it is in memory, or a copy where memory does not say what o stands for, or not at a whole address.
+ * New reference; *t is good as long as that lives. */
+static PyObject *readable(const kp_type *type, PyObject *o, dl_tensor *t, kiln_dtype *dtype, bool *copied) {
+    const dl_exchange *table = type->exchange;
+    PyObject *source = resolved(type, o, copied);
+    for (int tries = 0; source; tries++) {
+        bool read = table->borrow_from_object(source, t) == 0;
+        if (!read) as_unsupported();
+        read = read && accept(t, dtype) == 0;
+        if (read && (is_aligned(t, *dtype) || tries)) return source;
+        PyObject *clone = read ? PyObject_CallMethod(source, "clone", NULL) : NULL;
+        Py_DECREF(source);
+        source = clone;
+        *copied = true;
+    }
+    return NULL;
+}
+
 /* An output without elements takes the result's shape, as PyTorch has it: memory of Kiln's own stands in. */
 static int borrow_exchange(kp_frame *f, const kp_type *type, PyObject *o, kp_held *h) {
     dl_tensor t;
     kiln_dtype dtype;
-    const dl_exchange *table = type->exchange;
     bool copied;
-    PyObject *source = resolved(type, o, &copied);
+    PyObject *source = readable(type, o, &t, &dtype, &copied);
     if (!source) return -1;
     if (copied && kp_keep(f, Py_NewRef(source)) < 0) return Py_DECREF(source), -1;
     Py_DECREF(source); /* held by the caller, or by the frame */
-    if (table->borrow_from_object(source, &t) != 0) return as_unsupported();
-    if (accept(&t, &dtype) < 0) return -1;
     char *data = t.data ? (char *)t.data + t.byte_offset : NULL;
     kiln_status status;
     h->release = true;
@@ -331,18 +355,17 @@ static int borrow_exchange(kp_frame *f, const kp_type *type, PyObject *o, kp_hel
 static int import_exchange(const kp_type *type, PyObject *o, kiln_tensor **out) {
     const dl_exchange *table = type->exchange;
     dl_managed *m;
+    dl_tensor t;
+    kiln_dtype dtype;
     bool copied;
-    PyObject *source = resolved(type, o, &copied);
+    PyObject *source = readable(type, o, &t, &dtype, &copied);
     if (!source) return -1;
     int got = table->managed_from_object(source, &m);
     Py_DECREF(source);
     if (got != 0) return as_unsupported();
-    kiln_dtype dtype;
-    if (accept(&m->tensor, &dtype) == 0) {
-        kiln_status status = kiln_tensor_from_dlpack(m, out);
-        if (status == KILN_OK) return 0;
-        kp_raise(status);
-    }
+    kiln_status status = kiln_tensor_from_dlpack(m, out);
+    if (status == KILN_OK) return 0;
+    kp_raise(status);
     if (m->deleter) m->deleter(m);
     return -1;
 }

@@ -137,38 +137,3 @@ PyObject *kp_recast(kp_state *st, PyObject *tensor, kiln_dtype to) {
     if (kiln_tensor_nelem(from) > 0) cast_from(from, 0, kiln_tensor_data(from), to, &next);
     return kp_tensor_object(st, t, false);
 }
-
-/* -- zeros ----------------------------------------------------------------------------------------- */
-
-static int read_dims(PyObject *sequence, int64_t *out) {
-    Py_ssize_t n = PySequence_Size(sequence);
-    if (n > KILN_MAX_RANK)
-        return PyErr_Format(PyExc_ValueError, "at most %d dimensions are served", KILN_MAX_RANK), -1;
-    for (Py_ssize_t k = 0; k < n; k++) {
-        PyObject *item = PySequence_GetItem(sequence, k);
-        out[k] = item ? PyLong_AsLongLong(item) : -1;
-        Py_XDECREF(item);
-        if (PyErr_Occurred()) return -1;
-    }
-    return (int)n;
-}
-
-/* _kiln.zeros(sizes, dtype, strides or None) */
-PyObject *kp_zeros(PyObject *module, PyObject *args) {
-    PyObject *sizes, *dtype, *strides;
-    int64_t n[KILN_MAX_RANK], step[KILN_MAX_RANK];
-    kiln_dtype t;
-    kiln_tensor *out;
-    kp_state *st = kp_state_of(module);
-    if (!PyArg_ParseTuple(args, "OOO:zeros", &sizes, &dtype, &strides) || kp_dtype_from(st, dtype, &t) < 0)
-        return NULL;
-    int rank = read_dims(sizes, n), nsteps = strides == Py_None ? rank : read_dims(strides, step);
-    if (rank < 0 || nsteps < 0) return NULL;
-    if (rank != nsteps) return PyErr_Format(PyExc_ValueError, "%d sizes but %d strides", rank, nsteps), NULL;
-    kiln_status status = kiln_tensor_new(t, rank, n, strides == Py_None ? NULL : step, &out);
-    if (status != KILN_OK) return kp_raise(status), NULL;
-    int64_t count = kiln_tensor_nelem(out) > 0;
-    for (int d = 0; d < rank && count; d++) count += (n[d] - 1) * kiln_tensor_strides(out)[d];
-    if (count) memset(kiln_tensor_data(out), 0, (size_t)count * kiln_dtype_size(t));
-    return kp_tensor_object(st, out, false);
-}

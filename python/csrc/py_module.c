@@ -4,6 +4,7 @@
  * At the interpreter's end the state is cleared while objects may still live: they then raise. */
 #include <string.h>
 
+#include "cli/calltext.h"
 #include "kilnpy.h"
 
 static struct PyModuleDef module_def;
@@ -162,29 +163,61 @@ static PyObject *f_load_ops(PyObject *module, PyObject *text) {
     int st2 = load_rows(box->ctx, text);
     if (st2 == 0) st2 = PyList_Append(st->rows, text);
     if (st2 == 0) st->epoch++;
+    if (st2 == 0) PyDict_Clear(st->ops); /* a short name may have more overloads now */
     kp_box_drop(box);
     return st2 == 0 ? Py_NewRef(Py_None) : NULL;
+}
+
+/* The text of a stage, or NULL with an exception. */
+static PyObject *explain_values(kp_box *box, const kiln_op *op, const kiln_value *args, size_t nargs,
+                                const char *stage) {
+    kiln_status status;
+    char *text;
+    Py_BEGIN_ALLOW_THREADS status = kiln_explain(box->ctx, op, args, nargs, stage, &text);
+    Py_END_ALLOW_THREADS if (status != KILN_OK) return kp_raise(status), NULL;
+    PyObject *out = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
+    kiln_text_free(text);
+    return out;
 }
 
 /* explain(name, stage, args, kwargs): kiln/__init__.py gives it its Python face. */
 static PyObject *explain_with(kp_op *op, kp_box *box, const char *stage, PyObject *const *args,
                               Py_ssize_t nargs, PyObject *kwnames) {
     kp_frame frame;
-    char *text;
     PyObject *out = NULL;
     kp_frame_init(&frame, op->st);
     if (kp_op_fresh(op, box) == 0) {
         const kiln_op *what = op->op;
-        if (kp_frame_fill(&frame, op, args, nargs, kwnames) == 0) {
-            kiln_status status;
-            Py_BEGIN_ALLOW_THREADS status = kiln_explain(box->ctx, what, frame.args, frame.nargs, stage,
-                                                         &text);
-            Py_END_ALLOW_THREADS if (status != KILN_OK) kp_raise(status);
-            else out = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
-            if (status == KILN_OK) kiln_text_free(text);
-        }
+        if (kp_frame_fill(&frame, op, args, nargs, kwnames) == 0)
+            out = explain_values(box, what, frame.args, frame.nargs, stage);
     }
     kp_frame_fini(&frame);
+    return out;
+}
+
+/* explain_text(call, stage): the call in the command's own language. */
+static PyObject *f_explain_text(PyObject *module, PyObject *args) {
+    const char *text, *stage;
+    Py_ssize_t n;
+    char err[CALLTEXT_ERROR_MAX];
+    const kiln_op *op;
+    calltext call;
+    if (!PyArg_ParseTuple(args, "s#s:explain_text", &text, &n, &stage)) return NULL;
+    kp_box *box = kp_box_take(kp_state_of(module));
+    if (!box) return NULL;
+    PyObject *out = NULL;
+    const calltext_limits limits = {.max_bytes = CALLTEXT_BYTES, .no_data = true};
+    if (!calltext_parse(text, (size_t)n, &limits, &call, err)) {
+        PyErr_SetString(PyExc_ValueError, err);
+    } else {
+        kiln_status status = kiln_op_find(box->ctx, call.op, &op);
+        if (status != KILN_OK)
+            kp_raise(status);
+        else
+            out = explain_values(box, op, call.args, call.nargs, stage);
+        calltext_free(&call);
+    }
+    kp_box_drop(box);
     return out;
 }
 
@@ -193,6 +226,11 @@ static PyObject *f_explain(PyObject *module, PyObject *const *args, Py_ssize_t n
     if (nargs < 2) return PyErr_SetString(PyExc_TypeError, "explain() needs a name and a stage"), NULL;
     const char *stage = PyUnicode_AsUTF8AndSize(args[1], NULL);
     PyObject *op = stage ? kp_op_get(st, args[0]) : NULL;
+    if (op && ((kp_op *)op)->overloads) {
+        PyObject *one = Py_XNewRef((PyObject *)kp_pick((kp_op *)op, args + 2, nargs - 2, kwnames));
+        Py_DECREF(op);
+        op = one;
+    }
     kp_box *box = op ? kp_box_take(st) : NULL;
     PyObject *out = box ? explain_with((kp_op *)op, box, stage, args + 2, nargs - 2, kwnames) : NULL;
     kp_box_drop(box);
@@ -353,6 +391,7 @@ static PyMethodDef functions[] = {
     {"load_ops", f_load_ops, METH_O,
      "load_ops(text, /)\n--\n\nAdds operators, given as rows; all or none of them."},
     {"explain", FAST(f_explain), METH_FASTCALL | METH_KEYWORDS, "explain(name, stage, /, *args, **kwargs)"},
+    {"explain_text", f_explain_text, METH_VARARGS, "explain_text(call, stage, /)"},
     {"stats", f_stats, METH_NOARGS, "stats()\n--\n\nEvery counter, by name."},
     {"wait_idle", f_wait_idle, METH_NOARGS,
      "wait_idle()\n--\n\nReturns when no compile is running or queued."},
@@ -361,7 +400,6 @@ static PyMethodDef functions[] = {
      "last_tier()\n--\n\nWhat ran this thread's last call: 'compiled' or 'interp'."},
     {"show_config", f_show_config, METH_NOARGS,
      "show_config()\n--\n\nWhat was found on this machine, as text."},
-    {"zeros", kp_zeros, METH_VARARGS, "zeros(sizes, dtype, strides, /)"},
     {"configure", f_configure, METH_O, "configure(settings, /)"},
     {0},
 };

@@ -2,6 +2,7 @@
  *
  * A builtin takes its arguments as an array (METH_FASTCALL), which no other callable does within the limited
  * API of 3.10.  Op objects are shared by name; they look their operator up again when the context changed. */
+#include <stdio.h>
 #include <string.h>
 
 #include "kilnpy.h"
@@ -232,9 +233,20 @@ static PyObject *call_filled(kp_op *op, const kiln_op *what, kp_box *box, kp_fra
     return NULL;
 }
 
+/* A call of a short name: by the overload its arguments mean. */
+static PyObject *call_picked(kp_op *set, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
+    PyObject *op = (PyObject *)kp_pick(set, args, nargs, kwnames);
+    if (!op) return NULL;
+    Py_INCREF(op); /* code run by an argument may call kiln.load_ops, which makes the set anew */
+    PyObject *out = kp_op_call(op, args, nargs, kwnames);
+    Py_DECREF(op);
+    return out;
+}
+
 PyObject *kp_op_call(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
     kp_op *op = (kp_op *)self;
     PyObject *out = NULL;
+    if (op->overloads) return call_picked(op, args, nargs, kwnames);
     kp_frame frame;
     kp_box *box = kp_box_take(op->st);
     if (!box) return NULL;
@@ -258,9 +270,22 @@ static char *text_copy(const char *text) {
     return strcpy(copy, text);
 }
 
+/* The overloads of a short name, found again. */
+static int set_fresh(kp_op *op, kp_box *box) {
+    PyObject *overloads, *old = op->overloads;
+    if (kp_overloads(op->st, box, op->name, &overloads) < 0) return -1;
+    op->epoch = op->st->epoch;
+    if (!overloads)
+        return 0; /* the context changed for one that has fewer: the old ones say so when called */
+    op->overloads = overloads;
+    Py_DECREF(old);
+    return 0;
+}
+
 /* Parameters are read once: an operator that already has a row cannot get another schema. */
 int kp_op_fresh(kp_op *op, kp_box *box) {
-    if (op->op && op->epoch == op->st->epoch) return 0;
+    if ((op->op || op->overloads) && op->epoch == op->st->epoch) return 0;
+    if (op->overloads) return set_fresh(op, box);
     const kiln_op *found;
     kiln_status status = kiln_op_find(box->ctx, op->name, &found);
     if (status != KILN_OK) return kp_raise(status), -1;
@@ -277,6 +302,12 @@ int kp_op_fresh(kp_op *op, kp_box *box) {
 
 static int op_traverse(PyObject *self, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE(self));
+    Py_VISIT(((kp_op *)self)->overloads);
+    return 0;
+}
+
+static int op_clear(PyObject *self) {
+    Py_CLEAR(((kp_op *)self)->overloads);
     return 0;
 }
 
@@ -284,6 +315,7 @@ static void op_dealloc(PyObject *self) {
     kp_op *op = (kp_op *)self;
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
+    op_clear(self);
     kp_params_free(op->nparams, op->params);
     PyMem_Free(op->name);
     PyMem_Free(op->doc);
@@ -291,8 +323,44 @@ static void op_dealloc(PyObject *self) {
     Py_DECREF(type);
 }
 
+static char *schemas_of(PyObject *overloads) {
+    size_t n = 1;
+    for (Py_ssize_t k = 0; k < PyTuple_Size(overloads); k++)
+        n += strlen(((kp_op *)PyTuple_GetItem(overloads, k))->doc) + 1;
+    char *text = PyMem_Malloc(n), *at = text;
+    if (!text) return (char *)PyErr_NoMemory();
+    for (Py_ssize_t k = 0; k < PyTuple_Size(overloads); k++)
+        at += sprintf(at, "%s%s", k ? "\n" : "", ((kp_op *)PyTuple_GetItem(overloads, k))->doc);
+    return text;
+}
+
+static void method_fill(kp_op *op) {
+    PyCFunction call = (PyCFunction)(void (*)(void))kp_op_call;
+    op->method = (PyMethodDef){op->name, call, METH_FASTCALL | METH_KEYWORDS, op->doc};
+}
+
+/* A name without an overload part that is no operator's full name: 1 if it has several overloads. */
+static int set_fill(kp_op *op, kp_box *box, const char *name) {
+    const kiln_op *found;
+    if (strchr(name, '.') || strlen(name) > 256) return 0;
+    bool space = strstr(name, "::") != NULL;
+    if (space && kiln_op_find(box->ctx, name, &found) == KILN_OK && strcmp(kiln_op_name(found), name) == 0)
+        return 0;
+    char full[264];
+    snprintf(full, sizeof full, "%s%s", space ? "" : "aten::", name);
+    if (kp_overloads(op->st, box, full, &op->overloads) < 0) return -1;
+    if (!op->overloads) return 0;
+    op->name = text_copy(full);
+    op->doc = op->name ? schemas_of(op->overloads) : NULL;
+    op->epoch = op->st->epoch;
+    method_fill(op);
+    return op->doc ? 1 : -1;
+}
+
 /* Both names are the operator's full one: `add.Tensor` and `aten::add.Tensor` read the same. */
 static int op_fill(kp_op *op, kp_box *box, const char *name) {
+    int several = set_fill(op, box, name);
+    if (several) return several < 0 ? -1 : 0;
     op->name = text_copy(name);
     if (!op->name || kp_op_fresh(op, box) < 0) return -1;
     op->doc = text_copy(kiln_op_schema(op->op));
@@ -300,8 +368,7 @@ static int op_fill(kp_op *op, kp_box *box, const char *name) {
     if (!op->doc || !full) return PyMem_Free(full), -1;
     PyMem_Free(op->name);
     op->name = full;
-    PyCFunction call = (PyCFunction)(void (*)(void))kp_op_call;
-    op->method = (PyMethodDef){op->name, call, METH_FASTCALL | METH_KEYWORDS, op->doc};
+    method_fill(op);
     return 0;
 }
 
@@ -354,9 +421,19 @@ PyObject *kp_call_named(kp_state *st, const char *name, PyObject *a, PyObject *b
 
 /* -- attributes ------------------------------------------------------------------------------------ */
 
+static const char *(*const get_name)(const kiln_op *) = kiln_op_name;
+static const char *(*const get_schema)(const kiln_op *) = kiln_op_schema;
+static const char *(*const get_family)(const kiln_op *) = kiln_op_family;
+static const char *(*const get_form)(const kiln_op *) = kiln_op_form;
+static const char *(*const get_row)(const kiln_op *) = kiln_op_row;
+
+/* Of a short name: what all overloads share, or what the first one has. */
 static PyObject *op_get(PyObject *self, void *which) {
     kp_op *op = (kp_op *)self;
     PyObject *out = NULL;
+    if (op->overloads && which == &get_name) return PyUnicode_FromString(op->name);
+    if (op->overloads && which == &get_schema) return PyUnicode_FromString(op->doc);
+    if (op->overloads) return op_get(PyTuple_GetItem(op->overloads, 0), which);
     kp_box *box = kp_box_take(op->st);
     if (!box) return NULL;
     if (kp_op_fresh(op, box) == 0) {
@@ -371,11 +448,6 @@ static PyObject *op_repr(PyObject *self) {
     return PyUnicode_FromFormat("<kiln operator %s>", ((kp_op *)self)->name);
 }
 
-static const char *(*const get_name)(const kiln_op *) = kiln_op_name;
-static const char *(*const get_schema)(const kiln_op *) = kiln_op_schema;
-static const char *(*const get_family)(const kiln_op *) = kiln_op_family;
-static const char *(*const get_form)(const kiln_op *) = kiln_op_form;
-static const char *(*const get_row)(const kiln_op *) = kiln_op_row;
 static PyGetSetDef op_getset[] = {
     {"name", op_get, NULL, "aten::add.Tensor", (void *)&get_name},
     {"schema", op_get, NULL, "its schema, as PyTorch writes it", (void *)&get_schema},
@@ -387,6 +459,7 @@ static PyGetSetDef op_getset[] = {
 static PyType_Slot op_slots[] = {
     {Py_tp_dealloc, op_dealloc},
     {Py_tp_traverse, op_traverse},
+    {Py_tp_clear, op_clear},
     {Py_tp_repr, op_repr},
     {Py_tp_getset, op_getset},
     {Py_tp_doc, "An operator; the __self__ of what kiln.op returns."},

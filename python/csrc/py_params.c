@@ -33,6 +33,15 @@ static bool starts(const char *at, const char *end, const char *word) {
     return (size_t)(end - at) >= n && memcmp(at, word, n) == 0;
 }
 
+/* What the type of a parameter that is no list starts with; the first that fits counts. */
+static const struct {
+    const char *start;
+    int kind;
+} type_names[] = {
+    {"Tensor", PARAM_TENSOR}, {"ScalarType", PARAM_DTYPE}, {"Scalar", PARAM_SCALAR}, {"SymInt", PARAM_INT},
+    {"int", PARAM_INT},       {"float", PARAM_FLOAT},      {"bool", PARAM_BOOL},     {"str", PARAM_STR},
+};
+
 /* "Tensor(a!)? self=None" between at and end. */
 static int read_param(const char *at, const char *end, kp_param *out) {
     const char *name = at;
@@ -46,16 +55,13 @@ static int read_param(const char *at, const char *end, kp_param *out) {
     if (!out->name) return PyErr_NoMemory(), -1;
     memcpy(out->name, name, (size_t)(name_end - name));
     out->name[name_end - name] = 0;
-    bool list = memchr(at, '[', (size_t)(type_end - at)) != NULL;
     out->written = memchr(at, '!', (size_t)(type_end - at)) != NULL;
+    out->optional = type_end > at && type_end[-1] == '?';
+    out->defaulted = name_end < end;
     out->kind = PARAM_OTHER;
-    if (list) return 0;
-    if (starts(at, type_end, "Tensor"))
-        out->kind = PARAM_TENSOR;
-    else if (starts(at, type_end, "ScalarType"))
-        out->kind = PARAM_DTYPE;
-    else if (starts(at, type_end, "Scalar"))
-        out->kind = PARAM_SCALAR;
+    if (memchr(at, '[', (size_t)(type_end - at))) out->kind = PARAM_LIST;
+    for (size_t k = 0; k < sizeof type_names / sizeof *type_names && out->kind == PARAM_OTHER; k++)
+        if (starts(at, type_end, type_names[k].start)) out->kind = type_names[k].kind;
     return 0;
 }
 
@@ -63,15 +69,17 @@ int kp_params_parse(const char *schema, int *n, kp_param **out) {
     kp_param *params = PyMem_Calloc(KILN_MAX_ARGS, sizeof *params);
     const char *at = strchr(schema, '(');
     int count = 0;
+    bool named = false;
     if (!params) return PyErr_NoMemory(), -1;
     at = at ? at + 1 : schema + strlen(schema);
     while (*at && *at != ')' && count < KILN_MAX_ARGS) {
         while (*at == ' ') at++;
         const char *end = param_end(at);
         bool star = end - at == 1 && *at == '*';
+        named = named || star;
         if (!star && end > at) {
             if (read_param(at, end, &params[count]) < 0) return kp_params_free(count, params), -1;
-            count++;
+            params[count++].named = named;
         }
         at = *end == ',' ? end + 1 : end;
     }

@@ -120,7 +120,7 @@ static int value_of_sequence(kp_frame *f, const kp_param *param, PyObject *o, ki
     if (!items) return -1;
     for (Py_ssize_t k = 0; k < n; k++) {
         PyObject *item = PyTuple_GetItem(tuple, k);
-        kp_param plain = {NULL, PARAM_OTHER, param && param->written};
+        kp_param plain = {.kind = PARAM_OTHER, .written = param && param->written};
         if (PyList_Check(item) || PyTuple_Check(item)) {
             PyErr_SetString(PyExc_TypeError,
                             "lists in lists are not served as arguments; make a kiln.Tensor of them");

@@ -8,7 +8,7 @@
 Tensors may be kiln.Tensor, torch tensors, NumPy arrays, or anything with __dlpack__; the result is of the kind
 of the first one.  Gradients are not recorded.
 """
-from . import _calltext, _kiln
+from . import _kiln
 from ._kiln import (  # noqa: F401
     Op, Tensor, __version__, bfloat16, bool, call, complex64, complex128, dtype, float16, float32, float64, int8, int16,
     int32, int64, last_tier, load_ops, op, ops, show_config, stats, trim, uint8, uint16, uint32, uint64, wait_idle)
@@ -37,11 +37,11 @@ def configure(*, cache_dir=None, mode=None, cc=None, isa=None, dump_dir=None):
 def explain(call, /, *args, stage="source", **kwargs):
     """The text of one stage of a call: schema, bind, infer, key, ir, source or asm.
 
-    call is an operator's name, followed by the arguments, or a whole call as text:
-    explain("add.Tensor(f32[4,8], f32[8], alpha=2)", stage="key").
+    call is an operator's name, followed by the arguments, or a whole call as text, in the language of the command
+    `kiln explain`: explain("add.Tensor(f32[4,8], f32[8], alpha=2)", stage="key").
     """
     if "(" in call:
         if args or kwargs:
             raise TypeError("a call given as text holds its own arguments")
-        call, args, kwargs = _calltext.parse(call)
+        return _kiln.explain_text(call, stage)
     return _kiln.explain(call, stage, *args, **kwargs)

@@ -169,16 +169,19 @@ def test_one_class_compiles_once():
     assert kiln.stats()["misses"] - before["misses"] == 1
 
 
-def test_explain():
+def test_explain(tmp_path):
     text = "add.Tensor(f32[4,8], f32[8], alpha=2)"
     for stage in ("schema", "bind", "infer", "key", "ir", "source"):
         assert kiln.explain(text, stage=stage) == kiln.explain(ADD, np.ones((4, 8), "f4"), np.ones(8, "f4"), alpha=2, stage=stage)
     assert "add.Tensor" in kiln.explain(text, stage="key")
     assert kiln.explain("add.Tensor(f32[4,8]:strides=(1,4), f32[])", stage="infer")
     assert kiln.explain('div.Tensor_mode(i32[], i32[3], rounding_mode="floor")', stage="key")
-    assert kiln.explain("clamp(f32[3], None, 2.5)", stage="key")
+    assert kiln.explain("clamp(f32[3]:fill=arange, None, 2.5)", stage="key")
+    assert "c64" in kiln.explain("mul.Tensor(c64[3]:fill=2j, c64[])", stage="key")
+    np.save(tmp_path / "x.npy", np.ones((4, 8), "f4"))
+    assert kiln.explain(f"add.Tensor(@{tmp_path}/x.npy, f32[8], alpha=2)", stage="ir") == kiln.explain(text, stage="ir")
     for bad, error in [("add.Tensor(f32[4]", ValueError), ("add.Tensor(f32[4]))", ValueError), ("add.Tensor(x)", ValueError),
-                       ("add.Tensor(f31[4], f32[])", TypeError), ("add.Tensor(**{})", ValueError), ("nope(f32[])", NotImplementedError),
+                       ("add.Tensor(f31[4], f32[])", ValueError), ("add.Tensor(**{})", ValueError), ("nope(f32[])", NotImplementedError),
                        ("add.Tensor(__import__('os'))", ValueError)]:
         with pytest.raises(error):
             kiln.explain(bad)
