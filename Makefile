@@ -43,9 +43,10 @@ format: setup-test        ## rewrites C files in place with clang-format
 fuzz: setup-test          ## one fuzzer for SECONDS seconds: make fuzz T=schema SECONDS=60
 	@tools/fuzz.sh --seconds $(SECONDS) $(T)
 
-bless: all                ## rewrites the expected output of CLI and golden tests; review the diff
+bless: all                ## rewrites expected output of CLI and golden tests, and docs/OPERATORS.md; review the diff
 	@tests/abi/check_exports.sh --bless
 	@tools/cli_tests.sh --bless
+	@! .venv/bin/python -c "import kiln" 2>/dev/null || .venv/bin/python tools/operators.py
 
 bench: all                ## builds and runs the benchmarks: JSON lines
 	@cmake --build --preset release --target benches

@@ -1,0 +1,19 @@
+"""What documents say is true: the operator table is what the program would write, and the README's lines run."""
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_operator_table():
+    done = subprocess.run([sys.executable, ROOT / "tools/operators.py", "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_readme(run_python):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+    assert blocks
+    for block in blocks:
+        run_python(block)
