@@ -4,7 +4,7 @@
 # A part that ran nothing counts as a failure.  Logs stay in build-logs/.
 set -u
 cd "$(dirname "$0")/.."
-all_parts="lint unit asan tsan fuzz cli golden abi install ops python"
+all_parts="lint unit asan tsan fuzz cli golden abi install ops python pyasan"
 logs=build-logs
 mkdir -p "$logs"
 passed=0 failed=0
@@ -45,20 +45,25 @@ part_abi() { build release && tests/abi/check_exports.sh; }
 part_install() { build release && tests/abi/check_install.sh; }
 part_ops() { build release && make -s python && py_tests tests/ops; }
 part_python() { build release && make -s python && py_tests tests/python; }
+part_pyasan() { build asan kiln_static && pytest_counts tools/py_asan.sh; }
 
-# py_tests FOLDER: pytest's closing line as `N passed, N failed`
-py_tests() {
-    local out
-    out=$(.venv/bin/python -m pytest -q -p no:cacheprovider "$1" 2>&1)
+py_tests() { pytest_counts .venv/bin/python -m pytest -q -p no:cacheprovider "$1"; }
+
+# pytest_counts COMMAND...: runs it, gives pytest's closing line as `N passed, N failed`, and its exit status
+pytest_counts() {
+    local out status
+    out=$("$@" 2>&1)
+    status=$?
     printf '%s\n' "$out"
     # An error while collecting or in a fixture is a failure too.
-    printf '%s\n' "$out" | tail -n 1 | awk '{
+    printf '%s\n' "$out" | grep -E '^[0-9]+ [a-z]+.* in [0-9.]+s' | tail -n 1 | awk '{
         for (i = 2; i <= NF; i++) {
             if ($i ~ /^passed/) ok = $(i - 1)
             if ($i ~ /^(failed|errors?)/) bad += $(i - 1)
         }
-        print ok + 0 " passed, " bad + 0 " failed"
-    }'
+    }
+    END { print ok + 0 " passed, " bad + 0 " failed" }'
+    return "$status"
 }
 
 # Runs one part; its last line is `N passed, N failed`, whatever its exit status.

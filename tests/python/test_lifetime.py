@@ -77,11 +77,55 @@ def test_arguments_are_released():
         assert sys.getrefcount(x) == count
 
 
-def test_no_memory_leaks():
-    def resident():
-        with open("/proc/self/statm") as f:
-            return int(f.read().split()[1]) * 4096
+def resident():
+    with open("/proc/self/statm") as f:
+        return int(f.read().split()[1]) * 4096
 
+
+def test_every_argument_and_result_is_released():
+    """Exactly, for each call by itself: what went in and what came out is referred to as often as before."""
+    x, y, out = torch.ones(3), torch.ones(3), torch.ones(3)
+    a, b, into = np.ones(3, np.float32), np.ones(3, np.float32), np.ones(3, np.float32)
+    k, m, new = kiln.Tensor(a), kiln.Tensor(b), kiln.Tensor([1.0, 2.0, 3.0])
+    name, number, scalars = "aten::add.Tensor", 1.5, [2, 3]
+    watched = [x, y, out, a, b, into, k, m, new, name, number, scalars]
+    for p, q, o in ((x, y, out), (a, b, into), (k, m, new), (x, b, new), (k, y, into)):
+        calls = [lambda: kiln.call(name, p, q, alpha=number), lambda: kiln.call("add", p, q), lambda: kiln.call("add", p, q, out=o),
+                 lambda: kiln.call("aten::add_.Tensor", o, q), lambda: kiln.call("aten::frexp.Tensor", p),
+                 lambda: kiln.call(name, p, q, beta=number), lambda: kiln.call(name, p, scalars), lambda: kiln.call("add", p, name),
+                 lambda: kiln.call("aten::add.out", p, q, out=number), lambda: kiln.call(name, p, [o, q, object()]),
+                 lambda: kiln.call("aten::add.out", p, q, out=torch.empty(5)), lambda: kiln.call("nope", p, q)]
+        for call in calls:
+            attempt(call)
+            before = [sys.getrefcount(w) for w in watched]
+            for _ in range(20):
+                attempt(call)
+            assert [sys.getrefcount(w) for w in watched] == before
+            try:
+                result = call()
+            except Exception:
+                continue
+            if result is not o and not isinstance(result, tuple):
+                assert sys.getrefcount(result) == 2
+
+
+def test_memory_stays_over_many_calls():
+    """100,000 calls of each kind: a leak of 100 bytes would be 10 MB."""
+    t, a, k = torch.ones(4), np.ones(4, np.float32), kiln.Tensor([1.0, 2.0, 3.0, 4.0])
+    out, neg, add = torch.empty(4), kiln.op(NEG), kiln.op("add")
+    for f in (lambda: neg(t), lambda: neg(a), lambda: neg(k), lambda: add(t, 2, out=out), lambda: add(k, k), lambda: k + 1,
+              lambda: attempt(lambda: neg(t, t)), lambda: attempt(lambda: add(t, torch.ones(3)))):
+        for _ in range(1000):
+            f()
+        gc.collect()
+        before = resident()
+        for _ in range(100_000):
+            f()
+        gc.collect()
+        assert resident() - before < 8 << 20
+
+
+def test_no_memory_leaks():
     big = np.ones(100_000, np.float32)
     tensor = torch.from_numpy(big)
     kept = kiln.Tensor(big)
