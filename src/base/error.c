@@ -1,42 +1,75 @@
 /* error.c - statuses and the thread's last error text.
  *
- * Turns a failure into one line of text with its chain of context.  Owns one fixed buffer per
- * thread, so that reporting out-of-memory needs no memory.  Must not know any other module. */
+ * Turns a failure into one line of text with its chain of context.  Owns one buffer per thread, on the heap:
+ * hot paths want thread-local variables at fixed places, and a library that is loaded late gets few bytes of those.
+ * Where there is no memory, the beginning of the text is kept without.  Must not know any other module. */
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/base.h"
 
-enum { ERROR_MAX = 4096 };
+enum { ERROR_MAX = 4096, SHORT_MAX = 96 };
 
-static _Thread_local char last_error[ERROR_MAX];
+static _Thread_local struct {
+    char *text;            /* ERROR_MAX bytes, or NULL before the first failure and without memory */
+    char start[SHORT_MAX]; /* stands in for it */
+} last;
 
-const char *kiln_last_error(void) { return last_error; }
+static pthread_key_t key; /* frees a thread's text when it ends */
+static bool has_key;
 
-void kiln_clear_error(void) { last_error[0] = 0; }
+static void end_thread(void *text) {
+    last.text = NULL;
+    last.start[0] = 0;
+    kiln_free(text);
+}
+
+static void make_key(void) { has_key = pthread_key_create(&key, end_thread) == 0; }
+
+const char *kiln_last_error(void) { return last.text ? last.text : last.start; }
+
+void kiln_clear_error(void) {
+    last.start[0] = 0;
+    if (last.text) last.text[0] = 0;
+}
+
+static void set(const char *text) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (!last.text) {
+        pthread_once(&once, make_key);
+        char *room = has_key ? kiln_alloc(ERROR_MAX) : NULL;
+        if (room && pthread_setspecific(key, room) != 0) {
+            kiln_free(room);
+            room = NULL;
+        }
+        last.text = room;
+    }
+    snprintf(last.text ? last.text : last.start, last.text ? ERROR_MAX : SHORT_MAX, "%s", text);
+}
 
 void kiln_set_error(const char *file, int line, kiln_status st, const char *fmt, ...) {
     const char *slash = strrchr(file, '/');
-    char text[ERROR_MAX - 128];
+    char text[ERROR_MAX];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    int n = vsnprintf(text, sizeof text - 128, fmt, ap);
     va_end(ap);
+    size_t used = n < 0 ? 0 : strlen(text);
     if (st == KILN_E_BUG)
-        snprintf(last_error, sizeof last_error, "%s [%s:%d]", text, slash ? slash + 1 : file, line);
-    else
-        snprintf(last_error, sizeof last_error, "%s", text);
+        snprintf(text + used, sizeof text - used, " [%.80s:%d]", slash ? slash + 1 : file, line);
+    set(text);
 }
 
 kiln_status kiln_note(kiln_status st, const char *fmt, ...) {
     if (st == KILN_OK) return st;
-    char old[ERROR_MAX], context[512];
-    memcpy(old, last_error, sizeof old);
+    char text[ERROR_MAX], context[512];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(context, sizeof context, fmt, ap);
     va_end(ap);
-    snprintf(last_error, sizeof last_error, "%.500s: %.3500s", context, old);
+    snprintf(text, sizeof text, "%.500s: %.3500s", context, kiln_last_error());
+    set(text);
     return st;
 }
 
