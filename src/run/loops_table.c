@@ -1,6 +1,7 @@
 /* loops_table.c - one table of loops per ISA level, put together from the units compiled for it.
  *
- * loops.cmake builds exactly the levels listed here.  Tables are filled once, before their first use. */
+ * loops.cmake builds exactly the levels listed here.  Tables are filled once, before their first use, but for levels
+ * that this CPU cannot run: what fills them is compiled for them too. */
 #include <pthread.h>
 
 #include "run/loops.h"
@@ -23,18 +24,20 @@ LEVELS(DECLARE)
 static kiln_loops table[KILN_ISA_COUNT];
 static bool built[KILN_ISA_COUNT];
 
-#define FILL(ISA)                                      \
-    kiln_loops_fill_##ISA##_1(&table[KILN_ISA_##ISA]); \
-    kiln_loops_fill_##ISA##_2(&table[KILN_ISA_##ISA]); \
-    kiln_loops_fill_##ISA##_4(&table[KILN_ISA_##ISA]); \
-    kiln_loops_fill_##ISA##_8(&table[KILN_ISA_##ISA]); \
-    built[KILN_ISA_##ISA] = true;
+#define FILL(ISA)                                          \
+    if (kiln_isa_runs(KILN_ISA_##ISA)) {                   \
+        kiln_loops_fill_##ISA##_1(&table[KILN_ISA_##ISA]); \
+        kiln_loops_fill_##ISA##_2(&table[KILN_ISA_##ISA]); \
+        kiln_loops_fill_##ISA##_4(&table[KILN_ISA_##ISA]); \
+        kiln_loops_fill_##ISA##_8(&table[KILN_ISA_##ISA]); \
+        built[KILN_ISA_##ISA] = true;                      \
+    }
 static void fill_all(void) { LEVELS(FILL) }
 
 const kiln_loops *kiln_loops_for(kiln_isa isa) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, fill_all);
     int i = isa; /* ORDER ISA: worse levels come first */
-    while (i > KILN_ISA_GENERIC && !(built[i] && kiln_isa_runs((kiln_isa)i))) i--;
+    while (i > KILN_ISA_GENERIC && !built[i]) i--;
     return &table[i];
 }
