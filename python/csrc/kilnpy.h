@@ -42,12 +42,18 @@ typedef enum kp_kind {
     KP_DLPACK    /* a type with __dlpack__ */
 } kp_kind;
 
+/* A method that takes nothing but its object, found once. */
+typedef struct kp_method {
+    PyObject *callable; /* to be called with the object; NULL: there is none */
+    PyCFunction direct; /* the C function behind it, or NULL */
+} kp_method;
+
 typedef struct kp_type {
     PyTypeObject *type; /* strong, so that its address is not reused */
     kp_kind kind;
     const dl_exchange *exchange; /* KP_EXCHANGE */
-    PyObject *is_neg,
-        *is_conj; /* the type's methods that tell of a lazily negated or conjugated view, or NULL */
+    kp_method is_neg, is_conj;   /* tell of a lazily negated or conjugated view */
+    bool torch;                  /* torch.Tensor or derived from it */
 } kp_type;
 
 enum { KP_TYPES = 24 };
@@ -61,6 +67,8 @@ typedef struct kp_state {
     PyObject *ops;                      /* dict: name -> Op */
     PyObject *rows;                     /* list: texts given to load_ops, loaded again by configure */
     PyObject *settings;                 /* dict: what configure was given */
+    PyObject *requires_grad;            /* the text */
+    kp_method bump;                     /* torch._C._increment_version, with its C function */
     void *const *numpy_table;           /* NumPy's functions; NULL before they are asked for, or unknown */
     bool numpy_asked;
     kp_box *box;        /* NULL before the first use and after the module is cleared */
@@ -68,6 +76,7 @@ typedef struct kp_state {
     bool closed;        /* the module was cleared: the interpreter is ending */
     int ntypes, nfixed; /* the first nfixed never leave */
     int replace;        /* which of the others the next new type replaces */
+    int recent;         /* the tensor type that was met last */
     int nnamed;
     struct {
         const char *name; /* a literal: compared by address */
@@ -79,15 +88,25 @@ typedef struct kp_state {
 kp_state *kp_state_of(PyObject *module);
 kp_state *kp_state_of_type(PyTypeObject *type);
 
-/* NULL with an exception set on failure.  The caller owns a reference: kp_box_drop. */
-kp_box *kp_box_take(kp_state *st);
-void kp_box_drop(kp_box *box);
 int kp_reopen(kp_state *st); /* replaces the context by one made of st->settings and st->rows */
+void kp_box_close(kp_box *box);
+
+/* NULL with an exception set on failure.  The caller owns a reference: kp_box_drop. */
+static inline kp_box *kp_box_take(kp_state *st) {
+    if (!st->box && kp_reopen(st) < 0) return NULL;
+    st->box->refs++;
+    return st->box;
+}
+static inline void kp_box_drop(kp_box *box) {
+    if (box && --box->refs == 0) kp_box_close(box);
+}
 
 /* -- errors ---------------------------------------------------------------------------------------- */
 
 void kp_raise(kiln_status status);                   /* kiln_last_error() as the exception for its status */
 PyObject *kp_helper(kp_state *st, const char *name); /* new reference to kiln._helpers.<name> */
+int kp_help(kp_state *st, const char *name, PyObject *a,
+            PyObject *b); /* calls it for its effect; b may be NULL */
 
 /* -- element types and single elements ------------------------------------------------------------- */
 
@@ -111,6 +130,7 @@ int kp_dtype_parse(const char *text, kiln_dtype *out);         /* "float32", "f3
 kiln_dtype kp_dtype_value(PyObject *dtype);                    /* of a kiln.dtype */
 const char *kp_dtype_text(kiln_dtype t);                       /* "float32" */
 bool kp_dtype_of_dl(uint8_t code, uint8_t bits, kiln_dtype *out);
+void kp_dl_of_dtype(kiln_dtype t, dl_tensor *out); /* sets code, bits and lanes */
 
 kp_number kp_load(kiln_dtype t, const char *at);
 int kp_store(kiln_dtype t, char *at, kp_number n);  /* -1 with OverflowError if n does not fit */
@@ -169,7 +189,8 @@ typedef struct kp_held {
     PyObject *object; /* borrowed: what the caller passed */
     kp_kind kind;
     const dl_exchange *exchange; /* KP_EXCHANGE */
-    bool release;                /* t is a view made for this call */
+    bool torch;                  /* object is a torch.Tensor */
+    bool release;                /* t is to be released after the call */
     bool readonly;               /* or a copy: a write would be lost */
     bool written;
     bool resize; /* t stands in for the object, which has no elements and takes the result's shape */
@@ -180,7 +201,7 @@ typedef struct kp_block {
     kiln_value items[];
 } kp_block;
 
-enum { KP_HELD = 16 };
+enum { KP_HELD = 16, KP_HEADERS = 8 };
 
 /* The arguments of one call as Kiln sees them, and what must live until it is over. */
 typedef struct kp_frame {
@@ -190,25 +211,45 @@ typedef struct kp_frame {
     kp_held *held;
     kp_block *blocks; /* items of lists */
     PyObject *keep;   /* list of objects, or NULL */
+    bool writes;      /* an argument is written */
+    int nheaders;     /* headers in use */
     kiln_value args[KILN_MAX_ARGS];
     kp_held first_held[KP_HELD];
+    kiln_tensor_header headers[KP_HEADERS]; /* of tensors borrowed for this call */
 } kp_frame;
 
 void kp_frame_init(kp_frame *f, kp_state *st);
 void kp_frame_fini(kp_frame *f);
 int kp_keep(kp_frame *f, PyObject *stolen); /* -1 if stolen is NULL or there is no memory */
 
-const kp_type *kp_classify(kp_state *st, PyTypeObject *type); /* NULL with an exception */
+const kp_type *kp_classify(kp_state *st, PyObject *o); /* by its type; NULL with an exception */
 static inline const kp_type *kp_type_of(kp_state *st, PyObject *o) {
     PyTypeObject *type = Py_TYPE(o);
-    for (int k = 0; k < st->ntypes; k++)
-        if (st->types[k].type == type) return &st->types[k];
-    return kp_classify(st, type);
+    if (st->types[st->recent].type == type) return &st->types[st->recent];
+    for (int k = 0; k < st->ntypes; k++) {
+        if (st->types[k].type != type) continue;
+        if (st->types[k].kind >= KP_KILN) st->recent = k;
+        return &st->types[k];
+    }
+    return kp_classify(st, o);
 }
 void kp_types_drop(kp_state *st);
 int kp_types_init(kp_state *st);
-kp_held *kp_hold(kp_frame *f);
+kp_held *kp_hold_more(kp_frame *f); /* room for one more where there is none left; NULL with an exception */
+static inline kp_held *kp_hold(kp_frame *f) {
+    return f->nheld < f->held_cap ? &f->held[f->nheld++] : kp_hold_more(f);
+}
 int kp_borrow(kp_frame *f, const kp_type *type, PyObject *o, bool write, kiln_value *out);
+int kp_accept(const dl_tensor *t,
+              kiln_dtype *dtype); /* 0, or -1 with an exception that says what is not served */
+bool kp_has_elements(const dl_tensor *t);
+
+/* Tensors with an exchange table.  0, or -1 with an exception. */
+int kp_exchange_borrow(kp_frame *f, const kp_type *type, PyObject *o, kp_held *h);
+int kp_exchange_import(const kp_type *type, PyObject *o, kiln_tensor **out);
+PyObject *kp_exchange_object(const dl_exchange *table, kiln_tensor *stolen);
+int kp_before_write(kp_frame *f);
+int kp_after_write(kp_frame *f);
 
 /* o, given for param (NULL: unknown), as a value.  0, or -1 with an exception. */
 int kp_value(kp_frame *f, const kp_param *param, PyObject *o, kiln_value *out);
@@ -225,7 +266,9 @@ typedef struct kp_op {
     int nparams;
     kp_param *params;
     char *doc;
-    uint64_t seen[4]; /* signatures that were called before, as a bloom filter: others may compile */
+    uint64_t seen[4];  /* signatures that were called before, as a bloom filter: others may compile */
+    PyObject *kwnames; /* of the last call with keywords: a call site passes the same tuple each time */
+    int8_t kwparams[8];
     PyMethodDef method;
 } kp_op;
 

@@ -24,17 +24,6 @@ static void fixed_delete(dl_managed *m) {
     free(v);
 }
 
-static void dl_code_of(kiln_dtype t, dl_tensor *out) {
-    kiln_dtype found;
-    for (int code = DL_INT; code <= DL_BOOL; code++)
-        for (int bits = 8; bits <= 128; bits *= 2)
-            if (kp_dtype_of_dl((uint8_t)code, (uint8_t)bits, &found) && found == t) {
-                out->code = (uint8_t)code;
-                out->bits = (uint8_t)bits;
-            }
-    out->lanes = 1;
-}
-
 kiln_status kp_wrap(void *data, kiln_dtype dtype, int rank, const int64_t *sizes, const int64_t *strides,
                     void (*deleter)(void *), void *owner, bool readonly, kiln_tensor **out) {
     if (!readonly) return kiln_tensor_wrap(data, dtype, rank, sizes, strides, deleter, owner, out);
@@ -48,7 +37,7 @@ kiln_status kp_wrap(void *data, kiln_dtype dtype, int rank, const int64_t *sizes
     t->data = data;
     t->device_type = DL_CPU;
     t->ndim = rank;
-    dl_code_of(dtype, t);
+    kp_dl_of_dtype(dtype, t);
     t->shape = v->dims;
     t->strides = strides ? v->dims + rank : NULL;
     if (dims) memcpy(v->dims, sizes, dims);
@@ -175,26 +164,23 @@ static int borrow_array(kp_frame *f, PyObject *o, kp_held *h) {
 
 /* -- what can be served at all --------------------------------------------------------------------- */
 
-static bool has_elements(const dl_tensor *t) {
+bool kp_has_elements(const dl_tensor *t) {
     for (int d = 0; d < t->ndim; d++)
         if (t->shape[d] == 0) return false;
     return true;
 }
 
-/* 0, or -1 with an exception that says what about t is not served. */
-static int accept(const dl_tensor *t, kiln_dtype *dtype) {
-    if (t->ndim < 0 || t->ndim > KILN_MAX_RANK || (t->ndim > 0 && !t->shape)) {
+/* Says what about t is not served. */
+static int refuse(const dl_tensor *t) {
+    kiln_dtype dtype;
+    if (t->ndim < 0 || t->ndim > KILN_MAX_RANK || (t->ndim > 0 && !t->shape))
         PyErr_Format(PyExc_RuntimeError, "a DLPack tensor of %d dimensions%s; 0 to %d are served",
                      (int)t->ndim, t->shape ? "" : " without sizes", KILN_MAX_RANK);
-        return -1;
-    }
-    bool known = t->lanes == 1 && kp_dtype_of_dl(t->code, t->bits, dtype);
-    if (t->device_type == DL_CPU && known && (t->data || !has_elements(t))) return 0;
-    if (t->device_type != DL_CPU)
+    else if (t->device_type != DL_CPU)
         PyErr_Format(PyExc_NotImplementedError,
                      "tensors of DLPack device type %d are not served; only the CPU (%d) is",
                      (int)t->device_type, DL_CPU);
-    else if (!known)
+    else if (t->lanes != 1 || !kp_dtype_of_dl(t->code, t->bits, &dtype))
         PyErr_Format(PyExc_NotImplementedError,
                      "tensors of DLPack type code %d, %d bits, %d lanes are not served", t->code, t->bits,
                      t->lanes);
@@ -202,6 +188,13 @@ static int accept(const dl_tensor *t, kiln_dtype *dtype) {
         PyErr_SetString(PyExc_NotImplementedError,
                         "this tensor is not served: its elements are nowhere in memory");
     return -1;
+}
+
+int kp_accept(const dl_tensor *t, kiln_dtype *dtype) {
+    bool shaped = (unsigned)t->ndim <= KILN_MAX_RANK && (t->ndim == 0 || t->shape);
+    bool known = t->lanes == 1 && kp_dtype_of_dl(t->code, t->bits, dtype);
+    if (shaped && known && t->device_type == DL_CPU && (t->data || !kp_has_elements(t))) return 0;
+    return refuse(t);
 }
 
 /* -- DLPack by Python calls ------------------------------------------------------------------------ */
@@ -229,7 +222,7 @@ static void drop_old(void *owner) {
 static kiln_status import_old(dl_managed_old *m, kiln_tensor **out) {
     const dl_tensor *t = &m->tensor;
     kiln_dtype dtype;
-    if (accept(t, &dtype) < 0) return KILN_E_UNSUP;
+    if (kp_accept(t, &dtype) < 0) return KILN_E_UNSUP;
     char *data = t->data ? (char *)t->data + t->byte_offset : NULL;
     return kp_wrap(data, dtype, t->ndim, t->shape, t->strides, drop_old, m, false, out);
 }
@@ -263,113 +256,6 @@ static int import_dlpack(PyObject *o, kiln_tensor **out, bool *readonly) {
     return st;
 }
 
-/* -- DLPack by the exchange table: PyTorch --------------------------------------------------------- */
-
-/* A negated or conjugated view keeps the plain values in memory.  1: o is one.  -1: exception. */
-static int is_lazy(PyObject *ask, PyObject *o) {
-    if (!ask) return 0;
-    PyObject *answer = PyObject_CallFunctionObjArgs(ask, o, NULL);
-    int yes = answer ? answer == Py_True : -1;
-    Py_XDECREF(answer);
-    return yes;
-}
-
-/* o, or what o stands for once it is carried out.  New reference. */
-static PyObject *resolved(const kp_type *type, PyObject *o, bool *copied) {
-    /* The entry may be replaced while Python code runs. */
-    PyObject *is_conj = Py_XNewRef(type->is_conj), *is_neg = Py_XNewRef(type->is_neg);
-    int conj = is_lazy(is_conj, o), neg = conj < 0 ? -1 : is_lazy(is_neg, o);
-    Py_XDECREF(is_conj);
-    Py_XDECREF(is_neg);
-    *copied = conj > 0 || neg > 0;
-    if (neg < 0) return NULL;
-    PyObject *plain = conj ? PyObject_CallMethod(o, "resolve_conj", NULL) : Py_NewRef(o);
-    if (!plain || !neg) return plain;
-    PyObject *out = PyObject_CallMethod(plain, "resolve_neg", NULL);
-    Py_DECREF(plain);
-    return out;
-}
-
-/* PyTorch's own errors about tensors that DLPack cannot express become one kind.  Only their first line is
- * meant for readers. */
-static int as_unsupported(void) {
-    PyObject *type, *value, *trace;
-    PyErr_Fetch(&type, &value, &trace);
-    PyErr_NormalizeException(&type, &value, &trace);
-    PyObject *text = value ? PyObject_Str(value) : NULL;
-    const char *line = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
-    PyObject *first = line ? PyUnicode_DecodeUTF8(line, (Py_ssize_t)strcspn(line, "\n"), "replace") : NULL;
-    PyErr_Clear();
-    PyErr_Format(PyExc_NotImplementedError, "this tensor is not served: %S", first ? first : Py_None);
-    Py_XDECREF(first);
-    Py_XDECREF(text);
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(trace);
-    return -1;
-}
-
-static bool is_aligned(const dl_tensor *t, kiln_dtype dtype) {
-    return ((uintptr_t)t->data + t->byte_offset) % kiln_dtype_size(dtype) == 0;
-}
-
-/* o as it is in memory, or a copy where memory does not say what o stands for, or not at a whole address.
- * New reference; *t is good as long as that lives. */
-static PyObject *readable(const kp_type *type, PyObject *o, dl_tensor *t, kiln_dtype *dtype, bool *copied) {
-    const dl_exchange *table = type->exchange;
-    PyObject *source = resolved(type, o, copied);
-    for (int tries = 0; source; tries++) {
-        bool read = table->borrow_from_object(source, t) == 0;
-        if (!read) as_unsupported();
-        read = read && accept(t, dtype) == 0;
-        if (read && (is_aligned(t, *dtype) || tries)) return source;
-        PyObject *clone = read ? PyObject_CallMethod(source, "clone", NULL) : NULL;
-        Py_DECREF(source);
-        source = clone;
-        *copied = true;
-    }
-    return NULL;
-}
-
-/* An output without elements takes the result's shape, as PyTorch has it: memory of Kiln's own stands in. */
-static int borrow_exchange(kp_frame *f, const kp_type *type, PyObject *o, kp_held *h) {
-    dl_tensor t;
-    kiln_dtype dtype;
-    bool copied;
-    PyObject *source = readable(type, o, &t, &dtype, &copied);
-    if (!source) return -1;
-    if (copied && kp_keep(f, Py_NewRef(source)) < 0) return Py_DECREF(source), -1;
-    Py_DECREF(source); /* held by the caller, or by the frame */
-    char *data = t.data ? (char *)t.data + t.byte_offset : NULL;
-    kiln_status status;
-    h->release = true;
-    h->readonly = copied;
-    h->resize = h->written && !copied && !has_elements(&t);
-    if (h->resize)
-        status = kiln_tensor_new(dtype, t.ndim, t.shape, NULL, &h->t);
-    else
-        status = kp_wrap(data, dtype, t.ndim, t.shape, t.strides, NULL, NULL, copied, &h->t);
-    return status == KILN_OK ? 0 : (kp_raise(status), -1);
-}
-
-static int import_exchange(const kp_type *type, PyObject *o, kiln_tensor **out) {
-    const dl_exchange *table = type->exchange;
-    dl_managed *m;
-    dl_tensor t;
-    kiln_dtype dtype;
-    bool copied;
-    PyObject *source = readable(type, o, &t, &dtype, &copied);
-    if (!source) return -1;
-    int got = table->managed_from_object(source, &m);
-    Py_DECREF(source);
-    if (got != 0) return as_unsupported();
-    kiln_status status = kiln_tensor_from_dlpack(m, out);
-    if (status == KILN_OK) return 0;
-    kp_raise(status);
-    if (m->deleter) m->deleter(m);
-    return -1;
-}
-
 /* -- all of them ----------------------------------------------------------------------------------- */
 
 int kp_import(kp_state *st, const kp_type *type, PyObject *o, kiln_tensor **out, bool *readonly) {
@@ -379,7 +265,7 @@ int kp_import(kp_state *st, const kp_type *type, PyObject *o, kiln_tensor **out,
         *out = kiln_tensor_retain(((kp_tensor *)o)->t);
         *readonly = ((kp_tensor *)o)->readonly;
         return 0;
-    case KP_EXCHANGE: return import_exchange(type, o, out);
+    case KP_EXCHANGE: return kp_exchange_import(type, o, out);
     case KP_NUMPY: return import_array(st, o, out, readonly);
     default: return import_dlpack(o, out, readonly);
     }
@@ -388,7 +274,7 @@ int kp_import(kp_state *st, const kp_type *type, PyObject *o, kiln_tensor **out,
 static int borrow(kp_frame *f, const kp_type *type, PyObject *o, kp_held *h) {
     switch (type->kind) {
     case KP_KILN: h->t = ((kp_tensor *)o)->t; return 0;
-    case KP_EXCHANGE: return borrow_exchange(f, type, o, h);
+    case KP_EXCHANGE: return kp_exchange_borrow(f, type, o, h);
     case KP_NUMPY: return borrow_array(f, o, h);
     default:
         if (import_dlpack(o, &h->t, &h->readonly) < 0) return -1;
@@ -398,19 +284,19 @@ static int borrow(kp_frame *f, const kp_type *type, PyObject *o, kp_held *h) {
 }
 
 int kp_borrow(kp_frame *f, const kp_type *type, PyObject *o, bool write, kiln_value *out) {
-    kp_held h = {.object = o, .kind = type->kind, .exchange = type->exchange, .written = write};
-    if (borrow(f, type, o, &h) < 0) return -1;
-    kp_held *room = kp_hold(f);
-    if (!room) {
-        if (h.release) kiln_tensor_release(h.t);
+    kp_held *h = kp_hold(f);
+    if (!h) return -1;
+    *h = (kp_held){.object = o, .kind = type->kind, .exchange = type->exchange, .written = write};
+    if (borrow(f, type, o, h) < 0) {
+        f->nheld--; /* nothing that runs meanwhile holds more in this frame */
         return -1;
     }
-    *room = h;
-    if (write && h.readonly) {
+    f->writes = f->writes || write;
+    if (write && h->readonly) {
         PyErr_SetString(PyExc_ValueError,
                         "an argument to be written is read-only, or can only be written through a copy");
         return -1;
     }
-    *out = kiln_v_tensor(h.t);
+    *out = kiln_v_tensor(h->t);
     return 0;
 }

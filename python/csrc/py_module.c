@@ -40,10 +40,17 @@ PyObject *kp_helper(kp_state *st, const char *name) {
     return st->helpers ? PyObject_GetAttrString(st->helpers, name) : NULL;
 }
 
+int kp_help(kp_state *st, const char *name, PyObject *a, PyObject *b) {
+    PyObject *call = kp_helper(st, name);
+    PyObject *done = call ? PyObject_CallFunctionObjArgs(call, a, b, NULL) : NULL;
+    Py_XDECREF(call);
+    Py_XDECREF(done);
+    return done ? 0 : -1;
+}
+
 /* -- the context ----------------------------------------------------------------------------------- */
 
-void kp_box_drop(kp_box *box) {
-    if (!box || --box->refs > 0) return;
+void kp_box_close(kp_box *box) {
     kiln_close(box->ctx);
     PyMem_Free(box);
 }
@@ -115,12 +122,6 @@ int kp_reopen(kp_state *st) {
     st->epoch++;
     kp_box_drop(old);
     return 0;
-}
-
-kp_box *kp_box_take(kp_state *st) {
-    if (!st->box && kp_reopen(st) < 0) return NULL;
-    st->box->refs++;
-    return st->box;
 }
 
 /* -- functions: operators -------------------------------------------------------------------------- */
@@ -330,7 +331,8 @@ static int module_exec(PyObject *module) {
     st->ops = PyDict_New();
     st->rows = PyList_New(0);
     st->settings = PyDict_New();
-    if (!st->ops || !st->rows || !st->settings) return -1;
+    st->requires_grad = PyUnicode_InternFromString("requires_grad");
+    if (!st->ops || !st->rows || !st->settings || !st->requires_grad) return -1;
     st->dtype_type = add_type(module, &kp_dtype_spec);
     st->tensor_type = st->dtype_type ? add_type(module, &kp_tensor_spec) : NULL;
     st->op_type = st->tensor_type ? add_type(module, &kp_op_spec) : NULL;
@@ -350,12 +352,13 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg) {
     Py_VISIT(st->ops);
     Py_VISIT(st->rows);
     Py_VISIT(st->settings);
+    Py_VISIT(st->bump.callable);
     for (int k = 0; k < KILN_DTYPE_COUNT; k++) Py_VISIT(st->dtypes[k]);
     for (int k = 0; k < st->nnamed; k++) Py_VISIT(st->named[k].op);
     for (int k = 0; k < st->ntypes; k++) {
         Py_VISIT(st->types[k].type);
-        Py_VISIT(st->types[k].is_neg);
-        Py_VISIT(st->types[k].is_conj);
+        Py_VISIT(st->types[k].is_neg.callable);
+        Py_VISIT(st->types[k].is_conj.callable);
     }
     return 0;
 }
@@ -370,6 +373,8 @@ static int module_clear(PyObject *module) {
     Py_CLEAR(st->ops);
     Py_CLEAR(st->rows);
     Py_CLEAR(st->settings);
+    Py_CLEAR(st->requires_grad);
+    Py_CLEAR(st->bump.callable);
     for (int k = 0; k < KILN_DTYPE_COUNT; k++) Py_CLEAR(st->dtypes[k]);
     Py_CLEAR(st->tensor_type);
     Py_CLEAR(st->op_type);

@@ -125,22 +125,29 @@ int kp_dtype_from(kp_state *st, PyObject *o, kiln_dtype *out) {
     return st2;
 }
 
+/* Rows by DLPack's type code, columns by bits: 8, 16, 32, 64, 128. */
+#define IS(NAME) (KILN_##NAME + 1)
+static const uint8_t dl_dtypes[DL_BOOL + 1][5] = {
+    [DL_INT] = {IS(I8), IS(I16), IS(I32), IS(I64)}, [DL_UINT] = {IS(U8), IS(U16), IS(U32), IS(U64)},
+    [DL_FLOAT] = {0, IS(F16), IS(F32), IS(F64)},    [DL_BFLOAT] = {0, IS(BF16)},
+    [DL_COMPLEX] = {0, 0, 0, IS(C64), IS(C128)},    [DL_BOOL] = {IS(BOOL)},
+};
+#undef IS
+
 bool kp_dtype_of_dl(uint8_t code, uint8_t bits, kiln_dtype *out) {
-    static const struct {
-        uint8_t code, bits, dtype;
-    } table[] = {
-        {DL_BOOL, 8, KILN_BOOL},  {DL_UINT, 8, KILN_U8},      {DL_INT, 8, KILN_I8},
-        {DL_INT, 16, KILN_I16},   {DL_INT, 32, KILN_I32},     {DL_INT, 64, KILN_I64},
-        {DL_FLOAT, 16, KILN_F16}, {DL_BFLOAT, 16, KILN_BF16}, {DL_FLOAT, 32, KILN_F32},
-        {DL_FLOAT, 64, KILN_F64}, {DL_UINT, 16, KILN_U16},    {DL_UINT, 32, KILN_U32},
-        {DL_UINT, 64, KILN_U64},  {DL_COMPLEX, 64, KILN_C64}, {DL_COMPLEX, 128, KILN_C128},
-    };
-    for (size_t k = 0; k < sizeof table / sizeof *table; k++) {
-        if (table[k].code != code || table[k].bits != bits) continue;
-        *out = (kiln_dtype)table[k].dtype;
-        return true;
-    }
-    return false;
+    if (code > DL_BOOL || bits < 8 || (bits & (bits - 1))) return false;
+    uint8_t found = dl_dtypes[code][__builtin_ctz(bits) - 3];
+    if (found) *out = (kiln_dtype)(found - 1);
+    return found;
+}
+
+void kp_dl_of_dtype(kiln_dtype t, dl_tensor *out) {
+    static const uint8_t codes[] = {[NUM_BOOL] = DL_BOOL, [NUM_FLOAT] = DL_FLOAT, [NUM_COMPLEX] = DL_COMPLEX};
+    bool is_unsigned = t == KILN_U8 || t == KILN_U16 || t == KILN_U32 || t == KILN_U64;
+    kp_num_kind kind = kp_dtype_kind(t);
+    out->code = kind == NUM_INT ? (is_unsigned ? DL_UINT : DL_INT) : t == KILN_BF16 ? DL_BFLOAT : codes[kind];
+    out->bits = (uint8_t)(8 * kiln_dtype_size(t));
+    out->lanes = 1;
 }
 
 /* -- half precision -------------------------------------------------------------------------------- */

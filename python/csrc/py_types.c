@@ -44,16 +44,37 @@ static kp_kind plain_kind(PyTypeObject *type) {
     return KP_OTHER;
 }
 
-static kp_type look(PyTypeObject *type) {
-    kp_type entry = {type, plain_kind(type), NULL, NULL, NULL};
+/* The method of o's type, and the C function behind it if it is one that takes nothing else. */
+static kp_method method_of(PyObject *o, const char *name) {
+    kp_method found = {PyObject_GetAttrString((PyObject *)Py_TYPE(o), name), NULL};
+    PyObject *bound = found.callable ? PyObject_GetAttrString(o, name) : NULL;
+    if (bound && PyCFunction_Check(bound) && PyCFunction_GetFlags(bound) == METH_NOARGS &&
+        PyCFunction_GetSelf(bound) == o)
+        found.direct = PyCFunction_GetFunction(bound);
+    Py_XDECREF(bound);
+    PyErr_Clear();
+    return found;
+}
+
+/* What counts a write to one of PyTorch's tensors, if it is a C function that takes one argument. */
+static void find_bump(kp_state *st) {
+    PyObject *bump = st->bump.callable ? NULL : loaded_attribute("torch._C", "_increment_version");
+    if (bump && PyCFunction_Check(bump) && PyCFunction_GetFlags(bump) == METH_O)
+        st->bump = (kp_method){Py_NewRef(bump), PyCFunction_GetFunction(bump)};
+    Py_XDECREF(bump);
+}
+
+static kp_type look(kp_state *st, PyObject *o) {
+    PyTypeObject *type = Py_TYPE(o);
+    kp_type entry = {.type = type, .kind = plain_kind(type)};
     if (entry.kind != KP_OTHER) return entry;
     entry.exchange = exchange_of(type);
     if (entry.exchange) {
         entry.kind = KP_EXCHANGE;
-        entry.is_neg = PyObject_GetAttrString((PyObject *)type, "is_neg");
-        if (!entry.is_neg) PyErr_Clear();
-        entry.is_conj = PyObject_GetAttrString((PyObject *)type, "is_conj");
-        if (!entry.is_conj) PyErr_Clear();
+        entry.is_neg = method_of(o, "is_neg");
+        entry.is_conj = method_of(o, "is_conj");
+        entry.torch = derives(type, "torch", "Tensor");
+        if (entry.torch) find_bump(st);
     } else if (derives(type, "numpy", "generic")) {
         entry.kind = KP_NUMPY_SCALAR;
     } else if (derives(type, "numpy", "ndarray")) {
@@ -66,17 +87,17 @@ static kp_type look(PyTypeObject *type) {
 
 static void drop(kp_type *entry) {
     Py_CLEAR(entry->type);
-    Py_CLEAR(entry->is_neg);
-    Py_CLEAR(entry->is_conj);
+    Py_CLEAR(entry->is_neg.callable);
+    Py_CLEAR(entry->is_conj.callable);
 }
 
 /* Where the table is full, the oldest type makes room: pointers into it are good until the next look. */
-const kp_type *kp_classify(kp_state *st, PyTypeObject *type) {
+const kp_type *kp_classify(kp_state *st, PyObject *o) {
     if (st->closed) {
         PyErr_SetString(PyExc_RuntimeError, "kiln is being unloaded");
         return NULL;
     }
-    kp_type entry = look(type);
+    kp_type entry = look(st, o);
     int at = st->ntypes;
     if (at == KP_TYPES) {
         at = st->nfixed + st->replace;
@@ -85,7 +106,7 @@ const kp_type *kp_classify(kp_state *st, PyTypeObject *type) {
         st->ntypes++;
         memset(&st->types[at], 0, sizeof st->types[at]);
     }
-    Py_INCREF(type);
+    Py_INCREF(entry.type);
     kp_type old = st->types[at];
     st->types[at] = entry;
     drop(&old);
@@ -109,8 +130,8 @@ int kp_types_init(kp_state *st) {
         {&PyComplex_Type, KP_COMPLEX},
     };
     for (size_t k = 0; k < sizeof fixed / sizeof *fixed; k++)
-        st->types[st->ntypes++] = (kp_type){(PyTypeObject *)Py_NewRef(fixed[k].type), fixed[k].kind, NULL,
-                                            NULL, NULL};
+        st->types[st->ntypes++] = (kp_type){.type = (PyTypeObject *)Py_NewRef(fixed[k].type),
+                                            .kind = fixed[k].kind};
     st->nfixed = st->ntypes;
     return 0;
 }

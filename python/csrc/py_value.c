@@ -17,6 +17,8 @@ void kp_frame_init(kp_frame *f, kp_state *st) {
     f->held = f->first_held;
     f->blocks = NULL;
     f->keep = NULL;
+    f->writes = false;
+    f->nheaders = 0;
 }
 
 void kp_frame_fini(kp_frame *f) {
@@ -39,8 +41,7 @@ int kp_keep(kp_frame *f, PyObject *stolen) {
     return st;
 }
 
-kp_held *kp_hold(kp_frame *f) {
-    if (f->nheld < f->held_cap) return &f->held[f->nheld++];
+kp_held *kp_hold_more(kp_frame *f) {
     size_t bytes = 2 * (size_t)f->held_cap * sizeof *f->held;
     kp_held *more = PyMem_Malloc(bytes);
     if (!more) return (kp_held *)PyErr_NoMemory();

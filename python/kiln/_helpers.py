@@ -70,10 +70,8 @@ def as_array(array, dtype, copy):
 # -- PyTorch --------------------------------------------------------------------------------------------------
 
 def before_write(tensor):
-    """Refuses what autograd would get wrong: Kiln records no gradient for a write."""
-    torch = sys.modules.get("torch")
-    if torch is None or not isinstance(tensor, torch.Tensor):
-        return
+    """Refuses what autograd would get wrong: Kiln records no gradient for a write to a tensor that requires grad."""
+    torch = sys.modules["torch"]
     if tensor.requires_grad and torch.is_grad_enabled():
         raise RuntimeError("a tensor that requires grad is written in place: kiln.call does not record gradients; "
                            "call it under torch.no_grad()")
@@ -88,9 +86,7 @@ def resize_to(tensor, result):
 
 def after_write(tensor):
     """Counts the write, so that autograd notices a saved tensor that changed."""
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(tensor, torch.Tensor):
-        torch._C._increment_version((tensor,))
+    sys.modules["torch"]._C._increment_version((tensor,))
 
 
 # -- texts -----------------------------------------------------------------------------------------------------

@@ -1,0 +1,206 @@
+/* py_exchange.c - tensors of a library with DLPack's exchange table, which is PyTorch: in, out, and written to.
+ *
+ * On the way in no Python code runs: the table lends the object's own sizes and strides, and the methods that tell of
+ * lazily conjugated or negated views are called as the C functions they are. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "kilnpy.h"
+
+/* PyTorch's own errors about tensors that DLPack cannot express become one kind.  Only their first line is
+ * meant for readers. */
+static int as_unsupported(void) {
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    PyErr_NormalizeException(&type, &value, &trace);
+    PyObject *text = value ? PyObject_Str(value) : NULL;
+    const char *line = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
+    PyObject *first = line ? PyUnicode_DecodeUTF8(line, (Py_ssize_t)strcspn(line, "\n"), "replace") : NULL;
+    PyErr_Clear();
+    PyErr_Format(PyExc_NotImplementedError, "this tensor is not served: %S", first ? first : Py_None);
+    Py_XDECREF(first);
+    Py_XDECREF(text);
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(trace);
+    return -1;
+}
+
+/* -- in -------------------------------------------------------------------------------------------- */
+
+/* What a method without arguments says of o: 1, 0, or -1 with an exception. */
+static int ask(kp_method method, PyObject *o) {
+    PyObject *answer;
+    if (!method.callable) return 0;
+    if (method.direct) {
+        answer = method.direct(o, NULL);
+    } else {
+        Py_INCREF(method.callable); /* the type's entry may be replaced while Python code runs */
+        answer = PyObject_CallFunctionObjArgs(method.callable, o, NULL);
+        Py_DECREF(method.callable);
+    }
+    int yes = answer ? answer == Py_True : -1;
+    Py_XDECREF(answer);
+    return yes;
+}
+
+/* 1: *t says all of o.  0: o is a view that was not carried out yet, or at an odd address.  -1: exception. */
+static int look(const kp_type *type, PyObject *o, dl_tensor *t, kiln_dtype *dtype) {
+    kp_method is_neg = type->is_neg;
+    if (type->exchange->borrow_from_object(o, t) != 0) return as_unsupported();
+    if (kp_accept(t, dtype) < 0) return -1;
+    int conj = t->code == DL_COMPLEX ? ask(type->is_conj, o) : 0;
+    int neg = conj == 0 && t->code != DL_BOOL ? ask(is_neg, o) : conj;
+    if (neg != 0) return neg < 0 ? -1 : 0;
+    return ((uintptr_t)t->data + t->byte_offset) % kiln_dtype_size(*dtype) == 0;
+}
+
+/* What o stands for, as elements in memory of their own.  New reference. */
+static PyObject *carry_out(PyObject *o) {
+    static const char *const steps[] = {"detach", "resolve_conj", "resolve_neg", "clone"};
+    Py_INCREF(o);
+    for (size_t k = 0; o && k < sizeof steps / sizeof *steps; k++) {
+        PyObject *next = PyObject_CallMethod(o, steps[k], NULL);
+        Py_DECREF(o);
+        o = next;
+    }
+    return o;
+}
+
+/* o, or a copy of it that *t says all of.  New reference; *t is good as long as that lives. */
+static PyObject *readable(const kp_type *entry, PyObject *o, dl_tensor *t, kiln_dtype *dtype) {
+    const kp_type type = *entry; /* which may be replaced while Python code runs */
+    int plain = look(&type, o, t, dtype);
+    if (plain) return plain > 0 ? Py_NewRef(o) : NULL;
+    PyObject *copy = carry_out(o);
+    if (copy && type.exchange->borrow_from_object(copy, t) != 0) as_unsupported();
+    if (copy && (PyErr_Occurred() || kp_accept(t, dtype) < 0)) Py_CLEAR(copy);
+    return copy;
+}
+
+/* An output without elements takes the result's shape, as PyTorch has it: memory of Kiln's own stands in. */
+int kp_exchange_borrow(kp_frame *f, const kp_type *type, PyObject *o, kp_held *h) {
+    dl_tensor t;
+    kiln_dtype dtype;
+    kiln_status status;
+    h->torch = type->torch;
+    PyObject *source = readable(type, o, &t, &dtype);
+    if (!source) return -1;
+    bool copied = source != o;
+    if (copied && kp_keep(f, Py_NewRef(source)) < 0) return Py_DECREF(source), -1;
+    Py_DECREF(source); /* held by the caller, or by the frame */
+    char *data = t.data ? (char *)t.data + t.byte_offset : NULL;
+    h->readonly = copied;
+    h->resize = h->written && !copied && !kp_has_elements(&t);
+    h->release = true;
+    if (h->resize) {
+        status = kiln_tensor_new(dtype, t.ndim, t.shape, NULL, &h->t);
+    } else if (f->nheaders < KP_HEADERS) {
+        h->release = false;
+        status = kiln_tensor_borrow(&f->headers[f->nheaders++], data, dtype, t.ndim, t.shape, t.strides,
+                                    copied, &h->t);
+    } else {
+        status = kp_wrap(data, dtype, t.ndim, t.shape, t.strides, NULL, NULL, copied, &h->t);
+    }
+    return status == KILN_OK ? 0 : (kp_raise(status), -1);
+}
+
+int kp_exchange_import(const kp_type *type, PyObject *o, kiln_tensor **out) {
+    const dl_exchange *table = type->exchange;
+    dl_managed *m;
+    dl_tensor t;
+    kiln_dtype dtype;
+    PyObject *source = readable(type, o, &t, &dtype);
+    if (!source) return -1;
+    int got = table->managed_from_object(source, &m);
+    Py_DECREF(source);
+    if (got != 0) return as_unsupported();
+    kiln_status status = kiln_tensor_from_dlpack(m, out);
+    if (status == KILN_OK) return 0;
+    kp_raise(status);
+    if (m->deleter) m->deleter(m);
+    return -1;
+}
+
+/* -- out ------------------------------------------------------------------------------------------- */
+
+/* May run on any thread, with or without the GIL. */
+static void delete_result(dl_managed *m) {
+    kiln_tensor_release(m->context);
+    free(m);
+}
+
+/* A result nobody else has: its sizes stay where they are, so no copy of them is made. */
+PyObject *kp_exchange_object(const dl_exchange *table, kiln_tensor *stolen) {
+    void *object = NULL;
+    dl_managed *m = malloc(sizeof *m);
+    if (!m) return kiln_tensor_release(stolen), PyErr_NoMemory();
+    m->major = DL_MAJOR;
+    m->minor = DL_MINOR;
+    m->context = stolen;
+    m->deleter = delete_result;
+    m->flags = 0;
+    dl_tensor *t = &m->tensor;
+    t->data = kiln_tensor_data(stolen);
+    t->device_type = DL_CPU;
+    t->device_id = 0;
+    t->ndim = kiln_tensor_rank(stolen);
+    kp_dl_of_dtype(kiln_tensor_dtype(stolen), t);
+    t->shape = (int64_t *)kiln_tensor_sizes(stolen);
+    t->strides = (int64_t *)kiln_tensor_strides(stolen);
+    t->byte_offset = 0;
+    return table->object_from_managed(m, &object) == 0 ? object : NULL;
+}
+
+/* -- written to ------------------------------------------------------------------------------------ */
+
+/* Refuses what autograd would get wrong: only a tensor that requires grad needs a closer look. */
+int kp_before_write(kp_frame *f) {
+    for (int k = 0; k < f->nheld; k++) {
+        const kp_held *h = &f->held[k];
+        if (!h->written || !h->torch) continue;
+        PyObject *grad = PyObject_GetAttr(h->object, f->st->requires_grad);
+        if (!grad) return -1;
+        bool look_closer = grad != Py_False;
+        Py_DECREF(grad);
+        if (look_closer && kp_help(f->st, "before_write", h->object, NULL) < 0) return -1;
+    }
+    return 0;
+}
+
+/* PyTorch's count of writes, by which autograd notices that a saved tensor changed. */
+static int count_write(kp_state *st, PyObject *o) {
+    if (!st->bump.callable) return kp_help(st, "after_write", o, NULL);
+    PyObject *tuple = PyTuple_Pack(1, o);
+    PyObject *done = tuple ? st->bump.direct(PyCFunction_GetSelf(st->bump.callable), tuple) : NULL;
+    Py_XDECREF(tuple);
+    Py_XDECREF(done);
+    return done ? 0 : -1;
+}
+
+static bool same_sizes(PyObject *a, PyObject *b) {
+    PyObject *x = PyObject_GetAttrString(a, "shape"), *y = PyObject_GetAttrString(b, "shape");
+    int same = x && y ? PyObject_RichCompareBool(x, y, Py_EQ) : 0;
+    Py_XDECREF(x);
+    Py_XDECREF(y);
+    PyErr_Clear();
+    return same == 1;
+}
+
+/* Gives an output that had no elements the shape and the elements of what stood in for it. */
+static int resize(kp_state *st, const kp_held *h) {
+    PyObject *tensor = kp_tensor_object(st, kiln_tensor_retain(h->t), false);
+    if (!tensor) return -1;
+    int done = same_sizes(h->object, tensor) ? 0 : kp_help(st, "resize_to", h->object, tensor);
+    Py_DECREF(tensor);
+    return done;
+}
+
+int kp_after_write(kp_frame *f) {
+    for (int k = 0; k < f->nheld; k++) {
+        const kp_held *h = &f->held[k];
+        if (h->resize && resize(f->st, h) < 0) return -1;
+        if (h->written && h->torch && count_write(f->st, h->object) < 0) return -1;
+    }
+    return 0;
+}
