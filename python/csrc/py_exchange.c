@@ -52,7 +52,8 @@ static int look(const kp_type *type, PyObject *o, dl_tensor *t, kiln_dtype *dtyp
     int conj = t->code == DL_COMPLEX ? ask(type->is_conj, o) : 0;
     int neg = conj == 0 && t->code != DL_BOOL ? ask(is_neg, o) : conj;
     if (neg != 0) return neg < 0 ? -1 : 0;
-    return ((uintptr_t)t->data + t->byte_offset) % kiln_dtype_size(*dtype) == 0;
+    size_t align = kiln_dtype_size(*dtype) / (t->code == DL_COMPLEX ? 2 : 1);
+    return ((uintptr_t)t->data + t->byte_offset) % align == 0;
 }
 
 /* What o stands for, as elements in memory of their own.  New reference. */

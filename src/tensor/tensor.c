@@ -235,9 +235,11 @@ static kiln_status check_foreign(const void *data, kiln_dtype dtype, int rank, c
     KILN_TRY(kiln_sizes_check(dtype, rank, sizes, nelem));
     if (strides) KILN_TRY(reach(dtype, rank, sizes, strides, *nelem, &up));
     if (!data && *nelem > 0) return KILN_FAIL(KILN_E_ARG, "data is null for a tensor with elements");
-    if (*nelem > 0 && (uintptr_t)data % kiln_dtype_size(dtype) != 0)
-        return KILN_FAIL(KILN_E_ARG, "data is not aligned to its element size of %zu bytes",
-                         kiln_dtype_size(dtype));
+    size_t align = kiln_dtype_size(dtype) /
+                   (kiln_dtype_is_complex(dtype) ? 2 : 1); /* parts are read one by one */
+    if (*nelem > 0 && (uintptr_t)data % align != 0)
+        return KILN_FAIL(KILN_E_ARG, "data is not aligned to %zu bytes, as %s must be", align,
+                         kiln_dtype_name(dtype));
     return KILN_OK;
 }
 

@@ -24,6 +24,16 @@ def test_every_kind_of_tensor(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_parts_at_their_own_alignment(name):
+    real = name.replace("complex64", "float32").replace("complex128", "float64")
+    memory = np.arange(7, dtype=real)
+    a = memory[1:].view(name)  # complex numbers that start in the middle of one
+    assert kiln.call(ADD, a, 1j).tolist() == (a + 1j).tolist()
+    want = (-a).tolist()
+    assert kiln.call("aten::neg.out", a.copy(), out=a) is a and a.tolist() == want
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_lists(name):
     for data in (VALUES, [VALUES, VALUES], 2j, [1, 2.5, True, 1j]):
         ours, theirs = kiln.Tensor(data, dtype=name), torch.tensor(data, dtype=getattr(torch, name))
