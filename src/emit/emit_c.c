@@ -394,6 +394,12 @@ static kiln_status emit_nest(emitter *em, int nest) {
 
 /* -- the whole text ------------------------------------------------------------------------------------- */
 
+/* Special functions are computed in f64 inside. */
+static size_t widest_within(const kiln_ir_ins *ins) {
+    bool special = ins->op == KILN_IR_PRIM && kiln_prim_trait((kiln_prim)ins->prim) == KILN_TRAIT_SPECIAL;
+    return kiln_dtype_size(special ? KILN_F64 : kiln_dtype_real((kiln_dtype)ins->dtype));
+}
+
 /* Lanes: as many as the widest type leaves room for in one native vector. */
 static int count_lanes(const kiln_ir *ir, kiln_isa isa) {
     size_t widest = 1;
@@ -402,7 +408,7 @@ static int count_lanes(const kiln_ir *ir, kiln_isa isa) {
         if (size > widest) widest = size;
     }
     for (int r = 0; r < ir->nins; r++) {
-        size_t size = kiln_dtype_size(kiln_dtype_real((kiln_dtype)ir->ins[r].dtype));
+        size_t size = widest_within(&ir->ins[r]);
         if (ir->ins[r].op != KILN_IR_FOR && ir->ins[r].op != KILN_IR_END && size > widest) widest = size;
     }
     return kiln_isa_vector_bytes(isa) / (int)widest;

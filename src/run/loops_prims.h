@@ -28,15 +28,24 @@
 #define HAS_BIF_I 1
 #define HAS_BIF_F 1
 
-#define ONLY_0(what)
-#define ONLY_1(what) what
+#define ONLY_0(...)
+#define ONLY_1(...) __VA_ARGS__
 #ifdef LOOPS_DEFINE
 #define MAKE(NAME, name, arity, RULE, T) PASTE4(LOOP_, RULE, arity, )(name, T)
 #else
 #define MAKE(NAME, name, arity, RULE, T) t->prim[KILN_P_##NAME][PASTE2(DT_, T)] = PASTE4(loop_, name, _, T);
 #endif
 #define P(NAME, name, arity, RULE, TYPES, TRAIT) \
-    PASTE2(ONLY_, PASTE4(HAS_, TYPES, _, KIND))(MAKE(NAME, name, arity, RULE, TYPE))
+    PASTE2(ONLY_, PASTE4(HAS_, TYPES, _, KIND))(PASTE2(IN_, TRAIT)(MAKE(NAME, name, arity, RULE, TYPE)))
+
+/* Special functions of f32 are computed in f64, so they are among the loops of its size. */
+#define IN_EXACT(...) PASTE2(ONLY_, WITH_PLAIN)(__VA_ARGS__)
+#define IN_JOINS(...) PASTE2(ONLY_, WITH_PLAIN)(__VA_ARGS__)
+#define IN_DIVIDES(...) PASTE2(ONLY_, WITH_PLAIN)(__VA_ARGS__)
+#define IN_NEAR(...) PASTE2(ONLY_, WITH_PLAIN)(__VA_ARGS__)
+#define IN_SPECIAL(...) PASTE2(ONLY_, WITH_SPECIAL)(__VA_ARGS__)
+#define WITH_PLAIN 1
+#define WITH_SPECIAL 1
 
 #if KILN_LOOPS_SIZE == 1
 #define TYPE bool
@@ -68,6 +77,8 @@
 #undef KIND
 #define TYPE f32
 #define KIND F
+#undef WITH_SPECIAL
+#define WITH_SPECIAL 0
 #include "expr/prims.def"
 #else
 #define TYPE i64
@@ -81,8 +92,15 @@
 #define TYPE f64
 #define KIND F
 #include "expr/prims.def"
+#undef TYPE
+#define TYPE f32
+#undef WITH_PLAIN
+#define WITH_PLAIN 0
+#include "expr/prims.def"
 #endif
 #undef TYPE
 #undef KIND
+#undef WITH_PLAIN
+#undef WITH_SPECIAL
 #undef P
 #undef MAKE
