@@ -272,6 +272,8 @@ typedef struct kiln_python_options {
     const char *self;     /* first parameter, through which attributes are reached; NULL: "self"; "": none */
     int verbose;          /* annotate with "val", print "comment" */
     int keep_values;      /* do not free values after their last use */
+    const char *const *taken; /* names the source keeps off: code around it uses them */
+    size_t ntaken;
 } kiln_python_options;
 
 /* A name that the source uses and does not define: what it must be bound to is `value`: FUNC, CONST, or FLOAT for inf

@@ -260,7 +260,8 @@ kiln_status kiln_graph_python(kiln_graph *g, const kiln_python_options *given, k
     kiln_python_options o = {.size = sizeof o};
     if (given && given->size) memcpy(&o, given, given->size < sizeof o ? given->size : sizeof o);
     const char *function = o.function ? o.function : "forward";
-    py_printer p = {.g = g, .self = o.self ? o.self : "self", .verbose = o.verbose};
+    py_printer p = {
+        .g = g, .self = o.self ? o.self : "self", .taken = o.taken, .ntaken = o.ntaken, .verbose = o.verbose};
     kiln_python made = {0};
     if (!kiln_py_plain(function, strlen(function)) || (p.self[0] && !kiln_py_plain(p.self, strlen(p.self))))
         return KILN_FAIL(KILN_E_ARG, "'%.60s' or '%.60s' is no Python name", function, p.self);

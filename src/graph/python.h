@@ -30,7 +30,9 @@ typedef struct py_printer {
     const char **node_names; /* by node->order */
     kiln_python_global *list;
     size_t nlist, list_cap;
-    const char *self;  /* "" for none */
+    const char *self;         /* "" for none */
+    const char *const *taken; /* borrowed: names to keep off */
+    size_t ntaken;
     const char *torch; /* the name torch has here, once it was asked for */
     kiln_status st;    /* the first failure */
     bool verbose;

@@ -294,6 +294,11 @@ kiln_status kiln_py_assign_names(py_printer *p) {
     py_name *self = p->self[0] ? enter(&p->names, p->self, strlen(p->self)) : NULL;
     if (p->self[0] && !self) return KILN_NOMEM();
     if (self) self->state = PY_TAKEN;
+    for (size_t k = 0; k < p->ntaken; k++) {
+        py_name *e = enter(&p->names, p->taken[k], strlen(p->taken[k]));
+        if (!e) return KILN_NOMEM();
+        e->state = PY_TAKEN;
+    }
     KILN_TRY(assign(p, true));
     return assign(p, false);
 }
