@@ -133,22 +133,23 @@ typedef struct kiln_use {
 } kiln_use;
 
 struct kiln_node {
-    uint32_t id; /* stable; counts up from 0 in the order of making */
-    uint8_t op;  /* kiln_node_op */
+    uint32_t id;    /* stable; counts up from 0 in the order of making */
+    uint32_t order; /* position in the graph as of the last kiln_graph_verify; scratch of passes */
+    uint8_t op;     /* kiln_node_op */
     uint8_t erased;
     uint32_t name_len, nargs, nkwargs;
+    kiln_node *next;  /* in execution order; NULL at the end */
     const char *name; /* unique in the graph */
     const kiln_gval *target;
     const kiln_gval *const *args;
     const kiln_kwarg *kwargs;
-    const kiln_gval *type;            /* annotation, or NULL */
-    kiln_meta *meta;                  /* newest first */
-    kiln_node *prev, *next;           /* execution order; NULL at the ends */
+    kiln_use *uses;                   /* the nodes this one uses */
     kiln_use *first_user, *last_user; /* one per node that uses this one, however often */
     uint32_t nusers;
-    uint32_t order;  /* scratch of passes: position in the graph */
+    const kiln_gval *type; /* annotation, or NULL */
+    kiln_meta *meta;       /* newest first */
+    kiln_node *prev;
     kiln_node *mark; /* scratch of passes */
-    kiln_use *uses;  /* the nodes this one uses */
     kiln_graph *graph;
     kiln_gval ref; /* what kiln_graph_ref returns */
 };

@@ -34,6 +34,9 @@ struct kiln_graph {
 /* The name's place, made if it is new; NULL: out of memory.  Valid until the next call. */
 kiln_gname *kiln_graph_intern(kiln_graph *g, const char *text, size_t n);
 
+/* Numbers the nodes (`order`) and checks all that kiln_graph_verify does but for names. */
+kiln_status kiln_graph_number(kiln_graph *g) KILN_MUST_CHECK;
+
 bool kiln_gkind_is_text(kiln_gkind k);
 bool kiln_gkind_is_items(kiln_gkind k);
 

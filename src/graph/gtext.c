@@ -20,18 +20,37 @@ void kiln_gtext_int(kiln_sb *out, int64_t i) {
     kiln_sb_putn(out, at, (size_t)(digits + sizeof digits - at));
 }
 
+/* A number of few decimals: n / 10^k with n < 2^53 is rounded once, so if it gives f back, its digits do too. */
+static bool put_decimal(kiln_sb *out, double f) {
+    static const double tens[] = {1,   1e1, 1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+                                  1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15};
+    double a = fabs(f);
+    if (a >= 1e15 || (a < 1e-3 && a != 0)) return false;
+    for (int k = 0; k < (int)(sizeof tens / sizeof *tens); k++) {
+        double scaled = nearbyint(a * tens[k]);
+        if (scaled >= 9007199254740992.0) return false;
+        if (scaled / tens[k] != a) continue;
+        char digits[40], *end = digits + sizeof digits, *at = end;
+        uint64_t left = (uint64_t)scaled;
+        for (int i = 0; i < k; i++, left /= 10) *--at = (char)('0' + left % 10);
+        if (k == 0) *--at = '0';
+        *--at = '.';
+        do *--at = (char)('0' + left % 10);
+        while (left /= 10);
+        if (signbit(f)) *--at = '-';
+        kiln_sb_putn(out, at, (size_t)(end - at));
+        return true;
+    }
+    return false;
+}
+
 void kiln_gtext_float(kiln_sb *out, double f) {
     if (isnan(f) || isinf(f)) {
         if (signbit(f)) kiln_sb_putc(out, '-');
         kiln_sb_putn(out, isnan(f) ? "nan" : "inf", 3);
         return;
     }
-    if (fabs(f) < 1e9 && f == (double)(int32_t)f) { /* also -0.0 */
-        if (signbit(f) && f == 0) kiln_sb_putc(out, '-');
-        kiln_gtext_int(out, (int64_t)f);
-        kiln_sb_putn(out, ".0", 2);
-        return;
-    }
+    if (put_decimal(out, f)) return;
     size_t from = out->len;
     kiln_sb_f64(out, f);
     if (!out->failed && !strpbrk(out->p + from, ".e")) kiln_sb_putn(out, ".0", 2);

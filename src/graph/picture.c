@@ -131,8 +131,9 @@ static void put_edges(kiln_sb *out, const layout *l, const spot *s) {
     for (const kiln_use *u = s->node->uses; u; u = u->of_user) {
         const spot *from = l->of[u->used->order];
         int x0 = left(from) + BOX_W / 2, y0 = top(from) + BOX_H, x1 = left(s) + BOX_W / 2, y1 = top(s);
-        kiln_sb_printf(out, "<path d=\"M%d %dC%d %d %d %d %d %d\"/>\n", x0, y0, x0, y0 + GAP_Y / 2, x1,
-                       y1 - GAP_Y / 2, x1, y1);
+        int bend = s->layer - from->layer > 1 ? BOX_W * 4 / 5 : 0; /* around the boxes between */
+        kiln_sb_printf(out, "<path d=\"M%d %dC%d %d %d %d %d %d\"/>\n", x0, y0, x0 + bend, y0 + GAP_Y / 2,
+                       x1 + bend, y1 - GAP_Y / 2, x1, y1);
     }
 }
 

@@ -14,18 +14,26 @@ typedef struct frees {
 
 /* -- last uses ------------------------------------------------------------------------------------------ */
 
+static void let_go(frees *f, const kiln_node *value, const kiln_node *after) {
+    f->next[value->order] = f->head[after->order];
+    f->head[after->order] = value->order + 1;
+}
+
+/* From the end, the first use met is the last; what nothing uses is let go at once. */
 static kiln_status find_last_uses(const kiln_graph *g, frees *f) {
+    enum { UNSEEN = UINT32_MAX };
     f->head = kiln_calloc(g->count + 1, 2 * sizeof *f->head);
     if (!f->head) return KILN_NOMEM();
     f->next = f->head + g->count + 1;
-    for (const kiln_node *node = g->first; node; node = node->next) {
-        const kiln_node *last = node->op == KILN_PLACEHOLDER ? NULL
-                                                             : node; /* what nothing uses is let go at once */
-        for (const kiln_use *u = node->first_user; u; u = u->next)
-            if (!last || u->user->order > last->order) last = u->user;
-        if (!last || last->op == KILN_OUTPUT || node->op == KILN_OUTPUT) continue;
-        f->next[node->order] = f->head[last->order];
-        f->head[last->order] = node->order + 1;
+    memset(f->next, 0xff, (g->count + 1) * sizeof *f->next);
+    for (const kiln_node *node = g->last; node; node = node->prev) {
+        bool output = node->op == KILN_OUTPUT;
+        if (!output && node->op != KILN_PLACEHOLDER && f->next[node->order] == UNSEEN) let_go(f, node, node);
+        for (const kiln_use *u = node->uses; u; u = u->of_user) {
+            if (f->next[u->used->order] != UNSEEN) continue;
+            f->next[u->used->order] = 0;
+            if (!output) let_go(f, u->used, node);
+        }
     }
     return KILN_OK;
 }
@@ -172,51 +180,45 @@ static void put_statement(py_printer *p, const kiln_node *node, const frees *f) 
 
 /* -- the function ------------------------------------------------------------------------------------- */
 
-/* A default is left out where a parameter without one follows: it could never be used. */
-static const kiln_node *last_required(const kiln_graph *g) {
-    const kiln_node *last = NULL;
-    for (const kiln_node *node = g->first; node; node = node->next) {
-        if (node->op != KILN_PLACEHOLDER) continue;
-        if (node->target->u.s[0] == '*') break;
-        if (!node->nargs) last = node;
-    }
-    return last;
+/* How many leading parameters must be given: a default before one that has none could never be used, and is left out. */
+static size_t count_required(const py_printer *p) {
+    size_t n = 0;
+    for (size_t i = 0; i < p->nparams && p->params[i]->target->u.s[0] != '*'; i++)
+        if (!p->params[i]->nargs) n = i + 1;
+    return n;
 }
 
-static kiln_status check_stars(const kiln_graph *g) {
-    const kiln_node *star = NULL, *stars = NULL;
-    for (const kiln_node *node = g->first; node; node = node->next) {
-        if (node->op != KILN_PLACEHOLDER) continue;
-        int n = (int)strspn(node->target->u.s, "*");
+static kiln_status check_stars(const py_printer *p) {
+    const char *star = NULL, *stars = NULL;
+    for (size_t i = 0; i < p->nparams; i++) {
+        const char *name = p->params[i]->target->u.s;
+        size_t n = strspn(name, "*");
         if (stars || n > 2 || (n == 1 && star))
-            return KILN_FAIL(KILN_E_ARG, "placeholder '%.60s' cannot stand after '%.60s'", node->target->u.s,
-                             stars  ? stars->target->u.s
-                             : star ? star->target->u.s
+            return KILN_FAIL(KILN_E_ARG, "placeholder '%.60s' cannot stand after '%.60s'", name,
+                             stars  ? stars
+                             : star ? star
                                     : "");
-        if (n && node->nargs)
-            return KILN_FAIL(KILN_E_ARG, "placeholder '%.60s' cannot have a default", node->target->u.s);
-        if (n == 1) star = node;
-        if (n == 2) stars = node;
+        if (n && p->params[i]->nargs)
+            return KILN_FAIL(KILN_E_ARG, "placeholder '%.60s' cannot have a default", name);
+        if (n == 1) star = name;
+        if (n == 2) stars = name;
     }
     return KILN_OK;
 }
 
 static void put_header(py_printer *p, const char *function) {
-    const kiln_node *required = last_required(p->g);
-    bool comma = p->self[0] != 0, droppable = required != NULL;
+    size_t required = count_required(p);
     kiln_py_text(p, "def ");
     kiln_py_text(p, function);
     kiln_sb_putc(&p->out, '(');
     kiln_py_text(p, p->self);
-    for (const kiln_node *node = p->g->first; node; node = node->next) {
-        if (node->op != KILN_PLACEHOLDER) continue;
-        if (comma) kiln_sb_putn(&p->out, ", ", 2);
-        comma = true;
+    for (size_t i = 0; i < p->nparams; i++) {
+        const kiln_node *node = p->params[i];
+        if (i || p->self[0]) kiln_sb_putn(&p->out, ", ", 2);
         kiln_sb_putn(&p->out, "**", strspn(node->target->u.s, "*"));
         kiln_py_node(p, node);
         put_annotation(p, node);
-        if (node == required) droppable = false;
-        if (!node->nargs || droppable) continue;
+        if (!node->nargs || i < required) continue;
         kiln_sb_putn(&p->out, " = ", 3);
         kiln_py_value(p, node->args[0]);
     }
@@ -247,9 +249,9 @@ static kiln_status print_all(py_printer *p, const char *function, const frees *f
 
 static kiln_status print_graph(py_printer *p, const char *function, bool keep, kiln_python *out) {
     frees f = {0};
-    KILN_TRY(kiln_graph_verify(p->g)); /* also numbers the nodes */
-    KILN_TRY(check_stars(p->g));
+    KILN_TRY(kiln_graph_number(p->g));
     KILN_TRY(kiln_py_assign_names(p));
+    KILN_TRY(check_stars(p));
     if (!keep) KILN_TRY(find_last_uses(p->g, &f));
     kiln_status st = print_all(p, function, &f, out);
     kiln_free(f.head);

@@ -24,10 +24,12 @@ typedef struct py_table {
 typedef struct py_printer {
     kiln_graph *g;
     kiln_sb out;
-    kiln_arena arena;        /* names and globals; handed to the caller */
-    py_table names;          /* name -> who has it */
-    py_table globals;        /* kind and text of what a global stands for -> its name */
-    const char **node_names; /* by node->order */
+    kiln_arena arena;         /* names and globals; handed to the caller */
+    py_table names;           /* name -> who has it */
+    py_table globals;         /* kind and text of what a global stands for -> its name */
+    const char **node_names;  /* by node->order */
+    const kiln_node **params; /* placeholders, in order */
+    size_t nparams;
     kiln_python_global *list;
     size_t nlist, list_cap;
     const char *self;         /* "" for none */

@@ -226,6 +226,7 @@ void kiln_py_names_fini(py_printer *p) {
     kiln_free(p->names.at);
     kiln_free(p->globals.at);
     kiln_free(p->node_names);
+    kiln_free(p->params);
 }
 
 /* -- choosing ----------------------------------------------------------------------------------------- */
@@ -276,12 +277,28 @@ static const char *node_name(py_printer *p, const kiln_node *node) {
     return fresh_name(p, node->name, node->name_len);
 }
 
-static kiln_status assign(py_printer *p, bool parameters) {
+static kiln_status assign_parameters(py_printer *p) {
+    size_t cap = 0;
     for (kiln_node *node = p->g->first; node; node = node->next) {
-        if ((node->op == KILN_PLACEHOLDER) != parameters || node->op == KILN_OUTPUT) continue;
-        const char *name = parameters ? parameter_name(p, node) : node_name(p, node);
-        if (!name) return KILN_NOMEM();
-        p->node_names[node->order] = name;
+        if (node->op != KILN_PLACEHOLDER) continue;
+        if (p->nparams == cap) {
+            cap = cap ? 2 * cap : 16;
+            const kiln_node **grown = kiln_realloc(p->params, cap * sizeof *grown);
+            if (!grown) return KILN_NOMEM();
+            p->params = grown;
+        }
+        p->params[p->nparams++] = node;
+        p->node_names[node->order] = parameter_name(p, node);
+        if (!p->node_names[node->order]) return KILN_NOMEM();
+    }
+    return KILN_OK;
+}
+
+static kiln_status assign_nodes(py_printer *p) {
+    for (const kiln_node *node = p->g->first; node; node = node->next) {
+        if (node->op == KILN_PLACEHOLDER || node->op == KILN_OUTPUT) continue;
+        p->node_names[node->order] = node_name(p, node);
+        if (!p->node_names[node->order]) return KILN_NOMEM();
     }
     return KILN_OK;
 }
@@ -299,8 +316,8 @@ kiln_status kiln_py_assign_names(py_printer *p) {
         if (!e) return KILN_NOMEM();
         e->state = PY_TAKEN;
     }
-    KILN_TRY(assign(p, true));
-    return assign(p, false);
+    KILN_TRY(assign_parameters(p));
+    return assign_nodes(p);
 }
 
 /* -- globals ------------------------------------------------------------------------------------------ */

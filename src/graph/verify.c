@@ -52,19 +52,17 @@ static kiln_status check_uses(kiln_node *node) {
     for (uint32_t i = 0; i < node->nargs; i++) kiln_gval_visit(node->args[i], check_use, &c);
     for (uint32_t i = 0; i < node->nkwargs; i++) kiln_gval_visit(node->kwargs[i].value, check_use, &c);
     if (c.bad) return breach(node, c.bad);
-    for (const kiln_use *u = node->uses; u; u = u->of_user) noted++;
+    for (const kiln_use *u = node->uses; u; u = u->of_user, noted++) u->used->mark = NULL;
     if (noted != c.distinct)
         return KILN_FAIL(KILN_E_VERIFY, "node %.80s uses %u nodes, but %u are noted", node->name, c.distinct,
                          noted);
     return KILN_OK;
 }
 
-static kiln_status check_node(kiln_graph *g, kiln_node *node) {
+static kiln_status check_node(kiln_node *node) {
     bool call = node->op == KILN_CALL_FUNCTION;
     if (node->target->has_node || (node->type && node->type->has_node))
         return KILN_FAIL(KILN_E_VERIFY, "the target or type of node %.80s holds a node", node->name);
-    if (kiln_graph_find(g, node->name, node->name_len) != node)
-        return KILN_FAIL(KILN_E_VERIFY, "two nodes are named %.80s", node->name);
     if (node->op == KILN_OUTPUT && node->next)
         return KILN_FAIL(KILN_E_VERIFY, "node %.80s is an output, but %.80s follows it", node->name,
                          node->next->name);
@@ -76,18 +74,29 @@ static kiln_status check_node(kiln_graph *g, kiln_node *node) {
     return check_uses(node);
 }
 
-kiln_status kiln_graph_verify(kiln_graph *g) {
+kiln_status kiln_graph_number(kiln_graph *g) {
     uint32_t order = 0;
     size_t count = 0;
     for (kiln_node *node = g->first; node; node = node->next) {
         node->order = order++;
-        node->mark = NULL;
         if (count++ > g->count || (node->next && node->next->prev != node))
             return KILN_FAIL(KILN_E_VERIFY, "the list of nodes is broken at %.80s", node->name);
     }
     if (count != g->count) return KILN_FAIL(KILN_E_VERIFY, "%zu nodes, but %zu are listed", g->count, count);
-    kiln_status st = KILN_OK;
-    for (kiln_node *node = g->first; node && st == KILN_OK; node = node->next) st = check_node(g, node);
-    for (kiln_node *node = g->first; node; node = node->next) node->mark = NULL;
-    return st;
+    for (kiln_node *node = g->first; node; node = node->next) {
+        kiln_status st = check_node(node);
+        if (st == KILN_OK) continue;
+        for (node = g->first; node; node = node->next) node->mark = NULL;
+        return st;
+    }
+    return KILN_OK;
+}
+
+/* Names are unique by making; that they are is looked up apart, as it costs as much as all the rest. */
+kiln_status kiln_graph_verify(kiln_graph *g) {
+    KILN_TRY(kiln_graph_number(g));
+    for (const kiln_node *node = g->first; node; node = node->next)
+        if (kiln_graph_find(g, node->name, node->name_len) != node)
+            return KILN_FAIL(KILN_E_VERIFY, "two nodes are named %.80s", node->name);
+    return KILN_OK;
 }
