@@ -45,6 +45,16 @@ static kiln_status default_value(kiln_graph *g, const kiln_default *d, const kil
     return kiln_graph_items(g, KILN_G_LIST, items, (size_t)d->nitems, out);
 }
 
+/* `int[2] padding=0` means [0, 0]. */
+static kiln_status spread_default(kiln_graph *g, const kiln_type *type, const kiln_gval **v) {
+    if (!*v || type->kind != KILN_T_LIST || type->size <= 0) return KILN_OK;
+    if ((*v)->kind == KILN_G_NONE || kiln_gkind_is_items((*v)->kind)) return KILN_OK;
+    const kiln_gval **items = kiln_arena_alloc(&g->arena, (size_t)type->size * sizeof *items);
+    if (!items) return KILN_NOMEM();
+    for (int i = 0; i < type->size; i++) items[i] = *v;
+    return kiln_graph_items(g, KILN_G_LIST, items, (size_t)type->size, v);
+}
+
 /* A ScalarType, Layout or MemoryFormat whose default is a number keeps it: PyTorch takes the number. */
 static kiln_status add_param(attempt *a, const char *name, kiln_param_kind kind, const kiln_type *type,
                              const kiln_gval *fallback) {
@@ -112,6 +122,7 @@ static kiln_status make_signature(attempt *a) {
         kiln_param_kind kind = p->kwarg_only ? KILN_KEYWORD_ONLY : KILN_POSITIONAL_OR_KEYWORD;
         if (k == 0 && a->form == KILN_FORM_METHOD) kind = KILN_POSITIONAL_ONLY;
         KILN_TRY(default_value(a->g, &p->def, &fallback));
+        KILN_TRY(spread_default(a->g, p->type, &fallback));
         KILN_TRY(add_param(a, param_name(a, k), kind, p->type, fallback));
     }
     if (outs)
