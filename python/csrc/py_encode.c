@@ -264,6 +264,7 @@ static int encode_fields(kp_encoder *e, PyObject *const *field, kiln_node_spec *
     spec->name = PyUnicode_AsUTF8AndSize(field[N_NAME], &n);
     if (!spec->name) return -1;
     spec->name_len = (size_t)n;
+    if (n == 0) spec->name = NULL; /* then made from the target */
     if (field[N_TYPE] != Py_None && kp_encode(e, field[N_TYPE], 0, &spec->type) < 0) return -1;
     return encode_target(e, spec->op, field[N_TARGET], &spec->target);
 }

@@ -346,8 +346,10 @@ static PyObject *schemas_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     kp_schemas *self = (kp_schemas *)alloc(type, 0);
     kiln_status status = self ? kiln_schemas_new(&self->s) : KILN_OK;
-    if (status != KILN_OK) kp_raise(status), Py_CLEAR(self);
-    return (PyObject *)self;
+    if (status == KILN_OK) return (PyObject *)self;
+    kp_raise(status);
+    Py_DECREF(self);
+    return NULL;
 }
 
 static void schemas_dealloc(PyObject *self) {
