@@ -64,11 +64,11 @@ static kiln_status add_param(attempt *a, const char *name, kiln_param_kind kind,
     return KILN_OK;
 }
 
-/* torch.add calls a tensor or number named self `input`, unless another parameter is called that. */
+/* torch.add calls a tensor named self `input`, unless another parameter is called that; a number stays self. */
 static const char *param_name(const attempt *a, int k) {
     const kiln_param *p = &a->schema->args[k];
     bool renamed = a->form == KILN_FORM_TORCH && strcmp(p->name, "self") == 0 &&
-                   (p->type->kind == KILN_T_TENSOR || p->type->kind == KILN_T_SCALAR);
+                   p->type->kind == KILN_T_TENSOR;
     return renamed && kiln_schema_arg(a->schema, "input") < 0 ? "input" : p->name;
 }
 
