@@ -119,37 +119,78 @@ static int python(const cli_args *args, kiln_graph *g) {
 
 /* -- running ------------------------------------------------------------------------------------------ */
 
-/* "w=f32[3]" gives the tensor that get_attr w or const(w) stands for. */
+/* Operands after the file: a value each, and before it NAME= for what get_attr NAME or const(NAME) stands
+ * for. */
+typedef struct inputs {
+    calltext call;      /* its arguments are the values, those with a name last */
+    const char **names; /* of the values that have one */
+    size_t *name_len;
+    size_t nplain, nnamed;
+} inputs;
+
+static size_t name_length(const char *operand) {
+    size_t n = strspn(operand, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.");
+    return operand[n] == '=' ? n : 0;
+}
+
 static kiln_tensor *find_named(void *user, const char *name) {
-    const calltext *call = user;
-    for (size_t i = 0; i < call->nargs; i++) {
-        const kiln_value *v = &call->args[i];
-        if (v->name && v->kind == KILN_TENSOR && strcmp(v->name, name) == 0) return v->u.tensor;
+    const inputs *in = user;
+    for (size_t i = 0; i < in->nnamed; i++) {
+        const kiln_value *v = &in->call.args[in->nplain + i];
+        if (v->kind == KILN_TENSOR && strlen(name) == in->name_len[i] &&
+            memcmp(name, in->names[i], in->name_len[i]) == 0)
+            return v->u.tensor;
     }
     return NULL;
 }
 
-/* The operands after the file, as one call's arguments. */
-static bool parse_inputs(const cli_args *args, calltext *out) {
-    size_t n = 16;
-    char err[CALLTEXT_ERROR_MAX];
-    for (int i = 2; i < args->noperands; i++) n += strlen(args->operands[i]) + 2;
-    char *text = malloc(n), *at = text;
-    if (!text) return cli_error("out of memory"), false;
+/* Writes the operands as the arguments of one call, which calltext then reads. */
+static void write_call(const cli_args *args, char *at, inputs *out) {
+    const char *comma = "";
     at += sprintf(at, "graph(");
-    for (int i = 2; i < args->noperands; i++) at += sprintf(at, "%s%s", i > 2 ? ", " : "", args->operands[i]);
+    for (int named = 0; named < 2; named++) {
+        for (int i = 2; i < args->noperands; i++) {
+            const char *operand = args->operands[i];
+            size_t n = name_length(operand);
+            if ((n > 0) != (named != 0)) continue;
+            if (n) out->names[out->nnamed] = operand, out->name_len[out->nnamed++] = n;
+            out->nplain += !n;
+            at += sprintf(at, "%s%s", comma, n ? operand + n + 1 : operand);
+            comma = ", ";
+        }
+    }
     strcpy(at, ")");
-    bool ok = calltext_parse(text, strlen(text), NULL, out, err);
+}
+
+static void free_inputs(inputs *in) {
+    free(in->names);
+    free(in->name_len);
+    calltext_free(&in->call);
+}
+
+static bool parse_inputs(const cli_args *args, inputs *out) {
+    size_t n = 16, count = (size_t)args->noperands + 1;
+    char err[CALLTEXT_ERROR_MAX] = "out of memory";
+    for (int i = 2; i < args->noperands; i++) n += strlen(args->operands[i]) + 2;
+    memset(out, 0, sizeof *out);
+    char *text = malloc(n);
+    out->names = calloc(count, sizeof *out->names);
+    out->name_len = calloc(count, sizeof *out->name_len);
+    bool ok = text && out->names && out->name_len;
+    if (ok) write_call(args, text, out);
+    ok = ok && calltext_parse(text, strlen(text), NULL, &out->call, err);
+    if (ok && out->call.nargs != out->nplain + out->nnamed)
+        ok = false, snprintf(err, sizeof err, "expected one value in each operand");
     if (!ok) cli_error("inputs: %s", err);
     free(text);
+    if (!ok) free_inputs(out);
     return ok;
 }
 
-static int run_with(const cli_args *args, kiln_ctx *ctx, kiln_graph *g, calltext *inputs) {
+static int run_with(const cli_args *args, kiln_ctx *ctx, kiln_graph *g, inputs *in) {
     kiln_tensor **outs;
-    size_t nouts, positional = 0;
-    while (positional < inputs->nargs && !inputs->args[positional].name) positional++;
-    kiln_status st = kiln_graph_run(ctx, g, inputs->args, positional, find_named, inputs, &outs, &nouts);
+    size_t nouts;
+    kiln_status st = kiln_graph_run(ctx, g, in->call.args, in->nplain, find_named, in, &outs, &nouts);
     if (st != KILN_OK) return told(st);
     if (args->json) out_text("{\"outputs\":[");
     for (size_t i = 0; i < nouts; i++) {
@@ -163,12 +204,12 @@ static int run_with(const cli_args *args, kiln_ctx *ctx, kiln_graph *g, calltext
 }
 
 static int run(const cli_args *args, kiln_graph *g) {
-    calltext inputs;
-    if (!parse_inputs(args, &inputs)) return CLI_FAILED;
+    inputs in;
+    if (!parse_inputs(args, &in)) return CLI_FAILED;
     kiln_ctx *ctx = cli_open(args);
-    int status = ctx ? run_with(args, ctx, g, &inputs) : CLI_FAILED;
+    int status = ctx ? run_with(args, ctx, g, &in) : CLI_FAILED;
     kiln_close(ctx);
-    calltext_free(&inputs);
+    free_inputs(&in);
     return status;
 }
 

@@ -102,8 +102,8 @@ KILN_API int kiln_gval_equal(const kiln_gval *a, const kiln_gval *b);
 /* -- nodes ----------------------------------------------------------------------------------------- */
 
 typedef enum kiln_node_op {
-    KILN_PLACEHOLDER, /* target STR: the parameter's name, "*args" or "**kwargs"; args: its default, or none */
-    KILN_GET_ATTR,    /* target STR: "layer.weight"; no arguments */
+    KILN_PLACEHOLDER,   /* target STR: the parameter, "*args" or "**kwargs"; args: its default, or none */
+    KILN_GET_ATTR,      /* target STR: "layer.weight"; no arguments */
     KILN_CALL_FUNCTION, /* target OP, FUNC or CONST */
     KILN_CALL_METHOD,   /* target STR: the method's name; args[0]: the object */
     KILN_CALL_MODULE,   /* target STR: "layers.0" */
@@ -154,7 +154,8 @@ struct kiln_node {
     kiln_gval ref; /* what kiln_graph_ref returns */
 };
 
-/* What a new node is made from; borrowed.  name NULL: made from the target.  A name that is taken gets a number. */
+/* What a new node is made from; borrowed.  name NULL: made from the target.  A name that is taken gets a
+ * number. */
 typedef struct kiln_node_spec {
     kiln_node_op op;
     const char *name;
@@ -175,8 +176,8 @@ KILN_API size_t kiln_graph_count(const kiln_graph *g); /* nodes that are not era
 KILN_API kiln_node *kiln_graph_find(const kiln_graph *g, const char *name, size_t n); /* or NULL */
 KILN_API const char *kiln_node_op_name(kiln_node_op op);                              /* "call_function" */
 
-/* Adds a node before `before` (NULL: at the end).  Nothing but types, arity and limits is checked here: order is
- * the verifier's. */
+/* Adds a node before `before` (NULL: at the end).  Nothing but types, arity and limits is checked here:
+ * order is the verifier's. */
 KILN_API kiln_status kiln_graph_add(kiln_graph *g, kiln_node *before, const kiln_node_spec *spec,
                                     kiln_node **out) KILN_MUST_CHECK;
 /* A placeholder at the end; fallback may be NULL. */
@@ -196,14 +197,15 @@ KILN_API void kiln_node_move(kiln_node *node, kiln_node *before);               
 KILN_API kiln_status kiln_graph_replace_uses(kiln_node *old, const kiln_gval *now,
                                              const kiln_node *except) KILN_MUST_CHECK;
 KILN_API kiln_status kiln_graph_erase(kiln_node *node) KILN_MUST_CHECK; /* KILN_E_ARG while it has users */
-/* Erases what nothing uses, except placeholders, outputs and nodes that may do more than compute: in-place and out
- * forms, random ones, calls of modules, of unknown functions and of what `keep` (may be NULL) says. */
+/* Erases what nothing uses, except placeholders, outputs and nodes that may do more than compute: in-place
+ * and out forms, random ones, calls of modules, of unknown functions and of what `keep` (may be NULL)
+ * says. */
 typedef int (*kiln_keep_fn)(void *user, const kiln_node *node);
 KILN_API kiln_status kiln_graph_dead_code(kiln_schemas *s, kiln_graph *g, kiln_keep_fn keep, void *user,
                                           size_t *nerased) KILN_MUST_CHECK;
 
-/* Order (a node is used only after it was made), arity, unique names, one output and it is last, uses in step.
- * KILN_E_VERIFY names the node. */
+/* Order (a node is used only after it was made), arity, unique names, one output and it is last, uses in
+ * step. KILN_E_VERIFY names the node. */
 KILN_API kiln_status kiln_graph_verify(kiln_graph *g) KILN_MUST_CHECK;
 
 /* -- text ------------------------------------------------------------------------------------------ */
@@ -246,8 +248,9 @@ enum {
     KILN_NO_DEFAULTS = 2  /* do not add defaults */
 };
 
-/* Binds as inspect.Signature.bind does, with its error texts (KILN_E_TYPE), then lays the arguments out in the order
- * of the signature: a parameter stays positional iff it was given so and flags do not ask for keywords. */
+/* Binds as inspect.Signature.bind does, with its error texts (KILN_E_TYPE), then lays the arguments out in
+ * the order of the signature: a parameter stays positional iff it was given so and flags do not ask for
+ * keywords. */
 KILN_API kiln_status kiln_graph_bind(kiln_graph *g, const kiln_sig_param *sig, size_t nsig,
                                      const kiln_gval *const *args, size_t nargs, const kiln_kwarg *kwargs,
                                      size_t nkwargs, unsigned flags, kiln_bound_args *out) KILN_MUST_CHECK;
@@ -256,12 +259,13 @@ KILN_API kiln_status kiln_graph_bind(kiln_graph *g, const kiln_sig_param *sig, s
 KILN_API kiln_status kiln_schemas_new(kiln_schemas **out) KILN_MUST_CHECK;
 KILN_API void kiln_schemas_free(kiln_schemas *s);
 
-/* The arguments of a call by the schema of its target: an overload, all overloads of an operator, a function of torch
- * that wraps one, or a method of a tensor.  The node is not changed.  KILN_E_NOTFOUND: no schema is known for the target;
- * KILN_E_TYPE: the arguments fit none, with the reason for each. */
+/* The arguments of a call by the schema of its target: an overload, all overloads of an operator, a
+ * function of torch that wraps one, or a method of a tensor.  The node is not changed.  KILN_E_NOTFOUND:
+ * no schema is known for the target; KILN_E_TYPE: the arguments fit none, with the reason for each. */
 KILN_API kiln_status kiln_node_normalized(kiln_schemas *s, kiln_node *node, unsigned flags,
                                           kiln_bound_args *out) KILN_MUST_CHECK;
-/* Does so to every node with a schema; nodes whose arguments fit none fail the whole, before anything is changed. */
+/* Does so to every node with a schema; nodes whose arguments fit none fail the whole, before anything is
+ * changed. */
 KILN_API kiln_status kiln_graph_normalize(kiln_schemas *s, kiln_graph *g, unsigned flags,
                                           size_t *nchanged) KILN_MUST_CHECK;
 
@@ -277,8 +281,9 @@ typedef struct kiln_python_options {
     size_t ntaken;
 } kiln_python_options;
 
-/* A name that the source uses and does not define: what it must be bound to is `value`: FUNC, CONST, or FLOAT for inf
- * and nan.  FUNC "torch:" is the module itself.  Builtins under their own name are not listed. */
+/* A name that the source uses and does not define: what it must be bound to is `value`: FUNC, CONST, or
+ * FLOAT for inf and nan.  FUNC "torch:" is the module itself.  Builtins under their own name are not
+ * listed. */
 typedef struct kiln_python_global {
     const char *name;
     const kiln_gval *value;
@@ -311,9 +316,9 @@ KILN_API kiln_status kiln_gval_text(const kiln_gval *v, char **out) KILN_MUST_CH
 /* What a get_attr or a CONST stands for; borrowed by the run.  Returns NULL for an unknown name. */
 typedef kiln_tensor *(*kiln_lookup_fn)(void *user, const char *name);
 
-/* Runs the graph node by node with kiln_call.  inputs: one per placeholder, those with a default may be left off.  *outs: the
- * tensors of the output in order, *nouts of them, each to be released and the array freed with kiln_text_free.
- * KILN_E_UNSUP names the node that cannot be run. */
+/* Runs the graph node by node with kiln_call.  inputs: one per placeholder, those with a default may be
+ * left off.  *outs: the tensors of the output in order, *nouts of them, each to be released and the array
+ * freed with kiln_text_free. KILN_E_UNSUP names the node that cannot be run. */
 KILN_API kiln_status kiln_graph_run(kiln_ctx *ctx, kiln_graph *g, const kiln_value *inputs, size_t ninputs,
                                     kiln_lookup_fn lookup, void *user, kiln_tensor ***outs,
                                     size_t *nouts) KILN_MUST_CHECK;

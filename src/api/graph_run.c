@@ -1,8 +1,8 @@
 /* graph_run.c - kiln_graph_run: a graph, node by node, through kiln_call.
  *
- * An overload that is named is called as it stands.  For torch.add, x.add and operator.add the overload is chosen by the
- * values at hand: they are laid into a scratch graph, whose one call is normalised there.  A value is released after its
- * last use.  Must not know what any operator computes. */
+ * An overload that is named is called as it stands.  For torch.add, x.add and operator.add the overload is
+ * chosen by the values at hand: they are laid into a scratch graph, whose one call is normalised there.  A
+ * value is released after its last use.  Must not know what any operator computes. */
 #include <stdio.h>
 #include <string.h>
 

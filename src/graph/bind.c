@@ -1,7 +1,8 @@
 /* bind.c - a call's arguments against a signature, as Python's inspect.Signature.bind does it.
  *
- * First every argument finds its parameter, with Python's own words for what does not fit; then the arguments are laid out
- * again in the order of the signature.  No argument is ever dropped.  Must not know schemas. */
+ * First every argument finds its parameter, with Python's own words for what does not fit; then the
+ * arguments are laid out again in the order of the signature.  No argument is ever dropped.  Must not know
+ * schemas. */
 #include <stdio.h>
 #include <string.h>
 
@@ -122,7 +123,8 @@ static bool can_be_positional(const kiln_sig_param *p) {
     return p->kind == KILN_POSITIONAL_ONLY || p->kind == KILN_POSITIONAL_OR_KEYWORD;
 }
 
-/* How many leading parameters must be given by position: all up to the last that can be given in no other way. */
+/* How many leading parameters must be given by position: all up to the last that can be given in no other
+ * way. */
 static size_t forced(const binding *b, unsigned flags) {
     size_t n = 0;
     for (size_t i = 0; i < b->nsig; i++) {

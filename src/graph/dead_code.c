@@ -1,7 +1,8 @@
 /* dead_code.c - erases nodes whose value nothing uses and whose run nothing would miss.
  *
- * What is unknown stays: only reads of attributes, operators of Python that do not write, and operators whose schema
- * neither writes nor draws random numbers are erased.  One pass from the end, so chains go in one go. */
+ * What is unknown stays: only reads of attributes, operators of Python that do not write, and operators
+ * whose schema neither writes nor draws random numbers are erased.  One pass from the end, so chains go in
+ * one go. */
 #include <string.h>
 
 #include "graph/overloads.h"
@@ -28,7 +29,8 @@ static bool is_pure(const kiln_schema *s) {
     return s->nrets > 0 && !s->vararg && !s->varret;
 }
 
-/* Of a call that may mean several overloads, those that write through `out` count only if it has such an argument. */
+/* Of a call that may mean several overloads, those that write through `out` count only if it has such an
+ * argument. */
 static kiln_status callee_pure(kiln_schemas *s, const kiln_node *node, const kiln_callee *c, bool *out) {
     *out = true;
     for (uint32_t k = 0; k < node->nkwargs; k++)

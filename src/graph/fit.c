@@ -1,7 +1,8 @@
 /* fit.c - how well a value of a graph fits a type of a schema.
  *
- * 0 is exact; conversions that PyTorch makes cost more; -1 does not fit.  A node whose metadata says nothing fits
- * everything, a tensor best.  So torch.add(a, b) means add.Tensor, and torch.add(a, 2) means add.Scalar. */
+ * 0 is exact; conversions that PyTorch makes cost more; -1 does not fit.  A node whose metadata says
+ * nothing fits everything, a tensor best.  So torch.add(a, b) means add.Tensor, and torch.add(a, 2) means
+ * add.Scalar. */
 #include <ctype.h>
 #include <string.h>
 

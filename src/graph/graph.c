@@ -1,7 +1,7 @@
 /* graph.c - nodes: their list, names and uses, and every change to them.
  *
- * Owns the arena that all nodes and values live in.  Keeps, for each node, the nodes that use it, so that replacing and
- * erasing cost what they touch.  Must not know schemas, Python or text. */
+ * Owns the arena that all nodes and values live in.  Keeps, for each node, the nodes that use it, so that
+ * replacing and erasing cost what they touch.  Must not know schemas, Python or text. */
 #include <stdio.h>
 #include <string.h>
 

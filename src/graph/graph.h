@@ -1,13 +1,15 @@
 /* graph.h - private to src/graph: what a graph owns, and what its files ask of each other.
  *
- *   graph.c      nodes: list, names, uses, editing          value.c      values: build, compare, walk
- *   verify.c     the invariants, dead code                  kg_print.c   graph -> .kg        kg_parse.c   .kg -> graph
- *   bind.c       arguments against a signature              overloads.c  PyTorch's schemas by name
- *   normalize.c  calls against schemas                      python*.c    graph -> Python     picture.c    dot, SVG
+ *   graph.c      nodes: list, names, uses, editing     value.c      values: build, compare, walk
+ *   verify.c     the invariants                        dead_code.c  erases what nothing misses
+ *   kg_print.c   graph -> .kg                          kg_parse.c   .kg -> graph
+ *   bind.c       arguments against a signature         overloads.c  PyTorch's schemas by name
+ *   fit.c        values against types                  normalize.c  calls against schemas
+ *   python*.c    graph -> Python                       picture.c    graph -> dot, SVG
  *
- * All memory is the graph's arena, so passes have no cleanup and nodes are never freed singly.  Values nest at most
- * KILN_GRAPH_MAX_NEST deep, which is checked when they are made: walking one may recurse.  Nothing walks nodes by
- * recursion. */
+ * All memory is the graph's arena, so passes have no cleanup and nodes are never freed singly.  Values
+ * nest at most KILN_GRAPH_MAX_NEST deep, which is checked when they are made: walking one may recurse.
+ * Nothing walks nodes by recursion. */
 #ifndef KILN_GRAPH_INTERNAL_H
 #define KILN_GRAPH_INTERNAL_H
 #include "base/base.h"

@@ -1,7 +1,7 @@
 /* gtext.c - literals and names as both of a graph's printers write them.
  *
- * Numbers and strings come out as ASCII that Python and the .kg parser read back to the same value.  Must not know
- * what the text is part of. */
+ * Numbers and strings come out as ASCII that Python and the .kg parser read back to the same value.  Must
+ * not know what the text is part of. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,8 @@ void kiln_gtext_int(kiln_sb *out, int64_t i) {
     kiln_sb_putn(out, at, (size_t)(digits + sizeof digits - at));
 }
 
-/* A number of few decimals: n / 10^k with n < 2^53 is rounded once, so if it gives f back, its digits do too. */
+/* A number of few decimals: n / 10^k with n < 2^53 is rounded once, so if it gives f back, its digits do
+ * too. */
 static bool put_decimal(kiln_sb *out, double f) {
     static const double tens[] = {1,   1e1, 1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
                                   1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15};

@@ -1,7 +1,7 @@
 /* kg_parse.c - .kg text -> a graph, by recursive descent straight over the characters.
  *
- * docs/GRAPH.md has the grammar.  A node may use only nodes of earlier lines, so what parses is in order.  Positions are
- * worked out only when something fails.  Must not know schemas or Python. */
+ * docs/GRAPH.md has the grammar.  A node may use only nodes of earlier lines, so what parses is in order.
+ * Positions are worked out only when something fails.  Must not know schemas or Python. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

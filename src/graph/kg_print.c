@@ -1,7 +1,7 @@
 /* kg_print.c - a graph -> its .kg text (docs/GRAPH.md has the grammar).
  *
- * One node per line.  What this prints, kg_parse.c reads back to an equal graph; names and texts that the grammar could
- * misread are quoted.  Must not know Python. */
+ * One node per line.  What this prints, kg_parse.c reads back to an equal graph; names and texts that the
+ * grammar could misread are quoted.  Must not know Python. */
 #include <string.h>
 
 #include "graph/kg.h"

@@ -1,8 +1,8 @@
 /* normalize.c - a call's arguments, laid out by the schema of what it calls.
  *
- * For each overload the call may mean, its schema becomes a signature as the call's form sees it (torch.add calls `self`
- * input, a method has no name for it); bind.c binds; types decide among the overloads that bind.  docs/GRAPH.md
- * states the rules.  Changes nodes only in kiln_graph_normalize. */
+ * For each overload the call may mean, its schema becomes a signature as the call's form sees it
+ * (torch.add calls `self` input, a method has no name for it); bind.c binds; types decide among the
+ * overloads that bind.  docs/GRAPH.md states the rules.  Changes nodes only in kiln_graph_normalize. */
 #include <stdio.h>
 #include <string.h>
 
@@ -64,7 +64,8 @@ static kiln_status add_param(attempt *a, const char *name, kiln_param_kind kind,
     return KILN_OK;
 }
 
-/* torch.add calls a tensor named self `input`, unless another parameter is called that; a number stays self. */
+/* torch.add calls a tensor named self `input`, unless another parameter is called that; a number stays
+ * self. */
 static const char *param_name(const attempt *a, int k) {
     const kiln_param *p = &a->schema->args[k];
     bool renamed = a->form == KILN_FORM_TORCH && strcmp(p->name, "self") == 0 &&
@@ -157,8 +158,8 @@ static bool is_int_list(const kiln_type *t) {
     return t && t->kind == KILN_T_LIST && (t->elem->kind == KILN_T_INT || t->elem->kind == KILN_T_SYMINT);
 }
 
-/* x.view(2, 3) for x.view([2, 3]): where a list of integers is the only positional parameter, its items may be the
- * arguments.  One node alone may be the list or an item, so it stays where it is. */
+/* x.view(2, 3) for x.view([2, 3]): where a list of integers is the only positional parameter, its items
+ * may be the arguments.  One node alone may be the list or an item, so it stays where it is. */
 static kiln_status gather_items(attempt *a) {
     size_t self = a->form == KILN_FORM_METHOD, npos = 0;
     while (npos < a->nsig && a->sig[npos].kind <= KILN_POSITIONAL_OR_KEYWORD) npos++;

@@ -1,7 +1,8 @@
 /* overloads.c - PyTorch's schemas by operator name, and which of them a node calls.
  *
- * Indexes the list that ships with the library by name once; a schema is parsed when it is first asked for.  Owns its arena,
- * and knows what a target's spelling says about the operator, but nothing about arguments. */
+ * Indexes the list that ships with the library by name once; a schema is parsed when it is first asked
+ * for.  Owns its arena, and knows what a target's spelling says about the operator, but nothing about
+ * arguments. */
 #include <string.h>
 
 #include "base/text_entry.h"

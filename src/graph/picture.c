@@ -1,7 +1,8 @@
 /* picture.c - a graph as Graphviz text, and as an SVG picture laid out here.
  *
- * The layout: a node's layer is one below the lowest node it uses; within a layer nodes are ordered by the mean column of
- * what they use, twice over.  Linear in nodes and uses but for that sorting.  Must not know what nodes do. */
+ * The layout: a node's layer is one below the lowest node it uses; within a layer nodes are ordered by the
+ * mean column of what they use, twice over.  Linear in nodes and uses but for that sorting.  Must not know
+ * what nodes do. */
 #include <stdlib.h>
 #include <string.h>
 

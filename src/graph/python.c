@@ -1,7 +1,8 @@
 /* python.c - a graph -> the source of a Python function that means what the graph means.
  *
- * One statement per node, in order; values are let go after their last use.  Linear in the size of the graph and
- * without recursion over nodes.  Names are python_names.c's business, expressions python_value.c's. */
+ * One statement per node, in order; values are let go after their last use.  Linear in the size of the
+ * graph and without recursion over nodes.  Names are python_names.c's business, expressions
+ * python_value.c's. */
 #include <string.h>
 
 #include "graph/python.h"
@@ -180,7 +181,8 @@ static void put_statement(py_printer *p, const kiln_node *node, const frees *f) 
 
 /* -- the function ------------------------------------------------------------------------------------- */
 
-/* How many leading parameters must be given: a default before one that has none could never be used, and is left out. */
+/* How many leading parameters must be given: a default before one that has none could never be used, and
+ * is left out. */
 static size_t count_required(const py_printer *p) {
     size_t n = 0;
     for (size_t i = 0; i < p->nparams && p->params[i]->target->u.s[0] != '*'; i++)

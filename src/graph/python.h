@@ -60,8 +60,8 @@ void kiln_py_path(py_printer *p, const char *base, const char *const *path, cons
 void kiln_py_node(py_printer *p, const kiln_node *node);
 bool kiln_py_plain(const char *s, size_t n); /* can stand after a dot or before '=' in a call */
 
-/* Prints the expression of a call of an operator.* or builtins.* function if Python has a spelling for it.  Returns false
- * and prints nothing otherwise. */
+/* Prints the expression of a call of an operator.* or builtins.* function if Python has a spelling for
+ * it.  Returns false and prints nothing otherwise. */
 bool kiln_py_operator(py_printer *p, const kiln_node *node);
 /* The same for those that are statements: in-place operators and item assignment. */
 bool kiln_py_operator_statement(py_printer *p, const kiln_node *node);

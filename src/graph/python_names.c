@@ -1,15 +1,17 @@
 /* python_names.c - which name each node, parameter and global has in printed Python.
  *
- * Parameters choose first, since callers may pass them by keyword; then nodes, which keep off keywords, builtins and what
- * the code itself uses; then globals, as they are met, take names that are left.  So nothing shadows what it needs.
- * Only ASCII names are kept: Python normalises others, which could make two of them one. */
+ * Parameters choose first, since callers may pass them by keyword; then nodes, which keep off keywords,
+ * builtins and what the code itself uses; then globals, as they are met, take names that are left.  So
+ * nothing shadows what it needs. Only ASCII names are kept: Python normalises others, which could make two
+ * of them one. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "graph/python.h"
 
-/* Soft keywords, every builtin of Python 3.10 to 3.14, and names that printed code and torch.fx's callers rely on. */
+/* Soft keywords, every builtin of Python 3.10 to 3.14, and names that printed code and torch.fx's callers
+ * rely on. */
 static const char *const reserved[] = {"_",
                                        "case",
                                        "match",

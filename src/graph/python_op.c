@@ -1,8 +1,8 @@
 /* python_op.c - calls of operator.* and getattr -> Python's own spelling, where it means the same.
  *
- * A call that has another number of arguments, or arguments by keyword, is left a call; so is one whose spelling Python
- * would warn about (a literal before a subscript or beside `is`).  In-place operators work on a name of their own:
- * operator.iadd(a, b) gives a new value but leaves the name `a` as it was. */
+ * A call that has another number of arguments, or arguments by keyword, is left a call; so is one whose
+ * spelling Python would warn about (a literal before a subscript or beside `is`).  In-place operators work
+ * on a name of their own: operator.iadd(a, b) gives a new value but leaves the name `a` as it was. */
 #include <string.h>
 
 #include "graph/python.h"

@@ -1,7 +1,8 @@
 /* python_value.c - values of a graph -> Python expressions that evaluate to them.
  *
- * Everything is spelled so that it means the same wherever it stands: numbers that carry a sign are bracketed before a dot,
- * inf, nan and types are globals, and what has no literal is a call.  Must not know nodes beyond their names. */
+ * Everything is spelled so that it means the same wherever it stands: numbers that carry a sign are
+ * bracketed before a dot, inf, nan and types are globals, and what has no literal is a call.  Must not
+ * know nodes beyond their names. */
 #include <math.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* value.c - values of a graph: made from a description, compared, walked.
  *
- * Turns a caller's kiln_gval into an immutable copy in the graph's arena, having checked that its parts fit its kind and
- * that it does not nest too deep.  Must not know what a node does. */
+ * Turns a caller's kiln_gval into an immutable copy in the graph's arena, having checked that its parts
+ * fit its kind and that it does not nest too deep.  Must not know what a node does. */
 #include <math.h>
 #include <string.h>
 
@@ -92,7 +92,7 @@ static kiln_status check_text(const kiln_gval *v) {
         break;
     default: break;
     }
-    if (!ok) return KILN_FAIL(KILN_E_ARG, "'%.60s' is not %s", v->u.s, what);
+    if (!ok) return KILN_FAIL(KILN_E_ARG, "'%.*s' is not %s", v->n < 60 ? (int)v->n : 60, v->u.s, what);
     return KILN_OK;
 }
 

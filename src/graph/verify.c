@@ -1,6 +1,7 @@
 /* verify.c - what holds in every graph: order, arity, unique names, one output at the end, uses in step.
  *
- * Linear in nodes and arguments.  Tells the first breach with the names of the nodes.  Must not know schemas. */
+ * Linear in nodes and arguments.  Tells the first breach with the names of the nodes.  Must not know
+ * schemas. */
 #include <stdlib.h>
 #include <string.h>
 
