@@ -329,9 +329,12 @@ static size_t flatten(const kiln_value *v, kiln_tensor **outs) {
 
 static kiln_status take_output(runner *r, const kiln_node *node, kiln_tensor ***outs, size_t *nouts) {
     kiln_value v = kiln_v_none();
-    if (node) KILN_TRY(evaluate(r, node, node->args[0], r->results, &v));
-    size_t n = flatten(&v, NULL);
-    if (n == SIZE_MAX) return unsupported(node, "a result is not a tensor");
+    size_t n = 0;
+    if (node) {
+        KILN_TRY(evaluate(r, node, node->args[0], r->results, &v));
+        n = flatten(&v, NULL);
+        if (n == SIZE_MAX) return unsupported(node, "a result is not a tensor");
+    }
     kiln_tensor **list = kiln_alloc((n + 1) * sizeof *list);
     if (!list) return KILN_NOMEM();
     flatten(&v, list);

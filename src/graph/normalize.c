@@ -1,7 +1,7 @@
 /* normalize.c - a call's arguments, laid out by the schema of what it calls.
  *
  * For each overload the call may mean, its schema becomes a signature as the call's form sees it
- * (torch.add calls `self` input, a method has no name for it); bind.c binds; types decide among the
+ * (torch.add calls `self` input, a method has no name for it); bind_args.c binds; types decide among the
  * overloads that bind.  docs/GRAPH.md states the rules.  Changes nodes only in kiln_graph_normalize. */
 #include <stdio.h>
 #include <string.h>
@@ -183,7 +183,7 @@ static kiln_status gather_items(attempt *a) {
 
 /* -- one overload ------------------------------------------------------------------------------------- */
 
-/* Values by parameter: what was given, else NULL.  Walks as bind.c has laid them out. */
+/* Values by parameter: what was given, else NULL.  Walks as bind_args.c has laid them out. */
 static int total_cost(const attempt *a, const kiln_bound_args *bound, const char **bad) {
     int total = 0;
     for (size_t i = 0, k = 0; i < a->nsig; i++) {

@@ -111,7 +111,7 @@ static void types_choose_the_overload(void **state) {
     chooses("call_function torch:sum(%a, [0, 1])", "aten::sum.dim_IntList");
     chooses("call_function torch:full([2], 1.5)", "aten::full");
     chooses("call_method to(%a, dtype(float64))", "aten::to.dtype");
-    chooses("call_method to(%a, device(cpu))", "aten::to.device");
+    chooses("call_method to(%a, device(cpu))", "aten::to.prim_Device");
     chooses("call_method transpose(%a, 0, 1)", "aten::transpose.int");
     chooses("call_function torch:where(%a, 1.0, %b)", "aten::where.ScalarSelf");
 }

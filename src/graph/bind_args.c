@@ -1,4 +1,4 @@
-/* bind.c - a call's arguments against a signature, as Python's inspect.Signature.bind does it.
+/* bind_args.c - a call's arguments against a signature, as Python's inspect.Signature.bind does it.
  *
  * First every argument finds its parameter, with Python's own words for what does not fit; then the
  * arguments are laid out again in the order of the signature.  No argument is ever dropped.  Must not know
