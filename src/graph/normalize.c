@@ -96,7 +96,9 @@ static kiln_status add_python_params(attempt *a, int outs) {
         bool out = a->form == KILN_FORM_TORCH && strcmp(name, "out") == 0 && none && outs == 0;
         bool grad = a->form != KILN_FORM_OVERLOAD && strcmp(name, "requires_grad") == 0 &&
                     takes_tensor_options(a->schema);
-        if ((out || grad) && kiln_schema_arg(a->schema, name) < 0)
+        bool tuple = a->form != KILN_FORM_OVERLOAD && strcmp(name, "as_tuple") == 0 &&
+                     strcmp(a->schema->name, "nonzero") == 0;
+        if ((out || grad || tuple) && kiln_schema_arg(a->schema, name) < 0)
             KILN_TRY(add_param(a, name, KILN_KEYWORD_ONLY, NULL, a->kwargs[k].value));
     }
     return KILN_OK;
