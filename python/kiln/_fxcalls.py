@@ -185,5 +185,6 @@ def normalize(graph, bridge, root, nodes, kwargs_only):
         try:
             overload = _normalize_node(graph, bridge, root, k, node, tensors, KWARGS_ONLY if kwargs_only else 0)
         except TypeError as error:
-            raise TypeError(f"node {node.name}: {error}") from None
+            told = str(error).startswith("node ")
+            raise TypeError(str(error) if told else f"node {node.name}: {error}") from None
         tensors.add(node, overload)
