@@ -284,11 +284,52 @@ static kiln_status choose(kiln_schemas *s, kiln_node *node, const kiln_callee *c
     return st;
 }
 
+/* -- methods ------------------------------------------------------------------------------------------ */
+
+/* Whether a call may yield one tensor, as far as the schemas of what it calls say. */
+static kiln_status may_yield_tensor(kiln_schemas *s, const kiln_node *node, bool *out) {
+    kiln_callee callee;
+    KILN_TRY(kiln_callee_of(s, node, &callee));
+    *out = callee.form == KILN_FORM_NONE;
+    for (kiln_overload *o = callee.only ? callee.only : callee.first; o && !*out;
+         o = callee.only ? NULL : o->next) {
+        const kiln_schema *schema;
+        KILN_TRY(kiln_overload_schema(s, o, &schema));
+        if (!is_candidate(schema, callee.form)) continue;
+        *out = schema->varret || (schema->nrets == 1 && schema->rets[0].type->kind == KILN_T_TENSOR);
+    }
+    return KILN_OK;
+}
+
+/* getattr(x, "shape") and len(x) are no tensors; x.T is one. */
+static bool is_python_value(const kiln_node *node) {
+    static const char builtins[] = "builtins:", getattr[] = "builtins:getattr";
+    static const char *const tensors[] = {"T", "H", "mT", "mH", "data", "grad", "real", "imag"};
+    const kiln_gval *t = node->target;
+    if (t->kind != KILN_G_FUNC || strncmp(t->u.s, builtins, sizeof builtins - 1) != 0) return false;
+    if (strcmp(t->u.s, getattr) != 0 || node->nargs < 2 || node->args[1]->kind != KILN_G_STR) return true;
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
+        if (strcmp(node->args[1]->u.s, tensors[i]) == 0) return false;
+    return true;
+}
+
+/* x.sort() means the operator only if x is a tensor: what is known to be none has methods of its own. */
+static kiln_status may_be_tensor(kiln_schemas *s, const kiln_gval *v, bool *out) {
+    const kiln_type tensor = {.kind = KILN_T_TENSOR};
+    *out = kiln_fit(v, &tensor) == 0;
+    if (!*out || v->kind != KILN_G_NODE || kiln_node_get_meta(v->u.node, "val")) return KILN_OK;
+    const kiln_node *node = v->u.node;
+    if (node->op == KILN_CALL_FUNCTION && is_python_value(node)) *out = false;
+    return *out ? may_yield_tensor(s, node, out) : KILN_OK;
+}
+
 kiln_status kiln_node_normalized(kiln_schemas *s, kiln_node *node, unsigned flags, kiln_bound_args *out) {
     kiln_callee callee;
     choice c = {.cost = -1};
+    bool fits = true;
     KILN_TRY(kiln_callee_of(s, node, &callee));
-    if (callee.form == KILN_FORM_NONE)
+    if (node->op == KILN_CALL_METHOD) KILN_TRY(may_be_tensor(s, node->args[0], &fits));
+    if (callee.form == KILN_FORM_NONE || !fits)
         return KILN_FAIL(KILN_E_NOTFOUND, "node %.80s: no schema is known for its target '%.80s'", node->name,
                          node->target->u.s);
     kiln_sb_init(&c.why);

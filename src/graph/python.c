@@ -150,13 +150,20 @@ static void put_annotation(py_printer *p, const kiln_node *node) {
         kiln_py_value(p, node->type);
 }
 
-/* Text above a node, each line made a comment; what could end the line is made visible. */
+/* What would end the line, and the surrogates that no source may hold, are made harmless. */
+static char in_comment(const char *s) {
+    unsigned char c = (unsigned char)*s;
+    bool surrogate = c == 0xed && (unsigned char)s[1] >= 0xa0;
+    return c < ' ' || c == 127 ? ' ' : surrogate ? '\xee' : *s; /* U+D800.. become U+E800.., of private use */
+}
+
+/* Text above a node, each line made a comment. */
 static uint32_t put_comment(py_printer *p, const kiln_node *node) {
     const char *s = p->verbose ? kiln_node_get_meta(node, "comment") : NULL;
     uint32_t lines = 0;
     while (s && *s) {
         kiln_py_text(p, "    # ");
-        for (; *s && *s != '\n'; s++) kiln_sb_putc(&p->out, (unsigned char)*s < ' ' || *s == 127 ? ' ' : *s);
+        for (; *s && *s != '\n'; s++) kiln_sb_putc(&p->out, in_comment(s));
         kiln_sb_putc(&p->out, '\n');
         if (*s) s++;
         lines++;

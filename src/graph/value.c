@@ -7,7 +7,7 @@
 
 #include "graph/graph.h"
 
-enum { SHARED_INTS = 256, FIRST_INT = -1 };
+enum { SHARED_INTS = 256, FIRST_INT = -1, MAX_DECIMALS = 4300 }; /* the last: Python reads no more */
 
 bool kiln_gkind_is_text(kiln_gkind k) { return k == KILN_G_BIGINT || (k >= KILN_G_STR && k <= KILN_G_CONST); }
 
@@ -73,6 +73,10 @@ static bool is_operator_text(const char *s, size_t n) {
 static kiln_status check_text(const kiln_gval *v) {
     bool ok = true;
     const char *what = "text";
+    bool hex = memchr(v->u.s, 'x', v->n < 3 ? v->n : 3) != NULL;
+    if (v->kind == KILN_G_BIGINT && !hex && v->n > MAX_DECIMALS)
+        return KILN_FAIL(KILN_E_LIMIT, "an integer of more than %d decimals; write it as 0x...",
+                         MAX_DECIMALS);
     bool any = v->kind == KILN_G_STR || v->kind == KILN_G_BYTES || v->kind == KILN_G_BIGINT;
     if (!any && (v->n == 0 || memchr(v->u.s, 0, v->n)))
         return KILN_FAIL(KILN_E_ARG, "a name is empty or holds a NUL byte");

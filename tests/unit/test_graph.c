@@ -269,7 +269,7 @@ static void metadata_is_replaced_and_limited(void **state) {
     assert_string_equal(kiln_node_get_meta(x, "val"), "f32[3]");
     assert_null(kiln_node_get_meta(x, "other"));
     for (int i = 1; i < KILN_GRAPH_MAX_META; i++) {
-        char key[8];
+        char key[16];
         snprintf(key, sizeof key, "k%d", i);
         OK(kiln_node_set_meta(x, key, "", 0));
     }

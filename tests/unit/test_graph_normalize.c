@@ -149,6 +149,27 @@ static void torch_takes_more_than_the_schema(void **state) {
     becomes("call_method numpy(%a)", KW, "call_method numpy(%a)");
 }
 
+/* Lists, sets and sizes have methods of their own, called as an operator is. */
+static void methods_of_other_objects_are_left_alone(void **state) {
+    (void)state;
+    kiln_graph *g;
+    static const char lines[] = NODES
+        "l = placeholder l {val=\"Tensor[]\"}\na1 = call_method sort(%l)\na2 = call_method add(set(1), 2)\n"
+        "s = call_method size(%a)\na3 = call_method count_nonzero(%s)\n"
+        "h = call_function builtins:getattr(%a, \"shape\")\na4 = call_method sum(%h)\n"
+        "m = call_function torch:max(%a, 1)\n";
+    g = graph_of(lines);
+    size_t changed;
+    OK(kiln_graph_normalize(schemas, g, KILN_NO_DEFAULTS | KW, &changed));
+    assert_int_equal(changed, 1); /* torch:max */
+    kiln_graph_free(g);
+    becomes("call_function builtins:getattr(%a, \"T\")", KW, "call_function builtins:getattr(%a, \"T\")");
+    g = graph_of(NODES "t = call_function builtins:getattr(%a, \"T\")\nr = call_method sum(%t)\n");
+    OK(kiln_graph_normalize(schemas, g, KW, &changed));
+    assert_int_equal(changed, 1);
+    kiln_graph_free(g);
+}
+
 static void misfits_are_told_as_python_does(void **state) {
     (void)state;
     fits_not("call_function aten::relu.default(%a, %b)", KILN_E_TYPE,
@@ -288,6 +309,7 @@ int main(void) {
         cmocka_unit_test(types_choose_the_overload),
         cmocka_unit_test(metadata_counts),
         cmocka_unit_test(torch_takes_more_than_the_schema),
+        cmocka_unit_test(methods_of_other_objects_are_left_alone),
         cmocka_unit_test(misfits_are_told_as_python_does),
         cmocka_unit_test(signatures_bind_as_in_python),
         cmocka_unit_test(every_overload_binds),
