@@ -2,8 +2,8 @@
  *
  *   graph.c      nodes: list, names, uses, editing     value.c      values: build, compare, walk
  *   verify.c     the invariants                        dead_code.c  erases what nothing misses
- *   kg_print.c   graph -> .kg                          kg_parse.c   .kg -> graph
- *   bind_args.c       arguments against a signature         overloads.c  PyTorch's schemas by name
+ *   kg_print.c   graph -> .kg                          kg_parse.c   .kg -> graph, values by kg_value.c
+ *   bind_args.c  arguments against a signature         overloads.c  PyTorch's schemas by name
  *   fit.c        values against types                  normalize.c  calls against schemas
  *   python*.c    graph -> Python                       picture.c    graph -> dot, SVG
  *
