@@ -41,8 +41,13 @@ static int note_seen(kp_encoder *e, PyObject *o, const kiln_gval *value) {
     return 0;
 }
 
+enum { N_OP, N_NAME, N_TARGET, N_ARGS, N_KWARGS, N_TYPE };
+static const char *const field_names[KP_NODE_FIELDS] = {"op", "name", "target", "args", "kwargs", "type"};
+
 int kp_encoder_init(kp_encoder *e, kiln_graph *g, PyObject *bridge) {
     *e = (kp_encoder){.g = g};
+    for (int k = 0; k < KP_NODE_FIELDS; k++)
+        if (!(e->fields[k] = PyUnicode_InternFromString(field_names[k]))) return -1;
     e->node_type = PyObject_GetAttrString(bridge, "node_type");
     e->types = e->node_type ? PyObject_GetAttrString(bridge, "types") : NULL;
     e->describe = e->types ? PyObject_GetAttrString(bridge, "describe") : NULL;
@@ -52,6 +57,7 @@ int kp_encoder_init(kp_encoder *e, kiln_graph *g, PyObject *bridge) {
 void kp_encoder_fini(kp_encoder *e) {
     for (size_t k = 0; k < e->cap; k++) Py_XDECREF(e->seen[k].object);
     PyMem_Free(e->seen);
+    for (int k = 0; k < KP_NODE_FIELDS; k++) Py_XDECREF(e->fields[k]);
     Py_XDECREF(e->node_type);
     Py_XDECREF(e->types);
     Py_XDECREF(e->describe);
@@ -216,9 +222,6 @@ int kp_encode(kp_encoder *e, PyObject *o, int depth, const kiln_gval **out) {
 
 /* -- nodes ----------------------------------------------------------------------------------------------- */
 
-enum { N_OP, N_NAME, N_TARGET, N_ARGS, N_KWARGS, N_TYPE, N_FIELDS };
-static const char *const field_names[N_FIELDS] = {"op", "name", "target", "args", "kwargs", "type"};
-
 static int op_of(PyObject *text, kiln_node_op *out) {
     const char *s = PyUnicode_Check(text) ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
     for (kiln_node_op op = 0; s && op < KILN_NODE_OP_COUNT; op++) {
@@ -311,10 +314,9 @@ static void blame(PyObject *name) {
 }
 
 int kp_encode_node(kp_encoder *e, PyObject *node, kiln_node **out) {
-    PyObject *field[N_FIELDS] = {0};
+    PyObject *field[KP_NODE_FIELDS] = {0};
     int bad = 0;
-    for (int k = 0; k < N_FIELDS && !bad; k++)
-        bad = !(field[k] = PyObject_GetAttrString(node, field_names[k]));
+    for (int k = 0; k < KP_NODE_FIELDS && !bad; k++) bad = !(field[k] = PyObject_GetAttr(node, e->fields[k]));
     if (!bad && find_seen(e, node)) {
         PyErr_SetString(PyExc_ValueError, "the node is listed twice");
         bad = -1;
@@ -322,6 +324,6 @@ int kp_encode_node(kp_encoder *e, PyObject *node, kiln_node **out) {
     if (!bad) bad = add_node(e, field, out);
     if (!bad) bad = note_seen(e, node, kiln_graph_ref(*out));
     if (bad) blame(field[N_NAME]);
-    for (int k = 0; k < N_FIELDS; k++) Py_XDECREF(field[k]);
+    for (int k = 0; k < KP_NODE_FIELDS; k++) Py_XDECREF(field[k]);
     return bad ? -1 : 0;
 }

@@ -171,22 +171,23 @@ static PyObject *globals_list(const kiln_python *p, PyObject *build) {
     return list;
 }
 
-static PyObject *lines_list(const kiln_python *p) {
-    PyObject *list = PyList_New((Py_ssize_t)p->nlines);
-    for (size_t k = 0; list && k < p->nlines; k++) {
-        PyObject *pair = Py_BuildValue("II", p->lines[k].line, p->lines[k].node);
-        if (pair)
-            PyList_SetItem(list, (Py_ssize_t)k, pair);
-        else
-            Py_CLEAR(list);
+/* Node by line, the first line being 0.  Of numbers alone, so that Python's garbage collector does not look at it. */
+static PyObject *line_map(const kiln_python *p) {
+    PyObject *map = PyDict_New();
+    for (size_t k = 0; map && k < p->nlines; k++) {
+        PyObject *line = PyLong_FromUnsignedLong(p->lines[k].line - 1);
+        PyObject *node = line ? PyLong_FromUnsignedLong(p->lines[k].node) : NULL;
+        if (!node || PyDict_SetItem(map, line, node) < 0) Py_CLEAR(map);
+        Py_XDECREF(line);
+        Py_XDECREF(node);
     }
-    return list;
+    return map;
 }
 
-/* (source, [(name, object)], [(line, node)]) */
+/* (source, [(name, object)], {line: node}) */
 static PyObject *printed(const kiln_python *p, PyObject *build) {
     PyObject *source = PyUnicode_DecodeUTF8(p->source, (Py_ssize_t)p->nsource, "strict");
-    PyObject *globals = source ? globals_list(p, build) : NULL, *lines = globals ? lines_list(p) : NULL;
+    PyObject *globals = source ? globals_list(p, build) : NULL, *lines = globals ? line_map(p) : NULL;
     PyObject *out = lines ? PyTuple_Pack(3, source, globals, lines) : NULL;
     Py_XDECREF(source);
     Py_XDECREF(globals);

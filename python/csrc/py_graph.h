@@ -17,9 +17,12 @@ typedef struct kp_seen {
     const kiln_gval *value;
 } kp_seen;
 
+enum { KP_NODE_FIELDS = 6 };
+
 typedef struct kp_encoder {
     kiln_graph *g;
-    PyObject *node_type, *types, *describe; /* strong */
+    PyObject *node_type, *types, *describe; /* strong, as all here */
+    PyObject *fields[KP_NODE_FIELDS];       /* names of a node's attributes */
     kp_seen *seen;                          /* open addressing */
     size_t nseen, cap;
 } kp_encoder;

@@ -75,16 +75,15 @@ def _recorded(k, node, statement):
 def _body(codegen, source, lines, nodes, record_func):
     """(header, statements without indentation) of printed source, with torch.fx's marks between the statements."""
     head, *rest = source.split("\n")
-    node_of = dict(lines)
     body = []
     if record_func:
         body.append("_rf = torch._C._profiler._RecordFunctionFast('## ENTER_GRAPH_PLACEHOLDER_KEY ##'); _rf.__enter__()\n")
-    for number, line in enumerate(rest[:-1], 2):
+    for number, line in enumerate(rest[:-1], 1):
         statement = line[4:] + "\n"
-        if number not in node_of:
+        if number not in lines:
             body.append(statement)
             continue
-        k = node_of[number]
+        k = lines[number]
         node = nodes[k]
         if node.op == "output" and _own_convention(codegen):
             result = _Result(statement[len("return "):-1])
@@ -140,11 +139,9 @@ def _generate(codegen, nodes, *, root_module="self", verbose=False, include_stri
     if verbose:
         _fxcalls.annotate(graph, listed, include_stride, include_device, additional_meta)
     taken = _taken(codegen, listed, record_func) if special else ()
-    source, names, lines = graph.python(bridge, codegen._func_name, root_module, bool(verbose), taken)
+    source, names, line_map = graph.python(bridge, codegen._func_name, root_module, bool(verbose), taken)
     if special:
-        source, line_map = _assembled(codegen, source, lines, listed, expanded_def, record_func)
-    else:
-        line_map = {line - 1: node for line, node in lines}
+        source, line_map = _assembled(codegen, source, line_map, listed, expanded_def, record_func)
     found = {"torch": torch, **dict(names), **dict(codegen.additional_globals())}
     if _own_convention(codegen):
         found |= {"fx_pytree": torch.fx._pytree, "pytree": torch.utils._pytree}
@@ -235,9 +232,8 @@ class Graph:
 
     def python_code(self, *, root_module="self", verbose=False):
         """As kiln.fx.python_code, with plain arguments and results."""
-        source, names, lines = self._graph.python(self._bridge, "forward", root_module, bool(verbose), ())
-        return PythonCode(f"\n\n\n{source}", {"torch": torch, **dict(names)},
-                          _lineno_map={line - 1: node for line, node in lines}, _prologue_start=4)
+        source, names, line_map = self._graph.python(self._bridge, "forward", root_module, bool(verbose), ())
+        return PythonCode(f"\n\n\n{source}", {"torch": torch, **dict(names)}, _lineno_map=line_map, _prologue_start=4)
 
     def to_torch(self, root=None):
         """A new torch.fx.GraphModule, printed through Kiln, that shares the module's parameters."""
@@ -277,3 +273,8 @@ def normalize(gm, kwargs_only=False):
     made = from_torch(gm)
     _fxcalls.normalize(made._graph, made._bridge, made._root, list(_graph_of(gm).nodes), bool(kwargs_only))
     return made.to_torch()
+
+
+if __name__ == "__main__":
+    from kiln import _fxdemo
+    _fxdemo.main()
