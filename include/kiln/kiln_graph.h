@@ -137,7 +137,9 @@ struct kiln_node {
     uint32_t order; /* position in the graph as of the last kiln_graph_verify; scratch of passes */
     uint8_t op;     /* kiln_node_op */
     uint8_t erased;
-    uint32_t name_len, nargs, nkwargs;
+    uint8_t plain;  /* the name is one that Python could have */
+    uint32_t epoch; /* of the last pass that came by; scratch of passes */
+    uint32_t name_len, name_hash, nargs, nkwargs;
     kiln_node *next;  /* in execution order; NULL at the end */
     const char *name; /* unique in the graph */
     const kiln_gval *target;

@@ -116,6 +116,8 @@ static kiln_status take_name(kiln_graph *g, kiln_node *node, const char *wanted,
     at->node = node;
     node->name = at->text;
     node->name_len = at->n;
+    node->name_hash = at->hash;
+    node->plain = kiln_gtext_is_identifier(at->text, at->n) && !kiln_gtext_is_keyword(at->text, at->n);
     return KILN_OK;
 }
 
@@ -275,6 +277,7 @@ kiln_status kiln_graph_add(kiln_graph *g, kiln_node *before, const kiln_node_spe
     node->id = g->next_id++;
     insert(g, node, before);
     g->count++;
+    g->nplaceholders += node->op == KILN_PLACEHOLDER;
     *out = node;
     return KILN_OK;
 }
@@ -407,5 +410,6 @@ kiln_status kiln_graph_erase(kiln_node *node) {
         ->node = NULL;
     node->erased = 1;
     g->count--;
+    g->nplaceholders -= node->op == KILN_PLACEHOLDER;
     return KILN_OK;
 }

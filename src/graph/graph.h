@@ -26,8 +26,8 @@ typedef struct kiln_gname {
 struct kiln_graph {
     kiln_arena arena;
     kiln_node *first, *last;
-    size_t count;
-    uint32_t next_id;
+    size_t count, nplaceholders;
+    uint32_t next_id, epoch;
     kiln_gname *names; /* open addressing; a NULL text is a free place */
     size_t nnames, names_cap;
     const kiln_gval *none, *bools[2], *ellipsis, *ints[256]; /* shared; ints: -1 .. 254 */

@@ -248,6 +248,7 @@ static kiln_status print_all(py_printer *p, const char *function, const frees *f
     out->lines = lines;
     for (const kiln_node *node = p->g->first; node && p->st == KILN_OK; node = node->next) {
         if (node->op == KILN_PLACEHOLDER) continue;
+        if (node->op != KILN_OUTPUT) kiln_py_name_node(p, node);
         line += put_comment(p, node);
         lines[out->nlines++] = (kiln_python_line){line++, node->id};
         put_statement(p, node, f);

@@ -40,8 +40,10 @@ typedef struct py_printer {
     bool verbose;
 } py_printer;
 
-/* Gives every node its name: node_names.  Parameters keep theirs if Python can have it. */
+/* Gives parameters their names: their own if Python can have them. */
 kiln_status kiln_py_assign_names(py_printer *p);
+/* Gives a node its name; done in order, before its statement. */
+void kiln_py_name_node(py_printer *p, const kiln_node *node);
 void kiln_py_names_fini(py_printer *p);
 
 /* The names that code uses.  "" after a failure, which p->st tells. */

@@ -273,15 +273,17 @@ static const char *parameter_name(py_printer *p, kiln_node *node) {
     return fresh_name(p, bare, n);
 }
 
-static const char *node_name(py_printer *p, const kiln_node *node) {
-    if (kiln_py_plain(node->name, node->name_len) && !look(&p->names, node->name, node->name_len))
-        return node->name;
-    return fresh_name(p, node->name, node->name_len);
+void kiln_py_name_node(py_printer *p, const kiln_node *node) {
+    const char *name = node->name;
+    if (!node->plain || place(&p->names, name, node->name_len, node->name_hash)->text)
+        name = fresh_name(p, name, node->name_len);
+    p->node_names[node->order] = name ? name : "";
+    if (!name) kiln_py_fail(p, KILN_NOMEM());
 }
 
 static kiln_status assign_parameters(py_printer *p) {
     size_t cap = 0;
-    for (kiln_node *node = p->g->first; node; node = node->next) {
+    for (kiln_node *node = p->g->first; p->nparams < p->g->nplaceholders; node = node->next) {
         if (node->op != KILN_PLACEHOLDER) continue;
         if (p->nparams == cap) {
             cap = cap ? 2 * cap : 16;
@@ -291,15 +293,6 @@ static kiln_status assign_parameters(py_printer *p) {
         }
         p->params[p->nparams++] = node;
         p->node_names[node->order] = parameter_name(p, node);
-        if (!p->node_names[node->order]) return KILN_NOMEM();
-    }
-    return KILN_OK;
-}
-
-static kiln_status assign_nodes(py_printer *p) {
-    for (const kiln_node *node = p->g->first; node; node = node->next) {
-        if (node->op == KILN_PLACEHOLDER || node->op == KILN_OUTPUT) continue;
-        p->node_names[node->order] = node_name(p, node);
         if (!p->node_names[node->order]) return KILN_NOMEM();
     }
     return KILN_OK;
@@ -318,8 +311,7 @@ kiln_status kiln_py_assign_names(py_printer *p) {
         if (!e) return KILN_NOMEM();
         e->state = PY_TAKEN;
     }
-    KILN_TRY(assign_parameters(p));
-    return assign_nodes(p);
+    return assign_parameters(p);
 }
 
 /* -- globals ------------------------------------------------------------------------------------------ */

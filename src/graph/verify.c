@@ -15,7 +15,7 @@ typedef struct checking {
 
 static void check_use(void *state, kiln_node *used) {
     checking *c = state;
-    if (!c->bad && (used->graph != c->user->graph || used->erased || used->order >= c->user->order))
+    if (!c->bad && (used->graph != c->user->graph || used->erased || used->epoch != c->user->graph->epoch))
         c->bad = used;
     if (used->mark == c->user) return;
     used->mark = c->user;
@@ -75,22 +75,24 @@ static kiln_status check_node(kiln_node *node) {
     return check_uses(node);
 }
 
-kiln_status kiln_graph_number(kiln_graph *g) {
+static kiln_status number_nodes(kiln_graph *g) {
     uint32_t order = 0;
-    size_t count = 0;
+    g->epoch++;
     for (kiln_node *node = g->first; node; node = node->next) {
-        node->order = order++;
-        if (count++ > g->count || (node->next && node->next->prev != node))
+        if (order >= g->count || (node->next && node->next->prev != node))
             return KILN_FAIL(KILN_E_VERIFY, "the list of nodes is broken at %.80s", node->name);
+        KILN_TRY(check_node(node)); /* what it uses has been numbered in this epoch */
+        node->order = order++;
+        node->epoch = g->epoch;
     }
-    if (count != g->count) return KILN_FAIL(KILN_E_VERIFY, "%zu nodes, but %zu are listed", g->count, count);
-    for (kiln_node *node = g->first; node; node = node->next) {
-        kiln_status st = check_node(node);
-        if (st == KILN_OK) continue;
-        for (node = g->first; node; node = node->next) node->mark = NULL;
-        return st;
-    }
+    if (order != g->count) return KILN_FAIL(KILN_E_VERIFY, "%zu nodes, but %u are listed", g->count, order);
     return KILN_OK;
+}
+
+kiln_status kiln_graph_number(kiln_graph *g) {
+    kiln_status st = number_nodes(g);
+    for (kiln_node *node = g->first; node && st != KILN_OK; node = node->next) node->mark = NULL;
+    return st;
 }
 
 /* Names are unique by making; that they are is looked up apart, as it costs as much as all the rest. */
