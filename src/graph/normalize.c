@@ -16,7 +16,8 @@ typedef struct attempt {
     kiln_graph *g;
     const kiln_schema *schema;
     kiln_call_form form;
-    bool named; /* the call names the overload, so types decide nothing */
+    bool gathered; /* items were given for a list: what takes them as they are fits better */
+    bool named;    /* the call names the overload, so types decide nothing */
     kiln_sig_param sig[MAX_SIG];
     const kiln_type *type[MAX_SIG]; /* of each parameter; NULL: any */
     size_t nsig;
@@ -55,7 +56,17 @@ static kiln_status spread_default(kiln_graph *g, const kiln_type *type, const ki
     return kiln_graph_items(g, KILN_G_LIST, items, (size_t)type->size, v);
 }
 
-/* A ScalarType, Layout or MemoryFormat whose default is a number keeps it: PyTorch takes the number. */
+/* `MemoryFormat memory_format=0`: an overload takes the number, Python's bindings take the name. */
+static kiln_status name_default(kiln_graph *g, const kiln_type *type, const kiln_gval **v) {
+    static const char *const formats[] = {"contiguous_format", "preserve_format", "channels_last",
+                                          "channels_last_3d"};
+    bool format = *v && (*v)->kind == KILN_G_INT && type->kind == KILN_T_OTHER &&
+                  strcmp(type->name, "MemoryFormat") == 0;
+    if (!format || (*v)->u.i < 0 || (*v)->u.i >= (int64_t)(sizeof formats / sizeof *formats)) return KILN_OK;
+    const char *name = formats[(*v)->u.i];
+    return kiln_graph_str(g, KILN_G_MEMORY_FORMAT, name, strlen(name), v);
+}
+
 static kiln_status add_param(attempt *a, const char *name, kiln_param_kind kind, const kiln_type *type,
                              const kiln_gval *fallback) {
     if (a->nsig == MAX_SIG) return KILN_FAIL(KILN_E_LIMIT, "a signature of more than %d parameters", MAX_SIG);
@@ -126,6 +137,7 @@ static kiln_status make_signature(attempt *a) {
         if (k == 0 && a->form == KILN_FORM_METHOD) kind = KILN_POSITIONAL_ONLY;
         KILN_TRY(default_value(a->g, &p->def, &fallback));
         KILN_TRY(spread_default(a->g, p->type, &fallback));
+        if (a->form != KILN_FORM_OVERLOAD) KILN_TRY(name_default(a->g, p->type, &fallback));
         KILN_TRY(add_param(a, param_name(a, k), kind, p->type, fallback));
     }
     if (outs)
@@ -180,6 +192,7 @@ static kiln_status gather_items(attempt *a) {
     KILN_TRY(kiln_graph_items(a->g, KILN_G_LIST, a->args + self, a->nargs - self, &args[self]));
     a->args = args;
     a->nargs = self + 1;
+    a->gathered = true;
     return KILN_OK;
 }
 
@@ -208,6 +221,7 @@ static kiln_status try_overload(attempt *a, const kiln_node *node, unsigned flag
     kiln_bound_args given;
     const char *bad = "";
     if (node->nkwargs > MAX_CALL) return KILN_FAIL(KILN_E_LIMIT, "more than %d keyword arguments", MAX_CALL);
+    a->gathered = false;
     a->args = node->args;
     a->nargs = node->nargs;
     a->nkwargs = node->nkwargs;
@@ -218,6 +232,7 @@ static kiln_status try_overload(attempt *a, const kiln_node *node, unsigned flag
     KILN_TRY(kiln_graph_bind(a->g, a->sig, a->nsig, a->args, a->nargs, a->kwargs, a->nkwargs,
                              KILN_NO_DEFAULTS, &given));
     *cost = total_cost(a, &given, &bad);
+    if (*cost >= 0) *cost += a->gathered;
     if (*cost < 0 && !a->named) return KILN_FAIL(KILN_E_TYPE, "argument '%s' is of another type", bad);
     if (*cost < 0) *cost = 0;
     return kiln_graph_bind(a->g, a->sig, a->nsig, a->args, a->nargs, a->kwargs, a->nkwargs, flags, out);

@@ -112,6 +112,8 @@ static void types_choose_the_overload(void **state) {
     chooses("call_function torch:full([2], 1.5)", "aten::full");
     chooses("call_method to(%a, dtype(float64))", "aten::to.dtype");
     chooses("call_method to(%a, device(cpu))", "aten::to.prim_Device");
+    chooses("call_method hsplit(%a, 2)", "aten::hsplit.int");
+    chooses("call_method hsplit(%a, [2])", "aten::hsplit.array");
     chooses("call_method transpose(%a, 0, 1)", "aten::transpose.int");
     chooses("call_function torch:where(%a, 1.0, %b)", "aten::where.ScalarSelf");
 }
@@ -144,6 +146,10 @@ static void torch_takes_more_than_the_schema(void **state) {
     becomes(
         "call_function torch:zeros(2, 3, dtype=builtins:float, requires_grad=True)", KW,
         "call_function torch:zeros(size=[2, 3], dtype=builtins:float, layout=None, device=None, pin_memory=None, requires_grad=True)");
+    becomes("call_method contiguous(%a)", KW,
+            "call_method contiguous(%a, memory_format=memory_format(contiguous_format))");
+    becomes("call_function aten::contiguous.default(%a)", 0,
+            "call_function aten::contiguous.default(%a, memory_format=0)");
     becomes("call_function operator:add(%a, %b)", KW, "call_function operator:add(%a, %b)");
     becomes("call_module m(%a)", KW, "call_module m(%a)");
     becomes("call_method numpy(%a)", KW, "call_method numpy(%a)");
