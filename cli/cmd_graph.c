@@ -206,7 +206,7 @@ static int run_with(const cli_args *args, kiln_ctx *ctx, kiln_graph *g, inputs *
 static int run(const cli_args *args, kiln_graph *g) {
     inputs in;
     if (!parse_inputs(args, &in)) return CLI_FAILED;
-    kiln_ctx *ctx = cli_open(args);
+    kiln_ctx *ctx = cli_open_sync(args);
     int status = ctx ? run_with(args, ctx, g, &in) : CLI_FAILED;
     kiln_close(ctx);
     free_inputs(&in);
