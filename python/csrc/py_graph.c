@@ -299,13 +299,14 @@ static PyObject *g_normalize(PyObject *self, PyObject *args) {
     return status == KILN_OK ? applied(node, &bound) : (kp_raise(status), NULL);
 }
 
-/* params: (name, kind, (default,) or None) each */
+/* params: (name, kind, (default,) or None, printed by position) each */
 static int read_signature(kp_encoder *e, PyObject *params, kiln_sig_param *sig) {
     for (Py_ssize_t k = 0; k < PyTuple_Size(params); k++) {
         PyObject *fallback;
         int kind;
         sig[k] = (kiln_sig_param){0};
-        if (!PyArg_ParseTuple(PyTuple_GetItem(params, k), "siO:bind", &sig[k].name, &kind, &fallback))
+        if (!PyArg_ParseTuple(PyTuple_GetItem(params, k), "siOp:bind", &sig[k].name, &kind, &fallback,
+                              &sig[k].positional))
             return -1;
         sig[k].kind = (kiln_param_kind)kind;
         if (fallback == Py_None) continue;

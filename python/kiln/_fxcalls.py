@@ -5,6 +5,7 @@ inspect knows; the binding is C's for both.
 """
 import functools
 import inspect
+import keyword
 import operator
 import types
 
@@ -42,7 +43,8 @@ def known_value(node):
 def value_text(value):
     """The value's type as Kiln's graphs write it; None if there is no word for it."""
     if isinstance(value, torch.Tensor) or hasattr(value, "dtype") and hasattr(value, "shape"):
-        return f"{dtype_abbrs[value.dtype]}[{', '.join(map(str, value.shape))}]"
+        dtype = dtype_abbrs.get(value.dtype) or str(value.dtype).removeprefix("torch.")
+        return f"{dtype}[{', '.join(map(str, value.shape))}]"
     for kinds, text in (((bool, torch.SymBool), "bool"), ((int, torch.SymInt), "int"), ((float, torch.SymFloat), "float"),
                         (complex, "complex"), (str, "str")):
         if isinstance(value, kinds):
@@ -70,7 +72,7 @@ def annotate(graph, nodes, include_stride, include_device, additional_meta):
         if comment != last and node.op not in ("placeholder", "output"):
             last = comment
             if comment:
-                graph.set_meta(k, "comment", comment.replace("\0", " "))
+                graph.set_meta(k, "comment", comment.replace("\0", " ").encode("utf-8", "replace").decode())
 
 
 @functools.cache
@@ -78,7 +80,9 @@ def _yields_tensor(overload):
     """Whether "aten::add.Tensor" returns one tensor."""
     space, _, name = overload.partition("::")
     name, _, overload = name.partition(".")
-    returns = getattr(getattr(getattr(torch.ops, space), name), overload or "default")._schema.returns
+    packet = getattr(getattr(torch.ops, space), name, None)
+    found = getattr(packet, overload or "default", None)
+    returns = found._schema.returns if found else ()
     return len(returns) == 1 and isinstance(returns[0].type, torch._C.TensorType)
 
 
@@ -157,9 +161,18 @@ def signature_of(node, root):
 
 
 def described(signature):
-    """The parameters as C takes them."""
-    return tuple((p.name, _KIND[p.kind], None if p.default is p.empty else (p.default,))
+    """The parameters as C takes them: name, kind, default, whether the name is one Python cannot write."""
+    return tuple((p.name, _KIND[p.kind], None if p.default is p.empty else (p.default,), False)
                  for p in signature.parameters.values())
+
+
+def described_schema(schema):
+    """The same of an operator's schema; a name that is a keyword makes itself and all before it positional."""
+    plain = [p for p in schema.arguments if not p.kwarg_only]
+    odd = max((k for k, p in enumerate(plain) if keyword.iskeyword(p.name)), default=-1)
+    return tuple((p.name, _KIND[inspect.Parameter.KEYWORD_ONLY if p.kwarg_only else inspect.Parameter.POSITIONAL_OR_KEYWORD],
+                  (p.default_value,) if p.has_default_value() else None, k <= odd and not p.kwarg_only)
+                 for k, p in enumerate([*plain, *(p for p in schema.arguments if p.kwarg_only)]))
 
 
 # -- normalisation --
@@ -169,10 +182,15 @@ def _normalize_node(graph, bridge, root, k, node, tensors, flags):
     if node.op == "call_method" and not (isinstance(node.args[0], torch.fx.Node) and node.args[0] in tensors):
         return None
     overload = graph.normalize(k, _schemas(), flags) if node.op in ("call_function", "call_method") else None
-    signature = signature_of(node, root) if overload is None else None
+    if overload is not None:
+        return overload
+    if node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload):
+        graph.bind(k, bridge, described_schema(node.target._schema), flags)  # of a library other than PyTorch's
+        return None
+    signature = signature_of(node, root)
     if signature is not None:
         graph.bind(k, bridge, described(signature), flags)
-    return overload
+    return None
 
 
 def normalize(graph, bridge, root, nodes, kwargs_only):

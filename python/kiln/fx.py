@@ -173,7 +173,6 @@ class CodeGen(torch.fx.graph.CodeGen):
         return super().__new__(_with_convention(type(other)))
 
     def __init__(self, other=None):
-        super(torch.fx.graph.CodeGen, self).__init__()
         torch.fx.graph.CodeGen.__init__(self)
         if other is not None:
             self.__dict__.update(other.__dict__)

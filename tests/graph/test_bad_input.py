@@ -179,3 +179,38 @@ def test_unknown_constants_are_named():
     with pytest.raises(KeyError, match="Tensor_0"):
         kiln.fx.Graph.parse(str(graph)).to_torch()
     assert same(kiln.fx.Graph.parse(str(graph), constants=graph.constants).to_torch()(), torch.tensor([2.0]))
+
+
+def test_nothing_is_leaked():
+    """Objects that a graph held are free when it is gone, after success and after failure."""
+    import gc
+    import weakref
+
+    class Held:
+        pass
+
+    def used_by(build):
+        held = Held()
+        graph = build(held)
+        for run in (kiln.fx.python_code, kiln.fx.from_torch, kiln.fx.normalize):
+            try:
+                run(graph)
+            except ValueError:
+                pass
+        return weakref.ref(held)
+
+    def broken(held):
+        graph = chain(2)
+        nodes = list(graph.nodes)
+        nodes[1].args = (held, nodes[2])
+        return graph
+
+    for build in (lambda held: graph_of(lambda g: g.call_function(str, (held, [held], {"k": held}))), broken):
+        gone = used_by(build)
+        gc.collect()
+        assert gone() is None
+    before = len(gc.get_objects())
+    for _ in range(200):
+        kiln.fx.python_code(chain(5))
+    gc.collect()
+    assert len(gc.get_objects()) < before + 200

@@ -226,11 +226,17 @@ def test_metadata_and_shared_parameters_survive():
 def test_operators_of_any_library():
     library = torch.library.Library("kilntest", "DEF")
     library.define("twice(Tensor self, *, int from=2) -> Tensor")
+    library.define("scale(Tensor self, float from, float to=3.0, *, bool flag=False) -> Tensor")
     library.impl("twice", lambda x, **kwargs: x * kwargs["from"], "CompositeExplicitAutograd")
+    library.impl("scale", lambda x, low, to=3.0, **kwargs: x * (to - low), "CompositeExplicitAutograd")
     graph = graph_of(lambda g: g.call_function(torch.ops.kilntest.twice.default, (g.placeholder("x"),), {"from": 3}))
     gm = kiln.fx.from_torch(graph).to_torch()
     assert gm(torch.ones(1)) == interpreted(graph, None, torch.ones(1)) == 3
     assert kiln.fx.normalize(gm, kwargs_only=True)(torch.ones(1)) == 3
+    graph = graph_of(lambda g: g.call_function(torch.ops.kilntest.scale.default, (), {"from": 1.0, "self": g.placeholder("x")}))
+    made = kiln.fx.normalize(graph, kwargs_only=True)
+    node = list(made.graph.nodes)[1]
+    assert node.args[1:] == (1.0,) and node.kwargs == {"to": 3.0, "flag": False} and made(torch.ones(1)) == 2
 
 
 def test_control_flow_with_graphs_inside():
