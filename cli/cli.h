@@ -16,8 +16,9 @@ enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_MAX_OPS_FILES = 32 }; /* t
 
 typedef struct cli_args {
     bool json;
-    const char *stage; /* NULL: all */
-    const char *isa;   /* NULL: the best */
+    bool dot, svg, verbose, kwargs_only; /* of graph */
+    const char *stage;                   /* NULL: all */
+    const char *isa;                     /* NULL: the best */
     kiln_mode mode;
     const char *ops_files[CLI_MAX_OPS_FILES];
     int nops_files;
@@ -78,6 +79,8 @@ json_t *cli_json_text(const char *text); /* any bytes: what is not UTF-8 becomes
 kiln_ctx *cli_open(const cli_args *args);
 /* The same, compiling on the first call where nothing says otherwise: one call is all the command makes. */
 kiln_ctx *cli_open_sync(const cli_args *args);
+/* The whole of a file, or of standard input for "-", to be freed; NULL after an error was told. */
+char *cli_read(const char *path, size_t *n);
 /* Loads the rows in path; false after an error was told. */
 bool cli_load_ops(kiln_ctx *ctx, const char *path);
 

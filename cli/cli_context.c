@@ -1,6 +1,6 @@
 /* cli_context.c - options -> an open Kiln context with the user's operator rows.
  *
- * Knows the library's configuration and files of rows; must not know commands. */
+ * Reads whole files for the commands.  Knows the library's configuration; must not know commands. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 #include "cli.h"
 
-enum { OPS_FILE_MAX = 64 << 20 };
+enum { FILE_BYTES_MAX = 64 << 20 };
 
 /* Errors and warnings only; the library calls it from any thread. */
 static void on_log(void *user, int level, const char *topic, const char *text) {
@@ -23,7 +23,7 @@ static char *read_all(FILE *f, size_t *out_n) {
     while (text) {
         n += fread(text + n, 1, cap - n, f);
         if (n < cap) break;
-        if (cap >= OPS_FILE_MAX) {
+        if (cap >= FILE_BYTES_MAX) {
             free(text);
             errno = EFBIG;
             return NULL;
@@ -44,16 +44,20 @@ static char *read_all(FILE *f, size_t *out_n) {
     return text;
 }
 
+char *cli_read(const char *path, size_t *n) {
+    bool standard = strcmp(path, "-") == 0;
+    FILE *f = standard ? stdin : fopen(path, "rb");
+    char *text = f ? read_all(f, n) : NULL;
+    int why = errno;
+    if (f && !standard) fclose(f);
+    if (!text) cli_error("cannot read %s: %s", standard ? "standard input" : path, strerror(why));
+    return text;
+}
+
 bool cli_load_ops(kiln_ctx *ctx, const char *path) {
     size_t n = 0;
-    FILE *f = fopen(path, "rb");
-    char *text = f ? read_all(f, &n) : NULL;
-    int why = errno;
-    if (f) fclose(f);
-    if (!text) {
-        cli_error("cannot read %s: %s", path, strerror(why));
-        return false;
-    }
+    char *text = cli_read(path, &n);
+    if (!text) return false;
     kiln_status st = kiln_ops_load(ctx, text, n);
     free(text);
     if (st != KILN_OK) cli_error("%s: %s", path, kiln_last_error());

@@ -166,6 +166,10 @@ static int set_mode(int command, const char *text, cli_args *out) {
 static int set_option(int command, int option, const char *argument, cli_args *out) {
     switch (option) {
     case OPTION_JSON: out->json = true; return -1;
+    case OPTION_DOT: out->dot = true; return -1;
+    case OPTION_SVG: out->svg = true; return -1;
+    case OPTION_VERBOSE: out->verbose = true; return -1;
+    case OPTION_KWARGS_ONLY: out->kwargs_only = true; return -1;
     case OPTION_STAGE: out->stage = argument; return -1;
     case OPTION_ISA: out->isa = argument; return -1;
     case OPTION_MODE: return set_mode(command, argument, out);

@@ -4,7 +4,7 @@
 # A part that ran nothing counts as a failure.  Logs stay in build-logs/.
 set -u
 cd "$(dirname "$0")/.."
-all_parts="lint unit asan tsan fuzz cli golden abi install ops python pyasan"
+all_parts="lint unit asan tsan fuzz cli golden abi install ops python graph pyasan"
 logs=build-logs
 mkdir -p "$logs"
 passed=0 failed=0
@@ -46,6 +46,7 @@ part_install() { build release && tests/abi/check_install.sh; }
 part_ops() { build release && make -s python && py_tests tests/ops; }
 part_python() { build release && make -s python && py_tests tests/python; }
 part_pyasan() { build asan kiln_static && pytest_counts tools/py_asan.sh; }
+part_graph() { build release && make -s python && py_tests tests/graph; }
 
 py_tests() { pytest_counts .venv/bin/python -m pytest -q -p no:cacheprovider "$1"; }
 

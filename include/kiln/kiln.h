@@ -14,7 +14,8 @@
  *   - Any function may be called from any thread, except that one kiln_tensor's header must not be
  *     changed while another thread uses it.
  *   - A call needs up to 128 KiB of stack.
- *   - The library never exits, aborts, prints, or installs signal handlers. */
+ *   - The library never exits, aborts, prints, or installs signal handlers.
+ * Graphs of calls have a header of their own, kiln_graph.h. */
 #ifndef KILN_H
 #define KILN_H
 #include <stddef.h>

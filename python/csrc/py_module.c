@@ -6,6 +6,7 @@
 
 #include "cli/calltext.h"
 #include "kilnpy.h"
+#include "py_graph.h"
 
 static struct PyModuleDef module_def;
 
@@ -325,6 +326,15 @@ static PyTypeObject *add_type(PyObject *module, PyType_Spec *spec) {
     return (PyTypeObject *)type;
 }
 
+/* Types that only the module's Python side makes. */
+static int add_graph_types(PyObject *module) {
+    PyTypeObject *graph = add_type(module, &kp_graph_spec);
+    PyTypeObject *schemas = graph ? add_type(module, &kp_schemas_spec) : NULL;
+    Py_XDECREF(graph);
+    Py_XDECREF(schemas);
+    return schemas ? 0 : -1;
+}
+
 static int module_exec(PyObject *module) {
     kp_state *st = kp_state_of(module);
     st->epoch = 1;
@@ -339,6 +349,7 @@ static int module_exec(PyObject *module) {
     if (!st->op_type || kp_types_init(st) < 0 || kp_dtypes_init(st, module) < 0) return -1;
     /* NumPy's operators then leave `array + tensor` to Tensor. */
     if (PyObject_SetAttrString((PyObject *)st->tensor_type, "__array_ufunc__", Py_None) < 0) return -1;
+    if (add_graph_types(module) < 0) return -1;
     return PyModule_AddStringConstant(module, "__version__", kiln_version());
 }
 

@@ -21,6 +21,13 @@ __all__ = [
 _settings = {}
 
 
+def __getattr__(name):
+    if name == "fx":  # imported when it is asked for: it needs PyTorch
+        import importlib
+        return importlib.import_module("kiln.fx")
+    raise AttributeError(f"module 'kiln' has no attribute {name!r}")
+
+
 def configure(*, cache_dir=None, mode=None, cc=None, isa=None, dump_dir=None):
     """Reopens the default context with these settings, over those given before; None leaves one as it is.
 

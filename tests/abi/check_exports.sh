@@ -18,13 +18,13 @@ same() {
 
 exported=$(nm -D --defined-only "$so" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort)
 [ "${1:-}" = --bless ] && echo "$exported" >"$list"
-declared=$(tr '\n' ' ' <include/kiln/kiln.h | grep -oE 'KILN_API [^(;]*[ *]kiln_[a-z0-9_]+\(' |
+declared=$(cat include/kiln/kiln.h include/kiln/kiln_graph.h | tr '\n' ' ' | grep -oE 'KILN_API [^(;]*[ *]kiln_[a-z0-9_]+\(' |
     sed -E 's/.*[ *](kiln_[a-z0-9_]+)\($/\1/' | sort)
 needed=$(readelf -d "$so" | sed -nE 's/.*\(NEEDED\).*\[(.*)\]/\1/p' | grep -vE '^(libc|libm|ld-linux.*)\.so\.[0-9]+$')
 foreign=$(nm -g --defined-only "$archive" 2>/dev/null | awk 'NF == 3 && $3 !~ /^kiln_/ { print $3 }' | sort -u)
 
 same "exports are $list" "$(cat $list 2>/dev/null)" "$exported"
-same "exports are what kiln.h declares" "$declared" "$exported"
+same "exports are what the headers declare" "$declared" "$exported"
 same "soname" libkiln.so.0 "$(readelf -d "$so" | sed -nE 's/.*\(SONAME\).*\[(.*)\]/\1/p')"
 same "needs the C library alone" "" "$needed"
 same "every global name in libkiln.a starts with kiln_" "" "$foreign"

@@ -28,7 +28,7 @@ export KILN_CACHE_DIR=$work/cache
 # Staged with DESTDIR, then moved: nothing may hold on to the place it was built or installed in.
 ok "make install" env DESTDIR="$work/stage" cmake --install build --prefix /opt/kiln
 mv "$work/stage/opt/kiln" "$work/tree"
-for file in include/kiln/{kiln.h,kiln_abi.h,status.def,dtype.def,counter.def} bin/kiln; do
+for file in include/kiln/{kiln.h,kiln_abi.h,kiln_graph.h,status.def,dtype.def,counter.def} bin/kiln; do
     ok "installs $file" test -f "$work/tree/$file"
 done
 ok "the installed command runs" "$work/tree/bin/kiln" --version
@@ -39,7 +39,7 @@ for where in "$lib/pkgconfig" "$lib/cmake"; do
 done
 
 # Each public header stands alone, in strict C and C++.
-for header in kiln kiln_abi; do
+for header in kiln kiln_abi kiln_graph; do
     echo "#include <kiln/$header.h>" | tee "$work/one.c" >"$work/one.cpp"
     ok "$header.h in C11" cc -std=c11 -Wall -Wextra -pedantic -Werror -I"$work/tree/include" -fsyntax-only "$work/one.c"
     ok "$header.h in C++" c++ -std=c++11 -Wall -Wextra -pedantic -Werror -I"$work/tree/include" -fsyntax-only "$work/one.cpp"

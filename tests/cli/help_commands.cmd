@@ -1,1 +1,1 @@
-for command in demo ops run explain doctor; do kiln $command --help; echo; done
+for command in demo ops run explain graph doctor; do kiln $command --help; echo; done

@@ -1,0 +1,201 @@
+/* overloads.c - PyTorch's schemas by operator name, and which of them a node calls.
+ *
+ * Indexes the list that ships with the library by name once; a schema is parsed when it is first asked
+ * for.  Owns its arena, and knows what a target's spelling says about the operator, but nothing about
+ * arguments. */
+#include <string.h>
+
+#include "base/text_entry.h"
+#include "graph/overloads.h"
+
+enum { BUCKETS = 8192 };
+
+typedef struct family {
+    const char *name;
+    size_t n;
+    kiln_overload *first, *last;
+    struct family *next;
+} family;
+
+struct kiln_schemas {
+    kiln_arena arena;
+    family *buckets[BUCKETS];
+};
+
+bool kiln_param_writes(const kiln_param *p) {
+    const kiln_type *t = kiln_type_strip(p->type, NULL);
+    return (t->alias && t->alias->writes) ||
+           (t->kind == KILN_T_LIST && t->elem->alias && t->elem->alias->writes);
+}
+
+/* -- the index ---------------------------------------------------------------------------------------- */
+
+static family *find(const kiln_schemas *s, const char *name, size_t n) {
+    family *f = s->buckets[kiln_hash64(name, n) % BUCKETS];
+    while (f && (f->n != n || memcmp(f->name, name, n) != 0)) f = f->next;
+    return f;
+}
+
+static kiln_status add_line(kiln_schemas *s, const char *line, size_t n) {
+    size_t name_len = 0;
+    while (name_len < n && line[name_len] != '.' && line[name_len] != '(') name_len++;
+    kiln_overload *o = kiln_arena_alloc(&s->arena, sizeof *o);
+    family *f = find(s, line, name_len);
+    if (!f && (f = kiln_arena_alloc(&s->arena, sizeof *f))) {
+        family **bucket = &s->buckets[kiln_hash64(line, name_len) % BUCKETS];
+        *f = (family){.name = line, .n = name_len, .next = *bucket};
+        *bucket = f;
+    }
+    if (!o || !f) return KILN_NOMEM();
+    *o = (kiln_overload){.line = line, .n = n};
+    *(f->last ? &f->last->next : &f->first) = o;
+    f->last = o;
+    return KILN_OK;
+}
+
+kiln_status kiln_schemas_new(kiln_schemas **out) {
+    kiln_schemas *s = kiln_calloc(1, sizeof *s);
+    if (!s) return KILN_NOMEM();
+    kiln_arena_init(&s->arena);
+    const char *at = kiln_text_schemas, *end = at + kiln_text_schemas_len;
+    kiln_status st = KILN_OK;
+    while (at < end && st == KILN_OK) {
+        const char *nl = memchr(at, '\n', (size_t)(end - at)), *stop = nl ? nl : end;
+        if (stop > at) st = add_line(s, at, (size_t)(stop - at));
+        at = stop + 1;
+    }
+    if (st == KILN_OK)
+        *out = s;
+    else
+        kiln_schemas_free(s);
+    return st;
+}
+
+void kiln_schemas_free(kiln_schemas *s) {
+    if (!s) return;
+    kiln_arena_free(&s->arena);
+    kiln_free(s);
+}
+
+kiln_overload *kiln_schemas_find(const kiln_schemas *s, const char *name, size_t n) {
+    const family *f = find(s, name, n);
+    return f ? f->first : NULL;
+}
+
+kiln_status kiln_overload_schema(kiln_schemas *s, kiln_overload *o, const kiln_schema **out) {
+    if (!o->schema) {
+        kiln_schema *parsed;
+        size_t n = 0;
+        while (n < o->n && o->line[n] != '(') n++;
+        KILN_TRY(kiln_schema_parse(&s->arena, o->line, o->n, &parsed));
+        o->name = kiln_arena_strndup(&s->arena, o->line, n);
+        if (!o->name) return KILN_NOMEM();
+        o->schema = parsed;
+    }
+    *out = o->schema;
+    return KILN_OK;
+}
+
+/* -- what a node calls -------------------------------------------------------------------------------- */
+
+static bool listed(const char *const *list, size_t count, const char *name, size_t n) {
+    for (size_t i = 0; i < count; i++)
+        if (strlen(list[i]) == n && memcmp(list[i], name, n) == 0) return true;
+    return false;
+}
+
+/* "torch._C._nn" and its like: functions there are bindings of operators of the same name. */
+static bool wraps_operators(const char *module, size_t n) {
+    static const char *const modules[] = {"torch",
+                                          "torch._C._nn",
+                                          "torch._C._special",
+                                          "torch._C._fft",
+                                          "torch._C._linalg",
+                                          "torch._C._sparse",
+                                          "torch._C._nested",
+                                          "torch._C._VariableFunctions"};
+    return listed(modules, sizeof modules / sizeof *modules, module, n);
+}
+
+static kiln_overload *aten(const kiln_schemas *s, const char *name, size_t n) {
+    enum { LONGEST = 200 };
+    char full[LONGEST + 6] = "aten::";
+    if (n > LONGEST) return NULL;
+    memcpy(full + 6, name, n);
+    return kiln_schemas_find(s, full, n + 6);
+}
+
+/* What Python code of torch defines under the name of an operator, with other parameters than that has. */
+static bool is_python_method(const char *name, size_t n) {
+    static const char *const methods[] = {
+        "__contains__", "backward",          "index", "istft", "norm", "resize", "resize_as", "split", "stft",
+        "unflatten",    "unique_consecutive"};
+    return listed(methods, sizeof methods / sizeof *methods, name, n);
+}
+
+static bool is_python_function(const char *name, size_t n) {
+    static const char *const functions[] = {"atleast_1d",
+                                            "atleast_2d",
+                                            "atleast_3d",
+                                            "block_diag",
+                                            "broadcast_shapes",
+                                            "broadcast_tensors",
+                                            "cartesian_prod",
+                                            "cdist",
+                                            "chain_matmul",
+                                            "einsum",
+                                            "initial_seed",
+                                            "manual_seed",
+                                            "meshgrid",
+                                            "norm",
+                                            "save",
+                                            "seed",
+                                            "split",
+                                            "stft",
+                                            "tensordot",
+                                            "unique_consecutive"};
+    return listed(functions, sizeof functions / sizeof *functions, name, n);
+}
+
+static void method(const kiln_schemas *s, const char *name, size_t n, kiln_callee *out) {
+    out->first = is_python_method(name, n) ? NULL : aten(s, name, n);
+    out->form = out->first ? KILN_FORM_METHOD : KILN_FORM_NONE;
+}
+
+static void function(const kiln_schemas *s, const kiln_gval *t, kiln_callee *out) {
+    static const char tensor[] = "torch:Tensor.", base[] = "torch._C:TensorBase.";
+    const char *colon = memchr(t->u.s, ':', t->n);
+    size_t module = (size_t)(colon - t->u.s), n = t->n - module - 1;
+    if (t->n > sizeof tensor - 1 && memcmp(t->u.s, tensor, sizeof tensor - 1) == 0) {
+        method(s, t->u.s + sizeof tensor - 1, t->n - (sizeof tensor - 1), out);
+    } else if (t->n > sizeof base - 1 && memcmp(t->u.s, base, sizeof base - 1) == 0) {
+        method(s, t->u.s + sizeof base - 1, t->n - (sizeof base - 1), out);
+    } else if (wraps_operators(t->u.s, module) && !is_python_function(colon + 1, n)) {
+        out->first = aten(s, colon + 1, n);
+        out->form = out->first ? KILN_FORM_TORCH : KILN_FORM_NONE;
+    }
+}
+
+/* "aten::add.Tensor" names one overload, "aten::relu.default" the one without a name, "aten::add" all. */
+static kiln_status named_overload(const kiln_schemas *s, const kiln_gval *t, kiln_callee *out) {
+    const char *dot = memchr(t->u.s, '.', t->n);
+    size_t n = dot ? (size_t)(dot - t->u.s) : t->n;
+    out->first = kiln_schemas_find(s, t->u.s, n);
+    if (!out->first) return KILN_OK;
+    out->form = KILN_FORM_OVERLOAD;
+    if (!dot) return KILN_OK;
+    size_t whole = strcmp(dot, ".default") == 0 ? n : t->n;
+    for (kiln_overload *o = out->first; o && !out->only; o = o->next)
+        if (o->n > whole && o->line[whole] == '(' && memcmp(o->line, t->u.s, whole) == 0) out->only = o;
+    if (!out->only) out->form = KILN_FORM_NONE;
+    return KILN_OK;
+}
+
+kiln_status kiln_callee_of(kiln_schemas *s, const kiln_node *node, kiln_callee *out) {
+    *out = (kiln_callee){KILN_FORM_NONE, NULL, NULL};
+    const kiln_gval *t = node->target;
+    if (node->op == KILN_CALL_METHOD) method(s, t->u.s, t->n, out);
+    if (node->op != KILN_CALL_FUNCTION) return KILN_OK;
+    if (t->kind == KILN_G_FUNC) function(s, t, out);
+    return t->kind == KILN_G_OP ? named_overload(s, t, out) : KILN_OK;
+}
