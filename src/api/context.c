@@ -4,6 +4,7 @@
  * class is first compiled, so opening a context neither spawns nor writes.  Must not know what calls do. */
 #include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,6 +93,15 @@ static kiln_status parse_isa(kiln_ctx *ctx, const char *name) {
     return KILN_OK;
 }
 
+static kiln_status parse_threads(kiln_ctx *ctx, const kiln_config *cfg) {
+    size_t n;
+    if (cfg->threads < 0)
+        return KILN_FAIL(KILN_E_ARG, "kiln_config.threads is %d: expected 0 or more", cfg->threads);
+    KILN_TRY(number((size_t)cfg->threads, "KILN_THREADS", (size_t)kiln_pool_cpus(), &n));
+    ctx->parallel = (kiln_parallel){n < INT_MAX ? (int)n : INT_MAX, cfg->parallel_for, cfg->parallel_user};
+    return KILN_OK;
+}
+
 static kiln_status configure(kiln_ctx *ctx, const kiln_config *given) {
     kiln_config cfg = {.size = sizeof cfg};
     if (given) {
@@ -104,6 +114,9 @@ static kiln_status configure(kiln_ctx *ctx, const kiln_config *given) {
                                       offsetof(kiln_config, log),
                                       offsetof(kiln_config, log_user),
                                       offsetof(kiln_config, max_kernels),
+                                      offsetof(kiln_config, threads),
+                                      offsetof(kiln_config, parallel_for),
+                                      offsetof(kiln_config, parallel_user),
                                       sizeof(kiln_config)};
         size_t k = 0, n = sizeof ends / sizeof *ends;
         while (k < n && ends[k] != given->size) k++;
@@ -117,6 +130,7 @@ static kiln_status configure(kiln_ctx *ctx, const kiln_config *given) {
     KILN_TRY(parse_mode(ctx, cfg.mode));
     KILN_TRY(parse_isa(ctx, cfg.isa));
     KILN_TRY(number(cfg.max_kernels, "KILN_MAX_KERNELS", MAX_KERNELS, &ctx->max_kernels));
+    KILN_TRY(parse_threads(ctx, &cfg));
     KILN_TRY(setting(cfg.cc, "KILN_CC", &ctx->cc));
     KILN_TRY(setting(cfg.cache_dir, "KILN_CACHE_DIR", &ctx->cache_dir));
     return setting(cfg.dump_dir, "KILN_DUMP_DIR", &ctx->dump_dir);
@@ -296,6 +310,7 @@ kiln_status kiln_open(const kiln_config *config, kiln_ctx **out) {
     if (!ctx) return KILN_NOMEM();
     pthread_mutex_init(&ctx->lock, NULL);
     kiln_builds_init(&ctx->builds);
+    kiln_pool_retain();
     kiln_status st = open_parts(ctx, config);
     if (st == KILN_OK)
         *out = ctx;
@@ -321,5 +336,6 @@ void kiln_close(kiln_ctx *ctx) {
     kiln_free(ctx->cache_dir);
     kiln_free(ctx->dump_dir);
     pthread_mutex_destroy(&ctx->lock);
+    kiln_pool_release();
     kiln_free(ctx);
 }

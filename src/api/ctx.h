@@ -30,6 +30,7 @@ typedef struct kiln_class {
     const kiln_scalar_source *scalars;
     const kiln_ir_trap *traps;
     uint32_t gain_call, gain_element; /* estimate of what a kernel saves, in picoseconds */
+    uint32_t cost_element;            /* and of what it takes */
     atomic_uint_fast64_t heat;        /* what a kernel would have saved so far, in picoseconds */
     atomic_uint_fast64_t hot_at;      /* heat at which a build is due */
     /* under ctx->builds.lock */
@@ -58,6 +59,7 @@ struct kiln_ctx {
     kiln_mode mode;
     kiln_isa isa;
     size_t max_kernels;
+    kiln_parallel parallel;
     char *cc, *cache_dir, *dump_dir; /* as configured, or NULL */
     kiln_log_fn log;
     void *log_user;

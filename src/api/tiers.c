@@ -52,12 +52,15 @@ kiln_status kiln_class_of(kiln_ctx *ctx, const kiln_plan *plan, kiln_class **out
 
 /* A kernel saves the walk over the instructions, once per call and block, and their passes through memory. */
 void kiln_class_estimate(kiln_class *c) {
-    enum { CALL_PS = 100000, CALL_INS_PS = 20000, ELEMENT_INS_PS = 40 };
+    enum { CALL_PS = 100000, CALL_INS_PS = 20000, ELEMENT_INS_PS = 40, VALUE_PS = 40, BYTE_PS = 25 };
     const kiln_ir *ir = c->body->ir;
     uint32_t n = 0;
     for (int k = 0; k < ir->nins; k++) n += kiln_ir_op_makes(ir->ins[k].op);
     c->gain_call = CALL_PS + n * CALL_INS_PS;
     c->gain_element = n * ELEMENT_INS_PS;
+    for (int k = 0; k < ir->nbufs; k++)
+        c->cost_element += (uint32_t)kiln_dtype_size(ir->bufs[k].dtype) * BYTE_PS;
+    c->cost_element += n * VALUE_PS;
     atomic_store_explicit(&c->hot_at, c->ctx->mode == KILN_MODE_SYNC ? 0 : BUILD_PRICE, memory_order_relaxed);
 }
 
