@@ -238,6 +238,7 @@ void kiln_wait_idle(kiln_ctx *ctx) {
     pthread_mutex_lock(&b->lock);
     while (b->queue || b->running) pthread_cond_wait(&b->changed, &b->lock);
     pthread_mutex_unlock(&b->lock);
+    kiln_domain_reclaim(&ctx->domain); /* a good moment: what was replaced need not stay */
 }
 
 /* -- begin, end, fork --------------------------------------------------------------------------------- */
