@@ -273,15 +273,19 @@ static void watch_forks(void) {
     atfork_rc = pthread_atfork(before_fork, after_fork_parent, after_fork_child);
 }
 
-static kiln_status enlist(kiln_ctx *ctx) {
+/* Before anything else here watches forks: handlers before a fork run in reverse order, so that the locks of
+ * the pool and of what else comes later are taken first, as where they are held the ones here may be wanted. */
+static bool forks_are_watched(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, watch_forks);
-    if (atfork_rc != 0) return KILN_NOMEM();
+    return atfork_rc == 0;
+}
+
+static void enlist(kiln_ctx *ctx) {
     pthread_mutex_lock(&contexts_lock);
     ctx->next = contexts;
     contexts = ctx;
     pthread_mutex_unlock(&contexts_lock);
-    return KILN_OK;
 }
 
 static void delist(kiln_ctx *ctx) {
@@ -302,11 +306,12 @@ static kiln_status open_parts(kiln_ctx *ctx, const kiln_config *config) {
     KILN_TRY(first_registry(ctx));
     KILN_TRY(kiln_domain_init(&ctx->domain, drop_user));
     KILN_TRY(kiln_cache_new(&ctx->domain, ctx->max_kernels, drop_class, &ctx->cache));
-    return enlist(ctx);
+    enlist(ctx);
+    return KILN_OK;
 }
 
 kiln_status kiln_open(const kiln_config *config, kiln_ctx **out) {
-    kiln_ctx *ctx = kiln_calloc(1, sizeof *ctx);
+    kiln_ctx *ctx = forks_are_watched() ? kiln_calloc(1, sizeof *ctx) : NULL;
     if (!ctx) return KILN_NOMEM();
     pthread_mutex_init(&ctx->lock, NULL);
     kiln_builds_init(&ctx->builds);

@@ -52,7 +52,7 @@ kiln_status kiln_class_of(kiln_ctx *ctx, const kiln_plan *plan, kiln_class **out
 
 /* A kernel saves the walk over the instructions, once per call and block, and their passes through memory. */
 void kiln_class_estimate(kiln_class *c) {
-    enum { CALL_PS = 100000, CALL_INS_PS = 20000, ELEMENT_INS_PS = 40, VALUE_PS = 40, BYTE_PS = 25 };
+    enum { CALL_PS = 100000, CALL_INS_PS = 20000, ELEMENT_INS_PS = 40, VALUE_PS = 15, BYTE_PS = 8 };
     const kiln_ir *ir = c->body->ir;
     uint32_t n = 0;
     for (int k = 0; k < ir->nins; k++) n += kiln_ir_op_makes(ir->ins[k].op);
