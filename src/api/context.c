@@ -238,6 +238,13 @@ void kiln_ctx_stop_compilers(kiln_ctx *ctx) {
     pthread_mutex_unlock(&ctx->lock);
 }
 
+bool kiln_ctx_is_closing(kiln_ctx *ctx) {
+    pthread_mutex_lock(&ctx->lock);
+    bool closing = ctx->closing;
+    pthread_mutex_unlock(&ctx->lock);
+    return closing;
+}
+
 /* -- forking ------------------------------------------------------------------------------------------------- */
 
 /* Every lock is taken over a fork, outer ones first, so that the child finds whole structures and free locks. */

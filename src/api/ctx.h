@@ -85,6 +85,7 @@ const char *kiln_mode_name(kiln_mode mode); /* "tiered"; NULL if there is no suc
 
 /* The compiler, found on first use.  Never NULL on success; it may be one that has no compiler. */
 kiln_status kiln_ctx_toolchain(kiln_ctx *ctx, kiln_toolchain **out) KILN_MUST_CHECK;
+bool kiln_ctx_is_closing(kiln_ctx *ctx);
 void kiln_ctx_stop_compilers(kiln_ctx *ctx); /* those that run, and all that would be started */
 /* The folder for scratch and logs as configured; heap text. */
 kiln_status kiln_ctx_cache_dir(const kiln_ctx *ctx, char **out) KILN_MUST_CHECK;

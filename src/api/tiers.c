@@ -69,6 +69,11 @@ static bool is_due(const kiln_class *c) {
            atomic_load_explicit(&c->hot_at, memory_order_relaxed);
 }
 
+/* Once a build is queued nobody need ask for one. */
+static void set_due(kiln_class *c, bool due) {
+    atomic_store_explicit(&c->hot_at, due ? 0 : UINT64_MAX, memory_order_relaxed);
+}
+
 static void enqueue(kiln_class *c);
 
 void kiln_class_heat(kiln_class *c, int64_t nelem) {
@@ -112,6 +117,7 @@ static void unpin(kiln_class *c) {
 static void drop_queued(kiln_builds *b, kiln_class *c) {
     leave_queue(b, c);
     unpin(c);
+    set_due(c, true);
     pthread_cond_broadcast(&b->changed);
 }
 
@@ -129,7 +135,9 @@ static void end(kiln_class *c, kiln_status st, int64_t took_ns) {
     unlink_class(&b->running, c);
     c->state = KILN_BUILD_IDLE;
     unpin(c);
-    if (st != KILN_OK && st != KILN_E_NOMEM && !b->closing) { /* want of memory says nothing of the class */
+    if (st == KILN_E_NOMEM) {
+        set_due(c, true); /* want of memory says nothing of the class */
+    } else if (st != KILN_OK && !b->closing) {
         c->nfailed++;
         put_off(c, took_ns);
         snprintf(b->last_failure, sizeof b->last_failure, "%s", kiln_last_error());
@@ -221,6 +229,7 @@ static void enqueue(kiln_class *c) {
         if (full || !started) put_off(c, 0);
         if (!full && started && (c->pinned = kiln_cache_pin(c->ctx->cache, &c->entry))) {
             c->state = KILN_BUILD_QUEUED;
+            set_due(c, false);
             c->next = NULL;
             *b->queue_end = c;
             b->queue_end = &c->next;
@@ -274,6 +283,7 @@ void kiln_builds_after_fork(kiln_ctx *ctx) {
         kiln_class *c = b->running;
         b->running = c->next;
         c->state = KILN_BUILD_IDLE;
+        set_due(c, true);
         unpin(c);
     }
     while (b->queue) drop_queued(b, b->queue);
