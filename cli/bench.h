@@ -13,6 +13,16 @@
 
 double bench_now_ns(void);
 
+/* -- goals (bench_goal.c) ------------------------------------------------------------------------------ */
+
+typedef enum bench_bound { BENCH_AT_MOST, BENCH_AT_LEAST } bench_bound;
+
+/* Prints the figure beside its goal; whether it is met.  What is not a number is not met. */
+bool bench_goal(const cli_args *args, const char *bench, const char *what, double value, bench_bound bound,
+                double goal, const char *unit);
+/* The value below which that part of all lies; sorts them.  NaN if there are none. */
+double bench_quantile(double *values, size_t n, double part);
+
 /* -- cases (bench_case.c) ------------------------------------------------------------------------------ */
 
 enum { BENCH_NAME_MAX = 32, BENCH_CALL_MAX = 256 };

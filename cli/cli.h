@@ -20,6 +20,7 @@ typedef struct cli_args {
     const char *stage;                   /* NULL: all */
     const char *isa;                     /* NULL: the best */
     kiln_mode mode;
+    int threads; /* that one call may use; 0: as the environment says */
     const char *ops_files[CLI_MAX_OPS_FILES];
     int nops_files;
     char **operands;

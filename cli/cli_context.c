@@ -71,7 +71,8 @@ kiln_ctx *cli_open_sync(const cli_args *args) {
 }
 
 kiln_ctx *cli_open(const cli_args *args) {
-    kiln_config config = {.size = sizeof config, .mode = args->mode, .isa = args->isa, .log = on_log};
+    kiln_config config = {
+        .size = sizeof config, .mode = args->mode, .isa = args->isa, .threads = args->threads, .log = on_log};
     kiln_ctx *ctx;
     kiln_status st = kiln_open(&config, &ctx);
     if (st != KILN_OK) {

@@ -19,7 +19,7 @@ BEGIN {
     may["api"] = "base schema expr math tensor build cache op infer ir run lower emit graph"
     may["cli"] = may["include"] = may["tools"] = ""
     may["python"] = "cli" # the text of calls
-    may["bench"] = "base build" # what a compile costs, stage by stage
+    may["bench"] = "base build cache" # what a compile costs, stage by stage, and a lookup
     may["tests"] = "*"
 
     # In src/, these words are called nowhere but in the files on the right.

@@ -211,6 +211,10 @@ typedef enum kiln_mode {
 /* level: 0 error, 1 warning, 2 info, 3 debug.  text is valid during the call only.  May be called from any thread. */
 typedef void (*kiln_log_fn)(void *user, int level, const char *topic, const char *text);
 
+/* Runs body(arg, 0) to body(arg, n - 1), each once, in any order and on any threads, and returns when all have
+ * returned. */
+typedef void (*kiln_parallel_fn)(void *user, int64_t n, void (*body)(void *arg, int64_t k), void *arg);
+
 /* Zero-filled means all defaults.  Fields set here beat the environment. */
 typedef struct kiln_config {
     size_t size; /* sizeof(kiln_config), so that fields can be added; 0: the fields up to log_user */
@@ -222,8 +226,10 @@ typedef struct kiln_config {
     const char *dump_dir; /* where generated sources are kept; NULL: KILN_DUMP_DIR, else nowhere */
     kiln_log_fn log;
     void *log_user;
-    size_t
-        max_kernels; /* classes kept; the least recently used beyond it go; 0: KILN_MAX_KERNELS, else 4,000 */
+    size_t max_kernels;            /* classes kept in memory; 0: KILN_MAX_KERNELS, else 4,000 */
+    int threads;                   /* that one call may use; 0: KILN_THREADS, else the CPUs of this process */
+    kiln_parallel_fn parallel_for; /* the host's own pool, instead of Kiln's; NULL: Kiln's */
+    void *parallel_user;
 } kiln_config;
 
 KILN_API kiln_status kiln_open(const kiln_config *config, kiln_ctx **out) KILN_MUST_CHECK;

@@ -59,7 +59,9 @@ static kiln_status run_class(const kiln_plan *plan, const kiln_class *c, kiln_te
                              kiln_kernel_fn *fn) {
     char *ptr[KILN_MAX_OPERANDS];
     uint64_t par[KILN_MAX_SCALARS];
-    kiln_runner run = {atomic_load_explicit(&c->fn, memory_order_acquire), NULL};
+    kiln_runner run = {.fn = atomic_load_explicit(&c->fn, memory_order_acquire),
+                       .parallel = &c->ctx->parallel,
+                       .cost_ps = c->cost_element};
     if (!run.fn) run.interp = c->body->interp;
     for (int k = 0; k < c->nscalars; k++) {
         const kiln_scalar_source *s = &c->scalars[k];

@@ -4,6 +4,7 @@
  * class is first compiled, so opening a context neither spawns nor writes.  Must not know what calls do. */
 #include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,6 +93,15 @@ static kiln_status parse_isa(kiln_ctx *ctx, const char *name) {
     return KILN_OK;
 }
 
+static kiln_status parse_threads(kiln_ctx *ctx, const kiln_config *cfg) {
+    size_t n;
+    if (cfg->threads < 0)
+        return KILN_FAIL(KILN_E_ARG, "kiln_config.threads is %d: expected 0 or more", cfg->threads);
+    KILN_TRY(number((size_t)cfg->threads, "KILN_THREADS", (size_t)kiln_pool_cpus(), &n));
+    ctx->parallel = (kiln_parallel){n < INT_MAX ? (int)n : INT_MAX, cfg->parallel_for, cfg->parallel_user};
+    return KILN_OK;
+}
+
 static kiln_status configure(kiln_ctx *ctx, const kiln_config *given) {
     kiln_config cfg = {.size = sizeof cfg};
     if (given) {
@@ -104,6 +114,9 @@ static kiln_status configure(kiln_ctx *ctx, const kiln_config *given) {
                                       offsetof(kiln_config, log),
                                       offsetof(kiln_config, log_user),
                                       offsetof(kiln_config, max_kernels),
+                                      offsetof(kiln_config, threads),
+                                      offsetof(kiln_config, parallel_for),
+                                      offsetof(kiln_config, parallel_user),
                                       sizeof(kiln_config)};
         size_t k = 0, n = sizeof ends / sizeof *ends;
         while (k < n && ends[k] != given->size) k++;
@@ -117,6 +130,7 @@ static kiln_status configure(kiln_ctx *ctx, const kiln_config *given) {
     KILN_TRY(parse_mode(ctx, cfg.mode));
     KILN_TRY(parse_isa(ctx, cfg.isa));
     KILN_TRY(number(cfg.max_kernels, "KILN_MAX_KERNELS", MAX_KERNELS, &ctx->max_kernels));
+    KILN_TRY(parse_threads(ctx, &cfg));
     KILN_TRY(setting(cfg.cc, "KILN_CC", &ctx->cc));
     KILN_TRY(setting(cfg.cache_dir, "KILN_CACHE_DIR", &ctx->cache_dir));
     return setting(cfg.dump_dir, "KILN_DUMP_DIR", &ctx->dump_dir);
@@ -224,6 +238,13 @@ void kiln_ctx_stop_compilers(kiln_ctx *ctx) {
     pthread_mutex_unlock(&ctx->lock);
 }
 
+bool kiln_ctx_is_closing(kiln_ctx *ctx) {
+    pthread_mutex_lock(&ctx->lock);
+    bool closing = ctx->closing;
+    pthread_mutex_unlock(&ctx->lock);
+    return closing;
+}
+
 /* -- forking ------------------------------------------------------------------------------------------------- */
 
 /* Every lock is taken over a fork, outer ones first, so that the child finds whole structures and free locks. */
@@ -259,15 +280,19 @@ static void watch_forks(void) {
     atfork_rc = pthread_atfork(before_fork, after_fork_parent, after_fork_child);
 }
 
-static kiln_status enlist(kiln_ctx *ctx) {
+/* Before anything else here watches forks: handlers before a fork run in reverse order, so that the locks of
+ * the pool and of what else comes later are taken first, as where they are held the ones here may be wanted. */
+static bool forks_are_watched(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, watch_forks);
-    if (atfork_rc != 0) return KILN_NOMEM();
+    return atfork_rc == 0;
+}
+
+static void enlist(kiln_ctx *ctx) {
     pthread_mutex_lock(&contexts_lock);
     ctx->next = contexts;
     contexts = ctx;
     pthread_mutex_unlock(&contexts_lock);
-    return KILN_OK;
 }
 
 static void delist(kiln_ctx *ctx) {
@@ -286,14 +311,16 @@ static kiln_status open_parts(kiln_ctx *ctx, const kiln_config *config) {
     KILN_TRY(first_registry(ctx));
     KILN_TRY(kiln_domain_init(&ctx->domain, kiln_slots_free));
     KILN_TRY(kiln_cache_new(&ctx->domain, ctx->max_kernels, drop_class, &ctx->cache));
-    return enlist(ctx);
+    enlist(ctx);
+    return KILN_OK;
 }
 
 kiln_status kiln_open(const kiln_config *config, kiln_ctx **out) {
-    kiln_ctx *ctx = kiln_calloc(1, sizeof *ctx);
+    kiln_ctx *ctx = forks_are_watched() ? kiln_calloc(1, sizeof *ctx) : NULL;
     if (!ctx) return KILN_NOMEM();
     pthread_mutex_init(&ctx->lock, NULL);
     kiln_builds_init(&ctx->builds);
+    kiln_pool_retain();
     kiln_status st = open_parts(ctx, config);
     if (st == KILN_OK)
         *out = ctx;
@@ -319,5 +346,6 @@ void kiln_close(kiln_ctx *ctx) {
     kiln_free(ctx->cache_dir);
     kiln_free(ctx->dump_dir);
     pthread_mutex_destroy(&ctx->lock);
+    kiln_pool_release();
     kiln_free(ctx);
 }

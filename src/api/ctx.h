@@ -30,6 +30,7 @@ typedef struct kiln_class {
     const kiln_scalar_source *scalars;
     const kiln_ir_trap *traps;
     uint32_t gain_call, gain_element; /* estimate of what a kernel saves, in picoseconds */
+    uint32_t cost_element;            /* and of what it takes */
     atomic_uint_fast64_t heat;        /* what a kernel would have saved so far, in picoseconds */
     atomic_uint_fast64_t hot_at;      /* heat at which a build is due */
     /* under ctx->builds.lock */
@@ -58,6 +59,7 @@ struct kiln_ctx {
     kiln_mode mode;
     kiln_isa isa;
     size_t max_kernels;
+    kiln_parallel parallel;
     char *cc, *cache_dir, *dump_dir; /* as configured, or NULL */
     kiln_log_fn log;
     void *log_user;
@@ -83,6 +85,7 @@ const char *kiln_mode_name(kiln_mode mode); /* "tiered"; NULL if there is no suc
 
 /* The compiler, found on first use.  Never NULL on success; it may be one that has no compiler. */
 kiln_status kiln_ctx_toolchain(kiln_ctx *ctx, kiln_toolchain **out) KILN_MUST_CHECK;
+bool kiln_ctx_is_closing(kiln_ctx *ctx);
 void kiln_ctx_stop_compilers(kiln_ctx *ctx); /* those that run, and all that would be started */
 /* The folder for scratch and logs as configured; heap text. */
 kiln_status kiln_ctx_cache_dir(const kiln_ctx *ctx, char **out) KILN_MUST_CHECK;

@@ -160,12 +160,12 @@ kiln_status kiln_class_build(kiln_class *c) {
     kiln_status st = kiln_note(back(c, &source, &object, &code, &cause), "compiling %s", c->body->ir->name);
     if (st == KILN_OK) {
         publish(c, code);
-    } else {
+    } else if (!kiln_ctx_is_closing(c->ctx)) { /* else it was stopped */
         KILN_COUNT(c->ctx, compile_failures);
         kiln_count(&c->ctx->domain, st == KILN_E_NOMEM ? KILN_COUNTER_memory_failures : cause, 1);
         kiln_ctx_log(c->ctx, 1, "compile", "%s", kiln_last_error());
-        if (code) kiln_code_free(code);
     }
+    if (st != KILN_OK && code) kiln_code_free(code);
     kiln_object_fini(&object);
     kiln_sb_fini(&source);
     return st;

@@ -52,18 +52,26 @@ kiln_status kiln_class_of(kiln_ctx *ctx, const kiln_plan *plan, kiln_class **out
 
 /* A kernel saves the walk over the instructions, once per call and block, and their passes through memory. */
 void kiln_class_estimate(kiln_class *c) {
-    enum { CALL_PS = 100000, CALL_INS_PS = 20000, ELEMENT_INS_PS = 40 };
+    enum { CALL_PS = 100000, CALL_INS_PS = 20000, ELEMENT_INS_PS = 40, VALUE_PS = 15, BYTE_PS = 8 };
     const kiln_ir *ir = c->body->ir;
     uint32_t n = 0;
     for (int k = 0; k < ir->nins; k++) n += kiln_ir_op_makes(ir->ins[k].op);
     c->gain_call = CALL_PS + n * CALL_INS_PS;
     c->gain_element = n * ELEMENT_INS_PS;
+    for (int k = 0; k < ir->nbufs; k++)
+        c->cost_element += (uint32_t)kiln_dtype_size(ir->bufs[k].dtype) * BYTE_PS;
+    c->cost_element += n * VALUE_PS;
     atomic_store_explicit(&c->hot_at, c->ctx->mode == KILN_MODE_SYNC ? 0 : BUILD_PRICE, memory_order_relaxed);
 }
 
 static bool is_due(const kiln_class *c) {
     return atomic_load_explicit(&c->heat, memory_order_relaxed) >=
            atomic_load_explicit(&c->hot_at, memory_order_relaxed);
+}
+
+/* Once a build is queued nobody need ask for one. */
+static void set_due(kiln_class *c, bool due) {
+    atomic_store_explicit(&c->hot_at, due ? 0 : UINT64_MAX, memory_order_relaxed);
 }
 
 static void enqueue(kiln_class *c);
@@ -109,6 +117,7 @@ static void unpin(kiln_class *c) {
 static void drop_queued(kiln_builds *b, kiln_class *c) {
     leave_queue(b, c);
     unpin(c);
+    set_due(c, true);
     pthread_cond_broadcast(&b->changed);
 }
 
@@ -126,7 +135,9 @@ static void end(kiln_class *c, kiln_status st, int64_t took_ns) {
     unlink_class(&b->running, c);
     c->state = KILN_BUILD_IDLE;
     unpin(c);
-    if (st != KILN_OK && st != KILN_E_NOMEM && !b->closing) { /* want of memory says nothing of the class */
+    if (st == KILN_E_NOMEM) {
+        set_due(c, true); /* want of memory says nothing of the class */
+    } else if (st != KILN_OK && !b->closing) {
         c->nfailed++;
         put_off(c, took_ns);
         snprintf(b->last_failure, sizeof b->last_failure, "%s", kiln_last_error());
@@ -218,6 +229,7 @@ static void enqueue(kiln_class *c) {
         if (full || !started) put_off(c, 0);
         if (!full && started && (c->pinned = kiln_cache_pin(c->ctx->cache, &c->entry))) {
             c->state = KILN_BUILD_QUEUED;
+            set_due(c, false);
             c->next = NULL;
             *b->queue_end = c;
             b->queue_end = &c->next;
@@ -235,6 +247,7 @@ void kiln_wait_idle(kiln_ctx *ctx) {
     pthread_mutex_lock(&b->lock);
     while (b->queue || b->running) pthread_cond_wait(&b->changed, &b->lock);
     pthread_mutex_unlock(&b->lock);
+    kiln_domain_reclaim(&ctx->domain); /* a good moment: what was replaced need not stay */
 }
 
 /* -- begin, end, fork --------------------------------------------------------------------------------- */
@@ -270,6 +283,7 @@ void kiln_builds_after_fork(kiln_ctx *ctx) {
         kiln_class *c = b->running;
         b->running = c->next;
         c->state = KILN_BUILD_IDLE;
+        set_due(c, true);
         unpin(c);
     }
     while (b->queue) drop_queued(b, b->queue);

@@ -62,15 +62,20 @@ static kiln_status name_files(const char *dir, paths *p) {
     return KILN_OK;
 }
 
+/* Only libc, which the host has anyway, may be asked for anything: an object that wants more fails to link, rather
+ * than bring, say, a sanitizer's runtime into the host. */
 static kiln_status link_library(const kiln_tools_request *rq, const kiln_tools *t, int64_t deadline,
                                 paths *p) {
     char *args[LINK_ARGS_MAX], *text = NULL;
     int n = 0;
-    for (char **w = t->driver; *w && n < LINK_ARGS_MAX - 8; w++) args[n++] = *w;
+    for (char **w = t->driver; *w && n < LINK_ARGS_MAX - 10; w++) args[n++] = *w;
     args[n++] = "-shared";
+    args[n++] = "-nostdlib";
+    args[n++] = "-Wl,-z,defs";
     args[n++] = "-o";
     args[n++] = p->library;
     args[n++] = p->object;
+    args[n++] = "-lc";
     args[n] = NULL;
     kiln_status st = kiln_tools_ask(rq, args, deadline, &text);
     if (st == KILN_E_BUILD) st = kiln_tools_quote(st, text);

@@ -12,7 +12,7 @@
 
 #include "cache/thread.h"
 
-enum { RECLAIM_AT = 16, LINE = 64 };
+enum { SCAN_EVERY = 16, DROPS = 4, LINE = 64 };
 
 /* The records of one thread, by domain. */
 typedef struct membership {
@@ -72,7 +72,6 @@ kiln_status kiln_domain_init(kiln_domain *d, void (*drop_user)(void *user)) {
     atomic_init(&d->epoch, 1);
     pthread_mutex_init(&d->lock, NULL);
     d->limbo_end = &d->limbo;
-    d->reclaim_at = RECLAIM_AT;
     d->drop_user = drop_user;
     pthread_mutex_lock(&lock);
     d->id = next_id++;
@@ -102,12 +101,7 @@ void kiln_domain_fini(kiln_domain *d) {
     while (*link != d) link = &(*link)->next;
     *link = d->next;
     pthread_mutex_unlock(&lock);
-    while (d->limbo) { /* a drop may retire more */
-        kiln_retired *all = d->limbo;
-        d->limbo = NULL;
-        d->limbo_end = &d->limbo;
-        drop_list(all);
-    }
+    drop_list(d->limbo);
     while (d->threads) {
         kiln_thread *t = d->threads;
         d->threads = t->next;
@@ -212,30 +206,22 @@ static uint64_t oldest(kiln_domain *d) {
     return least;
 }
 
-/* Takes out of limbo what nobody can hold. */
-static kiln_retired *take_free(kiln_domain *d) {
-    if (!d->limbo || !fence_all()) return NULL;
-    uint64_t least = oldest(d);
-    kiln_retired *first = d->limbo, **link = &d->limbo;
-    while (*link && (*link)->epoch < least) {
-        link = &(*link)->next;
-        d->nlimbo--;
-    }
-    if (link == &d->limbo) return NULL;
+static void scan(kiln_domain *d) {
+    d->since_scan = 0;
+    if (d->limbo && fence_all()) d->safe = oldest(d);
+}
+
+/* Takes at most `most` out of limbo that nobody can hold. */
+static kiln_retired *take_safe(kiln_domain *d, size_t most) {
+    kiln_retired *first = d->limbo, **link = &first;
+    while (most-- && *link && (*link)->epoch < d->safe) link = &(*link)->next;
     d->limbo = *link;
     *link = NULL;
     if (!d->limbo) d->limbo_end = &d->limbo;
     return first;
 }
 
-/* A long call holds everything back: try again only when much more has come. */
-static kiln_retired *take_free_at_times(kiln_domain *d) {
-    if (d->nlimbo < d->reclaim_at) return NULL;
-    kiln_retired *list = take_free(d);
-    d->reclaim_at = d->nlimbo * 2 > RECLAIM_AT ? d->nlimbo * 2 : RECLAIM_AT;
-    return list;
-}
-
+/* Drops a few for each that comes: enough to catch up, and no call spends its time on what others left. */
 void kiln_retire(kiln_domain *d, kiln_retired *r, void (*drop)(kiln_retired *self)) {
     r->next = NULL;
     r->drop = drop;
@@ -243,15 +229,16 @@ void kiln_retire(kiln_domain *d, kiln_retired *r, void (*drop)(kiln_retired *sel
     r->epoch = atomic_fetch_add_explicit(&d->epoch, 1, memory_order_acq_rel);
     *d->limbo_end = r;
     d->limbo_end = &r->next;
-    d->nlimbo++;
-    kiln_retired *list = take_free_at_times(d);
+    if (++d->since_scan >= SCAN_EVERY) scan(d);
+    kiln_retired *list = take_safe(d, DROPS);
     pthread_mutex_unlock(&d->lock);
     drop_list(list);
 }
 
 void kiln_domain_reclaim(kiln_domain *d) {
     pthread_mutex_lock(&d->lock);
-    kiln_retired *list = take_free(d);
+    scan(d);
+    kiln_retired *list = take_safe(d, SIZE_MAX);
     pthread_mutex_unlock(&d->lock);
     drop_list(list);
 }

@@ -43,7 +43,8 @@ typedef struct kiln_domain {
     kiln_thread *threads;
     uint64_t gone[KILN_COUNTER_COUNT]; /* counts of threads that ended */
     kiln_retired *limbo, **limbo_end;  /* oldest first */
-    size_t nlimbo, reclaim_at;         /* reclaim_at: length at which dropping is tried next */
+    uint64_t safe;                     /* retired before this epoch: nobody can hold it */
+    size_t since_scan;                 /* retirements since safe was found */
     void (*drop_user)(void *user);
     struct kiln_domain *next; /* of the process's domains */
 } kiln_domain;
@@ -92,7 +93,7 @@ static inline uint64_t kiln_generation(const kiln_domain *d) {
 
 /* -- writers ---------------------------------------------------------------------------------------- */
 
-/* Drops r once no reader can hold it.  It must not be reachable any more.  May drop others now, so the caller
+/* Drops r once no reader can hold it; r->drop may not retire.  It must not be reachable any more.  May drop others now, so the caller
  * holds no lock that a drop takes. */
 void kiln_retire(kiln_domain *d, kiln_retired *r, void (*drop)(kiln_retired *self));
 void kiln_domain_reclaim(kiln_domain *d); /* drops what can be dropped now */

@@ -3,11 +3,14 @@
 #define KILN_DRIVER_H
 #include "infer/infer.h"
 #include "run/interp.h"
+#include "run/pool.h"
 
 /* What runs: fn if not NULL, else interp. */
 typedef struct kiln_runner {
     kiln_kernel_fn fn;
     const kiln_interp *interp;
+    const kiln_parallel *parallel; /* NULL: one thread */
+    uint32_t cost_ps;              /* estimate of the work for one element, in picoseconds */
 } kiln_runner;
 
 /* Runs nest `nest` over the whole domain of plan.  ptr: one address per operand.  *trap: 0, or what the

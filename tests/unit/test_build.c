@@ -283,6 +283,32 @@ static void a_linker_helps_where_the_loader_cannot(void **state) {
     kiln_toolchain_close(tc);
 }
 
+static bool is_mapped(const char *name) {
+    char line[600];
+    bool found = false;
+    FILE *f = fopen("/proc/self/maps", "r");
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f)) found = found || strstr(line, name);
+    fclose(f);
+    return found;
+}
+
+/* A compiler whose objects want a runtime is refused; the runtime does not come into this process. */
+static void no_foreign_library_is_loaded(void **state) {
+    (void)state;
+    static const char *const commands[] = {"gcc -fsanitize=undefined", "gcc -fsanitize=address",
+                                           "gcc -fopenmp -lgomp -finstrument-functions"};
+    static const char *const libraries[] = {"libubsan", "libasan", "libgomp"};
+    for (size_t k = 0; k < 3; k++) {
+        bool before = is_mapped(libraries[k]);
+        kiln_toolchain *tc = open_tools(commands[k], 0);
+        (void)kiln_toolchain_route(tc); /* tries it */
+        assert_int_equal(is_mapped(libraries[k]), before);
+        kiln_toolchain_close(tc);
+        assert_int_equal(count_entries(scratch, ".so") + count_entries(scratch, ".o"), 0);
+    }
+}
+
 /* -- code memory ------------------------------------------------------------------------------------- */
 
 static void a_thousand_kernels_share_mappings(void **state) {
@@ -445,6 +471,7 @@ int main(void) {
         cmocka_unit_test(an_unknown_relocation_is_refused),
 #endif
         cmocka_unit_test(a_linker_helps_where_the_loader_cannot),
+        cmocka_unit_test(no_foreign_library_is_loaded),
         cmocka_unit_test(a_thousand_kernels_share_mappings),
         cmocka_unit_test(memory_of_its_own_where_sharing_is_refused),
         cmocka_unit_test(dlopen_where_no_memory_can_be_had),

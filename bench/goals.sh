@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# goals.sh - prints Kiln's figures beside the goals they are to reach; exits 1 if one is missed.
+# Ratios are taken within one run, by turns, the best of each side; instructions are counted by callgrind.
+# Run it on a machine that has nothing else to do.
+set -u
+cd "$(dirname "$0")/.."
+missed=0
+build/kiln bench memory first shapes hang threads large || missed=1
+for script in bench/table.sh bench/instructions.sh; do
+    [ ! -x "$script" ] || "$script" || missed=1
+done
+[ $missed = 0 ] && echo "all goals are met" || echo "goals were missed"
+exit $missed

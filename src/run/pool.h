@@ -1,0 +1,27 @@
+/* pool.h - one loop over parts, run by several threads: the host's pool if it has one, else Kiln's own.
+ *
+ * The caller works too and returns when all parts are done.  Parts run with the caller's rounding and
+ * denormal mode.  A loop started while Kiln's pool is at work, by another thread or inside a part, runs in
+ * its caller alone: nobody waits for a pool.  Knows nothing of what a part does. */
+#ifndef KILN_POOL_H
+#define KILN_POOL_H
+#include "base/base.h"
+
+/* How a context runs loops. */
+typedef struct kiln_parallel {
+    int threads;           /* at most so many at once, the caller included */
+    kiln_parallel_fn host; /* NULL: Kiln's own pool */
+    void *host_user;
+} kiln_parallel;
+
+typedef void (*kiln_part_fn)(void *user, int64_t part);
+
+/* Runs body(user, 0) to body(user, nparts - 1), each once, in any order. */
+void kiln_pool_for(const kiln_parallel *how, int64_t nparts, kiln_part_fn body, void *user);
+
+int kiln_pool_cpus(void); /* that this process may use */
+
+/* The pool's threads start with the first loop that needs them and end with the last release. */
+void kiln_pool_retain(void);
+void kiln_pool_release(void);
+#endif
