@@ -5,11 +5,11 @@
  * of things; the stages know the rest. */
 #include <string.h>
 
-#include "api/ctx.h"
+#include "api/slot.h"
 
-static _Thread_local const char *last_tier = "";
+KILN_TLS_FAST const char *kiln_tier_here = "";
 
-const char *kiln_last_tier(void) { return last_tier; }
+const char *kiln_last_tier(void) { return kiln_tier_here; }
 
 /* -- outputs ------------------------------------------------------------------------------------------------ */
 
@@ -53,7 +53,9 @@ static kiln_status run_nests(const kiln_plan *plan, const kiln_class *c, const k
     return KILN_OK;
 }
 
-static kiln_status run_class(const kiln_plan *plan, const kiln_class *c, kiln_tensor **outs) {
+/* *fn: the kernel that ran, or NULL for the interpreter. */
+static kiln_status run_class(const kiln_plan *plan, const kiln_class *c, kiln_tensor **outs,
+                             kiln_kernel_fn *fn) {
     char *ptr[KILN_MAX_OPERANDS];
     uint64_t par[KILN_MAX_SCALARS];
     kiln_runner run = {atomic_load_explicit(&c->fn, memory_order_acquire), NULL};
@@ -68,18 +70,17 @@ static kiln_status run_class(const kiln_plan *plan, const kiln_class *c, kiln_te
     KILN_TRY(make_outputs(plan, outs));
     for (int k = 0; k < plan->nrets; k++) ptr[k] = outs[k]->data;
     kiln_status st = run_nests(plan, c, &run, c->nguards, c->nnests, ptr, par);
-    if (st != KILN_OK)
-        drop_outputs(plan, outs);
-    else
-        last_tier = run.fn ? "compiled" : "interp";
+    if (st != KILN_OK) drop_outputs(plan, outs);
+    *fn = run.fn;
     return st;
 }
 
-static void count_run(kiln_ctx *ctx, kiln_class *c, const kiln_plan *plan) {
-    KILN_COUNT(ctx, calls);
-    if (strcmp(last_tier, "compiled") == 0) return;
-    KILN_COUNT(ctx, interp_calls);
-    if (ctx->mode == KILN_MODE_SYNC) KILN_COUNT(ctx, fallbacks);
+static void count_run(kiln_thread *t, kiln_class *c, const kiln_plan *plan, bool compiled) {
+    KILN_COUNT_IN(t, calls);
+    kiln_tier_here = compiled ? "compiled" : "interp";
+    if (compiled) return;
+    KILN_COUNT_IN(t, interp_calls);
+    if (c->ctx->mode == KILN_MODE_SYNC) KILN_COUNT_IN(t, fallbacks);
     kiln_class_heat(c, plan->nelem);
 }
 
@@ -90,30 +91,24 @@ static kiln_status check_outs(const kiln_op *op, kiln_tensor **outs, size_t nout
     return KILN_OK;
 }
 
-static kiln_status call_bound(kiln_ctx *ctx, const kiln_bound *call, kiln_tensor **outs) {
+kiln_status kiln_call_general(kiln_ctx *ctx, kiln_thread *t, const kiln_op *op, const kiln_value *args,
+                              size_t nargs, kiln_tensor **outs, size_t nouts) {
+    kiln_bound call;
     kiln_plan plan;
     kiln_class *c;
-    KILN_TRY(kiln_infer(call, &plan));
+    kiln_kernel_fn fn;
+    uint64_t generation = kiln_generation(&ctx->domain);
+    KILN_TRY(check_outs(op, outs, nouts));
+    KILN_TRY(kiln_bind(op, args, nargs, &call));
+    KILN_TRY(kiln_infer(&call, &plan));
     KILN_TRY(kiln_class_of(ctx, &plan, &c));
     if (ctx->mode == KILN_MODE_SYNC) kiln_class_compile_if_due(c);
     kiln_tensor *made[KILN_MAX_RETS];
-    KILN_TRY(run_class(&plan, c, made));
+    KILN_TRY(run_class(&plan, c, made, &fn));
     memcpy(outs, made, (size_t)plan.nrets * sizeof *made);
-    count_run(ctx, c, &plan);
+    count_run(t, c, &plan, fn != NULL);
+    if (fn) kiln_slot_fill(t, generation, args, nargs, &plan, c, fn);
     return KILN_OK;
-}
-
-kiln_status kiln_call(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
-                      kiln_tensor **outs, size_t nouts) {
-    kiln_bound call;
-    KILN_TRY(check_outs(op, outs, nouts));
-    KILN_TRY(kiln_bind(op, args, nargs, &call));
-    kiln_thread *t = kiln_thread_of(&ctx->domain);
-    if (!t) return KILN_NOMEM();
-    kiln_thread_enter(&ctx->domain, t);
-    kiln_status st = call_bound(ctx, &call, outs);
-    kiln_thread_leave(t);
-    return st;
 }
 
 /* -- kernels held by the caller ------------------------------------------------------------------------- */
@@ -158,6 +153,7 @@ kiln_status kiln_kernel_run(kiln_kernel *k, const kiln_value *args, size_t nargs
     kiln_bound call;
     kiln_plan plan;
     kiln_key key;
+    kiln_kernel_fn fn;
     kiln_tensor *made[KILN_MAX_RETS];
     KILN_TRY(check_outs(k->op, outs, nouts));
     KILN_TRY(kiln_bind(k->op, args, nargs, &call));
@@ -167,9 +163,11 @@ kiln_status kiln_kernel_run(kiln_kernel *k, const kiln_value *args, size_t nargs
         return KILN_FAIL(KILN_E_ARG,
                          "%s: these arguments are of another class than the kernel was prepared for",
                          k->op->name);
-    KILN_TRY(run_class(&plan, k->c, made));
+    kiln_thread *t = kiln_thread_of(&k->c->ctx->domain);
+    if (!t) return KILN_NOMEM();
+    KILN_TRY(run_class(&plan, k->c, made, &fn));
     memcpy(outs, made, (size_t)plan.nrets * sizeof *made);
-    count_run(k->c->ctx, k->c, &plan);
+    count_run(t, k->c, &plan, true); /* a prepared class has its kernel */
     return KILN_OK;
 }
 

@@ -234,13 +234,21 @@ kiln_status kiln_bind(const kiln_op *op, const kiln_value *args, size_t nargs, k
             return missing(op, &s->args[a]);
         else
             KILN_TRY(take_default(out, &s->args[a], &v));
-        for (int k = 0; k < op->nout; k++)
-            if (op->out_arg[k] == a) out->out[k] = v.u.tensor;
+        int8_t from = given[a] ? (int8_t)(given[a] - args) : -1;
+        for (int k = 0; k < op->nout; k++) {
+            if (op->out_arg[k] != a) continue;
+            out->out[k] = v.u.tensor;
+            out->given_out[k] = from;
+        }
         if (slot < 0) continue;
         out->slot[slot] = v;
+        out->given[slot] = from;
         filled |= (uint64_t)1 << slot;
     }
     for (int slot = 0; slot < row->nargs; slot++)
-        if (!(filled >> slot & 1)) KILN_TRY(take_default(out, &row->args[slot], &out->slot[slot]));
+        if (!(filled >> slot & 1)) {
+            KILN_TRY(take_default(out, &row->args[slot], &out->slot[slot]));
+            out->given[slot] = -1;
+        }
     return KILN_OK;
 }

@@ -23,6 +23,8 @@ typedef struct kiln_bound {
     int nitems;
     kiln_tensor *out[KILN_MAX_RETS]; /* INPLACE, OUT: where results go, borrowed */
     int nout;
+    int8_t given[KILN_MAX_ARGS]; /* which value of the call a slot came from; -1: its default */
+    int8_t given_out[KILN_MAX_RETS];
 } kiln_bound;
 
 /* KILN_E_TYPE: too many, too few, unknown or doubled arguments, or one of another type than the schema says.
@@ -88,6 +90,14 @@ kiln_status kiln_scalar_cast(const kiln_bound *call, int slot, int index, kiln_d
                              uint64_t *out) KILN_MUST_CHECK;
 kiln_status kiln_plan_scalar(const kiln_plan *plan, int slot, int index, int part, kiln_dtype via,
                              kiln_dtype t, uint64_t *out) KILN_MUST_CHECK;
+
+/* The same for a number by itself: `checked` as kiln_scalar_to, else as kiln_scalar_cast.  False if it does not fit
+ * or is no number; no error is set. */
+bool kiln_number_convert(const kiln_value *v, int part, kiln_dtype via, kiln_dtype t, bool checked,
+                         uint64_t *out);
+
+bool kiln_plan_scalar_checked(const kiln_plan *plan,
+                              int slot); /* whether kiln_plan_scalar refuses what does not fit */
 
 /* The host environment that evaluates a row's when and check for a bound call.  Names: the row's arguments,
  * lets and hosts, and `common`, the common dtype. */

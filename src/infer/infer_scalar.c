@@ -30,6 +30,22 @@ static kiln_status host_number(const kiln_bound *call, int k, kiln_dtype common,
     return KILN_OK;
 }
 
+/* False if v is no number. */
+static bool number_of(const kiln_value *v, number *out) {
+    switch ((kiln_kind)v->kind) {
+    case KILN_BOOL_V:
+    case KILN_INT_V: *out = (number){false, v->kind == KILN_BOOL_V, v->u.i, (double)v->u.i, 0}; return true;
+    case KILN_FLOAT_V: *out = (number){true, false, 0, v->u.f, 0}; return true;
+    case KILN_COMPLEX_V: *out = (number){true, false, 0, v->u.c.re, v->u.c.im}; return true;
+    case KILN_NONE:
+    case KILN_TENSOR:
+    case KILN_STR_V:
+    case KILN_DTYPE_V:
+    case KILN_LIST_V: break;
+    }
+    return false;
+}
+
 static kiln_status read_number(const kiln_bound *call, int slot, int index, kiln_dtype common, number *out) {
     if (slot >= KILN_HOST_ID) return host_number(call, slot - KILN_HOST_ID, common, out);
     const kiln_value *v = &call->slot[slot];
@@ -40,19 +56,7 @@ static kiln_status read_number(const kiln_bound *call, int slot, int index, kiln
                              v->n);
         v = &v->u.list[index];
     }
-    switch ((kiln_kind)v->kind) {
-    case KILN_BOOL_V:
-    case KILN_INT_V:
-        *out = (number){false, v->kind == KILN_BOOL_V, v->u.i, (double)v->u.i, 0};
-        return KILN_OK;
-    case KILN_FLOAT_V: *out = (number){true, false, 0, v->u.f, 0}; return KILN_OK;
-    case KILN_COMPLEX_V: *out = (number){true, false, 0, v->u.c.re, v->u.c.im}; return KILN_OK;
-    case KILN_NONE:
-    case KILN_TENSOR:
-    case KILN_STR_V:
-    case KILN_DTYPE_V:
-    case KILN_LIST_V: break;
-    }
+    if (number_of(v, out)) return KILN_OK;
     return KILN_FAIL(KILN_E_ARG, "%s: argument '%s' must be a number here, not %s", op, name,
                      kiln_value_kind_name(v));
 }
@@ -172,12 +176,27 @@ static uint64_t widen_half(kiln_dtype half, uint64_t slot) {
     return out;
 }
 
+bool kiln_number_convert(const kiln_value *v, int part, kiln_dtype via, kiln_dtype t, bool checked,
+                         uint64_t *out) {
+    number n;
+    if (!number_of(v, &n)) return false;
+    if (part == 0 && n.im != 0) return false; /* rare: the caller finds out what to say */
+    number one = part_of(&n, part);
+    if (checked && !fits(&one, via)) return false;
+    *out = store(&one, via);
+    if (via != t) *out = widen_half(via, *out);
+    return true;
+}
+
+bool kiln_plan_scalar_checked(const kiln_plan *plan, int slot) {
+    return slot >= KILN_HOST_ID || !kiln_slot_wrapped(plan, slot);
+}
+
 kiln_status kiln_plan_scalar(const kiln_plan *plan, int slot, int index, int part, kiln_dtype via,
                              kiln_dtype t, uint64_t *out) {
     number n;
-    bool wrapped = slot < KILN_HOST_ID && kiln_slot_wrapped(plan, slot);
     KILN_TRY(read_number(plan->call, slot, index, plan->common, &n));
-    KILN_TRY(convert_part(plan->call, slot, &n, part, via, !wrapped, out));
+    KILN_TRY(convert_part(plan->call, slot, &n, part, via, kiln_plan_scalar_checked(plan, slot), out));
     if (via != t) *out = widen_half(via, *out); /* only halves are computed in another type */
     return KILN_OK;
 }

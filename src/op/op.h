@@ -119,6 +119,7 @@ typedef struct kiln_row {
     kiln_nameds hosts; /* numbers computed once per call; in bodies they are scalars */
     uint64_t ignored;  /* arguments the row declares unused */
     uint64_t statics;  /* arguments whose value is part of the class */
+    uint64_t asked;    /* arguments whose value (of tensors: sizes) conditions or statics depend on */
     kiln_reduce reduce;
     kiln_outshape shape;
     kiln_compose compose;

@@ -1,0 +1,52 @@
+/* row_asks.c - which arguments' values the conditions of a row depend on.
+ *
+ * A call like the last one may skip `when` and `check` if what they ask is the same.  present(x), is_int(x) and
+ * the like ask the kind or dtype of an argument, which dispatch compares anyway; everything else asks its
+ * value (of a tensor: its sizes).  Errs on the side of asking. */
+#include "op/row.h"
+
+typedef struct walk {
+    const kiln_row *row;
+    uint64_t set;
+    int height, nodes; /* as in an evaluation: names may expand without end */
+} walk;
+
+static const kiln_expr *named(const kiln_row *row, const char *name) {
+    for (int k = 0; k < row->lets.n; k++)
+        if (kiln_str_eq(row->lets.at[k].name, name)) return row->lets.at[k].expr;
+    return kiln_row_host(row, name);
+}
+
+static bool asks_kind_only(const walk *w, const kiln_expr *e) {
+    bool value = kiln_str_eq(e->name, "size") || kiln_str_eq(e->name, "len");
+    return !value && e->nargs == 1 && e->args[0]->kind == KILN_X_NAME && !named(w->row, e->args[0]->name);
+}
+
+static void visit(walk *w, const kiln_expr *e) {
+    if (!e) return;
+    if (w->height == KILN_EXPR_MAX_HEIGHT || w->nodes++ == KILN_EXPR_MAX_NODES) w->set = ~UINT64_C(0);
+    if (w->set == ~UINT64_C(0)) return;
+    w->height++;
+    if (e->kind == KILN_X_NAME || e->kind == KILN_X_ACCESS) {
+        int arg = kiln_schema_arg(w->row->schema, e->name);
+        if (arg >= 0)
+            w->set |= UINT64_C(1) << arg;
+        else
+            visit(w, named(w->row, e->name));
+    }
+    if (e->kind != KILN_X_CALL || !asks_kind_only(w, e))
+        for (int k = 0; k < e->nargs; k++) visit(w, e->args[k]);
+    for (int k = 0; k < e->ncoord; k++) {
+        visit(w, e->coord[k].dim);
+        visit(w, e->coord[k].at);
+    }
+    visit(w, e->other);
+    w->height--;
+}
+
+uint64_t kiln_row_find_asked(const kiln_row *row) {
+    walk w = {.row = row, .set = row->statics};
+    for (int c = 0; c < row->nchecks; c++) visit(&w, row->checks[c].cond);
+    for (int b = 0; b < row->nbranches; b++) visit(&w, row->branches[b].when);
+    return w.set;
+}
