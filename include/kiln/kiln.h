@@ -244,6 +244,10 @@ KILN_API const char *kiln_op_form(const kiln_op *op);   /* "functional", "inplac
 KILN_API int kiln_op_served(const kiln_op *op);         /* 1 if its family can be run by this build */
 KILN_API size_t kiln_op_nrets(const kiln_op *op);       /* results that kiln_call writes */
 
+/* Name of the i-th argument of its schema; NULL past the end.  A kiln_value named by this very pointer is
+ * recognised without reading the text. */
+KILN_API const char *kiln_op_arg_name(const kiln_op *op, size_t i);
+
 /* Adds rows.  All or nothing: on any error no row is added and the message points at line and column. */
 KILN_API kiln_status kiln_ops_load(kiln_ctx *ctx, const char *text, size_t nbytes) KILN_MUST_CHECK;
 
@@ -268,6 +272,12 @@ KILN_API kiln_status kiln_prepare(kiln_ctx *ctx, const kiln_op *op, const kiln_v
 KILN_API kiln_status kiln_kernel_run(kiln_kernel *k, const kiln_value *args, size_t nargs, kiln_tensor **outs,
                                      size_t nouts) KILN_MUST_CHECK;
 KILN_API void kiln_kernel_release(kiln_kernel *k);
+
+/* The kernel's code, as kiln_abi.h says it is called; valid until kiln_kernel_release.  For hosts that fill
+ * launches themselves, and for measuring what a call adds. */
+struct kiln_launch;
+typedef int32_t (*kiln_entry_fn)(const struct kiln_launch *);
+KILN_API kiln_entry_fn kiln_kernel_entry(const kiln_kernel *k);
 
 /* "compiled" or "interp": what ran this thread's last successful kiln_call; "" before the first. */
 KILN_API const char *kiln_last_tier(void);

@@ -8,6 +8,7 @@
 #include "api/slot.h"
 
 KILN_TLS_FAST const char *kiln_tier_here = "";
+const char kiln_tier_compiled[] = "compiled";
 
 const char *kiln_last_tier(void) { return kiln_tier_here; }
 
@@ -77,7 +78,7 @@ static kiln_status run_class(const kiln_plan *plan, const kiln_class *c, kiln_te
 
 static void count_run(kiln_thread *t, kiln_class *c, const kiln_plan *plan, bool compiled) {
     KILN_COUNT_IN(t, calls);
-    kiln_tier_here = compiled ? "compiled" : "interp";
+    kiln_tier_here = compiled ? kiln_tier_compiled : "interp";
     if (compiled) return;
     KILN_COUNT_IN(t, interp_calls);
     if (c->ctx->mode == KILN_MODE_SYNC) KILN_COUNT_IN(t, fallbacks);
@@ -169,6 +170,10 @@ kiln_status kiln_kernel_run(kiln_kernel *k, const kiln_value *args, size_t nargs
     memcpy(outs, made, (size_t)plan.nrets * sizeof *made);
     count_run(t, k->c, &plan, true); /* a prepared class has its kernel */
     return KILN_OK;
+}
+
+kiln_entry_fn kiln_kernel_entry(const kiln_kernel *k) {
+    return atomic_load_explicit(&k->c->fn, memory_order_acquire);
 }
 
 void kiln_kernel_release(kiln_kernel *k) {

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "api/ctx.h"
+#include "api/slot.h"
 #include "base/text_entry.h"
 
 enum { MAX_KERNELS = 4000 };
@@ -281,12 +281,10 @@ static void delist(kiln_ctx *ctx) {
 /* -- open and close ------------------------------------------------------------------------------------------ */
 
 static void drop_class(kiln_entry *e) { kiln_class_free((kiln_class *)e); /* its first member */ }
-static void drop_user(void *user) { kiln_free(user); }
-
 static kiln_status open_parts(kiln_ctx *ctx, const kiln_config *config) {
     KILN_TRY(configure(ctx, config));
     KILN_TRY(first_registry(ctx));
-    KILN_TRY(kiln_domain_init(&ctx->domain, drop_user));
+    KILN_TRY(kiln_domain_init(&ctx->domain, kiln_slots_free));
     KILN_TRY(kiln_cache_new(&ctx->domain, ctx->max_kernels, drop_class, &ctx->cache));
     return enlist(ctx);
 }

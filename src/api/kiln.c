@@ -30,6 +30,9 @@ const char *kiln_op_schema(const kiln_op *op) { return op->schema_text; }
 const char *kiln_op_family(const kiln_op *op) { return kiln_family_name(op->row->family); }
 const char *kiln_op_row(const kiln_op *op) { return op->row->text; }
 int kiln_op_served(const kiln_op *op) { return kiln_family_served(op->row->family); }
+const char *kiln_op_arg_name(const kiln_op *op, size_t i) {
+    return i < (size_t)op->schema->nargs ? op->schema->args[i].name : NULL;
+}
 size_t kiln_op_nrets(const kiln_op *op) { return (size_t)op->schema->nrets; }
 
 const char *kiln_op_form(const kiln_op *op) {

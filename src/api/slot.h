@@ -22,16 +22,15 @@ enum {
 /* What one value of the call must be: its kind, its name, and a word of it under a mask: a tensor's
  * signature, any other's payload. */
 typedef struct kiln_slot_arg {
-    uint32_t kind;
-    bool is_tensor, is_text;
+    uint64_t kind;
     const char *name; /* the schema's; NULL: given by position */
     uint64_t mask, want;
+    char **data; /* of a tensor: where the launch wants its address */
 } kiln_slot_arg;
 
 /* How a kernel's scalar comes from a value. */
 typedef enum kiln_slot_how {
-    KILN_SLOT_CONST, /* a default: `value` */
-    KILN_SLOT_COPY,  /* int to i64, float to f64 */
+    KILN_SLOT_COPY, /* int to i64, float to f64 */
     KILN_SLOT_F64_TO_F32,
     KILN_SLOT_INT_TO_F32,
     KILN_SLOT_INT_TO_I32,
@@ -39,40 +38,48 @@ typedef enum kiln_slot_how {
 } kiln_slot_how;
 
 typedef struct kiln_slot_scalar {
-    uint8_t how, arg, part, via, dtype;
+    uint8_t how, arg, par, part, via, dtype; /* par: of the launch */
     bool checked;
-    uint64_t value;
 } kiln_slot_scalar;
 
 typedef struct kiln_slot {
     const kiln_op *op;   /* NULL: empty */
     uint64_t generation; /* of the domain when the class was found */
-    kiln_kernel_fn fn;
     kiln_class *c;
-    uint8_t nargs, nsized, nrets, noperands, nscalars, nnests, nguards;
-    bool given_outs;                    /* results go into arguments */
-    uint8_t like;                       /* the argument that has the shape of the call */
-    uint8_t sized[KILN_SLOT_ARGS];      /* other arguments that must have it */
-    uint8_t source[KILN_SLOT_OPERANDS]; /* argument of each operand; not for new results */
-    uint8_t elem[KILN_SLOT_OPERANDS];   /* bytes */
+    uint32_t nargs, noperands;
+    uint32_t simple_nargs; /* nargs if there is one result, one nest, no guard and no text; else 0 */
+    uint8_t nrets, nsized, nscalars, nnests, nguards;
+    bool given_outs;                  /* results go into arguments */
+    uint8_t like;                     /* the argument that has the shape of the call */
+    uint8_t text_arg;                 /* the argument that is `text`, or KILN_SLOT_ARGS */
+    uint8_t sized[KILN_SLOT_ARGS];    /* other arguments that must have that shape */
+    uint8_t target[KILN_SLOT_RETS];   /* the argument of each result that is given; else `like` */
+    uint8_t log_elem[KILN_SLOT_ARGS]; /* of the elements of a tensor argument, in bytes */
+    uint8_t elem[KILN_SLOT_OPERANDS]; /* bytes */
     uint8_t dtype[KILN_SLOT_OPERANDS];
-    int64_t stride[KILN_SLOT_OPERANDS * 2]; /* as a launch has them */
+    char *unused; /* address of a tensor that the kernel does not read */
     kiln_slot_arg arg[KILN_SLOT_ARGS];
-    kiln_slot_scalar scalar[KILN_SLOT_SCALARS];
-    char text[KILN_SLOT_TEXT]; /* of the one argument that is a text */
+    kiln_slot_scalar scalar[KILN_SLOT_SCALARS]; /* those that are not defaults */
+    /* The launch, ready but for n[0], ptr and the scalars above. */
+    kiln_kernel_fn fn;
+    kiln_launch launch;
+    int64_t n[2];
+    char *ptr[KILN_SLOT_OPERANDS];
+    int64_t stride[KILN_SLOT_OPERANDS * 2];
+    uint64_t par[KILN_SLOT_SCALARS];
+    char text[KILN_SLOT_TEXT];
 } kiln_slot;
 
+/* A thread's slots.  Each is made when it is first filled; until then all are the one that holds nothing. */
 typedef struct kiln_slots {
-    kiln_slot at[KILN_SLOT_COUNT];
+    kiln_slot *at[KILN_SLOT_COUNT];
 } kiln_slots;
 
-static inline kiln_slot *kiln_slot_of(kiln_slots *slots, const kiln_op *op) {
+static inline kiln_slot **kiln_slot_of(kiln_slots *slots, const kiln_op *op) {
     _Static_assert(KILN_SLOT_COUNT == 128, "seven bits of the product");
     return &slots->at[(uint64_t)(uintptr_t)op * UINT64_C(0x9e3779b97f4a7c15) >> 57];
 }
-
-/* Runs the call if s answers it; false: nothing has happened. */
-bool kiln_slot_hit(const kiln_slot *s, const kiln_value *args, kiln_tensor **outs, size_t nouts);
+void kiln_slots_free(void *slots); /* NULL is fine */
 
 /* Remembers a call that the kernel fn has just answered, if a slot can hold it. */
 void kiln_slot_fill(kiln_thread *t, uint64_t generation, const kiln_value *args, size_t nargs,
@@ -83,4 +90,5 @@ kiln_status kiln_call_general(kiln_ctx *ctx, kiln_thread *t, const kiln_op *op, 
                               size_t nargs, kiln_tensor **outs, size_t nouts) KILN_MUST_CHECK;
 
 extern KILN_TLS_FAST const char *kiln_tier_here; /* what kiln_last_tier says */
+extern const char kiln_tier_compiled[];
 #endif

@@ -105,7 +105,7 @@ static void end_thread(void *user) {
     kiln_block_lists *lists = user;
     kiln_blocks_here = NULL;
     for (unsigned c = 0; c < KILN_BLOCK_CLASSES; c++) {
-        int32_t n = 2 * chain_length(c) - lists->of[c].room;
+        int32_t n = 2 * chain_length(c) - (int32_t)lists->of[c].room;
         if (n > 0) leave_chain(c, lists->of[c].head, n);
     }
     kiln_free(lists);
@@ -176,33 +176,34 @@ static void keep_large(char *block, size_t size) {
 
 /* -- what blocks.h calls ------------------------------------------------------------------------------------ */
 
-static void *take_large(size_t nbytes, size_t *got) {
+static void *take_large(size_t nbytes, kiln_home *home) {
     large l = fetch_large(nbytes);
     if (!l.block) {
         l.size = (nbytes + KILN_BLOCK_ALIGN - 1) & ~(size_t)(KILN_BLOCK_ALIGN - 1);
         l.block = kiln_alloc_aligned(KILN_BLOCK_ALIGN, l.size);
         if (!l.block) return NULL;
     }
-    *got = l.size;
+    *home = l.size;
     kiln_block_unpoison(l.block, nbytes, l.size);
     return l.block;
 }
 
-void *kiln_block_take_slow(size_t nbytes, size_t *got) {
+void *kiln_block_take_slow(size_t nbytes, kiln_home *home) {
     unsigned c = kiln_block_class(nbytes);
-    if (c >= KILN_BLOCK_CLASSES) return take_large(nbytes, got);
+    if (c >= KILN_BLOCK_CLASSES) return take_large(nbytes, home);
+    size_t size = kiln_block_class_size(c);
     kiln_block_lists *lists = lists_here();
     int32_t n = 0;
     char *block = lists ? fetch_chain(c, &n) : NULL;
-    *got = kiln_block_class_size(c);
     if (block) {
         lists->of[c].head = *next_of(block);
         lists->of[c].room -= n - 1;
     } else {
-        block = kiln_alloc_aligned(KILN_BLOCK_ALIGN, *got);
+        block = kiln_alloc_aligned(KILN_BLOCK_ALIGN, size);
         if (!block) return NULL;
     }
-    kiln_block_unpoison(block, nbytes, *got);
+    *home = c;
+    kiln_block_unpoison(block, nbytes, size);
     return block;
 }
 
@@ -217,17 +218,18 @@ static void spill(kiln_block_list *list, unsigned c) {
     leave_chain(c, chain, n);
 }
 
-void kiln_block_give_slow(void *block, size_t size) {
-    unsigned c = kiln_block_class(size);
-    kiln_block_lists *lists = c < KILN_BLOCK_CLASSES ? lists_here() : NULL;
+void kiln_block_give_slow(void *block, kiln_home home) {
+    bool is_large = home >= KILN_BLOCK_CLASSES;
+    size_t size = is_large ? home : kiln_block_class_size((unsigned)home);
+    kiln_block_lists *lists = is_large ? NULL : lists_here();
     kiln_block_poison(block, size);
-    if (c >= KILN_BLOCK_CLASSES) {
+    if (is_large) {
         keep_large(block, size);
     } else if (!lists) {
         to_system(block, size);
     } else {
-        if (lists->of[c].room == 0) spill(&lists->of[c], c);
-        kiln_block_give(block, size);
+        if (lists->of[home].room == 0) spill(&lists->of[home], (unsigned)home);
+        kiln_block_give(block, home);
     }
 }
 

@@ -20,7 +20,7 @@ enum {
 
 typedef struct kiln_block_list {
     char *head;
-    int32_t room; /* blocks it still takes before it runs over */
+    int64_t room; /* blocks it still takes before it runs over */
 } kiln_block_list;
 
 typedef struct kiln_block_lists {
@@ -32,15 +32,18 @@ extern KILN_TLS_FAST kiln_block_lists *kiln_blocks_here; /* NULL: not used yet, 
 
 /* At least 64 bytes. */
 static inline unsigned kiln_block_class(size_t nbytes) {
-    unsigned log = 63 - (unsigned)__builtin_clzll((unsigned long long)nbytes - 1);
-    return 4 * (log - KILN_BLOCK_LOG_MIN) + (unsigned)((nbytes - 1) >> (log - 2) & 3);
+    unsigned log = (unsigned)__builtin_clzll((unsigned long long)nbytes - 1) ^ 63;
+    return 4 * (log - KILN_BLOCK_LOG_MIN - 1) + (unsigned)((nbytes - 1) >> (log - 2)); /* which is 4 to 7 */
 }
 static inline size_t kiln_block_class_size(unsigned c) {
     return (size_t)(5 + c % 4) << (c / 4 + KILN_BLOCK_LOG_MIN - 2);
 }
 
-void *kiln_block_take_slow(size_t nbytes, size_t *got);
-void kiln_block_give_slow(void *block, size_t size);
+/* Where a block belongs: its class, or of a large one its size. */
+typedef size_t kiln_home;
+
+void *kiln_block_take_slow(size_t nbytes, kiln_home *home);
+void kiln_block_give_slow(void *block, kiln_home home);
 void kiln_blocks_trim(void); /* gives back what this thread and the depot keep */
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -60,30 +63,36 @@ static inline void kiln_block_unpoison(void *block, size_t used, size_t size) {
 }
 #endif
 
-/* A block of nbytes >= 128 or more, *got of them, aligned; NULL without memory. */
-static inline void *kiln_block_take(size_t nbytes, size_t *got) {
+/* A block of at least nbytes, of which there must be 128 or more, if this thread has one of that class; else NULL. */
+static inline void *kiln_block_take_kept(size_t nbytes, kiln_home *home) {
     unsigned c = kiln_block_class(nbytes);
     kiln_block_lists *lists = kiln_blocks_here;
-    if (!lists || c >= KILN_BLOCK_CLASSES || !lists->of[c].head) return kiln_block_take_slow(nbytes, got);
+    if (!lists || c >= KILN_BLOCK_CLASSES || !lists->of[c].head) return NULL;
     char *block = lists->of[c].head;
     lists->of[c].head = *(char **)(block + KILN_BLOCK_LINK);
     lists->of[c].room++;
-    *got = kiln_block_class_size(c);
-    kiln_block_unpoison(block, nbytes, *got);
+    *home = c;
+    kiln_block_unpoison(block, nbytes, kiln_block_class_size(c));
     return block;
 }
 
-/* size: as take gave it. */
-static inline void kiln_block_give(void *block, size_t size) {
-    unsigned c = kiln_block_class(size);
+/* The same from wherever there is memory; aligned; NULL without. */
+static inline void *kiln_block_take(size_t nbytes, kiln_home *home) {
+    void *block = kiln_block_take_kept(nbytes, home);
+    return block ? block : kiln_block_take_slow(nbytes, home);
+}
+
+/* home: as take gave it. */
+static inline void kiln_block_give(void *block, kiln_home home) {
     kiln_block_lists *lists = kiln_blocks_here;
-    if (!lists || c >= KILN_BLOCK_CLASSES || lists->of[c].room == 0) {
-        kiln_block_give_slow(block, size);
+    if (!lists || home >= KILN_BLOCK_CLASSES || lists->of[home].room == 0) {
+        kiln_block_give_slow(block, home);
         return;
     }
-    *(char **)((char *)block + KILN_BLOCK_LINK) = lists->of[c].head;
-    lists->of[c].head = block;
-    lists->of[c].room--;
-    kiln_block_poison(block, size);
+    kiln_block_list *list = &lists->of[home];
+    *(char **)((char *)block + KILN_BLOCK_LINK) = list->head;
+    list->head = block;
+    list->room--;
+    kiln_block_poison(block, kiln_block_class_size((unsigned)home));
 }
 #endif

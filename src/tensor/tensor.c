@@ -11,7 +11,6 @@
 
 enum { DATA_ALIGN = KILN_BLOCK_ALIGN };
 #define MAX_BYTES ((int64_t)1 << 62)
-enum { MAX_ELEM_BYTES = 16 }; /* of a complex128 */
 
 /* Memory added by a resize: this, sizes, strides, then elements at `data`. */
 struct kiln_tensor_room {
@@ -147,27 +146,11 @@ static void set_shape(kiln_tensor *t, int rank, const int64_t *sizes, const int6
     t->sig = KILN_SIG(t->dtype, flags, rank);
 }
 
-static inline size_t head_bytes(int rank) {
-    return align_up(sizeof(kiln_tensor) + 2 * (size_t)rank * sizeof(int64_t));
-}
-
-/* A block with room for data_bytes of elements after header, sizes and strides.  All but nelem, sizes and
- * strides is set. */
-static inline kiln_tensor *block_new(uint64_t sig, int rank, size_t data_bytes) {
-    size_t head = head_bytes(rank), got;
-    kiln_tensor *t = kiln_block_take(head + data_bytes, &got);
-    if (!t) return NULL;
-    t->sig = sig;
-    atomic_init(&t->refs, 1);
-    t->rank_cap = rank;
-    t->data = (char *)t + head;
-    t->sizes = (int64_t *)(t + 1);
-    t->strides = t->sizes + rank;
-    t->deleter = NULL;
-    t->owner = NULL;
-    t->block_bytes = got;
-    t->data_cap = data_bytes;
-    t->rooms = NULL;
+/* A block with room for data_bytes of elements after header, sizes and strides. */
+static kiln_tensor *block_new(uint64_t sig, int rank, size_t data_bytes) {
+    kiln_home home;
+    kiln_tensor *t = kiln_block_take(kiln_tensor_head(rank) + data_bytes, &home);
+    if (t) kiln_tensor_init(t, home, sig, rank, data_bytes);
     return t;
 }
 
@@ -209,22 +192,9 @@ kiln_tensor *kiln_tensor_new_trusted(kiln_dtype dtype, int rank, const int64_t *
     return t;
 }
 
-kiln_tensor *kiln_tensor_new_like(const kiln_tensor *like, kiln_dtype dtype, size_t elem_bytes) {
-    enum {
-        LAYOUT = KILN_TF_CONTIGUOUS | KILN_TF_DENSE | KILN_TF_CHANNELS_LAST | KILN_TF_CANONICAL |
-                 KILN_TF_SCALAR
-    };
-    int rank = like->rank;
-    if (like->nelem >= (int64_t)1 << 36) return NULL;
-    uint64_t layout = like->sig & (KILN_SIG_FLAGS(LAYOUT) | KILN_SIG_RANK);
-    kiln_tensor *t = block_new(layout | KILN_SIG(dtype, KILN_TF_OWNED, 0), rank,
-                               (size_t)like->nelem * elem_bytes);
-    if (!t) return NULL;
-    t->nelem = like->nelem;
-    for (int d = 0; d < rank; d++) {
-        t->sizes[d] = like->sizes[d];
-        t->strides[d] = like->strides[d];
-    }
+kiln_tensor *kiln_tensor_new_like_slow(const kiln_tensor *like, kiln_dtype dtype) {
+    kiln_tensor *t = kiln_tensor_new_trusted(dtype, like->rank, like->sizes, like->strides, like->nelem);
+    if (!t) (void)KILN_NOMEM();
     return t;
 }
 
@@ -258,46 +228,51 @@ kiln_status kiln_tensor_wrap(void *data, kiln_dtype dtype, int rank, const int64
     return KILN_OK;
 }
 
-/* Canonical strides and few elements need no further check: then *nelem and true. */
-static bool is_plain(int rank, const int64_t *sizes, const int64_t *strides, int64_t *nelem) {
-    uint64_t count = 1;
-    for (int d = rank - 1; d >= 0; d--) {
-        if ((uint64_t)strides[d] != count || (uint64_t)sizes[d] - 1 >= (uint64_t)1 << 20) return false;
-        count *= (uint64_t)sizes[d];
-        if (count >= (uint64_t)1 << 40) return false;
+/* Checks a borrowed shape in full; *strides may be set to the header's own room. */
+static kiln_status look_closely(kiln_tensor *t, const void *data, kiln_dtype dtype, int rank,
+                                const int64_t *sizes, const int64_t **strides, int64_t *nelem,
+                                unsigned *flags) {
+    KILN_TRY(check_foreign(data, dtype, rank, sizes, *strides, nelem));
+    if (!*strides) {
+        int64_t *own = (int64_t *)(t + 1);
+        kiln_row_major(rank, sizes, own);
+        *strides = own;
     }
-    *nelem = (int64_t)count;
-    return true;
+    *flags = kiln_layout_flags(rank, sizes, *strides, *nelem);
+    return KILN_OK;
 }
 
 kiln_status kiln_tensor_borrow(kiln_tensor_header *header, void *data, kiln_dtype dtype, int rank,
                                const int64_t *sizes, const int64_t *strides, int readonly,
                                kiln_tensor **out) {
+    static const uint8_t elem_bytes[] = {
+#define D(NAME, value, name, bytes, kind, torch) [value] = bytes,
+#include "kiln/dtype.def"
+#undef D
+    };
+    enum { LOG_SIZE_MAX = 19, RANK_MAX = 3 }; /* up to here no product of sizes is too large */
     kiln_tensor *t = (kiln_tensor *)header;
-    unsigned flags = readonly ? KILN_TF_BORROWED | KILN_TF_READONLY : KILN_TF_BORROWED;
-    int64_t nelem;
-    bool plain = strides && sizes && (unsigned)rank < 4 && (unsigned)dtype < KILN_DTYPE_COUNT && data &&
-                 !((uintptr_t)data & (MAX_ELEM_BYTES - 1)) && is_plain(rank, sizes, strides, &nelem);
-    if (plain) {
-        flags |= KILN_TF_CONTIGUOUS | KILN_TF_DENSE | KILN_TF_CANONICAL;
-        if (rank == 0) flags |= KILN_TF_SCALAR;
-    } else {
-        KILN_TRY(check_foreign(data, dtype, rank, sizes, strides, &nelem));
-        int64_t *own = (int64_t *)(t + 1);
-        if (!strides) kiln_row_major(rank, sizes, own);
-        strides = strides ? strides : own;
-        flags |= kiln_layout_flags(rank, sizes, strides, nelem);
+    uint64_t nelem = 1, wide = 0;
+    unsigned flags = KILN_TF_CONTIGUOUS | KILN_TF_DENSE | KILN_TF_CANONICAL |
+                     (rank == 0 ? KILN_TF_SCALAR : 0);
+    bool plain = (unsigned)rank <= RANK_MAX && (unsigned)dtype < KILN_DTYPE_COUNT && sizes && strides &&
+                 data && ((uintptr_t)data & (uintptr_t)(elem_bytes[dtype] - 1)) == 0;
+    for (int d = rank - 1; plain && d >= 0; d--) {
+        plain = (uint64_t)strides[d] == nelem;
+        wide |= (uint64_t)sizes[d] - 1;
+        nelem *= (uint64_t)sizes[d];
     }
+    if (!plain || wide >> LOG_SIZE_MAX)
+        KILN_TRY(look_closely(t, data, dtype, rank, sizes, &strides, (int64_t *)&nelem, &flags));
+    flags |= readonly ? KILN_TF_BORROWED | KILN_TF_READONLY : KILN_TF_BORROWED;
     t->sig = KILN_SIG(dtype, flags, rank);
     atomic_init(&t->refs, 1);
     t->rank_cap = rank;
-    t->nelem = nelem;
+    t->nelem = (int64_t)nelem;
     t->data = data;
     t->sizes = (int64_t *)sizes; /* never written: a borrowed tensor is not resized */
     t->strides = (int64_t *)strides;
     t->deleter = NULL;
-    t->owner = NULL;
-    t->block_bytes = 0;
     t->data_cap = 0;
     t->rooms = NULL;
     *out = t;
@@ -319,16 +294,24 @@ static void free_rooms(struct kiln_tensor_room *room) {
     }
 }
 
-/* The only reference cannot become two meanwhile: a load tells what a decrement would. */
-void kiln_tensor_release(kiln_tensor *t) {
-    if (!t) return;
+static __attribute__((noinline)) void release_slow(kiln_tensor *t) {
     if (atomic_load_explicit(&t->refs, memory_order_acquire) != 1 &&
         atomic_fetch_sub_explicit(&t->refs, 1, memory_order_acq_rel) != 1)
         return;
     if (t->flags & KILN_TF_BORROWED) return;
     if (t->deleter) t->deleter(t->owner);
-    if (t->rooms) free_rooms(t->rooms);
-    kiln_block_give(t, t->block_bytes);
+    free_rooms(t->rooms);
+    kiln_block_give(t, t->home);
+}
+
+/* The only reference cannot become two meanwhile: a load tells what a decrement would. */
+void kiln_tensor_release(kiln_tensor *t) {
+    if (!t) return;
+    bool last = atomic_load_explicit(&t->refs, memory_order_acquire) == 1;
+    if (last && (t->flags & KILN_TF_OWNED) && !t->rooms)
+        kiln_block_give(t, t->home);
+    else
+        release_slow(t);
 }
 
 void kiln_tensor_set_readonly(kiln_tensor *t) { t->flags |= KILN_TF_READONLY; }

@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 
 #include "base/base.h"
+#include "tensor/blocks.h"
 
 /* What is true of sizes and strides, computed once when the tensor is made. */
 enum {
@@ -44,7 +45,7 @@ struct kiln_tensor {
     int64_t *strides; /* in elements */
     void (*deleter)(void *owner);
     void *owner;
-    size_t block_bytes;             /* of the whole block */
+    size_t home;                    /* kiln_home of its block */
     size_t data_cap;                /* OWNED: bytes from data on; 0 otherwise */
     struct kiln_tensor_room *rooms; /* memory that resizing added, newest first */
 };
@@ -76,11 +77,59 @@ kiln_status kiln_tensor_resize(kiln_tensor *t, int rank, const int64_t *sizes,
 
 void kiln_tensor_set_readonly(kiln_tensor *t);
 
-/* A new tensor in the shape of `like`, which is CANONICAL, with elements of dtype, elem_bytes each; NULL
- * without memory or if that is 2^40 bytes or more.  Sets no error. */
-kiln_tensor *kiln_tensor_new_like(const kiln_tensor *like, kiln_dtype dtype, size_t elem_bytes);
-
 /* kiln_tensor_new for sizes and strides (not negative) that are known to be right. */
 kiln_tensor *kiln_tensor_new_trusted(kiln_dtype dtype, int rank, const int64_t *sizes, const int64_t *strides,
                                      int64_t nelem);
+
+/* -- new tensors on the hot path ------------------------------------------------------------------------ */
+
+/* Bytes of header, sizes and strides. */
+static inline size_t kiln_tensor_head(int rank) {
+    size_t n = sizeof(kiln_tensor) + 2 * (size_t)rank * sizeof(int64_t) + KILN_BLOCK_ALIGN - 1;
+    return n & ~(size_t)(KILN_BLOCK_ALIGN - 1);
+}
+
+/* Sets all of a new header but nelem, sizes and strides. */
+static inline void kiln_tensor_init(kiln_tensor *t, kiln_home home, uint64_t sig, int rank,
+                                    size_t data_bytes) {
+    t->sig = sig;
+    atomic_init(&t->refs, 1);
+    t->rank_cap = rank;
+    t->data = (char *)t + kiln_tensor_head(rank);
+    t->sizes = (int64_t *)(t + 1);
+    t->strides = t->sizes + rank;
+    t->deleter = NULL;
+    t->home = home;
+    t->data_cap = data_bytes;
+    t->rooms = NULL;
+}
+
+kiln_tensor *kiln_tensor_new_like_slow(const kiln_tensor *like, kiln_dtype dtype);
+
+/* A new tensor in the shape of `like`, which is CANONICAL and has fewer than 2^58 elements, with elements of
+ * dtype, elem_bytes each; NULL without memory (the error is set).  Calls nothing where its thread keeps a
+ * block of that size. */
+static inline __attribute__((always_inline)) kiln_tensor *kiln_tensor_new_like(const kiln_tensor *like,
+                                                                               kiln_dtype dtype,
+                                                                               size_t elem_bytes) {
+    enum {
+        LAYOUT = KILN_TF_CONTIGUOUS | KILN_TF_DENSE | KILN_TF_CHANNELS_LAST | KILN_TF_CANONICAL |
+                 KILN_TF_SCALAR
+    };
+    int rank = like->rank;
+    size_t nbytes = (size_t)like->nelem * elem_bytes;
+    kiln_home home;
+    kiln_tensor *t = kiln_block_take_kept(kiln_tensor_head(rank) + nbytes, &home);
+    if (!t) return kiln_tensor_new_like_slow(like, dtype);
+    uint64_t layout = like->sig & (KILN_SIG_FLAGS(LAYOUT) | KILN_SIG_RANK);
+    kiln_tensor_init(t, home, layout | KILN_SIG(dtype, KILN_TF_OWNED, 0), rank, nbytes);
+    t->nelem = like->nelem;
+    int64_t *sizes = t->sizes, *strides = t->strides;
+    const int64_t *from_sizes = like->sizes, *from_strides = like->strides;
+    for (long d = rank; d-- > 0;) {
+        sizes[d] = from_sizes[d];
+        strides[d] = from_strides[d];
+    }
+    return t;
+}
 #endif

@@ -43,7 +43,7 @@ static void given_strides_size_the_memory(void **state) {
     assert_int_equal(kiln_tensor_new(KILN_F64, 2, DIMS(1000, 1000), DIMS(0, 0), &x), KILN_OK);
     memset(kiln_tensor_data(x), 0, 8);
     assert_true(x->flags & KILN_TF_OVERLAPS);
-    assert_true(x->block_bytes < 1000);
+    assert_true(x->data_cap < 1000);
     kiln_tensor_release(x);
 }
 

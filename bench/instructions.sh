@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# instructions.sh [KILN] - instructions that a call adds to its kernel, by path, beside their goals.
+# Counts are exact where times are not: callgrind runs `kiln bench dispatch` and each of its paths (path_NAME) is
+# charged with what it and everything below it executed, less what the bare kernel does.  Prints a table; exits 1
+# if a goal is missed.
+set -eu
+cd "$(dirname "$0")/.."
+kiln=${1:-build/kiln}
+tmp=$(mktemp -d) && trap 'rm -rf "$tmp"' EXIT
+valgrind --tool=callgrind --smc-check=all --callgrind-out-file="$tmp/profile" "$kiln" bench dispatch --json >"$tmp/paths" 2>"$tmp/log" ||
+    { cat "$tmp/log"; exit 1; }
+callgrind_annotate --inclusive=yes --threshold=100 "$tmp/profile" >"$tmp/counts"
+calls=$(sed -nE '1s/.*"calls": ?([0-9]+).*/\1/p' "$tmp/paths")
+
+# per_call PATH: instructions of one call on that path
+per_call() {
+    awk -v path="path_$1" -v calls="$calls" '
+        $0 ~ ":" path "( |$)" { gsub(",", "", $1); print int($1 / calls + 0.5); exit }' "$tmp/counts"
+}
+
+missed=0
+# row PATH BARE GOAL TEXT
+row() {
+    local all bare over
+    all=$(per_call "$1") bare=$(per_call "$2")
+    [ -n "$all" ] && [ -n "$bare" ] || { echo "path $1 is not in the profile"; exit 1; }
+    over=$((all - bare))
+    local mark=
+    if [ "$3" != - ] && [ $over -gt "$3" ]; then mark=" MISSED" missed=1; fi
+    printf '%-66s %6d  goal %5s%s\n' "$4" $over "$3" "$mark"
+}
+row slot_one bare_one 190 "slot hit, bitwise_not i32 [32,32], fresh result"
+row slot_two bare_two 250 "slot hit, add.Tensor f32 [32,32] with alpha, fresh result"
+row slot_out bare_two 250 "slot hit, add.out f32 [32,32]"
+row borrowed_one bare_one 290 "slot hit, bitwise_not, borrowed tensor"
+row borrowed_two bare_two 400 "slot hit, add.Tensor with alpha, borrowed tensors"
+row table bare_one 1000 "table hit, bitwise_not, two classes in turn"
+row general_row bare_two 1000 "general path, add.Tensor f32 [32,32] + [32] with alpha"
+row general_last bare_two 1000 "general path, add.Tensor f32, channels_last"
+exit $missed

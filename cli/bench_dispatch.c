@@ -1,0 +1,253 @@
+/* bench_dispatch.c - `kiln bench dispatch`: what a call costs besides its kernel, by the path it takes.
+ *
+ * Each path is a function of its own that makes one call and releases its result, over and over, so that
+ * bench/instructions.sh can find the paths by name (path_*) in a profile of this very command.  Paths and the
+ * bare kernel take turns and the best of each counts. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench.h"
+#include "kiln/kiln_abi.h"
+
+enum { ROUNDS = 15, SIDE = 32, CALLS = 2000, FIRST_OPS = 24 };
+
+typedef struct setup {
+    kiln_ctx *ctx;
+    const kiln_op *flip, *add, *add_out;
+    kiln_tensor *i32, *i64, *f32, *other, *row, *last[2], *out;
+    kiln_kernel *flip_kernel, *add_kernel;
+    kiln_launch flip_launch, add_launch;
+    char *flip_ptr[2], *add_ptr[3];
+    kiln_entry_fn flip_entry, add_entry;
+    kiln_tensor_header header[2];
+    kiln_value flip_args[1], wide_args[1], add_args[3], out_args[3], row_args[3], last_args[2], borrowed[3];
+    uint64_t alpha;
+} setup;
+
+static const int64_t square[2] = {SIDE, SIDE}, square_steps[2] = {SIDE, 1}, flat[2] = {SIDE * SIDE, 1};
+static const int64_t origin[2] = {0, 0};
+static const int64_t flip_stride[4] = {4, 0, 4, 0}, add_stride[6] = {4, 0, 4, 0, 4, 0};
+
+/* -- paths --------------------------------------------------------------------------------------------------- */
+
+static inline int call(setup *s, const kiln_op *op, const kiln_value *args, size_t n) {
+    kiln_tensor *out;
+    if (kiln_call(s->ctx, op, args, n, &out, 1) != KILN_OK) return 1;
+    kiln_tensor_release(out);
+    return 0;
+}
+
+#define ALWAYS(name, expr)                        \
+    static inline int name(setup *s, int64_t i) { \
+        (void)i;                                  \
+        return expr;                              \
+    }
+ALWAYS(slot_one, call(s, s->flip, s->flip_args, 1))
+ALWAYS(slot_two, call(s, s->add, s->add_args, 3))
+ALWAYS(slot_out, call(s, s->add_out, s->out_args, 3))
+ALWAYS(general_row, call(s, s->add, s->row_args, 3))
+ALWAYS(general_last, call(s, s->add, s->last_args, 2))
+ALWAYS(bare_one, s->flip_entry(&s->flip_launch) != 0)
+ALWAYS(bare_two, s->add_entry(&s->add_launch) != 0)
+
+/* Two classes of one operator in turn: each drives the other out of the slot. */
+static inline int table(setup *s, int64_t i) {
+    return call(s, s->flip, i & 1 ? s->wide_args : s->flip_args, 1);
+}
+
+static inline int borrow(kiln_tensor_header *h, char *data, kiln_dtype dtype, kiln_value *arg) {
+    return kiln_tensor_borrow(h, data, dtype, 2, square, square_steps, 0, &arg->u.tensor) != KILN_OK;
+}
+
+static inline int borrowed_one(setup *s, int64_t i) {
+    (void)i;
+    return borrow(&s->header[0], s->flip_ptr[1], KILN_I32, &s->borrowed[0]) ||
+           call(s, s->flip, s->borrowed, 1);
+}
+
+static inline int borrowed_two(setup *s, int64_t i) {
+    (void)i;
+    return borrow(&s->header[0], s->add_ptr[1], KILN_F32, &s->borrowed[0]) ||
+           borrow(&s->header[1], s->add_ptr[2], KILN_F32, &s->borrowed[1]) || call(s, s->add, s->borrowed, 3);
+}
+
+/* name, the bare kernel's path, what it is */
+#define PATHS(P)                                                                   \
+    P(slot_one, bare_one, "slot hit: bitwise_not i32 [32,32], fresh result")       \
+    P(slot_two, bare_two, "slot hit: add.Tensor f32 [32,32], alpha, fresh result") \
+    P(slot_out, bare_two, "slot hit: add.out f32 [32,32]")                         \
+    P(borrowed_one, bare_one, "slot hit on a borrowed tensor: bitwise_not")        \
+    P(borrowed_two, bare_two, "slot hit on borrowed tensors: add.Tensor, alpha")   \
+    P(table, bare_one, "table hit: bitwise_not, i32 and i64 in turn")              \
+    P(general_row, bare_two, "general path: add.Tensor f32 [32,32] + [32], alpha") \
+    P(general_last, bare_two, "general path: add.Tensor f32, channels_last")       \
+    P(bare_one, bare_one, "bare kernel: bitwise_not")                              \
+    P(bare_two, bare_two, "bare kernel: add.Tensor")
+
+#define P(name, bare, text)                                                     \
+    __attribute__((noinline)) static int path_##name(setup *s, int64_t calls) { \
+        int failed = 0;                                                         \
+        for (int64_t i = 0; i < calls; i++) failed |= name(s, i);               \
+        return failed;                                                          \
+    }
+PATHS(P)
+#undef P
+
+#define P(name, bare, text) PATH_##name,
+enum { PATHS(P) PATH_COUNT };
+#undef P
+
+static const struct path {
+    const char *name, *text;
+    int (*run)(setup *s, int64_t calls);
+    int bare;
+} paths[] = {
+#define P(name, bare, text) {#name, text, path_##name, PATH_##bare},
+    PATHS(P)
+#undef P
+};
+
+/* -- setting up ------------------------------------------------------------------------------------------------ */
+
+static bool make_tensor(kiln_dtype dtype, int rank, const int64_t *sizes, const int64_t *strides,
+                        kiln_tensor **out) {
+    if (kiln_tensor_new(dtype, rank, sizes, strides, out) != KILN_OK) return false;
+    memset(kiln_tensor_data(*out), 0, (size_t)kiln_tensor_nelem(*out) * kiln_dtype_size(dtype));
+    return true;
+}
+
+static void set_args(setup *s) {
+    kiln_value alpha = kiln_v_named(kiln_op_arg_name(s->add, 2), kiln_v_float(2));
+    s->flip_args[0] = s->borrowed[0] = s->borrowed[1] = kiln_v_tensor(s->i32);
+    s->wide_args[0] = kiln_v_tensor(s->i64);
+    s->add_args[0] = s->out_args[0] = s->row_args[0] = kiln_v_tensor(s->f32);
+    s->add_args[1] = s->out_args[1] = kiln_v_tensor(s->other);
+    s->row_args[1] = kiln_v_tensor(s->row);
+    s->add_args[2] = s->row_args[2] = s->borrowed[2] = alpha;
+    s->out_args[2] = kiln_v_named(kiln_op_arg_name(s->add_out, 3), kiln_v_tensor(s->out));
+    for (int k = 0; k < 2; k++) s->last_args[k] = kiln_v_tensor(s->last[k]);
+}
+
+static bool set_up(setup *s) {
+    static const int64_t images[4] = {2, 8, 8, 8}, last[4] = {512, 1, 64, 8};
+    const float two = 2;
+    if (kiln_op_find(s->ctx, "bitwise_not", &s->flip) || kiln_op_find(s->ctx, "add.Tensor", &s->add) ||
+        kiln_op_find(s->ctx, "add.out", &s->add_out))
+        return false;
+    bool made = make_tensor(KILN_I32, 2, square, NULL, &s->i32) &&
+                make_tensor(KILN_I64, 2, square, NULL, &s->i64) &&
+                make_tensor(KILN_F32, 2, square, NULL, &s->f32) &&
+                make_tensor(KILN_F32, 2, square, NULL, &s->other) &&
+                make_tensor(KILN_F32, 1, square, NULL, &s->row) &&
+                make_tensor(KILN_F32, 2, square, NULL, &s->out) &&
+                make_tensor(KILN_F32, 4, images, last, &s->last[0]) &&
+                make_tensor(KILN_F32, 4, images, last, &s->last[1]);
+    if (!made) return false;
+    set_args(s);
+    if (kiln_prepare(s->ctx, s->flip, s->flip_args, 1, &s->flip_kernel) ||
+        kiln_prepare(s->ctx, s->add, s->add_args, 3, &s->add_kernel))
+        return false;
+    s->flip_entry = kiln_kernel_entry(s->flip_kernel);
+    s->add_entry = kiln_kernel_entry(s->add_kernel);
+    memcpy(&s->alpha, &two, sizeof two);
+    s->flip_ptr[0] = s->add_ptr[0] = kiln_tensor_data(s->out);
+    s->flip_ptr[1] = kiln_tensor_data(s->i32);
+    s->add_ptr[1] = kiln_tensor_data(s->f32);
+    s->add_ptr[2] = kiln_tensor_data(s->other);
+    s->flip_launch = (kiln_launch){
+        .ndim = 2, .n = flat, .ptr = s->flip_ptr, .stride = flip_stride, .origin = origin, .par = &s->alpha};
+    s->add_launch = s->flip_launch;
+    s->add_launch.ptr = s->add_ptr;
+    s->add_launch.stride = add_stride;
+    return true;
+}
+
+static void tear_down(setup *s) {
+    kiln_tensor *all[] = {s->i32, s->i64, s->f32, s->other, s->row, s->out, s->last[0], s->last[1]};
+    for (size_t k = 0; k < sizeof all / sizeof *all; k++) kiln_tensor_release(all[k]);
+    kiln_kernel_release(s->flip_kernel);
+    kiln_kernel_release(s->add_kernel);
+}
+
+/* -- first calls ------------------------------------------------------------------------------------------------ */
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The median of first calls of classes never seen, where no compiler may be waited for. */
+static double first_call_ns(const setup *s) {
+    static const char *const ops[] = {"neg", "abs", "sin", "cos", "exp", "log", "sqrt", "tanh"};
+    static const kiln_dtype dtypes[] = {KILN_F32, KILN_F64, KILN_F16};
+    double ns[FIRST_OPS];
+    kiln_config config = {.size = sizeof config, .mode = KILN_MODE_TIERED};
+    kiln_ctx *ctx;
+    int n = 0;
+    (void)s;
+    if (kiln_open(&config, &ctx) != KILN_OK) return -1;
+    for (int k = 0; k < FIRST_OPS; k++) {
+        const kiln_op *op;
+        kiln_tensor *x, *out;
+        if (kiln_op_find(ctx, ops[k % 8], &op) != KILN_OK) break;
+        if (!make_tensor(dtypes[k / 8], 2, square, NULL, &x)) break;
+        const kiln_value arg = kiln_v_tensor(x);
+        double start = bench_now_ns();
+        kiln_status st = kiln_call(ctx, op, &arg, 1, &out, 1);
+        ns[n++] = bench_now_ns() - start;
+        if (st == KILN_OK) kiln_tensor_release(out);
+        kiln_tensor_release(x);
+        if (st != KILN_OK) break;
+    }
+    kiln_close(ctx);
+    if (n < FIRST_OPS) return -1;
+    qsort(ns, (size_t)n, sizeof *ns, by_value);
+    return ns[n / 2];
+}
+
+/* -- figures ----------------------------------------------------------------------------------------------------- */
+
+static void print(const cli_args *args, const char *name, const char *text, double ns, double bare) {
+    if (args->json)
+        out_json(json_pack("{s:s, s:s, s:s, s:f, s:f, s:I}", "bench", "dispatch", "path", name, "what", text,
+                           "ns", ns, "of_bare_kernel", bare > 0 ? ns / bare : 0.0, "calls",
+                           (json_int_t)CALLS * (ROUNDS + 1)));
+    else if (bare > 0)
+        out_printf("%-62s %9.1f ns  %6.2fx the kernel\n", text, ns, ns / bare);
+    else
+        out_printf("%-62s %9.1f ns\n", text, ns);
+}
+
+/* False if a call failed. */
+static bool measure(setup *s, double *best) {
+    for (int p = 0; p < PATH_COUNT; p++) {
+        best[p] = 1e30;
+        if (paths[p].run(s, CALLS)) return false;
+    }
+    for (int r = 0; r < ROUNDS; r++)
+        for (int p = 0; p < PATH_COUNT; p++) {
+            double start = bench_now_ns();
+            if (paths[p].run(s, CALLS)) return false;
+            double ns = (bench_now_ns() - start) / CALLS;
+            if (ns < best[p]) best[p] = ns;
+        }
+    return true;
+}
+
+int bench_dispatch(const cli_args *args) {
+    cli_args sync = *args;
+    if (sync.mode == KILN_MODE_DEFAULT) sync.mode = KILN_MODE_SYNC; /* kernels from the first round on */
+    setup s = {.ctx = cli_open(&sync)};
+    double best[PATH_COUNT], first = -1;
+    if (!s.ctx) return CLI_FAILED;
+    bool done = set_up(&s) && measure(&s, best);
+    if (done) first = first_call_ns(&s);
+    done = done && first >= 0;
+    if (!done) cli_kiln_error(KILN_E_BUG);
+    for (int p = 0; p < PATH_COUNT && done; p++)
+        print(args, paths[p].name, paths[p].text, best[p], best[paths[p].bare]);
+    if (done) print(args, "first", "first call of a class, tiered: median of 24 unary classes", first, 0);
+    tear_down(&s);
+    kiln_close(s.ctx);
+    return done ? CLI_OK : CLI_FAILED;
+}
