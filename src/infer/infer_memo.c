@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "infer/infer_parts.h"
+#include "tensor/blocks.h"
 
 enum { MEMOS = 32, MEMO_ARGS = 8, MEMO_RETS = 4, MEMO_WORDS = 1 + 2 * MEMO_ARGS + MEMO_RETS };
 
@@ -19,7 +20,11 @@ typedef struct memo {
     kiln_dtype ret_dtype[MEMO_RETS];
 } memo;
 
-static _Thread_local memo memos[MEMOS];
+/* This thread's memos; NULL without memory. */
+static memo *memos_here(void) {
+    void *here = kiln_blocks_here ? kiln_blocks_here->beside : NULL;
+    return here ? here : kiln_blocks_beside(MEMOS * sizeof(memo));
+}
 
 /* What of the call decides, as words.  False: too much, or values that cannot be told by a word. */
 static bool describe(const kiln_bound *call, uint64_t *word, int *n) {
@@ -50,7 +55,8 @@ static bool describe(const kiln_bound *call, uint64_t *word, int *n) {
 static memo *place_of(const kiln_row *row, const uint64_t *word, int n) {
     uint64_t h = row->digest.lo;
     for (int k = 0; k < n; k++) h = (h ^ word[k]) * UINT64_C(0x9e3779b97f4a7c15);
-    return &memos[h >> 59];
+    memo *memos = memos_here();
+    return memos ? &memos[h >> 59] : NULL;
 }
 
 bool kiln_memo_find(kiln_plan *p, bool *number) {
@@ -59,7 +65,7 @@ bool kiln_memo_find(kiln_plan *p, bool *number) {
     int n;
     if (!describe(p->call, word, &n)) return false;
     const memo *m = place_of(row, word, n);
-    if (m->row.lo != row->digest.lo || m->row.hi != row->digest.hi) return false;
+    if (!m || m->row.lo != row->digest.lo || m->row.hi != row->digest.hi) return false;
     for (int k = 0; k < n; k++)
         if (m->word[k] != word[k]) return false;
     p->branch = m->branch;
@@ -78,6 +84,7 @@ void kiln_memo_keep(const kiln_plan *p, bool number) {
     int n;
     if (!describe(p->call, word, &n)) return;
     memo *m = place_of(row, word, n);
+    if (!m) return;
     *m = (memo){row->digest, {0}, p->branch, p->promoted, p->common, p->exact, number, {0}};
     memcpy(m->word, word, (size_t)n * sizeof *word);
     memcpy(m->ret_dtype, p->ret_dtype, (size_t)p->nrets * sizeof *m->ret_dtype);
