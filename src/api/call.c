@@ -14,6 +14,17 @@ const char *kiln_last_tier(void) { return kiln_tier_here; }
 
 /* -- outputs ------------------------------------------------------------------------------------------------ */
 
+/* Results are dense, so that their size in bytes needs no care below 2^36 elements. */
+static kiln_status new_result(const kiln_plan *plan, int k, kiln_tensor **out) {
+    if (plan->nelem >= (int64_t)1 << 36)
+        return kiln_tensor_new(plan->ret_dtype[k], plan->rank, plan->sizes, plan->ret_strides, out);
+    *out = kiln_tensor_new_trusted(plan->ret_dtype[k], plan->rank, plan->sizes, plan->ret_strides,
+                                   plan->nelem);
+    if (!*out)
+        return KILN_FAIL(KILN_E_NOMEM, "out of memory for a tensor of %lld elements", (long long)plan->nelem);
+    return KILN_OK;
+}
+
 /* References to the results: new tensors, or the ones the caller wants written.  All or nothing: what can
  * fail comes first, and an out= tensor is resized only after that. */
 static kiln_status make_outputs(const kiln_plan *plan, kiln_tensor **outs) {
@@ -22,7 +33,7 @@ static kiln_status make_outputs(const kiln_plan *plan, kiln_tensor **outs) {
     for (int k = 0; k < plan->nrets && st == KILN_OK; k++) {
         kiln_tensor *given = k < plan->call->nout ? plan->call->out[k] : NULL;
         if (!given)
-            st = kiln_tensor_new(plan->ret_dtype[k], plan->rank, plan->sizes, plan->ret_strides, &outs[k]);
+            st = new_result(plan, k, &outs[k]);
         else if (plan->resize_out[k])
             st = kiln_tensor_reserve(given, plan->rank, plan->sizes, plan->ret_strides);
     }

@@ -137,13 +137,19 @@ kiln_status kiln_infer(const kiln_bound *call, kiln_plan *out) {
                          kiln_family_name(op->row->family));
     out->call = call;
     KILN_TRY(gather(out, &it));
-    KILN_TRY(run_checks(call));
-    KILN_TRY(pick_branch(call, &out->branch));
-    KILN_TRY(kiln_types_infer(out));
-    it.number = any_wrapped(out);
+    bool known = kiln_memo_find(out, &it.number);
+    if (!known) {
+        KILN_TRY(run_checks(call));
+        KILN_TRY(pick_branch(call, &out->branch));
+        KILN_TRY(kiln_types_infer(out));
+        it.number = any_wrapped(out);
+    }
     KILN_TRY(kiln_overlap_check(call, &it));
     KILN_TRY(kiln_shape_infer(out, &it));
-    KILN_TRY(kiln_types_check(out));
+    if (!known) {
+        KILN_TRY(kiln_types_check(out));
+        kiln_memo_keep(out, it.number);
+    }
     set_operands(out, &it);
     kiln_layout_infer(out, &it);
     return KILN_OK;

@@ -40,6 +40,10 @@ kiln_status kiln_shape_infer(kiln_plan *p, const kiln_iter *it) KILN_MUST_CHECK;
 /* layout: ret_strides, iteration order, coalesced dimensions, steps. */
 void kiln_layout_infer(kiln_plan *p, const kiln_iter *it);
 
+/* memo: branch, dtypes and `number` of a call like this one that passed; false if none is known. */
+bool kiln_memo_find(kiln_plan *p, bool *number);
+void kiln_memo_keep(const kiln_plan *p, bool number);
+
 /* printing */
 void kiln_sizes_print(kiln_sb *out, int rank, const int64_t *sizes); /* "[2, 3]" */
 void kiln_value_print(kiln_sb *out, const kiln_value *v);
