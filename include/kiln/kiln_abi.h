@@ -7,7 +7,7 @@
 #define KILN_ABI_H
 #include <stdint.h>
 
-#define KILN_ABI_VERSION 1
+#define KILN_ABI_VERSION 2
 
 /* One run of one nest of a kernel over a box of its iteration domain.
  * Dimension order: a nest's axes in the order the kernel declares them; a grid axis takes two
@@ -21,7 +21,11 @@ typedef struct kiln_launch {
     const int64_t *origin; /* origin[d]: index of the box's first point (for `index`) */
     const uint64_t *par;   /* scalars, one 8-byte slot each, already in their compute type */
     char *work;            /* workspace for tmp buffers the nest owns, or null */
+    uint64_t flags;        /* KILN_LAUNCH_* */
 } kiln_launch;
+
+/* Results are too large to stay in a cache, and no input shares memory with them: best written past it. */
+#define KILN_LAUNCH_STREAM 1u
 
 /* 0, or KILN_TRAP_BASE + the ordinal of the trap that fired.  Traps live in nests that write
  * nothing, so a trapped call leaves its outputs untouched. */

@@ -12,7 +12,7 @@
 #include "kiln/kiln_abi.h"
 #include "math/math.h"
 
-enum { MAX_NAMES = 512, NAME_LEN = 32 };
+enum { MAX_NAMES = 512, NAME_LEN = 32, TAIL_BYTES = 64 }; /* tails: of the widest register */
 
 typedef struct emitter {
     const kiln_ir *ir;
@@ -192,13 +192,40 @@ static void load(emitter *em, const kiln_ir_ins *in) {
     kiln_sb_printf(&em->body, strided(em, in->slot) ? "(p%d, s%d, k)" : "(p%d)", in->slot, in->slot);
 }
 
+/* The rest of a store's call: where, and the value or both parts. */
+static void store_arguments(emitter *em, const kiln_ir_ins *in) {
+    kiln_sb_printf(&em->body, "(p%d", in->slot);
+    for (int k = 0; k < kiln_ir_store_values(in); k++) {
+        kiln_sb_puts(&em->body, ", ");
+        use(em, in->arg[k], 8);
+    }
+    kiln_sb_puts(&em->body, ");\n");
+}
+
+/* Whether results in buf may bypass the caches: they lie in a row, in vectors that some instruction stores so. */
+static bool streams(const emitter *em, int buf) {
+    size_t part = kiln_dtype_size(kiln_dtype_real(em->ir->bufs[buf].dtype));
+    return !strided(em, buf) && part * (size_t)em->lanes >= 16;
+}
+
+/* `store` of a row of elements, or `stream` where the row asked for that; how the call goes on, says the caller. */
+static void store_row(emitter *em, const kiln_ir_ins *in, const char *suffix, const char *type) {
+    kiln_sb_puts(&em->body, "            ");
+    if (streams(em, in->slot)) {
+        kiln_sb_printf(&em->body, "if (nt%d) ", in->slot);
+        fn(em, "stream%s_%s", suffix, type);
+        store_arguments(em, in);
+        kiln_sb_puts(&em->body, "            else ");
+    }
+    fn(em, "store%s_%s", suffix, type);
+    store_arguments(em, in);
+}
+
 static void store_parts(emitter *em, const kiln_ir_ins *in) {
     kiln_dtype t = kiln_dtype_real((kiln_dtype)in->dtype);
     const char *name = kiln_dtype_name(t);
     if (!strided(em, in->slot)) {
-        kiln_sb_puts(&em->body, "            ");
-        fn(em, "store_parts_%s", name);
-        kiln_sb_printf(&em->body, "(p%d, t%u, t%u);\n", in->slot, in->arg[0], in->arg[1]);
+        store_row(em, in, "_parts", name);
         return;
     }
     for (int k = 0; k < 2; k++) {
@@ -215,9 +242,13 @@ static void store(emitter *em, const kiln_ir_ins *in) {
         store_parts(em, in);
         return;
     }
+    if (!strided(em, in->slot)) {
+        store_row(em, in, "", kiln_dtype_name(b->dtype));
+        return;
+    }
     kiln_sb_puts(&em->body, "            ");
-    fn(em, strided(em, in->slot) ? "scatter_%s" : "store_%s", kiln_dtype_name(b->dtype));
-    kiln_sb_printf(&em->body, strided(em, in->slot) ? "(p%d, s%d, k, " : "(p%d, ", in->slot, in->slot);
+    fn(em, "scatter_%s", kiln_dtype_name(b->dtype));
+    kiln_sb_printf(&em->body, "(p%d, s%d, k, ", in->slot, in->slot);
     use(em, in->arg[0], 8);
     kiln_sb_puts(&em->body, ");\n");
 }
@@ -225,7 +256,9 @@ static void store(emitter *em, const kiln_ir_ins *in) {
 static void trap(emitter *em, const kiln_ir_ins *in) {
     kiln_sb_puts(&em->body, "            { const vi8 bad = ");
     use(em, in->arg[0], 8);
-    kiln_sb_printf(&em->body, "; for (long j = 0; j < k; j++) if (bad[j]) return %d; }\n",
+    kiln_sb_puts(&em->body, "; if (");
+    fn(em, "any_lane");
+    kiln_sb_printf(&em->body, "(bad)) for (long j = 0; j < k; j++) if (bad[j]) return %d; }\n",
                    KILN_TRAP_BASE + in->slot);
 }
 
@@ -274,6 +307,12 @@ typedef struct nest_use {
     bool reads[KILN_IR_MAX_BUFS], writes[KILN_IR_MAX_BUFS], pars[KILN_IR_MAX_PARS];
 } nest_use;
 
+static bool nest_streams(const emitter *em, const nest_use *u) {
+    for (int b = 0; b < em->ir->nbufs; b++)
+        if (u->writes[b] && streams(em, b)) return true;
+    return false;
+}
+
 static bool touched(const nest_use *u, int b) { return u->reads[b] || u->writes[b]; }
 
 static void broadcast_parts(emitter *em, int b) {
@@ -292,6 +331,9 @@ static void row_head(emitter *em, const nest_use *u) {
         const char *t = kiln_dtype_name(em->ir->bufs[b].dtype);
         if (!touched(u, b)) continue;
         kiln_sb_printf(&em->body, "        char *p%d = L->ptr[%d] + r * L->stride[%d];\n", b, b, 2 * b + 1);
+        if (u->writes[b] && streams(em, b))
+            kiln_sb_printf(&em->body, "        const int nt%d = stream && (unsigned long)p%d %% %d == 0;\n", b,
+                           b, (int)kiln_dtype_size(kiln_dtype_real(em->ir->bufs[b].dtype)) * em->lanes);
         if (em->ir->bufs[b].step != KILN_STEP_BCAST) continue;
         kiln_dtype d = em->ir->bufs[b].dtype;
         if (kiln_dtype_is_complex(d)) {
@@ -318,7 +360,7 @@ static void tail_in(emitter *em, const nest_use *u) {
         if (!touched(u, b) || em->ir->bufs[b].step != KILN_STEP_CONTIG) continue;
         kiln_sb_puts(&em->body, "                ");
         if (u->reads[b]) {
-            fn(em, "copy_tail");
+            fn(em, kiln_dtype_is_complex(em->ir->bufs[b].dtype) ? "copy_tail" : "tail_in");
             kiln_sb_printf(&em->body, "(e%d, p%d, k * %d); ", b, b, size);
         }
         if (u->writes[b]) kiln_sb_printf(&em->body, "m%d = p%d; ", b, b);
@@ -331,7 +373,7 @@ static void tail_out(emitter *em, const nest_use *u) {
     for (int b = 0; b < em->ir->nbufs; b++) {
         if (!u->writes[b] || em->ir->bufs[b].step != KILN_STEP_CONTIG) continue;
         kiln_sb_puts(&em->body, "            if (k < KILN_W) ");
-        fn(em, "copy_tail");
+        fn(em, kiln_dtype_is_complex(em->ir->bufs[b].dtype) ? "copy_tail" : "tail_out");
         kiln_sb_printf(&em->body, "(m%d, e%d, k * %d);\n", b, b, (int)kiln_dtype_size(em->ir->bufs[b].dtype));
     }
 }
@@ -355,12 +397,14 @@ static void nest_head(emitter *em, int nest, const nest_use *u) {
         if (!touched(u, b)) continue;
         if (strided(em, b)) kiln_sb_printf(&em->body, "    const long s%d = L->stride[%d];\n", b, 2 * b);
         if (em->ir->bufs[b].step != KILN_STEP_CONTIG) continue;
-        kiln_sb_printf(&em->body, "    char e%d[KILN_W * %d] __attribute__((aligned(64)));\n", b,
-                       (int)kiln_dtype_size(em->ir->bufs[b].dtype));
+        kiln_sb_printf(&em->body, "    char e%d[%d] __attribute__((aligned(64)));\n", b,
+                       kiln_dtype_is_complex(em->ir->bufs[b].dtype) ? 2 * TAIL_BYTES : TAIL_BYTES);
         if (u->writes[b]) kiln_sb_printf(&em->body, "    char *m%d = 0;\n", b);
     }
     for (int k = 0; k < em->ir->npars; k++)
         if (u->pars[k]) read_parameter(em, k);
+    if (nest_streams(em, u))
+        kiln_sb_printf(&em->body, "    const int stream = L->flags & %u;\n", KILN_LAUNCH_STREAM);
     kiln_sb_puts(&em->body, "    for (long r = 0; r < n1; r++) {\n");
     row_head(em, u);
     kiln_sb_puts(&em->body, "        for (long left = n0; left > 0; left -= KILN_W) {\n"
@@ -388,7 +432,13 @@ static kiln_status emit_nest(emitter *em, int nest) {
     for (int r = begin + 1; r < end; r++) KILN_TRY(instruction(em, (kiln_ref)r));
     tail_out(em, &u);
     advance(em, &u);
-    kiln_sb_puts(&em->body, "        }\n    }\n    return 0;\n}\n\n");
+    kiln_sb_puts(&em->body, "        }\n    }\n");
+    if (nest_streams(em, &u)) {
+        kiln_sb_puts(&em->body, "    if (stream) ");
+        fn(em, "stream_end");
+        kiln_sb_puts(&em->body, "();\n");
+    }
+    kiln_sb_puts(&em->body, "    return 0;\n}\n\n");
     return KILN_OK;
 }
 
@@ -417,7 +467,7 @@ static int count_lanes(const kiln_ir *ir, kiln_isa isa) {
 /* kiln_abi.h's struct, spelled without headers. */
 static const char launch_text[] =
     "typedef struct { int nest, ndim; const long *n; char *const *ptr; const long *stride; const long *origin;\n"
-    "                 const unsigned long *par; char *work; } kiln_launch;\n";
+    "                 const unsigned long *par; char *work; unsigned long flags; } kiln_launch;\n";
 
 static void declare_scalars(kiln_sb *out) {
     for (int t = 0; t < KILN_DTYPE_COUNT; t++)

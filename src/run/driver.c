@@ -1,46 +1,182 @@
 /* driver.c - (plan, kernel) -> the kernel run over every element.
  *
- * A kernel's grid axis takes the two inner dimensions; the rest are walked here like an odometer.  Knows
+ * A kernel's grid axis takes two dimensions, the inner one and a second; the rest are walked here like an odometer.
+ * An input that lies transposed (side by side along the second dimension, far apart along the inner one) is
+ * brought into order tile by tile, since reading it element by element touches a cache line for each.  Knows
  * strides and pointers, not dtypes or what is computed. */
 #include <string.h>
 
 #include "run/driver.h"
+#include "run/loops.h"
 
-enum { INNER = 2 };
+enum {
+    INNER = 2,              /* dimensions of one launch */
+    TILE_ROWS = 16,         /* along the second dimension: a cache line of 4-byte elements */
+    TILE_COLS = 64,         /* along the inner one, at most */
+    TILE_BAND = 512,        /* columns whose rows are followed down together */
+    TILE_BYTES = 32 * 1024, /* of stack, for all tiles of a launch */
+    TILE_LEAST = 8,         /* a shorter side is not worth it */
+    STREAM_ROW = 4096       /* bytes of a row of results worth writing past the caches */
+};
+#define STREAM_BYTES ((int64_t)32 << 20) /* of all operands: more than a core's share of the caches */
 
-static kiln_status run_box(const kiln_runner *run, const kiln_launch *l, int32_t *trap) {
-    if (!run->fn) return kiln_interp_run(run->interp, l, trap);
-    *trap = run->fn(l);
+typedef struct drive {
+    const kiln_plan *plan;
+    const kiln_runner *run;
+    kiln_launch launch;
+    int second;                             /* the launch's other dimension */
+    int64_t n[INNER], index[KILN_MAX_DIMS]; /* index: of the walk, for the dimensions outside the launch */
+    int64_t stride[KILN_MAX_OPERANDS * INNER];
+    char *at[KILN_MAX_OPERANDS];
+} drive;
+
+static kiln_status run_box(const drive *d, int32_t *trap) {
+    if (!d->run->fn) return kiln_interp_run(d->run->interp, &d->launch, trap);
+    *trap = d->run->fn(&d->launch);
     return KILN_OK;
 }
 
 /* Moves to the next outer index; false when all have been visited. */
-static bool step(const kiln_plan *plan, int64_t *index, char **ptr) {
-    for (int d = INNER; d < plan->ndim; d++) {
-        for (int b = 0; b < plan->noperands; b++) ptr[b] += plan->stride[b][d];
-        if (++index[d] < plan->n[d]) return true;
-        for (int b = 0; b < plan->noperands; b++) ptr[b] -= plan->stride[b][d] * plan->n[d];
-        index[d] = 0;
+static bool step(drive *d) {
+    const kiln_plan *plan = d->plan;
+    for (int k = 1; k < plan->ndim; k++) {
+        if (k == d->second) continue;
+        for (int b = 0; b < plan->noperands; b++) d->at[b] += plan->stride[b][k];
+        if (++d->index[k] < plan->n[k]) return true;
+        for (int b = 0; b < plan->noperands; b++) d->at[b] -= plan->stride[b][k] * plan->n[k];
+        d->index[k] = 0;
     }
     return false;
+}
+
+/* -- tiles ------------------------------------------------------------------------------------------------ */
+
+typedef struct tiles {
+    uint32_t packed; /* bit b: operand b goes through a tile */
+    int count, cols; /* packed operands; elements of a tile along the inner dimension */
+    const kiln_loops *loops;
+} tiles;
+
+static bool lies_along(const kiln_plan *p, int operand, int dim) {
+    int64_t size = (int64_t)kiln_dtype_size(p->operand[operand].dtype);
+    return size <= KILN_TRANSPOSE_MAX && p->stride[operand][dim] == size && p->n[dim] >= TILE_LEAST;
+}
+
+/* Picks the dimension along which some transposed input lies, as the second one, and all inputs that lie so.
+ * Results need no tiles: the inner dimension is the one they lie along. */
+static bool find_tiles(const kiln_plan *p, int *second, tiles *t) {
+    if (!p->strided || p->n[0] < TILE_LEAST) return false;
+    *t = (tiles){.cols = TILE_COLS};
+    for (int b = p->nrets; b < p->noperands; b++) {
+        if (lies_along(p, b, 0)) continue;
+        for (int d = 1; d < p->ndim && !t->count; d++)
+            if (lies_along(p, b, d)) *second = d, t->count = 1;
+        if (!t->count || !lies_along(p, b, *second)) continue;
+        t->packed |= 1u << b;
+    }
+    if (!t->count) return false;
+    t->count = __builtin_popcount(t->packed);
+    while (t->count * t->cols * TILE_ROWS * KILN_TRANSPOSE_MAX > TILE_BYTES) t->cols /= 2;
+    t->loops = kiln_loops_for(kiln_isa_detect());
+    return true;
+}
+
+/* Points the launch at the tile whose first element is (i, j); packed inputs at a transposed copy in `room`. */
+static void enter_tile(drive *d, const tiles *t, int64_t i, int64_t j, char *const *base, char *room) {
+    const kiln_plan *p = d->plan;
+    int64_t cols = p->n[0] - i < t->cols ? p->n[0] - i : t->cols;
+    int64_t rows = p->n[d->second] - j < TILE_ROWS ? p->n[d->second] - j : TILE_ROWS;
+    d->n[0] = cols, d->n[1] = rows;
+    for (int b = 0; b < p->noperands; b++) {
+        d->at[b] = base[b] + i * p->stride[b][0] + j * p->stride[b][d->second];
+        if (!(t->packed >> b & 1)) continue;
+        size_t size = kiln_dtype_size(p->operand[b].dtype);
+        int64_t row = (int64_t)size * t->cols;
+        t->loops->transpose[size](room, row, d->at[b], p->stride[b][0], (size_t)cols, (size_t)rows);
+        d->at[b] = room;
+        d->stride[b * INNER] = (int64_t)size;
+        d->stride[b * INNER + 1] = row;
+        room += row * TILE_ROWS;
+    }
+}
+
+/* A band is narrow enough for the pages of its input rows to stay at hand while it is followed down. */
+static kiln_status run_band(drive *d, const tiles *t, int64_t from, char *const *base, char *room,
+                            int32_t *trap) {
+    const kiln_plan *p = d->plan;
+    int64_t to = p->n[0] - from < TILE_BAND ? p->n[0] : from + TILE_BAND;
+    for (int64_t j = 0; j < p->n[d->second]; j += TILE_ROWS)
+        for (int64_t i = from; i < to && *trap == 0; i += t->cols) {
+            enter_tile(d, t, i, j, base, room);
+            KILN_TRY(run_box(d, trap));
+        }
+    return KILN_OK;
+}
+
+static kiln_status run_tiles(drive *d, const tiles *t, int32_t *trap) {
+    _Alignas(64) char room[TILE_BYTES];
+    char *base[KILN_MAX_OPERANDS];
+    const kiln_plan *p = d->plan;
+    do {
+        memcpy(base, d->at, (size_t)p->noperands * sizeof *base);
+        kiln_status st = KILN_OK;
+        for (int64_t i = 0; i < p->n[0] && *trap == 0 && st == KILN_OK; i += TILE_BAND)
+            st = run_band(d, t, i, base, room, trap);
+        memcpy(d->at, base, (size_t)p->noperands * sizeof *base); /* some led into this frame */
+        KILN_TRY(st);
+    } while (*trap == 0 && step(d));
+    return KILN_OK;
+}
+
+/* -- large results ---------------------------------------------------------------------------------------- */
+
+/* Whether results are better written past the caches: the call moves more than they hold, in long rows, and does
+ * not write what it has just read. */
+static bool streams(const kiln_plan *p, char *const *ptr) {
+    int64_t total = 0;
+    if (p->strided || p->nelem < STREAM_BYTES / (16 * KILN_MAX_OPERANDS)) return false;
+    for (int b = 0; b < p->noperands; b++) {
+        int64_t size = (int64_t)kiln_dtype_size(p->operand[b].dtype), points = 1;
+        for (int d = 0; d < p->ndim; d++)
+            if (p->stride[b][d]) points *= p->n[d];
+        total += points * size;
+        if (b < p->nrets && p->n[0] * size < STREAM_ROW) return false;
+        for (int k = p->nrets; k < p->noperands; k++)
+            if (b < p->nrets && ptr[k] == ptr[b]) return false;
+    }
+    return total >= STREAM_BYTES;
 }
 
 kiln_status kiln_drive(const kiln_plan *plan, const kiln_runner *run, int nest, char *const *ptr,
                        const uint64_t *par, int32_t *trap) {
     static const int64_t origin[INNER] = {0, 0};
-    int64_t n[INNER] = {plan->n[0], plan->ndim > 1 ? plan->n[1] : 1}, index[KILN_MAX_DIMS] = {0};
-    int64_t stride[KILN_MAX_OPERANDS * INNER];
-    char *at[KILN_MAX_OPERANDS];
+    tiles t;
+    drive d;
+    d.plan = plan;
+    d.run = run;
+    d.second = 1;
+    bool tiled = find_tiles(plan, &d.second, &t);
+    bool flat = plan->ndim <= d.second;
+    d.n[0] = plan->n[0];
+    d.n[1] = flat ? 1 : plan->n[d.second];
     for (int b = 0; b < plan->noperands; b++) {
-        stride[b * INNER] = plan->stride[b][0];
-        stride[b * INNER + 1] = plan->ndim > 1 ? plan->stride[b][1] : 0;
-        at[b] = ptr[b];
+        d.stride[b * INNER] = plan->stride[b][0];
+        d.stride[b * INNER + 1] = flat ? 0 : plan->stride[b][d.second];
+        d.at[b] = ptr[b];
     }
-    kiln_launch l = {
-        .nest = nest, .ndim = INNER, .n = n, .ptr = at, .stride = stride, .origin = origin, .par = par};
+    d.launch = (kiln_launch){.nest = nest,
+                             .ndim = INNER,
+                             .n = d.n,
+                             .ptr = d.at,
+                             .stride = d.stride,
+                             .origin = origin,
+                             .par = par,
+                             .flags = streams(plan, ptr) ? KILN_LAUNCH_STREAM : 0};
+    for (int k = 0; k < plan->ndim; k++) d.index[k] = 0;
     *trap = 0;
+    if (tiled) return run_tiles(&d, &t, trap);
     do {
-        KILN_TRY(run_box(run, &l, trap));
-    } while (*trap == 0 && step(plan, index, at));
+        KILN_TRY(run_box(&d, trap));
+    } while (*trap == 0 && step(&d));
     return KILN_OK;
 }

@@ -188,6 +188,8 @@ enum {
     t->scatter[DT_##T] = scatter_block_##T; \
     t->splat[DT_##T] = splat_block_##T;
 
+#include "run/loops_tile.h"
+
 /* -- the four sizes ---- */
 
 /* The formatter cannot settle on where these backslashes go. */
@@ -236,6 +238,7 @@ void CAT(CAT(CAT(kiln_loops_fill_, KILN_LOOPS_ISA), _), KILN_LOOPS_SIZE)(kiln_lo
 void CAT(CAT(CAT(kiln_loops_fill_, KILN_LOOPS_ISA), _), KILN_LOOPS_SIZE)(kiln_loops *t) {
     ALL(PUT_MEMORY, PUT_SAME, PUT_CAST, PUT_CAST_BOOL)
 #include "run/loops_prims.h"
+    t->transpose[KILN_LOOPS_SIZE] = transpose;
 #if KILN_LOOPS_SIZE == 1
     t->gather[KILN_BOOL] = gather_block_bool;
     t->scatter[KILN_BOOL] = scatter_block_u8;

@@ -14,12 +14,18 @@ typedef void (*kiln_gather_fn)(void *block, const char *src, int64_t stride, siz
 typedef void (*kiln_scatter_fn)(char *dst, int64_t stride, const void *block,
                                 size_t n); /* block -> memory, exactly n */
 
+/* dst[c][r] = src[r][c]; strides are bytes from row to row, elements of a row lie side by side. */
+typedef void (*kiln_transpose_fn)(char *dst, int64_t dst_stride, const char *src, int64_t src_stride,
+                                  size_t rows, size_t cols);
+enum { KILN_TRANSPOSE_MAX = 8 }; /* bytes of an element */
+
 typedef struct kiln_loops {
     kiln_loop_fn prim[KILN_PRIM_COUNT][KILN_DTYPE_COUNT]; /* by operand type; NULL where prims.def has none */
     kiln_loop_fn cast[KILN_DTYPE_COUNT][KILN_DTYPE_COUNT]; /* [to][from] */
     kiln_gather_fn gather[KILN_DTYPE_COUNT];               /* bool: any nonzero byte becomes 1 */
     kiln_scatter_fn scatter[KILN_DTYPE_COUNT];
     void (*splat[KILN_DTYPE_COUNT])(void *block, const void *value, size_t n);
+    kiln_transpose_fn transpose[KILN_TRANSPOSE_MAX + 1]; /* by bytes of an element: 1, 2, 4, 8 */
 } kiln_loops;
 
 const kiln_loops *kiln_loops_for(kiln_isa isa); /* the best table the machine runs at or below isa */

@@ -8,7 +8,7 @@
 
 #include "run/selftest.h"
 
-enum { ROWS = 3, COLS = 83, GAP = 2, NDIM = 2 };
+enum { ROWS = 3, COLS = 83, GAP = 2, NDIM = 2, ALIGN = 64 };
 
 static uint64_t next_random(uint64_t *state) {
     *state += 0x9e3779b97f4a7c15u;
@@ -65,14 +65,14 @@ static void layout(const kiln_ir *ir, trial *t, size_t *total) {
         t->stride[b * NDIM] = step;
         t->stride[b * NDIM + 1] = row;
         t->nbytes[b] = (size_t)(row * ROWS + step * COLS + size);
-        *total += t->nbytes[b];
+        *total += (t->nbytes[b] + ALIGN - 1) / ALIGN * ALIGN;
     }
 }
 
 static kiln_status new_trial(const kiln_ir *ir, trial *t) {
     size_t total, at = 0;
     layout(ir, t, &total);
-    t->memory = kiln_alloc(total);
+    t->memory = kiln_alloc_aligned(ALIGN, total);
     if (!t->memory) return KILN_NOMEM();
     uint64_t seed = 42;
     for (int b = 0; b < ir->nbufs; b++) {
@@ -80,7 +80,7 @@ static kiln_status new_trial(const kiln_ir *ir, trial *t) {
         t->ptr[b] = t->memory + at;
         for (size_t k = 0; k + size <= t->nbytes[b]; k += size)
             make_value(ir->bufs[b].dtype, &seed, t->ptr[b] + k);
-        at += t->nbytes[b];
+        at += (t->nbytes[b] + ALIGN - 1) / ALIGN * ALIGN;
     }
     return KILN_OK;
 }
@@ -142,6 +142,7 @@ static kiln_status run_both(const kiln_ir *ir, const kiln_interp *interp, kiln_k
         int32_t want, got;
         KILN_TRY(kiln_interp_run(interp, &l, &want));
         l.ptr = two[1].ptr;
+        l.flags = KILN_LAUNCH_STREAM; /* the first row is aligned and written so, the others cannot be */
         got = fn(&l);
         if (!same_refusal(ir, want, got))
             return KILN_BUG("self-test of %s: the kernel returned %d, the interpreter %d", ir->name, got,

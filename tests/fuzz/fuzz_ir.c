@@ -79,7 +79,7 @@ static int32_t run(const kiln_ir *ir, memory *m, cell *cells) {
     for (int k = 0; k < ir->npars; k++) par[k] = ir->pars[k].dtype == KILN_BOOL ? 1 : 0x3f2f3e2e3d2d3c2c;
     require(kiln_interp_new(ir, kiln_isa_detect(), &p) == KILN_OK);
     for (int nest = 0; nest < ir->nnests && !trap; nest++) {
-        kiln_launch l = {nest, ndim, extents, ptr, stride, origin, par, NULL};
+        kiln_launch l = {nest, ndim, extents, ptr, stride, origin, par, NULL, 0};
         if (cells)
             trap = walk_nest(ir, kiln_isa_detect(), &l, cells);
         else

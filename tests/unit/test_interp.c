@@ -54,7 +54,7 @@ static int32_t run_at(const kernel *k, kiln_isa isa, const int64_t *n, char **pt
     int32_t trap = 0;
     if (kiln_interp_new(k->ir, isa, &p) != KILN_OK) fail_msg("%s", kiln_last_error());
     for (int nest = 0; nest < k->ir->nnests && !trap; nest++) {
-        kiln_launch l = {nest, k->ndim, n, ptr, stride, origin, par, NULL};
+        kiln_launch l = {nest, k->ndim, n, ptr, stride, origin, par, NULL, 0};
         assert_int_equal(kiln_interp_run(p, &l, &trap), KILN_OK);
     }
     kiln_interp_free(p);
@@ -651,7 +651,7 @@ static void index_counts_from_the_origin(void **state) {
     kernel_parse(&k, text, strlen(text));
     int64_t o[2][5], n[] = {2, 5}, stride[] = {40, 8}, origin[] = {7, 90};
     char *ptr[] = {PTR(o)};
-    kiln_launch l = {0, 2, n, ptr, stride, origin, NULL, NULL};
+    kiln_launch l = {0, 2, n, ptr, stride, origin, NULL, NULL, 0};
     kiln_interp *p;
     int32_t trap;
     assert_int_equal(kiln_interp_new(k.ir, kiln_isa_detect(), &p), KILN_OK);

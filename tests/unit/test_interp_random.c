@@ -251,7 +251,7 @@ static void run(const maker *m, const kiln_ir *ir, char *memory, cell *cells) {
     kiln_interp *p;
     assert_int_equal(kiln_interp_new(ir, kiln_isa_detect(), &p), KILN_OK);
     for (int nest = 0; nest < ir->nnests; nest++) {
-        kiln_launch l = {nest, AXES, m->extent, ptr, stride, origin, par, NULL};
+        kiln_launch l = {nest, AXES, m->extent, ptr, stride, origin, par, NULL, 0};
         int32_t trap = 0;
         if (cells)
             walk_nest(ir, kiln_isa_detect(), &l, cells);

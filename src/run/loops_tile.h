@@ -1,0 +1,78 @@
+/* loops_tile.h - square tiles of memory transposed in registers, for elements of KILN_LOOPS_SIZE bytes.
+ *
+ * Read by loops.c.  A tile of TILE rows of TILE elements takes log2(TILE) rounds, each of which interleaves
+ * row i with row i + TILE/2.  Elements are moved, never looked at, so one loop serves every dtype of a size. */
+#if KILN_LOOPS_SIZE == 1
+typedef unsigned char tile_elem;
+#elif KILN_LOOPS_SIZE == 2
+typedef unsigned short tile_elem;
+#elif KILN_LOOPS_SIZE == 4
+typedef unsigned tile_elem;
+#else
+typedef unsigned long tile_elem;
+#endif
+
+/* LOW: lanes of the first halves of two vectors in turn; HIGH: of the second halves. */
+#if KILN_W >= 16
+#define TILE 16
+#define TILE_ROUNDS 4
+#define LOW(a, b) __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
+#define HIGH(a, b) __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
+#elif KILN_W == 8
+#define TILE 8
+#define TILE_ROUNDS 3
+#define LOW(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
+#define HIGH(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
+#elif KILN_W == 4
+#define TILE 4
+#define TILE_ROUNDS 2
+#define LOW(a, b) __builtin_shufflevector(a, b, 0, 4, 1, 5)
+#define HIGH(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
+#else
+#define TILE 2
+#define TILE_ROUNDS 1
+#define LOW(a, b) __builtin_shufflevector(a, b, 0, 2)
+#define HIGH(a, b) __builtin_shufflevector(a, b, 1, 3)
+#endif
+
+#ifdef __clang__
+#define UNROLL /* loops of known length are unrolled anyway */
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
+typedef tile_elem tile_row __attribute__((vector_size(TILE * KILN_LOOPS_SIZE)));
+typedef tile_elem tile_mem __attribute__((vector_size(TILE * KILN_LOOPS_SIZE), aligned(1), may_alias));
+typedef tile_elem tile_one __attribute__((aligned(1), may_alias));
+
+static inline void tile_round(tile_row *to, const tile_row *from) {
+    UNROLL for (int i = 0; i < TILE / 2; i++) {
+        to[2 * i] = LOW(from[i], from[i + TILE / 2]);
+        to[2 * i + 1] = HIGH(from[i], from[i + TILE / 2]);
+    }
+}
+
+static inline void transpose_tile(char *dst, int64_t dst_stride, const char *src, int64_t src_stride) {
+    tile_row a[TILE], b[TILE];
+    UNROLL for (int i = 0; i < TILE; i++) a[i] = *(const tile_mem *)(src + i * src_stride);
+    tile_round(b, a);
+    if (TILE_ROUNDS > 1) tile_round(a, b);
+    if (TILE_ROUNDS > 2) tile_round(b, a);
+    if (TILE_ROUNDS > 3) tile_round(a, b);
+    const tile_row *done = TILE_ROUNDS % 2 ? b : a;
+    UNROLL for (int i = 0; i < TILE; i++) *(tile_mem *)(dst + i * dst_stride) = done[i];
+}
+
+static void transpose(char *dst, int64_t dst_stride, const char *src, int64_t src_stride, size_t rows,
+                      size_t cols) {
+    enum { SIZE = KILN_LOOPS_SIZE };
+    size_t whole_rows = rows - rows % TILE, whole_cols = cols - cols % TILE;
+    for (size_t c = 0; c < whole_cols; c += TILE)
+        for (size_t r = 0; r < whole_rows; r += TILE)
+            transpose_tile(dst + (int64_t)c * dst_stride + r * SIZE, dst_stride,
+                           src + (int64_t)r * src_stride + c * SIZE, src_stride);
+    for (size_t c = 0; c < cols; c++)
+        for (size_t r = c < whole_cols ? whole_rows : 0; r < rows; r++)
+            *(tile_one *)(dst + (int64_t)c * dst_stride + r * SIZE) =
+                *(const tile_one *)(src + (int64_t)r * src_stride + c * SIZE);
+}

@@ -1,0 +1,119 @@
+/* test_driver.c - what the driver does with awkward memory: transposed inputs by tiles, large results past the caches.
+ *
+ * Both tiers run through the driver, so results are checked against values computed here. */
+#include "call_cases.h"
+
+static kiln_ctx *tiers[2];
+
+static int open_tiers(void **state) {
+    if (call_setup(state) != 0) return -1;
+    tiers[0] = open_mode(KILN_MODE_SYNC);
+    tiers[1] = open_mode(KILN_MODE_INTERP);
+    return 0;
+}
+
+static int close_tiers(void **state) {
+    for (int k = 0; k < 2; k++) kiln_close(tiers[k]);
+    return call_teardown(state);
+}
+
+/* Bytes that differ from place to place and from seed to seed. */
+static void fill(kiln_tensor *t, unsigned seed) {
+    unsigned char *p = kiln_tensor_data(t);
+    size_t nbytes = (size_t)kiln_tensor_nelem(t) * kiln_dtype_size(kiln_tensor_dtype(t));
+    for (size_t i = 0; i < nbytes; i++) p[i] = (unsigned char)((i * 2654435761u + seed * 40503u) >> 7);
+}
+
+/* A tensor of these sizes whose dimension perm[0] moves slowest in memory, perm[2] fastest. */
+static kiln_tensor *permuted(kiln_dtype dtype, const int64_t *sizes, const int *perm, unsigned seed) {
+    int64_t strides[3], next = 1;
+    kiln_tensor *t = NULL;
+    for (int k = 2; k >= 0; k--) strides[perm[k]] = next, next *= sizes[perm[k]];
+    MUST_OK(kiln_tensor_new(dtype, 3, sizes, strides, &t));
+    fill(t, seed);
+    return t;
+}
+
+static const unsigned char *at(const kiln_tensor *t, const int64_t *index) {
+    const unsigned char *p = kiln_tensor_data(t);
+    int64_t place = 0;
+    for (int d = 0; d < 3; d++) place += index[d] * kiln_tensor_strides(t)[d];
+    return p + place * (int64_t)kiln_dtype_size(kiln_tensor_dtype(t));
+}
+
+static void check_xor(const kiln_tensor *a, const kiln_tensor *b, const kiln_tensor *out) {
+    const int64_t *n = kiln_tensor_sizes(out);
+    size_t size = kiln_dtype_size(kiln_tensor_dtype(out));
+    int64_t i[3];
+    for (i[0] = 0; i[0] < n[0]; i[0]++)
+        for (i[1] = 0; i[1] < n[1]; i[1]++)
+            for (i[2] = 0; i[2] < n[2]; i[2]++)
+                for (size_t byte = 0; byte < size; byte++)
+                    if ((at(a, i)[byte] ^ at(b, i)[byte]) != at(out, i)[byte])
+                        fail_msg("wrong at [%d,%d,%d]", (int)i[0], (int)i[1], (int)i[2]);
+}
+
+static void xor_permuted(kiln_ctx *ctx, kiln_dtype dtype, const int64_t *sizes, const int *p, const int *q) {
+    static const int in_order[3] = {0, 1, 2};
+    kiln_tensor *a = permuted(dtype, sizes, p, 1), *b = permuted(dtype, sizes, q, 2);
+    kiln_tensor *out = permuted(dtype, sizes, in_order, 3), *same = NULL;
+    kiln_value args[] = {kiln_v_tensor(a), kiln_v_tensor(b), kiln_v_named("out", kiln_v_tensor(out))};
+    MUST_OK(kiln_call(ctx, op_of(ctx, "bitwise_xor.Tensor_out"), args, 3, &same, 1));
+    check_xor(a, b, out);
+    kiln_tensor_release(a);
+    kiln_tensor_release(b);
+    kiln_tensor_release(out);
+    kiln_tensor_release(same);
+}
+
+static void transposed_inputs_are_read_right(void **state) {
+    (void)state;
+    static const kiln_dtype dtypes[] = {KILN_U8, KILN_I16, KILN_I32, KILN_I64};
+    static const int64_t sizes[][3] = {{1, 64, 130}, {3, 17, 33},  {19, 5, 70},
+                                       {8, 8, 8},    {2, 600, 23}, {40, 3, 7}};
+    static const int perms[][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+    for (size_t d = 0; d < 4; d++)
+        for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+            for (int pq = 0; pq < 36; pq++)
+                xor_permuted(tiers[(d + s + (size_t)pq) % 2], dtypes[d], sizes[s], perms[pq / 6],
+                             perms[pq % 6]);
+    assert_int_equal(stats_of(tiers[0]).compile_failures, 0);
+}
+
+/* -- large results ---------------------------------------------------------------------------------------- */
+
+static void free_block(void *block) { free(block); }
+
+/* n elements that start `offset` bytes past a multiple of 64. */
+static kiln_tensor *placed(int64_t n, size_t offset) {
+    kiln_tensor *t = NULL;
+    char *block = aligned_alloc(64, (size_t)(n * 4 + 128) / 64 * 64);
+    assert_non_null(block);
+    MUST_OK(kiln_tensor_wrap(block + offset, KILN_I32, 1, &n, NULL, free_block, block, &t));
+    fill(t, (unsigned)offset);
+    return t;
+}
+
+static void large_results_are_whole(void **state) {
+    (void)state;
+    static const size_t offsets[] = {0, 4};
+    const int64_t n = (5 << 20) + 7; /* 40 MB in and out */
+    for (int k = 0; k < 4; k++) {
+        kiln_ctx *ctx = tiers[k / 2];
+        kiln_tensor *x = placed(n, offsets[k % 2 ^ 1]), *out = placed(n, offsets[k % 2]), *same = NULL;
+        kiln_value args[] = {kiln_v_tensor(x), kiln_v_named("out", kiln_v_tensor(out))};
+        MUST_OK(kiln_call(ctx, op_of(ctx, "bitwise_not.out"), args, 2, &same, 1));
+        const int32_t *from = kiln_tensor_data(x), *to = kiln_tensor_data(out);
+        for (int64_t i = 0; i < n; i++)
+            if (to[i] != ~from[i]) fail_msg("wrong at %lld", (long long)i);
+        kiln_tensor_release(x);
+        kiln_tensor_release(out);
+        kiln_tensor_release(same);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(transposed_inputs_are_read_right),
+                                       cmocka_unit_test(large_results_are_whole)};
+    return cmocka_run_group_tests(tests, open_tiers, close_tiers);
+}
