@@ -26,7 +26,7 @@ typedef struct bench_line {
 
 /* Reads the line at *text and moves past it and what is skipped; false at the end.  A line that is no case
  * is an error: line->name is then empty. */
-bool bench_line_next(const char **text, bench_line *line);
+KILN_API bool bench_line_next(const char **text, bench_line *line);
 
 typedef struct bench_case {
     kiln_ctx *ctx; /* borrowed */
@@ -39,9 +39,15 @@ typedef struct bench_case {
 /* The case of `line` where tensors of N elements take nbytes.  NULL with text in err (CALLTEXT_ERROR_MAX). */
 KILN_API bench_case *bench_case_new(kiln_ctx *ctx, const bench_line *line, int64_t nbytes, char *err);
 KILN_API void bench_case_free(bench_case *c);
+/* The tensor that is the call's argument of that number, borrowed; NULL if it is none. */
+KILN_API kiln_tensor *bench_case_tensor(const bench_case *c, size_t argument);
 /* Runs the call `count` times; nanoseconds per call, or below 0 after a failure. */
 KILN_API double bench_case_ns(const bench_case *c, int64_t count);
 
+/* Copies nbytes (a multiple of 64, both 64-byte aligned) `count` times in each of the ways there are;
+ * nanoseconds per copy in the best. */
+KILN_API double bench_copy_ns(void *to, const void *from, size_t nbytes, int64_t count);
+
 /* Calls that make a sample long enough for the clock, from how long one takes. */
-int64_t bench_sample_calls(double ns_per_call);
+KILN_API int64_t bench_sample_calls(double ns_per_call);
 #endif

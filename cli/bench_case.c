@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 #include "bench.h"
 #include "element.h"
@@ -139,6 +142,11 @@ void bench_case_free(bench_case *c) {
     free(c);
 }
 
+kiln_tensor *bench_case_tensor(const bench_case *c, size_t argument) {
+    bool is = argument < c->call.nargs && c->call.args[argument].kind == KILN_TENSOR;
+    return is ? c->call.args[argument].u.tensor : NULL;
+}
+
 /* -- time ---------------------------------------------------------------------------------------------------- */
 
 double bench_case_ns(const bench_case *c, int64_t count) {
@@ -149,6 +157,39 @@ double bench_case_ns(const bench_case *c, int64_t count) {
         kiln_tensor_release(outs[0]);
     }
     return (bench_now_ns() - start) / (double)count;
+}
+
+/* -- copying memory ---------------------------------------------------------------------------------------- */
+
+static void copy_plain(void *to, const void *from, size_t nbytes) {
+    memcpy(to, from, nbytes);
+    __asm__ volatile("" ::: "memory"); /* each copy counts */
+}
+
+/* Past the caches: the faster way for what does not fit into them, where memcpy does not choose it itself. */
+static void copy_stream(void *to, const void *from, size_t nbytes) {
+#ifdef __SSE2__
+    __m128i *t = to;
+    const __m128i *f = from;
+    for (size_t i = 0; i < nbytes / sizeof *t; i += 4)
+        for (size_t k = i; k < i + 4; k++) _mm_stream_si128(t + k, _mm_load_si128(f + k));
+    _mm_sfence();
+#else
+    copy_plain(to, from, nbytes);
+#endif
+}
+
+static double time_copies(void (*copy)(void *, const void *, size_t), void *to, const void *from,
+                          size_t nbytes, int64_t count) {
+    double start = bench_now_ns();
+    for (int64_t i = 0; i < count; i++) copy(to, from, nbytes);
+    return (bench_now_ns() - start) / (double)count;
+}
+
+double bench_copy_ns(void *to, const void *from, size_t nbytes, int64_t count) {
+    double plain = time_copies(copy_plain, to, from, nbytes, count);
+    double stream = time_copies(copy_stream, to, from, nbytes, count);
+    return plain < stream ? plain : stream;
 }
 
 int64_t bench_sample_calls(double ns_per_call) {

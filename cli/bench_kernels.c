@@ -4,9 +4,6 @@
  * best of each counts: on a shared machine anything else measures the neighbours. */
 #include <stdlib.h>
 #include <string.h>
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
 
 #include "bench.h"
 
@@ -31,47 +28,17 @@ typedef struct bench {
     int failed;
 } bench;
 
-typedef void (*copy_fn)(void *to, const void *from, size_t nbytes);
-
-static void copy_plain(void *to, const void *from, size_t nbytes) {
-    memcpy(to, from, nbytes);
-    __asm__ volatile("" ::: "memory"); /* each copy counts */
-}
-
-/* Past the caches: the faster way for what does not fit into them, where memcpy does not choose it itself. */
-static void copy_stream(void *to, const void *from, size_t nbytes) {
-#ifdef __SSE2__
-    __m128i *t = to;
-    const __m128i *f = from;
-    for (size_t i = 0; i < nbytes / sizeof *t; i += 4)
-        for (size_t k = i; k < i + 4; k++) _mm_stream_si128(t + k, _mm_load_si128(f + k));
-    _mm_sfence();
-#else
-    copy_plain(to, from, nbytes);
-#endif
-}
-
-static double copy_ns(const bench *b, copy_fn copy, size_t nbytes, int64_t count) {
-    double start = bench_now_ns();
-    for (int64_t i = 0; i < count; i++) copy(b->to, b->from, nbytes);
-    return (bench_now_ns() - start) / (double)count;
-}
-
 static double least(double a, double b) { return b < a ? b : a; }
-
-static double best_copy_ns(const bench *b, size_t nbytes, int64_t count) {
-    return least(copy_ns(b, copy_plain, nbytes, count), copy_ns(b, copy_stream, nbytes, count));
-}
 
 /* False if the call failed. */
 static bool measure(const bench *b, const bench_case *c, int64_t nbytes, figures *out) {
-    double ours = bench_case_ns(c, 1), copy = best_copy_ns(b, (size_t)nbytes, 1);
+    double ours = bench_case_ns(c, 1), copy = bench_copy_ns(b->to, b->from, (size_t)nbytes, 1);
     int64_t calls = bench_sample_calls(ours), copies = bench_sample_calls(copy);
     for (int i = 0; i < ROUNDS; i++) {
         double ns = bench_case_ns(c, calls);
         if (ns < 0) return false;
         ours = least(ours, ns);
-        copy = least(copy, best_copy_ns(b, (size_t)nbytes, copies));
+        copy = least(copy, bench_copy_ns(b->to, b->from, (size_t)nbytes, copies));
     }
     out->ns_per_call = ours;
     out->ns_per_element = ours / (double)c->nelem;

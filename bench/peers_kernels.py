@@ -1,0 +1,226 @@
+"""The calls of bench/kernels.txt: Kiln from C and from Python, PyTorch with out=, NumPy; one thread, outputs ready.
+
+All sides work on the same memory.  Kiln from C is the loop of `kiln bench kernels` (build/libkiln_bench.so); the
+others are called from one generated Python loop, the same for each.  A ratio is the peer's time over Kiln's.
+"""
+import ctypes
+import json
+import math
+import os
+import re
+import statistics
+import time
+import warnings
+from itertools import repeat
+from pathlib import Path
+
+os.environ.update(KILN_MODE="sync", KILN_THREADS="1", OMP_NUM_THREADS="1")
+import numpy as np  # noqa: E402
+import torch  # noqa: E402
+
+import kiln  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[1]
+SIZES = {"1 KB": 1 << 10, "64 KB": 64 << 10, "1 MB": 1 << 20, "64 MB": 64 << 20}
+ROUNDS = 11
+SAMPLE_NS = 100e3
+DTYPES = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "f64": torch.float64, "bool": torch.bool,
+          "i32": torch.int32, "i64": torch.int64, "c64": torch.complex64}
+NUMPY = {"neg": "negative", "neg_t": "negative", "sqrt": "sqrt", "exp": "exp", "exp_f64": "exp", "log": "log",
+         "sin": "sin", "tanh": "tanh", "mul_row": "multiply", "sub_column": "subtract", "div": "divide",
+         "maximum": "maximum", "pow_cube": "power", "lt": "less", "clamp": "clip", "not_i32": "invert",
+         "floordiv_i32": "floor_divide", "mul_c64": "multiply"}  # where NumPy has the same call
+
+
+# -- Kiln from C -------------------------------------------------------------------------------------------------
+
+def load_library():
+    path = ROOT / "build" / "libkiln_bench.so"
+    if not path.exists():
+        raise SystemExit(f"{path} is missing: cmake --build {ROOT / 'build'} --target benches")
+    lib = ctypes.CDLL(str(path))
+    p, n, i = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64
+    for name, result, arguments in [
+        ("kiln_open", ctypes.c_int, [p, p]), ("kiln_last_error", ctypes.c_char_p, []),
+        ("bench_line_next", ctypes.c_bool, [p, p]), ("bench_case_new", p, [p, p, i, p]),
+        ("bench_case_free", None, [p]), ("bench_case_ns", ctypes.c_double, [p, i]), ("bench_case_tensor", p, [p, n]),
+        ("bench_copy_ns", ctypes.c_double, [p, p, n, i]), ("kiln_tensor_data", p, [p]),
+        ("kiln_tensor_dtype", ctypes.c_int, [p]), ("kiln_dtype_name", ctypes.c_char_p, [ctypes.c_int]),
+        ("kiln_tensor_rank", ctypes.c_int, [p]), ("kiln_tensor_sizes", ctypes.POINTER(i), [p]),
+        ("kiln_tensor_strides", ctypes.POINTER(i), [p]), ("kiln_tensor_nelem", i, [p]),
+    ]:
+        f = getattr(lib, name)
+        f.restype, f.argtypes = result, arguments
+    return lib
+
+
+def as_torch(lib, t):
+    """The tensor's own memory as a torch tensor."""
+    dtype, rank = DTYPES[lib.kiln_dtype_name(lib.kiln_tensor_dtype(t)).decode()], lib.kiln_tensor_rank(t)
+    buffer = (ctypes.c_char * (lib.kiln_tensor_nelem(t) * dtype.itemsize)).from_address(lib.kiln_tensor_data(t))
+    flat = torch.frombuffer(buffer, dtype=dtype)
+    return flat.as_strided(lib.kiln_tensor_sizes(t)[:rank], lib.kiln_tensor_strides(t)[:rank])
+
+
+# -- the same call from Python -----------------------------------------------------------------------------------
+
+def python_loop(call, function, tensors):
+    """n -> nanoseconds per call of `function` over n calls.  call: arguments, tensors spelled t0, t1, ..."""
+    names = [f"t{k}" for k in range(len(tensors))]
+    scope = {"now": time.perf_counter_ns, "repeat": repeat}
+    exec(f"def make(f, {', '.join(names)}):\n"
+         f"    def loop(n):\n"
+         f"        start = now()\n"
+         f"        for _ in repeat(None, n): f({call})\n"
+         f"        return (now() - start) / n\n"
+         f"    return loop\n", scope)
+    return scope["make"](function, *tensors)
+
+
+def split_call(text):
+    """'neg.out(f32[N], out=f32[N])' -> 'neg.out', 't0, out=t1' and which arguments those are."""
+    name, arguments = re.fullmatch(r"([\w.]+)\((.*)\)", text).groups()
+    tensor = r"\b(?:f16|bf16|f32|f64|bool|i32|i64|c64)\[[^\]]*\](?::strides=\([^)]*\))?"
+    places = [k for k, a in enumerate(re.split(r", (?![^\[(]*[\])])", arguments)) if re.search(tensor, a)]
+    count = iter(range(len(places)))
+    return name, re.sub(tensor, lambda _: f"t{next(count)}", arguments), places
+
+
+def torch_function(name):
+    base = name.split(".")[0]
+    return getattr(torch, base, None) or getattr(torch._C._nn, base)
+
+
+def sides(lib, line, case):
+    """Name -> function of a number of calls that gives nanoseconds per call."""
+    name, call, places = split_call(line["call"])
+    tensors = [as_torch(lib, lib.bench_case_tensor(case, k)) for k in places]
+    found = {"c": lambda n: lib.bench_case_ns(case, n),
+             "python": python_loop(call, kiln.op(f"aten::{name}"), tensors),
+             "torch": python_loop(call, torch_function(name), tensors)}
+    if line["name"] in NUMPY:
+        call = re.sub(r", rounding_mode=\S+", ",", call)
+        found["numpy"] = python_loop(call, getattr(np, NUMPY[line["name"]]), [t.numpy() for t in tensors])
+    return found
+
+
+# -- measuring ---------------------------------------------------------------------------------------------------
+
+def measure(run):
+    """Best and median nanoseconds per call of each side, the sides taking turns."""
+    counts, samples = {}, {name: [] for name in run}
+    for name, side in run.items():
+        side(1)
+        counts[name] = max(1, int(SAMPLE_NS / side(1)))
+    for _ in range(ROUNDS):
+        for name, side in run.items():
+            samples[name].append(side(counts[name]))
+    return {name: {"best": min(s), "median": statistics.median(s)} for name, s in samples.items()}
+
+
+def read_lines():
+    for text in (ROOT / "bench" / "kernels.txt").read_text().splitlines():
+        if text and not text.startswith("#"):
+            name, bound, low, high, call = text.split(None, 4)
+            yield {"name": name, "bound": bound, "call": call, "text": text}
+
+
+def moved_bytes(tensors):
+    return sum(t.numel() * t.element_size() for t in tensors)
+
+
+def run_case(lib, context, line, nbytes, copy_buffers):
+    parsed, err = ctypes.create_string_buffer(1024), ctypes.create_string_buffer(1024)
+    text = ctypes.c_char_p(line["text"].encode())
+    assert lib.bench_line_next(ctypes.byref(text), parsed)
+    case = lib.bench_case_new(context, parsed, nbytes, err)
+    if not case:
+        raise SystemExit(f"{line['name']}: {err.value.decode()}")
+    run = sides(lib, line, case)
+    run["copy"] = lambda n: lib.bench_copy_ns(*copy_buffers, nbytes, n)
+    times = measure(run)
+    _, _, places = split_call(line["call"])
+    moved = moved_bytes([as_torch(lib, lib.bench_case_tensor(case, k)) for k in places])
+    lib.bench_case_free(case)
+    row = {"bench": "kernels", "name": line["name"], "bound": line["bound"], "nbytes": nbytes, "ns": times}
+    for kind in ("best", "median"):
+        row[f"torch_over_c_{kind}"] = times["torch"][kind] / times["c"][kind]
+        row[f"torch_over_python_{kind}"] = times["torch"][kind] / times["python"][kind]
+        if "numpy" in times:
+            row[f"numpy_over_c_{kind}"] = times["numpy"][kind] / times["c"][kind]
+    row["of_copy"] = (moved / times["c"]["best"]) / (2 * nbytes / times["copy"]["best"])
+    return row
+
+
+# -- goals -------------------------------------------------------------------------------------------------------
+
+def mean(rows, field):
+    return math.exp(statistics.fmean(math.log(row[field]) for row in rows))
+
+
+def least(rows, field):
+    row = min(rows, key=lambda r: r[field])
+    return row[field], row["name"]
+
+
+def goals(rows):
+    """What must hold: (what, figure, goal, remark)."""
+    at = {size: [r for r in rows if r["nbytes"] == n] for size, n in SIZES.items()}
+    yield "geometric mean at 1 KB, from C", mean(at["1 KB"], "torch_over_c_best"), 3.0, ""
+    yield "geometric mean at 1 KB, from Python", mean(at["1 KB"], "torch_over_python_best"), 1.2, ""
+    for size in ("64 KB", "1 MB", "64 MB"):
+        for side in ("c", "python"):
+            yield (f"geometric mean at {size}, from {side.replace('c', 'C') if side == 'c' else 'Python'}",
+                   mean(at[size], f"torch_over_{side}_best"), 1.0, "")
+    for size in ("1 MB", "64 MB"):
+        yield f"worst operator at {size}", *reversed_goal(least(at[size], "torch_over_c_best"), 0.8)
+    for name in ("tanh", "neg_t"):
+        row = next(r for r in at["1 MB"] if r["name"] == name)
+        yield f"{name} at 1 MB", row["torch_over_c_best"], 2.0, ""
+    bound = [r for r in at["64 MB"] if r["bound"] == "memory"]
+    yield "memory-bound at 64 MB, of copy", *reversed_goal(least(bound, "of_copy"), 0.9)
+
+
+def reversed_goal(found, goal):
+    figure, name = found
+    return figure, goal, name
+
+
+def print_rows(rows):
+    print("PyTorch's time over Kiln's, from C and from Python, best (median); then NumPy's over Kiln's from C.  * loses.\n")
+    for size, nbytes in SIZES.items():
+        print(f"{size:12} {'C':>15} {'Python':>15} {'NumPy':>9} {'of copy':>9}")
+        for row in (r for r in rows if r["nbytes"] == nbytes):
+            cells = [f"{row[f'torch_over_{s}_best']:7.2f} ({row[f'torch_over_{s}_median']:.2f})" for s in ("c", "python")]
+            numpy = f"{row['numpy_over_c_best']:.2f}" if "numpy_over_c_best" in row else "-"
+            lost = " *" if min(row["torch_over_c_best"], row["torch_over_python_best"]) < 1 else ""
+            print(f"  {row['name']:10} {cells[0]:>15} {cells[1]:>15} {numpy:>9} {row['of_copy']:9.2f}{lost}")
+        print()
+
+
+def run(as_json):
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    np.seterr(all="ignore")
+    lib, context = load_library(), ctypes.c_void_p()
+    if lib.kiln_open(None, ctypes.byref(context)):
+        raise SystemExit(lib.kiln_last_error().decode())
+    largest = max(SIZES.values())
+    buffers = [torch.ones(largest + 64, dtype=torch.uint8) for _ in range(2)]
+    copy_buffers = [(b.data_ptr() + 63) // 64 * 64 for b in buffers]
+    rows = []
+    for line in read_lines():
+        for nbytes in SIZES.values():
+            rows.append(run_case(lib, context, line, nbytes, copy_buffers))
+            if as_json:
+                print(json.dumps(rows[-1]), flush=True)
+    if not as_json:
+        print_rows(rows)
+    missed = 0
+    for what, figure, goal, remark in goals(rows):
+        missed += figure < goal
+        if as_json:
+            print(json.dumps({"goal": what, "figure": figure, "at_least": goal, "met": figure >= goal, "remark": remark}))
+        else:
+            print(f"{'met   ' if figure >= goal else 'MISSED'} {what:40} {figure:6.2f}  goal {goal:.1f}  {remark}")
+    return missed
