@@ -2,6 +2,7 @@
  *
  * Turns formatted pieces into one heap string; a failed allocation is remembered and reported once,
  * by kiln_sb_take.  Knows nothing of what the text means. */
+#include <float.h>
 #include <locale.h>
 #include <math.h>
 #include <stdio.h>
@@ -85,7 +86,8 @@ static bool put_special(kiln_sb *s, double v) {
 void kiln_sb_f64(kiln_sb *s, double v) {
     char text[40];
     if (put_special(s, v)) return;
-    for (int digits = 1; digits <= 17; digits++) {
+    /* 15 digits give every shorter text back, its zeros cut off; but numbers below DBL_MIN have fewer digits. */
+    for (int digits = fabs(v) < DBL_MIN ? 1 : 15; digits <= 17; digits++) {
         snprintf(text, sizeof text, "%.*g", digits, v);
         if (strtod(text, NULL) == v) break;
     }

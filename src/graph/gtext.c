@@ -2,8 +2,6 @@
  *
  * Numbers and strings come out as ASCII that Python and the .kg parser read back to the same value.  Must
  * not know what the text is part of. */
-#include <float.h>
-#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,20 +45,6 @@ static bool put_decimal(kiln_sb *out, double f) {
     return false;
 }
 
-/* 15 digits give every shorter text back, its zeros cut off; but numbers below DBL_MIN have fewer digits. */
-static void put_digits(kiln_sb *out, double f) {
-    char text[40];
-    for (int digits = fabs(f) < DBL_MIN ? 1 : 15; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, f);
-        if (strtod(text, NULL) == f) break;
-    }
-    const char *point = localeconv()->decimal_point, *at = strstr(text, point);
-    size_t n = at ? (size_t)(at - text) : strlen(text);
-    kiln_sb_putn(out, text, n);
-    if (at) kiln_sb_putc(out, '.');
-    if (at) kiln_sb_puts(out, at + strlen(point));
-}
-
 void kiln_gtext_float(kiln_sb *out, double f) {
     if (isnan(f) || isinf(f)) {
         if (signbit(f)) kiln_sb_putc(out, '-');
@@ -69,7 +53,7 @@ void kiln_gtext_float(kiln_sb *out, double f) {
     }
     if (put_decimal(out, f)) return;
     size_t from = out->len;
-    put_digits(out, f);
+    kiln_sb_f64(out, f);
     if (!out->failed && !strpbrk(out->p + from, ".e")) kiln_sb_putn(out, ".0", 2);
 }
 
