@@ -92,7 +92,7 @@ static size_t any_args(fuzz *f, const kiln_op *op, kiln_value *args) {
 static bool run(const kiln_plan *p, const kiln_class *c, kiln_tensor **outs) {
     char *ptr[KILN_MAX_OPERANDS];
     uint64_t par[KILN_MAX_SCALARS];
-    kiln_runner runner = {NULL, c->body->interp};
+    kiln_runner runner = {.interp = c->body->interp};
     for (int k = 0; k < c->nscalars; k++) {
         const kiln_scalar_source *s = &c->scalars[k];
         if (kiln_plan_scalar(p, s->slot, s->index, s->part, s->via, s->dtype, &par[k]) != KILN_OK)
