@@ -95,11 +95,23 @@ kiln_status kiln_row_args(kiln_lex *lx, const kiln_row *row, uint64_t *set) {
     return KILN_OK;
 }
 
-/* promote(ARG, ...) */
-static kiln_status parse_promoted(kiln_lex *lx, const kiln_row *row, uint64_t *set) {
+/* promote([number] ARG, ...).  In another order than the schema's, the first one leads. */
+static kiln_status parse_promoted(kiln_lex *lx, const kiln_row *row, kiln_typing *t) {
+    bool more = true, number;
+    int first = -1;
     KILN_TRY(kiln_lex_expect(lx, "("));
-    *set = 0;
-    KILN_TRY(kiln_row_args(lx, row, set));
+    t->args = t->numbers = 0;
+    t->lead = 0;
+    while (more) {
+        int arg = -1;
+        KILN_TRY(kiln_lex_accept(lx, "number", &number));
+        KILN_TRY(kiln_row_arg(lx, row, &arg));
+        t->args |= 1ull << arg;
+        if (number) t->numbers |= 1ull << arg;
+        if (first < 0) first = arg;
+        if (arg < first) t->lead = 1 + first;
+        KILN_TRY(kiln_lex_accept(lx, ",", &more));
+    }
     return kiln_lex_expect(lx, ")");
 }
 
@@ -133,6 +145,18 @@ static kiln_status parse_rets(kiln_lex *lx, const kiln_row *row, kiln_typing *t)
     return kiln_lex_expect(lx, ")");
 }
 
+/* out converts | exact | copied */
+static kiln_status parse_out(kiln_lex *lx, kiln_out_rule *rule) {
+    static const char *const words[] = {
+        [KILN_OUT_CONVERTS] = "converts", [KILN_OUT_EXACT] = "exact", [KILN_OUT_COPIED] = "copied"};
+    for (int r = KILN_OUT_CONVERTS; r <= KILN_OUT_COPIED; r++) {
+        if (!kiln_lex_is(lx, words[r])) continue;
+        *rule = (kiln_out_rule)r;
+        return kiln_lex_next(lx);
+    }
+    return kiln_lex_fail(lx, "converts, exact or copied");
+}
+
 kiln_status kiln_row_attrs(kiln_lex *lx, kiln_row *row, kiln_typing *t) {
     for (;;) {
         bool did;
@@ -146,7 +170,7 @@ kiln_status kiln_row_attrs(kiln_lex *lx, kiln_row *row, kiln_typing *t) {
         }
         KILN_TRY(kiln_lex_accept(lx, "promote", &did));
         if (did) {
-            KILN_TRY(parse_promoted(lx, row, &t->args));
+            KILN_TRY(parse_promoted(lx, row, t));
             continue;
         }
         KILN_TRY(kiln_lex_accept(lx, "sum_dtype", &did));
@@ -162,8 +186,19 @@ kiln_status kiln_row_attrs(kiln_lex *lx, kiln_row *row, kiln_typing *t) {
             t->promo = KILN_PROMO_FLOAT;
             continue;
         }
+        KILN_TRY(kiln_lex_accept(lx, "to_double", &did));
+        if (did) {
+            t->promo = KILN_PROMO_DOUBLE;
+            continue;
+        }
+        KILN_TRY(kiln_lex_accept(lx, "out", &did));
+        if (did) {
+            KILN_TRY(parse_out(lx, &t->out));
+            continue;
+        }
         KILN_TRY(kiln_lex_accept(lx, "->", &did));
-        if (!did) return kiln_lex_fail(lx, "takes, promote, to_float, sum_dtype, '->' or '='");
+        if (!did)
+            return kiln_lex_fail(lx, "takes, promote, to_float, to_double, sum_dtype, out, '->' or '='");
         KILN_TRY(parse_rets(lx, row, t));
     }
 }
