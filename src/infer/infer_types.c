@@ -105,8 +105,9 @@ kiln_status kiln_typing_common(const kiln_bound *call, const kiln_typing *ty, ki
     case KILN_PROMO_FLOAT:
         if (kiln_dtype_kind(t) < KILN_KIND_FLOAT) *common = KILN_F32;
         break;
+    case KILN_PROMO_TO:
     case KILN_PROMO_SUM:
-        if (kiln_dtype_kind(t) < KILN_KIND_FLOAT) *common = KILN_I64;
+        if (ty->promo == KILN_PROMO_SUM && kiln_dtype_kind(t) < KILN_KIND_FLOAT) *common = KILN_I64;
         if (ty->dtype_arg >= 0 && call->slot[ty->dtype_arg].kind == KILN_DTYPE_V)
             *common = (kiln_dtype)call->slot[ty->dtype_arg].u.i;
         break;

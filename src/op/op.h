@@ -25,6 +25,7 @@ typedef enum kiln_promo {
     KILN_PROMO_PROMOTE, /* PyTorch's result_type over `args` */
     KILN_PROMO_FLOAT,   /* the same, then bool and integers become f32 */
     KILN_PROMO_DOUBLE,  /* f64, or c128 if one of `args` is complex, whatever else they are */
+    KILN_PROMO_TO,      /* the same, unless the dtype argument `dtype_arg` says otherwise */
     KILN_PROMO_SUM      /* of `args`; bool and integers become i64; the dtype argument `dtype_arg` wins */
 } kiln_promo;
 
@@ -46,7 +47,7 @@ typedef struct kiln_typing {
     uint64_t args;              /* bit a: argument a takes part in promotion */
     uint64_t numbers;           /* bit a: a Scalar among them that is no tensor of rank 0: it must fit */
     int lead;                   /* 1 + the argument whose strides count first; 0: in the schema's order */
-    int dtype_arg;              /* SUM: a ScalarType? argument, or -1 */
+    int dtype_arg;              /* TO, SUM: a ScalarType? argument, or -1 */
     int16_t ret[KILN_MAX_RETS]; /* KILN_RET_COMMON, KILN_RET_REAL, a kiln_dtype, or KILN_RET_ARG(a) */
 } kiln_typing;
 

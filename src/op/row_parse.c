@@ -173,12 +173,13 @@ kiln_status kiln_row_attrs(kiln_lex *lx, kiln_row *row, kiln_typing *t) {
             KILN_TRY(parse_promoted(lx, row, t));
             continue;
         }
-        KILN_TRY(kiln_lex_accept(lx, "sum_dtype", &did));
-        if (did) {
+        bool to = kiln_lex_is(lx, "to");
+        if (to || kiln_lex_is(lx, "sum_dtype")) {
+            KILN_TRY(kiln_lex_next(lx));
             KILN_TRY(kiln_lex_expect(lx, "("));
             KILN_TRY(kiln_row_arg(lx, row, &t->dtype_arg));
             KILN_TRY(kiln_lex_expect(lx, ")"));
-            t->promo = KILN_PROMO_SUM;
+            t->promo = to ? KILN_PROMO_TO : KILN_PROMO_SUM;
             continue;
         }
         KILN_TRY(kiln_lex_accept(lx, "to_float", &did));
@@ -198,7 +199,7 @@ kiln_status kiln_row_attrs(kiln_lex *lx, kiln_row *row, kiln_typing *t) {
         }
         KILN_TRY(kiln_lex_accept(lx, "->", &did));
         if (!did)
-            return kiln_lex_fail(lx, "takes, promote, to_float, to_double, sum_dtype, out, '->' or '='");
+            return kiln_lex_fail(lx, "takes, promote, to, to_float, to_double, sum_dtype, out, '->' or '='");
         KILN_TRY(parse_rets(lx, row, t));
     }
 }

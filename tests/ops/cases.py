@@ -31,15 +31,18 @@ def seeded(*what):
 NUMBERS = (1, 2, -1, 0, 3, True, False, 2.5, 0.5, -1.5, 0.0, -0.0, float("inf"), float("-inf"), float("nan"), 1e-3,
            200, 2**40, -(2**40), 2**63 - 1, -(2**63), 1e40, 2j, -0.5 + 1j)
 
-SPECIAL = 20  # at least as many as there are special values of any type
+SPECIAL = 32  # at least as many as there are special values of any type
 
 
 def special_values(dtype):
     if dtype == torch.bool:
         return [False, True]
-    if dtype.is_complex:  # finite: PyTorch's vectors and single elements disagree on much of the rest
-        return [complex(x, y) for x, y in ((0, 0), (1, 0), (0, 1), (-1, 0), (0, -1), (1, 1), (-1, 0.5), (0.5, -2), (3, 4),
-                                           (-3, 4), (1e-3, 2), (2, 1e-3), (-2.5, -1.5), (7, -3), (1e4, 1), (1, -1e4))]
+    if dtype.is_complex:
+        inf, nan = float("inf"), float("nan")
+        return [complex(x, y) for x, y in (
+            (0, 0), (1, 0), (0, 1), (-1, 0), (0, -1), (1, 1), (-1, 0.5), (0.5, -2), (3, 4), (-3, 4), (1e-3, 2), (2, 1e-3), (-2.5, -1.5),
+            (7, -3), (1e4, 1), (1, -1e4), (-0.0, 0), (0, -0.0), (-1, -0.0), (inf, 0), (-inf, 0), (0, inf), (0, -inf), (inf, 2), (-inf, -1),
+            (1, inf), (inf, inf), (nan, 0), (0, nan), (nan, nan), (inf, nan), (nan, -inf))]
     if not dtype.is_floating_point:
         i = torch.iinfo(dtype)
         return [v for v in (0, 1, -1, 2, 3, -7, 100, i.min, i.max, i.min + 1, i.max - 1, 63, 64) if i.min <= v <= i.max]
@@ -263,7 +266,7 @@ SIGFPE = ((-2**7, -2**15, -2**31, -2**63), "PyTorch dies of SIGFPE where it divi
 AVOID = {"div.Tensor_mode": SIGFPE, "div.Scalar_mode": SIGFPE, "lcm": SIGFPE}
 
 # Arguments of types that no number or text can be given for: always None.
-UNSERVED = ("memory_format",)
+UNSERVED = ("memory_format", "layout", "device", "pin_memory", "non_blocking")
 
 # Operators asked for values of their domain alone, and small numbers.
 TAME = re.compile(r"special_\w*polynomial|special_zeta|(special_)?polygamma")
@@ -312,7 +315,9 @@ class Subject:
             kind, optional = kind_of(a)
             optional = [None] if optional else []
             if a.name in UNSERVED:
-                axes.append(optional)
+                axes.append(optional or [a.default_value])
+            elif a.name == "dtype":
+                axes.append([None, *DTYPES.values()])
             elif kind == "str":
                 axes.append(optional + self.strings(a))
             elif kind == "bool":

@@ -360,7 +360,7 @@ static void bad_heads(void **state) {
             "r:1:40: expected a clause on a line of its own, or the end of the row, found 'float'");
     refuses(
         KILN_E_PARSE, F ": tkes float = self",
-        "r:1:36: expected takes, promote, to_float, to_double, sum_dtype, out, '->' or '=', found 'tkes'");
+        "r:1:36: expected takes, promote, to, to_float, to_double, sum_dtype, out, '->' or '=', found 'tkes'");
     refuses(KILN_E_PARSE, F ": out sideways = self",
             "r:1:40: expected converts, exact or copied, found 'sideways'");
     refuses(KILN_E_PARSE, F ": promote(number) = self",
