@@ -155,7 +155,7 @@ bool kiln_number_convert(const kiln_value *v, int part, kiln_dtype via, kiln_dty
     if (!number_of(v, &n)) return false;
     if (part == 0 && n.im != 0) return false; /* rare: the caller finds out what to say */
     number one = part_of(&n, part);
-    if (checked && !fits(&one, via)) return false;
+    if (checked && !kiln_dtype_fits(via, one.is_float, one.is_bool, one.i, one.f)) return false;
     *out = store(&one, via);
     if (via != t) *out = widen_half(via, *out);
     return true;

@@ -18,7 +18,8 @@ static const kiln_expr *named(const kiln_row *row, const char *name) {
 }
 
 static bool asks_kind_only(const walk *w, const kiln_expr *e) {
-    bool value = kiln_str_eq(e->name, "size") || kiln_str_eq(e->name, "len");
+    bool value = kiln_str_eq(e->name, "size") || kiln_str_eq(e->name, "len") ||
+                 kiln_str_eq(e->name, "rank") || kiln_str_eq(e->name, "fits");
     return !value && e->nargs == 1 && e->args[0]->kind == KILN_X_NAME && !named(w->row, e->args[0]->name);
 }
 
