@@ -406,7 +406,7 @@ static bool fits_slot(const kiln_plan *p, const kiln_class *c, size_t nargs) {
     if (p->nrets > KILN_SLOT_RETS || c->nscalars > KILN_SLOT_SCALARS || c->nnests > UINT8_MAX) return false;
     for (int k = 0; k < p->nrets; k++)
         if (p->resize_out[k]) return false;
-    return !p->strided && p->ndim == 1 && p->nelem > 0;
+    return !p->strided && !p->copy_out && p->ndim == 1 && p->nelem > 0;
 }
 
 static kiln_slot empty; /* never written: its op is no operator */
