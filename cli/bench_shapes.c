@@ -41,8 +41,10 @@ typedef struct shapes {
     kiln_ctx *ctx;
     uint64_t random;
     _Alignas(64) float room[3][ROOM];
-    double best[SHAPES];
-    double worst_count, worst_spread; /* compiles beside what is allowed; p99 beside the median */
+    double best[SHAPES], all[OPS * SHAPES];
+    size_t nall;
+    double worst_count,
+        worst_spread; /* of an operator: compiles beside what is allowed, p99 beside the median */
 } shapes;
 
 static unsigned roll(shapes *s, unsigned n) {
@@ -131,7 +133,7 @@ static bool run_op(shapes *s, const cli_args *args, const struct shape_op *op) {
     if (kiln_op_find(s->ctx, op->name, &found) != KILN_OK) return false;
     for (const char *a = op->args; *a; a++) k += *a != 's';
     for (int i = 0; i < SHAPES; i++)
-        if ((s->best[i] = run_shape(s, op, found)) < 0) return false;
+        if ((s->best[i] = s->all[s->nall++] = run_shape(s, op, found)) < 0) return false;
     double made = (double)(compiles(s) - before), most = (double)((1 << k) + 1);
     double median = bench_quantile(s->best, SHAPES, 0.5), p99 = bench_quantile(s->best, SHAPES, 0.99);
     if (made / most > s->worst_count) s->worst_count = made / most;
@@ -160,9 +162,12 @@ int bench_shapes(const cli_args *args) {
     if (done) {
         met = bench_goal(args, "shapes", "kernels per operator, of the 2^k + 1 allowed, worst of 20",
                          s->worst_count, BENCH_AT_MOST, 1, "x");
-        met &= bench_goal(args, "shapes",
-                          "99th of 100 calls over 10,000 shapes, against the median, worst of 20",
-                          s->worst_spread, BENCH_AT_MOST, 3, "x");
+        double median = bench_quantile(s->all, s->nall, 0.5), p99 = bench_quantile(s->all, s->nall, 0.99);
+        met &= bench_goal(args, "shapes", "99th of 100 calls, of all 200,000, against the median",
+                          p99 / median, BENCH_AT_MOST, 3, "x");
+        if (!args->json)
+            out_printf("    %.0f ns and %.0f ns; of a single operator's calls at most %.1f x\n", p99, median,
+                       s->worst_spread);
     }
     kiln_close(s->ctx);
     free(s);
