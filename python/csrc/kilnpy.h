@@ -212,6 +212,7 @@ typedef struct kp_frame {
     kp_block *blocks; /* items of lists */
     PyObject *keep;   /* list of objects, or NULL */
     bool writes;      /* an argument is written */
+    bool owns;        /* something is to be released at the end */
     int nheaders;     /* headers in use */
     kiln_value args[KILN_MAX_ARGS];
     kp_held first_held[KP_HELD];
@@ -219,7 +220,10 @@ typedef struct kp_frame {
 } kp_frame;
 
 void kp_frame_init(kp_frame *f, kp_state *st);
-void kp_frame_fini(kp_frame *f);
+void kp_frame_release(kp_frame *f);
+static inline void kp_frame_fini(kp_frame *f) {
+    if (f->owns) kp_frame_release(f);
+}
 int kp_keep(kp_frame *f, PyObject *stolen); /* -1 if stolen is NULL or there is no memory */
 
 const kp_type *kp_classify(kp_state *st, PyObject *o); /* by its type; NULL with an exception */
@@ -277,7 +281,10 @@ PyObject *kp_op_get(kp_state *st, PyObject *name); /* new reference to the Op */
 PyObject *kp_op_call(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 PyObject *kp_op_callable(PyObject *op); /* the builtin that calls it */
 int kp_frame_fill(kp_frame *f, kp_op *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
-int kp_op_fresh(kp_op *op, kp_box *box); /* looks op up if it is stale */
+int kp_op_find(kp_op *op, kp_box *box);
+static inline int kp_op_fresh(kp_op *op, kp_box *box) { /* looks op up if it is stale */
+    return (op->op || op->overloads) && op->epoch == op->st->epoch ? 0 : kp_op_find(op, box);
+}
 
 /* The overload that a call of the short name `set` means, borrowed; NULL with an exception. */
 kp_op *kp_pick(kp_op *set, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);

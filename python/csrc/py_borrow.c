@@ -292,6 +292,7 @@ int kp_borrow(kp_frame *f, const kp_type *type, PyObject *o, bool write, kiln_va
         return -1;
     }
     f->writes = f->writes || write;
+    f->owns = f->owns || h->release;
     if (write && h->readonly) {
         PyErr_SetString(PyExc_ValueError,
                         "an argument to be written is read-only, or can only be written through a copy");

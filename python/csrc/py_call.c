@@ -53,6 +53,7 @@ static int number_to_tensor(kp_frame *f, kiln_value *v) {
     kp_held *room = kp_hold(f);
     if (!room) return kiln_tensor_release(h.t), -1;
     *room = h;
+    f->owns = true;
     v->kind = KILN_TENSOR;
     v->u.tensor = h.t;
     return 0;

@@ -69,12 +69,12 @@ static PyObject *carry_out(PyObject *o) {
 }
 
 /* o, or a copy of it that *t says all of.  New reference; *t is good as long as that lives. */
-static PyObject *readable(const kp_type *entry, PyObject *o, dl_tensor *t, kiln_dtype *dtype) {
-    const kp_type type = *entry; /* which may be replaced while Python code runs */
-    int plain = look(&type, o, t, dtype);
+static PyObject *readable(const kp_type *type, PyObject *o, dl_tensor *t, kiln_dtype *dtype) {
+    const dl_exchange *table = type->exchange; /* *type may be replaced while Python code runs */
+    int plain = look(type, o, t, dtype);
     if (plain) return plain > 0 ? Py_NewRef(o) : NULL;
     PyObject *copy = carry_out(o);
-    if (copy && type.exchange->borrow_from_object(copy, t) != 0) as_unsupported();
+    if (copy && table->borrow_from_object(copy, t) != 0) as_unsupported();
     if (copy && (PyErr_Occurred() || kp_accept(t, dtype) < 0)) Py_CLEAR(copy);
     return copy;
 }
@@ -131,7 +131,18 @@ static void delete_result(dl_managed *m) {
     free(m);
 }
 
-/* A result nobody else has: its sizes stay where they are, so no copy of them is made. */
+static bool is_row_major(const kiln_tensor *t) {
+    const int64_t *sizes = kiln_tensor_sizes(t), *strides = kiln_tensor_strides(t);
+    int64_t next = 1;
+    for (int d = kiln_tensor_rank(t) - 1; d >= 0; d--) {
+        if (strides[d] != next) return false;
+        next *= sizes[d] > 1 ? sizes[d] : 1;
+    }
+    return true;
+}
+
+/* A result nobody else has: its sizes stay where they are, so no copy of them is made.  Strides that follow from the
+ * sizes are left to PyTorch, which is quicker then. */
 PyObject *kp_exchange_object(const dl_exchange *table, kiln_tensor *stolen) {
     void *object = NULL;
     dl_managed *m = malloc(sizeof *m);
@@ -148,7 +159,7 @@ PyObject *kp_exchange_object(const dl_exchange *table, kiln_tensor *stolen) {
     t->ndim = kiln_tensor_rank(stolen);
     kp_dl_of_dtype(kiln_tensor_dtype(stolen), t);
     t->shape = (int64_t *)kiln_tensor_sizes(stolen);
-    t->strides = (int64_t *)kiln_tensor_strides(stolen);
+    t->strides = is_row_major(stolen) ? NULL : (int64_t *)kiln_tensor_strides(stolen);
     t->byte_offset = 0;
     return table->object_from_managed(m, &object) == 0 ? object : NULL;
 }

@@ -64,6 +64,18 @@ static const char *setting(kp_state *st, const char *name, bool *bad) {
     return text;
 }
 
+/* A setting's number, or 0 where it is absent. */
+static long count_setting(kp_state *st, const char *name, bool *bad) {
+    PyObject *value = PyDict_GetItemString(st->settings, name);
+    long n = value ? PyLong_AsLong(value) : 0;
+    if (n == -1 && PyErr_Occurred()) *bad = true;
+    if (!*bad && (n < 0 || n > INT32_MAX)) {
+        PyErr_Format(PyExc_ValueError, "%s must not be negative or above 2^31, but is %ld", name, n);
+        *bad = true;
+    }
+    return n;
+}
+
 static int mode_of(const char *text, kiln_mode *out) {
     static const struct {
         const char *name;
@@ -100,6 +112,7 @@ static int open_context(kp_state *st, kiln_ctx **out) {
     config.cache_dir = setting(st, "cache_dir", &bad);
     config.isa = setting(st, "isa", &bad);
     config.dump_dir = setting(st, "dump_dir", &bad);
+    config.max_kernels = (size_t)count_setting(st, "max_kernels", &bad);
     if (bad || (mode && mode_of(mode, &config.mode) < 0)) return -1;
     kiln_status status = kiln_open(&config, out);
     if (status != KILN_OK) return kp_raise(status), -1;

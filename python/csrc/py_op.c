@@ -30,8 +30,7 @@ static int set_fresh(kp_op *op, kp_box *box) {
 }
 
 /* Parameters are read once: an operator that already has a row cannot get another schema. */
-int kp_op_fresh(kp_op *op, kp_box *box) {
-    if ((op->op || op->overloads) && op->epoch == op->st->epoch) return 0;
+int kp_op_find(kp_op *op, kp_box *box) {
     if (op->overloads) return set_fresh(op, box);
     const kiln_op *found;
     kiln_status status = kiln_op_find(box->ctx, op->name, &found);

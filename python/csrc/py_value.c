@@ -17,11 +17,11 @@ void kp_frame_init(kp_frame *f, kp_state *st) {
     f->held = f->first_held;
     f->blocks = NULL;
     f->keep = NULL;
-    f->writes = false;
+    f->writes = f->owns = false;
     f->nheaders = 0;
 }
 
-void kp_frame_fini(kp_frame *f) {
+void kp_frame_release(kp_frame *f) {
     for (int k = 0; k < f->nheld; k++)
         if (f->held[k].release) kiln_tensor_release(f->held[k].t);
     if (f->held != f->first_held) PyMem_Free(f->held);
@@ -35,6 +35,7 @@ void kp_frame_fini(kp_frame *f) {
 
 int kp_keep(kp_frame *f, PyObject *stolen) {
     if (!stolen) return -1;
+    f->owns = true;
     if (!f->keep) f->keep = PyList_New(0);
     int st = f->keep ? PyList_Append(f->keep, stolen) : -1;
     Py_DECREF(stolen);
@@ -42,6 +43,7 @@ int kp_keep(kp_frame *f, PyObject *stolen) {
 }
 
 kp_held *kp_hold_more(kp_frame *f) {
+    f->owns = true;
     size_t bytes = 2 * (size_t)f->held_cap * sizeof *f->held;
     kp_held *more = PyMem_Malloc(bytes);
     if (!more) return (kp_held *)PyErr_NoMemory();
@@ -57,6 +59,7 @@ static kiln_value *items_new(kp_frame *f, size_t n) {
     if (!block) return (kiln_value *)PyErr_NoMemory();
     block->next = f->blocks;
     f->blocks = block;
+    f->owns = true;
     return block->items;
 }
 

@@ -28,14 +28,20 @@ def __getattr__(name):
     raise AttributeError(f"module 'kiln' has no attribute {name!r}")
 
 
-def configure(*, cache_dir=None, mode=None, cc=None, isa=None, dump_dir=None):
+def configure(*, cache_dir=None, mode=None, cc=None, isa=None, dump_dir=None, max_kernels=None):
     """Reopens the default context with these settings, over those given before; None leaves one as it is.
 
-    mode: "tiered", "sync", "interp", "frozen" or "default".  Rows loaded with load_ops are loaded again; counters start at zero.
+    mode: "tiered" (compile in the background what is called often), "sync" (compile on the first call), "interp" (never),
+    "frozen" (never, and count what is missing) or "default".  max_kernels: classes kept in memory.  Rows loaded with
+    load_ops are loaded again; counters start at zero.
     """
+    import operator
     import os
-    given = {"cache_dir": cache_dir, "mode": mode, "cc": cc, "isa": isa, "dump_dir": dump_dir}
-    merged = {**_settings, **{name: os.fspath(value) for name, value in given.items() if value is not None}}
+    texts = {"cache_dir": cache_dir, "mode": mode, "cc": cc, "isa": isa, "dump_dir": dump_dir}
+    counts = {"max_kernels": max_kernels}
+    given = {name: os.fspath(value) for name, value in texts.items() if value is not None}
+    given |= {name: operator.index(value) for name, value in counts.items() if value is not None}
+    merged = {**_settings, **given}
     _kiln.configure(merged)
     _settings.clear()
     _settings.update(merged)
