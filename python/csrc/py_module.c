@@ -113,6 +113,7 @@ static int open_context(kp_state *st, kiln_ctx **out) {
     config.isa = setting(st, "isa", &bad);
     config.dump_dir = setting(st, "dump_dir", &bad);
     config.max_kernels = (size_t)count_setting(st, "max_kernels", &bad);
+    config.threads = (int)count_setting(st, "threads", &bad);
     if (bad || (mode && mode_of(mode, &config.mode) < 0)) return -1;
     kiln_status status = kiln_open(&config, out);
     if (status != KILN_OK) return kp_raise(status), -1;

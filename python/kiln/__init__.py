@@ -28,17 +28,17 @@ def __getattr__(name):
     raise AttributeError(f"module 'kiln' has no attribute {name!r}")
 
 
-def configure(*, cache_dir=None, mode=None, cc=None, isa=None, dump_dir=None, max_kernels=None):
+def configure(*, cache_dir=None, mode=None, cc=None, isa=None, dump_dir=None, max_kernels=None, threads=None):
     """Reopens the default context with these settings, over those given before; None leaves one as it is.
 
     mode: "tiered" (compile in the background what is called often), "sync" (compile on the first call), "interp" (never),
-    "frozen" (never, and count what is missing) or "default".  max_kernels: classes kept in memory.  Rows loaded with
-    load_ops are loaded again; counters start at zero.
+    "frozen" (never, and count what is missing) or "default".  max_kernels: classes kept in memory.  threads: that one call
+    may use.  Rows loaded with load_ops are loaded again; counters start at zero.
     """
     import operator
     import os
     texts = {"cache_dir": cache_dir, "mode": mode, "cc": cc, "isa": isa, "dump_dir": dump_dir}
-    counts = {"max_kernels": max_kernels}
+    counts = {"max_kernels": max_kernels, "threads": threads}
     given = {name: os.fspath(value) for name, value in texts.items() if value is not None}
     given |= {name: operator.index(value) for name, value in counts.items() if value is not None}
     merged = {**_settings, **given}

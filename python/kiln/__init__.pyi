@@ -162,7 +162,7 @@ def explain(call: str, /, *args: Any, stage: _Stage = "source", **kwargs: Any) -
 def configure(
     *, cache_dir: str | PathLike[str] | None = None, mode: Literal["default", "tiered", "sync", "interp", "frozen"] | None = None,
     cc: str | None = None, isa: str | None = None, dump_dir: str | PathLike[str] | None = None,
-    max_kernels: int | None = None) -> None:
+    max_kernels: int | None = None, threads: int | None = None) -> None:
     """Reopens the default context with these settings, over those given before."""
 
 def stats() -> dict[str, int]:

@@ -202,11 +202,12 @@ def test_configure(settings, tmp_path):
     kiln.call(ADD, T, T)
     assert kiln.last_tier() == "interp" and kiln.stats()["interp_calls"] == 1
     for bad, error in [({"mode": "fast"}, ValueError), ({"isa": "z80"}, RuntimeError), ({"nope": 1}, TypeError), ({"cc": 5}, TypeError),
-                       ({"max_kernels": -1}, ValueError), ({"max_kernels": "x"}, TypeError), ({"max_kernels": 2**40}, ValueError)]:
+                       ({"max_kernels": -1}, ValueError), ({"max_kernels": "x"}, TypeError), ({"max_kernels": 2**40}, ValueError),
+                       ({"threads": -1}, ValueError), ({"threads": 1.5}, TypeError)]:
         with pytest.raises(error):
             kiln.configure(**bad)
         assert "mode: interp" in kiln.show_config()
-    kiln.configure(max_kernels=2)
+    kiln.configure(max_kernels=2, threads=1)
     for name in ("neg", "abs", "exp", "log", "sin", "cos"):
         assert kiln.call(name, T).shape == T.shape
     kiln.configure(mode="sync", cc="/nowhere/cc")
