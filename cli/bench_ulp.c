@@ -1,7 +1,8 @@
-/* bench_ulp.c - `kiln bench ulp`: the worst error of each function of ulp.def on seeded points, per dtype.
+/* bench_ulp.c - `kiln bench ulp`: the worst error of each function of ulp.def on seeded points, per
+ * dtype.
  *
- * In units of the last place of the exact result, against a reference in long double.  Points and figures are the
- * same in every run; errors of a reference (eleven bits finer than f64) count as the function's. */
+ * In units of the last place of the exact result, against a reference in long double.  Points and figures
+ * are the same in every run; errors of a reference (eleven bits finer than f64) count as the function's. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -59,7 +60,7 @@ static const struct type {
              {KILN_BF16, 8, -125, 128}};
 enum { TYPES = sizeof types / sizeof *types };
 
-/* -- points ------------------------------------------------------------------------------------------------ */
+/* -- points ------------------------------------------------------------------------------------------ */
 
 static uint64_t next_bits(uint64_t *seed) {
     uint64_t z = *seed += 0x9e3779b97f4a7c15u;
@@ -98,7 +99,7 @@ static void put_point(const bounds *b, const struct type *t, int k, uint64_t *se
     (void)element_store_real(t->dtype, b->high, out);
 }
 
-/* -- errors ------------------------------------------------------------------------------------------------- */
+/* -- errors ------------------------------------------------------------------------------------------ */
 
 /* From got to want in last places of type t; infinity where one is no number and the other is. */
 static double distance(double got, wide want, double size, const struct type *t) {
@@ -129,7 +130,7 @@ static worst find_worst(const struct function *f, const struct type *t, const ch
     return w;
 }
 
-/* -- running ------------------------------------------------------------------------------------------------ */
+/* -- running ----------------------------------------------------------------------------------------- */
 
 static bool load_rows(kiln_ctx *ctx) {
     for (int i = 0; i < FUNCTIONS; i++) {

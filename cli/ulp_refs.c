@@ -16,7 +16,7 @@ static const wide ROOT_2 = 1.41421356237309504880168872420969808L;
 wide ulp_rsqrt(wide x) { return 1 / sqrtl(x); }
 wide ulp_sigmoid(wide x) { return x < 0 ? expl(x) / (1 + expl(x)) : 1 / (1 + expl(-x)); }
 
-/* -- gamma and zeta ---------------------------------------------------------------------------------------- */
+/* -- gamma and zeta ---------------------------------------------------------------------------------- */
 
 static const wide BERNOULLI[] = {1 / 6.0L,       -1 / 30.0L,      1 / 42.0L, -1 / 30.0L,
                                  5 / 66.0L,      -691 / 2730.0L,  7 / 6.0L,  -3617 / 510.0L,
@@ -73,7 +73,7 @@ static wide igammac_fraction(wide a, wide x) {
 wide ulp_igamma(wide a, wide x) { return x > a + 1 ? 1 - igammac_fraction(a, x) : igamma_series(a, x); }
 wide ulp_igammac(wide a, wide x) { return x > a + 1 ? igammac_fraction(a, x) : 1 - igamma_series(a, x); }
 
-/* -- error functions ------------------------------------------------------------------------------------------ */
+/* -- error functions --------------------------------------------------------------------------------- */
 
 wide ulp_erfcx(wide x) {
     if (x > 60) {
@@ -119,9 +119,10 @@ wide ulp_ndtri(wide p) {
     return ROOT_2 * (p < 0.5L ? -erfc_inverse(2 * p) : erfc_inverse(2 - 2 * p));
 }
 
-/* -- Bessel's and Airy's ------------------------------------------------------------------------------------ */
+/* -- Bessel's and Airy's ----------------------------------------------------------------------------- */
 
-/* e^-|x| I(order): the integral over half a turn of e^(x cos t), for order 1 by parts so that nothing cancels. */
+/* e^-|x| I(order): the integral over half a turn of e^(x cos t), for order 1 by parts so that nothing
+ * cancels. */
 static wide bessel_ie(int order, wide x) {
     wide a = fabsl(x), sum = 0;
     int n = 64 + (int)(20 * sqrtl(a));
@@ -176,7 +177,7 @@ wide ulp_airy_ai(wide x) {
     return y;
 }
 
-/* -- polynomials ---------------------------------------------------------------------------------------------- */
+/* -- polynomials ------------------------------------------------------------------------------------- */
 
 static wide chebyshev(wide x, wide n, wide first) {
     wide p = 1, q = first;

@@ -277,14 +277,27 @@ static inline const char *nth_text(const kiln_row *row, const char *name, int k,
     return NULL;
 }
 
+/* Whether the row asks how many dimensions a tensor has: it is then given without any as well. */
+static inline bool asks_rank(const kiln_row *row, int arg) {
+    char text[160];
+    snprintf(text, sizeof text, "rank(%.100s)", row->schema->args[arg].name);
+    return strstr(row->text, text);
+}
+
+/* Values that are drawn for an argument; of other types only the default is. */
 static inline int count_choices(const kiln_row *row, int arg) {
     bool optional;
     char text[32];
     const kiln_param *p = &row->schema->args[arg];
     const kiln_type *t = kiln_type_strip(p->type, &optional);
     int n = 1;
+    if (t->kind == KILN_T_BOOL) return optional ? 1 : 2;
     if (t->kind == KILN_T_STR)
         for (n = 0; nth_text(row, p->name, n, text, sizeof text);) n++;
+    else if (t->kind == KILN_T_TENSOR)
+        n += asks_rank(row, arg);
+    else if (t->kind != KILN_T_SCALAR && t->kind != KILN_T_FLOAT)
+        return 1;
     return n + optional;
 }
 
@@ -314,19 +327,27 @@ static inline size_t make_args(tier_task *task, const kiln_row *row, tier_layout
         kiln_tkind kind = kiln_type_strip(p->type, &optional)->kind;
         int choices = count_choices(row, a), choice = variant % choices;
         variant /= choices;
-        if (optional && choice == choices - 1) continue;
         kiln_value v = kiln_v_none();
+        if (optional && (choices == 1 || choice == choices - 1)) {
+            if (p->def.kind == KILN_DEF_ABSENT) args[n++] = kiln_v_named(p->name, v);
+            continue;
+        }
         if (kind == KILN_T_TENSOR) {
             int64_t strides[3];
             kiln_dtype t = tensors ? task->rest : task->first;
             kiln_dtypes own = row->arg_takes[a];
             if (own && !(row->typing.args >> a & 1)) t = (kiln_dtype)__builtin_ctz(own);
+            int rank = asks_rank(row, a) && choice == 1 ? 0 : shape->rank;
             tier_strides(layout, tensors++, has_one_tensor(row), shape, strides);
-            v = kiln_v_tensor(guarded_filled(t, shape->rank, shape->sizes, strides, &task->seed, zeros));
+            v = kiln_v_tensor(guarded_filled(t, rank, shape->sizes, strides, &task->seed, zeros));
         } else if (kind == KILN_T_SCALAR || kind == KILN_T_FLOAT) {
             v = number_for(kiln_dtype_promote(task->first, task->rest), &task->seed, zeros);
         } else if (kind == KILN_T_STR && nth_text(row, p->name, choice, texts[a], sizeof *texts)) {
             v = kiln_v_str(texts[a]);
+        } else if (kind == KILN_T_BOOL) {
+            v = kiln_v_bool(choice);
+        } else if (kind == KILN_T_INT) {
+            v = kiln_v_int((int64_t)(draw(&task->seed) >> 8) % 4);
         } else {
             continue; /* its default */
         }

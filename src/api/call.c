@@ -14,6 +14,17 @@ const char *kiln_last_tier(void) { return kiln_tier_here; }
 
 /* -- outputs ------------------------------------------------------------------------------------------------ */
 
+/* Results are dense, so that their size in bytes needs no care below 2^36 elements. */
+static kiln_status new_result(const kiln_plan *plan, int k, kiln_tensor **out) {
+    if (plan->nelem >= (int64_t)1 << 36)
+        return kiln_tensor_new(plan->ret_dtype[k], plan->rank, plan->sizes, plan->ret_strides, out);
+    *out = kiln_tensor_new_trusted(plan->ret_dtype[k], plan->rank, plan->sizes, plan->ret_strides,
+                                   plan->nelem);
+    if (!*out)
+        return KILN_FAIL(KILN_E_NOMEM, "out of memory for a tensor of %lld elements", (long long)plan->nelem);
+    return KILN_OK;
+}
+
 /* References to the results: new tensors, or the ones the caller wants written.  All or nothing: what can
  * fail comes first, and an out= tensor is resized only after that. */
 static kiln_status make_outputs(const kiln_plan *plan, kiln_tensor **outs) {
@@ -21,18 +32,31 @@ static kiln_status make_outputs(const kiln_plan *plan, kiln_tensor **outs) {
     memset(outs, 0, (size_t)plan->nrets * sizeof *outs);
     for (int k = 0; k < plan->nrets && st == KILN_OK; k++) {
         kiln_tensor *given = k < plan->call->nout ? plan->call->out[k] : NULL;
-        if (!given)
-            st = kiln_tensor_new(plan->ret_dtype[k], plan->rank, plan->sizes, plan->ret_strides, &outs[k]);
-        else if (plan->resize_out[k])
+        if (given && plan->resize_out[k])
             st = kiln_tensor_reserve(given, plan->rank, plan->sizes, plan->ret_strides);
+        if (st == KILN_OK && (!given || plan->copy_out))
+            st = new_result(plan, k, &outs[k]);
     }
-    for (int k = 0; k < plan->nrets && st == KILN_OK; k++) {
+    for (int k = 0; k < plan->nrets && st == KILN_OK && !plan->copy_out; k++) {
         if (plan->resize_out[k])
             st = kiln_tensor_resize(plan->call->out[k], plan->rank, plan->sizes, plan->ret_strides);
         if (!outs[k]) outs[k] = kiln_tensor_retain(plan->call->out[k]);
     }
     for (int k = 0; k < plan->nrets && st != KILN_OK; k++) kiln_tensor_release(outs[k]);
     return st;
+}
+
+/* Results that had to be computed aside go where the caller wants them; what could fail was done before. */
+static kiln_status copy_outputs(const kiln_plan *plan, kiln_tensor **outs) {
+    for (int k = 0; k < plan->nrets && plan->copy_out; k++) {
+        kiln_tensor *given = plan->call->out[k];
+        if (plan->resize_out[k])
+            KILN_TRY(kiln_tensor_resize(given, plan->rank, plan->sizes, plan->ret_strides));
+        kiln_tensor_copy(given, outs[k]);
+        kiln_tensor_release(outs[k]);
+        outs[k] = kiln_tensor_retain(given);
+    }
+    return KILN_OK;
 }
 
 static void drop_outputs(const kiln_plan *plan, kiln_tensor **outs) {
@@ -73,6 +97,7 @@ static kiln_status run_class(const kiln_plan *plan, const kiln_class *c, kiln_te
     KILN_TRY(make_outputs(plan, outs));
     for (int k = 0; k < plan->nrets; k++) ptr[k] = outs[k]->data;
     kiln_status st = run_nests(plan, c, &run, c->nguards, c->nnests, ptr, par);
+    if (st == KILN_OK) st = copy_outputs(plan, outs);
     if (st != KILN_OK) drop_outputs(plan, outs);
     *fn = run.fn;
     return st;

@@ -114,7 +114,11 @@ kiln_dtype kiln_dtype_real(kiln_dtype t); /* of the parts of a complex type; the
 /* torch's toComplexType: f32 and bf16 -> c64, f64 -> c128; KILN_DTYPE_COUNT for f16 and what is no float. */
 kiln_dtype kiln_dtype_complex(kiln_dtype t);
 kiln_dtype kiln_dtype_compute(kiln_dtype t); /* f16, bf16 -> f32; the rest unchanged */
-bool kiln_dtype_is_limited(kiln_dtype t);    /* u16, u32, u64: PyTorch promotes them with floats only */
+double kiln_dtype_largest(kiln_dtype t);     /* the largest finite number of a floating type */
+/* Whether PyTorch converts a number to t without complaint: infinities and NaN fit floating types only, and
+ * an unsigned type takes negative integers whose size fits it.  A float is f, any other number i. */
+bool kiln_dtype_fits(kiln_dtype t, bool is_float, bool is_bool, int64_t i, double f);
+bool kiln_dtype_is_limited(kiln_dtype t); /* u16, u32, u64: PyTorch promotes them with floats only */
 /* torch.promote_types; KILN_DTYPE_COUNT where PyTorch refuses (a limited type with anything but floats). */
 kiln_dtype kiln_dtype_promote(kiln_dtype a, kiln_dtype b);
 

@@ -2,6 +2,8 @@
  *
  * Everything here is read from dtype.def.  Promotion of whole calls (0-d tensors, Python numbers)
  * is infer's business; this is only the lattice of torch.promote_types. */
+#include <float.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/base.h"
@@ -64,6 +66,32 @@ kiln_dtype kiln_dtype_promote(kiln_dtype a, kiln_dtype b) {
     }
     if (facts[a].size == facts[b].size) return KILN_I16; /* u8 with i8 */
     return facts[a].size > facts[b].size ? a : b;
+}
+
+/* -- ranges -------------------------------------------------------------------------------------- */
+
+double kiln_dtype_largest(kiln_dtype t) {
+    if (t == KILN_F16) return 65504.0;
+    if (t == KILN_BF16) return 0x1.fep127;
+    return kiln_dtype_real(t) == KILN_F32 ? FLT_MAX : DBL_MAX;
+}
+
+/* Of u64, the part that an int64 argument can reach. */
+static void int_range(kiln_dtype t, int64_t *lo, int64_t *hi) {
+    bool has_sign = kiln_dtype_is_signed(t) || t == KILN_U64;
+    *hi = (int64_t)(UINT64_MAX >> ((has_sign ? 65 : 64) - (int)kiln_dtype_size(t) * 8));
+    *lo = kiln_dtype_is_signed(t) ? -*hi - 1 : 0;
+}
+
+bool kiln_dtype_fits(kiln_dtype t, bool is_float, bool is_bool, int64_t i, double f) {
+    if (t == KILN_BOOL) return true;
+    double v = is_float ? f : (double)i;
+    if (facts[t].kind >= KILN_KIND_FLOAT) return isnan(v) || isinf(v) || fabs(v) <= kiln_dtype_largest(t);
+    int64_t lo, hi;
+    int_range(t, &lo, &hi);
+    if (!is_float && !kiln_dtype_is_signed(t)) lo = is_bool ? 0 : t == KILN_U64 ? INT64_MIN : -hi;
+    if (!is_float) return i >= lo && i <= hi;
+    return !isnan(v) && v >= (double)lo && (t == KILN_U64 ? v < 0x1p64 : v <= (double)hi);
 }
 
 /* -- half precision ------------------------------------------------------------------------------ */

@@ -72,6 +72,10 @@ static kiln_status eval_compare(host *h, const kiln_expr *e, kiln_hval a, kiln_h
         default: *out = from_bool(!nan && order >= 0); return KILN_OK;
         }
     }
+    if (!equality && (a.kind == KILN_H_COMPLEX || b.kind == KILN_H_COMPLEX)) {
+        (void)kiln_expr_fail(h->env->source, e, KILN_E_ARG, "a complex number cannot be ordered");
+        return KILN_E_ARG;
+    }
     if (!equality) return HOST_FAIL(h, e, "cannot order these values");
     if (is_many(a) || is_many(b)) return HOST_FAIL(h, e, "cannot compare a tensor or a list");
     if (a.kind == KILN_H_STR && b.kind == KILN_H_STR)
@@ -125,6 +129,7 @@ static kiln_status eval_float(host *h, const kiln_expr *e, double a, double b, k
     case KILN_P_ISINF: *out = from_bool(isinf(a)); return KILN_OK;
     case KILN_P_MAX: *out = from_float(isnan(a) || a > b ? a : b); return KILN_OK;
     case KILN_P_MIN: *out = from_float(isnan(a) || a < b ? a : b); return KILN_OK;
+    case KILN_P_POW: *out = from_float(pow(a, b)); return KILN_OK;
     default: return HOST_FAIL(h, e, "'%s' cannot be computed before the call", kiln_prim_name(e->prim));
     }
 }
@@ -159,7 +164,8 @@ static bool is_for_host(kiln_prim p) {
     case KILN_P_ISNAN:
     case KILN_P_ISINF:
     case KILN_P_MAX:
-    case KILN_P_MIN: return true;
+    case KILN_P_MIN:
+    case KILN_P_POW: return true;
     default: return kiln_prim_rule(p) == KILN_RULE_CMP;
     }
 }
@@ -183,7 +189,7 @@ static kiln_status eval_prim(host *h, const kiln_expr *e, kiln_hval *out) {
         if (!is_number(v[k])) return HOST_FAIL(h, e->args[k], "expected a number");
     bool floating = v[0].kind == KILN_H_FLOAT || (e->nargs > 1 && v[1].kind == KILN_H_FLOAT) ||
                     !(kiln_prim_types(e->prim) & KILN_DT(KILN_I64));
-    if (e->prim == KILN_P_DIV && !floating) floating = true;
+    if (e->prim == KILN_P_DIV || e->prim == KILN_P_POW) floating = true;
     return floating ? eval_float(h, e, v[0].f, v[1].f, out) : eval_int(h, e, v[0].i, v[1].i, out);
 }
 
@@ -216,7 +222,33 @@ static const struct {
              {"is_complex", KILN_KIND_COMPLEX, false}};
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
-/* present(x), absent(x), the questions above, dtype(x), size(t, d), len(list). */
+/* fits(x): whether the number converts to the common dtype without overflow.  None does, and a complex
+ * number, of which only the kind is known here. */
+static kiln_status eval_fits(host *h, const kiln_expr *e, kiln_hval v, kiln_hval *out) {
+    kiln_hval common = unknown();
+    if (v.kind == KILN_H_NONE || v.kind == KILN_H_COMPLEX || v.kind == KILN_H_UNKNOWN) {
+        *out = v.kind == KILN_H_UNKNOWN ? unknown() : from_bool(true);
+        return KILN_OK;
+    }
+    if (!is_number(v)) return HOST_FAIL(h, e, "fits takes a number");
+    *out = unknown();
+    if (!h->env->get(h->env, "common", &common) || common.kind != KILN_H_DTYPE) return KILN_OK;
+    *out = from_bool(kiln_dtype_fits(common.dtype, v.kind == KILN_H_FLOAT, v.kind == KILN_H_BOOL, v.i, v.f));
+    return KILN_OK;
+}
+
+/* rank(t): how many dimensions a tensor argument has. */
+static kiln_status eval_rank(host *h, const kiln_expr *e, kiln_hval t, kiln_hval *out) {
+    int64_t extent, rank = 0;
+    if (t.kind != KILN_H_UNKNOWN && t.kind != KILN_H_TENSOR) return HOST_FAIL(h, e, "rank takes a tensor");
+    *out = unknown();
+    if (t.kind == KILN_H_UNKNOWN || !h->env->size) return KILN_OK;
+    while (h->env->size(h->env, (int)t.i, rank, &extent)) rank++;
+    *out = from_int(rank);
+    return KILN_OK;
+}
+
+/* present(x), absent(x), the questions above, dtype(x), size(t, d), rank(t), fits(x), len(list). */
 static kiln_status eval_call(host *h, const kiln_expr *e, kiln_hval *out) {
     kiln_hval v = {0};
     bool size = strcmp(e->name, "size") == 0;
@@ -235,6 +267,8 @@ static kiln_status eval_call(host *h, const kiln_expr *e, kiln_hval *out) {
         return KILN_OK;
     }
     if (size) return eval_size(h, e, v, out);
+    if (strcmp(e->name, "rank") == 0) return eval_rank(h, e, v, out);
+    if (strcmp(e->name, "fits") == 0) return eval_fits(h, e, v, out);
     if (strcmp(e->name, "dtype") == 0) {
         bool known = v.dtype < KILN_DTYPE_COUNT && v.kind != KILN_H_NONE;
         *out = known ? (kiln_hval){.kind = KILN_H_DTYPE, .i = v.dtype, .dtype = v.dtype} : unknown();
@@ -261,8 +295,12 @@ static kiln_status eval_name(host *h, const kiln_expr *e, kiln_hval *out) {
     const kiln_expr *named = h->env->expand ? h->env->expand(h->env, e->name) : NULL;
     if (named) return eval(h, named, out);
     if (h->env->get(h->env, e->name, out)) return KILN_OK;
+    int t = 0;
+    while (t < KILN_DTYPE_COUNT && strcmp(e->name, kiln_dtype_name((kiln_dtype)t)) != 0) t++;
     if (strcmp(e->name, "true") == 0 || strcmp(e->name, "false") == 0)
         *out = from_bool(e->name[0] == 't');
+    else if (t < KILN_DTYPE_COUNT)
+        *out = (kiln_hval){.kind = KILN_H_DTYPE, .i = t, .dtype = (kiln_dtype)t};
     else if (strcmp(e->name, "inf") == 0)
         *out = from_float(INFINITY);
     else

@@ -193,7 +193,7 @@ static void set_limit(kiln_texpr *n, kiln_dtype t, bool highest) {
     n->f = t == KILN_U64 ? (double)(uint64_t)n->i : (double)n->i;
 }
 
-/* inf, nan, pi, true, false are weak; lowest and highest have the compute type. */
+/* inf, nan and pi are weak; lowest, highest and largest have the compute type. */
 static bool type_constant(typer *ty, const kiln_expr *e, kiln_texpr *n) {
     bool highest = strcmp(e->name, "highest") == 0;
     n->weak = true;
@@ -211,6 +211,10 @@ static bool type_constant(typer *ty, const kiln_expr *e, kiln_texpr *n) {
         n->f = (double)n->i;
     } else if ((highest || strcmp(e->name, "lowest") == 0) && !kiln_dtype_is_complex(ty->env->compute)) {
         set_limit(n, ty->env->compute, highest);
+    } else if (strcmp(e->name, "largest") == 0 && is_fractional(ty->env->compute)) {
+        n->weak = false;
+        n->dtype = kiln_dtype_real(ty->env->compute);
+        n->f = kiln_dtype_largest(ty->env->common);
     } else {
         return false;
     }

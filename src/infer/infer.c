@@ -49,6 +49,10 @@ static kiln_status first_argument(void *user, const kiln_expr *e) {
 
 static kiln_status no_branch(const kiln_bound *call) {
     const kiln_row *row = call->op->row;
+    kiln_dtype promoted, common;
+    KILN_TRY(kiln_typing_common(call, &row->typing, &promoted, &common));
+    KILN_TRY(
+        kiln_takes_check(call, promoted)); /* a dtype that is not taken says more than a missing branch */
     search s = {call, -1};
     kiln_sb want;
     kiln_sb_init(&want);
@@ -104,6 +108,20 @@ static kiln_status gather(kiln_plan *p, kiln_iter *it) {
     return KILN_OK;
 }
 
+/* The argument that leads goes before the others, which keep their order. */
+static void put_first(kiln_iter *it, int arg) {
+    int at = 0;
+    while (at < it->nin && it->arg[at] != arg) at++;
+    if (at == it->nin) return;
+    const kiln_tensor *t = it->in[at];
+    for (; at > 0; at--) {
+        it->in[at] = it->in[at - 1];
+        it->arg[at] = it->arg[at - 1];
+    }
+    it->in[0] = t;
+    it->arg[0] = (int8_t)arg;
+}
+
 static bool any_wrapped(const kiln_plan *p) {
     for (int a = 0; a < p->call->op->row->schema->nargs; a++)
         if (kiln_slot_wrapped(p, a)) return true;
@@ -114,7 +132,7 @@ static void set_operands(kiln_plan *p, const kiln_iter *it) {
     uint64_t uses = kiln_plan_branch(p)->uses;
     kiln_operand *o = p->operand;
     for (int k = 0; k < p->nrets; k++, o++) {
-        o->tensor = k < p->call->nout ? p->call->out[k] : NULL;
+        o->tensor = k < p->call->nout && !p->copy_out ? p->call->out[k] : NULL;
         o->arg = -1 - k;
         o->alloc_dtype = p->ret_dtype[k];
         o->dtype = o->tensor ? (kiln_dtype)o->tensor->dtype : p->ret_dtype[k];
@@ -137,13 +155,21 @@ kiln_status kiln_infer(const kiln_bound *call, kiln_plan *out) {
                          kiln_family_name(op->row->family));
     out->call = call;
     KILN_TRY(gather(out, &it));
-    KILN_TRY(run_checks(call));
-    KILN_TRY(pick_branch(call, &out->branch));
-    KILN_TRY(kiln_types_infer(out));
-    it.number = any_wrapped(out);
-    KILN_TRY(kiln_overlap_check(call, &it));
+    bool known = kiln_memo_find(out, &it.number);
+    if (!known) {
+        KILN_TRY(run_checks(call));
+        KILN_TRY(pick_branch(call, &out->branch));
+        KILN_TRY(kiln_types_infer(out));
+        it.number = any_wrapped(out);
+        if (kiln_plan_out_rule(out) == KILN_OUT_COPIED) KILN_TRY(kiln_takes_check(call, out->promoted));
+    }
+    if (kiln_plan_branch(out)->typing.lead) put_first(&it, kiln_plan_branch(out)->typing.lead - 1);
+    KILN_TRY(kiln_overlap_check(out, &it));
     KILN_TRY(kiln_shape_infer(out, &it));
-    KILN_TRY(kiln_types_check(out));
+    if (!known) {
+        KILN_TRY(kiln_types_check(out));
+        kiln_memo_keep(out, it.number);
+    }
     set_operands(out, &it);
     kiln_layout_infer(out, &it);
     return KILN_OK;

@@ -66,6 +66,7 @@ typedef struct kiln_plan {
     int64_t ret_strides[KILN_MAX_RANK]; /* of results to be allocated, in elements: one layout for all */
     bool resize_out[KILN_MAX_RETS];     /* an out= tensor of another shape: kiln_tensor_resize it to sizes and
                                            ret_strides before its data is used (infer checked that it may be) */
+    bool copy_out; /* results are made anew and copied into the given tensors, which overlap inputs */
     kiln_operand operand[KILN_MAX_OPERANDS];
     int noperands;
     int ndim;                 /* after coalescing; at least 1; a call without elements has n[0] = 0 alone */

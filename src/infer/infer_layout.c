@@ -123,7 +123,7 @@ static void collect(const kiln_plan *p, const kiln_iter *it, deciders *f) {
     f->n = 0;
     f->copied = false;
     f->all_same = !it->number || p->rank == 0;
-    for (int k = 0; k < p->call->nout; k++)
+    for (int k = 0; k < p->call->nout && !p->copy_out; k++)
         if (!p->resize_out[k]) f->at[f->n++] = layout_of(p->call->out[k]);
     for (int i = 0; i < it->nin; i++) {
         const kiln_tensor *t = it->in[i];

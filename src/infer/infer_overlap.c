@@ -1,8 +1,9 @@
 /* infer_overlap.c - refuses outputs whose memory must not be written.
  *
  * PyTorch's rules: no element of an output may share its place with another, and an input may cover an
- * output exactly or not at all.  Views that are not dense are too hard to decide and pass.  Without
- * storages to compare, addresses decide. */
+ * output exactly or not at all.  Views that are not dense are too hard to decide and pass.  Where a row
+ * says `out copied` nothing is refused, and whatever could overlap is written last.  Without storages to
+ * compare, addresses decide. */
 #include <string.h>
 
 #include "infer/infer_parts.h"
@@ -40,7 +41,10 @@ static kiln_status refuse(const kiln_bound *call, int k, const char *why) {
                      why);
 }
 
-kiln_status kiln_overlap_check(const kiln_bound *call, const kiln_iter *it) {
+kiln_status kiln_overlap_check(kiln_plan *p, const kiln_iter *it) {
+    const kiln_bound *call = p->call;
+    bool copied = kiln_plan_out_rule(p) == KILN_OUT_COPIED;
+    p->copy_out = false;
     for (int k = 0; k < call->nout; k++) {
         const kiln_tensor *out = call->out[k];
         if (out->flags & KILN_TF_READONLY)
@@ -49,11 +53,15 @@ kiln_status kiln_overlap_check(const kiln_bound *call, const kiln_iter *it) {
             return refuse(call, k,
                           "unsupported operation: more than one element of the written-to tensor refers to a "
                           "single memory location");
-        for (int i = 0; i < it->nin; i++)
-            if (overlap_of(out, it->in[i]) == OVERLAP_PARTIAL)
+        for (int i = 0; i < it->nin; i++) {
+            overlap o = overlap_of(out, it->in[i]);
+            if (copied)
+                p->copy_out = p->copy_out || o == OVERLAP_PARTIAL || o == OVERLAP_TOO_HARD;
+            else if (o == OVERLAP_PARTIAL)
                 return refuse(call, k,
                               "unsupported operation: some elements of the input tensor and the written-to "
                               "tensor refer to a single memory location");
+        }
         for (int j = 0; j < k; j++) { /* two results in one place: one of them would be lost */
             overlap o = overlap_of(out, call->out[j]);
             if (o == OVERLAP_PARTIAL || (o == OVERLAP_FULL && out->nelem > 0))

@@ -14,11 +14,17 @@ typedef struct kiln_iter {
 static inline const kiln_branch *kiln_plan_branch(const kiln_plan *p) {
     return &p->call->op->row->branches[p->branch];
 }
-/* Whether PyTorch makes a tensor of rank 0 of a number: of a Scalar that is promoted and always there
- * (an optional one, as clamp has, goes to the kernel as a number). */
+/* Whether PyTorch makes a tensor of rank 0 of a number: of a Scalar that is promoted and always there,
+ * unless the row says that it stays a number (an optional one, as clamp has, always does). */
 static inline bool kiln_slot_wrapped(const kiln_plan *p, int slot) {
-    return (kiln_plan_branch(p)->typing.args >> slot & 1) &&
+    const kiln_typing *ty = &kiln_plan_branch(p)->typing;
+    return ((ty->args & ~ty->numbers) >> slot & 1) &&
            p->call->op->row->schema->args[slot].type->kind == KILN_T_SCALAR;
+}
+/* How given tensors receive the results.  Only an out form copies; in place is as usual. */
+static inline kiln_out_rule kiln_plan_out_rule(const kiln_plan *p) {
+    kiln_out_rule r = kiln_plan_branch(p)->typing.out;
+    return r == KILN_OUT_COPIED && p->call->op->form != KILN_FORM_OUT ? KILN_OUT_USUAL : r;
 }
 static inline const char *kiln_slot_name(const kiln_bound *call, int slot) {
     return call->op->row->schema->args[slot].name;
@@ -28,10 +34,12 @@ static inline const char *kiln_slot_name(const kiln_bound *call, int slot) {
 kiln_status kiln_typing_common(const kiln_bound *call, const kiln_typing *ty, kiln_dtype *promoted,
                                kiln_dtype *common) KILN_MUST_CHECK;
 kiln_status kiln_types_infer(kiln_plan *p) KILN_MUST_CHECK;
+kiln_status kiln_takes_check(const kiln_bound *call,
+                             kiln_dtype promoted) KILN_MUST_CHECK; /* whether the row takes it */
 kiln_status kiln_types_check(const kiln_plan *p) KILN_MUST_CHECK;
 
-/* overlap: outputs that must not be written. */
-kiln_status kiln_overlap_check(const kiln_bound *call, const kiln_iter *it) KILN_MUST_CHECK;
+/* overlap: outputs that must not be written, or only after all is computed. */
+kiln_status kiln_overlap_check(kiln_plan *p, const kiln_iter *it) KILN_MUST_CHECK;
 bool kiln_tensor_same(const kiln_tensor *a, const kiln_tensor *b); /* one view of one memory */
 
 /* shape: the broadcast shape and which outputs are resized to it. */
@@ -39,6 +47,10 @@ kiln_status kiln_shape_infer(kiln_plan *p, const kiln_iter *it) KILN_MUST_CHECK;
 
 /* layout: ret_strides, iteration order, coalesced dimensions, steps. */
 void kiln_layout_infer(kiln_plan *p, const kiln_iter *it);
+
+/* memo: branch, dtypes and `number` of a call like this one that passed; false if none is known. */
+bool kiln_memo_find(kiln_plan *p, bool *number);
+void kiln_memo_keep(const kiln_plan *p, bool number);
 
 /* printing */
 void kiln_sizes_print(kiln_sb *out, int rank, const int64_t *sizes); /* "[2, 3]" */

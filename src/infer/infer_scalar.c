@@ -2,7 +2,6 @@
  *
  * Two ways, as PyTorch has two: a number that is used as it is must fit its type; one that was promoted
  * among tensors went through a tensor and is converted like an element. */
-#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -61,33 +60,7 @@ static kiln_status read_number(const kiln_bound *call, int slot, int index, kiln
                      kiln_value_kind_name(v));
 }
 
-/* -- ranges -------------------------------------------------------------------------------------------- */
-
-/* Of u64, the part that an int64 argument can reach. */
-static void int_range(kiln_dtype t, int64_t *lo, int64_t *hi) {
-    bool has_sign = kiln_dtype_is_signed(t) || t == KILN_U64;
-    *hi = (int64_t)(UINT64_MAX >> ((has_sign ? 65 : 64) - (int)kiln_dtype_size(t) * 8));
-    *lo = kiln_dtype_is_signed(t) ? -*hi - 1 : 0;
-}
-
-static double float_max(kiln_dtype t) {
-    if (t == KILN_F16) return 65504.0;
-    if (t == KILN_BF16) return 0x1.fep127;
-    return t == KILN_F32 ? FLT_MAX : DBL_MAX;
-}
-
-/* As PyTorch: infinities and NaN fit floating types only; an unsigned type takes negative integers whose
- * size fits it. */
-static bool fits(const number *n, kiln_dtype t) {
-    if (t == KILN_BOOL) return true;
-    double v = n->is_float ? n->f : (double)n->i;
-    if (kiln_dtype_is_float(t)) return isnan(v) || isinf(v) || fabs(v) <= float_max(t);
-    int64_t lo, hi;
-    int_range(t, &lo, &hi);
-    if (!n->is_float && !kiln_dtype_is_signed(t)) lo = n->is_bool ? 0 : -hi;
-    if (!n->is_float) return n->i >= lo && n->i <= hi;
-    return !isnan(v) && v >= (double)lo && (t == KILN_U64 ? v < 0x1p64 : v <= (double)hi);
-}
+/* -- conversion ---------------------------------------------------------------------------------------- */
 
 /* An u64 from 2^63 up is the i64 of its bits, as the vector code has it. */
 static int64_t to_int(double f, kiln_dtype t) {
@@ -124,7 +97,7 @@ static uint64_t store(const number *n, kiln_dtype t) {
 
 static kiln_status convert(const kiln_bound *call, int slot, const number *n, kiln_dtype t, bool checked,
                            uint64_t *out) {
-    if (checked && !fits(n, t))
+    if (checked && !kiln_dtype_fits(t, n->is_float, n->is_bool, n->i, n->f))
         return KILN_FAIL(KILN_E_ARG,
                          "%s: argument '%s': value cannot be converted to type %s without overflow",
                          call->op->name,
@@ -182,7 +155,7 @@ bool kiln_number_convert(const kiln_value *v, int part, kiln_dtype via, kiln_dty
     if (!number_of(v, &n)) return false;
     if (part == 0 && n.im != 0) return false; /* rare: the caller finds out what to say */
     number one = part_of(&n, part);
-    if (checked && !fits(&one, via)) return false;
+    if (checked && !kiln_dtype_fits(via, one.is_float, one.is_bool, one.i, one.f)) return false;
     *out = store(&one, via);
     if (via != t) *out = widen_half(via, *out);
     return true;

@@ -72,26 +72,42 @@ static kiln_dtype first_tensor_dtype(const kiln_bound *call) {
     return KILN_F32;
 }
 
-static kiln_status check_takes(const kiln_plan *p, kiln_dtype promoted) {
-    const kiln_row *row = p->call->op->row;
+kiln_status kiln_takes_check(const kiln_bound *call, kiln_dtype promoted) {
+    const kiln_row *row = call->op->row;
     if (!row->takes || (row->takes & KILN_DT(promoted))) return KILN_OK;
-    return KILN_FAIL(KILN_E_UNSUP, "%s: \"%s\" not implemented for '%s'", p->call->op->name,
-                     row->schema->name, kiln_dtype_name(promoted));
+    return KILN_FAIL(KILN_E_UNSUP, "%s: \"%s\" not implemented for '%s'", call->op->name, row->schema->name,
+                     kiln_dtype_name(promoted));
+}
+
+/* f64, or c128 beside a complex tensor or number: a conversion of each, so no dtypes refuse each other. */
+static kiln_dtype double_type(const kiln_bound *call, uint64_t args) {
+    for (int a = 0; args; a++, args >>= 1) {
+        const kiln_value *v = &call->slot[a];
+        bool is_complex = v->kind == KILN_TENSOR ? kiln_dtype_is_complex((kiln_dtype)v->u.tensor->dtype)
+                                                 : v->kind == KILN_COMPLEX_V;
+        if ((args & 1) && is_complex) return KILN_C128;
+    }
+    return KILN_F64;
 }
 
 kiln_status kiln_typing_common(const kiln_bound *call, const kiln_typing *ty, kiln_dtype *promoted,
                                kiln_dtype *common) {
     kiln_dtype t = NONE;
-    KILN_TRY(result_type(call, ty->args, &t));
+    if (ty->promo == KILN_PROMO_DOUBLE)
+        t = double_type(call, ty->args);
+    else
+        KILN_TRY(result_type(call, ty->args, &t));
     if (t == NONE) t = first_tensor_dtype(call);
     *promoted = *common = t;
     switch (ty->promo) {
-    case KILN_PROMO_PROMOTE: break;
+    case KILN_PROMO_PROMOTE:
+    case KILN_PROMO_DOUBLE: break;
     case KILN_PROMO_FLOAT:
         if (kiln_dtype_kind(t) < KILN_KIND_FLOAT) *common = KILN_F32;
         break;
+    case KILN_PROMO_TO:
     case KILN_PROMO_SUM:
-        if (kiln_dtype_kind(t) < KILN_KIND_FLOAT) *common = KILN_I64;
+        if (ty->promo == KILN_PROMO_SUM && kiln_dtype_kind(t) < KILN_KIND_FLOAT) *common = KILN_I64;
         if (ty->dtype_arg >= 0 && call->slot[ty->dtype_arg].kind == KILN_DTYPE_V)
             *common = (kiln_dtype)call->slot[ty->dtype_arg].u.i;
         break;
@@ -146,6 +162,8 @@ static bool real_of_complex(const kiln_plan *p, int k) {
  * and truth values; an operator of one tensor that keeps its dtype, and results of a fixed dtype, do not. */
 static bool converts(const kiln_plan *p, int k) {
     const kiln_typing *ty = &kiln_plan_branch(p)->typing;
+    kiln_out_rule rule = kiln_plan_out_rule(p);
+    if (rule != KILN_OUT_USUAL) return rule == KILN_OUT_CONVERTS;
     if (real_of_complex(p, k))
         return ty->promo != KILN_PROMO_PROMOTE || !kiln_dtype_is_complex((kiln_dtype)p->call->out[k]->dtype);
     if (ty->ret[k] != KILN_RET_COMMON && ty->ret[k] != KILN_RET_REAL) return p->ret_dtype[k] == KILN_BOOL;
@@ -164,7 +182,9 @@ static kiln_status check_output(const kiln_plan *p, int k) {
     if (real_of_complex(p, k) && op->form == KILN_FORM_INPLACE)
         return KILN_FAIL(KILN_E_ARG, "%s: In-place %s is not supported for complex tensors.", op->name,
                          op->row->schema->name);
-    if (real_of_complex(p, k) && to == p->common) return KILN_OK; /* as PyTorch: without an imaginary part */
+    bool usual = kiln_plan_out_rule(p) == KILN_OUT_USUAL;
+    if (real_of_complex(p, k) && usual && to == p->common)
+        return KILN_OK; /* as PyTorch: without an imaginary part */
     if (!converts(p, k))
         return KILN_FAIL(KILN_E_ARG, "%s: argument '%s': found dtype %s but expected %s", op->name, name,
                          kiln_dtype_name(to), from);
@@ -204,5 +224,5 @@ kiln_status kiln_types_check(const kiln_plan *p) {
         if (!(want & KILN_DT(p->dtypes[a]))) return wrong_dtype(p, a, want);
     }
     for (int k = 0; k < call->nout; k++) KILN_TRY(check_output(p, k));
-    return check_takes(p, p->promoted);
+    return kiln_takes_check(call, p->promoted);
 }

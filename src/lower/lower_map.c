@@ -49,6 +49,7 @@ static kiln_status declare_buffers(mapper *m) {
  * the argument is a plain int, float or bool. */
 static kiln_dtype scalar_via(const mapper *m, const kiln_texpr *e) {
     bool optional;
+    if (e->id >= KILN_HOST_ID) return e->dtype;
     const kiln_type *type = kiln_type_strip(m->row->schema->args[e->id].type, &optional);
     bool rounded = type->kind == KILN_T_SCALAR && !e->exact &&
                    e->dtype == kiln_dtype_compute(m->plan->common);
@@ -70,7 +71,9 @@ static kiln_ref scalar_part(mapper *m, const kiln_texpr *e, kiln_ir_part part) {
     }
     if (k == low->nscalars) {
         char name[160];
-        int n = snprintf(name, sizeof name, "%.100s%s", m->row->schema->args[e->id].name, ends[part]);
+        const char *label = e->id >= KILN_HOST_ID ? m->row->hosts.at[e->id - KILN_HOST_ID].name
+                                                  : m->row->schema->args[e->id].name;
+        int n = snprintf(name, sizeof name, "%.100s%s", label, ends[part]);
         for (int other = 0; other < low->nscalars;
              other++) /* another item, type or rounding of the same argument */
             if (low->scalars[other].slot == want.slot && low->scalars[other].part == part) {

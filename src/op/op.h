@@ -24,6 +24,8 @@ bool kiln_family_served(kiln_family f); /* lowering exists */
 typedef enum kiln_promo {
     KILN_PROMO_PROMOTE, /* PyTorch's result_type over `args` */
     KILN_PROMO_FLOAT,   /* the same, then bool and integers become f32 */
+    KILN_PROMO_DOUBLE,  /* f64, or c128 if one of `args` is complex, whatever else they are */
+    KILN_PROMO_TO,      /* the same, unless the dtype argument `dtype_arg` says otherwise */
     KILN_PROMO_SUM      /* of `args`; bool and integers become i64; the dtype argument `dtype_arg` wins */
 } kiln_promo;
 
@@ -31,10 +33,21 @@ enum { KILN_RET_COMMON = -1 };      /* result has the common dtype; >= 0: that k
 enum { KILN_RET_REAL = INT16_MIN }; /* result has the common dtype, of its parts if that is complex */
 #define KILN_RET_ARG(a) (-2 - (a))  /* result has the dtype of tensor argument a */
 
+/* How given tensors receive results: which dtypes they may have, and what they may share memory with. */
+typedef enum kiln_out_rule {
+    KILN_OUT_USUAL,    /* results of a promotion and truth values convert; no partial overlap */
+    KILN_OUT_CONVERTS, /* to any dtype of as high a kind */
+    KILN_OUT_EXACT,    /* the result's dtype and no other */
+    KILN_OUT_COPIED    /* exact, and written after all is computed: may overlap inputs */
+} kiln_out_rule;
+
 typedef struct kiln_typing {
     kiln_promo promo;
+    kiln_out_rule out;
     uint64_t args;              /* bit a: argument a takes part in promotion */
-    int dtype_arg;              /* SUM: a ScalarType? argument, or -1 */
+    uint64_t numbers;           /* bit a: a Scalar among them that is no tensor of rank 0: it must fit */
+    int lead;                   /* 1 + the argument whose strides count first; 0: in the schema's order */
+    int dtype_arg;              /* TO, SUM: a ScalarType? argument, or -1 */
     int16_t ret[KILN_MAX_RETS]; /* KILN_RET_COMMON, KILN_RET_REAL, a kiln_dtype, or KILN_RET_ARG(a) */
 } kiln_typing;
 

@@ -93,12 +93,10 @@ static bool is_out(const kiln_schema *s, const kiln_schema *row) {
     return true;
 }
 
-static kiln_status add_form(kiln_registry *r, const kiln_schema *s, const kiln_row *row) {
+/* same_name: s has the row's name, so that it may be an out form; else the name of an in-place form. */
+static kiln_status add_form(kiln_registry *r, const kiln_schema *s, const kiln_row *row, bool same_name) {
     const kiln_schema *base = row->schema;
-    size_t n = strlen(base->name), m = strlen(s->name);
-    bool same_name = strcmp(s->name, base->name) == 0;
-    bool underscored = m == n + 1 && s->name[n] == '_' && memcmp(s->name, base->name, n) == 0;
-    bool inplace = underscored && is_inplace(s, base), out = same_name && is_out(s, base);
+    bool inplace = !same_name && is_inplace(s, base), out = same_name && is_out(s, base);
     if (!inplace && !out) return KILN_OK;
     kiln_op *op;
     KILN_TRY(new_op(r, s, row, inplace ? KILN_FORM_INPLACE : KILN_FORM_OUT, &op));
@@ -146,6 +144,27 @@ static kiln_status index_rows(kiln_registry *r, by_name **buckets) {
     return KILN_OK;
 }
 
+typedef enum naming { NAMED_OUT, NAMED_INPLACE, NAMED_OPERATOR, NAMINGS } naming;
+
+/* The functional name that a form's name stands for: add of add, add of add_, __xor__ of __ixor__.  Returns its
+ * length, 0 if the form is not named so. */
+static size_t functional_name(const char *name, size_t n, naming how, char *out, size_t room) {
+    if (n >= room || n < 2) return 0;
+    if (how == NAMED_OUT) {
+        memcpy(out, name, n);
+        return n;
+    }
+    if (how == NAMED_INPLACE) {
+        if (name[n - 1] != '_') return 0;
+        memcpy(out, name, n - 1);
+        return n - 1;
+    }
+    if (n < 6 || memcmp(name, "__i", 3) != 0 || memcmp(name + n - 2, "__", 2) != 0) return 0;
+    memcpy(out, "__", 2);
+    memcpy(out + 2, name + 3, n - 3);
+    return n - 1;
+}
+
 static kiln_status match_line(kiln_registry *r, by_name *const *buckets, line_visit v) {
     static const char ns[] = "aten::";
     size_t skip = sizeof ns - 1, end = base_len(v.line, v.n);
@@ -153,15 +172,15 @@ static kiln_status match_line(kiln_registry *r, by_name *const *buckets, line_vi
     const char *name = v.line + skip;
     size_t n = end - skip;
     kiln_schema *s = NULL;
-    for (int strip = 0; strip < 2; strip++) { /* add.out, then add_ */
-        if (strip && (name[n - 1] != '_' || n < 2)) break;
-        size_t len = n - (size_t)strip;
-        for (by_name *b = buckets[kiln_hash64(name, len) % BUCKETS]; b; b = b->next) {
+    for (int how = 0; how < NAMINGS; how++) {
+        char base[128];
+        size_t len = functional_name(name, n, (naming)how, base, sizeof base);
+        for (by_name *b = len ? buckets[kiln_hash64(base, len) % BUCKETS] : NULL; b; b = b->next) {
             const kiln_schema *row = b->row->schema;
-            if (strlen(row->name) != len || memcmp(row->name, name, len) != 0 || strcmp(row->ns, "aten") != 0)
+            if (strlen(row->name) != len || memcmp(row->name, base, len) != 0 || strcmp(row->ns, "aten") != 0)
                 continue;
             if (!s) KILN_TRY(kiln_schema_parse(&r->arena, v.line, v.n, &s));
-            KILN_TRY(add_form(r, s, b->row));
+            KILN_TRY(add_form(r, s, b->row, how == NAMED_OUT));
         }
     }
     return KILN_OK;

@@ -18,8 +18,12 @@ static const kiln_expr *named(const kiln_row *row, const char *name) {
 }
 
 static bool asks_kind_only(const walk *w, const kiln_expr *e) {
-    bool value = kiln_str_eq(e->name, "size") || kiln_str_eq(e->name, "len");
-    return !value && e->nargs == 1 && e->args[0]->kind == KILN_X_NAME && !named(w->row, e->args[0]->name);
+    static const char *const questions[] = {"present", "absent",   "dtype",      "is_bool",
+                                            "is_int",  "is_float", "is_complex", "is_unsigned"};
+    bool kind = false;
+    for (size_t k = 0; k < sizeof questions / sizeof *questions; k++)
+        kind = kind || kiln_str_eq(e->name, questions[k]);
+    return kind && e->nargs == 1 && e->args[0]->kind == KILN_X_NAME && !named(w->row, e->args[0]->name);
 }
 
 static void visit(walk *w, const kiln_expr *e) {

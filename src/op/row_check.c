@@ -256,6 +256,7 @@ static kiln_status check_branch(checker *c, const kiln_branch *b) {
 static kiln_dtype common_of(const kiln_typing *ty, kiln_dtype t) {
     bool integral = !kiln_dtype_is_float(t) && !kiln_dtype_is_complex(t);
     if (ty->promo == KILN_PROMO_FLOAT && integral) return KILN_F32;
+    if (ty->promo == KILN_PROMO_DOUBLE) return kiln_dtype_is_complex(t) ? KILN_C128 : KILN_F64;
     if (ty->promo == KILN_PROMO_SUM && integral) return KILN_I64;
     return t;
 }

@@ -66,7 +66,8 @@ kiln_status kiln_row_arg(kiln_lex *lx, const kiln_row *row, int *out) {
 }
 
 /* takes KIND...   or   takes ARG: KIND... */
-static kiln_status parse_takes(kiln_lex *lx, kiln_row *row) {
+static kiln_status parse_takes(kiln_lex *lx, kiln_row *row, kiln_typing *t) {
+    (void)t;
     kiln_dtypes set = 0;
     int arg = -1;
     if (lx->tok == KILN_TOK_NAME && kiln_schema_arg(row->schema, lx->str) >= 0 && !dtype_word(lx, &set)) {
@@ -95,11 +96,23 @@ kiln_status kiln_row_args(kiln_lex *lx, const kiln_row *row, uint64_t *set) {
     return KILN_OK;
 }
 
-/* promote(ARG, ...) */
-static kiln_status parse_promoted(kiln_lex *lx, const kiln_row *row, uint64_t *set) {
+/* promote([number] ARG, ...).  In another order than the schema's, the first one leads. */
+static kiln_status parse_promoted(kiln_lex *lx, kiln_row *row, kiln_typing *t) {
+    bool more = true, number;
+    int first = -1;
     KILN_TRY(kiln_lex_expect(lx, "("));
-    *set = 0;
-    KILN_TRY(kiln_row_args(lx, row, set));
+    t->args = t->numbers = 0;
+    t->lead = 0;
+    while (more) {
+        int arg = -1;
+        KILN_TRY(kiln_lex_accept(lx, "number", &number));
+        KILN_TRY(kiln_row_arg(lx, row, &arg));
+        t->args |= 1ull << arg;
+        if (number) t->numbers |= 1ull << arg;
+        if (first < 0) first = arg;
+        if (arg < first) t->lead = 1 + first;
+        KILN_TRY(kiln_lex_accept(lx, ",", &more));
+    }
     return kiln_lex_expect(lx, ")");
 }
 
@@ -119,7 +132,7 @@ static kiln_status parse_ret(kiln_lex *lx, const kiln_row *row, int16_t *out) {
     return kiln_lex_next(lx);
 }
 
-static kiln_status parse_rets(kiln_lex *lx, const kiln_row *row, kiln_typing *t) {
+static kiln_status parse_rets(kiln_lex *lx, kiln_row *row, kiln_typing *t) {
     bool list, more = true;
     KILN_TRY(kiln_lex_accept(lx, "(", &list));
     for (int k = 0; more; k++) {
@@ -133,39 +146,71 @@ static kiln_status parse_rets(kiln_lex *lx, const kiln_row *row, kiln_typing *t)
     return kiln_lex_expect(lx, ")");
 }
 
-kiln_status kiln_row_attrs(kiln_lex *lx, kiln_row *row, kiln_typing *t) {
-    for (;;) {
-        bool did;
-        if (kiln_lex_is(lx, "=") || lx->tok == KILN_TOK_END || kiln_row_clause_word(lx)) return KILN_OK;
-        if (kiln_lex_is(lx, "takes") && t != &row->typing)
-            return kiln_lex_fail(lx, "takes only at the head of the row");
-        KILN_TRY(kiln_lex_accept(lx, "takes", &did));
-        if (did) {
-            KILN_TRY(parse_takes(lx, row));
-            continue;
-        }
-        KILN_TRY(kiln_lex_accept(lx, "promote", &did));
-        if (did) {
-            KILN_TRY(parse_promoted(lx, row, &t->args));
-            continue;
-        }
-        KILN_TRY(kiln_lex_accept(lx, "sum_dtype", &did));
-        if (did) {
-            KILN_TRY(kiln_lex_expect(lx, "("));
-            KILN_TRY(kiln_row_arg(lx, row, &t->dtype_arg));
-            KILN_TRY(kiln_lex_expect(lx, ")"));
-            t->promo = KILN_PROMO_SUM;
-            continue;
-        }
-        KILN_TRY(kiln_lex_accept(lx, "to_float", &did));
-        if (did) {
-            t->promo = KILN_PROMO_FLOAT;
-            continue;
-        }
-        KILN_TRY(kiln_lex_accept(lx, "->", &did));
-        if (!did) return kiln_lex_fail(lx, "takes, promote, to_float, sum_dtype, '->' or '='");
-        KILN_TRY(parse_rets(lx, row, t));
+/* out converts | exact | copied */
+static kiln_status parse_out(kiln_lex *lx, kiln_row *row, kiln_typing *t) {
+    static const char *const words[] = {
+        [KILN_OUT_CONVERTS] = "converts", [KILN_OUT_EXACT] = "exact", [KILN_OUT_COPIED] = "copied"};
+    (void)row;
+    for (int r = KILN_OUT_CONVERTS; r <= KILN_OUT_COPIED; r++) {
+        if (!kiln_lex_is(lx, words[r])) continue;
+        t->out = (kiln_out_rule)r;
+        return kiln_lex_next(lx);
     }
+    return kiln_lex_fail(lx, "converts, exact or copied");
+}
+
+/* to(ARG), sum_dtype(ARG) */
+static kiln_status parse_dtype_arg(kiln_lex *lx, const kiln_row *row, kiln_promo promo, kiln_typing *t) {
+    KILN_TRY(kiln_lex_expect(lx, "("));
+    KILN_TRY(kiln_row_arg(lx, row, &t->dtype_arg));
+    t->promo = promo;
+    return kiln_lex_expect(lx, ")");
+}
+
+static kiln_status parse_to(kiln_lex *lx, kiln_row *row, kiln_typing *t) {
+    return parse_dtype_arg(lx, row, KILN_PROMO_TO, t);
+}
+static kiln_status parse_sum_dtype(kiln_lex *lx, kiln_row *row, kiln_typing *t) {
+    return parse_dtype_arg(lx, row, KILN_PROMO_SUM, t);
+}
+static kiln_status parse_to_float(kiln_lex *lx, kiln_row *row, kiln_typing *t) {
+    (void)lx, (void)row;
+    t->promo = KILN_PROMO_FLOAT;
+    return KILN_OK;
+}
+static kiln_status parse_to_double(kiln_lex *lx, kiln_row *row, kiln_typing *t) {
+    (void)lx, (void)row;
+    t->promo = KILN_PROMO_DOUBLE;
+    return KILN_OK;
+}
+
+static const struct {
+    const char *word;
+    kiln_status (*parse)(kiln_lex *lx, kiln_row *row, kiln_typing *t); /* what follows the word */
+} attrs[] = {
+    {"takes", parse_takes},
+    {"promote", parse_promoted},
+    {"to", parse_to},
+    {"to_float", parse_to_float},
+    {"to_double", parse_to_double},
+    {"sum_dtype", parse_sum_dtype},
+    {"out", parse_out},
+    {"->", parse_rets},
+};
+enum { ATTRS = sizeof attrs / sizeof *attrs };
+
+kiln_status kiln_row_attrs(kiln_lex *lx, kiln_row *row, kiln_typing *t) {
+    while (!kiln_lex_is(lx, "=") && lx->tok != KILN_TOK_END && !kiln_row_clause_word(lx)) {
+        int k = 0;
+        while (k < ATTRS && !kiln_lex_is(lx, attrs[k].word)) k++;
+        if (k == ATTRS)
+            return kiln_lex_fail(lx, "takes, promote, to, to_float, to_double, sum_dtype, out, '->' or '='");
+        if (attrs[k].parse == parse_takes && t != &row->typing)
+            return kiln_lex_fail(lx, "takes only at the head of the row");
+        KILN_TRY(kiln_lex_next(lx));
+        KILN_TRY(attrs[k].parse(lx, row, t));
+    }
+    return KILN_OK;
 }
 
 /* -- bodies ------------------------------------------------------------------------------------------- */

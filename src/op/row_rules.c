@@ -111,7 +111,8 @@ static kiln_status check_clauses(const kiln_row *row) {
     const kiln_outshape *sh = &row->shape;
     KILN_TRY(expect_kind(row, r->over_arg, KILN_T_INT, true, "a dimension or a list of them: see 'over'"));
     KILN_TRY(expect_kind(row, r->keep_arg, KILN_T_BOOL, false, "a bool: see 'keep'"));
-    KILN_TRY(expect_kind(row, row->typing.dtype_arg, KILN_T_DTYPE, false, "a ScalarType: see 'sum_dtype'"));
+    KILN_TRY(expect_kind(row, row->typing.dtype_arg, KILN_T_DTYPE, false,
+                         "a ScalarType: see 'to' and 'sum_dtype'"));
     KILN_TRY(expect_kind(row, sh->like_arg, KILN_T_TENSOR, false, "a tensor: see 'out like'"));
     KILN_TRY(expect_kind(row, sh->into_arg, KILN_T_TENSOR, false, "a tensor: see 'into'"));
     KILN_TRY(expect_kind(row, sh->at_arg, KILN_T_TENSOR, true, "a list of tensors: see 'into'"));

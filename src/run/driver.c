@@ -119,9 +119,11 @@ static kiln_status run_tiles(drive *d, const tiles *t, int32_t *trap) {
     const kiln_plan *p = d->plan;
     do {
         memcpy(base, d->at, (size_t)p->noperands * sizeof *base);
-        for (int64_t i = 0; i < p->n[0] && *trap == 0; i += TILE_BAND)
-            KILN_TRY(run_band(d, t, i, base, room, trap));
-        memcpy(d->at, base, (size_t)p->noperands * sizeof *base);
+        kiln_status st = KILN_OK;
+        for (int64_t i = 0; i < p->n[0] && *trap == 0 && st == KILN_OK; i += TILE_BAND)
+            st = run_band(d, t, i, base, room, trap);
+        memcpy(d->at, base, (size_t)p->noperands * sizeof *base); /* some led into this frame */
+        KILN_TRY(st);
     } while (*trap == 0 && step(d));
     return KILN_OK;
 }

@@ -314,6 +314,22 @@ void kiln_tensor_release(kiln_tensor *t) {
         release_slow(t);
 }
 
+void kiln_tensor_copy(kiln_tensor *to, const kiln_tensor *from) {
+    int64_t at[KILN_MAX_RANK] = {0}, n = (int64_t)kiln_dtype_size((kiln_dtype)to->dtype);
+    char *d = to->data, *s = from->data;
+    for (int64_t left = to->nelem; left > 0; left--) {
+        memcpy(d, s, (size_t)n);
+        for (int k = to->rank - 1; k >= 0; k--) {
+            d += to->strides[k] * n;
+            s += from->strides[k] * n;
+            if (++at[k] < to->sizes[k]) break;
+            d -= at[k] * to->strides[k] * n;
+            s -= at[k] * from->strides[k] * n;
+            at[k] = 0;
+        }
+    }
+}
+
 void kiln_tensor_set_readonly(kiln_tensor *t) { t->flags |= KILN_TF_READONLY; }
 
 /* -- resizing ------------------------------------------------------------------------------------------ */

@@ -75,6 +75,9 @@ kiln_status kiln_tensor_reserve(kiln_tensor *t, int rank, const int64_t *sizes,
 kiln_status kiln_tensor_resize(kiln_tensor *t, int rank, const int64_t *sizes,
                                const int64_t *strides) KILN_MUST_CHECK;
 
+/* Copies elements between tensors of one dtype and shape that share no memory. */
+void kiln_tensor_copy(kiln_tensor *to, const kiln_tensor *from);
+
 void kiln_tensor_set_readonly(kiln_tensor *t);
 
 /* kiln_tensor_new for sizes and strides (not negative) that are known to be right. */

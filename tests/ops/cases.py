@@ -31,15 +31,18 @@ def seeded(*what):
 NUMBERS = (1, 2, -1, 0, 3, True, False, 2.5, 0.5, -1.5, 0.0, -0.0, float("inf"), float("-inf"), float("nan"), 1e-3,
            200, 2**40, -(2**40), 2**63 - 1, -(2**63), 1e40, 2j, -0.5 + 1j)
 
-SPECIAL = 20  # at least as many as there are special values of any type
+SPECIAL = 32  # at least as many as there are special values of any type
 
 
 def special_values(dtype):
     if dtype == torch.bool:
         return [False, True]
-    if dtype.is_complex:  # finite: PyTorch's vectors and single elements disagree on much of the rest
-        return [complex(x, y) for x, y in ((0, 0), (1, 0), (0, 1), (-1, 0), (0, -1), (1, 1), (-1, 0.5), (0.5, -2), (3, 4),
-                                           (-3, 4), (1e-3, 2), (2, 1e-3), (-2.5, -1.5), (7, -3), (1e4, 1), (1, -1e4))]
+    if dtype.is_complex:
+        inf, nan = float("inf"), float("nan")
+        return [complex(x, y) for x, y in (
+            (0, 0), (1, 0), (0, 1), (-1, 0), (0, -1), (1, 1), (-1, 0.5), (0.5, -2), (3, 4), (-3, 4), (1e-3, 2), (2, 1e-3), (-2.5, -1.5),
+            (7, -3), (1e4, 1), (1, -1e4), (-0.0, 0), (0, -0.0), (-1, -0.0), (inf, 0), (-inf, 0), (0, inf), (0, -inf), (inf, 2), (-inf, -1),
+            (1, inf), (inf, inf), (nan, 0), (0, nan), (nan, nan), (inf, nan), (nan, -inf))]
     if not dtype.is_floating_point:
         i = torch.iinfo(dtype)
         return [v for v in (0, 1, -1, 2, 3, -7, 100, i.min, i.max, i.min + 1, i.max - 1, 63, 64) if i.min <= v <= i.max]
@@ -241,9 +244,6 @@ def layouts(k):
 
 # -- dtypes ------------------------------------------------------------------------------------------------
 
-LATER = ("u16", "u32", "u64", "c64", "c128")  # dtypes that rows written for the first ten do not take yet
-
-
 def dtype_tuples(names, k, limit, rng):
     """Equal dtypes first, always; then others: all of them, or `limit` drawn at random."""
     equal = [(t,) * k for t in names]
@@ -262,16 +262,28 @@ def dtype_tuples(names, k, limit, rng):
 # -- operators ---------------------------------------------------------------------------------------------
 
 # Where PyTorch itself cannot be asked: operator -> (values left out of the test, why).
-SIGFPE = ((-2**7, -2**15, -2**31, -2**63), "PyTorch dies of SIGFPE on MIN / -1 with rounding_mode='trunc'")
-AVOID = {"div.Tensor_mode": SIGFPE, "div.Scalar_mode": SIGFPE}
+SIGFPE = ((-2**7, -2**15, -2**31, -2**63), "PyTorch dies of SIGFPE where it divides MIN by -1")
+AVOID = {"div.Tensor_mode": SIGFPE, "div.Scalar_mode": SIGFPE, "lcm": SIGFPE}
+
+# Arguments of types that no number or text can be given for: always None.
+UNSERVED = ("memory_format", "layout", "device", "pin_memory", "non_blocking")
 
 # Operators asked for values of their domain alone, and small numbers.
-TAME = re.compile(r"special_\w*polynomial|special_zeta")
+TAME = re.compile(r"special_\w*polynomial|special_zeta|(special_)?polygamma")
 TAME_WHY = "PyTorch's loops need not end for a huge degree, and give what they happen to past overflow"
 
 
+def kind_of(argument):
+    """Tensor, number, float, int, bool or str; and whether None will do."""
+    kind = str(argument.type)
+    return kind.removeprefix("Optional[").removesuffix("]"), kind.startswith("Optional")
+
+
 def is_number(argument):
-    return any(kind in str(argument.type) for kind in ("number", "float"))
+    return kind_of(argument)[0] in ("number", "float", "int")
+
+
+INTS = (0, 1, 2, 3, -1, -2, 7)  # for int arguments: degrees and decimals
 
 
 class Subject:
@@ -288,10 +300,8 @@ class Subject:
         functional = re.match(r"\w+\s+([\w:.]+)", row).group(1)
         self.avoid, self.avoid_why = AVOID.get(functional, ((), ""))
         self.tame = bool(TAME.match(functional))
-        self.says_all = bool(re.search(r"\b(unsigned|complex)\b", row))  # the row was written for all dtypes
-        self.dtypes = [t for t in DTYPES if self.says_all or t not in LATER]
-        numbers = [n for n in NUMBERS if self.says_all or not isinstance(n, complex)]
-        self.numbers = [n for n in numbers if not self.tame or abs(n) <= 3]
+        self.dtypes = list(DTYPES)
+        self.numbers = [n for n in NUMBERS if not self.tame or abs(n) <= 3]
 
     def strings(self, argument):
         """What the row compares the argument with, and something it cannot know."""
@@ -302,15 +312,26 @@ class Subject:
         """Every choice of strings and of present optionals: name -> value, or Ellipsis for "something"."""
         axes = []
         for a in self.inputs:
-            kind = str(a.type)
-            optional = [None] if kind.startswith("Optional") else []
-            if "str" in kind:
+            kind, optional = kind_of(a)
+            optional = [None] if optional else []
+            if a.name in UNSERVED:
+                axes.append(optional or [a.default_value])
+            elif a.name == "dtype":
+                axes.append([None, *DTYPES.values()])
+            elif kind == "str":
                 axes.append(optional + self.strings(a))
-            elif "Tensor" in kind or is_number(a):
+            elif kind == "bool":
+                axes.append(optional + [False, True])
+            elif kind == "Tensor" or is_number(a):
                 axes.append([...] + optional)
             else:
                 raise AssertionError(f"{self.name}: no cases for an argument of type {kind}")
         return [dict(zip([a.name for a in self.inputs], choice)) for choice in itertools.product(*axes)]
+
+    def numbers_for(self, argument):
+        """Those the schema's type takes: a float argument no complex one, an int argument none but ints."""
+        kind = kind_of(argument)[0]
+        return INTS if kind == "int" else [n for n in self.numbers if kind == "number" or not isinstance(n, complex)]
 
     def present(self, structure):
         return [a for a in self.tensors if structure[a.name] is ...]
@@ -339,7 +360,9 @@ class Subject:
         drawn = []
         for a in self.number_arguments(structure):
             usual = DEFAULT if a.has_default_value() and a.default_value is not None else rng.choice([2, 0.5])
-            drawn.append(usual if rng.random() < 0.6 else rng.choice(self.numbers))
+            if kind_of(a)[0] == "int":
+                usual = 2
+            drawn.append(usual if rng.random() < 0.6 else rng.choice(self.numbers_for(a)))
         return drawn
 
 
@@ -367,15 +390,15 @@ def functional(s, limit=1000 if ALL else 100):
 
 
 def number_cases(s, structure, rng):
-    n, k = len(s.number_arguments(structure)), len(s.present(structure))
-    if n == 0:
+    arguments, k = s.number_arguments(structure), len(s.present(structure))
+    if not arguments:
         return
-    choices = list(itertools.product((*s.numbers, DEFAULT), repeat=n))
+    choices = list(itertools.product(*[(*s.numbers_for(a), DEFAULT) for a in arguments]))
     if len(choices) > 100:
         choices = rng.sample(choices, 100)
     some = [layout for layout in LAYOUTS if layout[0] in ("0-d", "long", "0-d second", "empty")]
     for numbers in choices:
-        if any(v is DEFAULT and not a.has_default_value() for v, a in zip(numbers, s.number_arguments(structure))):
+        if any(v is DEFAULT and not a.has_default_value() for v, a in zip(numbers, arguments)):
             continue
         for dtypes in dtype_tuples(s.dtypes, k, 30, rng):
             layout = rng.choice(some)

@@ -201,6 +201,30 @@ static void in_place_and_out_calls_write_the_given_tensor(void **state) {
     }
 }
 
+/* `out copied`: all is computed before the first element is written, whatever an earlier call of the class did. */
+static void out_forms_that_copy_may_overlap(void **state) {
+    (void)state;
+    BOTH(ctx) {
+        float memory[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+        kiln_tensor *low = NULL, *high = NULL, *turned = NULL, *far = F32(SIZES(2, 2), 0, 0, 0, 0), *out;
+        MUST_OK(kiln_tensor_wrap(memory, KILN_F32, SIZES(2, 2), NULL, NULL, NULL, &low));
+        MUST_OK(kiln_tensor_wrap(memory + 1, KILN_F32, SIZES(2, 2), NULL, NULL, NULL, &high));
+        MUST_OK(kiln_tensor_wrap(memory, KILN_F32, SIZES(2, 2), STRIDES(1, 2), NULL, NULL, &turned));
+        for (int k = 0; k < 3; k++) {
+            out = call1(ctx, "add.Scalar_out", ARGS(TEN(low), kiln_v_float(10), NAMED("out", TEN(far))));
+            HOLDS_F32(far, SIZES(2, 2), 11, 12, 13, 14);
+            kiln_tensor_release(out);
+        }
+        out = call1(ctx, "add.Scalar_out", ARGS(TEN(low), kiln_v_float(10), NAMED("out", TEN(high))));
+        assert_ptr_equal(out, high);
+        HOLDS_F32(high, SIZES(2, 2), 11, 12, 13, 14);
+        kiln_tensor_release(out);
+        out = call1(ctx, "mul.Scalar_out", ARGS(TEN(low), kiln_v_float(2), NAMED("out", TEN(turned))));
+        HOLDS_F32(low, SIZES(2, 2), 2, 24, 22, 26); /* its transpose was written over it */
+        drop_args(ARGS(TEN(low), TEN(high), TEN(turned), TEN(far), TEN(out)));
+    }
+}
+
 static void several_results(void **state) {
     (void)state;
     BOTH(ctx) {
@@ -389,6 +413,7 @@ int main(void) {
         cmocka_unit_test(a_wrong_name_is_not_found),
         cmocka_unit_test(functional_calls_are_exact),
         cmocka_unit_test(in_place_and_out_calls_write_the_given_tensor),
+        cmocka_unit_test(out_forms_that_copy_may_overlap),
         cmocka_unit_test(several_results),
         cmocka_unit_test(results_follow_permuted_inputs),
         cmocka_unit_test(no_elements_and_no_dimensions),

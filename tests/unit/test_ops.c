@@ -358,8 +358,20 @@ static void bad_heads(void **state) {
     refuses(KILN_E_UNSUP, "map my::f(...) -> Tensor = 1", "r:1:5: a row cannot take or return '...'");
     refuses(KILN_E_PARSE, F "takes float = self",
             "r:1:40: expected a clause on a line of its own, or the end of the row, found 'float'");
-    refuses(KILN_E_PARSE, F ": tkes float = self",
-            "r:1:36: expected takes, promote, to_float, sum_dtype, '->' or '=', found 'tkes'");
+    refuses(
+        KILN_E_PARSE, F ": tkes float = self",
+        "r:1:36: expected takes, promote, to, to_float, to_double, sum_dtype, out, '->' or '=', found 'tkes'");
+    refuses(KILN_E_PARSE, F ": out sideways = self",
+            "r:1:40: expected converts, exact or copied, found 'sideways'");
+    refuses(KILN_E_PARSE, F ": promote(number) = self",
+            "r:1:50: expected the name of an argument, found ')'");
+    refuses(KILN_E_TYPE, F ": takes real\n    check rank(common) == 0 : \"no\"\n    when true = self",
+            "f, typed for u8: r:2:11: rank takes a tensor");
+    refuses(KILN_E_TYPE, F ": takes real\n    check fits(self) : \"no\"\n    when true = self",
+            "f, typed for u8: r:2:11: fits takes a number");
+    refuses(KILN_E_TYPE, F ": takes int = self + largest", "f, typed for u8: r:1:55: unknown name 'largest'");
+    refuses(KILN_E_PARSE, F ": takes int = self + twice\n    host twice = 2 * slef",
+            "r:2:22: 'slef' is not an argument or a host number defined before");
     refuses(KILN_E_PARSE, F ": takes flaot = self",
             "r:1:42: expected a dtype or one of bool int unsigned float real complex all, found 'flaot'");
     refuses(KILN_E_TYPE, F ": takes complex = max(self, self)",

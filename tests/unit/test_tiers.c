@@ -74,7 +74,8 @@ static void compiled_kernels_agree_with_the_interpreter(void **state) {
         long calls = 0;
         for (int t = 0; t < KILN_DTYPE_COUNT; t++)
             if (chosen & KILN_DT(t)) calls += compare_dtype(op, (kiln_dtype)t, (kiln_dtype)t, layouts, k);
-        if (calls < 20) fail_msg("%s was compared in only %ld calls", op->name, calls);
+        if (calls < 20)
+            fail_msg("%s was compared in only %ld calls, of dtypes %#x", op->name, calls, (unsigned)chosen);
     }
     assert_true(rows > 50);
     kiln_stats s = stats_of(compiled);
