@@ -119,9 +119,11 @@ static kiln_status run_tiles(drive *d, const tiles *t, int32_t *trap) {
     const kiln_plan *p = d->plan;
     do {
         memcpy(base, d->at, (size_t)p->noperands * sizeof *base);
-        for (int64_t i = 0; i < p->n[0] && *trap == 0; i += TILE_BAND)
-            KILN_TRY(run_band(d, t, i, base, room, trap));
-        memcpy(d->at, base, (size_t)p->noperands * sizeof *base);
+        kiln_status st = KILN_OK;
+        for (int64_t i = 0; i < p->n[0] && *trap == 0 && st == KILN_OK; i += TILE_BAND)
+            st = run_band(d, t, i, base, room, trap);
+        memcpy(d->at, base, (size_t)p->noperands * sizeof *base); /* some led into this frame */
+        KILN_TRY(st);
     } while (*trap == 0 && step(d));
     return KILN_OK;
 }
@@ -146,7 +148,7 @@ static bool streams(const kiln_plan *p, char *const *ptr) {
 }
 
 static kiln_status drive_alone(const kiln_plan *plan, const kiln_runner *run, int nest, char *const *ptr,
-                               const uint64_t *par, int32_t *trap) {
+                               const uint64_t *par, uint64_t flags, int32_t *trap) {
     static const int64_t origin[INNER] = {0, 0};
     tiles t;
     drive d;
@@ -169,7 +171,7 @@ static kiln_status drive_alone(const kiln_plan *plan, const kiln_runner *run, in
                              .stride = d.stride,
                              .origin = origin,
                              .par = par,
-                             .flags = streams(plan, ptr) ? KILN_LAUNCH_STREAM : 0};
+                             .flags = flags};
     for (int k = 0; k < plan->ndim; k++) d.index[k] = 0;
     *trap = 0;
     if (tiled) return run_tiles(&d, &t, trap);
@@ -196,6 +198,7 @@ typedef struct split {
     int64_t chunk;
     char *const *ptr;
     const uint64_t *par;
+    uint64_t flags; /* of every launch */
     kiln_status status[PARTS_MAX];
     int32_t trap[PARTS_MAX];
 } split;
@@ -208,7 +211,7 @@ static void run_part(void *user, int64_t part) {
     for (int b = 0; b < plan.noperands; b++) ptr[b] = s->ptr[b] + from * plan.stride[b][s->dim];
     plan.n[s->dim] = left < s->chunk ? left : s->chunk;
     plan.nelem = plan.nelem / s->plan->n[s->dim] * plan.n[s->dim];
-    s->status[part] = drive_alone(&plan, s->run, s->nest, ptr, s->par, &s->trap[part]);
+    s->status[part] = drive_alone(&plan, s->run, s->nest, ptr, s->par, s->flags, &s->trap[part]);
 }
 
 /* Parts that the work is worth; 1: none. */
@@ -234,8 +237,9 @@ static int64_t choose_cut(split *s, int64_t nparts) {
 kiln_status kiln_drive(const kiln_plan *plan, const kiln_runner *run, int nest, char *const *ptr,
                        const uint64_t *par, int32_t *trap) {
     int64_t nparts = count_parts(plan, run);
-    if (nparts < 2) return drive_alone(plan, run, nest, ptr, par, trap);
-    split s = {.plan = plan, .run = run, .nest = nest, .ptr = ptr, .par = par};
+    uint64_t flags = streams(plan, ptr) ? KILN_LAUNCH_STREAM : 0;
+    if (nparts < 2) return drive_alone(plan, run, nest, ptr, par, flags, trap);
+    split s = {.plan = plan, .run = run, .nest = nest, .ptr = ptr, .par = par, .flags = flags};
     nparts = choose_cut(&s, nparts);
     kiln_pool_for(run->parallel, nparts, run_part, &s);
     *trap = 0;
