@@ -148,7 +148,7 @@ static bool streams(const kiln_plan *p, char *const *ptr) {
 }
 
 static kiln_status drive_alone(const kiln_plan *plan, const kiln_runner *run, int nest, char *const *ptr,
-                               const uint64_t *par, int32_t *trap) {
+                               const uint64_t *par, uint64_t flags, int32_t *trap) {
     static const int64_t origin[INNER] = {0, 0};
     tiles t;
     drive d;
@@ -171,7 +171,7 @@ static kiln_status drive_alone(const kiln_plan *plan, const kiln_runner *run, in
                              .stride = d.stride,
                              .origin = origin,
                              .par = par,
-                             .flags = streams(plan, ptr) ? KILN_LAUNCH_STREAM : 0};
+                             .flags = flags};
     for (int k = 0; k < plan->ndim; k++) d.index[k] = 0;
     *trap = 0;
     if (tiled) return run_tiles(&d, &t, trap);
@@ -198,6 +198,7 @@ typedef struct split {
     int64_t chunk;
     char *const *ptr;
     const uint64_t *par;
+    uint64_t flags; /* of every launch */
     kiln_status status[PARTS_MAX];
     int32_t trap[PARTS_MAX];
 } split;
@@ -210,7 +211,7 @@ static void run_part(void *user, int64_t part) {
     for (int b = 0; b < plan.noperands; b++) ptr[b] = s->ptr[b] + from * plan.stride[b][s->dim];
     plan.n[s->dim] = left < s->chunk ? left : s->chunk;
     plan.nelem = plan.nelem / s->plan->n[s->dim] * plan.n[s->dim];
-    s->status[part] = drive_alone(&plan, s->run, s->nest, ptr, s->par, &s->trap[part]);
+    s->status[part] = drive_alone(&plan, s->run, s->nest, ptr, s->par, s->flags, &s->trap[part]);
 }
 
 /* Parts that the work is worth; 1: none. */
@@ -236,8 +237,9 @@ static int64_t choose_cut(split *s, int64_t nparts) {
 kiln_status kiln_drive(const kiln_plan *plan, const kiln_runner *run, int nest, char *const *ptr,
                        const uint64_t *par, int32_t *trap) {
     int64_t nparts = count_parts(plan, run);
-    if (nparts < 2) return drive_alone(plan, run, nest, ptr, par, trap);
-    split s = {.plan = plan, .run = run, .nest = nest, .ptr = ptr, .par = par};
+    uint64_t flags = streams(plan, ptr) ? KILN_LAUNCH_STREAM : 0;
+    if (nparts < 2) return drive_alone(plan, run, nest, ptr, par, flags, trap);
+    split s = {.plan = plan, .run = run, .nest = nest, .ptr = ptr, .par = par, .flags = flags};
     nparts = choose_cut(&s, nparts);
     kiln_pool_for(run->parallel, nparts, run_part, &s);
     *trap = 0;
