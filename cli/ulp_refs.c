@@ -30,7 +30,10 @@ wide ulp_digamma(wide x) {
         wide part = x - rintl(x); /* the tangent of what is left of a period */
         return ulp_digamma(1 - x) - PI / tanl(PI * part);
     }
-    for (; x < 40; x += 1) sum -= 1 / x;
+    while (x < 40) {
+        sum -= 1 / x;
+        x += 1;
+    }
     sum += logl(x) - 0.5L / x;
     for (int k = 0; k < BERNOULLIS; k++) sum -= BERNOULLI[k] / (2 * (k + 1)) * (power /= x * x);
     return sum;

@@ -34,8 +34,7 @@ static kiln_status make_outputs(const kiln_plan *plan, kiln_tensor **outs) {
         kiln_tensor *given = k < plan->call->nout ? plan->call->out[k] : NULL;
         if (given && plan->resize_out[k])
             st = kiln_tensor_reserve(given, plan->rank, plan->sizes, plan->ret_strides);
-        if (st == KILN_OK && (!given || plan->copy_out))
-            st = new_result(plan, k, &outs[k]);
+        if (st == KILN_OK && (!given || plan->copy_out)) st = new_result(plan, k, &outs[k]);
     }
     for (int k = 0; k < plan->nrets && st == KILN_OK && !plan->copy_out; k++) {
         if (plan->resize_out[k])

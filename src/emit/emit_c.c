@@ -332,8 +332,8 @@ static void row_head(emitter *em, const nest_use *u) {
         if (!touched(u, b)) continue;
         kiln_sb_printf(&em->body, "        char *p%d = L->ptr[%d] + r * L->stride[%d];\n", b, b, 2 * b + 1);
         if (u->writes[b] && streams(em, b))
-            kiln_sb_printf(&em->body, "        const int nt%d = stream && (unsigned long)p%d %% %d == 0;\n", b,
-                           b, (int)kiln_dtype_size(kiln_dtype_real(em->ir->bufs[b].dtype)) * em->lanes);
+            kiln_sb_printf(&em->body, "        const int nt%d = stream && (unsigned long)p%d %% %d == 0;\n",
+                           b, b, (int)kiln_dtype_size(kiln_dtype_real(em->ir->bufs[b].dtype)) * em->lanes);
         if (em->ir->bufs[b].step != KILN_STEP_BCAST) continue;
         kiln_dtype d = em->ir->bufs[b].dtype;
         if (kiln_dtype_is_complex(d)) {

@@ -98,14 +98,15 @@ static kiln_status eval_int(host *h, const kiln_expr *e, int64_t a, int64_t b, k
     uint64_t x = (uint64_t)a, y = (uint64_t)b; /* wrap like the kernels do */
     if (kiln_prim_trait(e->prim) == KILN_TRAIT_DIVIDES && b == 0)
         return kiln_expr_fail(h->env->source, e, KILN_E_DIVZERO, "division by zero");
+    int64_t by = b ? b : 1; /* no division sees a zero: it was refused above */
     switch (e->prim) {
     case KILN_P_ADD: *out = from_int((int64_t)(x + y)); return KILN_OK;
     case KILN_P_SUB: *out = from_int((int64_t)(x - y)); return KILN_OK;
     case KILN_P_MUL: *out = from_int((int64_t)(x * y)); return KILN_OK;
     case KILN_P_DIV: *out = from_float((double)a / (double)b); return KILN_OK;
-    case KILN_P_IDIV: *out = from_int(b == -1 ? (int64_t)(0 - x) : a / b); return KILN_OK;
-    case KILN_P_FLOORDIV: *out = from_int(floor_div(a, b)); return KILN_OK;
-    case KILN_P_MOD: *out = from_int((int64_t)(x - (uint64_t)floor_div(a, b) * y)); return KILN_OK;
+    case KILN_P_IDIV: *out = from_int(b == -1 ? (int64_t)(0 - x) : a / by); return KILN_OK;
+    case KILN_P_FLOORDIV: *out = from_int(floor_div(a, by)); return KILN_OK;
+    case KILN_P_MOD: *out = from_int((int64_t)(x - (uint64_t)floor_div(a, by) * y)); return KILN_OK;
     case KILN_P_NEG: *out = from_int((int64_t)(0 - x)); return KILN_OK;
     case KILN_P_ABS: *out = from_int(a < 0 ? (int64_t)(0 - x) : a); return KILN_OK;
     case KILN_P_MAX: *out = from_int(a > b ? a : b); return KILN_OK;

@@ -60,7 +60,7 @@ static inline void transpose_tile(char *dst, int64_t dst_stride, const char *src
     if (TILE_ROUNDS > 2) tile_round(b, a);
     if (TILE_ROUNDS > 3) tile_round(a, b);
     const tile_row *done = TILE_ROUNDS % 2 ? b : a;
-    UNROLL for (int i = 0; i < TILE; i++) *(tile_mem *)(dst + i * dst_stride) = done[i];
+    UNROLL for (int i = 0; i < TILE; i++) * (tile_mem *)(dst + i * dst_stride) = done[i];
 }
 
 static void transpose(char *dst, int64_t dst_stride, const char *src, int64_t src_stride, size_t rows,
@@ -73,6 +73,6 @@ static void transpose(char *dst, int64_t dst_stride, const char *src, int64_t sr
                            src + (int64_t)r * src_stride + c * SIZE, src_stride);
     for (size_t c = 0; c < cols; c++)
         for (size_t r = c < whole_cols ? whole_rows : 0; r < rows; r++)
-            *(tile_one *)(dst + (int64_t)c * dst_stride + r * SIZE) =
-                *(const tile_one *)(src + (int64_t)r * src_stride + c * SIZE);
+            *(tile_one *)(dst + (int64_t)c * dst_stride +
+                          r * SIZE) = *(const tile_one *)(src + (int64_t)r * src_stride + c * SIZE);
 }

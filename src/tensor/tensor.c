@@ -203,7 +203,7 @@ static kiln_status check_foreign(const void *data, kiln_dtype dtype, int rank, c
                                  const int64_t *strides, int64_t *nelem) {
     int64_t up;
     KILN_TRY(kiln_sizes_check(dtype, rank, sizes, nelem));
-    if (strides) KILN_TRY(reach(dtype, rank, sizes, strides, *nelem, &up));
+    if (sizes && strides) KILN_TRY(reach(dtype, rank, sizes, strides, *nelem, &up));
     if (!data && *nelem > 0) return KILN_FAIL(KILN_E_ARG, "data is null for a tensor with elements");
     size_t align = kiln_dtype_size(dtype) /
                    (kiln_dtype_is_complex(dtype) ? 2 : 1); /* parts are read one by one */
