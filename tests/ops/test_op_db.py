@@ -36,7 +36,6 @@ BESIDES = [(re.compile(pattern), why) for pattern, why in [
     (r"clone.*memory_format.*not served", "clone with a memory format is not served"),
     (r"clone\(\w+\[(.*, )?0[],].*strides", "strides of a copy without elements"),
     (r"polygamma.*f32 at .*inf, PyTorch's", "PyTorch's trigamma is not infinite at its poles: sin(pi * x) is not 0 in its f32"),
-    (r"logaddexp.*not implemented for 'c", "logaddexp of complex numbers is not served"),
 ]]  # what known.py does not say, since only descriptions meet it
 
 
@@ -139,8 +138,8 @@ class Replay(TorchDispatchMode):
         if name not in SERVED:
             tally.unserved[name] += 1
             return func(*args, **kwargs)
-        if not all(map(plain, tensors((args, kwargs)))):
-            tally.notes["op_db: calls of served overloads on tensors of a kind that Kiln does not have"] += 1
+        if not all(map(plain, tensors((args, kwargs)))) or kwargs.get("dtype", torch.bool) not in (None, *SHORT):
+            tally.notes["op_db: calls of served overloads on tensors or of dtypes that Kiln does not have"] += 1
             return func(*args, **kwargs)
         again = tree_map(Copies().of, (args, kwargs))
         call = Call(func, args, kwargs)
