@@ -36,7 +36,7 @@ print(*first, sep="\n")' | grep -E "^$PWD/(src|cli|bench|tests|tools)/" | grep -
 planted() {
     local tree found
     tree=$(mktemp -d)
-    mkdir -p "$tree"/{include,src/emit,src/op,cli,bench,tests,tools}
+    mkdir -p "$tree"/{include,src/emit,src/op,cli,python,bench,tests,tools}
     printf '/* a.c - one\n *\n * three */\n#include "op/op.h"\nvoid f(void) { free(p); }\n' >"$tree/src/emit/a.c"
     { printf '/* a.c - same name */\nint g(void) {\n'; yes '    h();' | head -n 80; echo '}'; } >"$tree/src/op/a.c"
     found=$(KILN_ROOT=$tree tools/check_layers.sh; KILN_ROOT=$tree tools/check_size.sh)
