@@ -17,7 +17,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 
 import kiln.fx
 
-LAPACK = ("linalg.", "lu", "svd", "qr", "geqrf", "ormqr", "pinverse", "cholesky", "triangular_solve")  # last bits vary by run
+TRIES = 16  # runs of the interpreter after which it is believed to give one answer only
 UNDEFINED = ("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided")  # content
 
 
@@ -73,13 +73,21 @@ def shapes_only(value):
 
 def equal(op, want, got):
     if op.name in UNDEFINED or getattr(op, "aten_name", "") in UNDEFINED:
-        return same(shapes_only(want), shapes_only(got))
-    if same(want, got):
-        return True
-    if not op.name.startswith(LAPACK) or not same(shapes_only(want), shapes_only(got)):
+        want, got = shapes_only(want), shapes_only(got)
+    return same(want, got)
+
+
+def near(want, got):
+    if not same(shapes_only(want), shapes_only(got)):
         return False
     pairs = zip(*([leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)] for value in (want, got)))
     return all(torch.allclose(a, b, rtol=1e-6, atol=1e-6, equal_nan=True) for a, b in pairs)
+
+
+def varies(op, gm, tensors, want):
+    """Whether the interpreter itself gives other bits from run to run, as some of LAPACK's routines do by the addresses they get."""
+    runs = (outcome(interpreted, gm.graph, gm, *copies(tensors))[1] for _ in range(TRIES))
+    return any(not equal(op, want, again) for again in runs)
 
 
 def check(op, gm, tensors):
@@ -90,7 +98,7 @@ def check(op, gm, tensors):
     for name, module in (("printed", gm), ("normalised", kiln.fx.normalize(gm)), ("kwargs only", kiln.fx.normalize(gm, kwargs_only=True))):
         code = kiln.fx.python_code(module)
         kind, got = outcome(compiled(code), module, *copies(tensors))
-        if kind == "raises" or not equal(op, want, got):
+        if kind == "raises" or not (equal(op, want, got) or near(want, got) and varies(op, gm, tensors, want)):
             return f"{name}: {str(want)[:300]} became {str(got)[:300]}\n{code.src}"
     return None
 

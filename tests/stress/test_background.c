@@ -13,7 +13,8 @@
 #ifndef __has_feature
 #define __has_feature(x) 0
 #endif
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+#define TSAN __has_feature(thread_sanitizer)
+#if TSAN || __has_feature(address_sanitizer)
 enum { SANITIZED = 1, HITS = 50000 };
 #else
 enum { SANITIZED = 0, HITS = 1000000 };
@@ -589,9 +590,11 @@ static void call_while_forking(worker *w) {
         if (!call_class(w->ctx, (k * 7 + w->id) % 500)) atomic_fetch_add(w->wrong, 1);
 }
 
-/* Threads insert and evict while another forks: no lock stays taken in the child. */
+/* Threads insert and evict while another forks: no lock stays taken in the child.  Not under ThreadSanitizer: of its
+ * own allocator's locks (clang 14) one that another thread has stays taken in the child, which then hangs in malloc. */
 static void forks_among_writers(void **state) {
     (void)state;
+    if (TSAN) skip();
     make_operands();
     kiln_ctx *ctx = open_with((kiln_config){.mode = KILN_MODE_INTERP, .max_kernels = BOUND});
     load_rows(ctx);
