@@ -85,6 +85,15 @@ static inline const char *script(const char *name, const char *text) {
     return path;
 }
 
+/* Lines of the file `runs`: scripts write one each time they run. */
+static inline long count_runs(void) {
+    long n = 0;
+    FILE *f = fopen(in_scratch("runs"), "r");
+    for (int c; f && (c = fgetc(f)) != EOF;) n += c == '\n';
+    if (f) fclose(f);
+    return n;
+}
+
 /* Start of a compiler that may only be used as a driver: asked for its parts, it fails. */
 #define DRIVER_ONLY "case \" $* \" in *' -### '*|*-print-prog-name*) exit 1;; esac\n"
 

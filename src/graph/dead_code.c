@@ -6,22 +6,7 @@
 #include <string.h>
 
 #include "graph/overloads.h"
-
-/* The text holds the word somewhere. */
-static bool holds(const char *s, size_t n, const char *word) {
-    size_t w = strlen(word);
-    for (size_t i = 0; i + w <= n; i++)
-        if (memcmp(s + i, word, w) == 0) return true;
-    return false;
-}
-
-/* Random operators take a generator, or carry it in their name. */
-static bool is_random(const kiln_overload *o) {
-    static const char *const words[] = {"Generator", "rand", "dropout", "bernoulli", "rrelu", "attention"};
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (holds(o->line, o->n, words[i])) return true;
-    return false;
-}
+#include "graph/torch_python.h"
 
 static bool is_pure(const kiln_schema *s) {
     for (int k = 0; k < s->nargs; k++)
@@ -41,7 +26,7 @@ static kiln_status callee_pure(kiln_schemas *s, const kiln_node *node, const kil
         bool out_form = !c->only && schema->nargs && schema->args[schema->nargs - 1].kwarg_only &&
                         kiln_param_writes(&schema->args[schema->nargs - 1]);
         if (!out_form && !is_pure(schema)) *out = false;
-        if (is_random(o)) *out = false;
+        if (kiln_torch_is_random(o->line, o->n)) *out = false;
     }
     return KILN_OK;
 }

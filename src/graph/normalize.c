@@ -8,6 +8,7 @@
 
 #include "graph/fit.h"
 #include "graph/overloads.h"
+#include "graph/torch_python.h"
 
 enum { MAX_SIG = KILN_MAX_ARGS + 3, MAX_CALL = 256 };
 
@@ -107,9 +108,8 @@ static kiln_status add_python_params(attempt *a, int outs) {
         bool out = a->form == KILN_FORM_TORCH && strcmp(name, "out") == 0 && none && outs == 0;
         bool grad = a->form != KILN_FORM_OVERLOAD && strcmp(name, "requires_grad") == 0 &&
                     takes_tensor_options(a->schema);
-        bool tuple = a->form != KILN_FORM_OVERLOAD && strcmp(name, "as_tuple") == 0 &&
-                     strcmp(a->schema->name, "nonzero") == 0;
-        if ((out || grad || tuple) && kiln_schema_arg(a->schema, name) < 0)
+        bool extra = a->form != KILN_FORM_OVERLOAD && kiln_torch_takes(a->schema->name, name);
+        if ((out || grad || extra) && kiln_schema_arg(a->schema, name) < 0)
             KILN_TRY(add_param(a, name, KILN_KEYWORD_ONLY, NULL, a->kwargs[k].value));
     }
     return KILN_OK;
@@ -156,15 +156,13 @@ static size_t find_param(const attempt *a, const char *name) {
     return SIZE_MAX;
 }
 
-/* NumPy's names: torch.sum(x, axis=0). */
+/* Other names that bindings take: torch.sum(x, axis=0). */
 static void rename_keywords(attempt *a) {
-    static const char *const names[][2] = {{"axis", "dim"}, {"keepdims", "keepdim"}, {"x", "input"},
-                                           {"a", "input"},  {"x1", "input"},         {"x2", "other"}};
     for (size_t k = 0; k < a->nkwargs && a->form != KILN_FORM_OVERLOAD; k++) {
-        if (find_param(a, a->kwargs[k].name) != SIZE_MAX) continue;
-        for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-            if (strcmp(a->kwargs[k].name, names[i][0]) == 0 && find_param(a, names[i][1]) != SIZE_MAX)
-                a->kwargs[k].name = names[i][1];
+        const char *name = a->kwargs[k].name, *meant;
+        if (find_param(a, name) != SIZE_MAX) continue;
+        for (size_t i = 0; (meant = kiln_torch_alias(name, i)); i++)
+            if (find_param(a, meant) != SIZE_MAX) a->kwargs[k].name = meant;
     }
 }
 

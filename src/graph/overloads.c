@@ -7,6 +7,7 @@
 
 #include "base/text_entry.h"
 #include "graph/overloads.h"
+#include "graph/torch_python.h"
 
 enum { BUCKETS = 8192 };
 
@@ -98,25 +99,6 @@ kiln_status kiln_overload_schema(kiln_schemas *s, kiln_overload *o, const kiln_s
 
 /* -- what a node calls -------------------------------------------------------------------------------- */
 
-static bool listed(const char *const *list, size_t count, const char *name, size_t n) {
-    for (size_t i = 0; i < count; i++)
-        if (strlen(list[i]) == n && memcmp(list[i], name, n) == 0) return true;
-    return false;
-}
-
-/* "torch._C._nn" and its like: functions there are bindings of operators of the same name. */
-static bool wraps_operators(const char *module, size_t n) {
-    static const char *const modules[] = {"torch",
-                                          "torch._C._nn",
-                                          "torch._C._special",
-                                          "torch._C._fft",
-                                          "torch._C._linalg",
-                                          "torch._C._sparse",
-                                          "torch._C._nested",
-                                          "torch._C._VariableFunctions"};
-    return listed(modules, sizeof modules / sizeof *modules, module, n);
-}
-
 static kiln_overload *aten(const kiln_schemas *s, const char *name, size_t n) {
     enum { LONGEST = 200 };
     char full[LONGEST + 6] = "aten::";
@@ -125,40 +107,8 @@ static kiln_overload *aten(const kiln_schemas *s, const char *name, size_t n) {
     return kiln_schemas_find(s, full, n + 6);
 }
 
-/* What Python code of torch defines under the name of an operator, with other parameters than that has. */
-static bool is_python_method(const char *name, size_t n) {
-    static const char *const methods[] = {
-        "__contains__", "backward",          "index", "istft", "norm", "resize", "resize_as", "split", "stft",
-        "unflatten",    "unique_consecutive"};
-    return listed(methods, sizeof methods / sizeof *methods, name, n);
-}
-
-static bool is_python_function(const char *name, size_t n) {
-    static const char *const functions[] = {"atleast_1d",
-                                            "atleast_2d",
-                                            "atleast_3d",
-                                            "block_diag",
-                                            "broadcast_shapes",
-                                            "broadcast_tensors",
-                                            "cartesian_prod",
-                                            "cdist",
-                                            "chain_matmul",
-                                            "einsum",
-                                            "initial_seed",
-                                            "manual_seed",
-                                            "meshgrid",
-                                            "norm",
-                                            "save",
-                                            "seed",
-                                            "split",
-                                            "stft",
-                                            "tensordot",
-                                            "unique_consecutive"};
-    return listed(functions, sizeof functions / sizeof *functions, name, n);
-}
-
 static void method(const kiln_schemas *s, const char *name, size_t n, kiln_callee *out) {
-    out->first = is_python_method(name, n) ? NULL : aten(s, name, n);
+    out->first = kiln_torch_is_method(name, n) ? NULL : aten(s, name, n);
     out->form = out->first ? KILN_FORM_METHOD : KILN_FORM_NONE;
 }
 
@@ -170,7 +120,7 @@ static void function(const kiln_schemas *s, const kiln_gval *t, kiln_callee *out
         method(s, t->u.s + sizeof tensor - 1, t->n - (sizeof tensor - 1), out);
     } else if (t->n > sizeof base - 1 && memcmp(t->u.s, base, sizeof base - 1) == 0) {
         method(s, t->u.s + sizeof base - 1, t->n - (sizeof base - 1), out);
-    } else if (wraps_operators(t->u.s, module) && !is_python_function(colon + 1, n)) {
+    } else if (kiln_torch_wraps(t->u.s, module) && !kiln_torch_is_function(colon + 1, n)) {
         out->first = aten(s, colon + 1, n);
         out->form = out->first ? KILN_FORM_TORCH : KILN_FORM_NONE;
     }

@@ -147,14 +147,6 @@ static bool call_class(kiln_ctx *ctx, int which) {
 
 /* -- compilers ----------------------------------------------------------------------------------------- */
 
-static long count_runs(void) {
-    long n = 0;
-    FILE *f = fopen(in_scratch("runs"), "r");
-    for (int c; f && (c = fgetc(f)) != EOF;) n += c == '\n';
-    if (f) fclose(f);
-    return n;
-}
-
 /* A driver that writes a line per run, does `text`, and unless that ended it compiles. */
 static const char *compiler(const char *text) {
     char all[1200];

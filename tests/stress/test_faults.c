@@ -220,14 +220,6 @@ static void preparing_without_memory(void **state) {
 
 /* -- compilers ---------------------------------------------------------------------------------------- */
 
-static long count_runs(void) {
-    long n = 0;
-    FILE *f = fopen(in_scratch("runs"), "r");
-    for (int c; f && (c = fgetc(f)) != EOF;) n += c == '\n';
-    if (f) fclose(f);
-    return n;
-}
-
 /* A compiler that is good until the file `armed` exists and then does `text`; runs are lines of `runs`. */
 static const char *turncoat(const char *text) {
     char all[1200];
