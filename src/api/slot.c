@@ -283,6 +283,7 @@ static bool fill_arg(filling *f, int i, int a, bool written) {
         if (f->first < 0) f->first = i;
         f->s->log_elem[i] = (uint8_t)__builtin_ctzll(kiln_dtype_size((kiln_dtype)v->u.tensor->dtype));
         to->mask = written ? SIG_WRITTEN : SIG_READ;
+        if (a >= 0 && row->asked_single >> a & 1) to->mask |= KILN_SIG_FLAGS(KILN_TF_SINGLE);
         to->want = v->u.tensor->sig & to->mask;
         return (v->u.tensor->flags & KILN_TF_CANONICAL) != 0;
     case KILN_STR_V:

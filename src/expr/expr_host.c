@@ -238,18 +238,38 @@ static kiln_status eval_fits(host *h, const kiln_expr *e, kiln_hval v, kiln_hval
     return KILN_OK;
 }
 
-/* rank(t): how many dimensions a tensor argument has. */
-static kiln_status eval_rank(host *h, const kiln_expr *e, kiln_hval t, kiln_hval *out) {
+/* rank(t): how many dimensions a tensor argument has; single(t): whether it has one element. */
+static kiln_status eval_shape(host *h, const kiln_expr *e, kiln_hval t, kiln_hval *out) {
     int64_t extent, rank = 0;
-    if (t.kind != KILN_H_UNKNOWN && t.kind != KILN_H_TENSOR) return HOST_FAIL(h, e, "rank takes a tensor");
+    bool single = true;
+    if (t.kind != KILN_H_UNKNOWN && t.kind != KILN_H_TENSOR)
+        return HOST_FAIL(h, e, "%s takes a tensor", e->name);
     *out = unknown();
     if (t.kind == KILN_H_UNKNOWN || !h->env->size) return KILN_OK;
-    while (h->env->size(h->env, (int)t.i, rank, &extent)) rank++;
-    *out = from_int(rank);
+    for (; h->env->size(h->env, (int)t.i, rank, &extent); rank++) single = single && extent == 1;
+    *out = e->name[0] == 's' ? from_bool(single) : from_int(rank);
     return KILN_OK;
 }
 
-/* present(x), absent(x), the questions above, dtype(x), size(t, d), rank(t), fits(x), len(list). */
+/* The questions of `kinds`. */
+static kiln_status ask_kind(host *h, const kiln_expr *e, kiln_hval v, kiln_hval *out) {
+    int question = 0;
+    while (question < KINDS && strcmp(e->name, kinds[question].name) != 0) question++;
+    if (question == KINDS) return HOST_FAIL(h, e, "unknown function '%s'", e->name);
+    if (v.kind == KILN_H_LIST || v.kind == KILN_H_STR)
+        return HOST_FAIL(h, e, "'%s' takes a tensor, a number or common", e->name);
+    *out = unknown();
+    if (v.dtype >= KILN_DTYPE_COUNT || v.kind == KILN_H_NONE) {
+        if (v.kind == KILN_H_NONE) *out = from_bool(false);
+        return KILN_OK;
+    }
+    bool limited = kiln_dtype_is_limited(v.dtype);
+    *out = from_bool(kiln_dtype_kind(v.dtype) == kinds[question].kind &&
+                     (limited || !kinds[question].limited));
+    return KILN_OK;
+}
+
+/* present(x), absent(x), the questions above, dtype(x), size(t, d), rank(t), single(t), fits(x), len(list). */
 static kiln_status eval_call(host *h, const kiln_expr *e, kiln_hval *out) {
     kiln_hval v = {0};
     bool size = strcmp(e->name, "size") == 0;
@@ -268,7 +288,7 @@ static kiln_status eval_call(host *h, const kiln_expr *e, kiln_hval *out) {
         return KILN_OK;
     }
     if (size) return eval_size(h, e, v, out);
-    if (strcmp(e->name, "rank") == 0) return eval_rank(h, e, v, out);
+    if (strcmp(e->name, "rank") == 0 || strcmp(e->name, "single") == 0) return eval_shape(h, e, v, out);
     if (strcmp(e->name, "fits") == 0) return eval_fits(h, e, v, out);
     if (strcmp(e->name, "dtype") == 0) {
         bool known = v.dtype < KILN_DTYPE_COUNT && v.kind != KILN_H_NONE;
@@ -276,20 +296,7 @@ static kiln_status eval_call(host *h, const kiln_expr *e, kiln_hval *out) {
         if (v.kind == KILN_H_NONE) *out = v; /* None has no dtype and equals no dtype */
         return KILN_OK;
     }
-    int question = 0;
-    while (question < KINDS && strcmp(e->name, kinds[question].name) != 0) question++;
-    if (question == KINDS) return HOST_FAIL(h, e, "unknown function '%s'", e->name);
-    if (v.kind == KILN_H_LIST || v.kind == KILN_H_STR)
-        return HOST_FAIL(h, e, "'%s' takes a tensor, a number or common", e->name);
-    *out = unknown();
-    if (v.dtype >= KILN_DTYPE_COUNT || v.kind == KILN_H_NONE) {
-        if (v.kind == KILN_H_NONE) *out = from_bool(false);
-        return KILN_OK;
-    }
-    bool limited = kiln_dtype_is_limited(v.dtype);
-    *out = from_bool(kiln_dtype_kind(v.dtype) == kinds[question].kind &&
-                     (limited || !kinds[question].limited));
-    return KILN_OK;
+    return ask_kind(h, e, v, out);
 }
 
 static kiln_status eval_name(host *h, const kiln_expr *e, kiln_hval *out) {

@@ -1,8 +1,9 @@
 /* infer_memo.c - what a row's conditions and promotion gave for the last calls like this one.
  *
  * Branch and dtypes follow from the row, the form, the kinds and dtypes of the arguments, whether a tensor has
- * dimensions, and the values that conditions ask (row->asked).  Each thread remembers a few such answers, by the
- * digest of the row, so that nothing here can outlive what it speaks of.  Only calls that passed are remembered. */
+ * dimensions or, where that is asked, one element, and the values that conditions ask (row->asked).  Each thread
+ * remembers a few such answers, by the digest of the row, so that nothing here can outlive what it speaks of.
+ * Only calls that passed are remembered. */
 #include <string.h>
 
 #include "infer/infer_parts.h"
@@ -37,7 +38,8 @@ static bool describe(const kiln_bound *call, uint64_t *word, int *n) {
         uint64_t what = v->kind, value = 0;
         bool asked = row->asked >> a & 1;
         if (v->kind == KILN_TENSOR) {
-            what |= (v->u.tensor->sig & (KILN_SIG_TYPE | KILN_SIG_FLAGS(KILN_TF_SCALAR))) << 8;
+            uint64_t flags = row->asked_single >> a & 1 ? KILN_TF_SCALAR | KILN_TF_SINGLE : KILN_TF_SCALAR;
+            what |= (v->u.tensor->sig & (KILN_SIG_TYPE | KILN_SIG_FLAGS(flags))) << 8;
             if (asked) return false;
         } else if (v->kind == KILN_STR_V || v->kind == KILN_LIST_V || (asked && v->kind == KILN_COMPLEX_V)) {
             return false;

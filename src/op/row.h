@@ -24,8 +24,8 @@ kiln_status kiln_row_arg(kiln_lex *lx, const kiln_row *row,
 /* What a row must keep beyond its grammar: see row_rules.c.  After default promotion, before resolve. */
 kiln_status kiln_row_rules(const kiln_row *row) KILN_MUST_CHECK;
 
-/* The arguments whose values conditions or `static` ask for, as bits. */
-uint64_t kiln_row_find_asked(const kiln_row *row);
+/* Sets row->asked and row->asked_single. */
+void kiln_row_find_asked(kiln_row *row);
 
 /* Fails if an argument or a name is used nowhere; fills branch->uses and branch->knows. */
 kiln_status kiln_row_resolve(kiln_row *row) KILN_MUST_CHECK;

@@ -1,13 +1,13 @@
 /* row_asks.c - which arguments' values the conditions of a row depend on.
  *
  * A call like the last one may skip `when` and `check` if what they ask is the same.  present(x), is_int(x) and
- * the like ask the kind or dtype of an argument, which dispatch compares anyway; everything else asks its
- * value (of a tensor: its sizes).  Errs on the side of asking. */
+ * the like ask the kind or dtype of an argument, which dispatch compares anyway; single(x) asks a bit of a
+ * tensor's signature; everything else asks its value (of a tensor: its sizes).  Errs on the side of asking. */
 #include "op/row.h"
 
 typedef struct walk {
     const kiln_row *row;
-    uint64_t set;
+    uint64_t set, single;
     int height, nodes; /* as in an evaluation: names may expand without end */
 } walk;
 
@@ -17,13 +17,19 @@ static const kiln_expr *named(const kiln_row *row, const char *name) {
     return kiln_row_host(row, name);
 }
 
-static bool asks_kind_only(const walk *w, const kiln_expr *e) {
+/* Questions about an argument, not its value.  Notes which are asked whether they are single. */
+static bool asks_kind_only(walk *w, const kiln_expr *e) {
     static const char *const questions[] = {"present", "absent",   "dtype",      "is_bool",
                                             "is_int",  "is_float", "is_complex", "is_unsigned"};
-    bool kind = false;
+    if (e->nargs != 1 || e->args[0]->kind != KILN_X_NAME || named(w->row, e->args[0]->name)) return false;
+    int arg = kiln_schema_arg(w->row->schema, e->args[0]->name);
+    if (arg >= 0 && kiln_str_eq(e->name, "single")) {
+        w->single |= UINT64_C(1) << arg;
+        return true;
+    }
     for (size_t k = 0; k < sizeof questions / sizeof *questions; k++)
-        kind = kind || kiln_str_eq(e->name, questions[k]);
-    return kind && e->nargs == 1 && e->args[0]->kind == KILN_X_NAME && !named(w->row, e->args[0]->name);
+        if (kiln_str_eq(e->name, questions[k])) return true;
+    return false;
 }
 
 static void visit(walk *w, const kiln_expr *e) {
@@ -48,9 +54,10 @@ static void visit(walk *w, const kiln_expr *e) {
     w->height--;
 }
 
-uint64_t kiln_row_find_asked(const kiln_row *row) {
+void kiln_row_find_asked(kiln_row *row) {
     walk w = {.row = row, .set = row->statics};
     for (int c = 0; c < row->nchecks; c++) visit(&w, row->checks[c].cond);
     for (int b = 0; b < row->nbranches; b++) visit(&w, row->branches[b].when);
-    return w.set;
+    row->asked = w.set;
+    row->asked_single = w.single;
 }

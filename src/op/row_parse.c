@@ -387,7 +387,7 @@ kiln_status kiln_row_parse(kiln_arena *arena, const char *source, const char *te
     default_promotion(row);
     KILN_TRY(kiln_row_rules(row));
     KILN_TRY(kiln_row_resolve(row));
-    row->asked = kiln_row_find_asked(row);
+    kiln_row_find_asked(row);
     *out = row;
     return KILN_OK;
 }

@@ -123,6 +123,7 @@ static bool is_dense(int rank, const int64_t *sizes, const int64_t *strides) {
 
 uint16_t kiln_layout_flags(int rank, const int64_t *sizes, const int64_t *strides, int64_t nelem) {
     uint16_t flags = rank == 0 ? KILN_TF_SCALAR : 0;
+    if (nelem == 1) flags |= KILN_TF_SINGLE;
     flags |= nelem == 0 ? KILN_TF_CONTIGUOUS | KILN_TF_DENSE : row_major_flags(rank, sizes, strides);
     if (is_channels_last(rank, sizes, strides)) flags |= KILN_TF_CHANNELS_LAST | KILN_TF_DENSE;
     if (!(flags & KILN_TF_DENSE) && is_dense(rank, sizes, strides)) flags |= KILN_TF_DENSE;
@@ -262,6 +263,7 @@ kiln_status kiln_tensor_borrow(kiln_tensor_header *header, void *data, kiln_dtyp
         wide |= (uint64_t)sizes[d] - 1;
         nelem *= (uint64_t)sizes[d];
     }
+    if (nelem == 1) flags |= KILN_TF_SINGLE;
     if (!plain || wide >> LOG_SIZE_MAX)
         KILN_TRY(look_closely(t, data, dtype, rank, sizes, &strides, (int64_t *)&nelem, &flags));
     flags |= readonly ? KILN_TF_BORROWED | KILN_TF_READONLY : KILN_TF_BORROWED;

@@ -21,7 +21,8 @@ enum {
     KILN_TF_OWNED = 32,        /* its elements live in memory of Kiln's own: it may be resized */
     KILN_TF_CANONICAL = 64,    /* has elements, and every stride, of one-sized dimensions too, is row-major */
     KILN_TF_SCALAR = 128,      /* rank 0 */
-    KILN_TF_BORROWED = 256     /* the header lies in storage of the caller's */
+    KILN_TF_BORROWED = 256,    /* the header lies in storage of the caller's */
+    KILN_TF_SINGLE = 512       /* one element */
 };
 
 enum { KILN_DEVICE_CPU = 1 };
@@ -117,7 +118,7 @@ static inline __attribute__((always_inline)) kiln_tensor *kiln_tensor_new_like(c
                                                                                size_t elem_bytes) {
     enum {
         LAYOUT = KILN_TF_CONTIGUOUS | KILN_TF_DENSE | KILN_TF_CHANNELS_LAST | KILN_TF_CANONICAL |
-                 KILN_TF_SCALAR
+                 KILN_TF_SCALAR | KILN_TF_SINGLE
     };
     int rank = like->rank;
     size_t nbytes = (size_t)like->nelem * elem_bytes;

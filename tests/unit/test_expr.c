@@ -645,6 +645,7 @@ static void host_errors(void **state) {
     host_refuses("size(two, 0)", KILN_E_TYPE, "t:1:1: size takes a tensor and a dimension");
     host_refuses("len(two)", KILN_E_TYPE, "t:1:1: len takes a list");
     host_refuses("rank(two)", KILN_E_TYPE, "t:1:1: rank takes a tensor");
+    host_refuses("single(two)", KILN_E_TYPE, "t:1:1: single takes a tensor");
     host_refuses("fits(mode)", KILN_E_TYPE, "t:1:1: fits takes a number");
     kiln_hval v;
     assert_int_equal(kiln_expr_eval(&host, parse("knot"), &v), KILN_E_LIMIT);

@@ -145,7 +145,7 @@ static void rows_say_what_they_say(void **state) {
                    *div = find_in(shipped, "div.Tensor_mode")->row;
     assert_int_equal(maxdim->typing.ret[0], KILN_RET_COMMON);
     assert_int_equal(maxdim->typing.ret[1], KILN_I64);
-    assert_int_equal(div->nbranches, 4);
+    assert_int_equal(div->nbranches, 5);
     assert_int_equal(div->branches[0].typing.promo, KILN_PROMO_FLOAT);
     assert_int_equal(div->branches[1].typing.promo, KILN_PROMO_PROMOTE);
     assert_int_equal(div->branches[0].knows, 0);

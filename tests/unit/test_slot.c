@@ -104,6 +104,16 @@ static void names_are_read_where_they_are(void **state) {
     drop(x);
 }
 
+/* Halves are truncated before they are rounded where the divisor has one element (ops/map.ops). */
+static void one_element_is_not_many(void **state) {
+    (void)state;
+    kiln_tensor *x = filled(KILN_BF16, SIZES(1), NULL), *many = filled(KILN_BF16, SIZES(9), NULL);
+    warm("div.Tensor_mode", ARGS(TEN(x), TEN(x), NAMED("rounding_mode", kiln_v_str("trunc"))));
+    HITS(1, AGREE("div.Tensor_mode", TEN(x), TEN(x), NAMED("rounding_mode", kiln_v_str("trunc"))));
+    HITS(0, AGREE("div.Tensor_mode", TEN(many), TEN(many), NAMED("rounding_mode", kiln_v_str("trunc"))));
+    drop(x), drop(many);
+}
+
 static void texts_are_read(void **state) {
     (void)state;
     kiln_tensor *x = filled(KILN_F32, SIZES(9), NULL), *y = filled(KILN_F32, SIZES(9), NULL);
@@ -443,6 +453,7 @@ int main(void) {
         cmocka_unit_test(one_slot_for_every_shape),
         cmocka_unit_test(borrowed_wrapped_and_read_only_inputs_share_a_slot),
         cmocka_unit_test(names_are_read_where_they_are),
+        cmocka_unit_test(one_element_is_not_many),
         cmocka_unit_test(texts_are_read),
         cmocka_unit_test(sizes_are_compared_among_tensors),
         cmocka_unit_test(other_strides_miss),

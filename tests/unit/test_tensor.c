@@ -100,7 +100,7 @@ static int flags_of(int rank, const int64_t *sizes, const int64_t *strides) {
 static void layouts(void **state) {
     (void)state;
     enum { C = KILN_TF_CONTIGUOUS, D = KILN_TF_DENSE, L = KILN_TF_CHANNELS_LAST, O = KILN_TF_OVERLAPS };
-    enum { N = KILN_TF_CANONICAL, S = KILN_TF_SCALAR };
+    enum { N = KILN_TF_CANONICAL, S = KILN_TF_SCALAR, ONE = KILN_TF_SINGLE };
     assert_int_equal(flags_of(2, DIMS(2, 3), DIMS(3, 1)), C | D | N);
     assert_int_equal(flags_of(2, DIMS(2, 3), DIMS(1, 2)), D);
     assert_int_equal(flags_of(2, DIMS(2, 3), DIMS(4, 1)), 0);
@@ -115,7 +115,8 @@ static void layouts(void **state) {
     assert_int_equal(flags_of(4, DIMS(2, 3, 4, 5), DIMS(60, 20, 5, 1)), C | D | N);
     assert_int_equal(flags_of(4, DIMS(2, 3, 1, 1), DIMS(3, 1, 1, 1)), C | D | L | N);
     assert_int_equal(flags_of(3, DIMS(2, 3, 4), DIMS(1, 2, 6)), D);
-    assert_int_equal(flags_of(0, NULL, NULL), C | D | N | S);
+    assert_int_equal(flags_of(0, NULL, NULL), C | D | N | S | ONE);
+    assert_int_equal(flags_of(2, DIMS(1, 1), DIMS(9, 1)), C | D | ONE);
 }
 
 /* -- references ---------------------------------------------------------------------------------------- */
