@@ -84,6 +84,7 @@ static kiln_status run_class(const kiln_plan *plan, const kiln_class *c, kiln_te
     uint64_t par[KILN_MAX_SCALARS];
     kiln_runner run = {.fn = atomic_load_explicit(&c->fn, memory_order_acquire),
                        .parallel = &c->ctx->parallel,
+                       .isa = c->ctx->isa,
                        .cost_ps = c->cost_element};
     if (!run.fn) run.interp = c->body->interp;
     for (int k = 0; k < c->nscalars; k++) {
