@@ -84,7 +84,7 @@ static inline int borrowed_two(setup *s, int64_t i) {
     P(slot_out, bare_two, "slot hit: add.out f32 [32,32]")                         \
     P(borrowed_one, bare_one, "slot hit on a borrowed tensor: bitwise_not")        \
     P(borrowed_two, bare_two, "slot hit on borrowed tensors: add.Tensor, alpha")   \
-    P(table, bare_turns, "table hit: bitwise_not, i32 and i64 in turn")              \
+    P(table, bare_turns, "table hit: bitwise_not, i32 and i64 in turn")            \
     P(general_row, bare_row, "general path: add.Tensor f32 [32,32] + [32], alpha") \
     P(general_last, bare_two, "general path: add.Tensor f32, channels_last")       \
     P(bare_one, bare_one, "bare kernel: bitwise_not")                              \

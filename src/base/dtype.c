@@ -63,8 +63,9 @@ kiln_dtype kiln_dtype_promote(kiln_dtype a, kiln_dtype b) {
         return kiln_dtype_is_float(other) ? other : KILN_DTYPE_COUNT;
     }
     if (kiln_dtype_is_complex(a) || kiln_dtype_is_complex(b))
-        return kiln_elem_bytes[a] == 16 || kiln_elem_bytes[b] == 16 || a == KILN_F64 || b == KILN_F64 ? KILN_C128
-                                                                                            : KILN_C64;
+        return kiln_elem_bytes[a] == 16 || kiln_elem_bytes[b] == 16 || a == KILN_F64 || b == KILN_F64
+                   ? KILN_C128
+                   : KILN_C64;
     if (facts[a].kind != facts[b].kind) return facts[a].kind > facts[b].kind ? a : b;
     if (facts[a].kind == KILN_KIND_FLOAT) {
         if (kiln_elem_bytes[a] == kiln_elem_bytes[b]) return KILN_F32; /* f16 with bf16 */

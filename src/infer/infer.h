@@ -91,7 +91,8 @@ typedef struct kiln_plan {
     int64_t n[KILN_MAX_DIMS]; /* innermost first */
     int64_t stride[KILN_MAX_OPERANDS][KILN_MAX_DIMS]; /* bytes */
     bool strided;                                     /* the whole call is in the strided class */
-    uint64_t steps; /* what sizes and strides add to the class: two bits of each operand's step, and copy_out */
+    uint64_t
+        steps; /* what sizes and strides add to the class: two bits of each operand's step, and copy_out */
 } kiln_plan;
 
 kiln_status kiln_infer(const kiln_bound *call, kiln_plan *out) KILN_MUST_CHECK;
