@@ -75,17 +75,20 @@ static kiln_status broadcast_all(kiln_plan *p) {
     return st == KILN_OK ? st : kiln_note(st, "%s: the broadcast shape", p->call->op->name);
 }
 
+/* Takes the shape of the first tensor if all have it, which is usual and needs no arithmetic. */
+static bool take_shape(kiln_plan *p) {
+    const kiln_tensor *t = p->in[0];
+    for (int i = 1; i < p->nin; i++)
+        if (!has_shape(p->in[i], t->rank, t->sizes)) return false;
+    p->rank = t->rank;
+    p->nelem = t->nelem;
+    for (int d = 0; d < t->rank; d++) p->sizes[d] = t->sizes[d];
+    return true;
+}
+
 kiln_status kiln_shape_infer(kiln_plan *p) {
-    const kiln_tensor *t = p->nin > 0 ? p->in[0] : NULL;
-    int i = 1;
-    while (i < p->nin && has_shape(p->in[i], t->rank, t->sizes)) i++;
-    p->uniform = i >= p->nin;
-    if (t && p->uniform) { /* nothing to broadcast */
-        p->rank = t->rank;
-        p->nelem = t->nelem;
-        for (int d = 0; d < t->rank; d++) p->sizes[d] = t->sizes[d];
-    } else {
-        KILN_TRY(broadcast_all(p));
-    }
+    bool taken = p->nin > 0 && take_shape(p);
+    p->uniform = taken || p->nin == 0;
+    if (!taken) KILN_TRY(broadcast_all(p));
     return check_outputs(p);
 }
