@@ -97,7 +97,9 @@ INLINE bool set_scalars(kiln_slot *s, const kiln_value *args) {
 /* Large calls are the driver's: it knows caches and threads. */
 static int32_t drive(const kiln_slot *s, int nest) {
     kiln_plan plan;
-    kiln_runner run = {.fn = s->fn, .parallel = &s->c->ctx->parallel, .cost_ps = s->c->cost_element};
+    const kiln_ctx *ctx = s->c->ctx;
+    kiln_runner run = {
+        .fn = s->fn, .parallel = &ctx->parallel, .isa = ctx->isa, .cost_ps = s->c->cost_element};
     int32_t trap;
     plan.nrets = s->nrets;
     plan.noperands = (int)s->noperands;
