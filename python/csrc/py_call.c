@@ -69,10 +69,7 @@ static int too_many(const kp_op *op, Py_ssize_t n) {
 static const int8_t *keyword_places(kp_op *op, PyObject *kwnames, Py_ssize_t n) {
     if (op->kwnames == kwnames) return op->kwparams;
     for (Py_ssize_t k = 0; k < n && k < (Py_ssize_t)sizeof op->kwparams; k++) {
-        op->kwparams[k] = -1;
-        for (int p = 0; p < op->nparams && op->kwparams[k] < 0; p++)
-            if (PyUnicode_CompareWithASCIIString(PyTuple_GetItem(kwnames, k), op->params[p].name) == 0)
-                op->kwparams[k] = (int8_t)p;
+        op->kwparams[k] = (int8_t)kp_param_index(op, PyTuple_GetItem(kwnames, k));
     }
     PyObject *old = op->kwnames;
     op->kwnames = Py_NewRef(kwnames);
@@ -80,13 +77,16 @@ static const int8_t *keyword_places(kp_op *op, PyObject *kwnames, Py_ssize_t n) 
     return op->kwparams;
 }
 
-/* One keyword argument: its parameter, or NULL where there is none of that name.  *name: as Kiln takes it. */
-static const kp_param *keyword(kp_op *op, PyObject *kwnames, Py_ssize_t n, Py_ssize_t k, const char **name) {
-    if (k < (Py_ssize_t)sizeof op->kwparams) {
-        int place = keyword_places(op, kwnames, n)[k];
-        if (place >= 0) return *name = op->params[place].name, &op->params[place];
-    }
-    *name = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(kwnames, k), NULL);
+/* One keyword argument: its parameter, or NULL with an exception. */
+static const kp_param *keyword(kp_op *op, PyObject *kwnames, Py_ssize_t n, Py_ssize_t k) {
+    PyObject *name = PyTuple_GetItem(kwnames, k);
+    int place = -1;
+    if (k < (Py_ssize_t)sizeof op->kwparams)
+        place = keyword_places(op, kwnames, n)[k];
+    else
+        place = kp_param_index(op, name);
+    if (place >= 0) return &op->params[place];
+    PyErr_Format(PyExc_TypeError, "%s: has no argument %.200R", op->name, name);
     return NULL;
 }
 
@@ -118,10 +118,9 @@ int kp_frame_fill(kp_frame *f, kp_op *op, PyObject *const *args, Py_ssize_t narg
     for (Py_ssize_t k = 0; k < nargs; k++)
         if (fill_one(f, k < op->nparams ? &op->params[k] : NULL, args[k], (size_t)k, &numbers) < 0) return -1;
     for (Py_ssize_t k = 0; k < nnamed; k++) {
-        const char *name;
-        const kp_param *param = keyword(op, kwnames, nnamed, k, &name);
-        if (!name || fill_one(f, param, args[nargs + k], (size_t)(nargs + k), &numbers) < 0) return -1;
-        f->args[nargs + k].name = name;
+        const kp_param *param = keyword(op, kwnames, nnamed, k);
+        if (!param || fill_one(f, param, args[nargs + k], (size_t)(nargs + k), &numbers) < 0) return -1;
+        f->args[nargs + k].name = param->name;
     }
     f->nargs = (size_t)(nargs + nnamed);
     /* After all tensors are known: a number's dtype follows theirs. */
