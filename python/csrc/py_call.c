@@ -42,10 +42,8 @@ static kiln_dtype number_dtype(const kp_frame *f, kp_num_kind kind) {
     return alone[kind];
 }
 
-static int number_to_tensor(kp_frame *f, kiln_value *v) {
-    kp_number n;
-    if (!read_number(v, &n)) return 0;
-    kiln_dtype dtype = number_dtype(f, n.kind);
+/* Makes *v a tensor of rank 0 that holds n. */
+static int hold_number(kp_frame *f, kiln_dtype dtype, kp_number n, kiln_value *v) {
     kp_held h = {.kind = KP_NONE, .release = true};
     kiln_status status = kiln_tensor_new(dtype, 0, NULL, NULL, &h.t);
     if (status != KILN_OK) return kp_raise(status), -1;
@@ -57,6 +55,36 @@ static int number_to_tensor(kp_frame *f, kiln_value *v) {
     v->kind = KILN_TENSOR;
     v->u.tensor = h.t;
     return 0;
+}
+
+static bool is_written(const kp_frame *f, const kiln_tensor *t) {
+    for (int k = 0; k < f->nheld; k++)
+        if (f->held[k].t == t && f->held[k].written) return true;
+    return false;
+}
+
+/* PyTorch promotes uint16, uint32 and uint64 beside a complex number but not beside a complex tensor, which the number is
+ * about to become: those of rank 0 are read as complex ones. */
+static int lift_unsigned(kp_frame *f, kiln_dtype to) {
+    for (size_t k = 0; k < f->nargs; k++) {
+        kiln_value *v = &f->args[k];
+        if (v->kind != KILN_TENSOR || kiln_tensor_rank(v->u.tensor) > 0) continue;
+        kiln_dtype t = kiln_tensor_dtype(v->u.tensor);
+        if ((t != KILN_U16 && t != KILN_U32 && t != KILN_U64) || is_written(f, v->u.tensor)) continue;
+        kp_number n = kp_load(t, kiln_tensor_data(v->u.tensor));
+        n.f = n.wide ? (double)(uint64_t)n.i : (double)n.i;
+        n.kind = NUM_FLOAT;
+        if (hold_number(f, to, n, v) < 0) return -1;
+    }
+    return 0;
+}
+
+static int number_to_tensor(kp_frame *f, kiln_value *v) {
+    kp_number n;
+    if (!read_number(v, &n)) return 0;
+    kiln_dtype dtype = number_dtype(f, n.kind);
+    if (n.kind == NUM_COMPLEX && lift_unsigned(f, dtype) < 0) return -1;
+    return hold_number(f, dtype, n, v);
 }
 
 static int too_many(const kp_op *op, Py_ssize_t n) {

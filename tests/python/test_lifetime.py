@@ -191,7 +191,7 @@ def test_threads_agree():
 
 
 def test_the_context_is_replaced_under_running_calls():
-    x, stop = kiln.Tensor(np.ones(20_000, np.float32)), []
+    x, small, stop = kiln.Tensor(np.ones(20_000, np.float32)), kiln.Tensor([1.0]), []
 
     def work(k):
         if k == 0:
@@ -201,7 +201,7 @@ def test_the_context_is_replaced_under_running_calls():
             stop.append(1)
         add = kiln.op(ADD)
         while not stop:
-            assert add(x, x)[0].item() == 2
+            assert add(x, x)[0].item() == 2 and add(small, small).item() == 2
     in_threads(4, work)
     kiln._kiln.configure(kiln._settings)
 
