@@ -5,9 +5,10 @@
 set -u
 cd "$(dirname "$0")/.."
 missed=0
-build/kiln bench memory first shapes hang threads large || missed=1
+build/kiln bench dispatch memory first shapes hang threads large || missed=1
 for script in bench/table.sh bench/instructions.sh; do
     [ ! -x "$script" ] || "$script" || missed=1
 done
+.venv/bin/python bench/python.py || missed=1
 [ $missed = 0 ] && echo "all goals are met" || echo "goals were missed"
 exit $missed

@@ -22,7 +22,7 @@ static __attribute__((noinline)) bool learn_shape(kiln_slot *s, const kiln_tenso
     s->like_sig = like->sig;
     s->n[0] = like->nelem;
     for (unsigned k = 0; k < s->nrets && !s->given_outs; k++)
-        s->recipe[k] = kiln_tensor_recipe_like(like, (kiln_dtype)s->dtype[k], s->elem[k]);
+        s->mold[k] = kiln_tensor_mold_like(like, (kiln_dtype)s->dtype[k], s->elem[k]);
     return true;
 }
 
@@ -131,7 +131,9 @@ INLINE bool set_scalars(kiln_slot *s, const kiln_value *args) {
 /* Large calls are the driver's: it knows caches and threads. */
 static int32_t drive(const kiln_slot *s, int nest) {
     kiln_plan plan;
-    kiln_runner run = {.fn = s->fn, .parallel = &s->c->ctx->parallel, .cost_ps = s->c->cost_element};
+    const kiln_ctx *ctx = s->c->ctx;
+    kiln_runner run = {
+        .fn = s->fn, .parallel = &ctx->parallel, .isa = ctx->isa, .cost_ps = s->c->cost_element};
     int32_t trap;
     plan.nrets = s->nrets;
     plan.noperands = (int)s->noperands;
@@ -209,7 +211,7 @@ static bool hit_any(kiln_slot *s, const kiln_value *args, kiln_tensor **outs) {
     if (!run_nests(s, 0, s->nguards)) return false;
     for (; k < s->nrets; k++) {
         kiln_tensor *from = args[s->target[k]].u.tensor;
-        made[k] = s->given_outs ? kiln_tensor_retain(from) : kiln_tensor_make(&s->recipe[k], from);
+        made[k] = s->given_outs ? kiln_tensor_retain(from) : kiln_tensor_make(&s->mold[k], from);
         if (!made[k]) break;
         s->ptr[k] = made[k]->data;
     }
@@ -267,7 +269,7 @@ INLINE kiln_status hit(kiln_thread *t, kiln_slot *s, const kiln_value *args, kil
     kiln_tensor *out = args[lead && !s->given_outs ? 0 : s->target[0]].u.tensor;
     if (s->given_outs)
         atomic_fetch_add_explicit(&out->refs, 1, memory_order_relaxed);
-    else if (UNLIKELY(!(out = kiln_tensor_make(&s->recipe[0], out))))
+    else if (UNLIKELY(!(out = kiln_tensor_make(&s->mold[0], out))))
         return fail(t, s, out, 0);
     s->ptr[0] = out->data;
     int32_t trap = UNLIKELY(s->n[0] > KILN_SLOT_SERIAL) ? drive(s, 0) : s->fn(&s->launch);

@@ -62,7 +62,7 @@ struct kiln_slot {
     /* The last shape, and what follows from it. */
     uint64_t like_sig; /* 0: none */
     int64_t n[2];      /* n[0]: its elements */
-    kiln_tensor_recipe recipe[KILN_SLOT_RETS];
+    kiln_tensor_mold mold[KILN_SLOT_RETS];
     uint32_t nargs, noperands;
     uint8_t nrets, nsized, nnests, nguards;
     bool given_outs;                  /* results go into arguments */

@@ -196,16 +196,15 @@ kiln_tensor *kiln_tensor_new_trusted(kiln_dtype dtype, int rank, const int64_t *
     return t;
 }
 
-kiln_tensor *kiln_tensor_make_afresh(const kiln_tensor_recipe *r, const kiln_tensor *like,
-                                     kiln_tensor *block) {
+kiln_tensor *kiln_tensor_make_afresh(const kiln_tensor_mold *m, const kiln_tensor *like, kiln_tensor *block) {
     size_t shape_bytes = like->rank * sizeof(int64_t);
-    kiln_home home = r->block;
-    if (!block) block = kiln_block_take_slow(kiln_tensor_head(like->rank) + r->data_bytes, &home);
+    kiln_home home = m->block;
+    if (!block) block = kiln_block_take_slow(kiln_tensor_head(like->rank) + m->data_bytes, &home);
     if (!block) {
         (void)KILN_NOMEM();
         return NULL;
     }
-    kiln_tensor_init(block, home, r->sig, like->rank, r->data_bytes);
+    kiln_tensor_init(block, home, m->sig, like->rank, m->data_bytes);
     block->nelem = like->nelem;
     memcpy(block->sizes, like->sizes, shape_bytes);
     memcpy(block->strides, like->strides, shape_bytes);

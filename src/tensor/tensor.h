@@ -113,24 +113,24 @@ static inline void kiln_tensor_init(kiln_tensor *t, kiln_home home, uint64_t sig
 }
 
 /* What a tensor of some dtype in the shape of another takes: worked out once for many of them. */
-typedef struct kiln_tensor_recipe {
+typedef struct kiln_tensor_mold {
     uint64_t sig;
     size_t data_bytes;
     uint32_t block; /* class, or large */
-} kiln_tensor_recipe;
+} kiln_tensor_mold;
 
 /* The shape of `like`, which is CANONICAL and has fewer than 2^58 elements, and its signature decide all of it. */
-static inline kiln_tensor_recipe kiln_tensor_recipe_like(const kiln_tensor *like, kiln_dtype dtype,
-                                                         size_t elem_bytes) {
+static inline kiln_tensor_mold kiln_tensor_mold_like(const kiln_tensor *like, kiln_dtype dtype,
+                                                     size_t elem_bytes) {
     enum {
         LAYOUT = KILN_TF_CONTIGUOUS | KILN_TF_DENSE | KILN_TF_CHANNELS_LAST | KILN_TF_CANONICAL |
                  KILN_TF_SCALAR | KILN_TF_SINGLE
     };
-    kiln_tensor_recipe r;
-    r.sig = (like->sig & (KILN_SIG_FLAGS(LAYOUT) | KILN_SIG_RANK)) | KILN_SIG(dtype, KILN_TF_OWNED, 0);
-    r.data_bytes = (size_t)like->nelem * elem_bytes;
-    r.block = kiln_block_class_or_large(kiln_tensor_head(like->rank) + r.data_bytes);
-    return r;
+    kiln_tensor_mold m;
+    m.sig = (like->sig & (KILN_SIG_FLAGS(LAYOUT) | KILN_SIG_RANK)) | KILN_SIG(dtype, KILN_TF_OWNED, 0);
+    m.data_bytes = (size_t)like->nelem * elem_bytes;
+    m.block = kiln_block_class_or_large(kiln_tensor_head(like->rank) + m.data_bytes);
+    return m;
 }
 
 static inline __attribute__((always_inline)) bool kiln_same_sizes(size_t rank, const int64_t *a,
@@ -141,15 +141,14 @@ static inline __attribute__((always_inline)) bool kiln_same_sizes(size_t rank, c
 }
 
 /* As kiln_tensor_make, in `block` unless it is NULL. */
-kiln_tensor *kiln_tensor_make_afresh(const kiln_tensor_recipe *r, const kiln_tensor *like,
-                                     kiln_tensor *block);
+kiln_tensor *kiln_tensor_make_afresh(const kiln_tensor_mold *m, const kiln_tensor *like, kiln_tensor *block);
 
-/* A new tensor by the recipe of `like`; NULL without memory (the error is set).  Calls nothing where its thread
+/* A new tensor by the mold of `like`; NULL without memory (the error is set).  Calls nothing where its thread
  * keeps a block that was one of that shape. */
-static inline __attribute__((always_inline)) kiln_tensor *kiln_tensor_make(const kiln_tensor_recipe *r,
+static inline __attribute__((always_inline)) kiln_tensor *kiln_tensor_make(const kiln_tensor_mold *m,
                                                                            const kiln_tensor *like) {
-    kiln_tensor *t = kiln_block_take_kept(r->block, kiln_tensor_head(like->rank) + r->data_bytes);
-    if (t && t->sig == r->sig && kiln_same_sizes(t->rank, t->sizes, like->sizes)) return t;
-    return kiln_tensor_make_afresh(r, like, t);
+    kiln_tensor *t = kiln_block_take_kept(m->block, kiln_tensor_head(like->rank) + m->data_bytes);
+    if (t && t->sig == m->sig && kiln_same_sizes(t->rank, t->sizes, like->sizes)) return t;
+    return kiln_tensor_make_afresh(m, like, t);
 }
 #endif

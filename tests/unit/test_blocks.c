@@ -121,6 +121,16 @@ static void a_kept_block_of_much_more_is_not_used(void **state) {
     kiln_trim();
 }
 
+static void large_blocks_begin_where_huge_pages_do(void **state) {
+    (void)state;
+    kiln_trim();
+    kiln_tensor *t = make((16 << 20) + 1);
+    assert_int_equal((uintptr_t)t % (2 << 20), 0);
+    memset(t->data, 3, (16 << 20) + 1);
+    kiln_tensor_release(t);
+    kiln_trim();
+}
+
 /* -- headers that are ready made ---------------------------------------------------------------------------- */
 
 static const int64_t shapes[][4] = {{4, 8, 1, 1}, {8, 4, 1, 1}, {2, 16, 1, 1}, {32, 1, 1, 1},
@@ -129,8 +139,8 @@ enum { SHAPES = sizeof shapes / sizeof *shapes };
 
 /* A tensor made like another is what a new one of that shape is, whatever its block was before. */
 static void make_like(const kiln_tensor *like, kiln_dtype dtype, bool then_resize) {
-    kiln_tensor_recipe recipe = kiln_tensor_recipe_like(like, dtype, kiln_dtype_size(dtype));
-    kiln_tensor *made = kiln_tensor_make(&recipe, like), *new;
+    kiln_tensor_mold mold = kiln_tensor_mold_like(like, dtype, kiln_dtype_size(dtype));
+    kiln_tensor *made = kiln_tensor_make(&mold, like), *new;
     assert_non_null(made);
     assert_int_equal(kiln_tensor_new(dtype, like->rank, like->sizes, NULL, &new), KILN_OK);
     assert_true(made->sig == new->sig && made->nelem == new->nelem && made->data_cap == new->data_cap);
@@ -329,6 +339,7 @@ int main(void) {
         cmocka_unit_test(what_is_kept_is_bounded),
         cmocka_unit_test(a_kept_header_is_not_taken_for_another),
         cmocka_unit_test(a_kept_block_of_much_more_is_not_used),
+        cmocka_unit_test(large_blocks_begin_where_huge_pages_do),
         cmocka_unit_test(blocks_come_home),
         cmocka_unit_test(a_child_of_fork_goes_on),
 #ifdef KILN_ASAN
