@@ -355,8 +355,7 @@ static int module_exec(PyObject *module) {
     st->ops = PyDict_New();
     st->rows = PyList_New(0);
     st->settings = PyDict_New();
-    st->requires_grad = PyUnicode_InternFromString("requires_grad");
-    if (!st->ops || !st->rows || !st->settings || !st->requires_grad) return -1;
+    if (!st->ops || !st->rows || !st->settings) return -1;
     st->dtype_type = add_type(module, &kp_dtype_spec);
     st->tensor_type = st->dtype_type ? add_type(module, &kp_tensor_spec) : NULL;
     st->op_type = st->tensor_type ? add_type(module, &kp_op_spec) : NULL;
@@ -364,6 +363,8 @@ static int module_exec(PyObject *module) {
     /* NumPy's operators then leave `array + tensor` to Tensor. */
     if (PyObject_SetAttrString((PyObject *)st->tensor_type, "__array_ufunc__", Py_None) < 0) return -1;
     if (add_graph_types(module) < 0) return -1;
+    kp_tensor_spares(1);
+    st->spares = true;
     return PyModule_AddStringConstant(module, "__version__", kiln_version());
 }
 
@@ -377,14 +378,9 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg) {
     Py_VISIT(st->ops);
     Py_VISIT(st->rows);
     Py_VISIT(st->settings);
-    Py_VISIT(st->bump.callable);
     for (int k = 0; k < KILN_DTYPE_COUNT; k++) Py_VISIT(st->dtypes[k]);
     for (int k = 0; k < st->nnamed; k++) Py_VISIT(st->named[k].op);
-    for (int k = 0; k < st->ntypes; k++) {
-        Py_VISIT(st->types[k].type);
-        Py_VISIT(st->types[k].is_neg.callable);
-        Py_VISIT(st->types[k].is_conj.callable);
-    }
+    for (int k = 0; k < st->ntypes; k++) Py_VISIT(st->types[k].type);
     return 0;
 }
 
@@ -392,14 +388,14 @@ static int module_clear(PyObject *module) {
     kp_state *st = kp_state_of(module);
     if (!st) return 0;
     st->closed = true;
+    if (st->spares) kp_tensor_spares(-1);
+    st->spares = false;
     kp_types_drop(st);
     while (st->nnamed > 0) Py_CLEAR(st->named[--st->nnamed].op);
     Py_CLEAR(st->helpers);
     Py_CLEAR(st->ops);
     Py_CLEAR(st->rows);
     Py_CLEAR(st->settings);
-    Py_CLEAR(st->requires_grad);
-    Py_CLEAR(st->bump.callable);
     for (int k = 0; k < KILN_DTYPE_COUNT; k++) Py_CLEAR(st->dtypes[k]);
     Py_CLEAR(st->tensor_type);
     Py_CLEAR(st->op_type);
