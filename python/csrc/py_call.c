@@ -42,10 +42,8 @@ static kiln_dtype number_dtype(const kp_frame *f, kp_num_kind kind) {
     return alone[kind];
 }
 
-static int number_to_tensor(kp_frame *f, kiln_value *v) {
-    kp_number n;
-    if (!read_number(v, &n)) return 0;
-    kiln_dtype dtype = number_dtype(f, n.kind);
+/* Makes *v a tensor of rank 0 that holds n. */
+static int hold_number(kp_frame *f, kiln_dtype dtype, kp_number n, kiln_value *v) {
     kp_held h = {.kind = KP_NONE, .release = true};
     kiln_status status = kiln_tensor_new(dtype, 0, NULL, NULL, &h.t);
     if (status != KILN_OK) return kp_raise(status), -1;
@@ -59,6 +57,36 @@ static int number_to_tensor(kp_frame *f, kiln_value *v) {
     return 0;
 }
 
+static bool is_written(const kp_frame *f, const kiln_tensor *t) {
+    for (int k = 0; k < f->nheld; k++)
+        if (f->held[k].t == t && f->held[k].written) return true;
+    return false;
+}
+
+/* PyTorch promotes uint16, uint32 and uint64 beside a complex number but not beside a complex tensor, which the number is
+ * about to become: those of rank 0 are read as complex ones. */
+static int lift_unsigned(kp_frame *f, kiln_dtype to) {
+    for (size_t k = 0; k < f->nargs; k++) {
+        kiln_value *v = &f->args[k];
+        if (v->kind != KILN_TENSOR || kiln_tensor_rank(v->u.tensor) > 0) continue;
+        kiln_dtype t = kiln_tensor_dtype(v->u.tensor);
+        if ((t != KILN_U16 && t != KILN_U32 && t != KILN_U64) || is_written(f, v->u.tensor)) continue;
+        kp_number n = kp_load(t, kiln_tensor_data(v->u.tensor));
+        n.f = n.wide ? (double)(uint64_t)n.i : (double)n.i;
+        n.kind = NUM_FLOAT;
+        if (hold_number(f, to, n, v) < 0) return -1;
+    }
+    return 0;
+}
+
+static int number_to_tensor(kp_frame *f, kiln_value *v) {
+    kp_number n;
+    if (!read_number(v, &n)) return 0;
+    kiln_dtype dtype = number_dtype(f, n.kind);
+    if (n.kind == NUM_COMPLEX && lift_unsigned(f, dtype) < 0) return -1;
+    return hold_number(f, dtype, n, v);
+}
+
 static int too_many(const kp_op *op, Py_ssize_t n) {
     PyErr_Format(PyExc_TypeError, "%s: takes at most %d arguments, but %zd were given", op->name, op->nparams,
                  n);
@@ -69,10 +97,7 @@ static int too_many(const kp_op *op, Py_ssize_t n) {
 static const int8_t *keyword_places(kp_op *op, PyObject *kwnames, Py_ssize_t n) {
     if (op->kwnames == kwnames) return op->kwparams;
     for (Py_ssize_t k = 0; k < n && k < (Py_ssize_t)sizeof op->kwparams; k++) {
-        op->kwparams[k] = -1;
-        for (int p = 0; p < op->nparams && op->kwparams[k] < 0; p++)
-            if (PyUnicode_CompareWithASCIIString(PyTuple_GetItem(kwnames, k), op->params[p].name) == 0)
-                op->kwparams[k] = (int8_t)p;
+        op->kwparams[k] = (int8_t)kp_param_index(op, PyTuple_GetItem(kwnames, k));
     }
     PyObject *old = op->kwnames;
     op->kwnames = Py_NewRef(kwnames);
@@ -80,13 +105,16 @@ static const int8_t *keyword_places(kp_op *op, PyObject *kwnames, Py_ssize_t n) 
     return op->kwparams;
 }
 
-/* One keyword argument: its parameter, or NULL where there is none of that name.  *name: as Kiln takes it. */
-static const kp_param *keyword(kp_op *op, PyObject *kwnames, Py_ssize_t n, Py_ssize_t k, const char **name) {
-    if (k < (Py_ssize_t)sizeof op->kwparams) {
-        int place = keyword_places(op, kwnames, n)[k];
-        if (place >= 0) return *name = op->params[place].name, &op->params[place];
-    }
-    *name = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(kwnames, k), NULL);
+/* One keyword argument: its parameter, or NULL with an exception. */
+static const kp_param *keyword(kp_op *op, PyObject *kwnames, Py_ssize_t n, Py_ssize_t k) {
+    PyObject *name = PyTuple_GetItem(kwnames, k);
+    int place = -1;
+    if (k < (Py_ssize_t)sizeof op->kwparams)
+        place = keyword_places(op, kwnames, n)[k];
+    else
+        place = kp_param_index(op, name);
+    if (place >= 0) return &op->params[place];
+    PyErr_Format(PyExc_TypeError, "%s: has no argument %.200R", op->name, name);
     return NULL;
 }
 
@@ -118,10 +146,9 @@ int kp_frame_fill(kp_frame *f, kp_op *op, PyObject *const *args, Py_ssize_t narg
     for (Py_ssize_t k = 0; k < nargs; k++)
         if (fill_one(f, k < op->nparams ? &op->params[k] : NULL, args[k], (size_t)k, &numbers) < 0) return -1;
     for (Py_ssize_t k = 0; k < nnamed; k++) {
-        const char *name;
-        const kp_param *param = keyword(op, kwnames, nnamed, k, &name);
-        if (!name || fill_one(f, param, args[nargs + k], (size_t)(nargs + k), &numbers) < 0) return -1;
-        f->args[nargs + k].name = name;
+        const kp_param *param = keyword(op, kwnames, nnamed, k);
+        if (!param || fill_one(f, param, args[nargs + k], (size_t)(nargs + k), &numbers) < 0) return -1;
+        f->args[nargs + k].name = param->name;
     }
     f->nargs = (size_t)(nargs + nnamed);
     /* After all tensors are known: a number's dtype follows theirs. */
@@ -134,26 +161,39 @@ int kp_frame_fill(kp_frame *f, kp_op *op, PyObject *const *args, Py_ssize_t narg
 
 /* Whether to give up the GIL: for work over a few microseconds, and for a call that differs from all before
  * it in a way that may mean another class, since that one may wait for a compiler. */
-static bool is_long(kp_op *op, const kp_frame *f) {
-    int64_t nelem = 0;
-    uint32_t hash = 2166136261u;
-    for (size_t k = 0; k < f->nargs; k++) hash = (hash ^ f->args[k].kind) * 16777619u;
-    for (int k = 0; k < f->nheld; k++) {
-        const kiln_tensor *t = f->held[k].t;
-        int rank = kiln_tensor_rank(t);
-        int64_t step = rank ? kiln_tensor_strides(t)[rank - 1] : 0;
-        nelem += kiln_tensor_nelem(t);
-        hash = (hash ^ ((uint32_t)kiln_tensor_dtype(t) << 4 | (uint32_t)(rank > 2 ? 2 : rank) << 2 |
-                        (step == 1 ? 1u
-                         : step    ? 2u
-                                   : 0u))) *
-               16777619u;
-    }
+
+enum { HASH_SEED = 0x811c9dc5u, HASH_STEP = 16777619u };
+
+uint32_t kp_sort(const kiln_tensor *t) {
+    int rank = kiln_tensor_rank(t);
+    int64_t step = rank ? kiln_tensor_strides(t)[rank - 1] : 0;
+    return 1 | (kiln_tensor_nelem(t) >= GIL_ELEMENTS ? KP_LARGE : 0) | (uint32_t)kiln_tensor_dtype(t) << 8 |
+           (uint32_t)(rank > 2 ? 2 : rank) << 4 |
+           (step == 1 ? 1u
+            : step    ? 2u
+                      : 0u)
+               << 2;
+}
+
+/* Whether a call of this hash was made before; it is from now on, if it is to be noted. */
+static bool was_seen(kp_op *op, uint32_t hash, bool note) {
     hash ^= hash >> 15;
     uint64_t bit = (uint64_t)1 << (hash & 63), *word = &op->seen[hash >> 6 & 3];
     bool seen = *word & bit;
-    *word |= bit;
-    return !seen || nelem >= GIL_ELEMENTS;
+    if (note) *word |= bit;
+    return seen;
+}
+
+static bool is_long(kp_op *op, const kp_frame *f) {
+    uint32_t hash = HASH_SEED, any = 0;
+    for (int k = 0; k < f->nheld; k++) {
+        uint32_t sort = kp_sort(f->held[k].t);
+        any |= sort;
+        hash = (hash ^ sort) * HASH_STEP;
+    }
+    for (size_t k = 0; k < f->nargs; k++)
+        if (f->args[k].kind != KILN_TENSOR) hash = (hash ^ (uint32_t)(k << 8 | f->args[k].kind)) * HASH_STEP;
+    return !was_seen(op, hash, true) || any & KP_LARGE;
 }
 
 static kiln_status run(bool release_gil, kiln_ctx *ctx, const kiln_op *what, kp_frame *f,
@@ -171,6 +211,7 @@ static PyObject *result_object(kp_frame *f, kiln_tensor *stolen) {
     for (int k = 0; k < f->nheld; k++) {
         const kp_held *h = &f->held[k];
         if (h->t == stolen && h->object) { /* written in place: the very object */
+            if (h->kind == KP_KILN) ((kp_tensor *)h->object)->sort = 0; /* it may have another shape now */
             kiln_tensor_release(stolen);
             return Py_NewRef(h->object);
         }
@@ -211,6 +252,29 @@ static PyObject *call_filled(kp_op *op, const kiln_op *what, kp_box *box, kp_fra
     return NULL;
 }
 
+/* Most calls on Kiln's own tensors: those alone, by position, only read, and small.  Nothing but the arguments must live
+ * until such a call is over, and no Python code runs in it.  false: this is none, and nothing was done. */
+static bool call_plain(kp_op *op, PyObject *const *args, Py_ssize_t nargs, PyObject **out) {
+    enum { MOST = 4 };
+    kiln_value values[MOST];
+    kp_state *st = op->st;
+    uint32_t hash = HASH_SEED, any = 0;
+    if (nargs > op->nplain || nargs > MOST || nargs == 0 || !st->box || op->epoch != st->epoch) return false;
+    for (Py_ssize_t k = 0; k < nargs; k++) {
+        kp_tensor *t = (kp_tensor *)args[k];
+        if (Py_TYPE(args[k]) != st->tensor_type) return false;
+        if (!t->sort) t->sort = kp_sort(t->t);
+        any |= t->sort;
+        hash = (hash ^ t->sort) * HASH_STEP;
+        values[k] = kiln_v_tensor(t->t);
+    }
+    if (any & KP_LARGE || !was_seen(op, hash, false)) return false;
+    kiln_tensor *result;
+    kiln_status status = kiln_call(st->box->ctx, op->op, values, (size_t)nargs, &result, 1);
+    *out = status == KILN_OK ? kp_tensor_object(st, result, false) : (kp_raise(status), NULL);
+    return true;
+}
+
 /* A call of a short name: by the overload its arguments mean. */
 static PyObject *call_picked(kp_op *set, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
     PyObject *op = (PyObject *)kp_pick(set, args, nargs, kwnames);
@@ -225,6 +289,7 @@ PyObject *kp_op_call(PyObject *self, PyObject *const *args, Py_ssize_t nargs, Py
     kp_op *op = (kp_op *)self;
     PyObject *out = NULL;
     if (op->overloads) return call_picked(op, args, nargs, kwnames);
+    if (!kwnames && call_plain(op, args, nargs, &out)) return out;
     kp_frame frame;
     kp_box *box = kp_box_take(op->st);
     if (!box) return NULL;
