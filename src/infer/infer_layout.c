@@ -24,19 +24,28 @@ typedef struct deciders {
     layout at[KILN_MAX_OPERANDS + KILN_MAX_RETS];
     int n;
     bool all_same; /* every tensor has the broadcast shape */
-    bool copied;   /* some strides are those of a converted copy */
+    bool copied;   /* some strides are those of a copy, which PyTorch makes and Kiln does not */
     int64_t copies[KILN_MAX_OPERANDS][KILN_MAX_RANK];
 } deciders;
+
+static bool same_shape(const kiln_plan *p, const kiln_tensor *t) {
+    return t->rank == p->rank &&
+           (t->rank == 0 || memcmp(t->sizes, p->sizes, t->rank * sizeof *t->sizes) == 0);
+}
 
 static layout layout_of(const kiln_tensor *t) { return (layout){t->rank, t->flags, t->sizes, t->strides}; }
 
 /* -- all tensors in one dense layout: one flat loop ---------------------------------------------------- */
 
-static void channels_last_strides(const int64_t *sizes, int64_t *strides) {
+/* Channels are innermost, then the rest from the last dimension on. */
+static void channels_last_strides(int rank, const int64_t *sizes, int64_t *strides) {
+    int64_t next = sizes[1];
     strides[1] = 1;
-    strides[3] = sizes[1];
-    strides[2] = strides[3] * sizes[3];
-    strides[0] = strides[2] * sizes[2];
+    for (int d = rank - 1; d >= 2; d--) {
+        strides[d] = next;
+        next *= sizes[d];
+    }
+    strides[0] = next;
 }
 
 /* True if every tensor walks memory the same way; ret_strides then says how. */
@@ -49,7 +58,7 @@ static bool one_layout(kiln_plan *p, const deciders *f) {
         return true;
     }
     if (flags & KILN_TF_CHANNELS_LAST) {
-        channels_last_strides(p->sizes, p->ret_strides);
+        channels_last_strides(p->rank, p->sizes, p->ret_strides);
         return true;
     }
     if (!(flags & KILN_TF_DENSE) || f->n == 0) return false;
@@ -119,10 +128,12 @@ static layout copy_layout(const layout *t, int64_t *strides) {
 }
 
 static void collect(const kiln_plan *p, const kiln_iter *it, deciders *f) {
-    uint64_t promoted = kiln_plan_branch(p)->typing.args;
+    const kiln_typing *ty = &kiln_plan_branch(p)->typing;
+    uint64_t promoted = ty->args;
+    bool number = ty->strides == KILN_STRIDES_WITH || (it->number && ty->strides != KILN_STRIDES_WITHOUT);
     f->n = 0;
     f->copied = false;
-    f->all_same = !it->number || p->rank == 0;
+    f->all_same = !number || p->rank == 0;
     for (int k = 0; k < p->call->nout && !p->copy_out; k++)
         if (!p->resize_out[k]) f->at[f->n++] = layout_of(p->call->out[k]);
     for (int i = 0; i < it->nin; i++) {
@@ -132,9 +143,14 @@ static void collect(const kiln_plan *p, const kiln_iter *it, deciders *f) {
             l = copy_layout(&l, f->copies[i]);
             f->copied = true;
         }
+        if (ty->strides == KILN_STRIDES_ROWS_OF && it->arg[i] == ty->like) {
+            kiln_row_major(t->rank, t->sizes, f->copies[i]);
+            l.strides = f->copies[i];
+            l.flags = kiln_layout_flags(t->rank, t->sizes, l.strides, t->nelem);
+            f->copied = true;
+        }
         f->at[f->n++] = l;
-        f->all_same = f->all_same && t->rank == p->rank &&
-                      (t->rank == 0 || memcmp(t->sizes, p->sizes, t->rank * sizeof *t->sizes) == 0);
+        f->all_same = f->all_same && same_shape(p, t);
     }
 }
 
@@ -152,6 +168,38 @@ static void strides_in_order(kiln_plan *p, const int *perm) {
         p->ret_strides[perm[k]] = next;
         next *= p->sizes[perm[k]];
     }
+}
+
+/* -- strides that the row asks for ----------------------------------------------------------------------- */
+
+/* As a copy of t: its own strides if they are dense, else its own order.  Not where t is stretched. */
+static void strides_like(kiln_plan *p, const kiln_tensor *t) {
+    layout own = layout_of(t);
+    if (!same_shape(p, t)) return;
+    if (own.flags & KILN_TF_DENSE)
+        memcpy(p->ret_strides, own.strides, (size_t)p->rank * sizeof *own.strides);
+    else
+        copy_layout(&own, p->ret_strides);
+}
+
+/* Whether the row's own strides are others than those that ret_strides had. */
+static bool own_strides(kiln_plan *p) {
+    const kiln_typing *ty = &kiln_plan_branch(p)->typing;
+    int64_t before[KILN_MAX_RANK];
+    size_t n = (size_t)p->rank * sizeof *before;
+    if (ty->strides < KILN_STRIDES_ROWS) return false;
+    memcpy(before, p->ret_strides, n);
+    switch (ty->strides) {
+    case KILN_STRIDES_USUAL:
+    case KILN_STRIDES_WITH:
+    case KILN_STRIDES_WITHOUT:
+    case KILN_STRIDES_ROWS_OF: break;
+    case KILN_STRIDES_ROWS: kiln_row_major(p->rank, p->sizes, p->ret_strides); break;
+    case KILN_STRIDES_LIKE: strides_like(p, p->call->slot[ty->like].u.tensor); break;
+    case KILN_STRIDES_CHANNELS_LAST:
+    case KILN_STRIDES_CHANNELS_LAST_3D: channels_last_strides(p->rank, p->sizes, p->ret_strides); break;
+    }
+    return memcmp(before, p->ret_strides, n) != 0;
 }
 
 /* -- merging dimensions -------------------------------------------------------------------------------- */
@@ -217,11 +265,12 @@ void kiln_layout_infer(kiln_plan *p, const kiln_iter *it) {
         sort_dims(f.at, f.n, p->rank, p->sizes, perm);
         strides_in_order(p, perm);
     }
-    if ((flat && !f.copied) || p->nelem == 0) {
+    bool unlike = own_strides(p) || f.copied; /* the operands are not walked as the iterator's strides say */
+    if ((flat && !unlike) || p->nelem == 0) {
         flat_loop(p);
     } else {
         operand_layouts(p, operands);
-        if (f.copied) sort_dims(operands, p->noperands, p->rank, p->sizes, perm);
+        if (unlike) sort_dims(operands, p->noperands, p->rank, p->sizes, perm);
         merge_dims(p, operands, perm);
     }
     classify(p);

@@ -58,6 +58,16 @@ static kiln_status check_outputs(kiln_plan *p, const kiln_iter *it) {
     return KILN_OK;
 }
 
+/* channels_last is for tensors of rank 4, channels_last_3d for those of rank 5. */
+static kiln_status check_rank(const kiln_plan *p) {
+    kiln_strides s = kiln_plan_branch(p)->typing.strides;
+    if (s != KILN_STRIDES_CHANNELS_LAST && s != KILN_STRIDES_CHANNELS_LAST_3D) return KILN_OK;
+    int rank = s == KILN_STRIDES_CHANNELS_LAST ? 4 : 5;
+    if (p->rank == rank) return KILN_OK;
+    return KILN_FAIL(KILN_E_ARG, "%s: required rank %d tensor to use %s format, but its rank is %d",
+                     p->call->op->name, rank, rank == 4 ? "channels_last" : "channels_last_3d", p->rank);
+}
+
 kiln_status kiln_shape_infer(kiln_plan *p, const kiln_iter *it) {
     p->rank = 0;
     if (it->nin > 0) {
@@ -68,6 +78,7 @@ kiln_status kiln_shape_infer(kiln_plan *p, const kiln_iter *it) {
             p->rank = t->rank;
             p->nelem = t->nelem;
             if (t->rank > 0) memcpy(p->sizes, t->sizes, t->rank * sizeof *t->sizes);
+            KILN_TRY(check_rank(p));
             return check_outputs(p, it);
         }
         for (i = 0; i < it->nin; i++) KILN_TRY(broadcast(p, it->in[i], it->arg[i]));
@@ -75,5 +86,6 @@ kiln_status kiln_shape_infer(kiln_plan *p, const kiln_iter *it) {
     }
     KILN_TRY(kiln_note(kiln_sizes_check(KILN_F64, p->rank, p->sizes, &p->nelem), "%s: the broadcast shape",
                        p->call->op->name));
+    KILN_TRY(check_rank(p));
     return check_outputs(p, it);
 }

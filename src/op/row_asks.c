@@ -2,7 +2,8 @@
  *
  * A call like the last one may skip `when` and `check` if what they ask is the same.  present(x), is_int(x) and
  * the like ask the kind or dtype of an argument, which dispatch compares anyway; single(x) asks a bit of a
- * tensor's signature; everything else asks its value (of a tensor: its sizes).  Errs on the side of asking. */
+ * tensor's signature, as rank(x) == 0 does; everything else asks its value (of a tensor: its sizes).
+ * Errs on the side of asking. */
 #include "op/row.h"
 
 typedef struct walk {
@@ -32,8 +33,19 @@ static bool asks_kind_only(walk *w, const kiln_expr *e) {
     return false;
 }
 
+/* rank(x) compared with 0: whether a tensor has dimensions is in its signature. */
+static bool asks_dimensions(const walk *w, const kiln_expr *e) {
+    if (e->kind != KILN_X_PRIM || e->nargs != 2) return false;
+    const kiln_expr *call = e->args[0], *zero = e->args[1];
+    bool compares = e->prim == KILN_P_EQ || e->prim == KILN_P_NE || e->prim == KILN_P_GT;
+    return compares && zero->kind == KILN_X_NUM && !zero->is_float && zero->i == 0 &&
+           call->kind == KILN_X_CALL && kiln_str_eq(call->name, "rank") && call->nargs == 1 &&
+           call->args[0]->kind == KILN_X_NAME && kiln_schema_arg(w->row->schema, call->args[0]->name) >= 0 &&
+           !named(w->row, call->args[0]->name);
+}
+
 static void visit(walk *w, const kiln_expr *e) {
-    if (!e) return;
+    if (!e || asks_dimensions(w, e)) return;
     if (w->height == KILN_EXPR_MAX_HEIGHT || w->nodes++ == KILN_EXPR_MAX_NODES) w->set = ~UINT64_C(0);
     if (w->set == ~UINT64_C(0)) return;
     w->height++;
@@ -55,7 +67,7 @@ static void visit(walk *w, const kiln_expr *e) {
 }
 
 void kiln_row_find_asked(kiln_row *row) {
-    walk w = {.row = row, .set = row->statics};
+    walk w = {.row = row, .set = row->statics | row->items};
     for (int c = 0; c < row->nchecks; c++) visit(&w, row->checks[c].cond);
     for (int b = 0; b < row->nbranches; b++) visit(&w, row->branches[b].when);
     row->asked = w.set;
