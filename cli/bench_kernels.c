@@ -2,7 +2,6 @@
  *
  * Per element, per byte moved, and as a part of what copying memory reaches.  Calls and copies take turns and the
  * best of each counts: on a shared machine anything else measures the neighbours. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "bench.h"
@@ -96,20 +95,30 @@ static void run_lines(bench *b) {
     }
 }
 
+/* Copies are timed in memory like that of the calls, which may lie in huge pages.  NULL without memory. */
+static kiln_tensor *buffer(void) {
+    int64_t most = sizes[SIZE_COUNT - 1].nbytes;
+    kiln_tensor *t = NULL;
+    if (kiln_tensor_new(KILN_U8, 1, &most, NULL, &t) != KILN_OK) return NULL;
+    memset(kiln_tensor_data(t), 1, (size_t)most);
+    return t;
+}
+
 int bench_kernels(const cli_args *args) {
-    size_t most = (size_t)sizes[SIZE_COUNT - 1].nbytes;
-    bench b = {args, cli_open_sync(args), aligned_alloc(64, most), aligned_alloc(64, most), 0};
-    if (b.ctx && b.from && b.to) {
-        memset(b.from, 1, most);
-        memset(b.to, 1, most);
+    bench b = {.args = args, .ctx = cli_open_sync(args)};
+    if (!b.ctx) return CLI_FAILED;
+    kiln_tensor *from = buffer(), *to = buffer();
+    bool ready = from && to;
+    if (ready) {
+        b.from = kiln_tensor_data(from);
+        b.to = kiln_tensor_data(to);
         if (!args->json) print_heading();
         run_lines(&b);
-    } else if (b.ctx) {
-        cli_error("out of memory");
+    } else {
+        cli_error("%s", kiln_last_error());
     }
-    bool ready = b.ctx && b.from && b.to;
-    free(b.from);
-    free(b.to);
+    kiln_tensor_release(from);
+    kiln_tensor_release(to);
     kiln_close(b.ctx);
     return ready && !b.failed ? CLI_OK : CLI_FAILED;
 }

@@ -26,6 +26,8 @@ typedef struct kiln_launch {
 
 /* Results are too large to stay in a cache, and no input shares memory with them: best written past it. */
 #define KILN_LAUNCH_STREAM 1u
+/* The same thread launches again before anyone reads: no need to wait for what was written past the caches. */
+#define KILN_LAUNCH_MORE 2u
 
 /* 0, or KILN_TRAP_BASE + the ordinal of the trap that fired.  Traps live in nests that write
  * nothing, so a trapped call leaves its outputs untouched. */

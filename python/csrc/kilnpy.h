@@ -42,19 +42,31 @@ typedef enum kp_kind {
     KP_DLPACK    /* a type with __dlpack__ */
 } kp_kind;
 
-/* A method that takes nothing but its object, found once. */
-typedef struct kp_method {
-    PyObject *callable; /* to be called with the object; NULL: there is none */
-    PyCFunction direct; /* the C function behind it, or NULL */
-} kp_method;
-
 typedef struct kp_type {
     PyTypeObject *type; /* strong, so that its address is not reused */
     kp_kind kind;
     const dl_exchange *exchange; /* KP_EXCHANGE */
-    kp_method is_neg, is_conj;   /* tell of a lazily negated or conjugated view */
+    bool lazy;                   /* has is_neg or is_conj: views may be negated or conjugated when read */
     bool torch;                  /* torch.Tensor or derived from it */
 } kp_type;
+
+/* PyTorch's functions over the at::Tensor of a Python object.  None of them fails but bump, for a tensor that is_inference
+ * outside inference mode. */
+typedef struct kp_torch {
+    size_t place; /* of the at::Tensor in the object; 0: not known, and the rest is not either */
+    bool (*is_neg)(const void *tensor);
+    bool (*is_conj)(const void *tensor);
+    bool (*is_inference)(const void *tensor);
+    bool (*impl_requires_grad)(const void *impl); /* of what the at::Tensor points to */
+    void (*bump)(const void *tensor);             /* counts a write */
+} kp_torch;
+
+static inline const void *kp_torch_tensor(const kp_torch *torch, PyObject *o) {
+    return (const char *)o + torch->place;
+}
+static inline bool kp_torch_requires_grad(const kp_torch *torch, const void *tensor) {
+    return torch->impl_requires_grad(*(const void *const *)tensor);
+}
 
 enum { KP_TYPES = 24 };
 
@@ -67,10 +79,9 @@ typedef struct kp_state {
     PyObject *ops;                      /* dict: name -> Op */
     PyObject *rows;                     /* list: texts given to load_ops, loaded again by configure */
     PyObject *settings;                 /* dict: what configure was given */
-    PyObject *requires_grad;            /* the text */
-    kp_method bump;                     /* torch._C._increment_version, with its C function */
     void *const *numpy_table;           /* NumPy's functions; NULL before they are asked for, or unknown */
-    bool numpy_asked;
+    kp_torch torch;                     /* PyTorch's, in the same way */
+    bool numpy_asked, torch_asked;
     kp_box *box;        /* NULL before the first use and after the module is cleared */
     uint64_t epoch;     /* changes when operators must be looked up again */
     bool closed;        /* the module was cleared: the interpreter is ending */
@@ -191,9 +202,10 @@ typedef struct kp_held {
     const dl_exchange *exchange; /* KP_EXCHANGE */
     bool torch;                  /* object is a torch.Tensor */
     bool release;                /* t is to be released after the call */
-    bool readonly;               /* or a copy: a write would be lost */
+    bool readonly;
     bool written;
-    bool resize; /* t stands in for the object, which has no elements and takes the result's shape */
+    PyObject *copy; /* kept by the frame, or NULL: t is over it; a write is copied back to the object */
+    bool resize;    /* t stands in for the object, which has no elements and takes the result's shape */
 } kp_held;
 
 typedef struct kp_block {
@@ -248,9 +260,11 @@ int kp_accept(const dl_tensor *t,
               kiln_dtype *dtype); /* 0, or -1 with an exception that says what is not served */
 bool kp_has_elements(const dl_tensor *t);
 
+void kp_torch_find(kp_state *st, const dl_exchange *table); /* sets st->torch, once */
+
 /* Tensors with an exchange table.  0, or -1 with an exception. */
 int kp_exchange_borrow(kp_frame *f, const kp_type *type, PyObject *o, kp_held *h);
-int kp_exchange_import(const kp_type *type, PyObject *o, kiln_tensor **out);
+int kp_exchange_import(kp_state *st, const kp_type *type, PyObject *o, kiln_tensor **out);
 PyObject *kp_exchange_object(const dl_exchange *table, kiln_tensor *stolen);
 int kp_before_write(kp_frame *f);
 int kp_after_write(kp_frame *f);

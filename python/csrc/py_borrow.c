@@ -129,8 +129,10 @@ static PyObject *readable_array(kp_state *st, PyObject *o, array_view *v) {
     PyObject *make = kp_helper(st, "native_array");
     PyObject *copy = make ? PyObject_CallFunctionObjArgs(make, o, NULL) : NULL;
     Py_XDECREF(make);
+    bool readonly = v->readonly;
     if (copy && read_array(copy, v) < 0) Py_CLEAR(copy);
-    v->copy = v->readonly = true; /* writing to the copy would be lost */
+    v->copy = true;
+    v->readonly = readonly;
     return copy;
 }
 
@@ -159,6 +161,7 @@ static int borrow_array(kp_frame *f, PyObject *o, kp_held *h) {
     if (status != KILN_OK) return kp_raise(status), -1;
     h->release = true;
     h->readonly = v.readonly;
+    h->copy = v.copy ? source : NULL;
     return 0;
 }
 
@@ -265,7 +268,7 @@ int kp_import(kp_state *st, const kp_type *type, PyObject *o, kiln_tensor **out,
         *out = kiln_tensor_retain(((kp_tensor *)o)->t);
         *readonly = ((kp_tensor *)o)->readonly;
         return 0;
-    case KP_EXCHANGE: return kp_exchange_import(type, o, out);
+    case KP_EXCHANGE: return kp_exchange_import(st, type, o, out);
     case KP_NUMPY: return import_array(st, o, out, readonly);
     default: return import_dlpack(o, out, readonly);
     }
@@ -294,8 +297,7 @@ int kp_borrow(kp_frame *f, const kp_type *type, PyObject *o, bool write, kiln_va
     f->writes = f->writes || write;
     f->owns = f->owns || h->release;
     if (write && h->readonly) {
-        PyErr_SetString(PyExc_ValueError,
-                        "an argument to be written is read-only, or can only be written through a copy");
+        PyErr_SetString(PyExc_ValueError, "an argument to be written is read-only");
         return -1;
     }
     *out = kiln_v_tensor(h->t);

@@ -1,7 +1,7 @@
 /* py_exchange.c - tensors of a library with DLPack's exchange table, which is PyTorch: in, out, and written to.
  *
- * On the way in no Python code runs: the table lends the object's own sizes and strides, and the methods that tell of
- * lazily conjugated or negated views are called as the C functions they are. */
+ * On the way in no Python code runs: the table lends the object's own sizes and strides, and what it does not say is
+ * asked of PyTorch's library itself (py_torch.c). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,32 +28,34 @@ static int as_unsupported(void) {
 
 /* -- in -------------------------------------------------------------------------------------------- */
 
-/* What a method without arguments says of o: 1, 0, or -1 with an exception. */
-static int ask(kp_method method, PyObject *o) {
-    PyObject *answer;
-    if (!method.callable) return 0;
-    if (method.direct) {
-        answer = method.direct(o, NULL);
-    } else {
-        Py_INCREF(method.callable); /* the type's entry may be replaced while Python code runs */
-        answer = PyObject_CallFunctionObjArgs(method.callable, o, NULL);
-        Py_DECREF(method.callable);
-    }
-    int yes = answer ? answer == Py_True : -1;
+/* What a method of o without arguments says: 1, 0 also where there is none, or -1 with an exception. */
+static int ask(PyObject *o, const char *method) {
+    if (!PyObject_HasAttrString(o, method)) return 0;
+    PyObject *answer = PyObject_CallMethod(o, method, NULL);
+    int yes = answer ? PyObject_IsTrue(answer) : -1;
     Py_XDECREF(answer);
     return yes;
 }
 
+/* Whether o's elements are to be negated or conjugated when they are read: 1, 0, or -1 with an exception. */
+static int is_lazy(const kp_torch *torch, const kp_type *type, PyObject *o, const dl_tensor *t) {
+    if (type->torch && torch->place) {
+        const void *tensor = kp_torch_tensor(torch, o);
+        return torch->is_neg(tensor) || (t->code == DL_COMPLEX && torch->is_conj(tensor));
+    }
+    if (!type->lazy) return 0;
+    int neg = ask(o, "is_neg");
+    return neg ? neg : ask(o, "is_conj");
+}
+
 /* 1: *t says all of o.  0: o is a view that was not carried out yet, or at an odd address.  -1: exception. */
-static int look(const kp_type *type, PyObject *o, dl_tensor *t, kiln_dtype *dtype) {
-    kp_method is_neg = type->is_neg;
+static int look(const kp_torch *torch, const kp_type *type, PyObject *o, dl_tensor *t, kiln_dtype *dtype) {
     if (type->exchange->borrow_from_object(o, t) != 0) return as_unsupported();
     if (kp_accept(t, dtype) < 0) return -1;
-    int conj = t->code == DL_COMPLEX ? ask(type->is_conj, o) : 0;
-    int neg = conj == 0 && t->code != DL_BOOL ? ask(is_neg, o) : conj;
-    if (neg != 0) return neg < 0 ? -1 : 0;
+    int lazy = is_lazy(torch, type, o, t);
+    if (lazy != 0) return lazy < 0 ? -1 : 0;
     size_t align = kiln_dtype_size(*dtype) / (t->code == DL_COMPLEX ? 2 : 1);
-    return ((uintptr_t)t->data + t->byte_offset) % align == 0;
+    return (((uintptr_t)t->data + t->byte_offset) & (align - 1)) == 0;
 }
 
 /* What o stands for, as elements in memory of their own.  New reference. */
@@ -69,9 +71,9 @@ static PyObject *carry_out(PyObject *o) {
 }
 
 /* o, or a copy of it that *t says all of.  New reference; *t is good as long as that lives. */
-static PyObject *readable(const kp_type *type, PyObject *o, dl_tensor *t, kiln_dtype *dtype) {
+static PyObject *readable(kp_state *st, const kp_type *type, PyObject *o, dl_tensor *t, kiln_dtype *dtype) {
     const dl_exchange *table = type->exchange; /* *type may be replaced while Python code runs */
-    int plain = look(type, o, t, dtype);
+    int plain = look(&st->torch, type, o, t, dtype);
     if (plain) return plain > 0 ? Py_NewRef(o) : NULL;
     PyObject *copy = carry_out(o);
     if (copy && table->borrow_from_object(copy, t) != 0) as_unsupported();
@@ -79,19 +81,20 @@ static PyObject *readable(const kp_type *type, PyObject *o, dl_tensor *t, kiln_d
     return copy;
 }
 
-/* An output without elements takes the result's shape, as PyTorch has it: memory of Kiln's own stands in. */
+/* An output without elements takes the result's shape, as PyTorch has it: memory of Kiln's own stands in.  So does a copy
+ * for an output that cannot be written as it is. */
 int kp_exchange_borrow(kp_frame *f, const kp_type *type, PyObject *o, kp_held *h) {
     dl_tensor t;
     kiln_dtype dtype;
     kiln_status status;
     h->torch = type->torch;
-    PyObject *source = readable(type, o, &t, &dtype);
+    PyObject *source = readable(f->st, type, o, &t, &dtype);
     if (!source) return -1;
     bool copied = source != o;
     if (copied && kp_keep(f, Py_NewRef(source)) < 0) return Py_DECREF(source), -1;
     Py_DECREF(source); /* held by the caller, or by the frame */
     char *data = t.data ? (char *)t.data + t.byte_offset : NULL;
-    h->readonly = copied;
+    h->copy = copied ? source : NULL;
     h->resize = h->written && !copied && !kp_has_elements(&t);
     h->release = true;
     if (h->resize) {
@@ -99,19 +102,19 @@ int kp_exchange_borrow(kp_frame *f, const kp_type *type, PyObject *o, kp_held *h
     } else if (f->nheaders < KP_HEADERS) {
         h->release = false;
         status = kiln_tensor_borrow(&f->headers[f->nheaders++], data, dtype, t.ndim, t.shape, t.strides,
-                                    copied, &h->t);
+                                    !h->written && copied, &h->t);
     } else {
-        status = kp_wrap(data, dtype, t.ndim, t.shape, t.strides, NULL, NULL, copied, &h->t);
+        status = kp_wrap(data, dtype, t.ndim, t.shape, t.strides, NULL, NULL, !h->written && copied, &h->t);
     }
     return status == KILN_OK ? 0 : (kp_raise(status), -1);
 }
 
-int kp_exchange_import(const kp_type *type, PyObject *o, kiln_tensor **out) {
+int kp_exchange_import(kp_state *st, const kp_type *type, PyObject *o, kiln_tensor **out) {
     const dl_exchange *table = type->exchange;
     dl_managed *m;
     dl_tensor t;
     kiln_dtype dtype;
-    PyObject *source = readable(type, o, &t, &dtype);
+    PyObject *source = readable(st, type, o, &t, &dtype);
     if (!source) return -1;
     int got = table->managed_from_object(source, &m);
     Py_DECREF(source);
@@ -166,28 +169,26 @@ PyObject *kp_exchange_object(const dl_exchange *table, kiln_tensor *stolen) {
 
 /* -- written to ------------------------------------------------------------------------------------ */
 
-/* Refuses what autograd would get wrong: only a tensor that requires grad needs a closer look. */
+/* Refuses what autograd would get wrong: only a tensor that requires grad or keeps no count of writes needs a closer
+ * look. */
 int kp_before_write(kp_frame *f) {
+    const kp_torch *torch = &f->st->torch;
     for (int k = 0; k < f->nheld; k++) {
         const kp_held *h = &f->held[k];
         if (!h->written || !h->torch) continue;
-        PyObject *grad = PyObject_GetAttr(h->object, f->st->requires_grad);
-        if (!grad) return -1;
-        bool look_closer = grad != Py_False;
-        Py_DECREF(grad);
-        if (look_closer && kp_help(f->st, "before_write", h->object, NULL) < 0) return -1;
+        const void *tensor = kp_torch_tensor(torch, h->object);
+        if (torch->place && !kp_torch_requires_grad(torch, tensor) && !torch->is_inference(tensor)) continue;
+        if (kp_help(f->st, "before_write", h->object, NULL) < 0) return -1;
     }
     return 0;
 }
 
 /* PyTorch's count of writes, by which autograd notices that a saved tensor changed. */
 static int count_write(kp_state *st, PyObject *o) {
-    if (!st->bump.callable) return kp_help(st, "after_write", o, NULL);
-    PyObject *tuple = PyTuple_Pack(1, o);
-    PyObject *done = tuple ? st->bump.direct(PyCFunction_GetSelf(st->bump.callable), tuple) : NULL;
-    Py_XDECREF(tuple);
-    Py_XDECREF(done);
-    return done ? 0 : -1;
+    const void *tensor = kp_torch_tensor(&st->torch, o);
+    if (!st->torch.place || st->torch.is_inference(tensor)) return kp_help(st, "after_write", o, NULL);
+    st->torch.bump(tensor);
+    return 0;
 }
 
 static bool same_sizes(PyObject *a, PyObject *b) {
@@ -211,8 +212,10 @@ static int resize(kp_state *st, const kp_held *h) {
 int kp_after_write(kp_frame *f) {
     for (int k = 0; k < f->nheld; k++) {
         const kp_held *h = &f->held[k];
+        if (!h->written) continue;
+        if (h->copy && kp_help(f->st, "write_back", h->object, h->copy) < 0) return -1;
         if (h->resize && resize(f->st, h) < 0) return -1;
-        if (h->written && h->torch && count_write(f->st, h->object) < 0) return -1;
+        if (h->torch && count_write(f->st, h->object) < 0) return -1;
     }
     return 0;
 }

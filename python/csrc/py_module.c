@@ -355,8 +355,7 @@ static int module_exec(PyObject *module) {
     st->ops = PyDict_New();
     st->rows = PyList_New(0);
     st->settings = PyDict_New();
-    st->requires_grad = PyUnicode_InternFromString("requires_grad");
-    if (!st->ops || !st->rows || !st->settings || !st->requires_grad) return -1;
+    if (!st->ops || !st->rows || !st->settings) return -1;
     st->dtype_type = add_type(module, &kp_dtype_spec);
     st->tensor_type = st->dtype_type ? add_type(module, &kp_tensor_spec) : NULL;
     st->op_type = st->tensor_type ? add_type(module, &kp_op_spec) : NULL;
@@ -377,14 +376,9 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg) {
     Py_VISIT(st->ops);
     Py_VISIT(st->rows);
     Py_VISIT(st->settings);
-    Py_VISIT(st->bump.callable);
     for (int k = 0; k < KILN_DTYPE_COUNT; k++) Py_VISIT(st->dtypes[k]);
     for (int k = 0; k < st->nnamed; k++) Py_VISIT(st->named[k].op);
-    for (int k = 0; k < st->ntypes; k++) {
-        Py_VISIT(st->types[k].type);
-        Py_VISIT(st->types[k].is_neg.callable);
-        Py_VISIT(st->types[k].is_conj.callable);
-    }
+    for (int k = 0; k < st->ntypes; k++) Py_VISIT(st->types[k].type);
     return 0;
 }
 
@@ -398,8 +392,6 @@ static int module_clear(PyObject *module) {
     Py_CLEAR(st->ops);
     Py_CLEAR(st->rows);
     Py_CLEAR(st->settings);
-    Py_CLEAR(st->requires_grad);
-    Py_CLEAR(st->bump.callable);
     for (int k = 0; k < KILN_DTYPE_COUNT; k++) Py_CLEAR(st->dtypes[k]);
     Py_CLEAR(st->tensor_type);
     Py_CLEAR(st->op_type);

@@ -44,24 +44,8 @@ static kp_kind plain_kind(PyTypeObject *type) {
     return KP_OTHER;
 }
 
-/* The method of o's type, and the C function behind it if it is one that takes nothing else. */
-static kp_method method_of(PyObject *o, const char *name) {
-    kp_method found = {PyObject_GetAttrString((PyObject *)Py_TYPE(o), name), NULL};
-    PyObject *bound = found.callable ? PyObject_GetAttrString(o, name) : NULL;
-    if (bound && PyCFunction_Check(bound) && PyCFunction_GetFlags(bound) == METH_NOARGS &&
-        PyCFunction_GetSelf(bound) == o)
-        found.direct = PyCFunction_GetFunction(bound);
-    Py_XDECREF(bound);
-    PyErr_Clear();
-    return found;
-}
-
-/* What counts a write to one of PyTorch's tensors, if it is a C function that takes one argument. */
-static void find_bump(kp_state *st) {
-    PyObject *bump = st->bump.callable ? NULL : loaded_attribute("torch._C", "_increment_version");
-    if (bump && PyCFunction_Check(bump) && PyCFunction_GetFlags(bump) == METH_O)
-        st->bump = (kp_method){Py_NewRef(bump), PyCFunction_GetFunction(bump)};
-    Py_XDECREF(bump);
+static bool has(PyTypeObject *type, const char *name) {
+    return PyObject_HasAttrString((PyObject *)type, name);
 }
 
 static kp_type look(kp_state *st, PyObject *o) {
@@ -71,24 +55,17 @@ static kp_type look(kp_state *st, PyObject *o) {
     entry.exchange = exchange_of(type);
     if (entry.exchange) {
         entry.kind = KP_EXCHANGE;
-        entry.is_neg = method_of(o, "is_neg");
-        entry.is_conj = method_of(o, "is_conj");
+        entry.lazy = has(type, "is_neg") || has(type, "is_conj");
         entry.torch = derives(type, "torch", "Tensor");
-        if (entry.torch) find_bump(st);
+        if (entry.torch) kp_torch_find(st, entry.exchange);
     } else if (derives(type, "numpy", "generic")) {
         entry.kind = KP_NUMPY_SCALAR;
     } else if (derives(type, "numpy", "ndarray")) {
         entry.kind = KP_NUMPY;
-    } else if (PyObject_HasAttrString((PyObject *)type, "__dlpack__")) {
+    } else if (has(type, "__dlpack__")) {
         entry.kind = KP_DLPACK;
     }
     return entry;
-}
-
-static void drop(kp_type *entry) {
-    Py_CLEAR(entry->type);
-    Py_CLEAR(entry->is_neg.callable);
-    Py_CLEAR(entry->is_conj.callable);
 }
 
 /* Where the table is full, the oldest type makes room: pointers into it are good until the next look. */
@@ -107,16 +84,16 @@ const kp_type *kp_classify(kp_state *st, PyObject *o) {
         memset(&st->types[at], 0, sizeof st->types[at]);
     }
     Py_INCREF(entry.type);
-    kp_type old = st->types[at];
+    PyTypeObject *old = st->types[at].type;
     st->types[at] = entry;
-    drop(&old);
+    Py_XDECREF(old);
     return &st->types[at];
 }
 
 void kp_types_drop(kp_state *st) {
     int n = st->ntypes;
     st->ntypes = 0;
-    for (int k = 0; k < n; k++) drop(&st->types[k]);
+    for (int k = 0; k < n; k++) Py_CLEAR(st->types[k].type);
 }
 
 int kp_types_init(kp_state *st) {

@@ -69,12 +69,35 @@ def as_array(array, dtype, copy):
 
 # -- PyTorch --------------------------------------------------------------------------------------------------
 
+def torch_samples():
+    """Tensors that differ in what py_torch.c asks: a plain one, a negated view, a conjugated one, one that requires grad."""
+    import torch
+    with torch.inference_mode(False), torch.device("cpu"):
+        plain = torch.zeros(1, dtype=torch.float32)
+        return (plain, torch._neg_view(plain), torch.zeros(1, dtype=torch.complex64).conj(),
+                torch.zeros(1, dtype=torch.float32, requires_grad=True))
+
+
 def before_write(tensor):
     """Refuses what autograd would get wrong: Kiln records no gradient for a write to a tensor that requires grad."""
     torch = sys.modules["torch"]
     if tensor.requires_grad and torch.is_grad_enabled():
         raise RuntimeError("a tensor that requires grad is written in place: kiln.call does not record gradients; "
                            "call it under torch.no_grad()")
+    if tensor.is_inference() and not torch.is_inference_mode_enabled():
+        raise RuntimeError("an inference tensor is written outside InferenceMode, where writes to it are not counted; "
+                           "write to a clone of it")
+
+
+def write_back(target, copy):
+    """The elements of a copy that was written in the place of `target`."""
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(target, torch.Tensor):
+        import numpy
+        numpy.copyto(target, copy)
+        return
+    with torch.no_grad():
+        target.copy_(copy)
 
 
 def resize_to(tensor, result):

@@ -34,6 +34,16 @@ void kiln_set_error(const char *file, int line, kiln_status st, const char *fmt,
 kiln_status kiln_note(kiln_status st, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void kiln_clear_error(void);
 
+/* A text that is read, for messages that say where: "name:LINE:COL: problem". */
+typedef struct kiln_source {
+    const char *name, *start, *end;
+} kiln_source;
+
+kiln_status kiln_fail_at(const kiln_source *text, const char *where, kiln_status st, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+/* "expected WHAT, found" the character at `where`. */
+kiln_status kiln_fail_expected(const kiln_source *text, const char *where, const char *what);
+
 /* -- memory ----------------------------------------------------------------------------------- */
 
 void *kiln_alloc(size_t nbytes); /* uninitialised; NULL on failure; nbytes 0 gives a unique pointer */

@@ -434,7 +434,7 @@ static kiln_status emit_nest(emitter *em, int nest) {
     advance(em, &u);
     kiln_sb_puts(&em->body, "        }\n    }\n");
     if (nest_streams(em, &u)) {
-        kiln_sb_puts(&em->body, "    if (stream) ");
+        kiln_sb_printf(&em->body, "    if (stream && !(L->flags & %u)) ", KILN_LAUNCH_MORE);
         fn(em, "stream_end");
         kiln_sb_puts(&em->body, "();\n");
     }

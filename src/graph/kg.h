@@ -16,12 +16,13 @@ typedef struct kg_parser {
     kiln_sb text; /* of the string read last */
 } kg_parser;
 
-/* "graph:LINE:COL: problem".  Columns count bytes, from 1. */
-#define KG_FAIL(st, p, where, ...) (kiln_kg_error((p), (where), (st), __VA_ARGS__), (st))
-void kiln_kg_error(const kg_parser *p, const char *where, kiln_status st, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
-kiln_status kiln_kg_expected(const kg_parser *p,
-                             const char *what); /* fails at the current character, naming it */
+#define KG_SOURCE(p) (&(kiln_source){"graph", (p)->start, (p)->end})
+#define KG_FAIL(st, p, where, ...) kiln_fail_at(KG_SOURCE(p), (where), (st), __VA_ARGS__)
+
+/* Fails at the current character, naming it. */
+static inline kiln_status kiln_kg_expected(const kg_parser *p, const char *what) {
+    return kiln_fail_expected(KG_SOURCE(p), p->at, what);
+}
 /* Says where a value or node that could not be made stands. */
 kiln_status kiln_kg_placed(const kg_parser *p, const char *where, kiln_status st);
 

@@ -10,31 +10,6 @@
 
 /* -- errors ------------------------------------------------------------------------------------------- */
 
-void kiln_kg_error(const kg_parser *p, const char *where, kiln_status st, const char *fmt, ...) {
-    int line = 1;
-    const char *line_start = p->start;
-    for (const char *c = p->start; c < where; c++) {
-        if (*c != '\n') continue;
-        line++;
-        line_start = c + 1;
-    }
-    char problem[512];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(problem, sizeof problem, fmt, ap);
-    va_end(ap);
-    kiln_set_error(__FILE__, __LINE__, st, "graph:%d:%d: %s", line, (int)(where - line_start) + 1, problem);
-}
-
-kiln_status kiln_kg_expected(const kg_parser *p, const char *what) {
-    unsigned char c = (unsigned char)kg_peek(p);
-    if (p->at == p->end)
-        return KG_FAIL(KILN_E_PARSE, p, p->at, "expected %s, found the end of the text", what);
-    if (c == '\n') return KG_FAIL(KILN_E_PARSE, p, p->at, "expected %s, found the end of the line", what);
-    if (c < ' ' || c > '~') return KG_FAIL(KILN_E_PARSE, p, p->at, "expected %s, found byte 0x%02x", what, c);
-    return KG_FAIL(KILN_E_PARSE, p, p->at, "expected %s, found '%c'", what, c);
-}
-
 kiln_status kiln_kg_placed(const kg_parser *p, const char *where, kiln_status st) {
     char why[400];
     if (st == KILN_OK || st == KILN_E_NOMEM) return st;

@@ -32,17 +32,15 @@ static void skip_space(reader *r) {
     }
 }
 
-static kiln_status complain(const reader *r, const char *lead, const char *what) {
-    int line = 1, col = 1;
-    for (const char *q = r->begin; q < r->p; q++) {
-        col = *q == '\n' ? 1 : col + 1;
-        line += *q == '\n';
-    }
-    return KILN_FAIL(KILN_E_PARSE, "ir:%d:%d: %s%s", line, col, lead, what);
+#define SOURCE(r) (&(kiln_source){"ir", (r)->begin, (r)->end})
+
+static kiln_status expected(const reader *r, const char *what) {
+    return kiln_fail_at(SOURCE(r), r->p, KILN_E_PARSE, "expected %s", what);
 }
 
-static kiln_status expected(const reader *r, const char *what) { return complain(r, "expected ", what); }
-static kiln_status refused(const reader *r, const char *why) { return complain(r, "before this: ", why); }
+static kiln_status refused(const reader *r, const char *why) {
+    return kiln_fail_at(SOURCE(r), r->p, KILN_E_PARSE, "before this: %s", why);
+}
 
 static bool eat(reader *r, char ch) {
     skip_space(r);

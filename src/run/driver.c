@@ -16,7 +16,10 @@ enum {
     TILE_BAND = 512,        /* columns whose rows are followed down together */
     TILE_BYTES = 32 * 1024, /* of stack, for all tiles of a launch */
     TILE_LEAST = 8,         /* a shorter side is not worth it */
-    STREAM_ROW = 4096       /* bytes of a row of results worth writing past the caches */
+    STREAM_ROW = 4096,      /* bytes of a row of results worth writing past the caches */
+    LONG_ROW = 12 * 1024,   /* bytes of a row read again and again that do not stay in the first cache */
+    SIDE_ROWS = 4,          /* rows of results then made side by side, ... */
+    SIDE_COLS = 128         /* ... this many elements of each at a time */
 };
 #define STREAM_BYTES ((int64_t)32 << 20) /* of all operands: more than a core's share of the caches */
 
@@ -147,6 +150,39 @@ static bool streams(const kiln_plan *p, char *const *ptr) {
     return total >= STREAM_BYTES;
 }
 
+/* Whether a large call reads a long row again for each row of results.  It would come from the second cache every
+ * time, and get in the way of what comes from memory. */
+static bool reads_again(const kiln_plan *p, uint64_t flags) {
+    bool again = false;
+    if (!(flags & KILN_LAUNCH_STREAM) || p->ndim < 2 || p->n[1] < SIDE_ROWS) return false;
+    for (int b = p->nrets; b < p->noperands; b++)
+        again |= p->stride[b][0] && !p->stride[b][1] && p->n[0] * p->stride[b][0] > LONG_ROW;
+    return again;
+}
+
+/* Short pieces of a few rows in turn: the piece of the row read again stays near, and the rows that come from
+ * memory are few enough for the processor to follow each. */
+static kiln_status run_side_by_side(drive *d, int32_t *trap) {
+    const kiln_plan *p = d->plan;
+    char *base[KILN_MAX_OPERANDS];
+    uint64_t flags = d->launch.flags;
+    do {
+        memcpy(base, d->at, (size_t)p->noperands * sizeof *base);
+        for (int64_t j = 0; j < p->n[1]; j += SIDE_ROWS)
+            for (int64_t i = 0; i < p->n[0] && *trap == 0; i += SIDE_COLS) {
+                d->n[0] = p->n[0] - i < SIDE_COLS ? p->n[0] - i : SIDE_COLS;
+                d->n[1] = p->n[1] - j < SIDE_ROWS ? p->n[1] - j : SIDE_ROWS;
+                bool last = i + SIDE_COLS >= p->n[0] && j + SIDE_ROWS >= p->n[1];
+                d->launch.flags = last ? flags : flags | KILN_LAUNCH_MORE;
+                for (int b = 0; b < p->noperands; b++)
+                    d->at[b] = base[b] + i * p->stride[b][0] + j * p->stride[b][1];
+                KILN_TRY(run_box(d, trap));
+            }
+        memcpy(d->at, base, (size_t)p->noperands * sizeof *base);
+    } while (*trap == 0 && step(d));
+    return KILN_OK;
+}
+
 static kiln_status drive_alone(const kiln_plan *plan, const kiln_runner *run, int nest, char *const *ptr,
                                const uint64_t *par, uint64_t flags, int32_t *trap) {
     static const int64_t origin[INNER] = {0, 0};
@@ -175,6 +211,7 @@ static kiln_status drive_alone(const kiln_plan *plan, const kiln_runner *run, in
     for (int k = 0; k < plan->ndim; k++) d.index[k] = 0;
     *trap = 0;
     if (tiled) return run_tiles(&d, &t, trap);
+    if (run->fn && reads_again(plan, flags)) return run_side_by_side(&d, trap);
     do {
         KILN_TRY(run_box(&d, trap));
     } while (*trap == 0 && step(&d));

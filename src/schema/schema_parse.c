@@ -26,27 +26,8 @@ typedef struct parser {
 
 /* -- errors -------------------------------------------------------------------------------------- */
 
-/* "schema:LINE:COL: problem".  Columns count bytes, from 1. */
-#define FAIL_AT(st, p, where, ...) (set_error_at((p), (where), (st), __VA_ARGS__), (st))
-
-static void set_error_at(const parser *p, const char *where, kiln_status st, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
-
-static void set_error_at(const parser *p, const char *where, kiln_status st, const char *fmt, ...) {
-    int line = 1;
-    const char *line_start = p->start;
-    for (const char *c = p->start; c < where; c++) {
-        if (*c != '\n') continue;
-        line++;
-        line_start = c + 1;
-    }
-    char problem[256];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(problem, sizeof problem, fmt, ap);
-    va_end(ap);
-    kiln_set_error(__FILE__, __LINE__, st, "schema:%d:%d: %s", line, (int)(where - line_start) + 1, problem);
-}
+#define SOURCE(p) (&(kiln_source){"schema", (p)->start, (p)->end})
+#define FAIL_AT(st, p, where, ...) kiln_fail_at(SOURCE(p), (where), (st), __VA_ARGS__)
 
 static kiln_status too_long(const parser *p) {
     return FAIL_AT(KILN_E_LIMIT, p, p->start + KILN_SCHEMA_MAX_TEXT, "a schema may have at most %d bytes",
@@ -58,12 +39,7 @@ static char peek(const parser *p) { return p->at < p->end ? *p->at : '\0'; }
 /* Fails at the current character, naming it. */
 static kiln_status expected(const parser *p, const char *what) {
     if (p->at == p->end && p->cut) return too_long(p);
-    unsigned char c = (unsigned char)peek(p);
-    const char *at = p->at;
-    if (at == p->end) return FAIL_AT(KILN_E_PARSE, p, at, "expected %s, found the end of the text", what);
-    if (c == '\n') return FAIL_AT(KILN_E_PARSE, p, at, "expected %s, found the end of the line", what);
-    if (c < ' ' || c > '~') return FAIL_AT(KILN_E_PARSE, p, at, "expected %s, found byte 0x%02x", what, c);
-    return FAIL_AT(KILN_E_PARSE, p, at, "expected %s, found '%c'", what, c);
+    return kiln_fail_expected(SOURCE(p), p->at, what);
 }
 
 /* -- characters ---------------------------------------------------------------------------------- */

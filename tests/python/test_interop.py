@@ -116,7 +116,18 @@ def test_layouts_of_numpy(array):
     assert kiln.Tensor(array).tolist() == array.tolist()
 
 
-@pytest.mark.parametrize("array", [read_only(np.arange(4.0)), np.arange(4, dtype=">f4"), np.broadcast_to(np.float32(3), (4,))])
+@pytest.mark.parametrize("array", [
+    np.arange(4, dtype=">f4"), odd_strides(), np.frombuffer(bytearray(b"x" + np.arange(4.0).tobytes()), offset=1)])
+def test_arrays_that_are_written_through_a_copy(array):
+    before = array.copy()
+    assert kiln.call("aten::add_.Tensor", array, 1) is array
+    np.testing.assert_array_equal(array, before + 1)
+    assert kiln.call("aten::neg.out", before, out=array) is array
+    np.testing.assert_array_equal(array, -before)
+
+
+@pytest.mark.parametrize("array", [
+    read_only(np.arange(4.0)), read_only(np.arange(4, dtype=">f4")), np.broadcast_to(np.float32(3), (4,))])
 def test_arrays_that_cannot_be_written(array):
     before = array.copy()
     with pytest.raises(ValueError):
@@ -249,14 +260,52 @@ def test_writes_that_autograd_would_miss():
     assert x.tolist() == [-1, -1, -1]
     with torch.inference_mode():
         y = torch.ones(2)
-    assert kiln.call("aten::neg_", y).tolist() == [-1, -1]
+        assert kiln.call("aten::neg_", y).tolist() == [-1, -1]
+    for write in (lambda: kiln.call("aten::neg_", y), lambda: kiln.call("aten::neg.out", torch.ones(2), out=y)):
+        with pytest.raises(RuntimeError, match="InferenceMode"):
+            write()
+    assert y.tolist() == [-1, -1] and kiln.call("aten::neg", y).tolist() == [1, 1]
 
 
-def test_a_negated_view_is_not_written():
-    x = torch._neg_view(torch.ones(3))
-    with pytest.raises((ValueError, NotImplementedError)):
-        kiln.call("aten::abs_", x)
-    assert x.tolist() == [-1, -1, -1]
+def test_every_write_is_counted_once():
+    x, y = torch.ones(3), torch.ones(3)
+    for f in (lambda: kiln.call("aten::neg_", x), lambda: kiln.call("aten::neg.out", y, out=x)):
+        before = x._version, y._version
+        f()
+        assert (x._version, y._version) == (before[0] + 1, before[1])
+
+
+QUESTIONS = """
+import kiln, torch
+class Loud(torch.Tensor):
+    def is_neg(self): raise KeyError("asked in Python")
+{before}
+view = torch._neg_view(torch.ones(2))
+assert kiln.call("aten::abs", view).tolist() == [1, 1] and kiln.Tensor(view).tolist() == [-1, -1]
+assert kiln.call("aten::abs_", view) is view and view.tolist() == [1, 1]
+assert kiln.call("aten::neg", torch.tensor([1j]).conj()).tolist() == [1j]
+x = torch.ones(2)
+kiln.call("aten::neg_", x)
+assert x._version == 1 and x.tolist() == [-1, -1]
+try: kiln.call("aten::neg_", torch.ones(2, requires_grad=True))
+except RuntimeError as e: assert "requires grad" in str(e)
+else: assert False
+try: print(kiln.call("aten::neg", torch.ones(2).as_subclass(Loud)).tolist())
+except KeyError as e: print(e)
+"""
+
+
+def test_what_dlpack_does_not_say_is_asked_of_the_library(run_python):
+    assert run_python(QUESTIONS.format(before="")) == "[-1.0, -1.0]\n"
+    known = "with torch.inference_mode(), torch.device('meta'): kiln.op('aten::neg')(torch.ones(1, device='cpu'))"
+    assert run_python(QUESTIONS.format(before=known)) == "[-1.0, -1.0]\n"
+
+
+@pytest.mark.parametrize("samples", ["None", "()[0]", "(torch.ones(1),) * 4", "(1, 2, 3, 4)"])
+def test_what_dlpack_does_not_say_is_asked_in_python(run_python, samples):
+    """Where the library cannot be asked, the same holds."""
+    unknown = f"import kiln._helpers; kiln._helpers.torch_samples = lambda: {samples}"
+    assert run_python(QUESTIONS.format(before=unknown)) == "'asked in Python'\n"
 
 
 def test_vmap_is_refused():

@@ -121,6 +121,16 @@ static void a_kept_block_of_much_more_is_not_used(void **state) {
     kiln_trim();
 }
 
+static void large_blocks_begin_where_huge_pages_do(void **state) {
+    (void)state;
+    kiln_trim();
+    kiln_tensor *t = make((16 << 20) + 1);
+    assert_int_equal((uintptr_t)t % (2 << 20), 0);
+    memset(t->data, 3, (16 << 20) + 1);
+    kiln_tensor_release(t);
+    kiln_trim();
+}
+
 /* -- threads ------------------------------------------------------------------------------------------------ */
 
 enum { BATCH = 200, ROUNDS = 50 };
@@ -259,6 +269,7 @@ int main(void) {
         cmocka_unit_test(trimming_gives_back),
         cmocka_unit_test(what_is_kept_is_bounded),
         cmocka_unit_test(a_kept_block_of_much_more_is_not_used),
+        cmocka_unit_test(large_blocks_begin_where_huge_pages_do),
         cmocka_unit_test(blocks_come_home),
         cmocka_unit_test(a_child_of_fork_goes_on),
 #ifdef KILN_ASAN

@@ -112,8 +112,32 @@ static void large_results_are_whole(void **state) {
     }
 }
 
+/* x[3,343,4099] ^ row[3,1,4099]: 34 MB, and a row of 16 KB for each of the three. */
+static void rows_read_again_are_right(void **state) {
+    (void)state;
+    static const int64_t sizes[] = {3, 343, 4099}, row_sizes[] = {3, 1, 4099};
+    for (int k = 0; k < 2; k++) {
+        kiln_tensor *x = NULL, *row = NULL, *out = NULL;
+        MUST_OK(kiln_tensor_new(KILN_I32, 3, sizes, NULL, &x));
+        MUST_OK(kiln_tensor_new(KILN_I32, 3, row_sizes, NULL, &row));
+        fill(x, 1);
+        fill(row, 2);
+        kiln_value args[] = {kiln_v_tensor(x), kiln_v_tensor(row)};
+        MUST_OK(kiln_call(tiers[k], op_of(tiers[k], "bitwise_xor.Tensor"), args, 2, &out, 1));
+        const int32_t *from = kiln_tensor_data(x), *other = kiln_tensor_data(row),
+                      *to = kiln_tensor_data(out);
+        for (int64_t i = 0; i < kiln_tensor_nelem(out); i++)
+            if (to[i] != (from[i] ^ other[i / (343 * 4099) * 4099 + i % 4099]))
+                fail_msg("tier %d: wrong at %lld", k, (long long)i);
+        kiln_tensor_release(x);
+        kiln_tensor_release(row);
+        kiln_tensor_release(out);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(transposed_inputs_are_read_right),
-                                       cmocka_unit_test(large_results_are_whole)};
+                                       cmocka_unit_test(large_results_are_whole),
+                                       cmocka_unit_test(rows_read_again_are_right)};
     return cmocka_run_group_tests(tests, open_tiers, close_tiers);
 }

@@ -1,0 +1,35 @@
+/* source.c - a problem at a place of a text -> "name:LINE:COL: problem".
+ *
+ * Readers keep a pointer to where they are; line and column are worked out only when something fails.  Columns
+ * count bytes, from 1.  Must not know what is read. */
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "base/base.h"
+
+kiln_status kiln_fail_at(const kiln_source *text, const char *where, kiln_status st, const char *fmt, ...) {
+    int line = 1;
+    const char *line_start = text->start;
+    for (const char *c = text->start; c < where; c++) {
+        if (*c != '\n') continue;
+        line++;
+        line_start = c + 1;
+    }
+    char problem[512];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(problem, sizeof problem, fmt, ap);
+    va_end(ap);
+    return KILN_FAIL(st, "%s:%d:%d: %s", text->name, line, (int)(where - line_start) + 1, problem);
+}
+
+kiln_status kiln_fail_expected(const kiln_source *text, const char *where, const char *what) {
+    if (where == text->end)
+        return kiln_fail_at(text, where, KILN_E_PARSE, "expected %s, found the end of the text", what);
+    unsigned char c = (unsigned char)*where;
+    if (c == '\n')
+        return kiln_fail_at(text, where, KILN_E_PARSE, "expected %s, found the end of the line", what);
+    if (c < ' ' || c > '~')
+        return kiln_fail_at(text, where, KILN_E_PARSE, "expected %s, found byte 0x%02x", what, c);
+    return kiln_fail_at(text, where, KILN_E_PARSE, "expected %s, found '%c'", what, c);
+}
