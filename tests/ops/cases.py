@@ -383,7 +383,7 @@ def drawn(s, form, some, most):
     """(structure, count of tensors, tuples of dtypes, rng): `some` tuples each; in a whole run then `most`, where there are
     as many.  So a whole run makes every call of a sampled one."""
     for limit in (some, most) if ALL else (some,):
-        rng = seeded(form, s.name, limit)
+        rng = seeded(form, s.name) if limit == some else seeded(form, s.name, limit)
         for structure in s.structures():
             k = len(s.present(structure))
             if limit == some or len(s.dtypes) ** k > some:

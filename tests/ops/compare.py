@@ -45,9 +45,10 @@ class Outcome:
     memories: dict
 
 
-def call(op, case, private, for_kiln):
-    args, kwargs, memories = case.build(private, for_kiln)
-    before = {k: m.clone() for k, m in memories.items()} if private and for_kiln else {}
+def call(op, built, refused_writes=False):
+    """Makes a call of what Case.build gave.  refused_writes: whether one that is refused must have written nothing."""
+    args, kwargs, memories = built
+    before = {k: m.clone() for k, m in memories.items()} if refused_writes else {}
     try:
         results = op(*args, **kwargs)
     except (RuntimeError, TypeError, IndexError, ValueError) as e:  # NotImplementedError is a RuntimeError
@@ -227,14 +228,15 @@ def by_mpmath(name, case, dtype):
 
 def with_torch(kiln_op, torch_op, case, writes=False):
     """The one comparison with PyTorch.  Returns None, or how Kiln differs."""
-    expected = call(torch_op, case, private=writes, for_kiln=False)
-    actual = call(kiln_op, case, private=writes, for_kiln=True)
+    built = case.build(writes, False)
+    expected = call(torch_op, built)
+    actual = call(kiln_op, case.build(True, True), refused_writes=True) if writes else call(kiln_op, built)
     if expected.error is not None or actual.error is not None:
         return compare_errors(actual.error, expected.error, case)
-    inputs = [] if writes else case.build(False, False)[0]
+    inputs = [] if writes else built[0]
     for k, (a, e) in enumerate(zip(actual.results, expected.results, strict=True)):
         dtype = precision(case, e) if writes else e.dtype
-        said = difference(a, e, dtype, inputs, opinions(torch_op, case, e.shape, k), by_mpmath(case.op, case, dtype))
+        said = difference(a, e, dtype, inputs, opinions(torch_op, case, e.shape, k), by_mpmath(torch_op.name(), case, dtype))
         if said:
             return f"result {k}: {said}"
     return beside(case, actual, expected) if writes else None
@@ -254,8 +256,8 @@ def beside(case, actual, expected):
 
 def tiers(one_op, other_op, case, writes=False):
     """The one comparison of tiers.  Returns None, or how the second differs from the first."""
-    one = call(one_op, case, private=writes, for_kiln=True)
-    other = call(other_op, case, private=writes, for_kiln=True)
+    one = call(one_op, case.build(writes, True), refused_writes=writes)
+    other = call(other_op, case.build(writes, True), refused_writes=writes)
     if one.error is not None or other.error is not None:
         if type(one.error) is type(other.error) and str(one.error) == str(other.error):
             return None

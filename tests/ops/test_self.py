@@ -77,7 +77,7 @@ def test_writing_before_refusing_is_found():
     def writes_then_raises(x):
         x[5] = 1
         raise RuntimeError("no")
-    assert isinstance(call(writes_then_raises, case, private=True, for_kiln=True).error, AssertionError)
+    assert isinstance(call(writes_then_raises, case.build(True, True), refused_writes=True).error, AssertionError)
 
 
 def test_writing_beside_the_result_is_found():
