@@ -9,5 +9,6 @@ build/kiln bench dispatch memory first shapes hang threads large || missed=1
 for script in bench/table.sh bench/instructions.sh; do
     [ ! -x "$script" ] || "$script" || missed=1
 done
+.venv/bin/python bench/python.py || missed=1
 [ $missed = 0 ] && echo "all goals are met" || echo "goals were missed"
 exit $missed

@@ -34,7 +34,7 @@ row slot_two bare_two 250 "slot hit, add.Tensor f32 [32,32] with alpha, fresh re
 row slot_out bare_two 250 "slot hit, add.out f32 [32,32]"
 row borrowed_one bare_one 290 "slot hit, bitwise_not, borrowed tensor"
 row borrowed_two bare_two 400 "slot hit, add.Tensor with alpha, borrowed tensors"
-row table bare_one 1000 "table hit, bitwise_not, two classes in turn"
-row general_row bare_two 1000 "general path, add.Tensor f32 [32,32] + [32] with alpha"
+row table bare_turns 1000 "table hit, bitwise_not, two classes in turn"
+row general_row bare_row 1000 "general path, add.Tensor f32 [32,32] + [32] with alpha"
 row general_last bare_two 1000 "general path, add.Tensor f32, channels_last"
 exit $missed

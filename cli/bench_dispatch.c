@@ -15,10 +15,10 @@ typedef struct setup {
     kiln_ctx *ctx;
     const kiln_op *flip, *add, *add_out;
     kiln_tensor *i32, *i64, *f32, *other, *row, *last[2], *out;
-    kiln_kernel *flip_kernel, *add_kernel;
-    kiln_launch flip_launch, add_launch;
-    char *flip_ptr[2], *add_ptr[3];
-    kiln_entry_fn flip_entry, add_entry;
+    kiln_kernel *flip_kernel, *wide_kernel, *add_kernel;
+    kiln_launch flip_launch, wide_launch, add_launch, row_launch;
+    char *flip_ptr[2], *wide_ptr[2], *add_ptr[3], *row_ptr[3];
+    kiln_entry_fn flip_entry, wide_entry, add_entry;
     kiln_tensor_header header[2];
     kiln_value flip_args[1], wide_args[1], add_args[3], out_args[3], row_args[3], last_args[2], borrowed[3];
     uint64_t alpha;
@@ -27,6 +27,7 @@ typedef struct setup {
 static const int64_t square[2] = {SIDE, SIDE}, square_steps[2] = {SIDE, 1}, flat[2] = {SIDE * SIDE, 1};
 static const int64_t origin[2] = {0, 0};
 static const int64_t flip_stride[4] = {4, 0, 4, 0}, add_stride[6] = {4, 0, 4, 0, 4, 0};
+static const int64_t wide_stride[4] = {8, 0, 8, 0}, row_stride[6] = {4, 4 * SIDE, 4, 4 * SIDE, 4, 0};
 
 /* -- paths --------------------------------------------------------------------------------------------------- */
 
@@ -49,10 +50,15 @@ ALWAYS(general_row, call(s, s->add, s->row_args, 3))
 ALWAYS(general_last, call(s, s->add, s->last_args, 2))
 ALWAYS(bare_one, s->flip_entry(&s->flip_launch) != 0)
 ALWAYS(bare_two, s->add_entry(&s->add_launch) != 0)
+ALWAYS(bare_row, s->add_entry(&s->row_launch) != 0)
 
 /* Two classes of one operator in turn: each drives the other out of the slot. */
 static inline int table(setup *s, int64_t i) {
     return call(s, s->flip, i & 1 ? s->wide_args : s->flip_args, 1);
+}
+
+static inline int bare_turns(setup *s, int64_t i) {
+    return (i & 1 ? s->wide_entry(&s->wide_launch) : s->flip_entry(&s->flip_launch)) != 0;
 }
 
 static inline int borrow(kiln_tensor_header *h, char *data, kiln_dtype dtype, kiln_value *arg) {
@@ -78,11 +84,13 @@ static inline int borrowed_two(setup *s, int64_t i) {
     P(slot_out, bare_two, "slot hit: add.out f32 [32,32]")                         \
     P(borrowed_one, bare_one, "slot hit on a borrowed tensor: bitwise_not")        \
     P(borrowed_two, bare_two, "slot hit on borrowed tensors: add.Tensor, alpha")   \
-    P(table, bare_one, "table hit: bitwise_not, i32 and i64 in turn")              \
-    P(general_row, bare_two, "general path: add.Tensor f32 [32,32] + [32], alpha") \
+    P(table, bare_turns, "table hit: bitwise_not, i32 and i64 in turn")            \
+    P(general_row, bare_row, "general path: add.Tensor f32 [32,32] + [32], alpha") \
     P(general_last, bare_two, "general path: add.Tensor f32, channels_last")       \
     P(bare_one, bare_one, "bare kernel: bitwise_not")                              \
-    P(bare_two, bare_two, "bare kernel: add.Tensor")
+    P(bare_two, bare_two, "bare kernel: add.Tensor")                               \
+    P(bare_turns, bare_turns, "bare kernels: bitwise_not, i32 and i64 in turn")    \
+    P(bare_row, bare_row, "bare kernel: add.Tensor [32,32] + [32]")
 
 #define P(name, bare, text)                                                     \
     __attribute__((noinline)) static int path_##name(setup *s, int64_t calls) { \
@@ -128,6 +136,23 @@ static void set_args(setup *s) {
     for (int k = 0; k < 2; k++) s->last_args[k] = kiln_v_tensor(s->last[k]);
 }
 
+/* The launches of the bare kernels, as the driver would make them. */
+static void set_launches(setup *s) {
+    const kiln_launch any = {.ndim = 2, .n = flat, .origin = origin, .par = &s->alpha};
+    s->flip_launch = s->wide_launch = s->add_launch = s->row_launch = any;
+    s->row_launch.n = square;
+    s->flip_launch.ptr = s->flip_ptr, s->flip_launch.stride = flip_stride;
+    s->wide_launch.ptr = s->wide_ptr, s->wide_launch.stride = wide_stride;
+    s->add_launch.ptr = s->add_ptr, s->add_launch.stride = add_stride;
+    s->row_launch.ptr = s->row_ptr, s->row_launch.stride = row_stride;
+    s->flip_ptr[0] = s->add_ptr[0] = s->row_ptr[0] = kiln_tensor_data(s->out);
+    s->flip_ptr[1] = kiln_tensor_data(s->i32);
+    s->wide_ptr[0] = s->wide_ptr[1] = kiln_tensor_data(s->i64);
+    s->add_ptr[1] = s->row_ptr[1] = kiln_tensor_data(s->f32);
+    s->add_ptr[2] = kiln_tensor_data(s->other);
+    s->row_ptr[2] = kiln_tensor_data(s->row);
+}
+
 static bool set_up(setup *s) {
     static const int64_t images[4] = {2, 8, 8, 8}, last[4] = {512, 1, 64, 8};
     const float two = 2;
@@ -145,20 +170,14 @@ static bool set_up(setup *s) {
     if (!made) return false;
     set_args(s);
     if (kiln_prepare(s->ctx, s->flip, s->flip_args, 1, &s->flip_kernel) ||
+        kiln_prepare(s->ctx, s->flip, s->wide_args, 1, &s->wide_kernel) ||
         kiln_prepare(s->ctx, s->add, s->add_args, 3, &s->add_kernel))
         return false;
     s->flip_entry = kiln_kernel_entry(s->flip_kernel);
+    s->wide_entry = kiln_kernel_entry(s->wide_kernel);
     s->add_entry = kiln_kernel_entry(s->add_kernel);
     memcpy(&s->alpha, &two, sizeof two);
-    s->flip_ptr[0] = s->add_ptr[0] = kiln_tensor_data(s->out);
-    s->flip_ptr[1] = kiln_tensor_data(s->i32);
-    s->add_ptr[1] = kiln_tensor_data(s->f32);
-    s->add_ptr[2] = kiln_tensor_data(s->other);
-    s->flip_launch = (kiln_launch){
-        .ndim = 2, .n = flat, .ptr = s->flip_ptr, .stride = flip_stride, .origin = origin, .par = &s->alpha};
-    s->add_launch = s->flip_launch;
-    s->add_launch.ptr = s->add_ptr;
-    s->add_launch.stride = add_stride;
+    set_launches(s);
     return true;
 }
 
@@ -166,6 +185,7 @@ static void tear_down(setup *s) {
     kiln_tensor *all[] = {s->i32, s->i64, s->f32, s->other, s->row, s->out, s->last[0], s->last[1]};
     for (size_t k = 0; k < sizeof all / sizeof *all; k++) kiln_tensor_release(all[k]);
     kiln_kernel_release(s->flip_kernel);
+    kiln_kernel_release(s->wide_kernel);
     kiln_kernel_release(s->add_kernel);
 }
 

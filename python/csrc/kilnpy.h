@@ -84,6 +84,7 @@ typedef struct kp_state {
     bool numpy_asked, torch_asked;
     kp_box *box;        /* NULL before the first use and after the module is cleared */
     uint64_t epoch;     /* changes when operators must be looked up again */
+    bool spares;        /* counted as a user of kp_tensor_spares */
     bool closed;        /* the module was cleared: the interpreter is ending */
     int ntypes, nfixed; /* the first nfixed never leave */
     int replace;        /* which of the others the next new type replaces */
@@ -153,11 +154,18 @@ int kp_number_from(kp_state *st, PyObject *o, kp_number *out); /* 1 found, 0 not
 
 typedef struct kp_tensor {
     PyObject_HEAD kiln_tensor *t;
+    uint32_t sort; /* kp_sort of t, or 0 before it is asked for */
     bool readonly;
 } kp_tensor;
 
 extern PyType_Spec kp_tensor_spec;
 PyObject *kp_tensor_object(kp_state *st, kiln_tensor *stolen, bool readonly);
+void kp_tensor_spares(int users); /* memory of dead Tensors is kept while there are users: so many more */
+
+/* What of a tensor decides how long a call takes: whether it is large, and what another class of calls may follow from.
+ * Never 0. */
+enum { KP_LARGE = 2 };
+uint32_t kp_sort(const kiln_tensor *t);
 
 /* kiln_tensor_wrap, or the same of memory that must not be written. */
 kiln_status kp_wrap(void *data, kiln_dtype dtype, int rank, const int64_t *sizes, const int64_t *strides,
@@ -282,6 +290,7 @@ typedef struct kp_op {
     PyObject *
         overloads; /* of a short name: the Ops to choose from, default first; op and params are then unused */
     int nparams;
+    int nplain; /* how many of the first are tensors that are only read; 0 unless there is one result */
     kp_param *params;
     char *doc;
     uint64_t seen[4];  /* signatures that were called before, as a bloom filter: others may compile */

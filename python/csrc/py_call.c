@@ -134,26 +134,39 @@ int kp_frame_fill(kp_frame *f, kp_op *op, PyObject *const *args, Py_ssize_t narg
 
 /* Whether to give up the GIL: for work over a few microseconds, and for a call that differs from all before
  * it in a way that may mean another class, since that one may wait for a compiler. */
-static bool is_long(kp_op *op, const kp_frame *f) {
-    int64_t nelem = 0;
-    uint32_t hash = 2166136261u;
-    for (size_t k = 0; k < f->nargs; k++) hash = (hash ^ f->args[k].kind) * 16777619u;
-    for (int k = 0; k < f->nheld; k++) {
-        const kiln_tensor *t = f->held[k].t;
-        int rank = kiln_tensor_rank(t);
-        int64_t step = rank ? kiln_tensor_strides(t)[rank - 1] : 0;
-        nelem += kiln_tensor_nelem(t);
-        hash = (hash ^ ((uint32_t)kiln_tensor_dtype(t) << 4 | (uint32_t)(rank > 2 ? 2 : rank) << 2 |
-                        (step == 1 ? 1u
-                         : step    ? 2u
-                                   : 0u))) *
-               16777619u;
-    }
+
+enum { HASH_SEED = 0x811c9dc5u, HASH_STEP = 16777619u };
+
+uint32_t kp_sort(const kiln_tensor *t) {
+    int rank = kiln_tensor_rank(t);
+    int64_t step = rank ? kiln_tensor_strides(t)[rank - 1] : 0;
+    return 1 | (kiln_tensor_nelem(t) >= GIL_ELEMENTS ? KP_LARGE : 0) | (uint32_t)kiln_tensor_dtype(t) << 8 |
+           (uint32_t)(rank > 2 ? 2 : rank) << 4 |
+           (step == 1 ? 1u
+            : step    ? 2u
+                      : 0u)
+               << 2;
+}
+
+/* Whether a call of this hash was made before; it is from now on, if it is to be noted. */
+static bool was_seen(kp_op *op, uint32_t hash, bool note) {
     hash ^= hash >> 15;
     uint64_t bit = (uint64_t)1 << (hash & 63), *word = &op->seen[hash >> 6 & 3];
     bool seen = *word & bit;
-    *word |= bit;
-    return !seen || nelem >= GIL_ELEMENTS;
+    if (note) *word |= bit;
+    return seen;
+}
+
+static bool is_long(kp_op *op, const kp_frame *f) {
+    uint32_t hash = HASH_SEED, any = 0;
+    for (int k = 0; k < f->nheld; k++) {
+        uint32_t sort = kp_sort(f->held[k].t);
+        any |= sort;
+        hash = (hash ^ sort) * HASH_STEP;
+    }
+    for (size_t k = 0; k < f->nargs; k++)
+        if (f->args[k].kind != KILN_TENSOR) hash = (hash ^ (uint32_t)(k << 8 | f->args[k].kind)) * HASH_STEP;
+    return !was_seen(op, hash, true) || any & KP_LARGE;
 }
 
 static kiln_status run(bool release_gil, kiln_ctx *ctx, const kiln_op *what, kp_frame *f,
@@ -171,6 +184,7 @@ static PyObject *result_object(kp_frame *f, kiln_tensor *stolen) {
     for (int k = 0; k < f->nheld; k++) {
         const kp_held *h = &f->held[k];
         if (h->t == stolen && h->object) { /* written in place: the very object */
+            if (h->kind == KP_KILN) ((kp_tensor *)h->object)->sort = 0; /* it may have another shape now */
             kiln_tensor_release(stolen);
             return Py_NewRef(h->object);
         }
@@ -211,6 +225,29 @@ static PyObject *call_filled(kp_op *op, const kiln_op *what, kp_box *box, kp_fra
     return NULL;
 }
 
+/* Most calls on Kiln's own tensors: those alone, by position, only read, and small.  Nothing but the arguments must live
+ * until such a call is over, and no Python code runs in it.  false: this is none, and nothing was done. */
+static bool call_plain(kp_op *op, PyObject *const *args, Py_ssize_t nargs, PyObject **out) {
+    enum { MOST = 4 };
+    kiln_value values[MOST];
+    kp_state *st = op->st;
+    uint32_t hash = HASH_SEED, any = 0;
+    if (nargs > op->nplain || nargs > MOST || nargs == 0 || !st->box || op->epoch != st->epoch) return false;
+    for (Py_ssize_t k = 0; k < nargs; k++) {
+        kp_tensor *t = (kp_tensor *)args[k];
+        if (Py_TYPE(args[k]) != st->tensor_type) return false;
+        if (!t->sort) t->sort = kp_sort(t->t);
+        any |= t->sort;
+        hash = (hash ^ t->sort) * HASH_STEP;
+        values[k] = kiln_v_tensor(t->t);
+    }
+    if (any & KP_LARGE || !was_seen(op, hash, false)) return false;
+    kiln_tensor *result;
+    kiln_status status = kiln_call(st->box->ctx, op->op, values, (size_t)nargs, &result, 1);
+    *out = status == KILN_OK ? kp_tensor_object(st, result, false) : (kp_raise(status), NULL);
+    return true;
+}
+
 /* A call of a short name: by the overload its arguments mean. */
 static PyObject *call_picked(kp_op *set, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
     PyObject *op = (PyObject *)kp_pick(set, args, nargs, kwnames);
@@ -225,6 +262,7 @@ PyObject *kp_op_call(PyObject *self, PyObject *const *args, Py_ssize_t nargs, Py
     kp_op *op = (kp_op *)self;
     PyObject *out = NULL;
     if (op->overloads) return call_picked(op, args, nargs, kwnames);
+    if (!kwnames && call_plain(op, args, nargs, &out)) return out;
     kp_frame frame;
     kp_box *box = kp_box_take(op->st);
     if (!box) return NULL;

@@ -363,6 +363,8 @@ static int module_exec(PyObject *module) {
     /* NumPy's operators then leave `array + tensor` to Tensor. */
     if (PyObject_SetAttrString((PyObject *)st->tensor_type, "__array_ufunc__", Py_None) < 0) return -1;
     if (add_graph_types(module) < 0) return -1;
+    kp_tensor_spares(1);
+    st->spares = true;
     return PyModule_AddStringConstant(module, "__version__", kiln_version());
 }
 
@@ -386,6 +388,8 @@ static int module_clear(PyObject *module) {
     kp_state *st = kp_state_of(module);
     if (!st) return 0;
     st->closed = true;
+    if (st->spares) kp_tensor_spares(-1);
+    st->spares = false;
     kp_types_drop(st);
     while (st->nnamed > 0) Py_CLEAR(st->named[--st->nnamed].op);
     Py_CLEAR(st->helpers);

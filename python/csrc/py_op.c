@@ -29,6 +29,15 @@ static int set_fresh(kp_op *op, kp_box *box) {
     return 0;
 }
 
+/* How many of op's first parameters are tensors that are only read. */
+static int count_plain(const kp_op *op) {
+    int n = 0;
+    while (n < op->nparams && op->params[n].kind == PARAM_TENSOR && !op->params[n].written &&
+           !op->params[n].named)
+        n++;
+    return n;
+}
+
 /* Parameters are read once: an operator that already has a row cannot get another schema. */
 int kp_op_find(kp_op *op, kp_box *box) {
     if (op->overloads) return set_fresh(op, box);
@@ -41,6 +50,7 @@ int kp_op_find(kp_op *op, kp_box *box) {
     }
     if (!op->params && kp_params_parse(kiln_op_schema(found), &op->nparams, &op->params) < 0) return -1;
     op->op = found;
+    op->nplain = kiln_op_nrets(found) == 1 ? count_plain(op) : 0;
     op->epoch = op->st->epoch;
     memset(op->seen, 0, sizeof op->seen);
     return 0;

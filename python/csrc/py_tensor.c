@@ -18,10 +18,40 @@ static bool is_tensor(PyObject *o) {
 
 /* -- making and dropping --------------------------------------------------------------------------- */
 
+/* Dead Tensors, linked by their first field: most calls make one while another dies.  Guarded by the GIL; the type is final,
+ * so all are of one size. */
+static struct {
+    kp_tensor *head;
+    int room;  /* for so many more */
+    int users; /* modules, of which a process may have several */
+} spares;
+
+void kp_tensor_spares(int users) {
+    enum { MOST = 32 };
+    if (spares.users == 0) spares.room = MOST;
+    spares.users += users;
+    if (spares.users > 0) return;
+    spares.room = 0;
+    while (spares.head) {
+        kp_tensor *dead = spares.head;
+        spares.head = (kp_tensor *)dead->t;
+        PyObject_Free(dead);
+    }
+}
+
+static kp_tensor *object_new(PyTypeObject *type) {
+    kp_tensor *dead = spares.head;
+    if (!dead) return PyObject_New(kp_tensor, type);
+    spares.head = (kp_tensor *)dead->t;
+    spares.room++;
+    return (kp_tensor *)PyObject_Init((PyObject *)dead, type);
+}
+
 PyObject *kp_tensor_object(kp_state *st, kiln_tensor *stolen, bool readonly) {
-    kp_tensor *self = PyObject_New(kp_tensor, st->tensor_type);
+    kp_tensor *self = object_new(st->tensor_type);
     if (!self) return kiln_tensor_release(stolen), NULL;
     self->t = stolen;
+    self->sort = 0;
     self->readonly = readonly;
     return (PyObject *)self;
 }
@@ -29,7 +59,13 @@ PyObject *kp_tensor_object(kp_state *st, kiln_tensor *stolen, bool readonly) {
 static void tensor_dealloc(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
     kiln_tensor_release(of(self));
-    PyObject_Free(self);
+    if (spares.room > 0) {
+        spares.room--;
+        ((kp_tensor *)self)->t = (kiln_tensor *)spares.head;
+        spares.head = (kp_tensor *)self;
+    } else {
+        PyObject_Free(self);
+    }
     Py_DECREF(type);
 }
 

@@ -5,6 +5,7 @@
  * of things; the stages know the rest. */
 #include <string.h>
 
+#include "api/recipe.h"
 #include "api/slot.h"
 
 KILN_TLS_FAST const char *kiln_tier_here = "";
@@ -84,6 +85,7 @@ static kiln_status run_class(const kiln_plan *plan, const kiln_class *c, kiln_te
     uint64_t par[KILN_MAX_SCALARS];
     kiln_runner run = {.fn = atomic_load_explicit(&c->fn, memory_order_acquire),
                        .parallel = &c->ctx->parallel,
+                       .isa = c->ctx->isa,
                        .cost_ps = c->cost_element};
     if (!run.fn) run.interp = c->body->interp;
     for (int k = 0; k < c->nscalars; k++) {
@@ -118,23 +120,59 @@ static kiln_status check_outs(const kiln_op *op, kiln_tensor **outs, size_t nout
     return KILN_OK;
 }
 
-kiln_status kiln_call_general(kiln_ctx *ctx, kiln_thread *t, const kiln_op *op, const kiln_value *args,
-                              size_t nargs, kiln_tensor **outs, size_t nouts) {
+/* A call on its way. */
+typedef struct under_way {
     kiln_bound call;
     kiln_plan plan;
-    kiln_class *c;
+    uint64_t generation; /* of the domain before anything of it was looked at */
+    kiln_recipe *r;      /* or NULL */
+    kiln_class *c;       /* NULL: to be found */
+} under_way;
+
+/* Bound and inferred; by a recipe where this thread has one, and then its class may be known as well. */
+static kiln_status understand(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
+                              under_way *w) {
+    w->generation = kiln_generation(&ctx->domain);
+    w->c = NULL;
+    w->r = kiln_recipe_bind(ctx, op, args, nargs, &w->call);
+    if (!w->r) {
+        KILN_TRY(kiln_bind(op, args, nargs, &w->call));
+        return kiln_infer(&w->call, &w->plan);
+    }
+    KILN_TRY(kiln_infer_again(&w->call, &w->r->typed, &w->plan));
+    w->c = kiln_recipe_class(w->r, w->generation, &w->plan);
+    return KILN_OK;
+}
+
+/* The class, remembered or from the table.  *offer: whether a slot may be filled with the call.  One that a recipe
+ * answers seldom is: filling takes a good part of what it saves, and calls that take turns drive each other out. */
+static kiln_status find_class(kiln_ctx *ctx, kiln_thread *t, const kiln_value *args, size_t nargs,
+                              under_way *w, bool *offer) {
+    *offer = !w->c || ++w->r->calls % KILN_RECIPE_SLOT == 0;
+    if (w->c) {
+        KILN_COUNT_IN(t, table_hits);
+        kiln_entry_touch(&w->c->entry);
+        return KILN_OK;
+    }
+    KILN_TRY(kiln_class_of(ctx, &w->plan, &w->c));
+    kiln_recipe_keep(args, nargs, &w->plan, w->generation, w->c);
+    return KILN_OK;
+}
+
+kiln_status kiln_call_general(kiln_ctx *ctx, kiln_thread *t, const kiln_op *op, const kiln_value *args,
+                              size_t nargs, kiln_tensor **outs, size_t nouts) {
+    under_way w;
     kiln_kernel_fn fn;
-    uint64_t generation = kiln_generation(&ctx->domain);
+    bool offer;
     KILN_TRY(check_outs(op, outs, nouts));
-    KILN_TRY(kiln_bind(op, args, nargs, &call));
-    KILN_TRY(kiln_infer(&call, &plan));
-    KILN_TRY(kiln_class_of(ctx, &plan, &c));
-    if (ctx->mode == KILN_MODE_SYNC) kiln_class_compile_if_due(c);
+    KILN_TRY(understand(ctx, op, args, nargs, &w));
+    KILN_TRY(find_class(ctx, t, args, nargs, &w, &offer));
+    if (ctx->mode == KILN_MODE_SYNC) kiln_class_compile_if_due(w.c);
     kiln_tensor *made[KILN_MAX_RETS];
-    KILN_TRY(run_class(&plan, c, made, &fn));
-    memcpy(outs, made, (size_t)plan.nrets * sizeof *made);
-    count_run(t, c, &plan, fn != NULL);
-    if (fn) kiln_slot_fill(t, generation, args, nargs, &plan, c, fn);
+    KILN_TRY(run_class(&w.plan, w.c, made, &fn));
+    for (int k = 0; k < w.plan.nrets; k++) outs[k] = made[k];
+    count_run(t, w.c, &w.plan, fn != NULL);
+    if (fn && offer) kiln_slot_fill(t, w.generation, args, nargs, &w.plan, w.c, fn);
     return KILN_OK;
 }
 
@@ -175,26 +213,32 @@ kiln_status kiln_prepare(kiln_ctx *ctx, const kiln_op *op, const kiln_value *arg
     return st;
 }
 
+/* Whether a call is of k's class, which is then remembered. */
+static bool is_of_class(const kiln_kernel *k, const kiln_value *args, size_t nargs, const under_way *w) {
+    kiln_key key;
+    if (w->c) return w->c == k->c; /* the table holds a pinned class, and no other of its key */
+    kiln_plan_key(&w->plan, k->c->ctx->isa, &key);
+    if (key.n != k->c->entry.n || memcmp(key.bytes, k->c->entry.key, key.n) != 0) return false;
+    kiln_recipe_keep(args, nargs, &w->plan, w->generation, k->c);
+    return true;
+}
+
 kiln_status kiln_kernel_run(kiln_kernel *k, const kiln_value *args, size_t nargs, kiln_tensor **outs,
                             size_t nouts) {
-    kiln_bound call;
-    kiln_plan plan;
-    kiln_key key;
+    under_way w;
     kiln_kernel_fn fn;
     kiln_tensor *made[KILN_MAX_RETS];
     KILN_TRY(check_outs(k->op, outs, nouts));
-    KILN_TRY(kiln_bind(k->op, args, nargs, &call));
-    KILN_TRY(kiln_infer(&call, &plan));
-    kiln_plan_key(&plan, k->c->ctx->isa, &key);
-    if (key.n != k->c->entry.n || memcmp(key.bytes, k->c->entry.key, key.n) != 0)
+    KILN_TRY(understand(k->c->ctx, k->op, args, nargs, &w));
+    if (!is_of_class(k, args, nargs, &w))
         return KILN_FAIL(KILN_E_ARG,
                          "%s: these arguments are of another class than the kernel was prepared for",
                          k->op->name);
     kiln_thread *t = kiln_thread_of(&k->c->ctx->domain);
     if (!t) return KILN_NOMEM();
-    KILN_TRY(run_class(&plan, k->c, made, &fn));
-    memcpy(outs, made, (size_t)plan.nrets * sizeof *made);
-    count_run(t, k->c, &plan, true); /* a prepared class has its kernel */
+    KILN_TRY(run_class(&w.plan, k->c, made, &fn));
+    memcpy(outs, made, (size_t)w.plan.nrets * sizeof *made);
+    count_run(t, k->c, &w.plan, true); /* a prepared class has its kernel */
     return KILN_OK;
 }
 

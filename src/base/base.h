@@ -114,6 +114,7 @@ typedef enum kiln_dkind {
     KILN_KIND_COMPLEX
 } kiln_dkind; /* ORDER DTYPE */
 
+extern const uint8_t kiln_elem_bytes[KILN_DTYPE_COUNT]; /* kiln_dtype_size, for dtypes known to be one */
 kiln_dkind kiln_dtype_kind(kiln_dtype t);
 const char *kiln_dtype_torch_name(kiln_dtype t); /* "float32" */
 bool kiln_dtype_is_int(kiln_dtype t);            /* not bool */

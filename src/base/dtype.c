@@ -10,18 +10,24 @@
 
 static const struct {
     const char *name, *torch;
-    uint8_t size, kind;
+    uint8_t kind;
 } facts[KILN_DTYPE_COUNT] = {
-#define D(NAME, value, name, bytes, kind, torch) [KILN_##NAME] = {name, torch, bytes, KILN_KIND_##kind},
+#define D(NAME, value, name, bytes, kind, torch) [KILN_##NAME] = {name, torch, KILN_KIND_##kind},
 #include "kiln/dtype.def"
 #undef D
 };
 
 static bool valid(kiln_dtype t) { return (unsigned)t < KILN_DTYPE_COUNT; }
 
+const uint8_t kiln_elem_bytes[KILN_DTYPE_COUNT] = {
+#define D(NAME, value, name, bytes, kind, torch) [KILN_##NAME] = bytes,
+#include "kiln/dtype.def"
+#undef D
+};
+
 const char *kiln_dtype_name(kiln_dtype t) { return valid(t) ? facts[t].name : "?"; }
 const char *kiln_dtype_torch_name(kiln_dtype t) { return valid(t) ? facts[t].torch : "?"; }
-size_t kiln_dtype_size(kiln_dtype t) { return valid(t) ? facts[t].size : 0; }
+size_t kiln_dtype_size(kiln_dtype t) { return valid(t) ? kiln_elem_bytes[t] : 0; }
 kiln_dkind kiln_dtype_kind(kiln_dtype t) { return (kiln_dkind)facts[t].kind; }
 bool kiln_dtype_is_int(kiln_dtype t) { return facts[t].kind == KILN_KIND_INT; }
 bool kiln_dtype_is_float(kiln_dtype t) { return facts[t].kind == KILN_KIND_FLOAT; }
@@ -57,15 +63,16 @@ kiln_dtype kiln_dtype_promote(kiln_dtype a, kiln_dtype b) {
         return kiln_dtype_is_float(other) ? other : KILN_DTYPE_COUNT;
     }
     if (kiln_dtype_is_complex(a) || kiln_dtype_is_complex(b))
-        return facts[a].size == 16 || facts[b].size == 16 || a == KILN_F64 || b == KILN_F64 ? KILN_C128
-                                                                                            : KILN_C64;
+        return kiln_elem_bytes[a] == 16 || kiln_elem_bytes[b] == 16 || a == KILN_F64 || b == KILN_F64
+                   ? KILN_C128
+                   : KILN_C64;
     if (facts[a].kind != facts[b].kind) return facts[a].kind > facts[b].kind ? a : b;
     if (facts[a].kind == KILN_KIND_FLOAT) {
-        if (facts[a].size == facts[b].size) return KILN_F32; /* f16 with bf16 */
-        return facts[a].size > facts[b].size ? a : b;
+        if (kiln_elem_bytes[a] == kiln_elem_bytes[b]) return KILN_F32; /* f16 with bf16 */
+        return kiln_elem_bytes[a] > kiln_elem_bytes[b] ? a : b;
     }
-    if (facts[a].size == facts[b].size) return KILN_I16; /* u8 with i8 */
-    return facts[a].size > facts[b].size ? a : b;
+    if (kiln_elem_bytes[a] == kiln_elem_bytes[b]) return KILN_I16; /* u8 with i8 */
+    return kiln_elem_bytes[a] > kiln_elem_bytes[b] ? a : b;
 }
 
 /* -- ranges -------------------------------------------------------------------------------------- */

@@ -62,7 +62,8 @@ typedef struct kiln_thread_cursor {
 } kiln_thread_cursor;
 
 extern _Thread_local kiln_thread_cursor kiln_thread_last __attribute__((tls_model("initial-exec")));
-extern bool kiln_thread_needs_fence; /* settled before the first record is made */
+/* Settled before the first record is made. */
+extern bool kiln_thread_needs_fence __attribute__((visibility("hidden")));
 
 kiln_thread *kiln_thread_join(kiln_domain *d); /* out of line; NULL: no memory */
 
@@ -73,17 +74,17 @@ static inline kiln_thread *kiln_thread_of(kiln_domain *d) {
 
 /* Calls nest: a log or a deleter may call again. */
 static inline void kiln_thread_enter(kiln_domain *d, kiln_thread *t) {
-    if (t->depth++) return;
+    if (__builtin_expect(t->depth++ != 0, 0)) return;
     uint64_t now = atomic_load_explicit(&d->epoch, memory_order_acquire);
     atomic_store_explicit(&t->epoch, now, memory_order_release);
-    if (kiln_thread_needs_fence)
+    if (__builtin_expect(kiln_thread_needs_fence, 0))
         atomic_thread_fence(memory_order_seq_cst);
     else
         atomic_signal_fence(memory_order_seq_cst);
 }
 
 static inline void kiln_thread_leave(kiln_thread *t) {
-    if (--t->depth == 0) atomic_store_explicit(&t->epoch, 0, memory_order_release);
+    if (__builtin_expect(--t->depth == 0, 1)) atomic_store_explicit(&t->epoch, 0, memory_order_release);
 }
 
 /* Read after entering: while it is the same as before, nothing seen then has been retired. */

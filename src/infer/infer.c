@@ -92,34 +92,34 @@ static kiln_status pick_branch(const kiln_bound *call, int *out) {
 
 /* -- operands ------------------------------------------------------------------------------------------ */
 
-static kiln_status gather(kiln_plan *p, kiln_iter *it) {
+static kiln_status gather(kiln_plan *p) {
     const kiln_bound *call = p->call;
     const kiln_row *row = call->op->row;
-    it->nin = 0;
+    p->nin = 0;
     for (int a = 0; a < row->schema->nargs; a++) {
         if (call->slot[a].kind != KILN_TENSOR) continue;
         p->dtypes[a] = (kiln_dtype)call->slot[a].u.tensor->dtype;
         if (row->ignored >> a & 1) continue;
-        if (it->nin + row->schema->nrets >= KILN_MAX_OPERANDS)
+        if (p->nin + row->schema->nrets >= KILN_MAX_OPERANDS)
             return KILN_FAIL(KILN_E_LIMIT, "%s: more than %d tensors", call->op->name, KILN_MAX_OPERANDS);
-        it->in[it->nin] = call->slot[a].u.tensor;
-        it->arg[it->nin++] = (int8_t)a;
+        p->in[p->nin] = call->slot[a].u.tensor;
+        p->in_arg[p->nin++] = (int8_t)a;
     }
     return KILN_OK;
 }
 
 /* The argument that leads goes before the others, which keep their order. */
-static void put_first(kiln_iter *it, int arg) {
+static void put_first(kiln_plan *p, int arg) {
     int at = 0;
-    while (at < it->nin && it->arg[at] != arg) at++;
-    if (at == it->nin) return;
-    const kiln_tensor *t = it->in[at];
+    while (at < p->nin && p->in_arg[at] != arg) at++;
+    if (at == p->nin) return;
+    const kiln_tensor *t = p->in[at];
     for (; at > 0; at--) {
-        it->in[at] = it->in[at - 1];
-        it->arg[at] = it->arg[at - 1];
+        p->in[at] = p->in[at - 1];
+        p->in_arg[at] = p->in_arg[at - 1];
     }
-    it->in[0] = t;
-    it->arg[0] = (int8_t)arg;
+    p->in[0] = t;
+    p->in_arg[0] = (int8_t)arg;
 }
 
 static bool any_wrapped(const kiln_plan *p) {
@@ -128,7 +128,7 @@ static bool any_wrapped(const kiln_plan *p) {
     return false;
 }
 
-static void set_operands(kiln_plan *p, const kiln_iter *it) {
+static void set_operands(kiln_plan *p) {
     uint64_t uses = kiln_plan_branch(p)->uses;
     kiln_operand *o = p->operand;
     for (int k = 0; k < p->nrets; k++, o++) {
@@ -137,40 +137,69 @@ static void set_operands(kiln_plan *p, const kiln_iter *it) {
         o->alloc_dtype = p->ret_dtype[k];
         o->dtype = o->tensor ? (kiln_dtype)o->tensor->dtype : p->ret_dtype[k];
     }
-    for (int i = 0; i < it->nin; i++) {
-        if (!(uses >> it->arg[i] & 1)) continue;
-        o->tensor = it->in[i];
-        o->arg = it->arg[i];
-        o->alloc_dtype = o->dtype = (kiln_dtype)it->in[i]->dtype;
+    for (int i = 0; i < p->nin; i++) {
+        if (!(uses >> p->in_arg[i] & 1)) continue;
+        o->tensor = p->in[i];
+        o->arg = p->in_arg[i];
+        o->alloc_dtype = o->dtype = (kiln_dtype)p->in[i]->dtype;
         o++;
     }
     p->noperands = (int)(o - p->operand);
 }
 
+/* -- the call ------------------------------------------------------------------------------------------ */
+
 kiln_status kiln_infer(const kiln_bound *call, kiln_plan *out) {
     const kiln_op *op = call->op;
-    kiln_iter it;
     if (op->row->family != KILN_FAMILY_MAP)
         return KILN_FAIL(KILN_E_UNSUP, "%s: operators of family '%s' are not served", op->name,
                          kiln_family_name(op->row->family));
     out->call = call;
-    KILN_TRY(gather(out, &it));
-    bool known = kiln_memo_find(out, &it.number);
-    if (!known) {
-        KILN_TRY(run_checks(call));
-        KILN_TRY(pick_branch(call, &out->branch));
-        KILN_TRY(kiln_types_infer(out));
-        it.number = any_wrapped(out);
-        if (kiln_plan_out_rule(out) == KILN_OUT_COPIED) KILN_TRY(kiln_takes_check(call, out->promoted));
+    KILN_TRY(gather(out));
+    KILN_TRY(run_checks(call));
+    KILN_TRY(pick_branch(call, &out->branch));
+    KILN_TRY(kiln_types_infer(out));
+    out->number = any_wrapped(out);
+    if (kiln_plan_out_rule(out) == KILN_OUT_COPIED) KILN_TRY(kiln_takes_check(call, out->promoted));
+    if (kiln_plan_branch(out)->typing.lead) put_first(out, kiln_plan_branch(out)->typing.lead - 1);
+    KILN_TRY(kiln_overlap_check(out));
+    KILN_TRY(kiln_shape_infer(out));
+    KILN_TRY(kiln_types_check(out));
+    set_operands(out);
+    kiln_layout_infer(out);
+    return KILN_OK;
+}
+
+void kiln_typed_of(const kiln_plan *plan, kiln_typed *out) {
+    *out = (kiln_typed){.branch = (uint8_t)plan->branch,
+                        .promoted = (uint8_t)plan->promoted,
+                        .common = (uint8_t)plan->common,
+                        .nrets = (uint8_t)plan->nrets,
+                        .nin = (uint8_t)plan->nin,
+                        .number = plan->number,
+                        .exact = plan->exact};
+    for (int k = 0; k < plan->nrets; k++) out->ret_dtype[k] = (uint8_t)plan->ret_dtype[k];
+    for (int i = 0; i < plan->nin; i++) out->in_arg[i] = plan->in_arg[i];
+}
+
+kiln_status kiln_infer_again(const kiln_bound *call, const kiln_typed *typed, kiln_plan *out) {
+    out->call = call;
+    out->branch = typed->branch;
+    out->promoted = (kiln_dtype)typed->promoted;
+    out->common = (kiln_dtype)typed->common;
+    out->exact = typed->exact;
+    out->number = typed->number;
+    out->nrets = typed->nrets;
+    out->nin = typed->nin;
+    for (int k = 0; k < out->nrets; k++) out->ret_dtype[k] = (kiln_dtype)typed->ret_dtype[k];
+    for (int i = 0; i < out->nin; i++) {
+        int a = out->in_arg[i] = typed->in_arg[i];
+        out->in[i] = call->slot[a].u.tensor;
+        out->dtypes[a] = (kiln_dtype)out->in[i]->dtype;
     }
-    if (kiln_plan_branch(out)->typing.lead) put_first(&it, kiln_plan_branch(out)->typing.lead - 1);
-    KILN_TRY(kiln_overlap_check(out, &it));
-    KILN_TRY(kiln_shape_infer(out, &it));
-    if (!known) {
-        KILN_TRY(kiln_types_check(out));
-        kiln_memo_keep(out, it.number);
-    }
-    set_operands(out, &it);
-    kiln_layout_infer(out, &it);
+    KILN_TRY(kiln_overlap_check(out));
+    KILN_TRY(kiln_shape_infer(out));
+    set_operands(out);
+    kiln_layout_infer(out);
     return KILN_OK;
 }

@@ -2,6 +2,7 @@
  *
  *   bind    values -> schema slots: names, defaults, types
  *   infer   branch, dtypes, broadcast shape, output strides, overlap: exactly as PyTorch 2.13
+ *           (kiln_infer_again: the same without branch and dtypes, where these are known)
  *   plan    dimensions permuted and coalesced, byte strides, iteration class
  *   key     the call's class as a zero-padded POD
  *
@@ -49,15 +50,32 @@ typedef struct kiln_operand {
     uint8_t step;    /* iteration class along the inner dimension: ORDER STRIDE (any, contig, bcast) */
 } kiln_operand;
 
-/* An inferred map call.  Operands: results first, then the tensor arguments its branch uses, in schema
- * order; an in-place self is both. */
+/* What a call's kinds of arguments, their dtypes and the values its row's conditions ask decide: all of inference
+ * that sizes and strides have no part in. */
+typedef struct kiln_typed {
+    uint8_t branch, promoted, common, nrets, nin; /* as in the plan */
+    bool number;
+    uint64_t exact;
+    uint8_t ret_dtype[KILN_MAX_RETS];
+    int8_t in_arg[KILN_MAX_OPERANDS];
+} kiln_typed;
+
+/* An inferred map call.  Operands: results first, then the tensor arguments its branch uses, in the order of
+ * `in`; an in-place self is both. */
 typedef struct kiln_plan {
     const kiln_bound *call;
     int branch;          /* of the row */
     kiln_dtype promoted; /* the result_type of the promoted arguments */
     kiln_dtype common;   /* the same after the branch made it float or wider: what bodies compute with */
     uint64_t exact;      /* bit a: tensor argument a is 0-d and not rounded to the common half type first */
-    kiln_dtype dtypes[KILN_MAX_ARGS]; /* of each tensor argument that is present */
+    kiln_dtype dtypes[KILN_MAX_ARGS]; /* of each tensor argument that is present and not ignored */
+    /* The tensors that decide shape and layout: every one given, whether the bodies use it or not, in the order
+     * in which their strides count. */
+    const kiln_tensor *in[KILN_MAX_OPERANDS];
+    int8_t in_arg[KILN_MAX_OPERANDS]; /* its slot */
+    int nin;
+    bool number;  /* a number stands beside the tensors as one of rank 0 */
+    bool uniform; /* every tensor of `in` has the broadcast shape */
     int nrets;
     kiln_dtype ret_dtype[KILN_MAX_RETS]; /* what the row computes for each result */
     int rank;
@@ -73,9 +91,17 @@ typedef struct kiln_plan {
     int64_t n[KILN_MAX_DIMS]; /* innermost first */
     int64_t stride[KILN_MAX_OPERANDS][KILN_MAX_DIMS]; /* bytes */
     bool strided;                                     /* the whole call is in the strided class */
+    uint64_t
+        steps; /* what sizes and strides add to the class: two bits of each operand's step, and copy_out */
 } kiln_plan;
 
 kiln_status kiln_infer(const kiln_bound *call, kiln_plan *out) KILN_MUST_CHECK;
+
+/* What kiln_infer found of another call of the same operator with the same kinds, dtypes and asked values, as
+ * kiln_typed_of gave it, makes inferring this one a matter of sizes and strides: the same plan, or the same
+ * failure, as kiln_infer's. */
+void kiln_typed_of(const kiln_plan *plan, kiln_typed *out);
+kiln_status kiln_infer_again(const kiln_bound *call, const kiln_typed *typed, kiln_plan *out) KILN_MUST_CHECK;
 void kiln_plan_key(const kiln_plan *plan, kiln_isa isa, kiln_key *out);
 
 /* Number argument `slot` (item `index` of a list, or -1; KILN_HOST_ID + k: the row's k-th host number)

@@ -41,10 +41,11 @@ static kiln_status refuse(const kiln_bound *call, int k, const char *why) {
                      why);
 }
 
-kiln_status kiln_overlap_check(kiln_plan *p, const kiln_iter *it) {
+kiln_status kiln_overlap_check(kiln_plan *p) {
     const kiln_bound *call = p->call;
-    bool copied = kiln_plan_out_rule(p) == KILN_OUT_COPIED;
     p->copy_out = false;
+    if (call->nout == 0) return KILN_OK;
+    bool copied = kiln_plan_out_rule(p) == KILN_OUT_COPIED;
     for (int k = 0; k < call->nout; k++) {
         const kiln_tensor *out = call->out[k];
         if (out->flags & KILN_TF_READONLY)
@@ -53,8 +54,8 @@ kiln_status kiln_overlap_check(kiln_plan *p, const kiln_iter *it) {
             return refuse(call, k,
                           "unsupported operation: more than one element of the written-to tensor refers to a "
                           "single memory location");
-        for (int i = 0; i < it->nin; i++) {
-            overlap o = overlap_of(out, it->in[i]);
+        for (int i = 0; i < p->nin; i++) {
+            overlap o = overlap_of(out, p->in[i]);
             if (copied)
                 p->copy_out = p->copy_out || o == OVERLAP_PARTIAL || o == OVERLAP_TOO_HARD;
             else if (o == OVERLAP_PARTIAL)

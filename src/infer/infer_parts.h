@@ -3,14 +3,6 @@
 #define KILN_INFER_PARTS_H
 #include "infer/infer.h"
 
-/* The tensors that decide shape and layout: every one given, whether the bodies use it or not. */
-typedef struct kiln_iter {
-    const kiln_tensor *in[KILN_MAX_OPERANDS];
-    int8_t arg[KILN_MAX_OPERANDS]; /* its slot */
-    int nin;
-    bool number; /* a number stands beside the tensors as one of rank 0 */
-} kiln_iter;
-
 static inline const kiln_branch *kiln_plan_branch(const kiln_plan *p) {
     return &p->call->op->row->branches[p->branch];
 }
@@ -39,18 +31,14 @@ kiln_status kiln_takes_check(const kiln_bound *call,
 kiln_status kiln_types_check(const kiln_plan *p) KILN_MUST_CHECK;
 
 /* overlap: outputs that must not be written, or only after all is computed. */
-kiln_status kiln_overlap_check(kiln_plan *p, const kiln_iter *it) KILN_MUST_CHECK;
+kiln_status kiln_overlap_check(kiln_plan *p) KILN_MUST_CHECK;
 bool kiln_tensor_same(const kiln_tensor *a, const kiln_tensor *b); /* one view of one memory */
 
 /* shape: the broadcast shape and which outputs are resized to it. */
-kiln_status kiln_shape_infer(kiln_plan *p, const kiln_iter *it) KILN_MUST_CHECK;
+kiln_status kiln_shape_infer(kiln_plan *p) KILN_MUST_CHECK;
 
 /* layout: ret_strides, iteration order, coalesced dimensions, steps. */
-void kiln_layout_infer(kiln_plan *p, const kiln_iter *it);
-
-/* memo: branch, dtypes and `number` of a call like this one that passed; false if none is known. */
-bool kiln_memo_find(kiln_plan *p, bool *number);
-void kiln_memo_keep(const kiln_plan *p, bool number);
+void kiln_layout_infer(kiln_plan *p);
 
 /* printing */
 void kiln_sizes_print(kiln_sb *out, int rank, const int64_t *sizes); /* "[2, 3]" */

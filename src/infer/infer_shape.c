@@ -2,30 +2,33 @@
  *
  * Sizes are matched from the last dimension; one-sized dimensions stretch, to zero as well.  An output
  * that is also an input keeps its shape; any other is resized where Kiln owns its memory. */
-#include <string.h>
-
 #include "infer/infer_parts.h"
 
-static kiln_status broadcast(kiln_plan *p, const kiln_tensor *t, int slot) {
-    int rank = p->rank > t->rank ? p->rank : t->rank;
-    for (int back = 1; back <= rank;
-         back++) { /* from the last dimension on: writing grows p->sizes at its end */
-        int64_t a = back <= p->rank ? p->sizes[KILN_MAX_RANK - back] : 1;
-        int64_t b = back <= t->rank ? t->sizes[t->rank - back] : 1;
-        if (a != b && a != 1 && b != 1)
+/* Matches tensor i to the sizes so far, from the last dimension on.  `seen`: the highest rank among it and those
+ * before, which is how dimensions are counted where they do not fit. */
+static kiln_status broadcast(kiln_plan *p, int i, int seen) {
+    const kiln_tensor *t = p->in[i];
+    int lead = p->rank - t->rank;
+    for (int d = p->rank - 1; d >= lead; d--) {
+        int64_t a = p->sizes[d], b = t->sizes[d - lead];
+        if (a == b || b == 1) continue;
+        if (a != 1)
             return KILN_FAIL(
                 KILN_E_ARG,
                 "%s: argument '%s': The size of tensor a (%lld) must match the size of tensor b (%lld) at "
                 "non-singleton dimension %d",
-                p->call->op->name, kiln_slot_name(p->call, slot), (long long)a, (long long)b, rank - back);
-        p->sizes[KILN_MAX_RANK - back] = a == 1 ? b : a;
+                p->call->op->name, kiln_slot_name(p->call, p->in_arg[i]), (long long)a, (long long)b,
+                seen - (p->rank - d));
+        p->sizes[d] = b;
     }
-    p->rank = rank;
     return KILN_OK;
 }
 
 static bool has_shape(const kiln_tensor *t, int rank, const int64_t *sizes) {
-    return t->rank == rank && (rank == 0 || memcmp(t->sizes, sizes, (size_t)rank * sizeof *sizes) == 0);
+    if (t->rank != rank) return false;
+    for (int d = 0; d < rank; d++)
+        if (t->sizes[d] != sizes[d]) return false;
+    return true;
 }
 
 static kiln_status wrong_shape(const kiln_plan *p, int k, const char *why) {
@@ -43,13 +46,13 @@ static kiln_status wrong_shape(const kiln_plan *p, int k, const char *why) {
     return st;
 }
 
-static kiln_status check_outputs(kiln_plan *p, const kiln_iter *it) {
+static kiln_status check_outputs(kiln_plan *p) {
     for (int k = 0; k < p->nrets; k++) {
         p->resize_out[k] = false;
         if (k >= p->call->nout || has_shape(p->call->out[k], p->rank, p->sizes)) continue;
         const kiln_tensor *out = p->call->out[k];
-        for (int i = 0; i < it->nin; i++)
-            if (kiln_tensor_same(out, it->in[i])) return wrong_shape(p, k, "");
+        for (int i = 0; i < p->nin; i++)
+            if (kiln_tensor_same(out, p->in[i])) return wrong_shape(p, k, "");
         if (p->call->op->form == KILN_FORM_INPLACE) return wrong_shape(p, k, "");
         if (!(out->flags & KILN_TF_OWNED))
             return wrong_shape(p, k, " and cannot be resized: its memory is not Kiln's own");
@@ -58,34 +61,44 @@ static kiln_status check_outputs(kiln_plan *p, const kiln_iter *it) {
     return KILN_OK;
 }
 
+static kiln_status broadcast_all(kiln_plan *p) {
+    int seen = 0;
+    p->rank = 0;
+    for (int i = 0; i < p->nin; i++)
+        if (p->in[i]->rank > p->rank) p->rank = p->in[i]->rank;
+    for (int d = 0; d < p->rank; d++) p->sizes[d] = 1;
+    for (int i = 0; i < p->nin; i++) {
+        if (p->in[i]->rank > seen) seen = p->in[i]->rank;
+        KILN_TRY(broadcast(p, i, seen));
+    }
+    kiln_status st = kiln_sizes_check(KILN_F64, p->rank, p->sizes, &p->nelem);
+    return st == KILN_OK ? st : kiln_note(st, "%s: the broadcast shape", p->call->op->name);
+}
+
+/* Takes the shape of the first tensor if all have it, which is usual and needs no arithmetic. */
+static bool take_shape(kiln_plan *p) {
+    const kiln_tensor *t = p->in[0];
+    for (int i = 1; i < p->nin; i++)
+        if (!has_shape(p->in[i], t->rank, t->sizes)) return false;
+    p->rank = t->rank;
+    p->nelem = t->nelem;
+    for (int d = 0; d < t->rank; d++) p->sizes[d] = t->sizes[d];
+    return true;
+}
+
 /* channels_last is for tensors of rank 4, channels_last_3d for those of rank 5. */
-static kiln_status check_rank(const kiln_plan *p) {
-    kiln_strides s = kiln_plan_branch(p)->typing.strides;
-    if (s != KILN_STRIDES_CHANNELS_LAST && s != KILN_STRIDES_CHANNELS_LAST_3D) return KILN_OK;
+static kiln_status check_rank(const kiln_plan *p, kiln_strides s) {
     int rank = s == KILN_STRIDES_CHANNELS_LAST ? 4 : 5;
     if (p->rank == rank) return KILN_OK;
     return KILN_FAIL(KILN_E_ARG, "%s: required rank %d tensor to use %s format, but its rank is %d",
                      p->call->op->name, rank, rank == 4 ? "channels_last" : "channels_last_3d", p->rank);
 }
 
-kiln_status kiln_shape_infer(kiln_plan *p, const kiln_iter *it) {
-    p->rank = 0;
-    if (it->nin > 0) {
-        const kiln_tensor *t = it->in[0];
-        int i = 1;
-        while (i < it->nin && has_shape(it->in[i], t->rank, t->sizes)) i++;
-        if (i == it->nin) { /* nothing to broadcast */
-            p->rank = t->rank;
-            p->nelem = t->nelem;
-            if (t->rank > 0) memcpy(p->sizes, t->sizes, t->rank * sizeof *t->sizes);
-            KILN_TRY(check_rank(p));
-            return check_outputs(p, it);
-        }
-        for (i = 0; i < it->nin; i++) KILN_TRY(broadcast(p, it->in[i], it->arg[i]));
-        memmove(p->sizes, p->sizes + KILN_MAX_RANK - p->rank, (size_t)p->rank * sizeof *p->sizes);
-    }
-    KILN_TRY(kiln_note(kiln_sizes_check(KILN_F64, p->rank, p->sizes, &p->nelem), "%s: the broadcast shape",
-                       p->call->op->name));
-    KILN_TRY(check_rank(p));
-    return check_outputs(p, it);
+kiln_status kiln_shape_infer(kiln_plan *p) {
+    bool taken = p->nin > 0 && take_shape(p);
+    kiln_strides s = kiln_plan_branch(p)->typing.strides;
+    p->uniform = taken || p->nin == 0;
+    if (!taken) KILN_TRY(broadcast_all(p));
+    if (s >= KILN_STRIDES_CHANNELS_LAST) KILN_TRY(check_rank(p, s));
+    return check_outputs(p);
 }

@@ -67,7 +67,7 @@ static bool lies_along(const kiln_plan *p, int operand, int dim) {
 
 /* Picks the dimension along which some transposed input lies, as the second one, and all inputs that lie so.
  * Results need no tiles: the inner dimension is the one they lie along. */
-static bool find_tiles(const kiln_plan *p, int *second, tiles *t) {
+static bool find_tiles(const kiln_plan *p, const kiln_runner *run, int *second, tiles *t) {
     if (!p->strided || p->n[0] < TILE_LEAST) return false;
     *t = (tiles){.cols = TILE_COLS};
     for (int b = p->nrets; b < p->noperands; b++) {
@@ -80,7 +80,7 @@ static bool find_tiles(const kiln_plan *p, int *second, tiles *t) {
     if (!t->count) return false;
     t->count = __builtin_popcount(t->packed);
     while (t->count * t->cols * TILE_ROWS * KILN_TRANSPOSE_MAX > TILE_BYTES) t->cols /= 2;
-    t->loops = kiln_loops_for(kiln_isa_detect());
+    t->loops = kiln_loops_for(run->isa);
     return true;
 }
 
@@ -191,7 +191,7 @@ static kiln_status drive_alone(const kiln_plan *plan, const kiln_runner *run, in
     d.plan = plan;
     d.run = run;
     d.second = 1;
-    bool tiled = find_tiles(plan, &d.second, &t);
+    bool tiled = find_tiles(plan, run, &d.second, &t);
     bool flat = plan->ndim <= d.second;
     d.n[0] = plan->n[0];
     d.n[1] = flat ? 1 : plan->n[d.second];

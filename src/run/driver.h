@@ -10,6 +10,7 @@ typedef struct kiln_runner {
     kiln_kernel_fn fn;
     const kiln_interp *interp;
     const kiln_parallel *parallel; /* NULL: one thread */
+    kiln_isa isa;                  /* the level of the library's loops that may be used beside the kernel */
     uint32_t cost_ps;              /* estimate of the work for one element, in picoseconds */
 } kiln_runner;
 

@@ -37,7 +37,8 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t at_exit;
 static bool have_key;
 
-KILN_TLS_FAST kiln_block_lists *kiln_blocks_here;
+static kiln_block_lists none; /* never written */
+KILN_TLS_FAST kiln_block_lists *kiln_blocks_here = &none;
 
 /* A kept block's links: the next of its chain and, in a chain's first block, the next chain. */
 static char **next_of(char *block) { return (char **)(block + KILN_BLOCK_LINK); }
@@ -105,7 +106,7 @@ static char *fetch_chain(unsigned c, int32_t *n) {
 
 static void end_thread(void *user) {
     kiln_block_lists *lists = user;
-    kiln_blocks_here = NULL;
+    kiln_blocks_here = &none;
     for (unsigned c = 0; c < KILN_BLOCK_CLASSES; c++) {
         int32_t n = 2 * chain_length(c) - (int32_t)lists->of[c].room;
         if (n > 0) leave_chain(c, lists->of[c].head, n);
@@ -124,7 +125,7 @@ static void start(void) {
 
 /* This thread's lists, made on first use.  NULL, and nothing is kept, if that fails. */
 static kiln_block_lists *lists_here(void) {
-    if (kiln_blocks_here) return kiln_blocks_here;
+    if (kiln_blocks_here != &none) return kiln_blocks_here;
     pthread_once(&once, start);
     kiln_block_lists *lists = have_key ? kiln_calloc(1, sizeof *lists) : NULL;
     if (!lists) return NULL;
@@ -249,7 +250,7 @@ void kiln_block_give_slow(void *block, kiln_home home) {
         to_system(block, size);
     } else {
         if (lists->of[home].room == 0) spill(&lists->of[home], (unsigned)home);
-        kiln_block_give(block, home);
+        (void)kiln_block_keep(block, home); /* there is room now */
     }
 }
 
@@ -257,7 +258,7 @@ void kiln_blocks_trim(void) {
     kiln_block_lists *lists = kiln_blocks_here;
     char *chains[KILN_BLOCK_CLASSES];
     large gone[LARGE_MAX];
-    for (unsigned c = 0; lists && c < KILN_BLOCK_CLASSES; c++) {
+    for (unsigned c = 0; lists != &none && c < KILN_BLOCK_CLASSES; c++) {
         chain_to_system(lists->of[c].head, kiln_block_class_size(c));
         lists->of[c] = (kiln_block_list){NULL, 2 * chain_length(c)};
     }

@@ -15,7 +15,7 @@ enum {
     KILN_BLOCK_LOG_MIN = 6,  /* of half the least size */
     KILN_BLOCK_LOG_MAX = 20, /* 1 MiB */
     KILN_BLOCK_CLASSES = 4 * (KILN_BLOCK_LOG_MAX - KILN_BLOCK_LOG_MIN),
-    KILN_BLOCK_LINK = 64 /* bytes into a kept block: links of the lists.  The rest of it is poisoned */
+    KILN_BLOCK_LINK = 64 /* bytes into a kept block: two links.  All else stays as it was, but poisoned */
 };
 
 typedef struct kiln_block_list {
@@ -24,12 +24,13 @@ typedef struct kiln_block_list {
 } kiln_block_list;
 
 typedef struct kiln_block_lists {
-    kiln_block_list of[KILN_BLOCK_CLASSES];
-    void *beside; /* see kiln_blocks_beside */
+    kiln_block_list of[KILN_BLOCK_CLASSES + 1]; /* the last one, of large blocks, keeps none */
+    void *beside;                               /* see kiln_blocks_beside */
 } kiln_block_lists;
 
 #define KILN_TLS_FAST _Thread_local __attribute__((tls_model("initial-exec")))
-extern KILN_TLS_FAST kiln_block_lists *kiln_blocks_here; /* NULL: not used yet, or at its end */
+/* Never NULL: before a thread's first use and at its end, lists that hold nothing and have no room. */
+extern KILN_TLS_FAST kiln_block_lists *kiln_blocks_here;
 
 /* At least 64 bytes. */
 static inline unsigned kiln_block_class(size_t nbytes) {
@@ -67,36 +68,44 @@ static inline void kiln_block_unpoison(void *block, size_t used, size_t size) {
 }
 #endif
 
-/* A block of at least nbytes, of which there must be 128 or more, if this thread has one of that class; else NULL. */
-static inline void *kiln_block_take_kept(size_t nbytes, kiln_home *home) {
+/* The class of a block of nbytes, of which there must be 128 or more; KILN_BLOCK_CLASSES for a large one. */
+static inline unsigned kiln_block_class_or_large(size_t nbytes) {
     unsigned c = kiln_block_class(nbytes);
-    kiln_block_lists *lists = kiln_blocks_here;
-    if (!lists || c >= KILN_BLOCK_CLASSES || !lists->of[c].head) return NULL;
-    char *block = lists->of[c].head;
-    lists->of[c].head = *(char **)(block + KILN_BLOCK_LINK);
-    lists->of[c].room++;
-    *home = c;
-    kiln_block_unpoison(block, nbytes, kiln_block_class_size(c));
+    return c < KILN_BLOCK_CLASSES ? c : KILN_BLOCK_CLASSES;
+}
+
+/* A block of that class for nbytes, if this thread has one; else NULL. */
+static inline void *kiln_block_take_kept(unsigned class_or_large, size_t nbytes) {
+    kiln_block_list *list = &kiln_blocks_here->of[class_or_large];
+    char *block = list->head;
+    if (!block) return NULL;
+    list->head = *(char **)(block + KILN_BLOCK_LINK);
+    list->room++;
+    kiln_block_unpoison(block, nbytes, kiln_block_class_size(class_or_large));
     return block;
 }
 
-/* The same from wherever there is memory; aligned; NULL without. */
+/* At least nbytes, 128 or more, from wherever there is memory; aligned; NULL without. */
 static inline void *kiln_block_take(size_t nbytes, kiln_home *home) {
-    void *block = kiln_block_take_kept(nbytes, home);
+    unsigned c = kiln_block_class_or_large(nbytes);
+    void *block = kiln_block_take_kept(c, nbytes);
+    *home = c;
     return block ? block : kiln_block_take_slow(nbytes, home);
 }
 
-/* home: as take gave it. */
-static inline void kiln_block_give(void *block, kiln_home home) {
+/* Keeps a block for this thread if its list has room.  home: as take gave it. */
+static inline bool kiln_block_keep(void *block, kiln_home home) {
     kiln_block_lists *lists = kiln_blocks_here;
-    if (!lists || home >= KILN_BLOCK_CLASSES || lists->of[home].room == 0) {
-        kiln_block_give_slow(block, home);
-        return;
-    }
+    if (home >= KILN_BLOCK_CLASSES || lists->of[home].room == 0) return false;
     kiln_block_list *list = &lists->of[home];
     *(char **)((char *)block + KILN_BLOCK_LINK) = list->head;
     list->head = block;
     list->room--;
     kiln_block_poison(block, kiln_block_class_size((unsigned)home));
+    return true;
+}
+
+static inline void kiln_block_give(void *block, kiln_home home) {
+    if (!kiln_block_keep(block, home)) kiln_block_give_slow(block, home);
 }
 #endif

@@ -23,6 +23,9 @@ struct kiln_tensor_room {
 static size_t align_up(size_t n) { return (n + DATA_ALIGN - 1) & ~(size_t)(DATA_ALIGN - 1); }
 
 _Static_assert(sizeof(kiln_tensor) <= 96, "header, sizes and strides of rank 2 are two cache lines");
+_Static_assert(offsetof(kiln_tensor, deleter) == KILN_BLOCK_LINK &&
+                   offsetof(kiln_tensor, rooms) == KILN_BLOCK_LINK + 2 * sizeof(char *),
+               "links of a kept block spare what an owning tensor's header holds");
 _Static_assert(sizeof(kiln_tensor_header) >= sizeof(kiln_tensor) + KILN_MAX_RANK * sizeof(int64_t),
                "a borrowed header has room for strides of its own");
 
@@ -193,10 +196,19 @@ kiln_tensor *kiln_tensor_new_trusted(kiln_dtype dtype, int rank, const int64_t *
     return t;
 }
 
-kiln_tensor *kiln_tensor_new_like_slow(const kiln_tensor *like, kiln_dtype dtype) {
-    kiln_tensor *t = kiln_tensor_new_trusted(dtype, like->rank, like->sizes, like->strides, like->nelem);
-    if (!t) (void)KILN_NOMEM();
-    return t;
+kiln_tensor *kiln_tensor_make_afresh(const kiln_tensor_mold *m, const kiln_tensor *like, kiln_tensor *block) {
+    size_t shape_bytes = like->rank * sizeof(int64_t);
+    kiln_home home = m->block;
+    if (!block) block = kiln_block_take_slow(kiln_tensor_head(like->rank) + m->data_bytes, &home);
+    if (!block) {
+        (void)KILN_NOMEM();
+        return NULL;
+    }
+    kiln_tensor_init(block, home, m->sig, like->rank, m->data_bytes);
+    block->nelem = like->nelem;
+    memcpy(block->sizes, like->sizes, shape_bytes);
+    memcpy(block->strides, like->strides, shape_bytes);
+    return block;
 }
 
 /* Whether foreign memory can be a tensor's. */
@@ -221,6 +233,7 @@ kiln_status kiln_tensor_wrap(void *data, kiln_dtype dtype, int rank, const int64
     KILN_TRY(check_foreign(data, dtype, rank, sizes, strides, &nelem));
     kiln_tensor *t = block_new(KILN_SIG(dtype, 0, rank), rank, 0);
     if (!t) return KILN_NOMEM();
+    t->home |= KILN_HOME_CARE;
     t->data = data;
     t->deleter = deleter;
     t->owner = owner;
@@ -229,54 +242,56 @@ kiln_status kiln_tensor_wrap(void *data, kiln_dtype dtype, int rank, const int64
     return KILN_OK;
 }
 
-/* Checks a borrowed shape in full; *strides may be set to the header's own room. */
-static kiln_status look_closely(kiln_tensor *t, const void *data, kiln_dtype dtype, int rank,
-                                const int64_t *sizes, const int64_t **strides, int64_t *nelem,
-                                unsigned *flags) {
-    KILN_TRY(check_foreign(data, dtype, rank, sizes, *strides, nelem));
-    if (!*strides) {
-        int64_t *own = (int64_t *)(t + 1);
-        kiln_row_major(rank, sizes, own);
-        *strides = own;
+/* Completes a header that has its addresses; any shape, checked in full. */
+static __attribute__((noinline)) kiln_status borrow_any(kiln_tensor *t, int readonly, kiln_dtype dtype,
+                                                        int rank, kiln_tensor **out) {
+    KILN_TRY(check_foreign(t->data, dtype, rank, t->sizes, t->strides, &t->nelem));
+    if (!t->strides) {
+        t->strides = (int64_t *)(t + 1);
+        kiln_row_major(rank, t->sizes, t->strides);
     }
-    *flags = kiln_layout_flags(rank, sizes, *strides, *nelem);
+    unsigned flags = kiln_layout_flags(rank, t->sizes, t->strides, t->nelem) | KILN_TF_BORROWED;
+    t->sig = KILN_SIG(dtype, readonly ? flags | KILN_TF_READONLY : flags, rank);
+    *out = t;
     return KILN_OK;
+}
+
+/* Whether a glance shows a shape to be CANONICAL and of no size to worry about. */
+static inline __attribute__((always_inline)) bool is_plain(int rank, const int64_t *sizes,
+                                                           const int64_t *strides, int64_t *nelem) {
+    enum { LOG_SIZE_MAX = 19, RANK_MAX = 3 }; /* up to here no product of sizes is too large */
+    uint64_t expect = 1;
+    if ((unsigned)rank > RANK_MAX || !sizes || !strides) return false;
+    for (long d = rank; d-- > 0;) {
+        uint64_t size = (uint64_t)sizes[d];
+        if ((uint64_t)strides[d] != expect || (size - 1) >> LOG_SIZE_MAX) return false;
+        expect *= size;
+    }
+    *nelem = (int64_t)expect;
+    return true;
 }
 
 kiln_status kiln_tensor_borrow(kiln_tensor_header *header, void *data, kiln_dtype dtype, int rank,
                                const int64_t *sizes, const int64_t *strides, int readonly,
                                kiln_tensor **out) {
-    static const uint8_t elem_bytes[] = {
-#define D(NAME, value, name, bytes, kind, torch) [value] = bytes,
+    static const uint8_t align_mask[] = {
+#define D(NAME, value, name, bytes, kind, torch) [value] = bytes - 1,
 #include "kiln/dtype.def"
 #undef D
     };
-    enum { LOG_SIZE_MAX = 19, RANK_MAX = 3 }; /* up to here no product of sizes is too large */
+    enum { PLAIN = KILN_TF_BORROWED | KILN_TF_CONTIGUOUS | KILN_TF_DENSE | KILN_TF_CANONICAL };
     kiln_tensor *t = (kiln_tensor *)header;
-    uint64_t nelem = 1, wide = 0;
-    unsigned flags = KILN_TF_CONTIGUOUS | KILN_TF_DENSE | KILN_TF_CANONICAL |
-                     (rank == 0 ? KILN_TF_SCALAR : 0);
-    bool plain = (unsigned)rank <= RANK_MAX && (unsigned)dtype < KILN_DTYPE_COUNT && sizes && strides &&
-                 data && ((uintptr_t)data & (uintptr_t)(elem_bytes[dtype] - 1)) == 0;
-    for (int d = rank - 1; plain && d >= 0; d--) {
-        plain = (uint64_t)strides[d] == nelem;
-        wide |= (uint64_t)sizes[d] - 1;
-        nelem *= (uint64_t)sizes[d];
-    }
-    if (nelem == 1) flags |= KILN_TF_SINGLE;
-    if (!plain || wide >> LOG_SIZE_MAX)
-        KILN_TRY(look_closely(t, data, dtype, rank, sizes, &strides, (int64_t *)&nelem, &flags));
-    flags |= readonly ? KILN_TF_BORROWED | KILN_TF_READONLY : KILN_TF_BORROWED;
-    t->sig = KILN_SIG(dtype, flags, rank);
     atomic_init(&t->refs, 1);
-    t->rank_cap = rank;
-    t->nelem = (int64_t)nelem;
     t->data = data;
     t->sizes = (int64_t *)sizes; /* never written: a borrowed tensor is not resized */
     t->strides = (int64_t *)strides;
-    t->deleter = NULL;
-    t->data_cap = 0;
-    t->rooms = NULL;
+    t->home = KILN_HOME_CARE;
+    bool plain = data && (unsigned)dtype < KILN_DTYPE_COUNT && !((uintptr_t)data & align_mask[dtype]) &&
+                 is_plain(rank, sizes, strides, &t->nelem);
+    if (!plain) return borrow_any(t, readonly, dtype, rank, out);
+    t->sig = KILN_SIG(dtype, PLAIN, rank);
+    if (readonly) t->flags |= KILN_TF_READONLY;
+    if (t->nelem == 1) t->flags |= rank ? KILN_TF_SINGLE : KILN_TF_SINGLE | KILN_TF_SCALAR;
     *out = t;
     return KILN_OK;
 }
@@ -296,24 +311,22 @@ static void free_rooms(struct kiln_tensor_room *room) {
     }
 }
 
-static __attribute__((noinline)) void release_slow(kiln_tensor *t) {
+static __attribute__((noinline)) void release_with_care(kiln_tensor *t) {
     if (atomic_load_explicit(&t->refs, memory_order_acquire) != 1 &&
         atomic_fetch_sub_explicit(&t->refs, 1, memory_order_acq_rel) != 1)
         return;
     if (t->flags & KILN_TF_BORROWED) return;
-    if (t->deleter) t->deleter(t->owner);
+    if (!(t->flags & KILN_TF_OWNED) && t->deleter) t->deleter(t->owner);
     free_rooms(t->rooms);
-    kiln_block_give(t, t->home);
+    t->sig = 0; /* no header to be used again */
+    kiln_block_give(t, t->home & ~KILN_HOME_CARE);
 }
 
 /* The only reference cannot become two meanwhile: a load tells what a decrement would. */
 void kiln_tensor_release(kiln_tensor *t) {
     if (!t) return;
     bool last = atomic_load_explicit(&t->refs, memory_order_acquire) == 1;
-    if (last && (t->flags & KILN_TF_OWNED) && !t->rooms)
-        kiln_block_give(t, t->home);
-    else
-        release_slow(t);
+    if (!last || !kiln_block_keep(t, t->home)) release_with_care(t);
 }
 
 void kiln_tensor_copy(kiln_tensor *to, const kiln_tensor *from) {
@@ -352,6 +365,7 @@ kiln_status kiln_tensor_reserve(kiln_tensor *t, int rank, const int64_t *sizes, 
     room->data_cap = nbytes;
     room->rank_cap = rank;
     t->rooms = room;
+    t->home |= KILN_HOME_CARE;
     return KILN_OK;
 }
 
@@ -361,6 +375,7 @@ kiln_status kiln_tensor_resize(kiln_tensor *t, int rank, const int64_t *sizes, c
     KILN_TRY(kiln_tensor_reserve(t, rank, sizes, strides));
     KILN_TRY(bytes_needed((kiln_dtype)t->dtype, rank, sizes, strides, &nelem, &nbytes));
     struct kiln_tensor_room *room = t->rooms;
+    t->home |= KILN_HOME_CARE; /* what its block has room for is not what its shape needs */
     if (rank > t->rank_cap || nbytes > t->data_cap) {
         t->data = room->data;
         t->data_cap = room->data_cap;

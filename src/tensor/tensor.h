@@ -3,6 +3,7 @@
  * A tensor is one recycled block (blocks.h): header, sizes, strides and, where it owns them, its elements;
  * or a header in storage of the caller's that borrows all of these.  Reference counted.  The signature is
  * all that dispatch asks of a tensor besides its sizes, ready in one word, so a hit reads no strides.
+ * A kept block still holds the header of the tensor it was: the next one in that shape is ready made.
  * Knows dtypes; knows nothing of operators. */
 #ifndef KILN_TENSOR_H
 #define KILN_TENSOR_H
@@ -41,15 +42,18 @@ struct kiln_tensor {
     atomic_int refs;
     int rank_cap; /* dimensions sizes and strides have room for */
     int64_t nelem;
-    char *data;       /* element [0,...,0] */
-    int64_t *sizes;   /* rank each, in the same block unless borrowed */
-    int64_t *strides; /* in elements */
-    void (*deleter)(void *owner);
+    char *data;                   /* element [0,...,0] */
+    int64_t *sizes;               /* rank each, in the same block unless borrowed */
+    int64_t *strides;             /* in elements */
+    kiln_home home;               /* of its block; see KILN_HOME_CARE */
+    size_t data_cap;              /* OWNED: bytes from data on; 0 otherwise */
+    void (*deleter)(void *owner); /* this and owner: unless OWNED.  A kept block's links are here */
     void *owner;
-    size_t home;                    /* kiln_home of its block */
-    size_t data_cap;                /* OWNED: bytes from data on; 0 otherwise */
     struct kiln_tensor_room *rooms; /* memory that resizing added, newest first */
 };
+
+/* Part of `home` where the last release does more than keep the block with the header it has. */
+#define KILN_HOME_CARE ((kiln_home)1 << 63)
 
 /* Parts of a signature (little-endian, as everything here). */
 #define KILN_SIG(dtype, flags, rank) \
@@ -102,38 +106,49 @@ static inline void kiln_tensor_init(kiln_tensor *t, kiln_home home, uint64_t sig
     t->data = (char *)t + kiln_tensor_head(rank);
     t->sizes = (int64_t *)(t + 1);
     t->strides = t->sizes + rank;
-    t->deleter = NULL;
     t->home = home;
     t->data_cap = data_bytes;
+    t->deleter = NULL;
     t->rooms = NULL;
 }
 
-kiln_tensor *kiln_tensor_new_like_slow(const kiln_tensor *like, kiln_dtype dtype);
+/* What a tensor of some dtype in the shape of another takes: worked out once for many of them. */
+typedef struct kiln_tensor_mold {
+    uint64_t sig;
+    size_t data_bytes;
+    uint32_t block; /* class, or large */
+} kiln_tensor_mold;
 
-/* A new tensor in the shape of `like`, which is CANONICAL and has fewer than 2^58 elements, with elements of
- * dtype, elem_bytes each; NULL without memory (the error is set).  Calls nothing where its thread keeps a
- * block of that size. */
-static inline __attribute__((always_inline)) kiln_tensor *kiln_tensor_new_like(const kiln_tensor *like,
-                                                                               kiln_dtype dtype,
-                                                                               size_t elem_bytes) {
+/* The shape of `like`, which is CANONICAL and has fewer than 2^58 elements, and its signature decide all of it. */
+static inline kiln_tensor_mold kiln_tensor_mold_like(const kiln_tensor *like, kiln_dtype dtype,
+                                                     size_t elem_bytes) {
     enum {
         LAYOUT = KILN_TF_CONTIGUOUS | KILN_TF_DENSE | KILN_TF_CHANNELS_LAST | KILN_TF_CANONICAL |
                  KILN_TF_SCALAR | KILN_TF_SINGLE
     };
-    int rank = like->rank;
-    size_t nbytes = (size_t)like->nelem * elem_bytes;
-    kiln_home home;
-    kiln_tensor *t = kiln_block_take_kept(kiln_tensor_head(rank) + nbytes, &home);
-    if (!t) return kiln_tensor_new_like_slow(like, dtype);
-    uint64_t layout = like->sig & (KILN_SIG_FLAGS(LAYOUT) | KILN_SIG_RANK);
-    kiln_tensor_init(t, home, layout | KILN_SIG(dtype, KILN_TF_OWNED, 0), rank, nbytes);
-    t->nelem = like->nelem;
-    int64_t *sizes = t->sizes, *strides = t->strides;
-    const int64_t *from_sizes = like->sizes, *from_strides = like->strides;
-    for (long d = rank; d-- > 0;) {
-        sizes[d] = from_sizes[d];
-        strides[d] = from_strides[d];
-    }
-    return t;
+    kiln_tensor_mold m;
+    m.sig = (like->sig & (KILN_SIG_FLAGS(LAYOUT) | KILN_SIG_RANK)) | KILN_SIG(dtype, KILN_TF_OWNED, 0);
+    m.data_bytes = (size_t)like->nelem * elem_bytes;
+    m.block = kiln_block_class_or_large(kiln_tensor_head(like->rank) + m.data_bytes);
+    return m;
+}
+
+static inline __attribute__((always_inline)) bool kiln_same_sizes(size_t rank, const int64_t *a,
+                                                                  const int64_t *b) {
+    for (; rank > 0; rank--)
+        if (a[rank - 1] != b[rank - 1]) return false;
+    return true;
+}
+
+/* As kiln_tensor_make, in `block` unless it is NULL. */
+kiln_tensor *kiln_tensor_make_afresh(const kiln_tensor_mold *m, const kiln_tensor *like, kiln_tensor *block);
+
+/* A new tensor by the mold of `like`; NULL without memory (the error is set).  Calls nothing where its thread
+ * keeps a block that was one of that shape. */
+static inline __attribute__((always_inline)) kiln_tensor *kiln_tensor_make(const kiln_tensor_mold *m,
+                                                                           const kiln_tensor *like) {
+    kiln_tensor *t = kiln_block_take_kept(m->block, kiln_tensor_head(like->rank) + m->data_bytes);
+    if (t && t->sig == m->sig && kiln_same_sizes(t->rank, t->sizes, like->sizes)) return t;
+    return kiln_tensor_make_afresh(m, like, t);
 }
 #endif

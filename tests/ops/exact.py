@@ -167,12 +167,20 @@ def by_c99(packet, value):
     return value.real, value.imag, 0.0, 0.0
 
 
+def by_ieee(packet, x, y, alpha=1):
+    """x - alpha * y where something is infinite, alpha complex if the others are."""
+    x, y, a = complex(x), complex(y), complex(-alpha)
+    if packet == "rsub":
+        x, y = y, x
+    return x.real + a.real * y.real - a.imag * y.imag, x.imag + a.real * y.imag + a.imag * y.real, 0.0, 0.0
+
+
 @functools.lru_cache(maxsize=1 << 16)
 def evaluate(packet, args, kwargs):
     """(real part, imaginary part, size, slack); None where there is no exact answer.  A part whose very sign is in doubt is
     None."""
     if not all(map(finite, [*args, *(v for _, v in kwargs)])):
-        return by_c99(packet, args[0])
+        return by_ieee(packet, *args, **dict(kwargs)) if packet in ("sub", "subtract", "rsub") else by_c99(packet, args[0])
     if packet not in EXACT:
         return None
     try:

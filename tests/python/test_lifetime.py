@@ -217,15 +217,14 @@ def test_a_list_that_changes_under_a_call():
     in_threads(4, work)
 
 
-def test_the_gil_is_released_for_long_work():
-    x = kiln.Tensor(np.ones(8_000_000, np.float32))
-    tanh, counts, stop = kiln.op("aten::tanh"), [0], []
+def runs_beside(work):
+    """Whether another thread gets anywhere while work() is running."""
+    counts, stop = [0], []
 
     def count():
         while not stop:
             counts[0] += 1
             time.sleep(0)
-    tanh(x)
     counter = threading.Thread(target=count)
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1000)  # other threads run only when the GIL is given up
@@ -234,13 +233,35 @@ def test_the_gil_is_released_for_long_work():
         while not counts[0]:
             time.sleep(0.001)
         before = counts[0]
-        for _ in range(5):
-            tanh(x)
-        assert counts[0] > before
+        work()
+        return counts[0] > before
     finally:
         stop.append(1)
         sys.setswitchinterval(interval)
         counter.join()
+
+
+def test_the_gil_is_released_for_long_work():
+    x = kiln.Tensor(np.ones(8_000_000, np.float32))
+    tanh = kiln.op("aten::tanh")
+    tanh(x)
+    assert runs_beside(lambda: [tanh(x) for _ in range(5)])
+
+
+@pytest.mark.parametrize("make", [kiln.Tensor, torch.from_numpy, lambda a: a], ids=["kiln", "torch", "numpy"])
+def test_the_gil_is_released_for_a_compiler(make, tmp_path):
+    """In the mode `sync`, a call of another class than those before waits for one."""
+    slow = tmp_path / "cc"
+    slow.write_text("#!/bin/sh\nsleep 0.1\nexec cc \"$@\"\n")
+    slow.chmod(0o755)
+    kiln._kiln.configure({"mode": "sync", "cc": str(slow), "cache_dir": str(tmp_path)})
+    try:
+        tanh = kiln.op("aten::tanh")
+        for dtype in (np.float32, np.float64, np.int16, np.float16):
+            x = make(np.ones(2, dtype))
+            assert runs_beside(lambda: tanh(x)) and kiln.last_tier() == "compiled"
+    finally:
+        kiln._kiln.configure(kiln._settings)
 
 
 def test_fork(run_python):

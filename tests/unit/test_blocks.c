@@ -131,6 +131,75 @@ static void large_blocks_begin_where_huge_pages_do(void **state) {
     kiln_trim();
 }
 
+/* -- headers that are ready made ---------------------------------------------------------------------------- */
+
+static const int64_t shapes[][4] = {{4, 8, 1, 1}, {8, 4, 1, 1}, {2, 16, 1, 1}, {32, 1, 1, 1},
+                                    {2, 1, 4, 4}, {2, 4, 1, 4}, {1, 1, 1, 1},  {1, 31, 1, 1}};
+enum { SHAPES = sizeof shapes / sizeof *shapes };
+
+/* A tensor made like another is what a new one of that shape is, whatever its block was before. */
+static void make_like(const kiln_tensor *like, kiln_dtype dtype, bool then_resize) {
+    kiln_tensor_mold mold = kiln_tensor_mold_like(like, dtype, kiln_dtype_size(dtype));
+    kiln_tensor *made = kiln_tensor_make(&mold, like), *new;
+    assert_non_null(made);
+    assert_int_equal(kiln_tensor_new(dtype, like->rank, like->sizes, NULL, &new), KILN_OK);
+    assert_true(made->sig == new->sig && made->nelem == new->nelem && made->data_cap == new->data_cap);
+    assert_int_equal(atomic_load(&made->refs), 1);
+    assert_int_equal(made->rank_cap, new->rank_cap);
+    assert_null(made->rooms);
+    assert_int_equal(made->home, new->home);
+    assert_int_equal(made->data - (char *)made, new->data - (char *)new);
+    assert_ptr_equal(made->sizes, made + 1);
+    assert_ptr_equal(made->strides, made->sizes + made->rank);
+    assert_memory_equal(made->sizes, new->sizes, 2 * (size_t)made->rank * sizeof(int64_t));
+    memset(made->data, 3, made->data_cap);
+    if (then_resize) assert_int_equal(kiln_tensor_resize(made, 1, DIMS(99), NULL), KILN_OK);
+    kiln_tensor_release(new);
+    kiln_tensor_release(made);
+}
+
+static int ndeleted;
+static void count_delete(void *owner) {
+    (void)owner;
+    ndeleted++;
+}
+
+/* Leaves a kept block behind with what was one of many kinds of tensors. */
+static void leave_behind(unsigned *seed) {
+    static float memory[64];
+    const int64_t *sizes = shapes[rand_r(seed) % SHAPES], *others = shapes[rand_r(seed) % SHAPES];
+    int rank = 1 + rand_r(seed) % 4, kind = rand_r(seed) % 6, deleted = ndeleted;
+    kiln_dtype dtype = rand_r(seed) % 2 ? KILN_F32 : KILN_I32;
+    kiln_tensor *t;
+    if (kind == 0) {
+        assert_int_equal(kiln_tensor_wrap(memory, dtype, rank, sizes, NULL, count_delete, NULL, &t), KILN_OK);
+    } else {
+        assert_int_equal(kiln_tensor_new(dtype, rank, sizes, NULL, &t), KILN_OK);
+        if (kind == 1) kiln_tensor_set_readonly(t);
+        if (kind == 2) assert_int_equal(kiln_tensor_resize(t, rank, others, NULL), KILN_OK);
+        if (kind == 3) assert_int_equal(kiln_tensor_resize(t, 4, DIMS(9, 9, 1, 1), NULL), KILN_OK);
+        if (kind == 4) assert_int_equal(kiln_tensor_reserve(t, 4, DIMS(9, 9, 1, 1), NULL), KILN_OK);
+    }
+    kiln_tensor_release(kiln_tensor_retain(t));
+    kiln_tensor_release(t);
+    assert_int_equal(ndeleted - deleted, kind == 0);
+}
+
+static void a_kept_header_is_not_taken_for_another(void **state) {
+    (void)state;
+    unsigned seed = 5;
+    for (int run = 0; run < 20000; run++) {
+        kiln_tensor *like;
+        int rank = rand_r(&seed) % 5;
+        const int64_t *sizes = shapes[rand_r(&seed) % SHAPES];
+        leave_behind(&seed);
+        assert_int_equal(kiln_tensor_new(KILN_F64, rank, sizes, NULL, &like), KILN_OK);
+        make_like(like, rand_r(&seed) % 2 ? KILN_F32 : KILN_I32, rand_r(&seed) % 4 == 0);
+        kiln_tensor_release(like);
+    }
+    kiln_trim();
+}
+
 /* -- threads ------------------------------------------------------------------------------------------------ */
 
 enum { BATCH = 200, ROUNDS = 50 };
@@ -268,6 +337,7 @@ int main(void) {
         cmocka_unit_test(a_released_block_serves_the_next),
         cmocka_unit_test(trimming_gives_back),
         cmocka_unit_test(what_is_kept_is_bounded),
+        cmocka_unit_test(a_kept_header_is_not_taken_for_another),
         cmocka_unit_test(a_kept_block_of_much_more_is_not_used),
         cmocka_unit_test(large_blocks_begin_where_huge_pages_do),
         cmocka_unit_test(blocks_come_home),

@@ -71,6 +71,32 @@ static void one_slot_for_every_shape(void **state) {
     }
 }
 
+/* Shapes in turn that agree in rank, in the number of elements, or in both. */
+static void shapes_that_resemble_the_last(void **state) {
+    (void)state;
+    static const struct {
+        int rank;
+        int64_t sizes[4];
+    } turns[] = {{2, {4, 8}}, {2, {8, 4}},       {1, {32}},         {2, {2, 16}},
+                 {2, {1, 8}}, {4, {2, 1, 4, 4}}, {4, {2, 4, 1, 4}}, {4, {2, 2, 2, 4}}};
+    kiln_tensor *x = filled(KILN_I32, SIZES(4), NULL);
+    for (int k = 0; k < 2; k++) { /* a new class ends what slots hold */
+        warm("bitwise_not", ARGS(TEN(x)));
+        warm("bitwise_and.Tensor", ARGS(TEN(x), TEN(x)));
+    }
+    drop(x);
+    for (int round = 0; round < 3; round++)
+        for (size_t k = 0; k < sizeof turns / sizeof *turns; k++) {
+            kiln_tensor *y = filled(KILN_I32, turns[k].rank, turns[k].sizes, NULL);
+            x = filled(KILN_I32, turns[k].rank, turns[k].sizes, NULL);
+            for (int again = 0; again < 2; again++) {
+                HITS(1, AGREE("bitwise_not", TEN(x)));
+                HITS(1, AGREE("bitwise_and.Tensor", TEN(x), TEN(y)));
+            }
+            drop(x), drop(y);
+        }
+}
+
 static void borrowed_wrapped_and_read_only_inputs_share_a_slot(void **state) {
     (void)state;
     int32_t memory[6] = {1, -2, 3, 4, 5, 6};
@@ -451,6 +477,7 @@ static void contexts_do_not_share_slots(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_slot_for_every_shape),
+        cmocka_unit_test(shapes_that_resemble_the_last),
         cmocka_unit_test(borrowed_wrapped_and_read_only_inputs_share_a_slot),
         cmocka_unit_test(names_are_read_where_they_are),
         cmocka_unit_test(one_element_is_not_many),

@@ -1,0 +1,49 @@
+#!/usr/bin/env python3
+"""Kiln's figures from Python beside the goals they are to reach; exits 1 if one is missed.
+
+Sides take turns in one process, the best of each counts.  Needs `make python` and the library of `make bench`.
+"""
+import ctypes
+import sys
+import warnings
+
+import peers_dispatch
+import peers_kernels
+import torch
+
+
+def out_ratio(lib, context, line):
+    """PyTorch's time over Kiln's for one call of bench/kernels.txt at 1 KB with out=, both on torch tensors."""
+    parsed, err = ctypes.create_string_buffer(1024), ctypes.create_string_buffer(1024)
+    text = ctypes.c_char_p(line["text"].encode())
+    assert lib.bench_line_next(ctypes.byref(text), parsed)
+    case = lib.bench_case_new(context, parsed, 1 << 10, err)
+    if not case:
+        raise SystemExit(f"{line['name']}: {err.value.decode()}")
+    sides = peers_kernels.sides(lib, line, case)
+    times = peers_kernels.measure({name: sides[name] for name in ("python", "torch")})
+    lib.bench_case_free(case)
+    return {"name": line["name"], **{kind: times["torch"][kind] / times["python"][kind] for kind in ("best", "median")}}
+
+
+def main():
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    lib, context = peers_kernels.load_library(), ctypes.c_void_p()
+    if lib.kiln_open(None, ctypes.byref(context)):
+        raise SystemExit(lib.kiln_last_error().decode())
+    times = peers_dispatch.own_times()
+    rows = [out_ratio(lib, context, line) for line in peers_kernels.read_lines()]
+    mean, worst = peers_kernels.mean(rows, "best"), min(rows, key=lambda row: row["best"])
+    missed = mean < 1.2
+    for what, figure, bound in peers_dispatch.goals(times):
+        missed |= figure > bound
+        print(f"{what:66} {figure:10.3f} <= {bound:6.2f} x{'' if figure <= bound else '  MISSED'}")
+    print(f"{'PyTorch over Kiln, 25 operators with out=, 1 KB, geometric mean':66} {mean:10.3f} >= {1.2:6.2f} x"
+          f"{'' if mean >= 1.2 else '  MISSED'}")
+    print(f"    by medians {peers_kernels.mean(rows, 'median'):.3f}; least {worst['best']:.2f} ({worst['name']})")
+    return int(missed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

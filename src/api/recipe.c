@@ -1,0 +1,170 @@
+/* recipe.c - a call whose kinds and dtypes were seen before -> the call bound, its types and its class.
+ *
+ * A recipe is made from what bind and infer gave, and holds wherever these would give the same again: it compares
+ * all that they looked at but sizes and strides, which are inferred for each call.  Recipes lie in memory of the
+ * thread that contexts share, so each names the context it is of.  tests/unit/test_recipe.c calls with and
+ * without them. */
+#include "api/recipe.h"
+
+#include <string.h>
+
+#include "tensor/blocks.h"
+
+/* Bits of a tensor's signature that types depend on. */
+#define SIG_TYPED (KILN_SIG_TYPE | KILN_SIG_FLAGS(KILN_TF_SCALAR))
+
+/* Where the recipe of such a call is kept; NULL without memory. */
+static kiln_recipe *place_of(const kiln_op *op, const kiln_value *args, size_t nargs) {
+    uint64_t h = (uint64_t)(uintptr_t)op + nargs;
+    for (size_t i = 0; i < nargs; i++) {
+        uint64_t word = args[i].kind;
+        if (word == KILN_TENSOR && args[i].u.tensor) word = args[i].u.tensor->sig & SIG_TYPED;
+        h = (h ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+    }
+    kiln_recipe *at = kiln_blocks_here ? kiln_blocks_here->beside : NULL;
+    if (!at) at = kiln_blocks_beside(KILN_RECIPE_COUNT * sizeof *at);
+    _Static_assert(KILN_RECIPE_COUNT == 64, "six bits of the product");
+    return at ? &at[h >> 58] : NULL;
+}
+
+static bool same_text(const char *a, const char *b) { return a == b || (a && b && strcmp(a, b) == 0); }
+
+kiln_recipe *kiln_recipe_bind(const kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
+                              kiln_bound *out) {
+    if (nargs == 0 || nargs > KILN_RECIPE_ARGS) return NULL;
+    kiln_recipe *r = place_of(op, args, nargs);
+    if (!r || r->op != op || r->domain_id != ctx->domain.id || r->nargs != nargs) return NULL;
+    for (size_t i = 0; i < nargs; i++) {
+        const kiln_value *v = &args[i];
+        const kiln_recipe_arg *a = &r->arg[i];
+        uint64_t word = (uint64_t)v->u.i;
+        if (v->kind != a->kind || (v->name != a->name && !same_text(v->name, a->name))) return NULL;
+        if (v->kind == KILN_TENSOR) {
+            if (!word) return NULL;
+            word = v->u.tensor->sig;
+        }
+        if ((word & a->mask) != a->want) return NULL;
+        if (v->kind == KILN_STR_V && !same_text(v->u.s, r->text)) return NULL;
+        if (a->slot >= 0) {
+            out->slot[a->slot] = *v;
+            out->slot[a->slot].name = NULL;
+            out->given[a->slot] = (int8_t)i;
+        }
+        if (a->out >= 0) {
+            out->out[a->out] = v->u.tensor;
+            out->given_out[a->out] = (int8_t)i;
+        }
+    }
+    for (int k = 0; k < r->ndefaults; k++) {
+        out->slot[r->default_slot[k]] = r->defaults[k];
+        out->given[r->default_slot[k]] = -1;
+    }
+    out->op = op;
+    out->nitems = 0;
+    out->nout = op->nout;
+    return r;
+}
+
+/* -- making ------------------------------------------------------------------------------------------------- */
+
+/* What is asked of value v, bound to argument a of the row (-1: it only receives a result). */
+static bool ask(kiln_recipe *r, kiln_recipe_arg *to, const kiln_value *v, const kiln_plan *plan, int a) {
+    const kiln_row *row = plan->call->op->row;
+    bool asked = a >= 0 && row->asked >> a & 1;
+    if (a >= 0 && v->kind != plan->call->slot[a].kind) return false; /* converted when bound */
+    switch ((kiln_kind)v->kind) {
+    case KILN_NONE: return true;
+    case KILN_TENSOR:
+        to->mask = SIG_TYPED;
+        if (a >= 0 && row->asked_single >> a & 1) to->mask |= KILN_SIG_FLAGS(KILN_TF_SINGLE);
+        to->want = v->u.tensor->sig & to->mask;
+        return !asked; /* its sizes matter */
+    case KILN_STR_V:
+        if (r->has_text || strlen(v->u.s) >= KILN_RECIPE_TEXT) return false;
+        r->has_text = true;
+        memcpy(r->text, v->u.s, strlen(v->u.s) + 1);
+        return true;
+    case KILN_DTYPE_V:
+    case KILN_BOOL_V:
+    case KILN_INT_V:
+    case KILN_FLOAT_V:
+        if (asked || v->kind == KILN_DTYPE_V) to->mask = UINT64_MAX;
+        to->want = (uint64_t)v->u.i & to->mask;
+        return true;
+    case KILN_COMPLEX_V: return !asked;
+    case KILN_LIST_V: break;
+    }
+    return false;
+}
+
+/* Where values go, and what arguments are where none is given. */
+static bool place_args(kiln_recipe *r, const kiln_value *args, const kiln_plan *plan) {
+    const kiln_bound *call = plan->call;
+    for (int i = 0; i < r->nargs; i++) r->arg[i].slot = r->arg[i].out = -1;
+    for (int a = 0; a < call->op->row->schema->nargs; a++) {
+        if (call->given[a] >= 0) {
+            r->arg[call->given[a]].slot = (int8_t)a;
+            continue;
+        }
+        if (r->ndefaults == KILN_RECIPE_DEFAULTS || call->slot[a].kind == KILN_LIST_V) return false;
+        r->default_slot[r->ndefaults] = (int8_t)a;
+        r->defaults[r->ndefaults++] = call->slot[a];
+    }
+    for (int k = 0; k < call->nout; k++) {
+        if (call->given_out[k] < 0) return false;
+        r->arg[call->given_out[k]].out = (int8_t)k;
+    }
+    for (int i = 0; i < r->nargs; i++) {
+        kiln_recipe_arg *to = &r->arg[i];
+        if (to->slot < 0 && to->out < 0) return false;
+        to->kind = (uint8_t)args[i].kind;
+        if (!ask(r, to, &args[i], plan, to->slot)) return false;
+    }
+    return true;
+}
+
+/* Names given are the caller's; a recipe keeps the schema's. */
+static void place_names(kiln_recipe *r, const kiln_value *args) {
+    const kiln_schema *s = r->op->schema;
+    for (int i = 0; i < r->nargs; i++)
+        r->arg[i].name = args[i].name ? s->args[kiln_schema_arg(s, args[i].name)].name : NULL;
+}
+
+static kiln_recipe *make(const kiln_ctx *ctx, const kiln_value *args, size_t nargs, const kiln_plan *plan) {
+    kiln_recipe *r = nargs && nargs <= KILN_RECIPE_ARGS ? place_of(plan->call->op, args, nargs) : NULL;
+    if (!r) return NULL;
+    memset(r, 0, sizeof *r);
+    r->domain_id = ctx->domain.id;
+    r->nargs = (uint8_t)nargs;
+    if (!place_args(r, args, plan)) return NULL; /* without an operator it holds nothing */
+    r->op = plan->call->op;
+    place_names(r, args);
+    kiln_typed_of(plan, &r->typed);
+    return r;
+}
+
+/* Looks for the recipe again: what has run since it was found may have made another in its place. */
+void kiln_recipe_keep(const kiln_value *args, size_t nargs, const kiln_plan *plan, uint64_t generation,
+                      kiln_class *c) {
+    kiln_bound again;
+    kiln_recipe *r = kiln_recipe_bind(c->ctx, plan->call->op, args, nargs, &again);
+    if (!r) r = make(c->ctx, args, nargs, plan);
+    if (!r) return;
+    if (r->generation != generation) {
+        memset(r->found, 0, sizeof r->found);
+        r->nfound = 0;
+    }
+    r->generation = generation;
+    int k = r->nfound++ % KILN_RECIPE_CLASSES; /* the oldest goes */
+    r->found[k].steps = plan->steps;
+    r->found[k].c = c;
+}
+
+/* -- classes ------------------------------------------------------------------------------------------------ */
+
+kiln_class *kiln_recipe_class(const kiln_recipe *r, uint64_t generation, const kiln_plan *plan) {
+    if (r->generation != generation) return NULL;
+    for (int k = 0; k < KILN_RECIPE_CLASSES && r->found[k].c; k++)
+        if (r->found[k].steps == plan->steps) return r->found[k].c;
+    return NULL;
+}
