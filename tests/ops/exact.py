@@ -168,10 +168,12 @@ def by_c99(packet, value):
 
 
 def by_ieee(packet, x, y, alpha=1):
-    """x - alpha * y where something is infinite, alpha complex if the others are."""
-    x, y, a = complex(x), complex(y), complex(-alpha)
+    """x - alpha * y where something is infinite."""
     if packet == "rsub":
         x, y = y, x
+    if not any(isinstance(v, complex) for v in (x, y, alpha)):
+        return x - alpha * y, 0.0, 0.0, 0.0
+    x, y, a = complex(x), complex(y), complex(-alpha)
     return x.real + a.real * y.real - a.imag * y.imag, x.imag + a.real * y.imag + a.imag * y.real, 0.0, 0.0
 
 
