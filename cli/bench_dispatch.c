@@ -14,13 +14,14 @@ enum { ROUNDS = 15, SIDE = 32, CALLS = 2000, FIRST_OPS = 24 };
 typedef struct setup {
     kiln_ctx *ctx;
     const kiln_op *flip, *add, *add_out;
-    kiln_tensor *i32, *i64, *f32, *other, *row, *last[2], *out;
+    kiln_tensor *i32, *i64, *f32, *other, *row, *row2, *last[2], *out;
     kiln_kernel *flip_kernel, *wide_kernel, *add_kernel;
     kiln_launch flip_launch, wide_launch, add_launch, row_launch;
     char *flip_ptr[2], *wide_ptr[2], *add_ptr[3], *row_ptr[3];
     kiln_entry_fn flip_entry, wide_entry, add_entry;
     kiln_tensor_header header[2];
-    kiln_value flip_args[1], wide_args[1], add_args[3], out_args[3], row_args[3], last_args[2], borrowed[3];
+    kiln_value flip_args[1], wide_args[1], add_args[3], out_args[3], row_args[3], row2_args[3], last_args[2],
+        borrowed[3];
     uint64_t alpha;
 } setup;
 
@@ -57,6 +58,11 @@ static inline int table(setup *s, int64_t i) {
     return call(s, s->flip, i & 1 ? s->wide_args : s->flip_args, 1);
 }
 
+/* Two layouts of one class in turn, so that none is that of the call before; the kernel walks both alike. */
+static inline int general_turns(setup *s, int64_t i) {
+    return call(s, s->add, i & 1 ? s->row2_args : s->row_args, 3);
+}
+
 static inline int bare_turns(setup *s, int64_t i) {
     return (i & 1 ? s->wide_entry(&s->wide_launch) : s->flip_entry(&s->flip_launch)) != 0;
 }
@@ -87,6 +93,7 @@ static inline int borrowed_two(setup *s, int64_t i) {
     P(table, bare_turns, "table hit: bitwise_not, i32 and i64 in turn")            \
     P(general_row, bare_row, "general path: add.Tensor f32 [32,32] + [32], alpha") \
     P(general_last, bare_two, "general path: add.Tensor f32, channels_last")       \
+    P(general_turns, bare_row, "general path: + [32] and + [1,32] in turn")        \
     P(bare_one, bare_one, "bare kernel: bitwise_not")                              \
     P(bare_two, bare_two, "bare kernel: add.Tensor")                               \
     P(bare_turns, bare_turns, "bare kernels: bitwise_not, i32 and i64 in turn")    \
@@ -131,7 +138,9 @@ static void set_args(setup *s) {
     s->add_args[0] = s->out_args[0] = s->row_args[0] = kiln_v_tensor(s->f32);
     s->add_args[1] = s->out_args[1] = kiln_v_tensor(s->other);
     s->row_args[1] = kiln_v_tensor(s->row);
-    s->add_args[2] = s->row_args[2] = s->borrowed[2] = alpha;
+    s->row2_args[0] = kiln_v_tensor(s->f32);
+    s->row2_args[1] = kiln_v_tensor(s->row2);
+    s->add_args[2] = s->row_args[2] = s->row2_args[2] = s->borrowed[2] = alpha;
     s->out_args[2] = kiln_v_named(kiln_op_arg_name(s->add_out, 3), kiln_v_tensor(s->out));
     for (int k = 0; k < 2; k++) s->last_args[k] = kiln_v_tensor(s->last[k]);
 }
@@ -154,6 +163,7 @@ static void set_launches(setup *s) {
 }
 
 static bool set_up(setup *s) {
+    static const int64_t one_row[2] = {1, SIDE};
     static const int64_t images[4] = {2, 8, 8, 8}, last[4] = {512, 1, 64, 8};
     const float two = 2;
     if (kiln_op_find(s->ctx, "bitwise_not", &s->flip) || kiln_op_find(s->ctx, "add.Tensor", &s->add) ||
@@ -164,6 +174,7 @@ static bool set_up(setup *s) {
                 make_tensor(KILN_F32, 2, square, NULL, &s->f32) &&
                 make_tensor(KILN_F32, 2, square, NULL, &s->other) &&
                 make_tensor(KILN_F32, 1, square, NULL, &s->row) &&
+                make_tensor(KILN_F32, 2, one_row, NULL, &s->row2) &&
                 make_tensor(KILN_F32, 2, square, NULL, &s->out) &&
                 make_tensor(KILN_F32, 4, images, last, &s->last[0]) &&
                 make_tensor(KILN_F32, 4, images, last, &s->last[1]);
@@ -182,7 +193,7 @@ static bool set_up(setup *s) {
 }
 
 static void tear_down(setup *s) {
-    kiln_tensor *all[] = {s->i32, s->i64, s->f32, s->other, s->row, s->out, s->last[0], s->last[1]};
+    kiln_tensor *all[] = {s->i32, s->i64, s->f32, s->other, s->row, s->row2, s->out, s->last[0], s->last[1]};
     for (size_t k = 0; k < sizeof all / sizeof *all; k++) kiln_tensor_release(all[k]);
     kiln_kernel_release(s->flip_kernel);
     kiln_kernel_release(s->wide_kernel);

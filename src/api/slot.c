@@ -128,9 +128,14 @@ INLINE bool set_scalars(kiln_slot *s, const kiln_value *args) {
 
 /* -- running ------------------------------------------------------------------------------------------------ */
 
-/* Large calls are the driver's: it knows caches and threads. */
+/* Large calls are the driver's: it knows caches and threads.  Addresses and scalars are copied, since a host's pool
+ * may run a call of the same operator in this thread meanwhile, which has the slot next. */
 static int32_t drive(const kiln_slot *s, int nest) {
     kiln_plan plan;
+    char *ptr[KILN_SLOT_OPERANDS];
+    uint64_t par[KILN_SLOT_SCALARS];
+    memcpy(ptr, s->ptr, sizeof ptr);
+    memcpy(par, s->par, sizeof par);
     const kiln_ctx *ctx = s->c->ctx;
     kiln_runner run = {
         .fn = s->fn, .parallel = &ctx->parallel, .isa = ctx->isa, .cost_ps = s->c->cost_element};
@@ -144,7 +149,7 @@ static int32_t drive(const kiln_slot *s, int nest) {
         plan.operand[o].dtype = (kiln_dtype)s->dtype[o];
         plan.stride[o][0] = s->stride[2 * o];
     }
-    return kiln_drive(&plan, &run, nest, s->ptr, s->par, &trap) == KILN_OK ? trap : -1;
+    return kiln_drive(&plan, &run, nest, ptr, par, &trap) == KILN_OK ? trap : -1;
 }
 
 INLINE kiln_status finish(kiln_thread *t, const kiln_slot *s) {
@@ -207,6 +212,8 @@ static bool hit_any(kiln_slot *s, const kiln_value *args, kiln_tensor **outs) {
     kiln_tensor *made[KILN_SLOT_RETS];
     unsigned k = 0;
     if (!matches_by_text(s, args) || !shapes_match(s, args) || !outs_are_free(s, args)) return false;
+    if (s->n[0] > KILN_SLOT_SERIAL && s->nnests > 1)
+        return false; /* the slot may be another's between them */
     if (!set_scalars(s, args) && !set_any_scalars(s, args)) return false;
     if (!run_nests(s, 0, s->nguards)) return false;
     for (; k < s->nrets; k++) {

@@ -204,11 +204,59 @@ static void small_calls_and_traps(void **state) {
     kiln_close(ctx);
 }
 
+/* A host's pool may run other calls of the operator in the thread that waits for its parts. */
+typedef struct busy_host {
+    kiln_ctx *ctx;
+    kiln_tensor *x;
+    int depth, calls;
+} busy_host;
+
+static void busy_for(void *user, int64_t n, void (*body)(void *arg, int64_t k), void *arg) {
+    busy_host *h = user;
+    for (int64_t k = 0; k < n; k++) {
+        if (h->depth++ == 0) {
+            kiln_tensor_release(call1(h->ctx, "mul.Tensor", ARGS(TEN(h->x), TEN(h->x))));
+            kiln_tensor_release(call1(h->ctx, "remainder.Tensor", ARGS(TEN(h->x), TEN(h->x))));
+            h->calls++;
+        }
+        h->depth--;
+        body(arg, k);
+    }
+}
+
+static void a_host_calls_while_it_waits(void **state) {
+    (void)state;
+    enum { N = 1 << 20 };
+    busy_host h = {.x = new_tensor(KILN_I32, SIZES(40000), NULL)};
+    h.ctx = open_with(
+        (kiln_config){.mode = KILN_MODE_SYNC, .threads = 4, .parallel_for = busy_for, .parallel_user = &h});
+    for (int k = 0; k < 40000; k++) ((int32_t *)kiln_tensor_data(h.x))[k] = 7;
+    kiln_tensor *x = new_tensor(KILN_I32, SIZES(N), NULL), *y = new_tensor(KILN_I32, SIZES(N), NULL);
+    for (int k = 0; k < N; k++) {
+        ((int32_t *)kiln_tensor_data(x))[k] = k;
+        ((int32_t *)kiln_tensor_data(y))[k] = 3;
+    }
+    for (int round = 0; round < 4; round++) {
+        kiln_tensor *product = call1(h.ctx, "mul.Tensor", ARGS(TEN(x), TEN(y)));
+        kiln_tensor *rest = call1(h.ctx, "remainder.Tensor", ARGS(TEN(x), TEN(y)));
+        const int32_t *p = kiln_tensor_data(product), *r = kiln_tensor_data(rest);
+        for (int k = 0; k < N; k++)
+            if (p[k] != 3 * k || r[k] != k % 3)
+                fail_msg("round %d, element %d: %d, %d", round, k, p[k], r[k]);
+        drop_args(ARGS(TEN(product), TEN(rest)));
+    }
+    assert_true(h.calls > 8);
+    assert_true(stats_of(h.ctx).slot_hits > 0);
+    drop_args(ARGS(TEN(h.x), TEN(x), TEN(y)));
+    kiln_close(h.ctx);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_part_runs_once),         cmocka_unit_test(loops_at_once_and_inside_loops),
         cmocka_unit_test(parts_have_the_callers_mode), cmocka_unit_test(a_child_has_its_own_threads),
         cmocka_unit_test(calls_have_the_same_bits),    cmocka_unit_test(small_calls_and_traps),
+        cmocka_unit_test(a_host_calls_while_it_waits),
     };
     return cmocka_run_group_tests(tests, call_setup, call_teardown);
 }
