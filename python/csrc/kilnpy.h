@@ -277,6 +277,8 @@ PyObject *kp_exchange_object(const dl_exchange *table, kiln_tensor *stolen);
 int kp_before_write(kp_frame *f);
 int kp_after_write(kp_frame *f);
 
+const char *kp_text(PyObject *o); /* UTF-8, borrowed from the str; NULL with an exception */
+
 /* o, given for param (NULL: unknown), as a value.  0, or -1 with an exception. */
 int kp_value(kp_frame *f, const kp_param *param, PyObject *o, kiln_value *out);
 
@@ -308,6 +310,8 @@ int kp_op_find(kp_op *op, kp_box *box);
 static inline int kp_op_fresh(kp_op *op, kp_box *box) { /* looks op up if it is stale */
     return (op->op || op->overloads) && op->epoch == op->st->epoch ? 0 : kp_op_find(op, box);
 }
+
+int kp_param_index(const kp_op *op, PyObject *name); /* -1: op has no parameter of this name */
 
 /* The overload that a call of the short name `set` means, borrowed; NULL with an exception. */
 kp_op *kp_pick(kp_op *set, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);

@@ -42,10 +42,8 @@ static kiln_dtype number_dtype(const kp_frame *f, kp_num_kind kind) {
     return alone[kind];
 }
 
-static int number_to_tensor(kp_frame *f, kiln_value *v) {
-    kp_number n;
-    if (!read_number(v, &n)) return 0;
-    kiln_dtype dtype = number_dtype(f, n.kind);
+/* Makes *v a tensor of rank 0 that holds n. */
+static int hold_number(kp_frame *f, kiln_dtype dtype, kp_number n, kiln_value *v) {
     kp_held h = {.kind = KP_NONE, .release = true};
     kiln_status status = kiln_tensor_new(dtype, 0, NULL, NULL, &h.t);
     if (status != KILN_OK) return kp_raise(status), -1;
@@ -59,6 +57,36 @@ static int number_to_tensor(kp_frame *f, kiln_value *v) {
     return 0;
 }
 
+static bool is_written(const kp_frame *f, const kiln_tensor *t) {
+    for (int k = 0; k < f->nheld; k++)
+        if (f->held[k].t == t && f->held[k].written) return true;
+    return false;
+}
+
+/* PyTorch promotes uint16, uint32 and uint64 beside a complex number but not beside a complex tensor, which the number is
+ * about to become: those of rank 0 are read as complex ones. */
+static int lift_unsigned(kp_frame *f, kiln_dtype to) {
+    for (size_t k = 0; k < f->nargs; k++) {
+        kiln_value *v = &f->args[k];
+        if (v->kind != KILN_TENSOR || kiln_tensor_rank(v->u.tensor) > 0) continue;
+        kiln_dtype t = kiln_tensor_dtype(v->u.tensor);
+        if ((t != KILN_U16 && t != KILN_U32 && t != KILN_U64) || is_written(f, v->u.tensor)) continue;
+        kp_number n = kp_load(t, kiln_tensor_data(v->u.tensor));
+        n.f = n.wide ? (double)(uint64_t)n.i : (double)n.i;
+        n.kind = NUM_FLOAT;
+        if (hold_number(f, to, n, v) < 0) return -1;
+    }
+    return 0;
+}
+
+static int number_to_tensor(kp_frame *f, kiln_value *v) {
+    kp_number n;
+    if (!read_number(v, &n)) return 0;
+    kiln_dtype dtype = number_dtype(f, n.kind);
+    if (n.kind == NUM_COMPLEX && lift_unsigned(f, dtype) < 0) return -1;
+    return hold_number(f, dtype, n, v);
+}
+
 static int too_many(const kp_op *op, Py_ssize_t n) {
     PyErr_Format(PyExc_TypeError, "%s: takes at most %d arguments, but %zd were given", op->name, op->nparams,
                  n);
@@ -69,10 +97,7 @@ static int too_many(const kp_op *op, Py_ssize_t n) {
 static const int8_t *keyword_places(kp_op *op, PyObject *kwnames, Py_ssize_t n) {
     if (op->kwnames == kwnames) return op->kwparams;
     for (Py_ssize_t k = 0; k < n && k < (Py_ssize_t)sizeof op->kwparams; k++) {
-        op->kwparams[k] = -1;
-        for (int p = 0; p < op->nparams && op->kwparams[k] < 0; p++)
-            if (PyUnicode_CompareWithASCIIString(PyTuple_GetItem(kwnames, k), op->params[p].name) == 0)
-                op->kwparams[k] = (int8_t)p;
+        op->kwparams[k] = (int8_t)kp_param_index(op, PyTuple_GetItem(kwnames, k));
     }
     PyObject *old = op->kwnames;
     op->kwnames = Py_NewRef(kwnames);
@@ -80,13 +105,16 @@ static const int8_t *keyword_places(kp_op *op, PyObject *kwnames, Py_ssize_t n) 
     return op->kwparams;
 }
 
-/* One keyword argument: its parameter, or NULL where there is none of that name.  *name: as Kiln takes it. */
-static const kp_param *keyword(kp_op *op, PyObject *kwnames, Py_ssize_t n, Py_ssize_t k, const char **name) {
-    if (k < (Py_ssize_t)sizeof op->kwparams) {
-        int place = keyword_places(op, kwnames, n)[k];
-        if (place >= 0) return *name = op->params[place].name, &op->params[place];
-    }
-    *name = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(kwnames, k), NULL);
+/* One keyword argument: its parameter, or NULL with an exception. */
+static const kp_param *keyword(kp_op *op, PyObject *kwnames, Py_ssize_t n, Py_ssize_t k) {
+    PyObject *name = PyTuple_GetItem(kwnames, k);
+    int place = -1;
+    if (k < (Py_ssize_t)sizeof op->kwparams)
+        place = keyword_places(op, kwnames, n)[k];
+    else
+        place = kp_param_index(op, name);
+    if (place >= 0) return &op->params[place];
+    PyErr_Format(PyExc_TypeError, "%s: has no argument %.200R", op->name, name);
     return NULL;
 }
 
@@ -118,10 +146,9 @@ int kp_frame_fill(kp_frame *f, kp_op *op, PyObject *const *args, Py_ssize_t narg
     for (Py_ssize_t k = 0; k < nargs; k++)
         if (fill_one(f, k < op->nparams ? &op->params[k] : NULL, args[k], (size_t)k, &numbers) < 0) return -1;
     for (Py_ssize_t k = 0; k < nnamed; k++) {
-        const char *name;
-        const kp_param *param = keyword(op, kwnames, nnamed, k, &name);
-        if (!name || fill_one(f, param, args[nargs + k], (size_t)(nargs + k), &numbers) < 0) return -1;
-        f->args[nargs + k].name = name;
+        const kp_param *param = keyword(op, kwnames, nnamed, k);
+        if (!param || fill_one(f, param, args[nargs + k], (size_t)(nargs + k), &numbers) < 0) return -1;
+        f->args[nargs + k].name = param->name;
     }
     f->nargs = (size_t)(nargs + nnamed);
     /* After all tensors are known: a number's dtype follows theirs. */

@@ -59,7 +59,7 @@ void kp_box_close(kp_box *box) {
 /* A setting's text, or NULL where it is absent.  Borrowed from the dict.  *bad is set with an exception. */
 static const char *setting(kp_state *st, const char *name, bool *bad) {
     PyObject *value = PyDict_GetItemString(st->settings, name);
-    const char *text = value ? PyUnicode_AsUTF8AndSize(value, NULL) : NULL;
+    const char *text = value ? kp_text(value) : NULL;
     if (value && !text) *bad = true;
     return text;
 }
@@ -240,7 +240,7 @@ static PyObject *f_explain_text(PyObject *module, PyObject *args) {
 static PyObject *f_explain(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
     kp_state *st = kp_state_of(module);
     if (nargs < 2) return PyErr_SetString(PyExc_TypeError, "explain() needs a name and a stage"), NULL;
-    const char *stage = PyUnicode_AsUTF8AndSize(args[1], NULL);
+    const char *stage = kp_text(args[1]);
     PyObject *op = stage ? kp_op_get(st, args[0]) : NULL;
     if (op && ((kp_op *)op)->overloads) {
         PyObject *one = Py_XNewRef((PyObject *)kp_pick((kp_op *)op, args + 2, nargs - 2, kwnames));

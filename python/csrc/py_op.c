@@ -150,7 +150,10 @@ PyObject *kp_op_get(kp_state *st, PyObject *name) {
         return PyErr_Format(PyExc_TypeError, "an operator's name must be str, not %R", name), NULL;
     PyObject *op = PyDict_GetItemWithError(st->ops, name); /* borrowed */
     if (op || PyErr_Occurred()) return Py_XNewRef(op);
-    const char *text = PyUnicode_AsUTF8AndSize(name, NULL);
+    Py_ssize_t n;
+    const char *text = PyUnicode_AsUTF8AndSize(name, &n);
+    if (text && strlen(text) != (size_t)n)
+        return PyErr_Format(PyExc_NotImplementedError, "no operator %R", name), NULL;
     op = text ? op_new(st, text) : NULL;
     if (op && PyDict_SetItem(st->ops, name, op) < 0) Py_CLEAR(op);
     return op;

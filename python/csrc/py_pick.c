@@ -29,7 +29,7 @@ static int fit(const kp_param *p, kp_kind k) {
     return tensor || list ? NO : HARDLY;
 }
 
-static int param_index(const kp_op *op, PyObject *name) {
+int kp_param_index(const kp_op *op, PyObject *name) {
     for (int k = 0; k < op->nparams; k++)
         if (PyUnicode_CompareWithASCIIString(name, op->params[k].name) == 0) return k;
     return -1;
@@ -42,7 +42,7 @@ static int fit_all(kp_state *st, const kp_op *op, PyObject *const *args, Py_ssiz
     uint64_t given = 0;
     int sum = 0;
     for (Py_ssize_t k = 0; k < nargs + nnamed; k++) {
-        int at = k < nargs ? (int)k : param_index(op, PyTuple_GetItem(kwnames, k - nargs));
+        int at = k < nargs ? (int)k : kp_param_index(op, PyTuple_GetItem(kwnames, k - nargs));
         if (at < 0 || at >= op->nparams || given >> at & 1 || (k < nargs && op->params[at].named)) return NO;
         const kp_type *type = kp_type_of(st, args[k]);
         if (!type) return -2;

@@ -118,7 +118,7 @@ int kp_dtype_from(kp_state *st, PyObject *o, kiln_dtype *out) {
         name = ask ? PyObject_CallFunctionObjArgs(ask, o, NULL) : NULL;
         Py_XDECREF(ask);
     }
-    const char *text = name && name != Py_None ? PyUnicode_AsUTF8AndSize(name, NULL) : NULL;
+    const char *text = name && name != Py_None ? kp_text(name) : NULL;
     if (name == Py_None) PyErr_Format(PyExc_TypeError, "expected a dtype, not %R", o);
     int st2 = text ? kp_dtype_parse(text, out) : -1;
     Py_XDECREF(name);

@@ -75,18 +75,19 @@ static kiln_value value_of_number(kp_number n) {
     return kiln_v_complex(n.f, n.im);
 }
 
-static const char *text_of(PyObject *o) {
+const char *kp_text(PyObject *o) {
     Py_ssize_t n;
+    if (!PyUnicode_Check(o)) return PyErr_Format(PyExc_TypeError, "expected a text, not %.200R", o), NULL;
     const char *text = PyUnicode_AsUTF8AndSize(o, &n);
     if (text && strlen(text) != (size_t)n) {
-        PyErr_SetString(PyExc_ValueError, "a text argument holds a NUL character");
+        PyErr_Format(PyExc_ValueError, "the text %.200R holds a NUL character", o);
         return NULL;
     }
     return text;
 }
 
 static int value_of_text(const kp_param *param, PyObject *o, kiln_value *out) {
-    const char *text = text_of(o);
+    const char *text = kp_text(o);
     kiln_dtype dtype;
     if (!text) return -1;
     *out = kiln_v_str(text);

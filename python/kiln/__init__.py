@@ -53,6 +53,8 @@ def explain(call, /, *args, stage="source", **kwargs):
     call is an operator's name, followed by the arguments, or a whole call as text, in the language of the command
     `kiln explain`: explain("add.Tensor(f32[4,8], f32[8], alpha=2)", stage="key").
     """
+    if not isinstance(call, str):
+        raise TypeError(f"an operator's name must be str, not {call!r}")
     if "(" in call:
         if args or kwargs:
             raise TypeError("a call given as text holds its own arguments")

@@ -26,29 +26,35 @@ static kiln_status new_result(const kiln_plan *plan, int k, kiln_tensor **out) {
     return KILN_OK;
 }
 
-/* References to the results: new tensors, or the ones the caller wants written.  All or nothing: what can
- * fail comes first, and an out= tensor is resized only after that. */
-static kiln_status make_outputs(const kiln_plan *plan, kiln_tensor **outs) {
-    kiln_status st = KILN_OK;
-    memset(outs, 0, (size_t)plan->nrets * sizeof *outs);
-    for (int k = 0; k < plan->nrets && st == KILN_OK; k++) {
-        kiln_tensor *given = k < plan->call->nout ? plan->call->out[k] : NULL;
-        if (given && plan->resize_out[k])
-            st = kiln_tensor_reserve(given, plan->rank, plan->sizes, plan->ret_strides);
-        if (st == KILN_OK && (!given || plan->copy_out)) st = new_result(plan, k, &outs[k]);
+/* New tensors for all results, or for none. */
+static kiln_status new_results(const kiln_plan *plan, kiln_tensor **outs) {
+    for (int k = 0; k < plan->nrets; k++) {
+        kiln_status st = new_result(plan, k, &outs[k]);
+        if (st == KILN_OK) continue;
+        while (k > 0) kiln_tensor_release(outs[--k]);
+        return st;
     }
-    for (int k = 0; k < plan->nrets && st == KILN_OK && !plan->copy_out; k++) {
+    return KILN_OK;
+}
+
+/* References to the tensors the caller wants written, or where these overlap inputs to new ones.  All or nothing:
+ * what can fail comes first, and an out= tensor is resized only after that. */
+static kiln_status given_results(const kiln_plan *plan, kiln_tensor **outs) {
+    for (int k = 0; k < plan->nrets; k++)
         if (plan->resize_out[k])
-            st = kiln_tensor_resize(plan->call->out[k], plan->rank, plan->sizes, plan->ret_strides);
-        if (!outs[k]) outs[k] = kiln_tensor_retain(plan->call->out[k]);
+            KILN_TRY(kiln_tensor_reserve(plan->call->out[k], plan->rank, plan->sizes, plan->ret_strides));
+    if (plan->copy_out) return new_results(plan, outs);
+    for (int k = 0; k < plan->nrets; k++) {
+        if (plan->resize_out[k])
+            KILN_TRY(kiln_tensor_resize(plan->call->out[k], plan->rank, plan->sizes, plan->ret_strides));
+        outs[k] = kiln_tensor_retain(plan->call->out[k]);
     }
-    for (int k = 0; k < plan->nrets && st != KILN_OK; k++) kiln_tensor_release(outs[k]);
-    return st;
+    return KILN_OK;
 }
 
 /* Results that had to be computed aside go where the caller wants them; what could fail was done before. */
 static kiln_status copy_outputs(const kiln_plan *plan, kiln_tensor **outs) {
-    for (int k = 0; k < plan->nrets && plan->copy_out; k++) {
+    for (int k = 0; k < plan->nrets; k++) {
         kiln_tensor *given = plan->call->out[k];
         if (plan->resize_out[k])
             KILN_TRY(kiln_tensor_resize(given, plan->rank, plan->sizes, plan->ret_strides));
@@ -78,29 +84,28 @@ static kiln_status run_nests(const kiln_plan *plan, const kiln_class *c, const k
     return KILN_OK;
 }
 
-/* *fn: the kernel that ran, or NULL for the interpreter. */
+/* *run: what ran. */
 static kiln_status run_class(const kiln_plan *plan, const kiln_class *c, kiln_tensor **outs,
-                             kiln_kernel_fn *fn) {
+                             kiln_runner *run) {
     char *ptr[KILN_MAX_OPERANDS];
     uint64_t par[KILN_MAX_SCALARS];
-    kiln_runner run = {.fn = atomic_load_explicit(&c->fn, memory_order_acquire),
-                       .parallel = &c->ctx->parallel,
-                       .isa = c->ctx->isa,
-                       .cost_ps = c->cost_element};
-    if (!run.fn) run.interp = c->body->interp;
+    *run = (kiln_runner){.fn = atomic_load_explicit(&c->fn, memory_order_acquire),
+                         .parallel = &c->ctx->parallel,
+                         .isa = c->ctx->isa,
+                         .cost_ps = c->cost_element};
+    if (!run->fn) run->interp = c->body->interp;
     for (int k = 0; k < c->nscalars; k++) {
         const kiln_scalar_source *s = &c->scalars[k];
         KILN_TRY(kiln_plan_scalar(plan, s->slot, s->index, s->part, s->via, s->dtype, &par[k]));
     }
     for (int k = 0; k < plan->noperands; k++)
         ptr[k] = plan->operand[k].tensor ? plan->operand[k].tensor->data : NULL;
-    KILN_TRY(run_nests(plan, c, &run, 0, c->nguards, ptr, par));
-    KILN_TRY(make_outputs(plan, outs));
+    KILN_TRY(run_nests(plan, c, run, 0, c->nguards, ptr, par));
+    KILN_TRY(plan->call->nout ? given_results(plan, outs) : new_results(plan, outs));
     for (int k = 0; k < plan->nrets; k++) ptr[k] = outs[k]->data;
-    kiln_status st = run_nests(plan, c, &run, c->nguards, c->nnests, ptr, par);
-    if (st == KILN_OK) st = copy_outputs(plan, outs);
+    kiln_status st = run_nests(plan, c, run, c->nguards, c->nnests, ptr, par);
+    if (st == KILN_OK && plan->copy_out) st = copy_outputs(plan, outs);
     if (st != KILN_OK) drop_outputs(plan, outs);
-    *fn = run.fn;
     return st;
 }
 
@@ -126,53 +131,84 @@ typedef struct under_way {
     kiln_plan plan;
     uint64_t generation; /* of the domain before anything of it was looked at */
     kiln_recipe *r;      /* or NULL */
+    uint32_t serial;     /* of r: a call made meanwhile by a hook may have put another in its place */
     kiln_class *c;       /* NULL: to be found */
 } under_way;
 
-/* Bound and inferred; by a recipe where this thread has one, and then its class may be known as well. */
-static kiln_status understand(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
-                              under_way *w) {
-    w->generation = kiln_generation(&ctx->domain);
+/* Bound and inferred; by the recipe r if there is one, and then its class may be known as well. */
+static kiln_status understand(const kiln_op *op, const kiln_value *args, size_t nargs, under_way *w) {
     w->c = NULL;
-    w->r = kiln_recipe_bind(ctx, op, args, nargs, &w->call);
     if (!w->r) {
         KILN_TRY(kiln_bind(op, args, nargs, &w->call));
         return kiln_infer(&w->call, &w->plan);
     }
+    w->serial = w->r->serial;
+    kiln_recipe_bind(w->r, args, &w->call);
     KILN_TRY(kiln_infer_again(&w->call, &w->r->typed, &w->plan));
     w->c = kiln_recipe_class(w->r, w->generation, &w->plan);
     return KILN_OK;
 }
 
-/* The class, remembered or from the table.  *offer: whether a slot may be filled with the call.  One that a recipe
- * answers seldom is: filling takes a good part of what it saves, and calls that take turns drive each other out. */
+/* Remembers the class c of a call whose class was not known. */
+static void remember(const kiln_value *args, size_t nargs, under_way *w, kiln_class *c) {
+    if (!w->r || w->r->serial != w->serial) w->r = kiln_recipe_make(c->ctx, args, nargs, &w->plan);
+    if (!w->r) return;
+    w->serial = w->r->serial;
+    kiln_recipe_learn(w->r, &w->plan, w->generation, c);
+}
+
+/* The class, remembered or from the table.  *offer: whether a slot may be filled with the call.  One that is
+ * remembered seldom is: filling takes a good part of what it saves, and calls that take turns would drive each
+ * other out. */
 static kiln_status find_class(kiln_ctx *ctx, kiln_thread *t, const kiln_value *args, size_t nargs,
                               under_way *w, bool *offer) {
-    *offer = !w->c || ++w->r->calls % KILN_RECIPE_SLOT == 0;
+    *offer = !w->c || w->r->calls == 0;
     if (w->c) {
         KILN_COUNT_IN(t, table_hits);
         kiln_entry_touch(&w->c->entry);
         return KILN_OK;
     }
     KILN_TRY(kiln_class_of(ctx, &w->plan, &w->c));
-    kiln_recipe_keep(args, nargs, &w->plan, w->generation, w->c);
+    remember(args, nargs, w, w->c);
     return KILN_OK;
+}
+
+/* The call as one like it was run, unless it is time to offer it to a slot. */
+static bool replay(kiln_thread *t, kiln_recipe *r, uint64_t generation, const kiln_value *args,
+                   kiln_tensor **outs) {
+    r->calls = (uint8_t)((r->calls + 1) % KILN_RECIPE_SLOT);
+    kiln_replay *p = kiln_replay_find(r, generation, args);
+    if (!p || (r->calls == 0 && p->fits_slot)) return false;
+    kiln_tensor *out = kiln_replay_run(p, args);
+    if (!out) return false;
+    *outs = out;
+    KILN_COUNT_IN(t, calls);
+    KILN_COUNT_IN(t, table_hits);
+    kiln_entry_touch(&p->c->entry);
+    kiln_tier_here = kiln_tier_compiled;
+    return true;
 }
 
 kiln_status kiln_call_general(kiln_ctx *ctx, kiln_thread *t, const kiln_op *op, const kiln_value *args,
                               size_t nargs, kiln_tensor **outs, size_t nouts) {
     under_way w;
-    kiln_kernel_fn fn;
+    kiln_runner run;
     bool offer;
     KILN_TRY(check_outs(op, outs, nouts));
-    KILN_TRY(understand(ctx, op, args, nargs, &w));
+    w.generation = kiln_generation(&ctx->domain);
+    w.r = kiln_recipe_find(ctx, op, args, nargs);
+    if (w.r && replay(t, w.r, w.generation, args, outs)) return KILN_OK;
+    KILN_TRY(understand(op, args, nargs, &w));
     KILN_TRY(find_class(ctx, t, args, nargs, &w, &offer));
     if (ctx->mode == KILN_MODE_SYNC) kiln_class_compile_if_due(w.c);
     kiln_tensor *made[KILN_MAX_RETS];
-    KILN_TRY(run_class(&w.plan, w.c, made, &fn));
+    KILN_TRY(run_class(&w.plan, w.c, made, &run));
     for (int k = 0; k < w.plan.nrets; k++) outs[k] = made[k];
-    count_run(t, w.c, &w.plan, fn != NULL);
-    if (fn && offer) kiln_slot_fill(t, w.generation, args, nargs, &w.plan, w.c, fn);
+    count_run(t, w.c, &w.plan, run.fn != NULL);
+    if (!run.fn) return KILN_OK;
+    if (w.r && w.r->serial == w.serial && w.r->generation == w.generation)
+        kiln_replay_keep(w.r, args, &w.plan, w.c, &run, made[0]);
+    if (offer) kiln_slot_fill(t, w.generation, args, nargs, &w.plan, w.c, run.fn);
     return KILN_OK;
 }
 
@@ -214,29 +250,31 @@ kiln_status kiln_prepare(kiln_ctx *ctx, const kiln_op *op, const kiln_value *arg
 }
 
 /* Whether a call is of k's class, which is then remembered. */
-static bool is_of_class(const kiln_kernel *k, const kiln_value *args, size_t nargs, const under_way *w) {
+static bool is_of_class(const kiln_kernel *k, const kiln_value *args, size_t nargs, under_way *w) {
     kiln_key key;
     if (w->c) return w->c == k->c; /* the table holds a pinned class, and no other of its key */
     kiln_plan_key(&w->plan, k->c->ctx->isa, &key);
     if (key.n != k->c->entry.n || memcmp(key.bytes, k->c->entry.key, key.n) != 0) return false;
-    kiln_recipe_keep(args, nargs, &w->plan, w->generation, k->c);
+    remember(args, nargs, w, k->c);
     return true;
 }
 
 kiln_status kiln_kernel_run(kiln_kernel *k, const kiln_value *args, size_t nargs, kiln_tensor **outs,
                             size_t nouts) {
     under_way w;
-    kiln_kernel_fn fn;
+    kiln_runner run;
     kiln_tensor *made[KILN_MAX_RETS];
     KILN_TRY(check_outs(k->op, outs, nouts));
-    KILN_TRY(understand(k->c->ctx, k->op, args, nargs, &w));
+    w.generation = kiln_generation(&k->c->ctx->domain);
+    w.r = kiln_recipe_find(k->c->ctx, k->op, args, nargs);
+    KILN_TRY(understand(k->op, args, nargs, &w));
     if (!is_of_class(k, args, nargs, &w))
         return KILN_FAIL(KILN_E_ARG,
                          "%s: these arguments are of another class than the kernel was prepared for",
                          k->op->name);
     kiln_thread *t = kiln_thread_of(&k->c->ctx->domain);
     if (!t) return KILN_NOMEM();
-    KILN_TRY(run_class(&w.plan, k->c, made, &fn));
+    KILN_TRY(run_class(&w.plan, k->c, made, &run));
     memcpy(outs, made, (size_t)w.plan.nrets * sizeof *made);
     count_run(t, k->c, &w.plan, true); /* a prepared class has its kernel */
     return KILN_OK;

@@ -29,14 +29,12 @@ static kiln_recipe *place_of(const kiln_op *op, const kiln_value *args, size_t n
 
 static bool same_text(const char *a, const char *b) { return a == b || (a && b && strcmp(a, b) == 0); }
 
-kiln_recipe *kiln_recipe_bind(const kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
-                              kiln_bound *out) {
+kiln_recipe *kiln_recipe_find(const kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs) {
     if (nargs == 0 || nargs > KILN_RECIPE_ARGS) return NULL;
     kiln_recipe *r = place_of(op, args, nargs);
     if (!r || r->op != op || r->domain_id != ctx->domain.id || r->nargs != nargs) return NULL;
-    for (size_t i = 0; i < nargs; i++) {
-        const kiln_value *v = &args[i];
-        const kiln_recipe_arg *a = &r->arg[i];
+    const kiln_recipe_arg *a = r->arg;
+    for (const kiln_value *v = args, *end = args + nargs; v != end; v++, a++) {
         uint64_t word = (uint64_t)v->u.i;
         if (v->kind != a->kind || (v->name != a->name && !same_text(v->name, a->name))) return NULL;
         if (v->kind == KILN_TENSOR) {
@@ -45,24 +43,30 @@ kiln_recipe *kiln_recipe_bind(const kiln_ctx *ctx, const kiln_op *op, const kiln
         }
         if ((word & a->mask) != a->want) return NULL;
         if (v->kind == KILN_STR_V && !same_text(v->u.s, r->text)) return NULL;
-        if (a->slot >= 0) {
-            out->slot[a->slot] = *v;
-            out->slot[a->slot].name = NULL;
-            out->given[a->slot] = (int8_t)i;
+    }
+    return r;
+}
+
+void kiln_recipe_bind(const kiln_recipe *r, const kiln_value *args, kiln_bound *out) {
+    out->op = r->op;
+    out->nitems = 0;
+    out->nout = r->op->nout;
+    for (int i = 0; i < r->nargs; i++) {
+        int slot = r->arg[i].slot, k = r->arg[i].out;
+        if (slot >= 0) {
+            out->slot[slot] = args[i];
+            out->slot[slot].name = NULL;
+            out->given[slot] = (int8_t)i;
         }
-        if (a->out >= 0) {
-            out->out[a->out] = v->u.tensor;
-            out->given_out[a->out] = (int8_t)i;
+        if (k >= 0) {
+            out->out[k] = args[i].u.tensor;
+            out->given_out[k] = (int8_t)i;
         }
     }
     for (int k = 0; k < r->ndefaults; k++) {
         out->slot[r->default_slot[k]] = r->defaults[k];
         out->given[r->default_slot[k]] = -1;
     }
-    out->op = op;
-    out->nitems = 0;
-    out->nout = op->nout;
-    return r;
 }
 
 /* -- making ------------------------------------------------------------------------------------------------- */
@@ -130,10 +134,13 @@ static void place_names(kiln_recipe *r, const kiln_value *args) {
         r->arg[i].name = args[i].name ? s->args[kiln_schema_arg(s, args[i].name)].name : NULL;
 }
 
-static kiln_recipe *make(const kiln_ctx *ctx, const kiln_value *args, size_t nargs, const kiln_plan *plan) {
+kiln_recipe *kiln_recipe_make(const kiln_ctx *ctx, const kiln_value *args, size_t nargs,
+                              const kiln_plan *plan) {
     kiln_recipe *r = nargs && nargs <= KILN_RECIPE_ARGS ? place_of(plan->call->op, args, nargs) : NULL;
     if (!r) return NULL;
+    uint32_t serial = r->serial + 1;
     memset(r, 0, sizeof *r);
+    r->serial = serial;
     r->domain_id = ctx->domain.id;
     r->nargs = (uint8_t)nargs;
     if (!place_args(r, args, plan)) return NULL; /* without an operator it holds nothing */
@@ -143,24 +150,20 @@ static kiln_recipe *make(const kiln_ctx *ctx, const kiln_value *args, size_t nar
     return r;
 }
 
-/* Looks for the recipe again: what has run since it was found may have made another in its place. */
-void kiln_recipe_keep(const kiln_value *args, size_t nargs, const kiln_plan *plan, uint64_t generation,
-                      kiln_class *c) {
-    kiln_bound again;
-    kiln_recipe *r = kiln_recipe_bind(c->ctx, plan->call->op, args, nargs, &again);
-    if (!r) r = make(c->ctx, args, nargs, plan);
-    if (!r) return;
+/* -- classes ------------------------------------------------------------------------------------------------ */
+
+void kiln_recipe_learn(kiln_recipe *r, const kiln_plan *plan, uint64_t generation, kiln_class *c) {
+    int k;
     if (r->generation != generation) {
         memset(r->found, 0, sizeof r->found);
         r->nfound = 0;
+        for (k = 0; k < KILN_REPLAY_WAYS; k++) r->kept[k].fn = NULL;
     }
     r->generation = generation;
-    int k = r->nfound++ % KILN_RECIPE_CLASSES; /* the oldest goes */
+    k = r->nfound++ % KILN_RECIPE_CLASSES; /* the oldest goes */
     r->found[k].steps = plan->steps;
     r->found[k].c = c;
 }
-
-/* -- classes ------------------------------------------------------------------------------------------------ */
 
 kiln_class *kiln_recipe_class(const kiln_recipe *r, uint64_t generation, const kiln_plan *plan) {
     if (r->generation != generation) return NULL;

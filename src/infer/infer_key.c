@@ -121,7 +121,7 @@ void kiln_plan_key(const kiln_plan *plan, kiln_isa isa, kiln_key *out) {
     h.exact = plan->exact;
     h.device = DEVICE_CPU;
     h.family = (uint8_t)row->family;
-    h.branch = (uint8_t)plan->branch;
+    h.branch = (uint8_t)kiln_plan_branch(plan)->code;
     h.common = (uint8_t)plan->common;
     h.nrets = (uint8_t)plan->nrets;
     h.noperands = (uint8_t)plan->noperands;

@@ -126,7 +126,7 @@ static layout copy_layout(const layout *t, int64_t *strides) {
 static void collect(const kiln_plan *p, deciders *f) {
     uint64_t promoted = kiln_plan_branch(p)->typing.args;
     f->n = 0;
-    f->flags = KILN_TF_CONTIGUOUS | KILN_TF_DENSE | KILN_TF_CHANNELS_LAST;
+    f->flags = KILN_TF_CONTIGUOUS | KILN_TF_DENSE | KILN_TF_CHANNELS_LAST | KILN_TF_CANONICAL;
     f->copied = false;
     for (int k = 0; k < p->call->nout && !p->copy_out; k++) {
         if (p->resize_out[k]) continue;
@@ -144,6 +144,14 @@ static void collect(const kiln_plan *p, deciders *f) {
         }
         f->flags &= l.flags;
     }
+}
+
+/* The order of the call's dimensions.  Tensors whose every stride is row-major leave it as it is: between two
+ * dimensions that one of them walks the outer stride is the larger, or equal over dimensions of one. */
+static void order_dims(const kiln_plan *p, const deciders *f, uint8_t *perm) {
+    bool ordered = f->flags & KILN_TF_CANONICAL;
+    if (!ordered) sort_dims(f->at, f->n, p->rank, p->sizes, perm);
+    for (int k = 0; k < p->rank && ordered; k++) perm[k] = (uint8_t)(p->rank - 1 - k);
 }
 
 /* Dense strides in the sorted order.  In row-major order sizes of zero count as one, else as zero: so does
@@ -227,7 +235,7 @@ void kiln_layout_infer(kiln_plan *p) {
     collect(p, &f);
     bool flat = one_layout(p, &f);
     if (!flat) {
-        sort_dims(f.at, f.n, p->rank, p->sizes, perm);
+        order_dims(p, &f, perm);
         strides_in_order(p, perm);
     }
     if ((flat && !f.copied) || p->nelem == 0) {

@@ -2,6 +2,7 @@
  *
  * Two ways, as PyTorch has two: a number that is used as it is must fit its type; one that was promoted
  * among tensors went through a tensor and is converted like an element. */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -149,9 +150,28 @@ static uint64_t widen_half(kiln_dtype half, uint64_t slot) {
     return out;
 }
 
+/* The usual numbers, which fit wherever one looks: true if v is one. */
+static bool store_usual(const kiln_value *v, kiln_dtype t, uint64_t *out) {
+    float f;
+    if (t == KILN_F32 && v->kind == KILN_FLOAT_V && fabs(v->u.f) <= FLT_MAX)
+        f = (float)v->u.f;
+    else if (t == KILN_F32 && v->kind == KILN_INT_V)
+        f = (float)v->u.i;
+    else if ((t == KILN_F64 && v->kind == KILN_FLOAT_V) || (t == KILN_I64 && v->kind == KILN_INT_V)) {
+        *out = (uint64_t)v->u.i; /* the bits of either */
+        return true;
+    } else {
+        return false;
+    }
+    *out = 0;
+    memcpy(out, &f, sizeof f);
+    return true;
+}
+
 bool kiln_number_convert(const kiln_value *v, int part, kiln_dtype via, kiln_dtype t, bool checked,
                          uint64_t *out) {
     number n;
+    if (part == 0 && via == t && store_usual(v, t, out)) return true;
     if (!number_of(v, &n)) return false;
     if (part == 0 && n.im != 0) return false; /* rare: the caller finds out what to say */
     number one = part_of(&n, part);
@@ -168,6 +188,8 @@ bool kiln_plan_scalar_checked(const kiln_plan *plan, int slot) {
 kiln_status kiln_plan_scalar(const kiln_plan *plan, int slot, int index, int part, kiln_dtype via,
                              kiln_dtype t, uint64_t *out) {
     number n;
+    if (part == 0 && via == t && slot < KILN_HOST_ID && store_usual(&plan->call->slot[slot], t, out))
+        return KILN_OK;
     KILN_TRY(read_number(plan->call, slot, index, plan->common, &n));
     KILN_TRY(convert_part(plan->call, slot, &n, part, via, kiln_plan_scalar_checked(plan, slot), out));
     if (via != t) *out = widen_half(via, *out); /* only halves are computed in another type */

@@ -59,6 +59,7 @@ typedef struct kiln_branch {
     int nbody;
     uint64_t uses;  /* bit a: argument a appears in the bodies */
     uint64_t knows; /* bit a: optional argument a is present when this branch is taken */
+    int code;       /* the first branch that generates the same code */
     uint64_t exact; /* bit a: argument a appears as compute(a): a 0-d tensor is then not rounded to a half */
 } kiln_branch;
 

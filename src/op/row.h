@@ -26,6 +26,8 @@ kiln_status kiln_row_rules(const kiln_row *row) KILN_MUST_CHECK;
 
 /* Sets row->asked and row->asked_single. */
 void kiln_row_find_asked(kiln_row *row);
+/* Sets branch->code; after resolve. */
+void kiln_row_find_twins(kiln_row *row);
 
 /* Fails if an argument or a name is used nowhere; fills branch->uses and branch->knows. */
 kiln_status kiln_row_resolve(kiln_row *row) KILN_MUST_CHECK;

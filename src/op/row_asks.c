@@ -1,8 +1,8 @@
 /* row_asks.c - which arguments' values the conditions of a row depend on.
  *
  * A call like the last one may skip `when` and `check` if what they ask is the same.  present(x), is_int(x) and
- * the like ask the kind or dtype of an argument, which dispatch compares anyway; single(x) asks a bit of a
- * tensor's signature; everything else asks its value (of a tensor: its sizes).  Errs on the side of asking. */
+ * the like ask the kind or dtype of an argument, and rank(x) == 0 whether it has dimensions, which dispatch compares
+ * anyway; single(x) asks a bit of a tensor's signature; everything else asks its value (of a tensor: its sizes).  Errs on the side of asking. */
 #include "op/row.h"
 
 typedef struct walk {
@@ -32,6 +32,17 @@ static bool asks_kind_only(walk *w, const kiln_expr *e) {
     return false;
 }
 
+/* rank(x) == 0, and other comparisons with it: whether tensor x has dimensions is in its signature. */
+static bool asks_dimensions_only(const walk *w, const kiln_expr *e) {
+    if (e->kind != KILN_X_PRIM || (e->prim != KILN_P_EQ && e->prim != KILN_P_NE && e->prim != KILN_P_GT))
+        return false;
+    const kiln_expr *rank = e->args[0], *zero = e->args[1];
+    if (zero->kind != KILN_X_NUM || zero->is_float || zero->i != 0) return false;
+    if (rank->kind != KILN_X_CALL || !kiln_str_eq(rank->name, "rank") || rank->nargs != 1) return false;
+    const kiln_expr *x = rank->args[0];
+    return x->kind == KILN_X_NAME && !named(w->row, x->name) && kiln_schema_arg(w->row->schema, x->name) >= 0;
+}
+
 static void visit(walk *w, const kiln_expr *e) {
     if (!e) return;
     if (w->height == KILN_EXPR_MAX_HEIGHT || w->nodes++ == KILN_EXPR_MAX_NODES) w->set = ~UINT64_C(0);
@@ -44,7 +55,7 @@ static void visit(walk *w, const kiln_expr *e) {
         else
             visit(w, named(w->row, e->name));
     }
-    if (e->kind != KILN_X_CALL || !asks_kind_only(w, e))
+    if (!asks_dimensions_only(w, e) && (e->kind != KILN_X_CALL || !asks_kind_only(w, e)))
         for (int k = 0; k < e->nargs; k++) visit(w, e->args[k]);
     for (int k = 0; k < e->ncoord; k++) {
         visit(w, e->coord[k].dim);

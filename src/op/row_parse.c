@@ -388,6 +388,7 @@ kiln_status kiln_row_parse(kiln_arena *arena, const char *source, const char *te
     KILN_TRY(kiln_row_rules(row));
     KILN_TRY(kiln_row_resolve(row));
     kiln_row_find_asked(row);
+    kiln_row_find_twins(row);
     *out = row;
     return KILN_OK;
 }

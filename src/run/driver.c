@@ -16,18 +16,21 @@ enum {
     TILE_BAND = 512,        /* columns whose rows are followed down together */
     TILE_BYTES = 32 * 1024, /* of stack, for all tiles of a launch */
     TILE_LEAST = 8,         /* a shorter side is not worth it */
+    LAUNCH_FEW = 64,        /* elements that are too few for a launch, where a call can have more */
+    LAUNCH_NEAR = 4096,     /* elements that are near in any order */
     STREAM_ROW = 4096,      /* bytes of a row of results worth writing past the caches */
     LONG_ROW = 12 * 1024,   /* bytes of a row read again and again that do not stay in the first cache */
     SIDE_ROWS = 4,          /* rows of results then made side by side, ... */
     SIDE_COLS = 128         /* ... this many elements of each at a time */
 };
 #define STREAM_BYTES ((int64_t)32 << 20) /* of all operands: more than a core's share of the caches */
+#define STREAM_LEAST (STREAM_BYTES / (16 * KILN_MAX_OPERANDS)) /* elements that can be so many bytes */
 
 typedef struct drive {
     const kiln_plan *plan;
     const kiln_runner *run;
     kiln_launch launch;
-    int second;                             /* the launch's other dimension */
+    int first, second;                      /* dimensions of the launch: the inner one, the other */
     int64_t n[INNER], index[KILN_MAX_DIMS]; /* index: of the walk, for the dimensions outside the launch */
     int64_t stride[KILN_MAX_OPERANDS * INNER];
     char *at[KILN_MAX_OPERANDS];
@@ -42,8 +45,8 @@ static kiln_status run_box(const drive *d, int32_t *trap) {
 /* Moves to the next outer index; false when all have been visited. */
 static bool step(drive *d) {
     const kiln_plan *plan = d->plan;
-    for (int k = 1; k < plan->ndim; k++) {
-        if (k == d->second) continue;
+    for (int k = 0; k < plan->ndim; k++) {
+        if (k == d->first || k == d->second) continue;
         for (int b = 0; b < plan->noperands; b++) d->at[b] += plan->stride[b][k];
         if (++d->index[k] < plan->n[k]) return true;
         for (int b = 0; b < plan->noperands; b++) d->at[b] -= plan->stride[b][k] * plan->n[k];
@@ -137,7 +140,7 @@ static kiln_status run_tiles(drive *d, const tiles *t, int32_t *trap) {
  * not write what it has just read. */
 static bool streams(const kiln_plan *p, char *const *ptr) {
     int64_t total = 0;
-    if (p->strided || p->nelem < STREAM_BYTES / (16 * KILN_MAX_OPERANDS)) return false;
+    if (p->strided || p->nelem < STREAM_LEAST) return false;
     for (int b = 0; b < p->noperands; b++) {
         int64_t size = (int64_t)kiln_dtype_size(p->operand[b].dtype), points = 1;
         for (int d = 0; d < p->ndim; d++)
@@ -183,6 +186,29 @@ static kiln_status run_side_by_side(drive *d, int32_t *trap) {
     return KILN_OK;
 }
 
+/* The launch's dimensions: the two that move fastest, unless these are so short that the call would be all launches;
+ * then the longest of the others is the second, and of a small call in the strided class, whose kernel
+ * does not mind, the longest of all the inner one. */
+static void pick_dims(const kiln_plan *p, int *first, int *second) {
+    *first = 0, *second = 1;
+    if (p->ndim < INNER || p->n[0] * p->n[1] >= LAUNCH_FEW) return;
+    for (int k = 1; k < p->ndim && p->strided && p->nelem <= LAUNCH_NEAR; k++)
+        if (p->n[k] > p->n[*first]) *first = k;
+    if (*first == 1) *second = 0;
+    for (int k = 0; k < p->ndim; k++)
+        if (k != *first && p->n[k] > p->n[*second]) *second = k;
+}
+
+static void set_box(const kiln_plan *plan, int first, int second, int64_t *n, int64_t *stride) {
+    bool flat = plan->ndim <= second;
+    n[0] = plan->n[first];
+    n[1] = flat ? 1 : plan->n[second];
+    for (int b = 0; b < plan->noperands; b++) {
+        stride[b * INNER] = plan->stride[b][first];
+        stride[b * INNER + 1] = flat ? 0 : plan->stride[b][second];
+    }
+}
+
 static kiln_status drive_alone(const kiln_plan *plan, const kiln_runner *run, int nest, char *const *ptr,
                                const uint64_t *par, uint64_t flags, int32_t *trap) {
     static const int64_t origin[INNER] = {0, 0};
@@ -190,16 +216,11 @@ static kiln_status drive_alone(const kiln_plan *plan, const kiln_runner *run, in
     drive d;
     d.plan = plan;
     d.run = run;
-    d.second = 1;
+    d.first = 0, d.second = 1;
     bool tiled = find_tiles(plan, run, &d.second, &t);
-    bool flat = plan->ndim <= d.second;
-    d.n[0] = plan->n[0];
-    d.n[1] = flat ? 1 : plan->n[d.second];
-    for (int b = 0; b < plan->noperands; b++) {
-        d.stride[b * INNER] = plan->stride[b][0];
-        d.stride[b * INNER + 1] = flat ? 0 : plan->stride[b][d.second];
-        d.at[b] = ptr[b];
-    }
+    if (!tiled) pick_dims(plan, &d.first, &d.second);
+    set_box(plan, d.first, d.second, d.n, d.stride);
+    for (int b = 0; b < plan->noperands; b++) d.at[b] = ptr[b];
     d.launch = (kiln_launch){.nest = nest,
                              .ndim = INNER,
                              .n = d.n,
@@ -285,4 +306,47 @@ kiln_status kiln_drive(const kiln_plan *plan, const kiln_runner *run, int nest, 
         if (*trap == 0) *trap = s.trap[k];
     }
     return KILN_OK;
+}
+
+/* -- small calls, again and again -------------------------------------------------------------------------- */
+
+bool kiln_walk_make(const kiln_plan *plan, const kiln_runner *run, kiln_walk *out) {
+    tiles t;
+    int first, second = 1;
+    if (plan->noperands > KILN_WALK_OPERANDS || plan->nelem >= STREAM_LEAST || plan->nelem == 0) return false;
+    if (plan->ndim > KILN_WALK_OUTER + INNER || count_parts(plan, run) > 1) return false;
+    if (find_tiles(plan, run, &second, &t)) return false;
+    pick_dims(plan, &first, &second);
+    set_box(plan, first, second, out->n, out->stride);
+    out->noperands = plan->noperands;
+    out->nouter = 0;
+    for (int k = 0; k < plan->ndim; k++) {
+        if (k == first || k == second) continue;
+        for (int b = 0; b < plan->noperands; b++) out->step[out->nouter][b] = plan->stride[b][k];
+        out->count[out->nouter++] = plan->n[k];
+    }
+    return true;
+}
+
+/* Moves ptr to the next place; false when all have been visited. */
+static bool next_place(const kiln_walk *w, int64_t *index, char **ptr) {
+    for (int k = 0; k < w->nouter; k++) {
+        for (int b = 0; b < w->noperands; b++) ptr[b] += w->step[k][b];
+        if (++index[k] < w->count[k]) return true;
+        for (int b = 0; b < w->noperands; b++) ptr[b] -= w->step[k][b] * w->count[k];
+        index[k] = 0;
+    }
+    return false;
+}
+
+int32_t kiln_walk_run(const kiln_walk *w, kiln_kernel_fn fn, char **ptr, const uint64_t *par) {
+    static const int64_t origin[INNER] = {0, 0};
+    kiln_launch launch = {
+        .ndim = INNER, .n = w->n, .ptr = ptr, .stride = w->stride, .origin = origin, .par = par};
+    int64_t index[KILN_WALK_OUTER];
+    for (int k = 0; k < w->nouter; k++) index[k] = 0;
+    int32_t trap;
+    do trap = fn(&launch);
+    while (trap == 0 && next_place(w, index, ptr));
+    return trap;
 }

@@ -18,4 +18,18 @@ typedef struct kiln_runner {
  * kernel returned. */
 kiln_status kiln_drive(const kiln_plan *plan, const kiln_runner *run, int nest, char *const *ptr,
                        const uint64_t *par, int32_t *trap) KILN_MUST_CHECK;
+
+/* What kiln_drive comes to for a call that is not worth tiles, threads or flags: one box launched at every place of
+ * the outer loops.  Made once, it serves every call with such a plan. */
+enum { KILN_WALK_OPERANDS = 5, KILN_WALK_OUTER = 6 };
+typedef struct kiln_walk {
+    int noperands, nouter;
+    int64_t n[2], stride[2 * KILN_WALK_OPERANDS]; /* of the launch */
+    int64_t count[KILN_WALK_OUTER], step[KILN_WALK_OUTER][KILN_WALK_OPERANDS];
+} kiln_walk;
+
+/* False if the plan is more than that. */
+bool kiln_walk_make(const kiln_plan *plan, const kiln_runner *run, kiln_walk *out);
+/* Runs the first nest of fn.  ptr: one address per operand; used up. */
+int32_t kiln_walk_run(const kiln_walk *w, kiln_kernel_fn fn, char **ptr, const uint64_t *par);
 #endif

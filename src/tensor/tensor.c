@@ -197,7 +197,6 @@ kiln_tensor *kiln_tensor_new_trusted(kiln_dtype dtype, int rank, const int64_t *
 }
 
 kiln_tensor *kiln_tensor_make_afresh(const kiln_tensor_mold *m, const kiln_tensor *like, kiln_tensor *block) {
-    size_t shape_bytes = like->rank * sizeof(int64_t);
     kiln_home home = m->block;
     if (!block) block = kiln_block_take_slow(kiln_tensor_head(like->rank) + m->data_bytes, &home);
     if (!block) {
@@ -206,8 +205,10 @@ kiln_tensor *kiln_tensor_make_afresh(const kiln_tensor_mold *m, const kiln_tenso
     }
     kiln_tensor_init(block, home, m->sig, like->rank, m->data_bytes);
     block->nelem = like->nelem;
-    memcpy(block->sizes, like->sizes, shape_bytes);
-    memcpy(block->strides, like->strides, shape_bytes);
+    for (unsigned d = 0; d < like->rank; d++) { /* too few to be worth a call */
+        block->sizes[d] = like->sizes[d];
+        block->strides[d] = like->strides[d];
+    }
     return block;
 }
 

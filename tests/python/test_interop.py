@@ -226,15 +226,38 @@ def test_torch_shares_memory():
     assert torch.from_dlpack(k).data_ptr() == t.data_ptr()
 
 
+class Wrapper(torch.Tensor):
+    """A tensor without elements of its own."""
+
+    @staticmethod
+    def __new__(cls):
+        return torch.Tensor._make_wrapper_subclass(cls, (3,), dtype=torch.float32)
+
+    __torch_dispatch__ = classmethod(lambda cls, function, types, args=(), kwargs=None: None)
+
+
+def fake_tensor():
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    with FakeTensorMode():
+        return torch.ones(3)
+
+
+NOT_SERVED = {
+    "meta": lambda: torch.zeros(3, device="meta"), "no elements on meta": lambda: torch.zeros(0, device="meta"),
+    "sparse": lambda: torch.ones(3).to_sparse(), "csr": lambda: torch.eye(3).to_sparse_csr(), "mkldnn": lambda: torch.ones(3).to_mkldnn(),
+    "complex": lambda: torch.zeros(3, dtype=torch.complex32), "zero": lambda: torch._efficientzerotensor((3,)),
+    "quantized": lambda: torch.quantize_per_tensor(torch.zeros(3), 1.0, 0, torch.quint8),
+    "float8": lambda: torch.zeros(3, dtype=torch.float8_e5m2), "nested": lambda: torch.nested.nested_tensor([torch.ones(2)] * 2),
+    "jagged": lambda: torch.nested.nested_tensor([torch.ones(2)] * 2, layout=torch.jagged), "wrapper": Wrapper, "fake": fake_tensor,
+    "functional": lambda: torch._to_functional_tensor(torch.ones(3))}
+
+
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("make", [
-    lambda: torch.zeros(3, device="meta"), lambda: torch.ones(3).to_sparse(), lambda: torch.zeros(3, dtype=torch.complex32),
-    lambda: torch._efficientzerotensor((3,)),
-    lambda: torch.quantize_per_tensor(torch.zeros(3), 1.0, 0, torch.quint8), lambda: torch.zeros(3, dtype=torch.float8_e5m2)],
-    ids=["meta", "sparse", "complex", "zero", "quantized", "float8"])
-def test_torch_tensors_that_are_not_served(make):
-    tensor = make()
-    for f in (lambda: kiln.call("aten::neg", tensor), lambda: kiln.Tensor(tensor)):
+@pytest.mark.parametrize("what", NOT_SERVED)
+def test_torch_tensors_that_are_not_served(what):
+    tensor = NOT_SERVED[what]()
+    for f in (lambda: kiln.call("aten::neg", tensor), lambda: kiln.call("aten::neg_", tensor), lambda: kiln.Tensor(tensor),
+              lambda: kiln.call("aten::neg.out", torch.ones(3), out=tensor), lambda: kiln.call(ADD, torch.ones(3), tensor)):
         with pytest.raises(NotImplementedError) as caught:
             f()
         assert "\n" not in str(caught.value)

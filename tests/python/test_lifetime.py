@@ -191,7 +191,7 @@ def test_threads_agree():
 
 
 def test_the_context_is_replaced_under_running_calls():
-    x, stop = kiln.Tensor(np.ones(20_000, np.float32)), []
+    x, small, stop = kiln.Tensor(np.ones(20_000, np.float32)), kiln.Tensor([1.0]), []
 
     def work(k):
         if k == 0:
@@ -201,7 +201,7 @@ def test_the_context_is_replaced_under_running_calls():
             stop.append(1)
         add = kiln.op(ADD)
         while not stop:
-            assert add(x, x)[0].item() == 2
+            assert add(x, x)[0].item() == 2 and add(small, small).item() == 2
     in_threads(4, work)
     kiln._kiln.configure(kiln._settings)
 
@@ -251,11 +251,10 @@ def test_the_gil_is_released_for_long_work():
 @pytest.mark.parametrize("make", [kiln.Tensor, torch.from_numpy, lambda a: a], ids=["kiln", "torch", "numpy"])
 def test_the_gil_is_released_for_a_compiler(make, tmp_path):
     """In the mode `sync`, a call of another class than those before waits for one."""
-    slow = tmp_path / "cc"
-    slow.write_text("#!/bin/sh\nsleep 0.1\nexec cc \"$@\"\n")
-    slow.chmod(0o755)
-    kiln._kiln.configure({"mode": "sync", "cc": str(slow), "cache_dir": str(tmp_path)})
+    kiln._kiln.configure({"mode": "sync", "cache_dir": str(tmp_path)})
     try:
+        if "compiler: none" in kiln.show_config():
+            pytest.skip("no compiler runs here: a preloaded sanitizer does not fit their memory limit")
         tanh = kiln.op("aten::tanh")
         for dtype in (np.float32, np.float64, np.int16, np.float16):
             x = make(np.ones(2, dtype))

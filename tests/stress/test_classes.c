@@ -312,6 +312,62 @@ static void forks_among_writers(void **state) {
     drop_operands();
 }
 
+/* Prepares a class that slots can hold and calls it until its kernel is evicted, over and over. */
+static atomic_int hitting;
+static void hit_until_evicted(worker *w) {
+    kiln_value args[2];
+    kiln_kernel *k = NULL;
+    int which = LAYOUTS * w->id, right = 1;
+    const kiln_op *op = class_call(w->ctx, which, args);
+    for (int round = 0; round < (SANITIZED ? 4 : 10) && right; round++) {
+        right = op && kiln_prepare(w->ctx, op, args, 2, &k) == KILN_OK;
+        if (right) kiln_kernel_release(k);
+        for (int n = 0; n < 20000 && right; n++) {
+            right = call_class(w->ctx, which);
+            if (strcmp(kiln_last_tier(), "compiled") != 0) break;
+        }
+    }
+    if (!right) atomic_fetch_add(w->wrong, 1);
+    atomic_fetch_sub(&hitting, 1);
+}
+
+static void evict_meanwhile(worker *w) {
+    for (int k = 0; atomic_load(&hitting) > 0; k++) {
+        if (!call_class(w->ctx, 1000 + (k * 7 + w->id) % 500)) atomic_fetch_add(w->wrong, 1);
+        if (k % 64 == 0) nap(1); /* each eviction ends what slots hold: between them there must be hits */
+    }
+}
+
+static void hit_or_evict(worker *w) { (w->id % 2 ? evict_meanwhile : hit_until_evicted)(w); }
+
+static bool child_hits(kiln_ctx *ctx) {
+    uint64_t before = stats_of(ctx).slot_hits;
+    for (int k = 0; k < 100; k++)
+        if (!call_class(ctx, 0)) return false;
+    return stats_of(ctx).slot_hits > before && child_calls_many(ctx);
+}
+
+static void slots_are_hit_while_classes_go(void **state) {
+    (void)state;
+    make_operands();
+    kiln_ctx *ctx = open_with((kiln_config){.mode = KILN_MODE_INTERP, .max_kernels = BOUND});
+    load_rows(ctx);
+    for (int k = 0; k < 2; k++) {
+        atomic_store(&hitting, THREADS / 2);
+        run_all(THREADS, ctx, hit_or_evict);
+    }
+    assert_true(stats_of(ctx).slot_hits > 100 && stats_of(ctx).evictions > 100);
+    kiln_value args[2];
+    kiln_kernel *held = NULL;
+    MUST_OK(kiln_prepare(ctx, class_call(ctx, 0, args), args, 2, &held));
+    for (int k = 0; k < 100; k++) assert_true(call_class(ctx, 0));
+    if (!TSAN) in_child(ctx, child_hits); /* as forks_among_writers says */
+    kiln_kernel_release(held);
+    kiln_close(ctx);
+    drop_operands();
+    assert_no_children();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_queue_is_bounded),
@@ -322,6 +378,7 @@ int main(void) {
         cmocka_unit_test(a_child_forked_in_a_background_compile),
         cmocka_unit_test(a_child_forked_in_a_callers_compile),
         cmocka_unit_test(forks_among_writers),
+        cmocka_unit_test(slots_are_hit_while_classes_go),
     };
     return cmocka_run_group_tests(tests, call_setup, call_teardown);
 }

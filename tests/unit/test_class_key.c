@@ -13,7 +13,7 @@ static const char *const ops[] = {"neg",          "bitwise_not",     "add.Tensor
                                   "mul.Tensor",   "div.Tensor_mode", "pow.Tensor_Scalar", "where.self",
                                   "clamp",        "frexp.Tensor",    "lt.Tensor",         "remainder.Tensor",
                                   "gelu",         "add.out",         "add_.Tensor",       "maximum",
-                                  "clamp.Tensor", "lerp.Scalar"};
+                                  "clamp.Tensor", "lerp.Scalar",     "lerp.Tensor"};
 enum { OPS = sizeof ops / sizeof *ops };
 
 typedef struct known {
