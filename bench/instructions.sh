@@ -37,5 +37,5 @@ row borrowed_two bare_two 400 "slot hit, add.Tensor with alpha, borrowed tensors
 row table bare_turns 1000 "table hit, bitwise_not, two classes in turn"
 row general_row bare_row 1000 "general path, add.Tensor f32 [32,32] + [32] with alpha"
 row general_last bare_two 1000 "general path, add.Tensor f32, channels_last"
-row general_turns bare_row - "general path, add.Tensor, a layout other than the last"
+row general_turns bare_row - "general path, add.Tensor f32, more layouts than are remembered"
 exit $missed

@@ -202,6 +202,20 @@ typedef struct kp_param {
     bool named;     /* not by position */
 } kp_param;
 
+enum { KP_HELD = 16, KP_HEADERS = 8, KP_SMALL_RANK = 4 };
+
+/* An aligned, row-major NumPy array in the machine's byte order. */
+typedef struct kp_array {
+    kiln_dtype dtype;
+    int rank;
+    void *data;
+    bool readonly;
+    int64_t sizes[KP_SMALL_RANK];
+} kp_array;
+
+bool kp_numpy_plain(kp_state *st, PyObject *o,
+                    kp_array *out); /* false: o, an ndarray, is another, or of another dtype */
+
 /* A tensor that takes part in a call. */
 typedef struct kp_held {
     kiln_tensor *t;
@@ -221,8 +235,6 @@ typedef struct kp_block {
     kiln_value items[];
 } kp_block;
 
-enum { KP_HELD = 16, KP_HEADERS = 8 };
-
 /* The arguments of one call as Kiln sees them, and what must live until it is over. */
 typedef struct kp_frame {
     kp_state *st;
@@ -237,6 +249,7 @@ typedef struct kp_frame {
     kiln_value args[KILN_MAX_ARGS];
     kp_held first_held[KP_HELD];
     kiln_tensor_header headers[KP_HEADERS]; /* of tensors borrowed for this call */
+    kp_array arrays[KP_HEADERS];            /* and what a header refers to where the tensor is an array */
 } kp_frame;
 
 void kp_frame_init(kp_frame *f, kp_state *st);

@@ -149,8 +149,17 @@ static int import_array(kp_state *st, PyObject *o, kiln_tensor **out, bool *read
     return -1;
 }
 
+static int borrow_plain(kp_frame *f, const kp_array *a, kp_held *h) {
+    kiln_status status = kiln_tensor_borrow(&f->headers[f->nheaders++], a->data, a->dtype, a->rank, a->sizes,
+                                            NULL, a->readonly, &h->t);
+    h->readonly = a->readonly;
+    return status == KILN_OK ? 0 : (kp_raise(status), -1);
+}
+
 static int borrow_array(kp_frame *f, PyObject *o, kp_held *h) {
     array_view v;
+    kp_array *plain = &f->arrays[f->nheaders];
+    if (f->nheaders < KP_HEADERS && kp_numpy_plain(f->st, o, plain)) return borrow_plain(f, plain, h);
     PyObject *source = readable_array(f->st, o, &v);
     if (!source) return -1;
     if (source == o)

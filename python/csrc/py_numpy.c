@@ -1,11 +1,14 @@
-/* py_numpy.c - kiln.Tensor -> numpy.ndarray over the same memory, through NumPy's own function table.
+/* py_numpy.c - numpy.ndarray <-> memory as Kiln has it, by what NumPy's binary interface (major versions 1 and 2) fixes.
  *
- * Of the table, whose places are fixed by NumPy's binary interface (major versions 1 and 2), three entries
- * are used; with another NumPy, DLPack does the same more slowly. */
+ * Out: kiln.Tensor -> array over the same memory, by three entries of NumPy's function table; with another NumPy, DLPack
+ * does the same more slowly.  In: plain arrays, by the first fields of their struct; others are asked for
+ * __array_struct__ (py_borrow.c). */
+#include <string.h>
+
 #include "kilnpy.h"
 
 enum { TABLE_VERSION = 0, TABLE_TYPE = 2, TABLE_NEW = 93, TABLE_SET_BASE = 282 };
-enum { NUMPY_ALIGNED = 0x100, NUMPY_WRITEABLE = 0x400 };
+enum { NUMPY_CONTIGUOUS = 1, NUMPY_ALIGNED = 0x100, NUMPY_WRITEABLE = 0x400 };
 
 typedef unsigned (*version_fn)(void);
 typedef PyObject *(*new_fn)(PyTypeObject *type, int nd, const intptr_t *sizes, int type_number,
@@ -32,6 +35,15 @@ static int type_number(kiln_dtype t) {
     case KILN_DTYPE_COUNT: break;
     }
     return -1;
+}
+
+static bool dtype_of(int number, kiln_dtype *out) {
+    for (int t = 0; t < KILN_DTYPE_COUNT && number >= 0; t++) { /* users' dtypes may have -1 */
+        if (type_number((kiln_dtype)t) != number) continue;
+        *out = (kiln_dtype)t;
+        return true;
+    }
+    return false;
 }
 
 /* NumPy's table, or NULL without an exception.  Asked for once. */
@@ -80,4 +92,33 @@ PyObject *kp_numpy(kp_state *st, kp_tensor *self) {
     PyObject *array = make ? PyObject_CallFunctionObjArgs(make, (PyObject *)self, NULL) : NULL;
     Py_XDECREF(make);
     return array;
+}
+
+/* -- in -------------------------------------------------------------------------------------------- */
+
+typedef struct array_descr {
+    PyObject_HEAD PyTypeObject *scalar;
+    char kind, letter, byteorder, flags;
+    int number;
+} array_descr;
+
+typedef struct array_object {
+    PyObject_HEAD char *data;
+    int nd;
+    intptr_t *sizes, *steps;
+    PyObject *base;
+    array_descr *descr;
+    int flags;
+} array_object;
+
+bool kp_numpy_plain(kp_state *st, PyObject *o, kp_array *out) {
+    const array_object *a = (const array_object *)o;
+    const int plain = NUMPY_CONTIGUOUS | NUMPY_ALIGNED;
+    if (!table_of(st) || (a->flags & plain) != plain || a->nd < 0 || a->nd > KP_SMALL_RANK) return false;
+    if (!strchr("=|", a->descr->byteorder) || !dtype_of(a->descr->number, &out->dtype)) return false;
+    out->rank = a->nd;
+    out->data = a->data;
+    out->readonly = !(a->flags & NUMPY_WRITEABLE);
+    for (int d = 0; d < a->nd; d++) out->sizes[d] = a->sizes[d];
+    return true;
 }

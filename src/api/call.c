@@ -173,17 +173,18 @@ static kiln_status find_class(kiln_ctx *ctx, kiln_thread *t, const kiln_value *a
     return KILN_OK;
 }
 
-/* The call as the last one like it was run, unless it is time to offer it to a slot. */
+/* The call as one like it was run, unless it is time to offer it to a slot. */
 static bool replay(kiln_thread *t, kiln_recipe *r, uint64_t generation, const kiln_value *args,
                    kiln_tensor **outs) {
     r->calls = (uint8_t)((r->calls + 1) % KILN_RECIPE_SLOT);
-    if (r->calls == 0 && r->last.fits_slot) return false;
-    kiln_tensor *out = kiln_replay_run(r, generation, args);
+    kiln_replay *p = kiln_replay_find(r, generation, args);
+    if (!p || (r->calls == 0 && p->fits_slot)) return false;
+    kiln_tensor *out = kiln_replay_run(p, args);
     if (!out) return false;
     *outs = out;
     KILN_COUNT_IN(t, calls);
     KILN_COUNT_IN(t, table_hits);
-    kiln_entry_touch(&r->last.c->entry);
+    kiln_entry_touch(&p->c->entry);
     kiln_tier_here = kiln_tier_compiled;
     return true;
 }

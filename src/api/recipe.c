@@ -153,13 +153,14 @@ kiln_recipe *kiln_recipe_make(const kiln_ctx *ctx, const kiln_value *args, size_
 /* -- classes ------------------------------------------------------------------------------------------------ */
 
 void kiln_recipe_learn(kiln_recipe *r, const kiln_plan *plan, uint64_t generation, kiln_class *c) {
+    int k;
     if (r->generation != generation) {
         memset(r->found, 0, sizeof r->found);
         r->nfound = 0;
-        r->last.fn = NULL;
+        for (k = 0; k < KILN_REPLAY_WAYS; k++) r->kept[k].fn = NULL;
     }
     r->generation = generation;
-    int k = r->nfound++ % KILN_RECIPE_CLASSES; /* the oldest goes */
+    k = r->nfound++ % KILN_RECIPE_CLASSES; /* the oldest goes */
     r->found[k].steps = plan->steps;
     r->found[k].c = c;
 }

@@ -17,7 +17,9 @@ enum {
     KILN_RECIPE_SLOT = 8,  /* calls after which one that a slot could answer is put into it */
     KILN_REPLAY_SCALARS = 4,
     KILN_REPLAY_RANK = 8,
-    KILN_REPLAY_WORDS = 52 /* three tensors of that rank */
+    KILN_REPLAY_WORDS = 52, /* three tensors of that rank */
+    KILN_REPLAY_WAYS = 2,
+    KILN_REPLAY_PATIENCE = 4 /* layouts that come and go before one is kept, where the last was of no use */
 };
 
 /* What one value of the call must be, as in a slot, and where it goes. */
@@ -28,8 +30,8 @@ typedef struct kiln_recipe_arg {
     int8_t slot, out; /* argument of the row, result; -1: none */
 } kiln_recipe_arg;
 
-/* The last call, if a compiled kernel made its one result anew (replay.c): laid out alike, another needs only
- * addresses and scalars. */
+/* A call whose one result a compiled kernel made anew (replay.c): laid out alike, another needs only addresses and
+ * scalars. */
 typedef struct kiln_replay_scalar {
     uint8_t arg, par, part, via, dtype; /* par: of the launch */
     bool checked;
@@ -38,6 +40,7 @@ typedef struct kiln_replay_scalar {
 typedef struct kiln_replay {
     kiln_kernel_fn fn; /* NULL: nothing is kept */
     kiln_class *c;
+    bool used;      /* since it was kept */
     bool fits_slot; /* a slot might answer it as well */
     uint8_t rank, nscalars;
     uint8_t from[KILN_WALK_OPERANDS]; /* the value each operand but the first is */
@@ -68,7 +71,8 @@ typedef struct kiln_recipe {
     int8_t default_slot[KILN_RECIPE_DEFAULTS];
     kiln_value defaults[KILN_RECIPE_DEFAULTS];
     char text[KILN_RECIPE_TEXT]; /* of the one text among the values */
-    kiln_replay last;
+    uint8_t oldest, passed;      /* of kept; layouts that were not kept since the last that was */
+    kiln_replay kept[KILN_REPLAY_WAYS];
 } kiln_recipe;
 
 /* The recipe of calls like this one; NULL if there is none. */
@@ -86,10 +90,11 @@ kiln_recipe *kiln_recipe_make(const kiln_ctx *ctx, const kiln_value *args, size_
 /* Notes that c is the class of an inferred call. */
 void kiln_recipe_learn(kiln_recipe *r, const kiln_plan *plan, uint64_t generation, kiln_class *c);
 
-/* The call again, if it is laid out as the last one of r: its result.  NULL: nothing has happened.  The caller is
- * inside the domain. */
-kiln_tensor *kiln_replay_run(kiln_recipe *r, uint64_t generation, const kiln_value *args);
-/* Remembers a call that the kernel fn has just answered with `made`, if it can be had again so. */
+/* A call of r that was laid out like this one; NULL if none is kept. */
+kiln_replay *kiln_replay_find(kiln_recipe *r, uint64_t generation, const kiln_value *args);
+/* The call again: its result.  NULL: nothing has happened.  The caller is inside the domain. */
+kiln_tensor *kiln_replay_run(kiln_replay *p, const kiln_value *args);
+/* Remembers a call that the kernel of `run` has just answered with `made`, if it can be had again so. */
 void kiln_replay_keep(kiln_recipe *r, const kiln_value *args, const kiln_plan *plan, kiln_class *c,
                       const kiln_runner *run, const kiln_tensor *made);
 #endif

@@ -1,4 +1,4 @@
-/* replay.c - a call laid out as the last one of its recipe -> its result, by the loops of that one.
+/* replay.c - a call laid out as one of the last of its recipe -> its result, by the loops of that one.
  *
  * Programs repeat shapes.  Where a kernel made one new result, a call with tensors of the same sizes and strides
  * runs it over the same loops at other addresses with other scalars: shape and layout need not be found
@@ -7,8 +7,7 @@
 #include "api/recipe.h"
 #include "tensor/blocks.h"
 
-static bool laid_out_alike(const kiln_recipe *r, const kiln_value *args) {
-    const int64_t *seen = r->last.inputs;
+static bool laid_out_alike(const kiln_recipe *r, const int64_t *seen, const kiln_value *args) {
     for (int i = 0; i < r->nargs; i++) {
         if (r->arg[i].kind != KILN_TENSOR) continue;
         const kiln_tensor *t = args[i].u.tensor;
@@ -45,12 +44,18 @@ static kiln_tensor *new_result(const kiln_replay *p) {
     return t;
 }
 
-kiln_tensor *kiln_replay_run(kiln_recipe *r, uint64_t generation, const kiln_value *args) {
-    kiln_replay *p = &r->last;
+kiln_replay *kiln_replay_find(kiln_recipe *r, uint64_t generation, const kiln_value *args) {
+    if (r->generation != generation) return NULL;
+    for (kiln_replay *p = r->kept; p < r->kept + KILN_REPLAY_WAYS; p++)
+        if (p->fn && laid_out_alike(r, p->inputs, args)) return p;
+    return NULL;
+}
+
+kiln_tensor *kiln_replay_run(kiln_replay *p, const kiln_value *args) {
     char *ptr[KILN_WALK_OPERANDS];
-    if (!p->fn || r->generation != generation || !laid_out_alike(r, args)) return NULL;
     kiln_tensor *out = new_result(p);
     if (!out) return NULL;
+    p->used = true;
     ptr[0] = out->data;
     for (int o = 1; o < p->walk.noperands; o++) ptr[o] = args[p->from[o]].u.tensor->data;
     if (set_scalars(p, args) && kiln_walk_run(&p->walk, p->fn, ptr, p->par) == 0) return out;
@@ -60,8 +65,8 @@ kiln_tensor *kiln_replay_run(kiln_recipe *r, uint64_t generation, const kiln_val
 
 /* -- keeping ------------------------------------------------------------------------------------------------ */
 
-static bool keep_inputs(kiln_recipe *r, const kiln_value *args) {
-    int64_t *to = r->last.inputs, *end = to + KILN_REPLAY_WORDS;
+static bool keep_inputs(const kiln_recipe *r, kiln_replay *p, const kiln_value *args) {
+    int64_t *to = p->inputs, *end = to + KILN_REPLAY_WORDS;
     for (int i = 0; i < r->nargs; i++) {
         if (r->arg[i].kind != KILN_TENSOR) continue;
         const kiln_tensor *t = args[i].u.tensor;
@@ -69,7 +74,7 @@ static bool keep_inputs(kiln_recipe *r, const kiln_value *args) {
         *to++ = t->rank;
         for (int d = 0; d < t->rank; d++) *to++ = t->sizes[d];
         for (int d = 0; d < t->rank; d++) *to++ = t->strides[d];
-        r->last.fits_slot = r->last.fits_slot && (t->flags & KILN_TF_CANONICAL);
+        p->fits_slot = p->fits_slot && (t->flags & KILN_TF_CANONICAL);
     }
     return true;
 }
@@ -115,15 +120,26 @@ static bool keep_operands(kiln_replay *p, const kiln_plan *plan) {
     return true;
 }
 
+/* Where the next call is kept: in place of the oldest, unless layouts seem to come once each. */
+static kiln_replay *way_for(kiln_recipe *r) {
+    kiln_replay *p = &r->kept[r->oldest];
+    if (p->fn && !p->used && ++r->passed < KILN_REPLAY_PATIENCE) return NULL;
+    r->passed = 0;
+    r->oldest = (uint8_t)((r->oldest + 1) % KILN_REPLAY_WAYS);
+    return p;
+}
+
 void kiln_replay_keep(kiln_recipe *r, const kiln_value *args, const kiln_plan *plan, kiln_class *c,
                       const kiln_runner *run, const kiln_tensor *made) {
-    kiln_replay *p = &r->last;
-    p->fn = NULL; /* until all of it is right */
     if (plan->call->nout > 0 || plan->nrets != 1 || c->nnests != 1 || c->nguards > 0) return;
     if (plan->rank > KILN_REPLAY_RANK || c->nscalars > KILN_REPLAY_SCALARS) return;
+    kiln_replay *p = kiln_replay_find(r, r->generation, args) ? NULL : way_for(r);
+    if (!p) return;
+    p->fn = NULL; /* until all of it is right */
     p->c = c;
+    p->used = false;
     p->fits_slot = plan->ndim == 1 && !plan->strided;
-    if (!kiln_walk_make(plan, run, &p->walk) || !keep_operands(p, plan) || !keep_inputs(r, args) ||
+    if (!kiln_walk_make(plan, run, &p->walk) || !keep_operands(p, plan) || !keep_inputs(r, p, args) ||
         !keep_scalars(p, plan, c))
         return;
     keep_result(p, made);

@@ -108,7 +108,8 @@ def odd_strides():
     np.arange(24.0).reshape(2, 3, 4).transpose(2, 0, 1), np.arange(10)[::-1], np.arange(10)[::2], np.arange(3)[:, None],
     np.broadcast_to(np.float32(3), (2, 2)), np.array(5), np.zeros((0, 3)), np.arange(6, dtype=">f4"),
     np.frombuffer(b"x" + np.arange(4.0).tobytes(), offset=1), odd_strides(), read_only(np.arange(4)),
-    np.asfortranarray(np.arange(6).reshape(2, 3)), np.array([1, 2], np.float16)])
+    np.asfortranarray(np.arange(6).reshape(2, 3)), np.array([1, 2], np.float16), np.arange(32).reshape([2] * 5), np.zeros((0,)),
+    np.arange(6, dtype=np.longlong), np.arange(8, dtype=np.int32).reshape(1, 2, 1, 4)[:, :, ::-1], np.array(True), np.ones((3, 0, 2), "c8")])
 def test_layouts_of_numpy(array):
     got = kiln.call("aten::mul.Tensor", array, 2)
     assert isinstance(got, np.ndarray) and got.flags.writeable
@@ -135,6 +136,21 @@ def test_arrays_that_cannot_be_written(array):
     with pytest.raises(ValueError):
         kiln.call("aten::add.out", np.ones(4), 1, out=array)
     np.testing.assert_array_equal(array, before)
+
+
+@pytest.mark.parametrize("make", [lambda k: np.full(3, k, np.float32), lambda k: torch.full((3,), float(k))], ids=["numpy", "torch"])
+def test_many_tensors_in_one_call(make):
+    """More than there is room for without allocating."""
+    for n in (7, 8, 9, 40):
+        tensors = [make(k) for k in range(n)]
+        with pytest.raises(TypeError, match="must be Tensor, not list"):
+            kiln.call(ADD, tensors[0], tensors)
+        assert [t.tolist() for t in tensors] == [[k] * 3 for k in range(n)]
+
+
+def test_an_array_without_elements_is_not_resized():
+    with pytest.raises((RuntimeError, ValueError)):
+        kiln.call("aten::neg.out", np.ones(3), out=np.empty(0))
 
 
 def test_read_only_tensors_stay_read_only():

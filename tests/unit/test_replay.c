@@ -102,8 +102,9 @@ static long search(uint64_t seed, bool planted, long *kept) {
                 print_message("%s: %s\n", ops[op].name, why);
             assert_int_equal(st, KILN_OK);
             kiln_recipe *r = kiln_recipe_find(contexts[1], op_of(contexts[1], ops[op].name), args, n);
-            *kept += round == 1 && r && r->last.fn;
-            if (r && planted) r->last.walk.stride[2] += (int64_t)sizeof(float);
+            kiln_replay *p = r ? kiln_replay_find(r, kiln_generation(&contexts[1]->domain), args) : NULL;
+            *kept += round == 1 && p;
+            if (p && planted) p->walk.stride[2] += (int64_t)sizeof(float);
             drop_args(args, n);
         }
     }
