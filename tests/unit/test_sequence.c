@@ -348,7 +348,7 @@ static void fill_memory(fuzz *f) {
     memcpy(memory[1], memory[0], sizeof memory[0]);
 }
 
-/* Slots that do not ask whether tensors may be written, replays that do not look at the last stride. */
+/* Slots that do not ask whether tensors may be written, replays that take the first tensor's last stride for 1. */
 static void plant(const fuzz *f, const char *name) {
     const kiln_op *op = op_of(contexts[1], name);
     kiln_thread *t = kiln_thread_of(&contexts[1]->domain);
@@ -360,7 +360,10 @@ static void plant(const fuzz *f, const char *name) {
         }
     kiln_recipe *r = kiln_blocks_here->beside;
     for (int k = 0; f->plant_replay && k < KILN_RECIPE_COUNT; k++)
-        if (r[k].op == op && r[k].last.fn) r[k].last.inputs[2 * r[k].last.inputs[0]] = 1;
+        for (int way = 0; r[k].op == op && way < KILN_REPLAY_WAYS; way++) {
+            int64_t *inputs = r[k].kept[way].inputs;
+            if (r[k].kept[way].fn) inputs[2 * inputs[0]] = 1;
+        }
 }
 
 static bool search(fuzz *f, int episodes) {
