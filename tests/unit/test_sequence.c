@@ -71,11 +71,22 @@ static int any_shape(fuzz *f, int64_t *shape) {
     return rank;
 }
 
+/* Moves p so that all its elements are in its region. */
+static void keep_inside(placed *p) {
+    int64_t low = 0, high = 0;
+    for (int d = 0; d < p->rank; d++) {
+        int64_t far = p->sizes[d] ? (p->sizes[d] - 1) * p->strides[d] : 0;
+        *(far < 0 ? &low : &high) += far;
+    }
+    if (p->at + low < 0) p->at = -low;
+    if (p->at + high >= ROOM) p->at = ROOM - 1 - high;
+}
+
 /* Row-major more often than not; else permuted, with gaps, stretched, backwards. */
 static void any_layout(fuzz *f, placed *p) {
     int order[RANK_MAX];
     bool plain = !one_in(f, 3);
-    int64_t next = !plain && one_in(f, 3) ? 2 : 1, low = 0, high = 0;
+    int64_t next = !plain && one_in(f, 3) ? 2 : 1;
     for (int d = 0; d < p->rank; d++) {
         int other = (int)below(f, (uint64_t)d + 1);
         order[d] = d;
@@ -87,13 +98,10 @@ static void any_layout(fuzz *f, placed *p) {
         int d = order[k];
         p->strides[d] = plain || !one_in(f, 8) ? next : one_in(f, 2) ? 0 : -next;
         next *= p->sizes[d] ? p->sizes[d] : 1;
-        int64_t far = p->sizes[d] ? (p->sizes[d] - 1) * p->strides[d] : 0;
-        *(far < 0 ? &low : &high) += far;
     }
     static const int64_t usual[] = {0, 8, 64, 128};
-    int64_t last = ROOM - 1 - high;
-    p->at = -low + (one_in(f, 2) ? usual[below(f, 4)] : below(f, 140));
-    if (p->at > last) p->at = last;
+    p->at = one_in(f, 2) ? usual[below(f, 4)] : below(f, 140);
+    keep_inside(p);
 }
 
 static void any_sizes(fuzz *f, placed *p, int rank, const int64_t *shape) {
@@ -179,6 +187,7 @@ static void change(fuzz *f, one_call *c) {
         break;
     default: to->v = any_value(f, kiln_type_strip(p->type, NULL)->kind); break;
     }
+    keep_inside(&to->t);
 }
 
 /* -- making and judging ------------------------------------------------------------------------------------- */
