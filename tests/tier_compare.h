@@ -336,10 +336,13 @@ static inline size_t make_args(tier_task *task, const kiln_row *row, tier_layout
             int64_t strides[3];
             kiln_dtype t = tensors ? task->rest : task->first;
             kiln_dtypes own = row->arg_takes[a];
-            if (own && !(row->typing.args >> a & 1)) t = (kiln_dtype)__builtin_ctz(own);
+            bool listed = own && !(row->typing.args >> a & 1);
+            if (listed && !(own & KILN_DT(t))) t = (kiln_dtype)__builtin_ctz(own);
             int rank = asks_rank(row, a) && choice == 1 ? 0 : shape->rank;
             tier_strides(layout, tensors++, has_one_tensor(row), shape, strides);
             v = kiln_v_tensor(guarded_filled(t, rank, shape->sizes, strides, &task->seed, zeros));
+        } else if (row->items >> a & 1) {
+            v = kiln_v_tensor(guarded_filled(task->first, 0, NULL, NULL, &task->seed, zeros));
         } else if (kind == KILN_T_SCALAR || kind == KILN_T_FLOAT) {
             v = number_for(kiln_dtype_promote(task->first, task->rest), &task->seed, zeros);
         } else if (kind == KILN_T_STR && nth_text(row, p->name, choice, texts[a], sizeof *texts)) {

@@ -42,7 +42,7 @@ def argument(kind, dtype):
     if kind.startswith("Tensor["):
         return [kiln.Tensor([1], dtype=dtype)]
     if kind.startswith("Tensor"):
-        return kiln.Tensor([1], dtype=dtype)
+        return kiln.Tensor(1, dtype=dtype)
     if kind.endswith("?") and kind != "Scalar?":
         return None
     kind = kind.removesuffix("?")
@@ -57,7 +57,7 @@ def attempts(op, dtype):
         yield named
         tensors = [name for name, value in named.items() if isinstance(value, kiln.Tensor)]
         for name in tensors if len(tensors) > 1 else ():
-            yield {**named, name: kiln.Tensor([True])}
+            yield {**named, name: kiln.Tensor(True)}
 
 
 def takes(op, dtype):

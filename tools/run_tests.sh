@@ -43,12 +43,23 @@ part_cli() { build release && tools/cli_tests.sh tests/cli; }
 part_golden() { build release && tools/cli_tests.sh tests/golden; }
 part_abi() { build release && tests/abi/check_exports.sh; }
 part_install() { build release && tests/abi/check_install.sh; }
-part_ops() { build release && make -s python && py_tests tests/ops; }
+part_ops() { build release && make -s python && side_by_side; }
 part_python() { build release && make -s python && py_tests tests/python; }
 part_pyasan() { build asan kiln_static && pytest_counts tools/py_asan.sh; }
 part_graph() { build release && make -s python && py_tests tests/graph; }
 
-py_tests() { pytest_counts .venv/bin/python -m pytest -q -p no:cacheprovider "$1"; }
+py_tests() { pytest_counts .venv/bin/python -m pytest -q -p no:cacheprovider "$@"; }
+
+# The functional forms take as long against PyTorch as all else in tests/ops: two processes.
+side_by_side() {
+    local status=0 one=$logs/ops_functional.log other=$logs/ops_others.log
+    py_tests tests/ops -k "not test_functional" >"$other" 2>&1 &
+    py_tests tests/ops -k test_functional >"$one" 2>&1 || status=$?
+    wait $! || status=$?
+    cat "$one" "$other"
+    tail -q -n 1 "$one" "$other" | awk '{ ok += $1; bad += $3 } END { print ok + 0 " passed, " bad + 0 " failed" }'
+    return "$status"
+}
 
 # pytest_counts COMMAND...: runs it, gives pytest's closing line as `N passed, N failed`, and its exit status
 pytest_counts() {

@@ -164,6 +164,9 @@ static bool fits_slot(const kiln_plan *p, const kiln_class *c, size_t nargs) {
     if (p->nrets > KILN_SLOT_RETS || c->nscalars > KILN_SLOT_SCALARS || c->nnests > UINT8_MAX) return false;
     for (int k = 0; k < p->nrets; k++)
         if (p->resize_out[k]) return false;
+    kiln_strides s =
+        p->call->op->row->branches[p->branch].typing.strides; /* a slot's results are row-major */
+    if (s == KILN_STRIDES_CHANNELS_LAST || s == KILN_STRIDES_CHANNELS_LAST_3D) return false;
     return !p->strided && !p->copy_out && p->ndim == 1 && p->nelem > 0;
 }
 

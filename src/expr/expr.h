@@ -146,7 +146,7 @@ typedef enum kiln_tekind {
     KILN_TE_COUNT,
     KILN_TE_PRIM,
     KILN_TE_CAST,
-    KILN_TE_ROUND,   /* args[0] rounded to the common dtype */
+    KILN_TE_ROUND,   /* args[0] rounded to the dtype `id`, a half; its own is what that is computed in */
     KILN_TE_SUM,     /* over the block: args[0] */
     KILN_TE_EXTENT,  /* size of tensor argument id along dimension args[0] (a host number) */
     KILN_TE_PART,    /* id 0: the real, 1: the imaginary part of args[0] */

@@ -312,14 +312,16 @@ static kiln_status type_size(typer *ty, const kiln_expr *e, kiln_texpr **out) {
 }
 
 /* common(x): x as a result of the common dtype would hold it. */
-static kiln_status type_common(typer *ty, const kiln_expr *e, kiln_texpr **out) {
+static kiln_status type_round(typer *ty, const kiln_expr *e, kiln_dtype to, kiln_texpr **out) {
     kiln_texpr *arg, *n;
-    if (e->nargs != 1) return TYPE_FAIL(ty, e, "'common' takes 1 argument, found %d", e->nargs);
+    kiln_dtype compute = kiln_dtype_compute(to);
+    if (e->nargs != 1) return TYPE_FAIL(ty, e, "'%s' takes 1 argument, found %d", e->name, e->nargs);
     KILN_TRY(type_expr(ty, e->args[0], &arg));
-    KILN_TRY(coerce(ty, arg, ty->env->compute, &arg));
-    if (!(n = node(ty, KILN_TE_ROUND, ty->env->compute, e, 1))) return KILN_NOMEM();
+    KILN_TRY(coerce(ty, arg, compute, &arg));
+    if (!(n = node(ty, KILN_TE_ROUND, compute, e, 1))) return KILN_NOMEM();
     n->args[0] = arg;
-    *out = ty->env->common == ty->env->compute ? arg : n;
+    n->id = (int)to;
+    *out = to == compute ? arg : n;
     return KILN_OK;
 }
 
@@ -332,7 +334,7 @@ static void mark_exact(const kiln_expr *e, kiln_texpr *arg) {
 static kiln_status type_call(typer *ty, const kiln_expr *e, kiln_texpr **out) {
     if (strcmp(e->name, "or_else") == 0) return type_or_else(ty, e, out);
     if (strcmp(e->name, "size") == 0) return type_size(ty, e, out);
-    if (strcmp(e->name, "common") == 0) return type_common(ty, e, out);
+    if (strcmp(e->name, "common") == 0) return type_round(ty, e, ty->env->common, out);
     bool did;
     KILN_TRY(kiln_typer_complex_call(ty, e, &did, out));
     if (did) return KILN_OK;
@@ -342,8 +344,7 @@ static kiln_status type_call(typer *ty, const kiln_expr *e, kiln_texpr **out) {
     for (int t = 0; t < KILN_DTYPE_COUNT; t++)
         if (strcmp(e->name, kiln_dtype_name((kiln_dtype)t)) == 0) to = (kiln_dtype)t;
     if (strcmp(e->name, "compute") == 0) to = ty->env->compute;
-    if (to != KILN_DTYPE_COUNT && to != kiln_dtype_compute(to))
-        return TYPE_FAIL(ty, e, "nothing is computed in %s; write compute(...) or f32(...)", e->name);
+    if (to != KILN_DTYPE_COUNT && to != kiln_dtype_compute(to)) return type_round(ty, e, to, out);
     if (!sum && to == KILN_DTYPE_COUNT) return TYPE_FAIL(ty, e, "unknown function '%s'", e->name);
     if (e->nargs != 1) return TYPE_FAIL(ty, e, "'%s' takes 1 argument, found %d", e->name, e->nargs);
     if (sum && !ty->env->in_block) return TYPE_FAIL(ty, e, "sum(...) may stand only in a block clause");

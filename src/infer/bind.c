@@ -39,7 +39,7 @@ static bool convert(kiln_tkind want, const kiln_value *v, kiln_value *out) {
     case KILN_T_SCALAR: return whole || v->kind == KILN_FLOAT_V || v->kind == KILN_COMPLEX_V;
     case KILN_T_STR: return v->kind == KILN_STR_V && v->u.s;
     case KILN_T_DTYPE: return v->kind == KILN_DTYPE_V && (uint64_t)v->u.i < KILN_DTYPE_COUNT;
-    case KILN_T_OTHER:
+    case KILN_T_OTHER: return v->kind == KILN_STR_V && v->u.s; /* by name, as MemoryFormat */
     case KILN_T_OPTIONAL:
     case KILN_T_LIST:
     case KILN_T_TUPLE:
@@ -111,6 +111,14 @@ static kiln_status take_list(kiln_bound *b, const kiln_param *p, const kiln_type
     return KILN_OK;
 }
 
+/* Types whose values are told by their name: torch.channels_last is "channels_last". */
+static bool is_named(const char *type) {
+    static const char *const types[] = {"MemoryFormat", "Layout", "Device"};
+    for (size_t k = 0; k < sizeof types / sizeof *types; k++)
+        if (kiln_str_eq(types[k], type)) return true;
+    return false;
+}
+
 static kiln_status take(kiln_bound *b, const kiln_param *p, const kiln_value *v, kiln_value *out) {
     bool optional;
     const kiln_type *t = kiln_type_strip(p->type, &optional);
@@ -119,7 +127,7 @@ static kiln_status take(kiln_bound *b, const kiln_param *p, const kiln_value *v,
         return KILN_OK;
     }
     if (t->kind == KILN_T_LIST) return take_list(b, p, t, v, out);
-    if (t->kind == KILN_T_OTHER)
+    if (t->kind == KILN_T_OTHER && !is_named(t->name))
         return KILN_FAIL(KILN_E_UNSUP, "%s: argument '%s': values of type %s are not served", b->op->name,
                          p->name, t->name);
     return convert(t->kind, v, out) ? KILN_OK : wrong_type(b, p, v, -1);
@@ -172,6 +180,58 @@ static kiln_status take_default(kiln_bound *b, const kiln_param *p, kiln_value *
     KILN_TRY(room_for(b, (size_t)n, &items));
     for (int k = 0; k < n; k++) items[k] = plain_default(t->elem, many ? &d->items[k] : d);
     *out = kiln_v_list(items, (uint32_t)n);
+    return KILN_OK;
+}
+
+/* -- items --------------------------------------------------------------------------------------------- */
+
+/* The number that a tensor of one element holds, as PyTorch's item(). */
+static kiln_value number_in(const kiln_tensor *t) {
+    union {
+        char bytes[16];
+        uint8_t u8;
+        int8_t i8;
+        uint16_t u16;
+        int16_t i16;
+        uint32_t u32;
+        int32_t i32;
+        int64_t i64;
+        uint64_t u64;
+        float f[2];
+        double d[2];
+    } v;
+    memcpy(v.bytes, t->data, kiln_dtype_size((kiln_dtype)t->dtype));
+    switch ((kiln_dtype)t->dtype) {
+    case KILN_BOOL: return kiln_v_bool(v.u8 != 0);
+    case KILN_U8: return kiln_v_int(v.u8);
+    case KILN_I8: return kiln_v_int(v.i8);
+    case KILN_U16: return kiln_v_int(v.u16);
+    case KILN_I16: return kiln_v_int(v.i16);
+    case KILN_U32: return kiln_v_int(v.u32);
+    case KILN_I32: return kiln_v_int(v.i32);
+    case KILN_I64: return kiln_v_int(v.i64);
+    case KILN_U64: return v.i64 < 0 ? kiln_v_float((double)v.u64) : kiln_v_int(v.i64);
+    case KILN_F16: return kiln_v_float((double)kiln_half_to_f32(v.u16));
+    case KILN_BF16: return kiln_v_float((double)kiln_bf16_to_f32(v.u16));
+    case KILN_F32: return kiln_v_float((double)v.f[0]);
+    case KILN_F64: return kiln_v_float(v.d[0]);
+    case KILN_C64: return kiln_v_complex((double)v.f[0], (double)v.f[1]);
+    case KILN_C128: return kiln_v_complex(v.d[0], v.d[1]);
+    case KILN_DTYPE_COUNT: break;
+    }
+    return kiln_v_none();
+}
+
+static kiln_status take_items(kiln_bound *b) {
+    const kiln_row *row = b->op->row;
+    for (int a = 0; a < row->schema->nargs; a++) {
+        if (!(row->items >> a & 1)) continue;
+        const kiln_tensor *t = b->slot[a].u.tensor;
+        if (t->rank != 0)
+            return KILN_FAIL(KILN_E_ARG, "%s: argument '%s' must be a tensor without dimensions, but has %d",
+                             b->op->name, row->schema->args[a].name, t->rank);
+        b->slot[a] = number_in(t);
+    }
     return KILN_OK;
 }
 
@@ -250,5 +310,5 @@ kiln_status kiln_bind(const kiln_op *op, const kiln_value *args, size_t nargs, k
             KILN_TRY(take_default(out, &row->args[slot], &out->slot[slot]));
             out->given[slot] = -1;
         }
-    return KILN_OK;
+    return op->row->items ? take_items(out) : KILN_OK;
 }

@@ -27,7 +27,7 @@ typedef struct deciders {
     steps in[KILN_MAX_OPERANDS];                 /* the inputs as they are in memory */
     int n;
     uint16_t flags; /* KILN_TF_: what is true of all of them */
-    bool copied;    /* some strides are those of a converted copy */
+    bool copied;    /* some strides are those of a copy, which PyTorch makes and Kiln does not */
     int64_t stretched[KILN_MAX_OPERANDS][KILN_MAX_RANK], copies[KILN_MAX_OPERANDS][KILN_MAX_RANK];
 } deciders;
 
@@ -45,22 +45,32 @@ static steps steps_of(const kiln_plan *p, const layout *t, int64_t *room) {
 
 /* -- all tensors in one dense layout: one flat loop ---------------------------------------------------- */
 
-static void channels_last_strides(const int64_t *sizes, int64_t *strides) {
+/* Channels are innermost, then the rest from the last dimension on. */
+static void channels_last_strides(int rank, const int64_t *sizes, int64_t *strides) {
+    int64_t next = sizes[1];
     strides[1] = 1;
-    strides[3] = sizes[1];
-    strides[2] = strides[3] * sizes[3];
-    strides[0] = strides[2] * sizes[2];
+    for (int d = rank - 1; d >= 2; d--) {
+        strides[d] = next;
+        next *= sizes[d];
+    }
+    strides[0] = next;
+}
+
+/* Whether a number counts as a tensor of rank 0. */
+static bool counts_number(const kiln_plan *p) {
+    kiln_strides s = kiln_plan_branch(p)->typing.strides;
+    return s == KILN_STRIDES_WITH || (p->number && s != KILN_STRIDES_WITHOUT);
 }
 
 /* True if every tensor walks memory the same way; ret_strides then says how. */
 static bool one_layout(kiln_plan *p, const deciders *f) {
-    if (!p->uniform || (p->number && p->rank > 0)) return false;
+    if (!p->uniform || (p->rank > 0 && counts_number(p))) return false;
     if (f->flags & KILN_TF_CONTIGUOUS) {
         kiln_row_major(p->rank, p->sizes, p->ret_strides);
         return true;
     }
     if (f->flags & KILN_TF_CHANNELS_LAST) {
-        channels_last_strides(p->sizes, p->ret_strides);
+        channels_last_strides(p->rank, p->sizes, p->ret_strides);
         return true;
     }
     if (!(f->flags & KILN_TF_DENSE) || f->n == 0) return false;
@@ -123,8 +133,22 @@ static layout copy_layout(const layout *t, int64_t *strides) {
     return (layout){t->rank, kiln_layout_flags(t->rank, t->sizes, strides, nelem), t->sizes, strides};
 }
 
+/* The layout that counts for input i of the call, if that is another than its own. */
+static bool copied_layout(const kiln_plan *p, int i, layout *l, int64_t *room) {
+    const kiln_typing *ty = &kiln_plan_branch(p)->typing;
+    const kiln_tensor *t = p->in[i];
+    if (ty->strides == KILN_STRIDES_ROWS_OF && p->in_arg[i] == ty->like) {
+        kiln_row_major(t->rank, t->sizes, room);
+        *l = (layout){t->rank, kiln_layout_flags(t->rank, t->sizes, room, t->nelem), t->sizes, room};
+        return true;
+    }
+    bool converted = (ty->args >> p->in_arg[i] & 1) && t->dtype != p->common;
+    if ((t->flags & KILN_TF_DENSE) || !converted) return false;
+    *l = copy_layout(l, room);
+    return true;
+}
+
 static void collect(const kiln_plan *p, deciders *f) {
-    uint64_t promoted = kiln_plan_branch(p)->typing.args;
     f->n = 0;
     f->flags = KILN_TF_CONTIGUOUS | KILN_TF_DENSE | KILN_TF_CHANNELS_LAST | KILN_TF_CANONICAL;
     f->copied = false;
@@ -137,8 +161,7 @@ static void collect(const kiln_plan *p, deciders *f) {
         const kiln_tensor *t = p->in[i];
         layout l = layout_of(t);
         f->at[f->n] = f->in[i] = steps_of(p, &l, f->stretched[i]);
-        if (!(t->flags & KILN_TF_DENSE) && (promoted >> p->in_arg[i] & 1) && t->dtype != p->common) {
-            l = copy_layout(&l, f->copies[i] + (p->rank - t->rank)); /* where steps_of leaves them */
+        if (copied_layout(p, i, &l, f->copies[i] + (p->rank - t->rank))) { /* where steps_of leaves them */
             f->at[f->n] = steps_of(p, &l, f->copies[i]);
             f->copied = true;
         }
@@ -168,6 +191,35 @@ static void strides_in_order(kiln_plan *p, const uint8_t *perm) {
         p->ret_strides[perm[k]] = next;
         next *= p->sizes[perm[k]];
     }
+}
+
+/* -- strides that the row asks for ----------------------------------------------------------------------- */
+
+/* As a copy of t: its own strides if they are dense, else its own order.  Not where t is stretched. */
+static void strides_like(kiln_plan *p, const kiln_tensor *t) {
+    layout own = layout_of(t);
+    for (int d = 0; d < p->rank; d++)
+        if (t->rank != p->rank || t->sizes[d] != p->sizes[d]) return;
+    if (own.flags & KILN_TF_DENSE)
+        memcpy(p->ret_strides, own.strides, (size_t)p->rank * sizeof *own.strides);
+    else
+        copy_layout(&own, p->ret_strides);
+}
+
+/* Whether the row's own strides are others than those that ret_strides had. */
+static bool own_strides(kiln_plan *p) {
+    const kiln_typing *ty = &kiln_plan_branch(p)->typing;
+    int64_t before[KILN_MAX_RANK];
+    size_t n = (size_t)p->rank * sizeof *before;
+    if (ty->strides < KILN_STRIDES_ROWS) return false;
+    memcpy(before, p->ret_strides, n);
+    if (ty->strides == KILN_STRIDES_ROWS)
+        kiln_row_major(p->rank, p->sizes, p->ret_strides);
+    else if (ty->strides == KILN_STRIDES_LIKE)
+        strides_like(p, p->call->slot[ty->like].u.tensor);
+    else
+        channels_last_strides(p->rank, p->sizes, p->ret_strides);
+    return memcmp(before, p->ret_strides, n) != 0;
 }
 
 /* -- merging dimensions -------------------------------------------------------------------------------- */
@@ -238,11 +290,12 @@ void kiln_layout_infer(kiln_plan *p) {
         order_dims(p, &f, perm);
         strides_in_order(p, perm);
     }
-    if ((flat && !f.copied) || p->nelem == 0) {
+    bool unlike = own_strides(p) || f.copied; /* operands are walked in another order than the iterator's */
+    if ((flat && !unlike) || p->nelem == 0) {
         flat_loop(p);
     } else {
         operand_steps(p, &f, operands);
-        if (f.copied) sort_dims(operands, p->noperands, p->rank, p->sizes, perm);
+        if (unlike) sort_dims(operands, p->noperands, p->rank, p->sizes, perm);
         merge_dims(p, operands, perm);
     }
     classify(p);

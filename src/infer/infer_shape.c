@@ -90,9 +90,19 @@ static bool take_shape(kiln_plan *p) {
     return true;
 }
 
+/* channels_last is for tensors of rank 4, channels_last_3d for those of rank 5. */
+static kiln_status check_rank(const kiln_plan *p, kiln_strides s) {
+    int rank = s == KILN_STRIDES_CHANNELS_LAST ? 4 : 5;
+    if (p->rank == rank) return KILN_OK;
+    return KILN_FAIL(KILN_E_ARG, "%s: required rank %d tensor to use %s format, but its rank is %d",
+                     p->call->op->name, rank, rank == 4 ? "channels_last" : "channels_last_3d", p->rank);
+}
+
 kiln_status kiln_shape_infer(kiln_plan *p) {
     bool taken = p->nin > 0 && take_shape(p);
+    kiln_strides s = kiln_plan_branch(p)->typing.strides;
     p->uniform = taken || p->nin == 0;
     if (!taken) KILN_TRY(broadcast_all(p));
+    if (s >= KILN_STRIDES_CHANNELS_LAST) KILN_TRY(check_rank(p, s));
     return check_outputs(p);
 }

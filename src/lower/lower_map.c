@@ -135,7 +135,7 @@ static kiln_pair lower_expr(mapper *m, const kiln_texpr *e) {
     case KILN_TE_PRIM: return lower_prim(m, e);
     case KILN_TE_CAST: return kiln_pair_cast(m->ir, e->dtype, lower_expr(m, e->args[0]));
     case KILN_TE_ROUND:
-        v = kiln_pair_cast(m->ir, m->plan->common, lower_expr(m, e->args[0]));
+        v = kiln_pair_cast(m->ir, (kiln_dtype)e->id, lower_expr(m, e->args[0]));
         return kiln_pair_cast(m->ir, e->dtype, v);
     case KILN_TE_RULE: return lower_rule(m, e);
     case KILN_TE_LOCAL: return m->locals[e->id];

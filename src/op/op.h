@@ -41,9 +41,23 @@ typedef enum kiln_out_rule {
     KILN_OUT_COPIED    /* exact, and written after all is computed: may overlap inputs */
 } kiln_out_rule;
 
+/* How strides of new results come about. */
+typedef enum kiln_strides {
+    KILN_STRIDES_USUAL,   /* from all tensors, as PyTorch's iterator has it */
+    KILN_STRIDES_WITH,    /* the same, with a number that counts as a tensor of rank 0 */
+    KILN_STRIDES_WITHOUT, /* the same, but no number counts */
+    KILN_STRIDES_ROWS_OF, /* the same, as if argument `like` were row-major */
+    KILN_STRIDES_ROWS,    /* row-major */
+    KILN_STRIDES_LIKE,    /* those of argument `like`, made dense where it has gaps */
+    KILN_STRIDES_CHANNELS_LAST,
+    KILN_STRIDES_CHANNELS_LAST_3D
+} kiln_strides;
+
 typedef struct kiln_typing {
     kiln_promo promo;
     kiln_out_rule out;
+    kiln_strides strides;
+    int like;                   /* ROWS_OF, LIKE: a tensor argument */
     uint64_t args;              /* bit a: argument a takes part in promotion */
     uint64_t numbers;           /* bit a: a Scalar among them that is no tensor of rank 0: it must fit */
     int lead;                   /* 1 + the argument whose strides count first; 0: in the schema's order */
@@ -117,7 +131,9 @@ typedef struct kiln_compose {
 
 typedef struct kiln_row {
     kiln_family family;
-    const kiln_schema *schema;            /* of the functional form; ns filled in */
+    const kiln_schema *schema;            /* of the functional form; ns filled in; items are Scalars */
+    const kiln_schema *declared;          /* the same as PyTorch has it */
+    uint64_t items;                       /* bit a: a Tensor without dimensions, bound as the number in it */
     const char *text;                     /* the row as written, comments and all */
     int line, col;                        /* of its schema in its source */
     const char *source;                   /* "map.ops" */

@@ -95,7 +95,7 @@ static bool is_out(const kiln_schema *s, const kiln_schema *row) {
 
 /* same_name: s has the row's name, so that it may be an out form; else the name of an in-place form. */
 static kiln_status add_form(kiln_registry *r, const kiln_schema *s, const kiln_row *row, bool same_name) {
-    const kiln_schema *base = row->schema;
+    const kiln_schema *base = row->declared;
     bool inplace = !same_name && is_inplace(s, base), out = same_name && is_out(s, base);
     if (!inplace && !out) return KILN_OK;
     kiln_op *op;
@@ -243,7 +243,7 @@ static kiln_status add_row(kiln_registry *r, const char *source, const char *tex
         return kiln_crules_add(&r->rules, &r->arena, source, text, n, line);
     KILN_TRY(kiln_row_parse(&r->arena, source, text, n, line, &row));
     row->rules = &r->rules;
-    KILN_TRY(new_op(r, row->schema, row, KILN_FORM_FUNCTIONAL, &op));
+    KILN_TRY(new_op(r, row->declared, row, KILN_FORM_FUNCTIONAL, &op));
     KILN_TRY(check_against_list(r, op));
     KILN_TRY(push(&r->arena, (const void ***)&r->rows, &r->nrows, &r->rows_cap, row));
     return push_op(r, op);

@@ -88,7 +88,8 @@ static kiln_dtype ret_dtype(const checker *c, const kiln_branch *b, int k) {
     int16_t ret = b->typing.ret[k];
     if (ret == KILN_RET_COMMON) return c->common;
     if (ret == KILN_RET_REAL) return kiln_dtype_real(c->common);
-    return ret >= 0 ? (kiln_dtype)ret : c->dtypes[-2 - ret];
+    if (ret >= 0) return (kiln_dtype)ret;
+    return b->typing.args >> (-2 - ret) & 1 ? c->common : c->dtypes[-2 - ret];
 }
 
 /* A result may widen, never lose its kind silently. */

@@ -159,6 +159,48 @@ static kiln_status parse_out(kiln_lex *lx, kiln_row *row, kiln_typing *t) {
     return kiln_lex_fail(lx, "converts, exact or copied");
 }
 
+/* item ARG: from here on the tensor is a Scalar.  Only binding knows better. */
+static kiln_status parse_item(kiln_lex *lx, kiln_row *row, kiln_typing *t) {
+    static const kiln_type number = {.kind = KILN_T_SCALAR};
+    int arg = lx->tok == KILN_TOK_NAME ? kiln_schema_arg(row->schema, lx->str) : -1;
+    if (arg < 0 || row->schema->args[arg].type->kind != KILN_T_TENSOR || t != &row->typing)
+        return kiln_lex_fail(lx, "the name of a tensor, at the head of the row");
+    kiln_schema *s = kiln_arena_alloc(lx->arena, sizeof *s);
+    kiln_param *args = kiln_arena_alloc(lx->arena, (size_t)row->schema->nargs * sizeof *args);
+    if (!s || !args) return KILN_NOMEM();
+    *s = *row->schema;
+    memcpy(args, row->schema->args, (size_t)s->nargs * sizeof *args);
+    args[arg].type = &number;
+    s->args = args;
+    row->schema = s;
+    row->items |= 1ull << arg;
+    return kiln_lex_next(lx);
+}
+
+/* strides rows [of ARG] | like ARG | channels_last | channels_last_3d | with numbers | without numbers */
+static kiln_status parse_strides(kiln_lex *lx, kiln_row *row, kiln_typing *t) {
+    static const char *const words[] = {[KILN_STRIDES_WITH] = "with",
+                                        [KILN_STRIDES_WITHOUT] = "without",
+                                        [KILN_STRIDES_ROWS] = "rows",
+                                        [KILN_STRIDES_LIKE] = "like",
+                                        [KILN_STRIDES_CHANNELS_LAST] = "channels_last",
+                                        [KILN_STRIDES_CHANNELS_LAST_3D] = "channels_last_3d"};
+    int s = KILN_STRIDES_WITH, last = KILN_STRIDES_CHANNELS_LAST_3D;
+    bool of = false;
+    while (s <= last && !(words[s] && kiln_lex_is(lx, words[s]))) s++;
+    if (s > last) return kiln_lex_fail(lx, "rows, like, with, without, channels_last or channels_last_3d");
+    t->strides = (kiln_strides)s;
+    KILN_TRY(kiln_lex_next(lx));
+    if (s <= KILN_STRIDES_WITHOUT) return kiln_lex_expect(lx, "numbers");
+    if (s == KILN_STRIDES_ROWS) KILN_TRY(kiln_lex_accept(lx, "of", &of));
+    if (of) t->strides = KILN_STRIDES_ROWS_OF;
+    if (!of && s != KILN_STRIDES_LIKE) return KILN_OK;
+    t->like = lx->tok == KILN_TOK_NAME ? kiln_schema_arg(row->schema, lx->str) : -1;
+    if (t->like < 0 || !kiln_row_is_tensor(row, t->like) || kiln_row_optional(row, t->like))
+        return kiln_lex_fail(lx, "the name of a tensor that is always given");
+    return kiln_lex_next(lx);
+}
+
 /* to(ARG), sum_dtype(ARG) */
 static kiln_status parse_dtype_arg(kiln_lex *lx, const kiln_row *row, kiln_promo promo, kiln_typing *t) {
     KILN_TRY(kiln_lex_expect(lx, "("));
@@ -188,14 +230,10 @@ static const struct {
     const char *word;
     kiln_status (*parse)(kiln_lex *lx, kiln_row *row, kiln_typing *t); /* what follows the word */
 } attrs[] = {
-    {"takes", parse_takes},
-    {"promote", parse_promoted},
-    {"to", parse_to},
-    {"to_float", parse_to_float},
-    {"to_double", parse_to_double},
-    {"sum_dtype", parse_sum_dtype},
-    {"out", parse_out},
-    {"->", parse_rets},
+    {"takes", parse_takes},       {"promote", parse_promoted},    {"to", parse_to},
+    {"to_float", parse_to_float}, {"to_double", parse_to_double}, {"sum_dtype", parse_sum_dtype},
+    {"out", parse_out},           {"strides", parse_strides},     {"->", parse_rets},
+    {"item", parse_item},
 };
 enum { ATTRS = sizeof attrs / sizeof *attrs };
 
@@ -204,7 +242,8 @@ kiln_status kiln_row_attrs(kiln_lex *lx, kiln_row *row, kiln_typing *t) {
         int k = 0;
         while (k < ATTRS && !kiln_lex_is(lx, attrs[k].word)) k++;
         if (k == ATTRS)
-            return kiln_lex_fail(lx, "takes, promote, to, to_float, to_double, sum_dtype, out, '->' or '='");
+            return kiln_lex_fail(
+                lx, "takes, promote, to, to_float, to_double, sum_dtype, out, strides, item, '->' or '='");
         if (attrs[k].parse == parse_takes && t != &row->typing)
             return kiln_lex_fail(lx, "takes only at the head of the row");
         KILN_TRY(kiln_lex_next(lx));
@@ -300,7 +339,7 @@ static kiln_status parse_schema(kiln_lex *lx, kiln_row *row) {
         return KILN_FAIL(KILN_E_UNSUP, "%s:%d:%d: a row cannot take or return '...'", row->source, row->line,
                          row->col);
     if (!schema->ns[0]) schema->ns = "aten";
-    row->schema = schema;
+    row->schema = row->declared = schema;
     return kiln_lex_next(lx);
 }
 

@@ -46,7 +46,7 @@ static bool promotable(const kiln_row *row, int arg) {
     return kind == KILN_T_TENSOR || kind == KILN_T_SCALAR;
 }
 
-/* Every tensor is either promoted or has a list of its own; a result follows one of the latter. */
+/* Every tensor is either promoted or has a list of its own, which a branch may do without. */
 static kiln_status check_typing(const kiln_row *row, const kiln_typing *t) {
     for (int a = 0; a < row->schema->nargs; a++) {
         const char *name = row->schema->args[a].name;
@@ -54,7 +54,7 @@ static kiln_status check_typing(const kiln_row *row, const kiln_typing *t) {
         if (promoted && !promotable(row, a))
             return ROW_FAIL(row, "'%s' is no tensor or Scalar to promote", name);
         if (listed && !tensor) return ROW_FAIL(row, "'takes %s:' but '%s' is no tensor", name, name);
-        if (listed && promoted)
+        if (listed && promoted && t == &row->typing)
             return ROW_FAIL(row, "'%s' is promoted, so its dtypes are the row's: write 'takes'", name);
         if (tensor && !promoted && !listed && !(row->ignored >> a & 1))
             return ROW_FAIL(row, "tensor '%s' is outside promotion: write 'takes %s: ...'", name, name);
@@ -63,8 +63,7 @@ static kiln_status check_typing(const kiln_row *row, const kiln_typing *t) {
         int arg = t->ret[k] == KILN_RET_REAL ? -1 : -2 - t->ret[k];
         if (arg < 0) continue;
         const char *name = row->schema->args[arg].name;
-        if (!row->arg_takes[arg])
-            return ROW_FAIL(row, "result %d follows '%s', which has no 'takes %s:'", k, name, name);
+        if (!kiln_row_is_tensor(row, arg)) return ROW_FAIL(row, "result %d follows '%s', no tensor", k, name);
         if (kiln_row_optional(row, arg))
             return ROW_FAIL(row, "result %d follows '%s', which may be absent", k, name);
     }

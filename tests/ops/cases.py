@@ -216,6 +216,8 @@ LAYOUTS = [
     ("channels_last and 0-d", [channels_last(2, 3, 4, 5), ()]),
     ("permuted", [((2, 3, 2, 3, 2), (18, 1, 3, 6, 36)), ((2, 3, 2, 3, 2), (1, 24, 12, 4, 2))]),
     ("odd strides of ones", [((3, 1, 4), (4, 99, 1)), ((3, 1, 4), (1, 1, 3))]),
+    ("0-d third", [(5, 7), (7,), ()]),
+    ("0-d third, large", [((19, 18), (1, 19)), (19, 18), ((), (), 49)]),  # the largest of the special values
     ("sizes do not fit", [(5, 7), (5,)]),
 ]
 
@@ -265,8 +267,10 @@ def dtype_tuples(names, k, limit, rng):
 SIGFPE = ((-2**7, -2**15, -2**31, -2**63), "PyTorch dies of SIGFPE where it divides MIN by -1")
 AVOID = {"div.Tensor_mode": SIGFPE, "div.Scalar_mode": SIGFPE, "lcm": SIGFPE}
 
-# Arguments of types that no number or text can be given for: always None.
-UNSERVED = ("memory_format", "layout", "device", "pin_memory", "non_blocking")
+# What is asked of arguments that are no tensors, numbers or texts, by name.
+NAMED = {"memory_format": [None, torch.preserve_format, torch.contiguous_format, torch.channels_last, torch.channels_last_3d],
+         "layout": [None, torch.strided], "device": [None, torch.device("cpu")], "pin_memory": [None], "non_blocking": [False],
+         "dtype": [None, *DTYPES.values()]}
 
 # Operators asked for values of their domain alone, and small numbers.
 TAME = re.compile(r"special_\w*polynomial|special_zeta|(special_)?polygamma")
@@ -314,10 +318,8 @@ class Subject:
         for a in self.inputs:
             kind, optional = kind_of(a)
             optional = [None] if optional else []
-            if a.name in UNSERVED:
-                axes.append(optional or [a.default_value])
-            elif a.name == "dtype":
-                axes.append([None, *DTYPES.values()])
+            if a.name in NAMED:
+                axes.append(NAMED[a.name])
             elif kind == "str":
                 axes.append(optional + self.strings(a))
             elif kind == "bool":
@@ -326,7 +328,8 @@ class Subject:
                 axes.append([...] + optional)
             else:
                 raise AssertionError(f"{self.name}: no cases for an argument of type {kind}")
-        return [dict(zip([a.name for a in self.inputs], choice)) for choice in itertools.product(*axes)]
+        every = [dict(zip([a.name for a in self.inputs], choice)) for choice in itertools.product(*axes)]
+        return [s for s in every if sum(bool(s.get(name)) for name in NAMED) < 2]  # one thing at a time
 
     def numbers_for(self, argument):
         """Those the schema's type takes: a float argument no complex one, an int argument none but ints."""
@@ -376,12 +379,21 @@ def fills(s, layout):
     return ("random", "special", "wide") if layout[0] in ("long", "transposed and plain") else ("random", "special")
 
 
-def functional(s, limit=1000 if ALL else 100):
+def drawn(s, form, some, most):
+    """(structure, count of tensors, tuples of dtypes, rng): `some` tuples each; in a whole run then `most`, where there are
+    as many.  So a whole run makes every call of a sampled one."""
+    for limit in (some, most) if ALL else (some,):
+        rng = seeded(form, s.name) if limit == some else seeded(form, s.name, limit)
+        for structure in s.structures():
+            k = len(s.present(structure))
+            if limit == some or len(s.dtypes) ** k > some:
+                yield structure, k, dtype_tuples(s.dtypes, k, limit, rng), rng
+
+
+def functional(s):
     """Every structure x dtypes x layouts x values, then every number x dtypes."""
-    rng = seeded("functional", s.name)
-    for structure in s.structures():
-        k = len(s.present(structure))
-        for dtypes in dtype_tuples(s.dtypes, k, limit, rng):
+    for structure, k, tuples, rng in drawn(s, "functional", 100, 1000):
+        for dtypes in tuples:
             for layout in layouts(k):
                 for fill in fills(s, layout):
                     yield s.case(structure, views(layout, dtypes), s.draw_numbers(structure, rng), fill=fill,
@@ -410,12 +422,10 @@ def square(dtypes, memory_of=lambda k: k):
     return [View(t, (6, 6), (6, 1), 0, memory_of(k)) for k, t in enumerate(dtypes)]
 
 
-def inplace(s, limit=100 if ALL else 40):
+def inplace(s):
     """The written tensor is the first one.  Then arguments that share its memory: all of it, or a part."""
-    rng = seeded("inplace", s.name)
-    for structure in s.structures():
-        k = len(s.present(structure))
-        for dtypes in dtype_tuples(s.dtypes, k, limit, rng):
+    for structure, k, tuples, rng in drawn(s, "inplace", 40, 100):
+        for dtypes in tuples:
             for layout in layouts(k):
                 yield s.case(structure, views(layout, dtypes), s.draw_numbers(structure, rng), note=layout[0])
         for t, other in itertools.product(s.dtypes if k > 1 else (), range(1, k)):
@@ -441,11 +451,9 @@ OUTS = [
 ]
 
 
-def out(s, limit=40 if ALL else 16):
-    rng = seeded("out", s.name)
-    for structure in s.structures():
-        k = len(s.present(structure))
-        for dtypes in dtype_tuples(s.dtypes, k, limit, rng):
+def out(s):
+    for structure, k, tuples, rng in drawn(s, "out", 16, 40):
+        for dtypes in tuples:
             tensors = square(dtypes)
             for note, sizes, strides, offset, shared, owned in OUTS:
                 if shared is not None and k == 0:

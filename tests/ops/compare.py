@@ -6,9 +6,10 @@ exactly, any NaN for any NaN).  Whatever memory the arguments look at must end u
 refuses must leave it as it was.  Two tiers of Kiln are the same only bit for bit, any NaN again equal to any NaN.
 
 PyTorch does not always agree with itself: its vectors and its loop over single elements round differently, and which of
-them computes an element depends on the layout.  An element is right if it is what either gives.  Such calls are counted.
-Of complex numbers, where an infinity or NaN is near, the two often give answers that have nothing to do with each other:
-an element on which PyTorch's one-element and 64-element results differ has no right answer, and is counted too.
+them computes an element depends on the layout.  An element is right if it is what either gives, or if mpmath says so for an
+operator of exact.py.  Such calls are counted.  Of complex numbers, where an infinity or NaN is near, the two often give
+answers that have nothing to do with each other: then C99's Annex G decides (exact.py), and where it says nothing, an element
+that is not finite and on which PyTorch's one-element and 64-element results differ has no right answer, and is counted too.
 """
 import re
 from collections import Counter
@@ -16,6 +17,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+import exact
 from kilnlib import DTYPES, SHORT
 
 TOLERANCE = {torch.float16: (1e-3, 1e-5), torch.bfloat16: (1.6e-2, 1e-5), torch.float32: (1.3e-6, 1e-5),
@@ -30,6 +32,7 @@ class Tally:
     classes: int = 0
     notes: Counter = field(default_factory=Counter)  # what was left out or let pass, by reason
     unserved: Counter = field(default_factory=Counter)  # overloads that op_db ran and Kiln does not serve
+    judged: set = field(default_factory=set)  # operators of which mpmath found Kiln right and PyTorch wrong
 
 
 tally = Tally()
@@ -42,9 +45,10 @@ class Outcome:
     memories: dict
 
 
-def call(op, case, private, for_kiln):
-    args, kwargs, memories = case.build(private, for_kiln)
-    before = {k: m.clone() for k, m in memories.items()} if private and for_kiln else {}
+def call(op, built, refused_writes=False):
+    """Makes a call of what Case.build gave.  refused_writes: whether one that is refused must have written nothing."""
+    args, kwargs, memories = built
+    before = {k: m.clone() for k, m in memories.items()} if refused_writes else {}
     try:
         results = op(*args, **kwargs)
     except (RuntimeError, TypeError, IndexError, ValueError) as e:  # NotImplementedError is a RuntimeError
@@ -99,8 +103,14 @@ def is_complex(result, inputs):
     return result.is_complex() or any(isinstance(t, torch.Tensor) and t.is_complex() for t in inputs)
 
 
-def difference(actual, expected, dtype, inputs, opinions):
-    """Says how two results differ, with the elements that went in where they differ first; None if they do not."""
+def disputed(actual, one, other, dtype):
+    """Which elements, none of them finite, PyTorch itself gives two values for."""
+    return ~close(one, other, dtype) & ~(actual.isfinite() & one.isfinite() & other.isfinite())
+
+
+def difference(actual, expected, dtype, inputs, opinions, judge=None):
+    """Says how two results differ, with the elements that went in where they differ first; None if they do not.
+    opinions: what else PyTorch says of the elements; judge: which of them are right without its saying so."""
     if actual.dtype != expected.dtype or actual.shape != expected.shape or actual.stride() != expected.stride():
         return f"is {describe(actual)}, PyTorch's is {describe(expected)}"
     if same_bits(actual, expected):
@@ -108,17 +118,23 @@ def difference(actual, expected, dtype, inputs, opinions):
     wrong = ~close(actual, expected, dtype)
     if not wrong.any():
         return None
-    before, disputes = None, is_complex(expected, inputs)
-    for n, other in enumerate(opinions(wrong)):
+    said = []  # what PyTorch gives for the elements that are wrong, in its two ways
+    for other in opinions(wrong):
         other = other.to(actual.dtype)
         still = ~close(actual[wrong], other, dtype)
-        if disputes and n == 1 and (disputed := still & ~close(before, other, dtype)).any():
-            tally.notes["calls with elements on which PyTorch's vectors and single elements disagree (complex)"] += 1
-            still &= ~disputed
-        before = other[still]
+        said = [one[still] for one in (*said, other)]
         wrong[wrong.clone()] = still
     if not wrong.any():
         tally.notes["calls for which PyTorch's own value depends on the layout"] += 1
+        return None
+    if judge and (right := judge(wrong, actual[wrong])) is not None and right.any():
+        tally.notes["calls of which mpmath or C99 says that Kiln is right and PyTorch is not"] += 1
+        said = [one[~right] for one in said]
+        wrong[wrong.clone()] = ~right
+    if is_complex(expected, inputs) and len(said) == 2 and (open_ := disputed(actual[wrong], *said, dtype)).any():
+        tally.notes["calls with elements on which PyTorch's vectors and single elements disagree (complex)"] += 1
+        wrong[wrong.clone()] = ~open_
+    if not wrong.any():
         return None
     at = tuple(int(i) for i in wrong.nonzero()[0]) if wrong.dim() else ()
     went_in = []
@@ -196,15 +212,31 @@ def opinions(torch_op, case, shape, k):
     return ask
 
 
+def by_mpmath(name, case, dtype):
+    """The judge for difference()."""
+    if exact.function_of(name) is None or dtype not in TOLERANCE:
+        return None
+
+    def judge(wrong, actual):
+        args, kwargs, _ = case.build(True, False)
+        right = exact.right(name, args, kwargs, wrong, actual, TOLERANCE[dtype])
+        if right is not None and right.any():
+            tally.judged.add(name)
+        return right
+    return judge
+
+
 def with_torch(kiln_op, torch_op, case, writes=False):
     """The one comparison with PyTorch.  Returns None, or how Kiln differs."""
-    expected = call(torch_op, case, private=writes, for_kiln=False)
-    actual = call(kiln_op, case, private=writes, for_kiln=True)
+    built = case.build(writes, False)
+    expected = call(torch_op, built)
+    actual = call(kiln_op, case.build(True, True), refused_writes=True) if writes else call(kiln_op, built)
     if expected.error is not None or actual.error is not None:
         return compare_errors(actual.error, expected.error, case)
-    inputs = [] if writes else case.build(False, False)[0]
+    inputs = [] if writes else built[0]
     for k, (a, e) in enumerate(zip(actual.results, expected.results, strict=True)):
-        said = difference(a, e, precision(case, e) if writes else e.dtype, inputs, opinions(torch_op, case, e.shape, k))
+        dtype = precision(case, e) if writes else e.dtype
+        said = difference(a, e, dtype, inputs, opinions(torch_op, case, e.shape, k), by_mpmath(torch_op.name(), case, dtype))
         if said:
             return f"result {k}: {said}"
     return beside(case, actual, expected) if writes else None
@@ -224,8 +256,8 @@ def beside(case, actual, expected):
 
 def tiers(one_op, other_op, case, writes=False):
     """The one comparison of tiers.  Returns None, or how the second differs from the first."""
-    one = call(one_op, case, private=writes, for_kiln=True)
-    other = call(other_op, case, private=writes, for_kiln=True)
+    one = call(one_op, case.build(writes, True), refused_writes=writes)
+    other = call(other_op, case.build(writes, True), refused_writes=writes)
     if one.error is not None or other.error is not None:
         if type(one.error) is type(other.error) and str(one.error) == str(other.error):
             return None

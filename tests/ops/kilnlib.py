@@ -157,8 +157,8 @@ class _Arguments:
             slot.kind, slot.u.f = FLOAT, value
         elif isinstance(value, complex):
             slot.kind, slot.u.c = COMPLEX, _Complex(value.real, value.imag)
-        elif isinstance(value, str):
-            slot.kind, slot.u.s = STR, value.encode()
+        elif isinstance(value, (str, torch.memory_format, torch.layout, torch.device)):
+            slot.kind, slot.u.s = STR, str(value).removeprefix("torch.").encode()
         elif isinstance(value, torch.dtype):
             slot.kind, slot.u.i = DTYPE, _NUMBER[value]
         elif isinstance(value, (list, tuple)):

@@ -266,4 +266,5 @@ def main():
             emit(name, args, want, None)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -360,7 +360,7 @@ static void bad_heads(void **state) {
             "r:1:40: expected a clause on a line of its own, or the end of the row, found 'float'");
     refuses(
         KILN_E_PARSE, F ": tkes float = self",
-        "r:1:36: expected takes, promote, to, to_float, to_double, sum_dtype, out, '->' or '=', found 'tkes'");
+        "r:1:36: expected takes, promote, to, to_float, to_double, sum_dtype, out, strides, item, '->' or '=', found 'tkes'");
     refuses(KILN_E_PARSE, F ": out sideways = self",
             "r:1:40: expected converts, exact or copied, found 'sideways'");
     refuses(KILN_E_PARSE, F ": promote(number) = self",
@@ -482,8 +482,25 @@ static void every_tensor_has_its_dtypes(void **state) {
             "r:1:5: tensor 'other' is outside promotion: write 'takes other: ...'");
     refuses(KILN_E_PARSE, G ": promote(self, other) takes other: int = self + other",
             "r:1:5: 'other' is promoted, so its dtypes are the row's: write 'takes'");
-    refuses(KILN_E_PARSE, G ": -> other = self + other",
-            "r:1:5: result 0 follows 'other', which has no 'takes other:'");
+    refuses(KILN_E_PARSE, "map my::f(Tensor self, Scalar k) -> Tensor : -> k = self",
+            "r:1:5: result 0 follows 'k', no tensor");
+    takes(G ": takes real -> other = self + other");
+    refuses(KILN_E_PARSE, F ": strides up = self",
+            "r:1:44: expected rows, like, with, without, channels_last or channels_last_3d, found 'up'");
+    refuses(KILN_E_PARSE, F ": strides like other = self",
+            "r:1:49: expected the name of a tensor that is always given, found 'other'");
+    refuses(KILN_E_PARSE, "map my::f(Tensor self, int k) -> Tensor : item k = self",
+            "r:1:48: expected the name of a tensor, at the head of the row, found 'k'");
+    takes(G ": item other takes real = self + compute(other)");
+    refuses(KILN_E_PARSE, F ": strides with = self", "r:1:49: expected 'numbers', found '='");
+    takes(
+        F
+        "\n    when is_bool(common) strides rows = self\n    when is_int(common) strides rows of self = self\n"
+        "    when true strides like self = self");
+    takes(
+        G
+        ": promote(self) takes real takes other: real\n    when is_int(common) promote(self, other) = self\n"
+        "    when true = self + compute(other)");
     refuses(KILN_E_PARSE, "map my::f(Tensor self, int k) -> Tensor : promote(self, k) = self + k",
             "r:1:5: 'k' is no tensor or Scalar to promote");
     refuses(KILN_E_PARSE, "map my::f(Tensor self, int k) -> Tensor : takes real takes k: int = self + k",
