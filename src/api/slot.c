@@ -78,17 +78,20 @@ INLINE bool matches(kiln_slot *s, const kiln_value *args, unsigned lead) {
            (lead < 3 || tensor_matches(s, args, 2, like)) && values_match(s, args, lead);
 }
 
-/* Whether na bytes from a on and nb from b on are disjoint, or the same elements one by one. */
-INLINE bool apart_or_same(const char *a, uint64_t na, const char *b, uint64_t nb) {
+/* Whether na bytes from a on and nb from b on are disjoint. */
+INLINE bool apart(const char *a, uint64_t na, const char *b, uint64_t nb) {
     uint64_t ahead = (uint64_t)((uintptr_t)b - (uintptr_t)a); /* of one another, around the end of memory */
-    return (ahead >= na && -ahead >= nb) || (ahead == 0 && na == nb);
+    return ahead >= na && -ahead >= nb;
 }
 
-/* Whether `out`, of nbytes, shares no memory with the tensor that is value i, or all of it. */
+/* Whether `out`, of nbytes, shares no memory with the tensor that is value i, or all of it, element by element: an
+ * only element with dimensions is not the one of a tensor without. */
 INLINE bool out_is_apart(const kiln_slot *s, const kiln_value *args, unsigned i, const kiln_tensor *out,
                          uint64_t nbytes) {
     const kiln_tensor *t = args[i].u.tensor;
-    return t == out || apart_or_same(out->data, nbytes, t->data, (uint64_t)t->nelem * s->arg[i].elem);
+    uint64_t n = (uint64_t)t->nelem * s->arg[i].elem;
+    return t == out || apart(out->data, nbytes, t->data, n) ||
+           (out->data == t->data && nbytes == n && out->rank == t->rank);
 }
 
 /* The same of result k and every tensor.  lead: see matches. */
@@ -226,7 +229,7 @@ static bool hit_any(kiln_slot *s, const kiln_value *args, kiln_tensor **outs) {
         while (k > 0) kiln_tensor_release(made[--k]);
         return false;
     }
-    memcpy(outs, made, s->nrets * sizeof *made);
+    memcpy(outs, made, k * sizeof *made); /* the slot may be another operator's by now */
     return true;
 }
 

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "api/slot.h"
 #include "call_cases.h"
 #include "run/pool.h"
 
@@ -251,12 +252,52 @@ static void a_host_calls_while_it_waits(void **state) {
     kiln_close(h.ctx);
 }
 
+/* The same, with an operator of one result whose slot is that of one with two. */
+static void neg_for(void *user, int64_t n, void (*body)(void *arg, int64_t k), void *arg) {
+    busy_host *h = user;
+    for (int64_t k = 0; k < n; k++) body(arg, k);
+    if (h->depth++ == 0) kiln_tensor_release(call1(h->ctx, "neg", ARGS(TEN(h->x))));
+    h->depth--;
+}
+
+static void check_frexp(busy_host *h, kiln_tensor *x) {
+    kiln_tensor *outs[2] = {NULL, NULL};
+    MUST_OK(kiln_call(h->ctx, op_of(h->ctx, "frexp.Tensor"), ARGS(TEN(x)), outs, 2));
+    assert_non_null(outs[1]);
+    int64_t last = kiln_tensor_nelem(x) - 1;
+    assert_true(((float *)kiln_tensor_data(outs[0]))[last] == 0.75F);
+    assert_int_equal(((int32_t *)kiln_tensor_data(outs[1]))[last], 2);
+    drop_args(ARGS(TEN(outs[0]), TEN(outs[1])));
+}
+
+static void a_host_takes_the_slot_of_two_results(void **state) {
+    (void)state;
+    enum { N = 1 << 20 };
+    busy_host h = {.x = F32(SIZES(2), 1, 2), .depth = 1};
+    h.ctx = open_with(
+        (kiln_config){.mode = KILN_MODE_SYNC, .threads = 4, .parallel_for = neg_for, .parallel_user = &h});
+    kiln_tensor *x = new_tensor(KILN_F32, SIZES(N), NULL);
+    for (int k = 0; k < N; k++) ((float *)kiln_tensor_data(x))[k] = 3;
+    check_frexp(&h, x);
+    kiln_slots *slots = kiln_thread_of(&h.ctx->domain)->user;
+    kiln_slot **two = kiln_slot_of(slots, op_of(h.ctx, "frexp.Tensor"));
+    kiln_slot **one = kiln_slot_of(slots, op_of(h.ctx, "neg")), *own = *one;
+    *one = *two;
+    while (stats_of(h.ctx).slot_hits == 0) check_frexp(&h, x);
+    h.depth = 0;
+    check_frexp(&h, x);
+    assert_string_equal((*two)->op->name, "aten::neg");
+    *one = own;
+    drop_args(ARGS(TEN(h.x), TEN(x)));
+    kiln_close(h.ctx);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_part_runs_once),         cmocka_unit_test(loops_at_once_and_inside_loops),
         cmocka_unit_test(parts_have_the_callers_mode), cmocka_unit_test(a_child_has_its_own_threads),
         cmocka_unit_test(calls_have_the_same_bits),    cmocka_unit_test(small_calls_and_traps),
-        cmocka_unit_test(a_host_calls_while_it_waits),
+        cmocka_unit_test(a_host_calls_while_it_waits), cmocka_unit_test(a_host_takes_the_slot_of_two_results),
     };
     return cmocka_run_group_tests(tests, call_setup, call_teardown);
 }

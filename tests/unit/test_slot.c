@@ -329,6 +329,22 @@ static void results_into_given_tensors(void **state) {
     drop(memory), drop(a), drop(b), drop(out), drop(over), drop(same), drop(shape), drop(wide);
 }
 
+/* One element in two shapes: an input of rank 0 that lies where a row of one is written covers it otherwise. */
+static void an_only_element_in_two_shapes(void **state) {
+    (void)state;
+    kiln_tensor *row = F32(SIZES(4), 1, 2, 3, 4), *one = view(row, 0, 1), *x = F32(SIZES(1), 5), *zero;
+    kiln_tensor *other = F32(SIZES(4), 1, 1, 1, 1), *number = tensor_of(&(float){10}, KILN_F32, 0, NULL);
+    MUST_OK(kiln_tensor_wrap(kiln_tensor_data(row), KILN_F32, 0, NULL, NULL, NULL, NULL, &zero));
+    for (int k = 0; k < 3; k++) MUST_OK(out_call(1, "add.out", other, number, row));
+    HITS(1, MUST_OK(out_call(1, "add.out", x, number, one)));
+    for (int ctx = 0; ctx < 2; ctx++) {
+        HITS(0, assert_int_equal(out_call(ctx, "add.out", x, zero, one), KILN_E_ARG));
+        assert_error_names("single memory location");
+    }
+    HOLDS_F32(row, SIZES(4), 15, 11, 11, 11);
+    drop(row), drop(one), drop(x), drop(zero), drop(other), drop(number);
+}
+
 static void in_place(void **state) {
     (void)state;
     kiln_ctx *ctx = contexts[1];
@@ -489,6 +505,7 @@ int main(void) {
         cmocka_unit_test(values_that_conditions_ask),
         cmocka_unit_test(optional_arguments_come_and_go),
         cmocka_unit_test(results_into_given_tensors),
+        cmocka_unit_test(an_only_element_in_two_shapes),
         cmocka_unit_test(in_place),
         cmocka_unit_test(two_results),
         cmocka_unit_test(a_zero_divisor_is_found_first),
