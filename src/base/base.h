@@ -39,10 +39,13 @@ typedef struct kiln_source {
     const char *name, *start, *end;
 } kiln_source;
 
-kiln_status kiln_fail_at(const kiln_source *text, const char *where, kiln_status st, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
+#define KILN_FAIL_AT(text, where, st, ...) (kiln_set_error_at((text), (where), (st), __VA_ARGS__), (st))
 /* "expected WHAT, found" the character at `where`. */
-kiln_status kiln_fail_expected(const kiln_source *text, const char *where, const char *what);
+#define KILN_FAIL_EXPECTED(text, where, what) (kiln_set_expected((text), (where), (what)), KILN_E_PARSE)
+
+void kiln_set_error_at(const kiln_source *text, const char *where, kiln_status st, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+void kiln_set_expected(const kiln_source *text, const char *where, const char *what);
 
 /* -- memory ----------------------------------------------------------------------------------- */
 

@@ -7,7 +7,7 @@
 
 #include "base/base.h"
 
-kiln_status kiln_fail_at(const kiln_source *text, const char *where, kiln_status st, const char *fmt, ...) {
+void kiln_set_error_at(const kiln_source *text, const char *where, kiln_status st, const char *fmt, ...) {
     int line = 1;
     const char *line_start = text->start;
     for (const char *c = text->start; c < where; c++) {
@@ -20,16 +20,18 @@ kiln_status kiln_fail_at(const kiln_source *text, const char *where, kiln_status
     va_start(ap, fmt);
     vsnprintf(problem, sizeof problem, fmt, ap);
     va_end(ap);
-    return KILN_FAIL(st, "%s:%d:%d: %s", text->name, line, (int)(where - line_start) + 1, problem);
+    kiln_set_error(__FILE__, __LINE__, st, "%s:%d:%d: %s", text->name, line, (int)(where - line_start) + 1,
+                   problem);
 }
 
-kiln_status kiln_fail_expected(const kiln_source *text, const char *where, const char *what) {
+void kiln_set_expected(const kiln_source *text, const char *where, const char *what) {
+    unsigned char c = where < text->end ? (unsigned char)*where : 0;
     if (where == text->end)
-        return kiln_fail_at(text, where, KILN_E_PARSE, "expected %s, found the end of the text", what);
-    unsigned char c = (unsigned char)*where;
-    if (c == '\n')
-        return kiln_fail_at(text, where, KILN_E_PARSE, "expected %s, found the end of the line", what);
-    if (c < ' ' || c > '~')
-        return kiln_fail_at(text, where, KILN_E_PARSE, "expected %s, found byte 0x%02x", what, c);
-    return kiln_fail_at(text, where, KILN_E_PARSE, "expected %s, found '%c'", what, c);
+        kiln_set_error_at(text, where, KILN_E_PARSE, "expected %s, found the end of the text", what);
+    else if (c == '\n')
+        kiln_set_error_at(text, where, KILN_E_PARSE, "expected %s, found the end of the line", what);
+    else if (c < ' ' || c > '~')
+        kiln_set_error_at(text, where, KILN_E_PARSE, "expected %s, found byte 0x%02x", what, c);
+    else
+        kiln_set_error_at(text, where, KILN_E_PARSE, "expected %s, found '%c'", what, c);
 }

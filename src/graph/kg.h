@@ -17,11 +17,11 @@ typedef struct kg_parser {
 } kg_parser;
 
 #define KG_SOURCE(p) (&(kiln_source){"graph", (p)->start, (p)->end})
-#define KG_FAIL(st, p, where, ...) kiln_fail_at(KG_SOURCE(p), (where), (st), __VA_ARGS__)
+#define KG_FAIL(st, p, where, ...) KILN_FAIL_AT(KG_SOURCE(p), (where), (st), __VA_ARGS__)
 
 /* Fails at the current character, naming it. */
 static inline kiln_status kiln_kg_expected(const kg_parser *p, const char *what) {
-    return kiln_fail_expected(KG_SOURCE(p), p->at, what);
+    return KILN_FAIL_EXPECTED(KG_SOURCE(p), p->at, what);
 }
 /* Says where a value or node that could not be made stands. */
 kiln_status kiln_kg_placed(const kg_parser *p, const char *where, kiln_status st);

@@ -35,11 +35,11 @@ static void skip_space(reader *r) {
 #define SOURCE(r) (&(kiln_source){"ir", (r)->begin, (r)->end})
 
 static kiln_status expected(const reader *r, const char *what) {
-    return kiln_fail_at(SOURCE(r), r->p, KILN_E_PARSE, "expected %s", what);
+    return KILN_FAIL_AT(SOURCE(r), r->p, KILN_E_PARSE, "expected %s", what);
 }
 
 static kiln_status refused(const reader *r, const char *why) {
-    return kiln_fail_at(SOURCE(r), r->p, KILN_E_PARSE, "before this: %s", why);
+    return KILN_FAIL_AT(SOURCE(r), r->p, KILN_E_PARSE, "before this: %s", why);
 }
 
 static bool eat(reader *r, char ch) {

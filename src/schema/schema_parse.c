@@ -27,7 +27,7 @@ typedef struct parser {
 /* -- errors -------------------------------------------------------------------------------------- */
 
 #define SOURCE(p) (&(kiln_source){"schema", (p)->start, (p)->end})
-#define FAIL_AT(st, p, where, ...) kiln_fail_at(SOURCE(p), (where), (st), __VA_ARGS__)
+#define FAIL_AT(st, p, where, ...) KILN_FAIL_AT(SOURCE(p), (where), (st), __VA_ARGS__)
 
 static kiln_status too_long(const parser *p) {
     return FAIL_AT(KILN_E_LIMIT, p, p->start + KILN_SCHEMA_MAX_TEXT, "a schema may have at most %d bytes",
@@ -39,7 +39,7 @@ static char peek(const parser *p) { return p->at < p->end ? *p->at : '\0'; }
 /* Fails at the current character, naming it. */
 static kiln_status expected(const parser *p, const char *what) {
     if (p->at == p->end && p->cut) return too_long(p);
-    return kiln_fail_expected(SOURCE(p), p->at, what);
+    return KILN_FAIL_EXPECTED(SOURCE(p), p->at, what);
 }
 
 /* -- characters ---------------------------------------------------------------------------------- */
