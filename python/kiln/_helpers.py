@@ -101,10 +101,11 @@ def write_back(target, copy):
 
 
 def resize_to(tensor, result):
-    """An output without elements takes the result's shape and elements."""
+    """An output without elements takes the result's shape, strides and elements."""
     torch = sys.modules["torch"]
+    source = torch.from_dlpack(result)
     with torch.no_grad():
-        tensor.resize_(result.shape).copy_(torch.from_dlpack(result))
+        tensor.resize_(source.shape).as_strided_(source.shape, source.stride()).copy_(source)
 
 
 def after_write(tensor):

@@ -81,6 +81,20 @@ def test_an_out_of_another_kind():
     assert kiln.call("aten::add.out", t, t, out=a) is a and a.tolist() == [2, 2]
 
 
+def test_a_torch_output_without_elements_takes_the_strides_pytorch_gives_it():
+    x = torch.arange(6.0).reshape(3, 2).t()
+    for y in (x, torch.ones(2, 3), x[:, :1], torch.ones(3), torch.tensor(2.0)):
+        want, got = torch.empty(0), torch.empty(0)
+        torch.mul(x, y, out=want)
+        assert kiln.call("aten::mul.out", x, y, out=got) is got
+        assert got.stride() == want.stride() and torch.equal(got, want)
+    big, late = torch.zeros(8), torch.arange(24.0).reshape(2, 3, 4).permute(2, 0, 1)
+    out = big[5:5]
+    kiln.call("aten::neg.out", late, out=out)
+    assert out.stride() == torch.neg(late).stride() and torch.equal(out, -late)
+    assert out.storage_offset() == 5 and big.eq(0)[:5].all()
+
+
 def test_empty_out_is_resized():
     t, out = torch.ones(2, 3), torch.empty(0)
     assert kiln.call("aten::add.out", t, t, out=out) is out
