@@ -27,8 +27,6 @@ static kiln_recipe *place_of(const kiln_op *op, const kiln_value *args, size_t n
     return at ? &at[h >> 58] : NULL;
 }
 
-static bool same_text(const char *a, const char *b) { return a == b || (a && b && strcmp(a, b) == 0); }
-
 kiln_recipe *kiln_recipe_find(const kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs) {
     if (nargs == 0 || nargs > KILN_RECIPE_ARGS) return NULL;
     kiln_recipe *r = place_of(op, args, nargs);
@@ -36,13 +34,13 @@ kiln_recipe *kiln_recipe_find(const kiln_ctx *ctx, const kiln_op *op, const kiln
     const kiln_recipe_arg *a = r->arg;
     for (const kiln_value *v = args, *end = args + nargs; v != end; v++, a++) {
         uint64_t word = (uint64_t)v->u.i;
-        if (v->kind != a->kind || (v->name != a->name && !same_text(v->name, a->name))) return NULL;
+        if (v->kind != a->kind || (v->name != a->name && !kiln_same_text(v->name, a->name))) return NULL;
         if (v->kind == KILN_TENSOR) {
             if (!word) return NULL;
             word = v->u.tensor->sig;
         }
         if ((word & a->mask) != a->want) return NULL;
-        if (v->kind == KILN_STR_V && !same_text(v->u.s, r->text)) return NULL;
+        if (v->kind == KILN_STR_V && !kiln_same_text(v->u.s, r->text.letters)) return NULL;
     }
     return r;
 }
@@ -71,36 +69,6 @@ void kiln_recipe_bind(const kiln_recipe *r, const kiln_value *args, kiln_bound *
 
 /* -- making ------------------------------------------------------------------------------------------------- */
 
-/* What is asked of value v, bound to argument a of the row (-1: it only receives a result). */
-static bool ask(kiln_recipe *r, kiln_recipe_arg *to, const kiln_value *v, const kiln_plan *plan, int a) {
-    const kiln_row *row = plan->call->op->row;
-    bool asked = a >= 0 && row->asked >> a & 1;
-    if (a >= 0 && v->kind != plan->call->slot[a].kind) return false; /* converted when bound */
-    switch ((kiln_kind)v->kind) {
-    case KILN_NONE: return true;
-    case KILN_TENSOR:
-        to->mask = SIG_TYPED;
-        if (a >= 0 && row->asked_single >> a & 1) to->mask |= KILN_SIG_FLAGS(KILN_TF_SINGLE);
-        to->want = v->u.tensor->sig & to->mask;
-        return !asked; /* its sizes matter */
-    case KILN_STR_V:
-        if (r->has_text || strlen(v->u.s) >= KILN_RECIPE_TEXT) return false;
-        r->has_text = true;
-        memcpy(r->text, v->u.s, strlen(v->u.s) + 1);
-        return true;
-    case KILN_DTYPE_V:
-    case KILN_BOOL_V:
-    case KILN_INT_V:
-    case KILN_FLOAT_V:
-        if (asked || v->kind == KILN_DTYPE_V) to->mask = UINT64_MAX;
-        to->want = (uint64_t)v->u.i & to->mask;
-        return true;
-    case KILN_COMPLEX_V: return !asked;
-    case KILN_LIST_V: break;
-    }
-    return false;
-}
-
 /* Where values go, and what arguments are where none is given. */
 static bool place_args(kiln_recipe *r, const kiln_value *args, const kiln_plan *plan) {
     const kiln_bound *call = plan->call;
@@ -122,7 +90,7 @@ static bool place_args(kiln_recipe *r, const kiln_value *args, const kiln_plan *
         kiln_recipe_arg *to = &r->arg[i];
         if (to->slot < 0 && to->out < 0) return false;
         to->kind = (uint8_t)args[i].kind;
-        if (!ask(r, to, &args[i], plan, to->slot)) return false;
+        if (!kiln_asked_of(plan, &args[i], to->slot, SIG_TYPED, &r->text, &to->mask, &to->want)) return false;
     }
     return true;
 }

@@ -6,15 +6,14 @@
  * (lists, conditions on sizes) is bound and typed anew; so is everything that fails to bind. */
 #ifndef KILN_RECIPE_H
 #define KILN_RECIPE_H
-#include "api/ctx.h"
+#include "api/asked.h"
 
 enum {
     KILN_RECIPE_COUNT = 64,   /* of a thread; calls share them by hash */
     KILN_RECIPE_ARGS = 8,     /* values given */
     KILN_RECIPE_DEFAULTS = 4, /* arguments that are not */
     KILN_RECIPE_CLASSES = 8,
-    KILN_RECIPE_TEXT = 16, /* with its end */
-    KILN_RECIPE_SLOT = 8,  /* calls after which one that a slot could answer is put into it */
+    KILN_RECIPE_SLOT = 8, /* calls after which one that a slot could answer is put into it */
     KILN_REPLAY_SCALARS = 4,
     KILN_REPLAY_RANK = 8,
     KILN_REPLAY_WORDS = 52, /* three tensors of that rank */
@@ -60,7 +59,6 @@ typedef struct kiln_recipe {
     uint32_t serial;    /* raised when another recipe takes the place */
     uint8_t nargs, ndefaults, nfound;
     uint8_t calls; /* since the last that was offered to a slot */
-    bool has_text;
     kiln_recipe_arg arg[KILN_RECIPE_ARGS];
     uint64_t generation; /* of the domain when the classes were found */
     struct {
@@ -70,8 +68,8 @@ typedef struct kiln_recipe {
     kiln_typed typed;
     int8_t default_slot[KILN_RECIPE_DEFAULTS];
     kiln_value defaults[KILN_RECIPE_DEFAULTS];
-    char text[KILN_RECIPE_TEXT]; /* of the one text among the values */
-    uint8_t oldest, passed;      /* of kept; layouts that were not kept since the last that was */
+    kiln_asked_text text;
+    uint8_t oldest, passed; /* of kept; layouts that were not kept since the last that was */
     kiln_replay kept[KILN_REPLAY_WAYS];
 } kiln_recipe;
 

@@ -165,21 +165,19 @@ INLINE kiln_status finish(kiln_thread *t, const kiln_slot *s) {
 
 /* -- the less simple ------------------------------------------------------------------------------------------ */
 
-static bool same_text(const char *a, const char *b) { return a == b || (a && b && strcmp(a, b) == 0); }
-
 /* As matches, with names and texts read wherever they are. */
 static bool matches_by_text(kiln_slot *s, const kiln_value *args) {
     for (unsigned i = 0; i < s->nargs; i++) {
         const kiln_value *v = &args[i];
         uint64_t word = (uint64_t)v->u.i;
-        if (v->kind != s->arg[i].kind || !same_text(v->name, s->arg[i].name)) return false;
+        if (v->kind != s->arg[i].kind || !kiln_same_text(v->name, s->arg[i].name)) return false;
         if (v->kind == KILN_TENSOR) {
             if (!word) return false;
             word = v->u.tensor->sig;
             *s->arg[i].data = v->u.tensor->data;
         }
         if ((word & s->arg[i].mask) != s->arg[i].want) return false;
-        if (v->kind == KILN_STR_V && !same_text(v->u.s, s->text)) return false;
+        if (v->kind == KILN_STR_V && !kiln_same_text(v->u.s, s->text.letters)) return false;
     }
     return true;
 }

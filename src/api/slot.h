@@ -6,7 +6,7 @@
  * else, and everything that fails, is left to the general path.  No lock, no allocation, no string. */
 #ifndef KILN_SLOT_H
 #define KILN_SLOT_H
-#include "api/ctx.h"
+#include "api/asked.h"
 #include "tensor/tensor.h"
 
 enum {
@@ -14,7 +14,6 @@ enum {
     KILN_SLOT_OPERANDS = 8, /* tensors the kernel touches */
     KILN_SLOT_RETS = 4,
     KILN_SLOT_SCALARS = 4,
-    KILN_SLOT_TEXT = 16,     /* with its end */
     KILN_SLOT_COUNT = 128,   /* of a thread; operators share them by hash */
     KILN_SLOT_LEAD = 3,      /* tensors up to which there is a kiln_slot_hit of their number */
     KILN_SLOT_SERIAL = 16384 /* elements from which on the driver decides how to run */
@@ -67,7 +66,6 @@ struct kiln_slot {
     uint8_t nrets, nsized, nnests, nguards;
     bool given_outs;                  /* results go into arguments */
     uint8_t like;                     /* the argument that has the shape of the call */
-    uint8_t text_arg;                 /* the argument that is `text`, or KILN_SLOT_ARGS */
     uint8_t sized[KILN_SLOT_ARGS];    /* other arguments that must have that shape */
     uint8_t target[KILN_SLOT_RETS];   /* the argument of each result that is given; else `like` */
     uint8_t elem[KILN_SLOT_OPERANDS]; /* bytes */
@@ -81,7 +79,7 @@ struct kiln_slot {
     char *ptr[KILN_SLOT_OPERANDS];
     int64_t stride[KILN_SLOT_OPERANDS * 2];
     uint64_t par[KILN_SLOT_SCALARS];
-    char text[KILN_SLOT_TEXT];
+    kiln_asked_text text;
 };
 
 /* A thread's slots.  Each is made when it is first filled; until then all are the one that holds nothing. */

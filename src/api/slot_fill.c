@@ -21,37 +21,14 @@ typedef struct filling {
 /* Whether value i may stand in argument a of the row (-1: a result), and what is asked of it. */
 static bool fill_arg(filling *f, int i, int a, bool written) {
     const kiln_value *v = &f->args[i];
-    const kiln_row *row = f->plan->call->op->row;
     kiln_slot_arg *to = &f->s->arg[i];
-    bool asked = a >= 0 && row->asked >> a & 1;
     *to = (kiln_slot_arg){.kind = v->kind};
-    switch ((kiln_kind)v->kind) {
-    case KILN_NONE: return true;
-    case KILN_TENSOR:
-        if (asked) return false; /* its sizes matter */
-        if (f->first < 0) f->first = i;
-        to->elem = kiln_dtype_size((kiln_dtype)v->u.tensor->dtype);
-        to->mask = written ? SIG_WRITTEN : SIG_READ;
-        if (a >= 0 && row->asked_single >> a & 1) to->mask |= KILN_SIG_FLAGS(KILN_TF_SINGLE);
-        to->want = v->u.tensor->sig & to->mask;
-        return (v->u.tensor->flags & KILN_TF_CANONICAL) != 0;
-    case KILN_STR_V:
-        if (f->s->text_arg < KILN_SLOT_ARGS || strlen(v->u.s) >= KILN_SLOT_TEXT) return false;
-        memcpy(f->s->text, v->u.s, strlen(v->u.s) + 1);
-        f->s->text_arg = (uint8_t)i;
-        return true;
-    case KILN_DTYPE_V:
-    case KILN_BOOL_V:
-    case KILN_INT_V:
-    case KILN_FLOAT_V:
-        if (a < 0 || v->kind != f->plan->call->slot[a].kind) return false; /* converted when bound */
-        if (asked || v->kind == KILN_DTYPE_V) to->mask = UINT64_MAX;
-        to->want = (uint64_t)v->u.i & to->mask;
-        return true;
-    case KILN_COMPLEX_V: return a >= 0 && !asked;
-    case KILN_LIST_V: break;
-    }
-    return false;
+    if (!kiln_asked_of(f->plan, v, a, written ? SIG_WRITTEN : SIG_READ, &f->s->text, &to->mask, &to->want))
+        return false;
+    if (v->kind != KILN_TENSOR) return true;
+    if (f->first < 0) f->first = i;
+    to->elem = kiln_dtype_size((kiln_dtype)v->u.tensor->dtype);
+    return (v->u.tensor->flags & KILN_TF_CANONICAL) != 0;
 }
 
 static bool fill_args(filling *f) {
@@ -212,7 +189,7 @@ void kiln_slot_fill(kiln_thread *t, uint64_t generation, const kiln_value *args,
     s->nnests = (uint8_t)c->nnests;
     s->nguards = (uint8_t)c->nguards;
     s->given_outs = plan->call->nout > 0;
-    s->text_arg = KILN_SLOT_ARGS;
+    s->text.given = false;
     s->fn = fn;
     s->arg_end = s->arg + nargs;
     s->like_sig = 0;
@@ -220,7 +197,7 @@ void kiln_slot_fill(kiln_thread *t, uint64_t generation, const kiln_value *args,
     s->launch = (kiln_launch){
         .ndim = 2, .n = s->n, .ptr = s->ptr, .stride = s->stride, .origin = origin, .par = s->par};
     if (!fill_args(&f) || !fill_shape(&f) || !fill_operands(&f) || !fill_scalars(&f, c)) return;
-    bool simple = s->nrets == 1 && s->nnests == 1 && s->nguards == 0 && s->text_arg == KILN_SLOT_ARGS;
+    bool simple = s->nrets == 1 && s->nnests == 1 && s->nguards == 0 && !s->text.given;
     s->simple_nargs = simple ? s->nargs : 0;
     s->hit = kiln_slot_hits[leading_tensors(s)];
     s->op = op;
