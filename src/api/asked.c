@@ -1,4 +1,6 @@
-/* asked.c - a value that was bound and inferred -> what must be the same of the next one.  See asked.h. */
+/* asked.c - a value that was bound and inferred -> what must be the same of the next one.
+ *
+ * See asked.h for what that is.  Errs on the side of refusing: a call that is not remembered costs time only. */
 #include "api/asked.h"
 
 #include "tensor/tensor.h"
