@@ -117,7 +117,7 @@ def measure(run):
         side(1)
         counts[name] = max(1, int(SAMPLE_NS / side(1)))
     end = time.perf_counter() + CASE_S
-    while len(samples["c"]) < ROUNDS or time.perf_counter() < end:
+    while len(samples[name]) < ROUNDS or time.perf_counter() < end:
         for name, side in run.items():
             samples[name].append(side(counts[name]))
     return {name: {"best": min(s), "median": statistics.median(s)} for name, s in samples.items()}

@@ -11,7 +11,7 @@
 
 #include "bench.h"
 
-enum { ROUNDS = 9, SIDE = 32, WORKERS = 2, BATCH = 200 };
+enum { ROUNDS = 21, SIDE = 32, WORKERS = 2, BATCH = 200 };
 #define RUN_NS 60e6
 
 /* Shared by all workers of a round, processes included. */
