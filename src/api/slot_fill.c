@@ -152,14 +152,14 @@ static kiln_slot empty; /* never written: its op is no operator */
 /* The slot of op, to be filled; NULL without memory. */
 static kiln_slot *slot_for(kiln_thread *t, const kiln_op *op) {
     if (!t->user) {
-        kiln_slots *slots = kiln_alloc(sizeof *slots);
+        kiln_slots *slots = kiln_calloc_apart(sizeof *slots);
         for (int k = 0; slots && k < KILN_SLOT_COUNT; k++) slots->at[k] = &empty;
         t->user = slots;
     }
     if (!t->user) return NULL;
     kiln_slot **at = kiln_slot_of(t->user, op);
     if (*at == &empty) {
-        kiln_slot *s = kiln_calloc(1, sizeof *s);
+        kiln_slot *s = kiln_calloc_apart(sizeof *s);
         if (s) *at = s;
     }
     return *at == &empty ? NULL : *at;

@@ -40,6 +40,13 @@ void *kiln_alloc_aligned(size_t align, size_t nbytes) {
     return p;
 }
 
+void *kiln_calloc_apart(size_t nbytes) {
+    enum { LINES = 128 };
+    size_t n = (nbytes + LINES - 1) / LINES * LINES;
+    void *p = kiln_alloc_aligned(LINES, n);
+    return p ? memset(p, 0, n) : NULL;
+}
+
 void kiln_free(void *p) { free(p); }
 
 char *kiln_strdup(const char *s) {

@@ -53,6 +53,8 @@ void *kiln_alloc(size_t nbytes); /* uninitialised; NULL on failure; nbytes 0 giv
 void *kiln_calloc(size_t count, size_t nbytes);
 void *kiln_realloc(void *p, size_t nbytes); /* p stays valid on failure */
 void *kiln_alloc_aligned(size_t align, size_t nbytes);
+/* Zero-filled, for what one thread writes often: no cache line of it, nor the one fetched with it, is another's. */
+void *kiln_calloc_apart(size_t nbytes);
 void kiln_free(void *p);
 char *kiln_strdup(const char *s);
 

@@ -12,7 +12,7 @@
 
 #include "cache/thread.h"
 
-enum { SCAN_EVERY = 16, DROPS = 4, LINE = 64 };
+enum { SCAN_EVERY = 16, DROPS = 4 };
 
 /* The records of one thread, by domain. */
 typedef struct membership {
@@ -171,12 +171,10 @@ static bool make_room(void) {
 }
 
 static kiln_thread *new_record(kiln_domain *d) {
-    size_t n = (sizeof(kiln_thread) + 2 * LINE - 1) / LINE * LINE; /* shares no cache line */
     if (!make_room()) return NULL;
     if (pthread_setspecific(exit_key, mine) != 0) return NULL;
-    kiln_thread *t = kiln_alloc_aligned(LINE, n);
+    kiln_thread *t = kiln_calloc_apart(sizeof *t);
     if (!t) return NULL;
-    memset(t, 0, n);
     pthread_mutex_lock(&d->lock);
     t->next = d->threads;
     d->threads = t;

@@ -127,7 +127,7 @@ static void start(void) {
 static kiln_block_lists *lists_here(void) {
     if (kiln_blocks_here != &none) return kiln_blocks_here;
     pthread_once(&once, start);
-    kiln_block_lists *lists = have_key ? kiln_calloc(1, sizeof *lists) : NULL;
+    kiln_block_lists *lists = have_key ? kiln_calloc_apart(sizeof *lists) : NULL;
     if (!lists) return NULL;
     if (pthread_setspecific(at_exit, lists) != 0) {
         kiln_free(lists);
@@ -140,7 +140,7 @@ static kiln_block_lists *lists_here(void) {
 
 void *kiln_blocks_beside(size_t nbytes) {
     kiln_block_lists *lists = lists_here();
-    if (lists && !lists->beside) lists->beside = kiln_calloc(1, nbytes);
+    if (lists && !lists->beside) lists->beside = kiln_calloc_apart(nbytes);
     return lists ? lists->beside : NULL;
 }
 
