@@ -57,6 +57,8 @@ KILN_API double bench_case_ns(const bench_case *c, int64_t count);
 /* Copies nbytes (a multiple of 64, both 64-byte aligned) `count` times in each of the ways there are;
  * nanoseconds per copy in the best. */
 KILN_API double bench_copy_ns(void *to, const void *from, size_t nbytes, int64_t count);
+/* The same of reading alone; to: 16 bytes, which what was read goes into. */
+KILN_API double bench_read_ns(void *to, const void *from, size_t nbytes, int64_t count);
 
 /* Calls that make a sample long enough for the clock, from how long one takes. */
 KILN_API int64_t bench_sample_calls(double ns_per_call);

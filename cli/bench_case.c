@@ -192,6 +192,27 @@ double bench_copy_ns(void *to, const void *from, size_t nbytes, int64_t count) {
     return plain < stream ? plain : stream;
 }
 
+static void only_read(void *to, const void *from, size_t nbytes) {
+#ifdef __SSE2__
+    const __m128i *f = from, *end = f + nbytes / sizeof *f;
+    __m128i a = _mm_setzero_si128(), b = a, c = a, d = a;
+    for (; f < end; f += 4) {
+        a = _mm_xor_si128(a, _mm_load_si128(f));
+        b = _mm_xor_si128(b, _mm_load_si128(f + 1));
+        c = _mm_xor_si128(c, _mm_load_si128(f + 2));
+        d = _mm_xor_si128(d, _mm_load_si128(f + 3));
+    }
+    _mm_store_si128(to, _mm_xor_si128(_mm_xor_si128(a, b), _mm_xor_si128(c, d)));
+#else
+    memcpy(to, from, 1);
+    for (size_t i = 0; i < nbytes; i++) *(char *)to ^= ((const char *)from)[i];
+#endif
+}
+
+double bench_read_ns(void *to, const void *from, size_t nbytes, int64_t count) {
+    return time_copies(only_read, to, from, nbytes, count);
+}
+
 int64_t bench_sample_calls(double ns_per_call) {
     const double sample_ns = 100e3;
     return ns_per_call < sample_ns ? (int64_t)(sample_ns / (ns_per_call + 1)) + 1 : 1;
