@@ -115,8 +115,10 @@ def measure(run):
     """Best and median nanoseconds per call of each side, the sides taking turns."""
     counts, samples = {}, {name: [] for name in run}
     for name, side in run.items():
-        side(1)
-        counts[name] = max(1, int(SAMPLE_NS / side(1)))
+        count = 1
+        for _ in range(3):  # the first calls compile, and find nothing in the caches
+            count = max(1, int(SAMPLE_NS / side(count)))
+        counts[name] = count
     end = time.perf_counter() + CASE_S
     while len(samples[name]) < ROUNDS or time.perf_counter() < end:
         for name, side in run.items():
