@@ -159,9 +159,6 @@ int kp_frame_fill(kp_frame *f, kp_op *op, PyObject *const *args, Py_ssize_t narg
 
 /* -- running --------------------------------------------------------------------------------------- */
 
-/* Whether to give up the GIL: for work over a few microseconds, and for a call that differs from all before
- * it in a way that may mean another class, since that one may wait for a compiler. */
-
 enum { HASH_SEED = 0x811c9dc5u, HASH_STEP = 16777619u };
 
 uint32_t kp_sort(const kiln_tensor *t) {
@@ -184,6 +181,8 @@ static bool was_seen(kp_op *op, uint32_t hash, bool note) {
     return seen;
 }
 
+/* Whether to give up the GIL: for work over a few microseconds, and for a call that differs from all before
+ * it in a way that may mean another class, since that one may wait for a compiler. */
 static bool is_long(kp_op *op, const kp_frame *f) {
     uint32_t hash = HASH_SEED, any = 0;
     for (int k = 0; k < f->nheld; k++) {

@@ -21,7 +21,7 @@ static kiln_recipe *place_of(const kiln_op *op, const kiln_value *args, size_t n
         if (word == KILN_TENSOR && args[i].u.tensor) word = args[i].u.tensor->sig & SIG_TYPED;
         h = (h ^ word) * UINT64_C(0x9e3779b97f4a7c15);
     }
-    kiln_recipe *at = kiln_blocks_here ? kiln_blocks_here->beside : NULL;
+    kiln_recipe *at = kiln_blocks_here->beside;
     if (!at) at = kiln_blocks_beside(KILN_RECIPE_COUNT * sizeof *at);
     _Static_assert(KILN_RECIPE_COUNT == 64, "six bits of the product");
     return at ? &at[h >> 58] : NULL;

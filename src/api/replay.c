@@ -2,7 +2,7 @@
  *
  * Programs repeat shapes.  Where a kernel made one new result, a call with tensors of the same sizes and strides
  * runs it over the same loops at other addresses with other scalars: shape and layout need not be found
- * again.  What the general path would have made of it is what was kept; tests/unit/test_recipe.c compares.
+ * again.  What the general path would have made of it is what was kept; tests/unit/test_replay.c compares.
  * Everything else, and everything that fails, is left to the general path. */
 #include "api/recipe.h"
 #include "tensor/blocks.h"

@@ -1,7 +1,8 @@
 /* row_twins.c - branches of a row that generate the same code.
  *
- * Two branches may differ in nothing but what given outputs may be: lerp's do, by whether the weight has
- * dimensions.  Calls of either are of one class, so the key names the first of such twins. */
+ * Two branches may differ in nothing but what given outputs may be or how new ones are laid out: lerp's do, by whether
+ * the weight has dimensions, and clone's, by its memory format.  Calls of either are of one class, so the key names
+ * the first of such twins. */
 #include <string.h>
 
 #include "op/row.h"
@@ -22,7 +23,7 @@ static bool same_expr(const kiln_expr *a, const kiln_expr *b) {
     return true;
 }
 
-/* All that lowering and the order of operands look at: everything but typing.out. */
+/* All that lowering and the order of operands look at: everything but typing.out and typing.strides. */
 static bool same_code(const kiln_branch *a, const kiln_branch *b) {
     const kiln_typing *s = &a->typing, *t = &b->typing;
     if (a->nbody != b->nbody || a->uses != b->uses || a->knows != b->knows || a->exact != b->exact)
