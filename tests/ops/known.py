@@ -86,17 +86,13 @@ KNOWN = [
 ]
 
 
-# Met by PyTorch's own samples (test_op_db.py) alone.
-SAMPLES = []
-
-
 class Entries:
     """The known differences of one operator, and which of them it has met."""
 
-    def __init__(self, name, whole, tables=None):
-        self.name, self.whole = name.removeprefix("aten::"), whole
+    def __init__(self, name, whole):
+        self.name = name.removeprefix("aten::")
         self.mine, self.must = [], set()
-        for names, pattern, why, *holds in KNOWN if tables is None else tables:
+        for names, pattern, why, *holds in KNOWN:
             for listed in names.split():
                 if listed.removesuffix("*") == self.name:
                     self.mine.append((re.compile(pattern), why, *holds))
