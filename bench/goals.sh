@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # goals.sh - prints Kiln's figures beside the goals they are to reach; exits 1 if one is missed.
-# Ratios are taken within one run, by turns, the best of each side; instructions are counted by callgrind.
+# Ratios are taken within one run, by turns, the best of each side or the median of the turns; instructions are counted by callgrind.
 # Run it on a machine that has nothing else to do.
 set -u
 cd "$(dirname "$0")/.."
