@@ -226,7 +226,7 @@ static PyObject *f_explain_text(PyObject *module, PyObject *args) {
     if (!calltext_parse(text, (size_t)n, &limits, &call, err)) {
         PyErr_SetString(PyExc_ValueError, err);
     } else {
-        kiln_status status = kiln_op_find(box->ctx, call.op, &op);
+        kiln_status status = kiln_op_choose(box->ctx, call.op, call.args, call.nargs, &op);
         if (status != KILN_OK)
             kp_raise(status);
         else
