@@ -427,6 +427,7 @@ static PyMethodDef functions[] = {
     {"show_config", f_show_config, METH_NOARGS,
      "show_config()\n--\n\nWhat was found on this machine, as text."},
     {"configure", f_configure, METH_O, "configure(settings, /)"},
+    {"restore", kp_restore, METH_VARARGS, "restore(dtype, shape, data, /)\n--\n\nA pickled Tensor."},
     {0},
 };
 static PyModuleDef_Slot module_slots[] = {{Py_mod_exec, module_exec}, {0, NULL}};

@@ -3,7 +3,8 @@
     >>> import kiln
     >>> x = kiln.Tensor([[1.0, 2.0], [3.0, 4.0]])
     >>> kiln.call("aten::add.Tensor", x, x, alpha=2)
-    kiln.Tensor([[3., 6.], [9., 12.]], dtype=float32)
+    kiln.Tensor([[ 3.,  6.],
+                 [ 9., 12.]], dtype=float32)
 
 Tensors may be kiln.Tensor, torch tensors, NumPy arrays, or anything with __dlpack__; the result is of the kind
 of the first one.  Gradients are not recorded.
