@@ -115,7 +115,9 @@ static inline void kp_box_drop(kp_box *box) {
 
 /* -- errors ---------------------------------------------------------------------------------------- */
 
-void kp_raise(kiln_status status);                   /* kiln_last_error() as the exception for its status */
+void kp_raise(kiln_status status); /* kiln_last_error() as the exception for its status */
+void kp_raise_value(
+    kiln_status status); /* the same where a text or a setting is at fault, if anything given is */
 PyObject *kp_helper(kp_state *st, const char *name); /* new reference to kiln._helpers.<name> */
 int kp_help(kp_state *st, const char *name, PyObject *a,
             PyObject *b); /* calls it for its effect; b may be NULL */

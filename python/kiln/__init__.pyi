@@ -1,8 +1,9 @@
 """Types of module kiln.
 
 Exceptions, by what went wrong: TypeError (an argument of the wrong type, missing, unknown), IndexError (a
-dimension or index out of range), ValueError (a value outside its domain, a read-only output), OverflowError (an
-int beyond 64 bits), NotImplementedError (an operator, dtype, device or layout that is not served, or no such
+dimension or index out of range), ValueError (a value outside its domain, a malformed call or graph, a read-only
+output, an int beyond int64 among a Tensor's elements), OverflowError (an int beyond int64 as an argument, beyond
+uint64 as an element), NotImplementedError (an operator, dtype, device or layout that is not served, or no such
 operator), MemoryError, and RuntimeError for the rest, as PyTorch raises it.
 """
 from collections.abc import Callable, Iterator, Sequence
@@ -180,7 +181,7 @@ def configure(
     *, cache_dir: str | PathLike[str] | None = None, mode: Literal["default", "tiered", "sync", "interp", "frozen"] | None = None,
     cc: str | None = None, isa: str | None = None, dump_dir: str | PathLike[str] | None = None,
     max_kernels: int | None = None, threads: int | None = None) -> None:
-    """Reopens the default context with these settings, over those given before."""
+    """Reopens the default context with these settings, over those given before; None leaves one, 0 is the default."""
 
 def stats() -> dict[str, int]:
     """Every counter, by name."""
