@@ -45,6 +45,7 @@ void kp_raise_value(kiln_status status) {
 
 PyObject *kp_helper(kp_state *st, const char *name) {
     if (st->closed) return PyErr_SetString(PyExc_RuntimeError, "kiln is being unloaded"), NULL;
+    if (kp_foreign(st) < 0) return NULL;
     if (!st->helpers) st->helpers = PyImport_ImportModule("kiln._helpers");
     return st->helpers ? PyObject_GetAttrString(st->helpers, name) : NULL;
 }
