@@ -170,9 +170,22 @@ int kp_element_from(kp_state *st, PyObject *o, kp_number *out); /* the same of a
 
 /* -- tensors --------------------------------------------------------------------------------------- */
 
+/* A tensor's memory as it was when it was looked at. */
+typedef struct kp_view {
+    kiln_dtype dtype;
+    int rank;
+    void *data;
+    bool readonly;
+    bool copy; /* of a NumPy array: its layout cannot be said in whole elements of native order */
+    int64_t sizes[KILN_MAX_RANK], strides[KILN_MAX_RANK];
+} kp_view;
+/* A kiln.Tensor may be resized by an out= in code that runs meanwhile; memory it had is kept as long as it lives. */
+void kp_look_at(const kiln_tensor *t, kp_view *out);
+
 typedef struct kp_tensor {
     PyObject_HEAD kiln_tensor *t;
-    uint32_t sort; /* kp_sort of t, or 0 before it is asked for */
+    kiln_tensor *root; /* of a view: the tensor whose memory it shows, which t holds; else NULL */
+    uint32_t sort;     /* kp_sort of t, or 0 before it is asked for */
     bool readonly;
 } kp_tensor;
 
@@ -242,16 +255,6 @@ typedef struct kp_array {
 
 bool kp_numpy_plain(kp_state *st, PyObject *o,
                     kp_array *out); /* false: o, an ndarray, is another, or of another dtype */
-
-/* Any NumPy array's memory in Kiln's terms. */
-typedef struct kp_view {
-    kiln_dtype dtype;
-    int rank;
-    void *data;
-    bool readonly;
-    bool copy; /* its layout cannot be said in whole elements of native order */
-    int64_t sizes[KILN_MAX_RANK], strides[KILN_MAX_RANK];
-} kp_view;
 
 bool kp_numpy_fields(kp_state *st, PyObject *o,
                      kp_view *out); /* false: not known, or of a dtype not served */

@@ -93,16 +93,17 @@ static int too_many(const kp_op *op, Py_ssize_t n) {
     return -1;
 }
 
-/* The place of each of the first keywords among op's parameters, -1 for one that is not there. */
-static const int8_t *keyword_places(kp_op *op, PyObject *kwnames, Py_ssize_t n) {
-    if (op->kwnames == kwnames) return op->kwparams;
+/* The place of one of the first keywords among op's parameters, -1 if it is not there. */
+static int keyword_place(kp_op *op, PyObject *kwnames, Py_ssize_t n, Py_ssize_t which) {
+    if (op->kwnames == kwnames) return op->kwparams[which];
     for (Py_ssize_t k = 0; k < n && k < (Py_ssize_t)sizeof op->kwparams; k++) {
         op->kwparams[k] = (int8_t)kp_param_index(op, PyTuple_GetItem(kwnames, k));
     }
+    int place = op->kwparams[which];
     PyObject *old = op->kwnames;
     op->kwnames = Py_NewRef(kwnames);
-    Py_XDECREF(old);
-    return op->kwparams;
+    Py_XDECREF(old); /* a str's subclass may have code that calls op with other keywords */
+    return place;
 }
 
 /* One keyword argument: its parameter, or NULL with an exception. */
@@ -110,7 +111,7 @@ static const kp_param *keyword(kp_op *op, PyObject *kwnames, Py_ssize_t n, Py_ss
     PyObject *name = PyTuple_GetItem(kwnames, k);
     int place = -1;
     if (k < (Py_ssize_t)sizeof op->kwparams)
-        place = keyword_places(op, kwnames, n)[k];
+        place = keyword_place(op, kwnames, n, k);
     else
         place = kp_param_index(op, name);
     if (place >= 0) return &op->params[place];

@@ -1,12 +1,13 @@
 /* py_index.c - tensor[key]: ints, slices, None, Ellipsis and tuples of them -> a view of the same memory.
  *
- * A view holds a reference to the tensor it shows a part of. */
+ * A view holds a reference to the tensor that has the memory, be it a view of a view: a long chain of them would end in a
+ * release inside a release, as deep as the chain is long. */
 #include <string.h>
 
 #include "kilnpy.h"
 
 typedef struct view {
-    const kiln_tensor *of;
+    kp_view of;
     int dim, rank;  /* dimensions of `of` used up, and made */
     int64_t offset; /* in elements */
     int64_t sizes[KILN_MAX_RANK], strides[KILN_MAX_RANK];
@@ -27,27 +28,27 @@ static int add_dim(view *v, int64_t size, int64_t stride) {
 
 static int take_all(view *v, int dims) {
     for (; dims > 0; dims--, v->dim++)
-        if (add_dim(v, kiln_tensor_sizes(v->of)[v->dim], kiln_tensor_strides(v->of)[v->dim]) < 0) return -1;
+        if (add_dim(v, v->of.sizes[v->dim], v->of.strides[v->dim]) < 0) return -1;
     return 0;
 }
 
 static int take_int(view *v, PyObject *key) {
-    int64_t size = kiln_tensor_sizes(v->of)[v->dim], at = PyNumber_AsSsize_t(key, PyExc_IndexError);
+    int64_t size = v->of.sizes[v->dim], at = PyNumber_AsSsize_t(key, PyExc_IndexError);
     if (at == -1 && PyErr_Occurred()) return -1;
     if (at < -size || at >= size) {
         PyErr_Format(PyExc_IndexError, "index %lld is out of bounds for dimension %d with size %lld",
                      (long long)at, v->dim, (long long)size);
         return -1;
     }
-    v->offset += (at < 0 ? at + size : at) * kiln_tensor_strides(v->of)[v->dim++];
+    v->offset += (at < 0 ? at + size : at) * v->of.strides[v->dim++];
     return 0;
 }
 
 static int take_slice(view *v, PyObject *key) {
     Py_ssize_t start, stop, step;
     if (PySlice_Unpack(key, &start, &stop, &step) < 0) return -1;
-    int64_t stride = kiln_tensor_strides(v->of)[v->dim];
-    Py_ssize_t n = PySlice_AdjustIndices((Py_ssize_t)kiln_tensor_sizes(v->of)[v->dim], &start, &stop, step);
+    int64_t stride = v->of.strides[v->dim];
+    Py_ssize_t n = PySlice_AdjustIndices((Py_ssize_t)v->of.sizes[v->dim], &start, &stop, step);
     if (n > 0) v->offset += start * stride;
     v->dim++;
     return add_dim(v, n, n > 1 ? stride * step : stride);
@@ -55,7 +56,7 @@ static int take_slice(view *v, PyObject *key) {
 
 /* used: dimensions that the keys other than Ellipsis use up. */
 static int take_key(view *v, PyObject *key, int used) {
-    int rank = kiln_tensor_rank(v->of);
+    int rank = v->of.rank;
     if (key == Py_None) return add_dim(v, 1, 0);
     if (key == Py_Ellipsis) return take_all(v, rank - used);
     if (v->dim == rank) {
@@ -80,26 +81,28 @@ static int take_keys(view *v, PyObject *keys) {
         return PyErr_SetString(PyExc_IndexError, "an index can only have a single ellipsis ('...')"), -1;
     for (Py_ssize_t k = 0; k < n; k++)
         if (take_key(v, PyTuple_GetItem(keys, k), used) < 0) return -1;
-    return take_all(v, kiln_tensor_rank(v->of) - v->dim);
+    return take_all(v, v->of.rank - v->dim);
 }
 
 static void release(void *owner) { kiln_tensor_release(owner); }
 
 PyObject *kp_subscript(PyObject *self, PyObject *key) {
     kp_tensor *base = (kp_tensor *)self;
-    view v = {.of = base->t};
+    kiln_tensor *root = base->root ? base->root : base->t, *t;
+    view v;
+    v.dim = v.rank = 0;
+    v.offset = 0;
+    kp_look_at(base->t, &v.of);
     PyObject *keys = PyTuple_Check(key) ? Py_NewRef(key) : PyTuple_Pack(1, key);
     int taken = keys ? take_keys(&v, keys) : -1;
     Py_XDECREF(keys);
     if (taken < 0) return NULL;
-    kiln_dtype dtype = kiln_tensor_dtype(base->t);
-    char *data = kiln_tensor_data(base->t);
-    if (data) data += v.offset * (int64_t)kiln_dtype_size(dtype);
-    kiln_tensor *t;
-    kiln_status status = kp_wrap(data, dtype, v.rank, v.sizes, v.strides, release,
-                                 kiln_tensor_retain(base->t), base->readonly, &t);
-    if (status == KILN_OK) return kp_tensor_object(kp_state_of_type(Py_TYPE(self)), t, base->readonly);
-    kiln_tensor_release(base->t);
-    kp_raise(status);
-    return NULL;
+    char *data = v.of.data;
+    if (data) data += v.offset * (int64_t)kiln_dtype_size(v.of.dtype);
+    kiln_status status = kp_wrap(data, v.of.dtype, v.rank, v.sizes, v.strides, release,
+                                 kiln_tensor_retain(root), base->readonly, &t);
+    if (status != KILN_OK) return kiln_tensor_release(root), kp_raise(status), NULL;
+    PyObject *made = kp_tensor_object(kp_state_of_type(Py_TYPE(self)), t, base->readonly);
+    if (made) ((kp_tensor *)made)->root = root;
+    return made;
 }

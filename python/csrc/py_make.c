@@ -107,7 +107,7 @@ static int walk(builder *b, PyObject *o, int depth) {
     if (!type) return -1;
     if (type->kind >= KP_KILN) return walk_tensor(b, type, o, depth);
     if (!is_sequence(type, o)) return leaf(b, o, depth);
-    PyObject *tuple = PySequence_Tuple(o);
+    PyObject *tuple = kp_foreign(b->st) < 0 ? NULL : PySequence_Tuple(o);
     int bad = tuple ? walk_items(b, tuple, depth) : -1;
     Py_XDECREF(tuple);
     return bad;
@@ -130,20 +130,31 @@ PyObject *kp_nested(kp_state *st, PyObject *o, PyObject *dtype) {
 
 /* -- Tensor -> nested lists ------------------------------------------------------------------------ */
 
-static PyObject *list_from(const kiln_tensor *t, int dim, const char *at) {
-    kiln_dtype dtype = kiln_tensor_dtype(t);
-    if (dim == kiln_tensor_rank(t)) return kp_number_object(kp_load(dtype, at));
-    int64_t n = kiln_tensor_sizes(t)[dim],
-            step = kiln_tensor_strides(t)[dim] * (int64_t)kiln_dtype_size(dtype);
-    PyObject *list = PyList_New((Py_ssize_t)n);
+void kp_look_at(const kiln_tensor *t, kp_view *v) {
+    size_t dims = (size_t)kiln_tensor_rank(t) * sizeof(int64_t);
+    v->dtype = kiln_tensor_dtype(t);
+    v->rank = kiln_tensor_rank(t);
+    v->data = kiln_tensor_data(t);
+    if (dims) memcpy(v->sizes, kiln_tensor_sizes(t), dims);
+    if (dims) memcpy(v->strides, kiln_tensor_strides(t), dims);
+}
+
+static PyObject *list_from(const kp_view *v, int dim, const char *at) {
+    if (dim == v->rank) return kp_number_object(kp_load(v->dtype, at));
+    int64_t n = v->sizes[dim], step = v->strides[dim] * (int64_t)kiln_dtype_size(v->dtype);
+    PyObject *list = PyList_New((Py_ssize_t)n); /* may collect garbage, whose end runs Python code */
     for (int64_t k = 0; list && k < n; k++) {
-        PyObject *item = list_from(t, dim + 1, at + k * step);
+        PyObject *item = list_from(v, dim + 1, at + k * step);
         if (!item || PyList_SetItem(list, (Py_ssize_t)k, item) < 0) Py_CLEAR(list);
     }
     return list;
 }
 
-PyObject *kp_tolist(const kiln_tensor *t) { return list_from(t, 0, kiln_tensor_data(t)); }
+PyObject *kp_tolist(const kiln_tensor *t) {
+    kp_view v;
+    kp_look_at(t, &v);
+    return list_from(&v, 0, v.data);
+}
 
 /* -- copies ---------------------------------------------------------------------------------------- */
 

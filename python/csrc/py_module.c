@@ -66,16 +66,16 @@ void kp_box_close(kp_box *box) {
 }
 
 /* A setting's text, or NULL where it is absent.  Borrowed from the dict.  *bad is set with an exception. */
-static const char *setting(kp_state *st, const char *name, bool *bad) {
-    PyObject *value = PyDict_GetItemString(st->settings, name);
+static const char *setting(PyObject *settings, const char *name, bool *bad) {
+    PyObject *value = PyDict_GetItemString(settings, name);
     const char *text = value ? kp_text(value) : NULL;
     if (value && !text) *bad = true;
     return text;
 }
 
 /* A setting's number, or 0 where it is absent. */
-static long count_setting(kp_state *st, const char *name, bool *bad) {
-    PyObject *value = PyDict_GetItemString(st->settings, name);
+static long count_setting(PyObject *settings, const char *name, bool *bad) {
+    PyObject *value = PyDict_GetItemString(settings, name);
     int overflow = 0;
     long n = value ? PyLong_AsLongAndOverflow(value, &overflow) : 0;
     if (n == -1 && PyErr_Occurred()) *bad = true;
@@ -115,16 +115,16 @@ static int load_rows(kiln_ctx *ctx, PyObject *text) {
     return status == KILN_OK ? 0 : -1;
 }
 
-static int open_context(kp_state *st, kiln_ctx **out) {
+static int open_context(kp_state *st, PyObject *settings, kiln_ctx **out) {
     bool bad = false;
     kiln_config config = {.size = sizeof config};
-    const char *mode = setting(st, "mode", &bad);
-    config.cc = setting(st, "cc", &bad);
-    config.cache_dir = setting(st, "cache_dir", &bad);
-    config.isa = setting(st, "isa", &bad);
-    config.dump_dir = setting(st, "dump_dir", &bad);
-    config.max_kernels = (size_t)count_setting(st, "max_kernels", &bad);
-    config.threads = (int)count_setting(st, "threads", &bad);
+    const char *mode = setting(settings, "mode", &bad);
+    config.cc = setting(settings, "cc", &bad);
+    config.cache_dir = setting(settings, "cache_dir", &bad);
+    config.isa = setting(settings, "isa", &bad);
+    config.dump_dir = setting(settings, "dump_dir", &bad);
+    config.max_kernels = (size_t)count_setting(settings, "max_kernels", &bad);
+    config.threads = (int)count_setting(settings, "threads", &bad);
     if (bad || (mode && mode_of(mode, &config.mode) < 0)) return -1;
     kiln_status status = kiln_open(&config, out);
     if (status != KILN_OK) return kp_raise_value(status), -1;
@@ -136,18 +136,29 @@ static int open_context(kp_state *st, kiln_ctx **out) {
     return 0;
 }
 
-int kp_reopen(kp_state *st) {
+/* Numbers among the settings may have code that calls configure: both then take effect, this one last. */
+static int reopen_with(kp_state *st, PyObject *settings) {
     kiln_ctx *ctx;
     if (st->closed) return PyErr_SetString(PyExc_RuntimeError, "kiln is being unloaded"), -1;
-    if (open_context(st, &ctx) < 0) return -1;
+    if (open_context(st, settings, &ctx) < 0) return -1;
     kp_box *box = PyMem_Malloc(sizeof *box);
     if (!box) return kiln_close(ctx), PyErr_NoMemory(), -1;
     *box = (kp_box){ctx, 1};
     kp_box *old = st->box;
+    PyObject *before = st->settings;
     st->box = box;
     st->epoch++;
+    st->settings = Py_NewRef(settings);
+    Py_XDECREF(before);
     kp_box_drop(old);
     return 0;
+}
+
+int kp_reopen(kp_state *st) {
+    PyObject *settings = Py_XNewRef(st->settings);
+    int done = reopen_with(st, settings);
+    Py_XDECREF(settings);
+    return done;
 }
 
 /* -- functions: operators -------------------------------------------------------------------------- */
@@ -332,15 +343,10 @@ static PyObject *f_show_config(PyObject *module, PyObject *unused) {
 static PyObject *f_configure(PyObject *module, PyObject *settings) {
     kp_state *st = kp_state_of(module);
     if (!PyDict_Check(settings)) return PyErr_SetString(PyExc_TypeError, "settings must be a dict"), NULL;
-    PyObject *old = st->settings;
-    st->settings = PyDict_Copy(settings);
-    if (st->settings && kp_reopen(st) == 0) {
-        Py_XDECREF(old);
-        return Py_NewRef(Py_None);
-    }
-    Py_XDECREF(st->settings);
-    st->settings = old;
-    return NULL;
+    PyObject *copy = PyDict_Copy(settings);
+    int done = copy ? reopen_with(st, copy) : -1;
+    Py_XDECREF(copy);
+    return done < 0 ? NULL : Py_NewRef(Py_None);
 }
 
 /* -- the module ------------------------------------------------------------------------------------ */

@@ -51,6 +51,7 @@ PyObject *kp_tensor_object(kp_state *st, kiln_tensor *stolen, bool readonly) {
     kp_tensor *self = object_new(st->tensor_type);
     if (!self) return kiln_tensor_release(stolen), NULL;
     self->t = stolen;
+    self->root = NULL;
     self->sort = 0;
     self->readonly = readonly;
     return (PyObject *)self;

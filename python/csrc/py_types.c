@@ -101,8 +101,9 @@ const kp_type *kp_classify(kp_state *st, PyObject *o) {
     Py_INCREF(entry.type);
     PyTypeObject *old = st->types[at].type;
     st->types[at] = entry;
-    Py_XDECREF(old);
-    return &st->types[at];
+    if (!old) return &st->types[at];
+    Py_DECREF(old); /* its end may run code that has more types looked at */
+    return kp_type_of(st, o);
 }
 
 void kp_types_drop(kp_state *st) {

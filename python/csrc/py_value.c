@@ -23,7 +23,10 @@ void kp_frame_init(kp_frame *f, kp_state *st) {
     f->nheaders = 0;
 }
 
+/* Deleters may run Python code, which must not meet the exception of a call that failed. */
 void kp_frame_release(kp_frame *f) {
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
     for (int k = 0; k < f->nheld; k++)
         if (f->held[k].release) kiln_tensor_release(f->held[k].t);
     if (f->held != f->first_held) PyMem_Free(f->held);
@@ -38,6 +41,7 @@ void kp_frame_release(kp_frame *f) {
         f->loans = next;
     }
     Py_CLEAR(f->keep);
+    PyErr_Restore(type, value, trace);
 }
 
 int kp_keep(kp_frame *f, PyObject *stolen) {

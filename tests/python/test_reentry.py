@@ -191,3 +191,166 @@ thread.start()
 thread.join()
 """
     assert run_python(code) == "[1.0, 1.0, 1.0]\n[-1.0, -1.0, -1.0]\n"
+
+
+# -- what other code can do meanwhile ------------------------------------------------------------------------------
+
+def test_an_index_that_resizes_the_tensor(run_python):
+    code = """
+import torch
+import kiln
+class Index:
+    def __index__(self):
+        kiln.call("neg.out", torch.ones(1, 2000000), out=t)
+        return 999
+t = kiln.Tensor([2.0] * 1000)
+print(t[Index()].tolist())
+t = kiln.Tensor([[2.0] * 1000] * 3)
+print(t[2, Index()].tolist(), t.shape)
+"""
+    assert run_python(code) == "2.0\n2.0 (1, 2000000)\n"
+
+
+def test_a_list_is_of_the_tensor_as_it_was(run_python):
+    code = """
+import gc
+import torch
+import kiln
+class Cycle:
+    def __init__(self):
+        self.me = self
+    def __del__(self):
+        kiln.call("neg.out", torch.ones(2000, 4000), out=t)
+t = kiln.Tensor(torch.ones(2000, 2)).copy()
+gc.collect()
+gc.set_threshold(50)
+Cycle()
+lists = t.tolist()
+gc.collect()
+print(len(lists), {len(row) for row in lists}, t.shape)
+"""
+    assert run_python(code) == "2000 {2} (2000, 4000)\n"
+
+
+def test_views_of_views_have_no_depth(run_python):
+    code = """
+import numpy as np
+import kiln
+x, fixed = kiln.Tensor([1.0, 2.0]), np.arange(4.0)
+fixed.setflags(write=False)
+y = kiln.Tensor(fixed)
+for _ in range(300000):
+    x, y = x[:], y[:]
+print(x.tolist(), y.tolist(), y.readonly)
+del x, y
+"""
+    assert run_python(code) == "[1.0, 2.0] [0.0, 1.0, 2.0, 3.0] True\n"
+
+
+def test_keywords_whose_end_calls_the_operator():
+    class Word(str):
+        __hash__ = str.__hash__
+
+        def __del__(self):
+            add(self=t, other=t)
+
+    add, t = kiln.op("aten::add.Tensor"), torch.ones(3)
+    for _ in range(3):
+        add(**{Word("self"): t, Word("other"): t, Word("alpha"): 2})
+        assert add(other=5 * t, self=t, alpha=3).tolist() == [16.0] * 3
+
+
+def test_deleters_do_not_meet_a_calls_exception():
+    import test_dlpack_faults
+    for other, error in ((torch.ones(7), "must match"), (object(), None)):
+        crafted = test_dlpack_faults.Crafted()
+        with pytest.raises((RuntimeError, TypeError), match=error):
+            kiln.call("aten::add.Tensor", crafted, other)
+        assert crafted.deleted == 1
+
+
+def test_settings_whose_code_configures(run_python):
+    code = """
+import torch
+import kiln
+from kiln import _kiln
+class Count:
+    def __index__(self):
+        _kiln.configure({"mode": "sync"})
+        return 1
+for k in range(50):
+    _kiln.configure({"mode": "".join(["inter", "p"]), "cc": "c" * (1000 + k), "threads": Count()})
+assert kiln.call("neg", torch.ones(2)).tolist() == [-1, -1]
+kiln.wait_idle()
+print(kiln.last_tier())
+"""
+    assert run_python(code) == "interp\n"
+
+
+def test_configure_load_ops_and_trim_during_a_call(run_python):
+    code = """
+import gc
+import torch
+import kiln
+n = 0
+class Pack:
+    def __dlpack__(self, **kwargs):
+        global n
+        n += 1
+        kiln.configure(mode="interp" if n % 2 else "sync")
+        kiln.load_ops(f"map my::op{n}(Tensor self) -> Tensor : promote(self) = self + self")
+        kiln.trim()
+        gc.collect()
+        kiln.call("add", torch.ones(3), torch.ones(3), alpha=3)
+        return torch.ones(3).__dlpack__(**kwargs)
+for _ in range(10):
+    for out in (kiln.call("add", Pack(), Pack(), alpha=2), kiln.call("add", torch.ones(3), Pack(), alpha=2),
+                kiln.call("add.out", torch.ones(3), Pack(), alpha=2, out=torch.empty(0))):
+        assert out.tolist() == [3, 3, 3]
+    assert "add" in kiln.explain("add", torch.ones(3), Pack(), stage="key")
+print("done")
+"""
+    assert run_python(code) == "done\n"
+
+
+def test_types_whose_look_loads_operators(run_python):
+    code = """
+import gc
+import torch
+import kiln
+n = 0
+class Meta(type):
+    def __getattr__(cls, name):
+        global n
+        n += 1
+        kiln.load_ops(f"map my::op{n}(Tensor self) -> Tensor : promote(self) = self + self")
+        kiln.call("add", torch.ones(2), torch.ones(2))
+        gc.collect()
+        raise AttributeError(name)
+for _ in range(30):
+    new = Meta("New", (), {"__dlpack__": lambda self, **kwargs: torch.ones(3).__dlpack__(**kwargs)})
+    assert kiln.call("add", torch.ones(3), new()).tolist() == [2, 2, 2]
+    assert kiln.call("add", new(), torch.ones(3), alpha=2).tolist() == [3, 3, 3]
+print("done")
+"""
+    assert run_python(code) == "done\n"
+
+
+def test_a_fork_during_a_call(run_python):
+    code = """
+import os
+import torch
+import kiln
+class Pack:
+    def __dlpack__(self, **kwargs):
+        self.child = os.fork()
+        kiln.call("mul", torch.ones(3), 2)
+        return torch.ones(3).__dlpack__(**kwargs)
+kiln.call("add", torch.ones(3), torch.ones(3))
+pack = Pack()
+good = kiln.call("add", torch.ones(3), pack).tolist() == [2, 2, 2]
+if pack.child == 0:
+    os._exit(0 if good else 1)
+print(good, os.waitpid(pack.child, 0)[1])
+"""
+    assert run_python(code) == "True 0\n"
