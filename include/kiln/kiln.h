@@ -250,6 +250,8 @@ KILN_API const char *kiln_op_row(const kiln_op *op);    /* the text of the row i
 KILN_API const char *kiln_op_form(const kiln_op *op);   /* "functional", "inplace" or "out" */
 KILN_API int kiln_op_served(const kiln_op *op);         /* 1 if its family can be run by this build */
 KILN_API size_t kiln_op_nrets(const kiln_op *op);       /* results that kiln_call writes */
+/* 1 for an out form that computes aside and copies: PyTorch derived it, and no function of torch reaches it */
+KILN_API int kiln_op_copies_out(const kiln_op *op);
 
 /* Name of the i-th argument of its schema; NULL past the end.  A kiln_value named by this very pointer is
  * recognised without reading the text. */
