@@ -51,7 +51,7 @@ static int is_lazy(const kp_torch *torch, const kp_type *type, PyObject *o, cons
 /* 1: *t says all of o.  0: o is a view that was not carried out yet, or at an odd address.  -1: exception. */
 static int look(const kp_torch *torch, const kp_type *type, PyObject *o, dl_tensor *t, kiln_dtype *dtype) {
     if (type->exchange->borrow_from_object(o, t) != 0) return as_unsupported();
-    if (kp_accept(t, dtype) < 0) return -1;
+    if (kp_accept(t, o, dtype) < 0) return -1;
     int lazy = is_lazy(torch, type, o, t);
     if (lazy != 0) return lazy < 0 ? -1 : 0;
     size_t align = kiln_dtype_size(*dtype) / (t->code == DL_COMPLEX ? 2 : 1);
@@ -77,7 +77,7 @@ static PyObject *readable(kp_state *st, const kp_type *type, PyObject *o, dl_ten
     if (plain) return plain > 0 ? Py_NewRef(o) : NULL;
     PyObject *copy = carry_out(o);
     if (copy && table->borrow_from_object(copy, t) != 0) as_unsupported();
-    if (copy && (PyErr_Occurred() || kp_accept(t, dtype) < 0)) Py_CLEAR(copy);
+    if (copy && (PyErr_Occurred() || kp_accept(t, copy, dtype) < 0)) Py_CLEAR(copy);
     return copy;
 }
 
@@ -171,13 +171,14 @@ PyObject *kp_exchange_object(const dl_exchange *table, kiln_tensor *stolen) {
 
 /* Refuses what autograd would get wrong: only a tensor that requires grad or keeps no count of writes needs a closer
  * look. */
-int kp_before_write(kp_frame *f) {
+int kp_before_write(kp_frame *f, const kiln_tensor **refused) {
     const kp_torch *torch = &f->st->torch;
     for (int k = 0; k < f->nheld; k++) {
         const kp_held *h = &f->held[k];
         if (!h->written || !h->torch) continue;
         const void *tensor = kp_torch_tensor(torch, h->object);
         if (torch->place && !kp_torch_requires_grad(torch, tensor) && !torch->is_inference(tensor)) continue;
+        *refused = h->t;
         if (kp_help(f->st, "before_write", h->object, NULL) < 0) return -1;
     }
     return 0;
