@@ -117,6 +117,8 @@ static inline void kp_box_drop(kp_box *box) {
 
 void kp_blame(const char *op, const char *arg); /* says so before the exception's text; arg may be NULL */
 void kp_raise(kiln_status status);              /* kiln_last_error() as the exception for its status */
+void kp_raise_value(
+    kiln_status status); /* the same where a text or a setting is at fault, if anything given is */
 PyObject *kp_helper(kp_state *st, const char *name); /* new reference to kiln._helpers.<name> */
 int kp_help(kp_state *st, const char *name, PyObject *a,
             PyObject *b); /* calls it for its effect; b may be NULL */
@@ -131,6 +133,7 @@ typedef struct kp_number {
     int64_t i;    /* NUM_BOOL, NUM_INT */
     double f, im; /* NUM_FLOAT, and both parts of NUM_COMPLEX */
     bool wide;    /* i holds the bits of a u64 */
+    bool huge;    /* an int beyond 64 bits: f is the double next to it, and i is unused */
 } kp_number;
 
 PyObject *kp_int_object(kp_number n); /* of a loaded integer or bool */
@@ -142,14 +145,20 @@ int kp_dtype_from(kp_state *st, PyObject *o, kiln_dtype *out); /* 0, or -1 with 
 int kp_dtype_parse(const char *text, kiln_dtype *out);         /* "float32", "f32", "torch.float32" */
 kiln_dtype kp_dtype_value(PyObject *dtype);                    /* of a kiln.dtype */
 const char *kp_dtype_text(kiln_dtype t);                       /* "float32" */
+/* The dtype of elements of both, as PyTorch has it; -1 with RuntimeError where there is none. */
+int kp_dtype_promote(kiln_dtype a, kiln_dtype b, kiln_dtype *out);
 bool kp_dtype_of_dl(uint8_t code, uint8_t bits, kiln_dtype *out);
 void kp_dl_of_dtype(kiln_dtype t, dl_tensor *out); /* sets code, bits and lanes */
 
 kp_number kp_load(kiln_dtype t, const char *at);
-int kp_store(kiln_dtype t, char *at, kp_number n);  /* -1 with OverflowError if n does not fit */
+/* -1 with an exception that names `shown`, the object n is of, if n does not fit. */
+int kp_store(kiln_dtype t, char *at, kp_number n, PyObject *shown);
 void kp_cast(kiln_dtype to, char *at, kp_number n); /* like C's conversions: wraps, never fails */
 PyObject *kp_number_object(kp_number n);
-int kp_number_from(kp_state *st, PyObject *o, kp_number *out); /* 1 found, 0 not a number, -1 exception */
+double kp_as_double(kp_number n);
+/* 1 found, 0 not a number, -1 exception: OverflowError for an int that int64 does not hold. */
+int kp_number_from(kp_state *st, PyObject *o, kp_number *out);
+int kp_element_from(kp_state *st, PyObject *o, kp_number *out); /* the same of any int; may be wide or huge */
 
 /* -- tensors --------------------------------------------------------------------------------------- */
 
@@ -177,9 +186,18 @@ int kp_import(kp_state *st, const kp_type *type, PyObject *o, kiln_tensor **out,
 PyObject *kp_numpy(kp_state *st, kp_tensor *self);                  /* an ndarray over self's memory */
 PyObject *kp_nested(kp_state *st, PyObject *o, PyObject *dtype);    /* a Tensor from numbers in lists */
 PyObject *kp_recast(kp_state *st, PyObject *tensor, kiln_dtype to); /* a copy as another dtype */
+bool kp_row_major(const kiln_tensor *t);
 PyObject *kp_tolist(const kiln_tensor *t);
 PyObject *kp_subscript(PyObject *self, PyObject *key);
 PyObject *kp_dlpack(PyObject *self, PyObject *args, PyObject *kwargs); /* Tensor.__dlpack__ */
+
+/* Tensor under Python's general functions. */
+PyObject *kp_reduce(PyObject *self, PyObject *unused);  /* __reduce__: kp_restore and its arguments */
+PyObject *kp_restore(PyObject *module, PyObject *args); /* restore(dtype's name, shape, bytes) */
+PyObject *kp_copy(PyObject *self, PyObject *unused);    /* row-major, in memory of its own */
+PyObject *kp_format(PyObject *self, PyObject *spec);
+PyObject *kp_round(PyObject *self, PyObject *args);
+int kp_contains(PyObject *self, PyObject *o);
 
 /* -- arguments ------------------------------------------------------------------------------------- */
 

@@ -62,11 +62,6 @@ static int check_request(PyObject *stream, PyObject *device) {
     return -1;
 }
 
-/* A copy of self in memory of its own; new reference. */
-static PyObject *copy_of(PyObject *self) {
-    return kp_recast(kp_state_of_type(Py_TYPE(self)), self, kiln_tensor_dtype(((kp_tensor *)self)->t));
-}
-
 PyObject *kp_dlpack(PyObject *self, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"stream", "max_version", "dl_device", "copy", NULL};
     PyObject *stream = Py_None, *max_version = Py_None, *device = Py_None, *copy = Py_None;
@@ -76,7 +71,7 @@ PyObject *kp_dlpack(PyObject *self, PyObject *args, PyObject *kwargs) {
         return NULL;
     int versioned = wants_versions(max_version);
     if (versioned < 0 || check_request(stream, device) < 0) return NULL;
-    PyObject *source = copy == Py_True ? copy_of(self) : Py_NewRef(self);
+    PyObject *source = copy == Py_True ? kp_copy(self, NULL) : Py_NewRef(self);
     if (!source) return NULL;
     kiln_status status = kiln_tensor_to_dlpack(((kp_tensor *)source)->t, &managed);
     Py_DECREF(source);

@@ -87,11 +87,14 @@ static PyObject *g_from_nodes(PyObject *type, PyObject *args) {
 static PyObject *g_parse(PyObject *type, PyObject *text) {
     Py_ssize_t n;
     size_t cap = 0;
+    if (!PyUnicode_Check(text))
+        return PyErr_Format(PyExc_TypeError, "a graph's text must be str, not %R", (PyObject *)Py_TYPE(text)),
+               NULL;
     const char *s = PyUnicode_AsUTF8AndSize(text, &n);
     kp_graph *self = s ? new_graph(type) : NULL;
     if (!self) return NULL;
     kiln_status status = kiln_graph_parse(s, (size_t)n, &self->g);
-    if (status != KILN_OK) return Py_DECREF(self), kp_raise(status), NULL;
+    if (status != KILN_OK) return Py_DECREF(self), kp_raise_value(status), NULL;
     for (kiln_node *node = kiln_graph_first(self->g); node; node = node->next)
         if (append(self, node, &cap) < 0) return Py_DECREF(self), NULL;
     return (PyObject *)self;

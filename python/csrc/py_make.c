@@ -1,37 +1,60 @@
-/* py_make.c - numbers in nested lists <-> tensors, and copies as another dtype.
+/* py_make.c - numbers in nested sequences <-> tensors, and copies as another dtype.
  *
  * Element by element: for data written by hand and for looking at results, not for bulk work. */
 #include <string.h>
 
 #include "kilnpy.h"
 
-/* -- nested lists -> Tensor ------------------------------------------------------------------------ */
+/* -- nested sequences -> Tensor -------------------------------------------------------------------- */
 
 typedef struct builder {
     kp_state *st;
     int rank;
     int64_t sizes[KILN_MAX_RANK];
-    bool any[4]; /* by kp_num_kind: whether there are such numbers */
-    bool known;  /* dtype was asked for */
-    kiln_dtype dtype;
+    bool known; /* dtype was asked for, or found by measuring */
+    bool any;   /* there are elements, and dtype is theirs so far */
+    bool typed; /* the elements at hand are of a tensor, whose dtype is `of` */
+    kiln_dtype dtype, of;
     char *next; /* where the next element goes; NULL while measuring */
 } builder;
+
+/* The dtype PyTorch gives a number: its own if it has one, as NumPy's have. */
+static int dtype_of_number(kp_state *st, PyObject *o, kp_number n, kiln_dtype *out) {
+    static const kiln_dtype of_kind[] = {
+        [NUM_BOOL] = KILN_BOOL, [NUM_INT] = KILN_I64, [NUM_FLOAT] = KILN_F32, [NUM_COMPLEX] = KILN_C64};
+    *out = of_kind[n.kind];
+    if (PyLong_CheckExact(o) || PyFloat_CheckExact(o) || PyBool_Check(o) || PyComplex_CheckExact(o)) return 0;
+    PyObject *own = PyObject_GetAttrString(o, "dtype");
+    if (!own) return PyErr_Clear(), 0;
+    int bad = kp_dtype_from(st, own, out);
+    Py_DECREF(own);
+    return bad;
+}
+
+static int note_dtype(builder *b, PyObject *o, kp_number n) {
+    kiln_dtype of = b->of;
+    if (!b->typed && dtype_of_number(b->st, o, n, &of) < 0) return -1;
+    if (b->any) return kp_dtype_promote(b->dtype, of, &b->dtype);
+    b->any = true;
+    b->dtype = of;
+    return 0;
+}
 
 static int leaf(builder *b, PyObject *o, int depth) {
     kp_number n;
     if (b->rank < 0) b->rank = depth;
-    int found = depth == b->rank ? kp_number_from(b->st, o, &n) : 0;
+    int found = depth == b->rank ? kp_element_from(b->st, o, &n) : 0;
     if (found < 0) return -1;
     if (!found) {
         PyErr_Format(depth == b->rank ? PyExc_TypeError : PyExc_ValueError,
-                     depth == b->rank ? "%R is not a number" : "expected a list where %R is", o);
+                     depth == b->rank ? "%R is not a number" : "expected a sequence where %R is", o);
         return -1;
     }
-    b->any[n.kind] = true;
+    if (!b->known) return note_dtype(b, o, n);
     if (!b->next) return 0;
-    int st = kp_store(b->dtype, b->next, n);
+    int bad = kp_store(b->dtype, b->next, n, o);
     b->next += kiln_dtype_size(b->dtype);
-    return st;
+    return bad;
 }
 
 static int walk(builder *b, PyObject *o, int depth);
@@ -40,8 +63,8 @@ static int walk_items(builder *b, PyObject *tuple, int depth) {
     Py_ssize_t n = PyTuple_Size(tuple);
     if (depth == KILN_MAX_RANK || depth == b->rank) {
         PyErr_Format(PyExc_ValueError,
-                     depth == b->rank ? "expected a number at depth %d, not a list"
-                                      : "lists nested deeper than %d are not served",
+                     depth == b->rank ? "expected a number at depth %d, not a sequence"
+                                      : "sequences nested deeper than %d are not served",
                      depth);
         return -1;
     }
@@ -57,39 +80,47 @@ static int walk_items(builder *b, PyObject *tuple, int depth) {
     return 0;
 }
 
-/* Lists, tuples, and tensors of any kind among them. */
+static int walk_tensor(builder *b, const kp_type *type, PyObject *o, int depth) {
+    kiln_tensor *t;
+    bool readonly;
+    if (kp_import(b->st, type, o, &t, &readonly) < 0) return -1;
+    b->typed = true;
+    b->of = kiln_tensor_dtype(t);
+    PyObject *plain = kp_tolist(t);
+    int bad = plain ? walk(b, plain, depth) : -1;
+    b->typed = false;
+    Py_XDECREF(plain);
+    kiln_tensor_release(t);
+    return bad;
+}
+
+/* range, deque, array.array, ...: what is read by position, and is neither a text nor looked up by keys. */
+static bool is_sequence(const kp_type *type, PyObject *o) {
+    if (type->kind == KP_LIST || type->kind == KP_TUPLE) return true;
+    return type->kind == KP_OTHER && PySequence_Check(o) && !PyBytes_Check(o) && !PyIndex_Check(o) &&
+           !PyObject_HasAttrString(o, "keys");
+}
+
+/* Sequences, and tensors of any kind among them. */
 static int walk(builder *b, PyObject *o, int depth) {
     const kp_type *type = kp_type_of(b->st, o);
     if (!type) return -1;
-    if (type->kind >= KP_KILN) {
-        PyObject *plain = PyObject_CallMethod(o, "tolist", NULL);
-        int st = plain ? walk(b, plain, depth) : -1;
-        Py_XDECREF(plain);
-        return st;
-    }
-    if (type->kind != KP_LIST && type->kind != KP_TUPLE) return leaf(b, o, depth);
+    if (type->kind >= KP_KILN) return walk_tensor(b, type, o, depth);
+    if (!is_sequence(type, o)) return leaf(b, o, depth);
     PyObject *tuple = PySequence_Tuple(o);
-    int st = tuple ? walk_items(b, tuple, depth) : -1;
+    int bad = tuple ? walk_items(b, tuple, depth) : -1;
     Py_XDECREF(tuple);
-    return st;
-}
-
-/* The dtype PyTorch gives numbers: float32 if any is a float, complex64 if any is complex. */
-static kiln_dtype natural_dtype(const builder *b) {
-    if (b->any[NUM_COMPLEX]) return KILN_C64;
-    if (b->any[NUM_FLOAT]) return KILN_F32;
-    if (b->any[NUM_INT]) return KILN_I64;
-    return b->any[NUM_BOOL] ? KILN_BOOL : KILN_F32;
+    return bad;
 }
 
 /* The object must stay as it was measured: it is walked twice, with a Python number's methods in between. */
 PyObject *kp_nested(kp_state *st, PyObject *o, PyObject *dtype) {
-    builder b = {.st = st, .rank = -1, .known = dtype != Py_None};
+    builder b = {.st = st, .rank = -1, .known = dtype != Py_None, .dtype = KILN_F32};
     kiln_tensor *t;
     for (int d = 0; d < KILN_MAX_RANK; d++) b.sizes[d] = -1;
     if (b.known && kp_dtype_from(st, dtype, &b.dtype) < 0) return NULL;
     if (walk(&b, o, 0) < 0) return NULL;
-    if (!b.known) b.dtype = natural_dtype(&b);
+    b.known = true;
     kiln_status status = kiln_tensor_new(b.dtype, b.rank, b.sizes, NULL, &t);
     if (status != KILN_OK) return kp_raise(status), NULL;
     b.next = kiln_tensor_data(t);
@@ -114,7 +145,7 @@ static PyObject *list_from(const kiln_tensor *t, int dim, const char *at) {
 
 PyObject *kp_tolist(const kiln_tensor *t) { return list_from(t, 0, kiln_tensor_data(t)); }
 
-/* -- another dtype --------------------------------------------------------------------------------- */
+/* -- copies ---------------------------------------------------------------------------------------- */
 
 static void cast_from(const kiln_tensor *t, int dim, const char *at, kiln_dtype to, char **next) {
     kiln_dtype dtype = kiln_tensor_dtype(t);
@@ -128,12 +159,27 @@ static void cast_from(const kiln_tensor *t, int dim, const char *at, kiln_dtype 
     for (int64_t k = 0; k < n; k++) cast_from(t, dim + 1, at + k * step, to, next);
 }
 
+bool kp_row_major(const kiln_tensor *t) {
+    int64_t step = 1;
+    for (int d = kiln_tensor_rank(t) - 1; d >= 0; d--) {
+        int64_t size = kiln_tensor_sizes(t)[d];
+        if (size == 0) return true;
+        if (size > 1 && kiln_tensor_strides(t)[d] != step) return false;
+        step *= size;
+    }
+    return true;
+}
+
 PyObject *kp_recast(kp_state *st, PyObject *tensor, kiln_dtype to) {
     const kiln_tensor *from = ((kp_tensor *)tensor)->t;
     kiln_tensor *t;
     kiln_status status = kiln_tensor_new(to, kiln_tensor_rank(from), kiln_tensor_sizes(from), NULL, &t);
     if (status != KILN_OK) return kp_raise(status), NULL;
     char *next = kiln_tensor_data(t);
-    if (kiln_tensor_nelem(from) > 0) cast_from(from, 0, kiln_tensor_data(from), to, &next);
+    size_t nelem = (size_t)kiln_tensor_nelem(from);
+    if (nelem > 0 && to == kiln_tensor_dtype(from) && kp_row_major(from))
+        memcpy(next, kiln_tensor_data(from), nelem * kiln_dtype_size(to));
+    else if (nelem > 0)
+        cast_from(from, 0, kiln_tensor_data(from), to, &next);
     return kp_tensor_object(st, t, false);
 }

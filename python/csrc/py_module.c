@@ -27,12 +27,20 @@ static PyObject *exception_for(kiln_status status) {
     }
 }
 
-void kp_raise(kiln_status status) {
+static void raise_as(PyObject *exception, kiln_status status) {
     const char *text = kiln_last_error();
     if (!text[0]) text = kiln_status_text(status);
     PyObject *message = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
-    if (message) PyErr_SetObject(exception_for(status), message);
+    if (message) PyErr_SetObject(exception, message);
     Py_XDECREF(message);
+}
+
+void kp_raise(kiln_status status) { raise_as(exception_for(status), status); }
+
+void kp_raise_value(kiln_status status) {
+    bool given = status == KILN_E_ARG || status == KILN_E_PARSE || status == KILN_E_LIMIT ||
+                 status == KILN_E_VERIFY;
+    raise_as(given ? PyExc_ValueError : exception_for(status), status);
 }
 
 /* Only of Python's own exceptions with one text: others mean more than their text says. */
@@ -95,10 +103,12 @@ static const char *setting(kp_state *st, const char *name, bool *bad) {
 /* A setting's number, or 0 where it is absent. */
 static long count_setting(kp_state *st, const char *name, bool *bad) {
     PyObject *value = PyDict_GetItemString(st->settings, name);
-    long n = value ? PyLong_AsLong(value) : 0;
+    int overflow = 0;
+    long n = value ? PyLong_AsLongAndOverflow(value, &overflow) : 0;
     if (n == -1 && PyErr_Occurred()) *bad = true;
-    if (!*bad && (n < 0 || n > INT32_MAX)) {
-        PyErr_Format(PyExc_ValueError, "%s must not be negative or above 2^31, but is %ld", name, n);
+    if (!*bad && (overflow || n < 0 || n > INT32_MAX)) {
+        PyErr_Format(PyExc_ValueError, "%s must be from 0 (the default) to %d, but is %R", name, INT32_MAX,
+                     value);
         *bad = true;
     }
     return n;
@@ -144,7 +154,7 @@ static int open_context(kp_state *st, kiln_ctx **out) {
     config.threads = (int)count_setting(st, "threads", &bad);
     if (bad || (mode && mode_of(mode, &config.mode) < 0)) return -1;
     kiln_status status = kiln_open(&config, out);
-    if (status != KILN_OK) return kp_raise(status), -1;
+    if (status != KILN_OK) return kp_raise_value(status), -1;
     for (Py_ssize_t k = 0; k < PyList_Size(st->rows); k++) {
         if (load_rows(*out, PyList_GetItem(st->rows, k)) == 0) continue;
         kiln_close(*out);
@@ -457,6 +467,7 @@ static PyMethodDef functions[] = {
     {"show_config", f_show_config, METH_NOARGS,
      "show_config()\n--\n\nWhat was found on this machine, as text."},
     {"configure", f_configure, METH_O, "configure(settings, /)"},
+    {"restore", kp_restore, METH_VARARGS, "restore(dtype, shape, data, /)\n--\n\nA pickled Tensor."},
     {0},
 };
 static PyModuleDef_Slot module_slots[] = {{Py_mod_exec, module_exec}, {0, NULL}};

@@ -39,6 +39,33 @@ kp_num_kind kp_dtype_kind(kiln_dtype t) {
     return NUM_BOOL;
 }
 
+static bool is_unsigned(kiln_dtype t) {
+    return t == KILN_U8 || t == KILN_U16 || t == KILN_U32 || t == KILN_U64;
+}
+
+static int promote_ints(kiln_dtype wide, kiln_dtype other, kiln_dtype *out) {
+    if ((is_unsigned(wide) && wide != KILN_U8) || (is_unsigned(other) && other != KILN_U8)) {
+        PyErr_Format(PyExc_RuntimeError, "%s and %s have no dtype in common: give one", kp_dtype_text(wide),
+                     kp_dtype_text(other));
+        return -1;
+    }
+    *out = kiln_dtype_size(wide) > 1 ? wide : KILN_I16; /* uint8 and int8 */
+    return 0;
+}
+
+int kp_dtype_promote(kiln_dtype a, kiln_dtype b, kiln_dtype *out) {
+    kp_num_kind kind_a = kp_dtype_kind(a), kind_b = kp_dtype_kind(b);
+    bool b_wins = kind_a != kind_b ? kind_b > kind_a : kiln_dtype_size(b) > kiln_dtype_size(a);
+    kiln_dtype wide = b_wins ? b : a, other = b_wins ? a : b;
+    *out = wide;
+    if (a == b) return 0;
+    if (wide == KILN_C64 && other == KILN_F64) *out = KILN_C128;
+    if (kind_a != kind_b) return 0;
+    if (kind_a == NUM_INT) return promote_ints(wide, other, out);
+    if (kiln_dtype_size(a) == kiln_dtype_size(b)) *out = KILN_F32; /* float16 and bfloat16 */
+    return 0;
+}
+
 static PyObject *dtype_repr(PyObject *self) {
     return PyUnicode_FromFormat("kiln.%s", kp_dtype_text(kp_dtype_value(self)));
 }
@@ -143,9 +170,10 @@ bool kp_dtype_of_dl(uint8_t code, uint8_t bits, kiln_dtype *out) {
 
 void kp_dl_of_dtype(kiln_dtype t, dl_tensor *out) {
     static const uint8_t codes[] = {[NUM_BOOL] = DL_BOOL, [NUM_FLOAT] = DL_FLOAT, [NUM_COMPLEX] = DL_COMPLEX};
-    bool is_unsigned = t == KILN_U8 || t == KILN_U16 || t == KILN_U32 || t == KILN_U64;
     kp_num_kind kind = kp_dtype_kind(t);
-    out->code = kind == NUM_INT ? (is_unsigned ? DL_UINT : DL_INT) : t == KILN_BF16 ? DL_BFLOAT : codes[kind];
+    out->code = kind == NUM_INT  ? (is_unsigned(t) ? DL_UINT : DL_INT)
+                : t == KILN_BF16 ? DL_BFLOAT
+                                 : codes[kind];
     out->bits = (uint8_t)(8 * kiln_dtype_size(t));
     out->lanes = 1;
 }
@@ -239,20 +267,29 @@ kp_number kp_load(kiln_dtype t, const char *at) {
     return n;
 }
 
-/* A float outside int64 gives the least int64, as x86 does; C leaves it undefined. */
-static int64_t whole(kp_number n) {
-    if (n.kind < NUM_FLOAT) return n.i;
-    return n.f >= -9223372036854775808.0 && n.f < 9223372036854775808.0 ? (int64_t)n.f : INT64_MIN;
+static bool has_bits(kp_number n) { return n.kind < NUM_FLOAT && !n.huge; }
+
+double kp_as_double(kp_number n) { return !has_bits(n) ? n.f : n.wide ? (double)(uint64_t)n.i : (double)n.i; }
+
+static float as_float(kp_number n) {
+    return !has_bits(n) ? (float)n.f : n.wide ? (float)(uint64_t)n.i : (float)n.i;
+}
+
+/* A float outside the integers of 64 bits gives the least int64, as x86 does; C leaves it undefined. */
+static int64_t whole(kiln_dtype to, kp_number n) {
+    const double limit = 9223372036854775808.0;
+    if (has_bits(n)) return n.i;
+    if (to == KILN_U64 && n.f >= limit && n.f < 2 * limit) return (int64_t)(uint64_t)n.f;
+    return n.f >= -limit && n.f < limit ? (int64_t)n.f : INT64_MIN;
 }
 
 void kp_cast(kiln_dtype to, char *at, kp_number n) {
-    bool whole_number = n.kind < NUM_FLOAT;
-    double f = whole_number ? (double)n.i : n.f, parts[] = {f, n.im};
-    float f32 = whole_number ? (float)n.i : (float)n.f, parts32[] = {f32, (float)n.im};
-    int64_t i = whole(n);
+    double f = kp_as_double(n), parts[] = {f, n.im};
+    float f32 = as_float(n), parts32[] = {f32, (float)n.im};
+    int64_t i = whole(to, n);
     uint16_t half;
     switch (to) {
-    case KILN_BOOL: *at = whole_number ? n.i != 0 : n.f != 0 || n.im != 0; break;
+    case KILN_BOOL: *at = has_bits(n) ? n.i != 0 : n.f != 0 || n.im != 0; break;
     case KILN_U8:
     case KILN_I8:
     case KILN_I16:
@@ -277,16 +314,38 @@ void kp_cast(kiln_dtype to, char *at, kp_number n) {
     }
 }
 
-int kp_store(kiln_dtype t, char *at, kp_number n) {
-    if (n.kind == NUM_COMPLEX && n.im != 0 && kp_dtype_kind(t) < NUM_COMPLEX) {
-        PyErr_Format(PyExc_RuntimeError, "a complex number does not fit %s", kp_dtype_text(t));
+/* Whether integer dtype t has n; like PyTorch, a float's fraction counts: 255.5 is beyond uint8. */
+static bool fits(kiln_dtype t, kp_number n) {
+    int bits = 8 * (int)kiln_dtype_size(t) - !is_unsigned(t); /* without the sign */
+    if (!has_bits(n)) {
+        double end = ldexp(1, bits);
+        return n.kind >= NUM_FLOAT && n.f >= (is_unsigned(t) ? 0 : -end) && n.f <= end - 1 && n.f < end;
+    }
+    if (n.wide && n.i < 0) return t == KILN_U64;
+    if (n.i < 0) return !is_unsigned(t) && n.i >= -INT64_C(1) - (INT64_MAX >> (63 - bits));
+    return bits > 63 || n.i <= INT64_MAX >> (63 - bits);
+}
+
+/* As PyTorch raises it: its uint64 is read by another routine than the rest. */
+static PyObject *exception_of(kiln_dtype t, kp_number n) {
+    if (n.kind >= NUM_FLOAT) return PyExc_RuntimeError;
+    if (t == KILN_U64) return PyExc_OverflowError;
+    return n.huge || (n.wide && n.i < 0) ? PyExc_ValueError : PyExc_RuntimeError;
+}
+
+int kp_store(kiln_dtype t, char *at, kp_number n, PyObject *shown) {
+    kp_num_kind kind = kp_dtype_kind(t);
+    if (n.kind == NUM_COMPLEX && n.im != 0 && (kind == NUM_INT || kind == NUM_FLOAT)) {
+        PyErr_Format(PyExc_RuntimeError, "the complex number %R does not fit %s", shown, kp_dtype_text(t));
+        return -1;
+    }
+    if (kind == NUM_INT && !fits(t, n)) {
+        PyErr_Format(exception_of(t, n), "value %R cannot be converted to type %s without overflow", shown,
+                     kp_dtype_text(t));
         return -1;
     }
     kp_cast(t, at, n);
-    bool integer = kp_dtype_kind(t) == NUM_INT && t != KILN_U64;
-    if (!integer || kp_load(t, at).i == whole(n)) return 0;
-    PyErr_Format(PyExc_OverflowError, "%lld does not fit %s", (long long)whole(n), kp_dtype_text(t));
-    return -1;
+    return 0;
 }
 
 PyObject *kp_int_object(kp_number n) {
@@ -305,47 +364,66 @@ PyObject *kp_number_object(kp_number n) {
 
 /* -- Python numbers -------------------------------------------------------------------------------- */
 
-static int from_int(PyObject *o, kp_number *out) {
+/* An int that int64 does not hold, of a tensor's elements. */
+static int from_wide_int(PyObject *o, kp_number *out) {
+    out->i = (int64_t)PyLong_AsUnsignedLongLong(o);
+    out->wide = !PyErr_Occurred();
+    if (out->wide) return 1;
+    PyErr_Clear();
+    out->huge = true;
+    out->f = PyLong_AsDouble(o);
+    return out->f == -1 && PyErr_Occurred() ? -1 : 1;
+}
+
+static int from_int(PyObject *o, bool element, kp_number *out) {
     int overflow;
     *out = (kp_number){.kind = NUM_INT};
     out->i = PyLong_AsLongLongAndOverflow(o, &overflow);
+    if (overflow && element) return from_wide_int(o, out);
     if (overflow) PyErr_SetString(PyExc_OverflowError, "an int argument does not fit 64 bits");
     return overflow || (out->i == -1 && PyErr_Occurred()) ? -1 : 1;
 }
 
+static int number_from(kp_state *st, PyObject *o, bool element, kp_number *out);
+
 /* numpy.float32(1), and whatever else answers item() with a Python number. */
-static int from_item(kp_state *st, PyObject *o, kp_number *out) {
+static int from_item(kp_state *st, PyObject *o, bool element, kp_number *out) {
     PyObject *plain = PyObject_CallMethod(o, "item", NULL);
     if (!plain) return -1;
     const kp_type *type = kp_type_of(st, plain);
     int found = type ? 0 : -1;
-    if (type && type->kind >= KP_BOOL && type->kind <= KP_COMPLEX) found = kp_number_from(st, plain, out);
+    if (type && type->kind >= KP_BOOL && type->kind <= KP_COMPLEX)
+        found = number_from(st, plain, element, out);
     Py_DECREF(plain);
     return found;
 }
 
-static int from_index(PyObject *o, kp_number *out) {
+static int from_index(PyObject *o, bool element, kp_number *out) {
     if (!PyIndex_Check(o)) return 0;
     PyObject *i = PyNumber_Index(o);
     if (!i) return -1;
-    int found = from_int(i, out);
+    int found = from_int(i, element, out);
     Py_DECREF(i);
     return found;
 }
 
-int kp_number_from(kp_state *st, PyObject *o, kp_number *out) {
+static int number_from(kp_state *st, PyObject *o, bool element, kp_number *out) {
     const kp_type *type = kp_type_of(st, o);
     if (!type) return -1;
     switch (type->kind) {
     case KP_BOOL: *out = (kp_number){.kind = NUM_BOOL, .i = o == Py_True}; return 1;
-    case KP_INT: return from_int(o, out);
+    case KP_INT: return from_int(o, element, out);
     case KP_FLOAT: *out = (kp_number){.kind = NUM_FLOAT, .f = PyFloat_AsDouble(o)}; return 1;
     case KP_COMPLEX:
         *out = (kp_number){
             .kind = NUM_COMPLEX, .f = PyComplex_RealAsDouble(o), .im = PyComplex_ImagAsDouble(o)};
         return 1;
-    case KP_NUMPY_SCALAR: return from_item(st, o, out);
-    case KP_OTHER: return from_index(o, out);
+    case KP_NUMPY_SCALAR: return from_item(st, o, element, out);
+    case KP_OTHER: return from_index(o, element, out);
     default: return 0;
     }
 }
+
+int kp_number_from(kp_state *st, PyObject *o, kp_number *out) { return number_from(st, o, false, out); }
+
+int kp_element_from(kp_state *st, PyObject *o, kp_number *out) { return number_from(st, o, true, out); }

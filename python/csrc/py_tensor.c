@@ -166,19 +166,15 @@ static PyObject *to_int(PyObject *self) {
     return n.kind >= NUM_FLOAT ? PyLong_FromDouble(n.f) : kp_int_object(n);
 }
 
-static double as_double(kp_number n) {
-    return n.kind >= NUM_FLOAT ? n.f : n.wide ? (double)(uint64_t)n.i : (double)n.i;
-}
-
 static PyObject *to_float(PyObject *self) {
     kp_number n;
-    return single_real(self, &n) < 0 ? NULL : PyFloat_FromDouble(as_double(n));
+    return single_real(self, &n) < 0 ? NULL : PyFloat_FromDouble(kp_as_double(n));
 }
 
 static PyObject *method_complex(PyObject *self, PyObject *unused) {
     (void)unused;
     kp_number n;
-    return single(self, &n) < 0 ? NULL : PyComplex_FromDoubles(as_double(n), n.im);
+    return single(self, &n) < 0 ? NULL : PyComplex_FromDoubles(kp_as_double(n), n.im);
 }
 
 static PyObject *to_index(PyObject *self) {
@@ -213,12 +209,6 @@ static PyObject *method_numel(PyObject *self, PyObject *unused) {
 static PyObject *method_data_ptr(PyObject *self, PyObject *unused) {
     (void)unused;
     return PyLong_FromVoidPtr(kiln_tensor_data(of(self)));
-}
-
-static PyObject *method_copy(PyObject *self, PyObject *unused) {
-    (void)unused;
-    kp_state *st = kp_state_of_type(Py_TYPE(self));
-    return st ? kp_recast(st, self, kiln_tensor_dtype(of(self))) : NULL;
 }
 
 static PyObject *method_numpy(PyObject *self, PyObject *unused) {
@@ -313,10 +303,23 @@ BINARY(op_iadd, SAME("aten::add_.Tensor"))
 BINARY(op_isub, SAME("aten::sub_.Tensor"))
 BINARY(op_imul, SAME("aten::mul_.Tensor"))
 BINARY(op_idiv, SAME("aten::div_.Tensor"))
+BINARY(op_ifloordiv, SAME("aten::floor_divide_.Tensor"))
+BINARY(op_imod, SAME("aten::remainder_.Tensor"))
+BINARY(op_iand, SAME("aten::bitwise_and_.Tensor"))
+BINARY(op_ior, SAME("aten::bitwise_or_.Tensor"))
+BINARY(op_ixor, SAME("aten::bitwise_xor_.Tensor"))
+BINARY(op_ishl, SAME("aten::bitwise_left_shift_.Tensor"))
+BINARY(op_ishr, SAME("aten::bitwise_right_shift_.Tensor"))
 #undef BINARY
 
 static PyObject *op_pow(PyObject *a, PyObject *b, PyObject *modulus) {
     static const binary names = {"aten::pow.Tensor_Tensor", "aten::pow.Tensor_Scalar", "aten::pow.Scalar"};
+    if (modulus != Py_None) return Py_NewRef(Py_NotImplemented);
+    return call_binary(&names, a, b);
+}
+
+static PyObject *op_ipow(PyObject *a, PyObject *b, PyObject *modulus) {
+    static const binary names = {"aten::pow_.Tensor", "aten::pow_.Scalar", "aten::pow_.Tensor"};
     if (modulus != Py_None) return Py_NewRef(Py_NotImplemented);
     return call_binary(&names, a, b);
 }
@@ -347,7 +350,12 @@ static PyMethodDef methods[] = {
     {"tolist", method_tolist, METH_NOARGS, "The elements as nested lists of Python numbers."},
     {"numpy", method_numpy, METH_NOARGS, "A NumPy array over the same memory."},
     {"numel", method_numel, METH_NOARGS, "How many elements there are."},
-    {"copy", method_copy, METH_NOARGS, "A row-major copy in memory of its own."},
+    {"copy", kp_copy, METH_NOARGS, "A row-major copy in memory of its own."},
+    {"__copy__", kp_copy, METH_NOARGS, "copy(), for copy.copy."},
+    {"__deepcopy__", kp_copy, METH_O, "copy(), for copy.deepcopy."},
+    {"__reduce__", kp_reduce, METH_NOARGS, "For pickle: dtype, shape and the elements' bytes, row-major."},
+    {"__format__", kp_format, METH_O, "The only element, formatted; without a format the tensor's text."},
+    {"__round__", kp_round, METH_VARARGS, "aten::round, to so many decimals."},
     {"data_ptr", method_data_ptr, METH_NOARGS, "The address of element [0, ..., 0]."},
     {"__complex__", method_complex, METH_NOARGS, "The only element, as a complex number."},
     {"__dlpack__", KEYWORDS(kp_dlpack), METH_VARARGS | METH_KEYWORDS,
@@ -376,11 +384,11 @@ static PyType_Slot slots[] = {
     {Py_tp_methods, methods},
     {Py_tp_getset, getset},
     {Py_tp_doc,
-     "Tensor(data, dtype=None)\n--\n\nA tensor: of numbers in nested lists, or over the memory of a NumPy "
-     "array, "
-     "a torch tensor\nor anything with __dlpack__.  Another dtype makes a copy."},
+     "Tensor(data, dtype=None)\n--\n\nA tensor: of numbers in nested sequences, or over the memory of a NumPy "
+     "array, a torch tensor\nor anything with __dlpack__.  Another dtype makes a copy."},
     {Py_sq_length, tensor_length},
     {Py_sq_item, tensor_item},
+    {Py_sq_contains, kp_contains},
     {Py_mp_length, tensor_length},
     {Py_mp_subscript, kp_subscript},
     {Py_nb_add, op_add},
@@ -399,6 +407,14 @@ static PyType_Slot slots[] = {
     {Py_nb_inplace_subtract, op_isub},
     {Py_nb_inplace_multiply, op_imul},
     {Py_nb_inplace_true_divide, op_idiv},
+    {Py_nb_inplace_floor_divide, op_ifloordiv},
+    {Py_nb_inplace_remainder, op_imod},
+    {Py_nb_inplace_power, op_ipow},
+    {Py_nb_inplace_and, op_iand},
+    {Py_nb_inplace_or, op_ior},
+    {Py_nb_inplace_xor, op_ixor},
+    {Py_nb_inplace_lshift, op_ishl},
+    {Py_nb_inplace_rshift, op_ishr},
     {Py_nb_negative, op_neg},
     {Py_nb_positive, op_pos},
     {Py_nb_absolute, op_abs},

@@ -3,7 +3,8 @@
     >>> import kiln
     >>> x = kiln.Tensor([[1.0, 2.0], [3.0, 4.0]])
     >>> kiln.call("aten::add.Tensor", x, x, alpha=2)
-    kiln.Tensor([[3., 6.], [9., 12.]], dtype=float32)
+    kiln.Tensor([[ 3.,  6.],
+                 [ 9., 12.]], dtype=float32)
 
 Tensors may be kiln.Tensor, torch tensors, NumPy arrays, or anything with __dlpack__; the result is of the kind
 of the first one.  Gradients are not recorded.
@@ -24,7 +25,12 @@ _settings = {}
 def __getattr__(name):
     if name == "fx":  # imported when it is asked for: it needs PyTorch
         import importlib
-        return importlib.import_module("kiln.fx")
+        try:
+            return importlib.import_module("kiln.fx")
+        except ModuleNotFoundError as error:
+            if error.name != "torch":
+                raise
+            raise AttributeError("kiln.fx needs PyTorch, and there is no module 'torch'") from error
     raise AttributeError(f"module 'kiln' has no attribute {name!r}")
 
 
@@ -32,8 +38,10 @@ def configure(*, cache_dir=None, mode=None, cc=None, isa=None, dump_dir=None, ma
     """Reopens the default context with these settings, over those given before; None leaves one as it is.
 
     mode: "tiered" (compile in the background what is called often), "sync" (compile on the first call), "interp" (never),
-    "frozen" (never, and count what is missing) or "default".  max_kernels: classes kept in memory.  threads: that one call
-    may use.  Rows loaded with load_ops are loaded again; counters start at zero.
+    "frozen" (never, and count what is missing) or "default" (KILN_MODE of the environment, or "tiered").
+    max_kernels: classes kept in memory; 0 is the default: KILN_MAX_KERNELS, or 4,000.
+    threads: that one call may use; 0 is the default: KILN_THREADS, or as many as there are CPUs to run on.
+    The environment's numbers are at least 1.  Rows loaded with load_ops are loaded again; counters start at zero.
     """
     import operator
     import os

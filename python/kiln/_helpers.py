@@ -1,7 +1,9 @@
-"""What the C side asks Python for: rare paths that need NumPy or PyTorch, and texts.
+"""What the C side asks Python for: rare paths, above all those that need NumPy or PyTorch, and texts.
 
 Neither library is imported for its own sake: a value of theirs means it is there already.
 """
+import decimal
+import math
 import sys
 
 from . import _kiln
@@ -113,35 +115,83 @@ def after_write(tensor):
     sys.modules["torch"]._C._increment_version((tensor,))
 
 
+# -- operators ------------------------------------------------------------------------------------------------
+
+def rounded(tensor, decimals):
+    """round(tensor, decimals)."""
+    return _kiln.call("aten::round.decimals", tensor, decimals=decimals)
+
+
 # -- texts -----------------------------------------------------------------------------------------------------
 
 _EDGE = 3  # items shown at each end of a long dimension
 _MANY = 1000  # elements from which dimensions are shortened
+_WIDTH = 80  # columns that a row may take
+# Decimals next to a number, by their digits: 9 name an element of any dtype but float64.  The one further from zero is
+# tried too: above a power of two elements lie further apart than below, so it may name the power where the nearest does not.
+_NEAR = [decimal.Context(prec=digits, rounding=how) for digits in range(1, 10)
+         for how in (decimal.ROUND_HALF_EVEN, decimal.ROUND_UP)]
 
 
-def _number(value):
+def _shortest(value, dtype):
+    """The fewest digits that read back as the same element of `dtype`, with Python's choice of an exponent."""
+    text = repr(value)
+    if dtype != _kiln.float64 and math.isfinite(value):
+        tries = (float(context.create_decimal_from_float(value)) for context in _NEAR)
+        text = repr(next(near for near in tries if _kiln.Tensor(near, dtype).item() == value))
+    return text.removesuffix("0") if text.endswith(".0") else text
+
+
+def _number(value, dtype):
     if isinstance(value, complex):
-        imaginary = _number(value.imag)
-        return _number(value.real) + ("" if imaginary.startswith("-") else "+") + imaginary + "j"
-    if not isinstance(value, float):
-        return str(value)
-    text = f"{value:.6g}"
-    return text + "." if text.lstrip("-").isdigit() else text
+        part = _kiln.float64 if dtype == _kiln.complex128 else _kiln.float32
+        imaginary = _shortest(value.imag, part)
+        return _shortest(value.real, part) + ("" if imaginary.startswith("-") else "+") + imaginary + "j"
+    return _shortest(value, dtype) if isinstance(value, float) else str(value)
 
 
-def _items(tensor, short):
+def _texts(tensor, short):
+    """The elements' texts in nested lists, with "..." where a dimension is shortened."""
     if tensor.ndim == 0:
-        return _number(tensor.item())
+        return _number(tensor.item(), tensor.dtype)
     n = len(tensor)
     if short and n > 2 * _EDGE:
-        parts = [_items(tensor[k], short) for k in range(_EDGE)] + ["..."]
-        parts += [_items(tensor[k], short) for k in range(n - _EDGE, n)]
-    else:
-        parts = [_items(row, short) for row in tensor]
-    return "[" + ", ".join(parts) + "]"
+        shown = [*range(_EDGE), None, *range(n - _EDGE, n)]
+        return ["..." if k is None else _texts(tensor[k], short) for k in shown]
+    return [_texts(row, short) for row in tensor]
+
+
+def _width(texts):
+    if isinstance(texts, str):
+        return 0 if texts == "..." else len(texts)
+    return max(map(_width, texts), default=0)
+
+
+def _row(texts, width, indent):
+    """One row, in as many lines as it needs."""
+    lines, line = [], ""
+    for text in texts:
+        text = (text if text == "..." else text.rjust(width)) + ", "
+        if line and indent + len(line) + len(text) > _WIDTH:
+            lines.append(line.rstrip())
+            line = ""
+        line += text
+    return "[" + ("\n" + " " * (indent + 1)).join([*lines, line.removesuffix(", ")]) + "]"
+
+
+def _block(texts, depth, width, indent):
+    """Nested lists as text: rows under each other, and an empty line more between blocks of each higher rank."""
+    if depth == 1:
+        return _row(texts, width, indent)
+    parts = [text if text == "..." else _block(text, depth - 1, width, indent + 1) for text in texts]
+    return "[" + ("," + "\n" * (depth - 1) + " " * (indent + 1)).join(parts) + "]"
 
 
 def tensor_text(tensor):
     """repr of a kiln.Tensor."""
+    name = "kiln.Tensor("
     shape = f", shape={tensor.shape}" if tensor.size == 0 or tensor.size > _MANY else ""
-    return f"kiln.Tensor({_items(tensor, tensor.size > _MANY)}, dtype={tensor.dtype}{shape})"
+    texts = _texts(tensor, tensor.size > _MANY) if tensor.size > 0 else "[]"
+    if isinstance(texts, list):
+        texts = _block(texts, tensor.ndim, _width(texts) if tensor.ndim > 1 else 0, len(name))
+    return f"{name}{texts}, dtype={tensor.dtype}{shape})"

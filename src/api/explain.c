@@ -87,8 +87,9 @@ kiln_status kiln_explain(kiln_ctx *ctx, const kiln_op *op, const kiln_value *arg
     size_t k = 0, n = sizeof stages / sizeof *stages;
     while (k < n && strcmp(stages[k].name, stage) != 0) k++;
     if (k == n)
-        return KILN_FAIL(
-            KILN_E_ARG, "unknown stage '%.40s': expected schema, bind, infer, key, ir, source or asm", stage);
+        return KILN_FAIL(KILN_E_VALUE,
+                         "unknown stage '%.40s': expected schema, bind, infer, key, ir, source or asm",
+                         stage);
     kiln_sb text;
     kiln_sb_init(&text);
     explainer *ex = kiln_calloc(1, sizeof *ex); /* a plan is large for a stack that may be small */

@@ -51,6 +51,7 @@
 #include "math/special_gamma.inc"
 #include "math/special_error.inc"
 #include "math/special_bessel.inc"
+#include "math/special_airy.inc"
 #include "math/special_poly.inc"
 
 /* -- bool as a mask of the width of T ---- */

@@ -163,8 +163,14 @@ def test_arguments_that_fit_nothing_name_the_node():
 @pytest.mark.parametrize("text, where", [("", "1:1"), ("kg 2\n", "1:"), ("kg 1\nx = nothing\n", "2:"), ("kg 1\ny = call_function f:g(%z)\n", "2:"),
                                          ("kg 1\nx = placeholder x\nx = placeholder x\n", "3:")])
 def test_malformed_text_tells_line_and_column(text, where):
-    with pytest.raises(RuntimeError, match=f"graph:{where}"):
+    with pytest.raises(ValueError, match=f"graph:{where}"):
         kiln.fx.Graph.parse(text)
+
+
+@pytest.mark.parametrize("what", [None, 3, b"kg 1\n", ["kg 1"]])
+def test_what_is_no_text(what):
+    with pytest.raises(TypeError, match=f"a graph's text must be str, not .*{type(what).__name__}"):
+        kiln.fx.Graph.parse(what)
 
 
 @pytest.mark.parametrize("what", [None, 5, "text", torch.nn.Linear(1, 1)])

@@ -1,4 +1,5 @@
 """The module's functions: op, call, ops, load_ops, explain, stats, configure, and what wrong calls raise."""
+import ast
 import inspect
 import re
 from pathlib import Path
@@ -249,8 +250,26 @@ def test_explain(tmp_path):
             kiln.explain(bad)
     with pytest.raises(TypeError):
         kiln.explain(text, T)
-    with pytest.raises((RuntimeError, ValueError, NotImplementedError)):
-        kiln.explain(text, stage="nope")
+    for what in ((text,), (ADD, T, T)):
+        with pytest.raises(ValueError, match="unknown stage 'nope': expected schema"):
+            kiln.explain(*what, stage="nope")
+
+
+def test_without_torch(run_python):
+    """kiln.fx is no attribute then, and importing it says why."""
+    run_python("""
+import sys
+sys.modules["torch"] = None
+import kiln
+assert not hasattr(kiln, "fx")
+try: kiln.fx
+except AttributeError as error: assert "torch" in str(error), error
+for statement in ("import kiln.fx", "from kiln import fx"):
+    try: exec(statement)
+    except ImportError as error: assert "torch" in str(error), error
+    else: assert False, statement
+assert kiln.call("neg", kiln.Tensor([1, 2])).tolist() == [-1, -2]
+""")
 
 
 def test_show_config():
@@ -263,9 +282,9 @@ def test_configure(settings, tmp_path):
     assert "mode: interp" in kiln.show_config()
     kiln.call(ADD, T, T)
     assert kiln.last_tier() == "interp" and kiln.stats()["interp_calls"] == 1
-    for bad, error in [({"mode": "fast"}, ValueError), ({"isa": "z80"}, RuntimeError), ({"nope": 1}, TypeError), ({"cc": 5}, TypeError),
+    for bad, error in [({"mode": "fast"}, ValueError), ({"isa": "z80"}, ValueError), ({"nope": 1}, TypeError), ({"cc": 5}, TypeError),
                        ({"max_kernels": -1}, ValueError), ({"max_kernels": "x"}, TypeError), ({"max_kernels": 2**40}, ValueError),
-                       ({"threads": -1}, ValueError), ({"threads": 1.5}, TypeError)]:
+                       ({"threads": -1}, ValueError), ({"threads": 1.5}, TypeError), ({"threads": 2**70}, ValueError)]:
         with pytest.raises(error):
             kiln.configure(**bad)
         assert "mode: interp" in kiln.show_config()
@@ -282,19 +301,35 @@ def test_version_is_the_headers():
     assert kiln.__version__ == ".".join(re.findall(r"#define KILN_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", header))
 
 
-def test_stubs_name_everything():
-    import ast
-    stub = ast.parse((ROOT / "python/kiln/__init__.pyi").read_text())
-    top = {n.name for n in stub.body if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
-    top |= {n.target.id for n in stub.body if isinstance(n, ast.AnnAssign)}
-    assert set(kiln.__all__) <= top and all(hasattr(kiln, name) for name in top if not name.startswith("_H"))
-    for cls in ("Tensor", "Op", "dtype"):
-        body = next(n for n in stub.body if isinstance(n, ast.ClassDef) and n.name == cls).body
-        declared = {n.name for n in body if isinstance(n, ast.FunctionDef)}
-        actual = {n for n in vars(getattr(kiln, cls)) if inspect.isroutine(getattr(getattr(kiln, cls), n)) or not n.startswith("__")}
-        hidden = {"__new__", "__repr__", "__str__", "__reduce__", "__doc__", "__module__"}
-        assert declared - hidden <= set(dir(getattr(kiln, cls))), cls
-        assert actual - hidden <= declared, cls
+def declared(body):
+    """What the statements of a stub declare, but for names of its own (_DType) and imports without `as`."""
+    names = {n.name for n in body if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
+    names |= {n.target.id for n in body if isinstance(n, ast.AnnAssign)}
+    names |= {alias.asname for n in body if isinstance(n, ast.ImportFrom) for alias in n.names if alias.asname}
+    return {name for name in names if name.startswith("__") or not name.startswith("_")}
+
+
+def public(names):
+    return {name for name in names if not name.startswith("_")}
+
+
+# What every class or module has, or what a stub need not repeat.
+INHERITED = {"__doc__", "__module__", "__new__", "__init__", "__repr__", "__str__", "__reduce__"}
+
+
+@pytest.mark.parametrize("module, stub", [(kiln, "__init__.pyi"), (kiln.fx, "fx.pyi")])
+def test_stubs_name_everything_and_nothing_else(module, stub):
+    tree = ast.parse((ROOT / "python/kiln" / stub).read_text())
+    assert declared(tree.body) - {"__version__", "bool", "fx"} == set(module.__all__)  # `import *` must not hide Python's bool
+    if module is kiln:
+        assert declared(tree.body) - {"__version__"} == public(vars(kiln))
+    for node in tree.body:
+        if not isinstance(node, ast.ClassDef) or node.name.startswith("_"):
+            continue
+        cls = getattr(module, node.name)
+        assert declared(node.body) - INHERITED <= set(dir(cls)), node.name
+        defined = set(vars(cls)) - INHERITED if module is kiln else public(vars(cls))
+        assert defined <= declared(node.body), node.name
 
 
 @pytest.mark.parametrize("given", ["float32", "f32", "torch.float32", torch.float32, np.float32, np.dtype("float32"), kiln.float32],

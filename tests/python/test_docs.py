@@ -17,3 +17,5 @@ def test_readme(run_python):
     assert blocks
     for block in blocks:
         run_python(block)
+    counting = [re.subn(r"(kiln\.stats.*)# 1:.*\n$", r"print(\1)", block) for block in blocks]
+    assert [run_python(block).strip() for block, changed in counting if changed] == ["1"]

@@ -124,6 +124,14 @@ def test_wide_ints(name, args):
     assert got.dtype == want.dtype and torch.equal(got, want)
 
 
+def test_wide_ints_in_tensors():
+    big = torch.tensor(2**63, dtype=torch.uint64)
+    assert torch.equal(kiln.call("mul", T, big), torch.mul(T, big))
+    for x in (I, I.numpy()):
+        with pytest.raises(OverflowError, match="mul.Scalar: argument 'other': .*does not fit"):  # not a negative number
+            kiln.call("mul.Scalar", x, big)
+
+
 def test_wide_ints_of_numpy():
     got = kiln.call("mul", U.numpy(), np.uint64(2**63 + 1))
     assert got.dtype == np.uint64 and got.tolist() == [2**63 + 1, (7 * (2**63 + 1)) % 2**64]

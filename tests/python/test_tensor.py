@@ -1,5 +1,10 @@
-"""kiln.Tensor by itself: making, looking, indexing, converting, Python's operators."""
+"""kiln.Tensor by itself: making, looking, indexing, converting, pickling, Python's operators."""
+import array
+import copy
+import math
 import operator
+import pickle
+from collections import UserDict, deque
 
 import numpy as np
 import pytest
@@ -14,12 +19,28 @@ DTYPES = ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float3
 
 @pytest.mark.parametrize("data", [
     1, 2.5, True, [], [[]], [1, 2], [1, 2.5], [True, False], [True, 2], [[1, 2], [3, 4]], ((1.0,), (2.0,)), [[[1]]],
-    [np.float32(1.5), 2], [np.int8(1), 2], [[], []]])
+    [np.float32(1.5), 2], [np.int8(1), 2], [[], []], range(3), [range(2), deque([3, 4])], deque([1.5, 2]), bytearray(b"ab"),
+    array.array("d", [1.5, 2.5]), [array.array("i", [1, 2])], memoryview(b"ab"), [np.float64(0.1)], [np.complex128(0.1j), 2],
+    [np.int8(1)], [np.uint8(1), np.int8(-1)], [np.bool_(True), True], [np.float16(0.1), 2], [0.1, np.float64(0.1)], np.float64(0.1),
+    [1, torch.tensor(2.5)], [torch.tensor(2), torch.tensor(True)], [torch.tensor(0.1, dtype=torch.float64), 1j],
+    [torch.tensor(2, dtype=torch.uint8), torch.tensor(-2, dtype=torch.int8)], [torch.tensor(2, dtype=torch.uint16)] * 2,
+    [torch.tensor(0.1, dtype=torch.float16), torch.tensor(0.1, dtype=torch.bfloat16)], [2**63, 0.5], [-2**70, 1j]], ids=repr)
 def test_nested_lists_follow_torch(data):
     ours, theirs = kiln.Tensor(data), torch.tensor(data)
     assert ours.shape == tuple(theirs.shape)
     assert ours.dtype.name == str(theirs.dtype).removeprefix("torch.")
     assert ours.tolist() == theirs.tolist()
+
+
+def test_lists_of_tensors():
+    for t in (kiln.Tensor, torch.tensor, np.array):
+        assert kiln.Tensor([t(1), 2, t(3)]).tolist() == [1, 2, 3]
+        assert kiln.Tensor([t([1, 2]), [3, 4]]).tolist() == [[1, 2], [3, 4]]
+    assert kiln.Tensor([kiln.Tensor(0.1, "float64"), 1]).tolist() == [0.1, 1]
+    assert kiln.Tensor([torch.tensor(1 + 2j).conj()]).tolist() == [1 - 2j]
+    with pytest.raises(RuntimeError, match="int64 and uint16"):  # as PyTorch
+        kiln.Tensor([np.uint16(1), 1])
+    assert kiln.Tensor([np.uint16(1), 1], "int64").tolist() == [1, 1]
 
 
 @pytest.mark.parametrize("name", DTYPES)
@@ -56,17 +77,45 @@ def test_rounding_of_floats(value, name):
 
 @pytest.mark.parametrize("data, error", [
     ([[1, 2], [3]], ValueError), ([1, [2]], ValueError), ([[1], 2], ValueError), (["a"], TypeError), ("text", TypeError),
-    ([None], TypeError), (object(), TypeError), ([2**63], OverflowError),
-    ({1: 2}, TypeError)])
+    ([None], TypeError), (object(), TypeError), (b"ab", TypeError), ([b"a", b"b"], TypeError), ([2**63], ValueError),
+    ({1: 2}, TypeError), (UserDict({0: 2}), TypeError), ({1, 2}, TypeError), (iter([1]), TypeError)])
 def test_bad_data(data, error):
     with pytest.raises(error):
         kiln.Tensor(data)
 
 
-def test_values_that_do_not_fit():
-    for value, name in [(256, "uint8"), (-1, "uint8"), (128, "int8"), (2**31, "int32")]:
-        with pytest.raises(OverflowError):
-            kiln.Tensor([value], dtype=name)
+@pytest.mark.parametrize("name", ["uint8", "int8", "int16", "int32", "int64", "uint16", "uint32"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf"), 1e30, -1e30, 2.0**63, 255.5, -0.5, -128.5, 256, 128, -129,
+                                   2**31, 2**32, 2**63 - 1, -2**63, 2**63, -2**63 - 1, 2**70, 2.9, -128, 65535])
+def test_values_that_do_not_fit(value, name):
+    try:
+        want, error = torch.tensor([value], dtype=getattr(torch, name)).tolist(), RuntimeError
+    except (RuntimeError, ValueError) as refused:
+        want, error = None, type(refused)
+    if want == [int(value) if math.isfinite(value) else None]:
+        assert kiln.Tensor([value], dtype=name).tolist() == want
+        return
+    with pytest.raises(error) as caught:  # also where PyTorch lets a number below 0 become another of an unsigned dtype
+        kiln.Tensor([value], dtype=name)
+    assert str(caught.value) == f"value {value!r} cannot be converted to type {name} without overflow"
+
+
+def test_uint64():
+    values = [0, 1, 2**63 - 1, 2**63, 2**64 - 1]
+    ours = kiln.Tensor(values, "uint64")
+    assert ours.tolist() == values and kiln.Tensor(np.array(values, "u8")).tolist() == values
+    assert kiln.Tensor(ours.tolist(), ours.dtype).tolist() == values
+    assert kiln.Tensor([np.uint64(2**63)]).tolist() == [2**63] and kiln.Tensor(np.uint64(2**63)).dtype is kiln.uint64
+    assert kiln.Tensor([1e19, 2.5], "uint64").tolist() == [10**19, 2]
+    for name in ("float16", "float32", "float64", "bool", "complex64"):
+        assert kiln.Tensor(ours, name).tolist() == kiln.Tensor(values, name).tolist() == \
+            torch.tensor(values, dtype=getattr(torch, name)).tolist()
+    for bad in (-1, 2**64, -2**70):
+        with pytest.raises(OverflowError, match=f"value {bad} cannot"):
+            kiln.Tensor([bad], "uint64")
+    for bad in (-1.0, 2.0**64, float("nan")):
+        with pytest.raises(RuntimeError, match=f"value {bad!r} cannot".replace("+", "[+]")):
+            kiln.Tensor([bad], "uint64")
 
 
 def test_too_deep():
@@ -110,12 +159,121 @@ def test_attributes():
 
 
 def test_repr():
-    assert repr(kiln.Tensor([[1, 2], [3, 4]])) == "kiln.Tensor([[1, 2], [3, 4]], dtype=int64)"
+    assert repr(kiln.Tensor([[1, 2], [3, 40]])) == "kiln.Tensor([[ 1,  2],\n             [ 3, 40]], dtype=int64)"
     assert repr(kiln.Tensor([1.0, float("nan"), 0.1])) == "kiln.Tensor([1., nan, 0.1], dtype=float32)"
     assert repr(kiln.Tensor(True)) == "kiln.Tensor(True, dtype=bool)"
     assert repr(kiln.Tensor([])) == "kiln.Tensor([], dtype=float32, shape=(0,))"
     long = repr(kiln.Tensor(np.arange(5000)))
     assert long == "kiln.Tensor([0, 1, 2, ..., 4997, 4998, 4999], dtype=int64, shape=(5000,))"
+    assert repr(kiln.Tensor([16777217, 1 / 3, 1e300], "float64")) == \
+        "kiln.Tensor([16777217., 0.3333333333333333, 1e+300], dtype=float64)"
+    assert repr(kiln.Tensor([16777217, 1 / 3, 1e30])) == "kiln.Tensor([16777216., 0.33333334, 1e+30], dtype=float32)"
+    assert repr(kiln.Tensor([1 / 3, 65504, 2.0**-6], "float16")) == "kiln.Tensor([0.3333, 65500., 0.01563], dtype=float16)"
+    assert repr(kiln.Tensor([1 / 3, 3e38], "bfloat16")) == "kiln.Tensor([0.334, 3e+38], dtype=bfloat16)"
+    assert repr(kiln.Tensor(np.zeros((2, 0, 3)))) == "kiln.Tensor([], dtype=float64, shape=(2, 0, 3))"
+
+
+def test_repr_of_blocks():
+    """Rows lie as NumPy lays them, but for the texts of single numbers."""
+    for shape in ((2, 3, 4), (1, 1, 1, 2), (50, 50), (3, 40), (2, 2000), (12, 12, 12)):
+        a = np.arange(np.prod(shape)).reshape(shape)
+        name = "kiln.Tensor("
+        want = np.array2string(a, separator=", ", prefix=name, max_line_width=81, threshold=1000, suffix="")
+        size = f", shape={shape}" if a.size > 1000 else ""
+        assert repr(kiln.Tensor(a)) == f"{name}{want}, dtype=int64{size})"
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "float64"])
+def test_every_printed_number_reads_back(name):
+    rng = np.random.default_rng(7)
+    if name in ("float16", "bfloat16"):
+        bits = torch.arange(0, 65536, 7).to(torch.int16).view(getattr(torch, name))
+    elif name == "float32":
+        bits = torch.from_numpy(rng.integers(0, 2**32, 3000, "u4").view("f4"))
+    else:
+        bits = torch.from_numpy(rng.integers(0, 2**64, 3000, "u8").view("f8"))
+    for at in range(0, len(bits), 1000):
+        part = kiln.Tensor(bits[at:at + 1000].clone())
+        text = repr(part).removeprefix("kiln.Tensor([").removesuffix(f"], dtype={name})")
+        back = kiln.Tensor([float(number) for number in text.split(",")], name)
+        assert np.array_equal(np.array(back.tolist()), np.array(part.tolist()), equal_nan=True)
+
+
+def test_printed_halves_are_the_shortest():
+    for bits in range(0, 0x7c00, 5):
+        value = np.uint16(bits).view("f2")
+        text = repr(kiln.Tensor(value)).removeprefix("kiln.Tensor(").removesuffix(", dtype=float16)")
+        digits = len(text.split("e")[0].replace(".", "").strip("0"))
+        assert digits == len(np.format_float_scientific(value, trim="-").split("e")[0].replace(".", "").strip("0"))
+
+
+# -- pickle, copy, format, round, in -----------------------------------------------------------------------------
+
+LAYOUTS = {"plain": lambda: np.arange(6.0).reshape(2, 3), "transposed": lambda: np.arange(6).reshape(2, 3).T,
+           "expanded": lambda: np.broadcast_to(np.float32(2.5), (2, 3)), "backwards": lambda: np.arange(5)[::-1],
+           "one": lambda: np.array(3 + 1j), "none": lambda: np.zeros((2, 0), "i1")}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_pickle_and_copy(layout):
+    t = kiln.Tensor(LAYOUTS[layout]())
+    copies = [pickle.loads(pickle.dumps(t, protocol)) for protocol in range(pickle.HIGHEST_PROTOCOL + 1)]
+    for other in [*copies, copy.copy(t), copy.deepcopy(t), t.copy()]:
+        assert type(other) is kiln.Tensor and other.dtype is t.dtype and other.shape == t.shape and other.tolist() == t.tolist()
+        assert other.data_ptr() != t.data_ptr() or t.size == 0
+        assert not other.readonly and other.strides == kiln.Tensor(np.zeros(t.shape)).strides or t.size <= 1
+    pair = copy.deepcopy([t, t])
+    assert pair[0] is pair[1] and pair[0] is not t
+
+
+def test_pickles_are_read_elsewhere(run_python, tmp_path):
+    sent = [kiln.Tensor([1, 0, 3], dtype=getattr(kiln, name)) for name in [*DTYPES, "uint16", "uint32", "uint64", "complex64", "complex128"]]
+    (tmp_path / "tensors").write_bytes(pickle.dumps(sent))
+    out = run_python(f"import pickle; print([(str(t.dtype), t.tolist()) for t in pickle.load(open({str(tmp_path / 'tensors')!r}, 'rb'))])")
+    assert out.strip() == str([(str(t.dtype), t.tolist()) for t in sent])
+
+
+def test_bad_pickles():
+    restore, (name, shape, data) = kiln.Tensor([1, 2]).__reduce__()
+    for args, error in [((name, (3,), data), ValueError), ((name, (2**62, 4), b""), Exception), ((name, (-1,), data), Exception),
+                        (("f31", shape, data), TypeError), ((name, (1,) * 65, data), ValueError), ((name, 2, data), TypeError),
+                        ((name, ("a",), data), TypeError), ((name, shape, "text"), TypeError)]:
+        with pytest.raises(error):
+            restore(*args)
+
+
+def test_format():
+    assert f"{kiln.Tensor(3):.2f}|{kiln.Tensor([[2.25]]):>6}|{kiln.Tensor(2.5)}|{kiln.Tensor(1j):.1f}" == "3.00|  2.25|2.5|0.0+1.0j"
+    t = kiln.Tensor([1, 2])
+    assert f"{t}" == str(t) == repr(t)
+    with pytest.raises(TypeError, match="'.2f'.*2 elements"):
+        f"{t:.2f}"
+    with pytest.raises(ValueError):
+        f"{kiln.Tensor(1):nope}"
+
+
+def test_contains():
+    t = kiln.Tensor([[1, 2], [3, 4]])
+    for found in (1, 4.0, True, np.int8(3), kiln.Tensor([9, 2]), np.array([[7], [3]]), torch.tensor(4)):
+        assert found in t
+    for other in (0, 2.5, kiln.Tensor([4, 1]), False):
+        assert other not in t
+    assert 3 in kiln.Tensor(3) and 3 in kiln.Tensor(np.arange(9).reshape(3, 3).T) and 0 not in kiln.Tensor([])
+    assert float("nan") not in kiln.Tensor(float("nan"))
+    for bad in ("a", None, [1, 2]):
+        with pytest.raises(RuntimeError, match="a tensor or a number"):
+            bad in t
+    with pytest.raises(RuntimeError):
+        kiln.Tensor([1, 2, 3]) in t
+
+
+def test_round():
+    for value in (3.7, [2.5, 3.5, -0.5], [3, 4]):
+        same(round(kiln.Tensor(value)), torch.round(torch.tensor(value)))
+    same(round(kiln.Tensor([3.14159, 2.71828]), 2), torch.round(torch.tensor([3.14159, 2.71828]), decimals=2))
+    same(round(kiln.Tensor([31.4, 27.1]), ndigits=-1), torch.round(torch.tensor([31.4, 27.1]), decimals=-1))
+    with pytest.raises(TypeError):
+        round(kiln.Tensor(1.5), "a")
 
 
 def test_conversions():
@@ -243,6 +401,30 @@ def test_in_place():
     t -= 1
     t /= 2
     assert t is alias and t.tolist() == [1.5, 4.0]
+
+
+IN_PLACE = [operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.imod, operator.ipow,
+            operator.iand, operator.ior, operator.ixor, operator.ilshift, operator.irshift]
+
+
+@pytest.mark.parametrize("f", IN_PLACE, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("name", ["int64", "float32", "bool"])
+def test_in_place_operators_write(f, name):
+    for number in (3, torch.tensor([3, 2]), 2.5):
+        theirs = torch.tensor([5, 6], dtype=getattr(torch, name))
+        ours = kiln.Tensor(theirs.clone())
+        view = ours[:]
+        other = kiln.Tensor(number) if isinstance(number, torch.Tensor) else number
+        try:
+            f(theirs, number)
+        except (RuntimeError, NotImplementedError) as error:
+            with pytest.raises(type(error)):
+                f(ours, other)
+            continue
+        assert f(ours, other) is ours
+        same(view, theirs)
+    with pytest.raises(TypeError):
+        f(kiln.Tensor([1]), "a")
 
 
 def test_other_operands():
