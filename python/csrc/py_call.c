@@ -103,12 +103,12 @@ static int number_to_tensor(kp_frame *f, bool wide, kiln_value *v) {
 /* -- ints from 2^63 up ----------------------------------------------------------------------------- */
 
 /* Whether kp_value refused o for being one, where param takes it: *v is then its bits, and no exception is set. */
-static bool fill_wide(const kp_param *param, PyObject *o, kiln_value *v) {
+static bool fill_wide(kp_state *st, const kp_param *param, PyObject *o, kiln_value *v) {
     bool takes = param && !param->written && (param->kind == PARAM_TENSOR || param->kind == PARAM_SCALAR);
     if (!takes || !PyErr_ExceptionMatches(PyExc_OverflowError) || !PyIndex_Check(o)) return false;
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
-    PyObject *i = PyNumber_Index(o);
+    PyObject *i = kp_foreign(st) < 0 ? NULL : PyNumber_Index(o);
     unsigned long long bits = i ? PyLong_AsUnsignedLongLong(i) : 0;
     bool fits = !PyErr_Occurred();
     Py_XDECREF(i);
@@ -194,7 +194,7 @@ static int fill_one(kp_frame *f, const kp_param *param, PyObject *o, size_t k, l
 /* What fill_one could not read: 0 for an int from 2^63 up, else -1 with its exception. */
 static __attribute__((noinline)) int fill_rare(kp_frame *f, const kp_op *op, const kp_param *param,
                                                PyObject *o, size_t k, later *rest) {
-    if (!fill_wide(param, o, &f->args[k])) return kp_blame(op->name, param ? param->name : NULL), -1;
+    if (!fill_wide(f->st, param, o, &f->args[k])) return kp_blame(op->name, param ? param->name : NULL), -1;
     rest->wide |= (uint64_t)1 << k;
     if (param && param->kind == PARAM_TENSOR) rest->numbers |= (uint64_t)1 << k;
     return 0;
@@ -232,6 +232,7 @@ int kp_frame_fill(kp_frame *f, kp_op *op, PyObject *const *args, Py_ssize_t narg
         f->args[k].name = param->name;
     }
     f->nargs = (size_t)(nargs + nnamed);
+    if (kp_settle(f) < 0) return kp_blame(op->name, NULL), -1;
     return rest.numbers | rest.wide ? fill_later(f, op, rest) : 0;
 }
 
@@ -334,6 +335,7 @@ static PyObject *call_filled(kp_op *op, const kiln_op *what, kp_box *box, kp_fra
     kiln_tensor *outs[KILN_MAX_RETS];
     const kiln_tensor *refused = NULL;
     if (f->writes && kp_before_write(f, &refused) < 0) return blame_tensor(op, f, refused);
+    if (f->writes && kp_settle(f) < 0) return kp_blame(op->name, NULL), NULL;
     size_t nouts = kiln_op_nrets(what);
     kiln_status status = run(is_long(op, f), box->ctx, what, f, outs);
     if (status != KILN_OK) return kp_raise(status), NULL;
@@ -369,6 +371,25 @@ static bool call_plain(kp_op *op, PyObject *const *args, Py_ssize_t nargs, PyObj
     return true;
 }
 
+/* Any call.  A function of its own, so that a short name's two calls of kp_op_call have one frame. */
+static __attribute__((noinline)) PyObject *call_framed(kp_op *op, PyObject *const *args, Py_ssize_t nargs,
+                                                       PyObject *kwnames) {
+    kp_frame frame;
+    PyObject *out = NULL;
+    kp_box *box = kp_box_take(op->st);
+    if (!box) return NULL;
+    Py_INCREF((PyObject *)op); /* code run by an argument may call kiln.load_ops, which makes a set anew */
+    kp_frame_init(&frame, op->st);
+    if (kp_op_fresh(op, box) == 0) {
+        const kiln_op *what = op->op; /* of box's context; code run by an argument may call kiln.configure */
+        if (kp_frame_fill(&frame, op, args, nargs, kwnames) == 0) out = call_filled(op, what, box, &frame);
+    }
+    kp_frame_fini(&frame);
+    kp_box_drop(box);
+    Py_DECREF((PyObject *)op);
+    return out;
+}
+
 /* A call of a short name: by the overload its arguments mean. */
 static PyObject *call_picked(kp_op *set, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
     PyObject *out = NULL;
@@ -401,17 +422,5 @@ PyObject *kp_op_call(PyObject *self, PyObject *const *args, Py_ssize_t nargs, Py
     if (!kwnames && one && nargs >= one->nneeded && call_plain(one, args, nargs, &out)) return out;
     if (op->overloads && (kwnames || !(op = usual_of(op, args, nargs))))
         return call_picked((kp_op *)self, args, nargs, kwnames);
-    kp_frame frame;
-    kp_box *box = kp_box_take(op->st);
-    if (!box) return NULL;
-    Py_INCREF((PyObject *)op); /* code run by an argument may call kiln.load_ops, which makes a set anew */
-    kp_frame_init(&frame, op->st);
-    if (kp_op_fresh(op, box) == 0) {
-        const kiln_op *what = op->op; /* of box's context; code run by an argument may call kiln.configure */
-        if (kp_frame_fill(&frame, op, args, nargs, kwnames) == 0) out = call_filled(op, what, box, &frame);
-    }
-    kp_frame_fini(&frame);
-    kp_box_drop(box);
-    Py_DECREF((PyObject *)op);
-    return out;
+    return call_framed(op, args, nargs, kwnames);
 }

@@ -101,6 +101,7 @@ static int fit_all(const kp_op *set, const kp_op *op, const kp_given *given, boo
         bool doubt = op->params[at].kind == PARAM_SCALAR &&
                      (type->kind >= KP_KILN || is_wide(type->kind, given->args[k]));
         if (doubt) why->why = DOUBT;
+        if (doubt && closer && kp_foreign(set->st) < 0) return -2;
         if (doubt && closer) points = look_closer(set->st, given, type->kind, given->args[k], points);
         if (points == NO) return *why = (misfit){WRONG, at, k}, NO;
         seen |= (uint64_t)1 << at;
