@@ -131,7 +131,9 @@ bench_case *bench_case_new(kiln_ctx *ctx, const bench_line *line, int64_t nbytes
         return NULL;
     }
     fill_tensors(line, c);
-    if (kiln_op_find(ctx, c->call.op, &c->op) == KILN_OK && bench_case_ns(c, 1) >= 0) return c;
+    if (kiln_op_choose(ctx, c->call.op, c->call.args, c->call.nargs, &c->op) == KILN_OK &&
+        bench_case_ns(c, 1) >= 0)
+        return c;
     snprintf(err, CALLTEXT_ERROR_MAX, "%s: %s", text, kiln_last_error());
     bench_case_free(c);
     return NULL;

@@ -58,9 +58,9 @@ bool cli_load_ops(kiln_ctx *ctx, const char *path) {
     size_t n = 0;
     char *text = cli_read(path, &n);
     if (!text) return false;
-    kiln_status st = kiln_ops_load(ctx, text, n);
+    kiln_status st = kiln_ops_load_from(ctx, strcmp(path, "-") == 0 ? "standard input" : path, text, n);
     free(text);
-    if (st != KILN_OK) cli_error("%s: %s", path, kiln_last_error());
+    if (st != KILN_OK) cli_kiln_error(st);
     return st == KILN_OK;
 }
 

@@ -5,15 +5,21 @@
 
 #include <string.h>
 
+enum { /* a benchmark that is listed twice does not compile */
+#define BENCH(name, summary) BENCH_##name,
+#include "benches.def"
+#undef BENCH
+       BENCH_COUNT
+};
+
 static const struct bench {
     const char *name;
     int (*run)(const cli_args *args); /* returns an exit code */
-} benches[] = {
+} benches[BENCH_COUNT] = {
 #define BENCH(name, summary) {#name, bench_##name},
 #include "benches.def"
 #undef BENCH
 };
-enum { BENCH_COUNT = sizeof benches / sizeof *benches };
 
 const char cli_bench_details[] =
     "NAME is one of:\n"
@@ -32,7 +38,12 @@ int cmd_bench(const cli_args *args) {
     if (args->noperands == 0) return cli_usage_error(CLI_CMD_BENCH, "expected the name of a benchmark");
     for (int i = 0; i < args->noperands; i++)
         if (!find(args->operands[i]))
-            return cli_usage_error(CLI_CMD_BENCH, "no benchmark '%s'", args->operands[i]);
+            return cli_usage_error(CLI_CMD_BENCH, "no benchmark '%s'; there are"
+#define BENCH(name, summary) " " #name
+#include "benches.def"
+#undef BENCH
+                                   ,
+                                   args->operands[i]);
     int status = CLI_OK;
     cli_args alone = *args; /* more threads would measure the machine's other work */
     alone.threads = 1;

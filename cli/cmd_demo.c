@@ -55,7 +55,7 @@ static double now_us(void) {
 
 static kiln_status call_once(kiln_ctx *ctx, const calltext *call, kiln_tensor **out, double *us) {
     const kiln_op *op;
-    kiln_status st = kiln_op_find(ctx, call->op, &op);
+    kiln_status st = kiln_op_choose(ctx, call->op, call->args, call->nargs, &op);
     if (st != KILN_OK) return st;
     double start = now_us();
     st = kiln_call(ctx, op, call->args, call->nargs, out, 1);

@@ -1,6 +1,7 @@
 /* cmd_doctor.c - `kiln doctor`: the library's account of this machine, readable or as JSON.
  *
- * Succeeds whenever Kiln is usable: a missing compiler is a warning, since the interpreter answers. */
+ * Exits with 1 if there is a problem, so that scripts can ask; a missing compiler is one, though the interpreter
+ * answers every call. */
 #include <stdio.h>
 #include <string.h>
 
@@ -26,30 +27,39 @@ static void add_line(const char *line, json_t *into, json_t *problems) {
     }
 }
 
+/* Prints the report, which it cuts up; returns how many problems it tells of. */
+static int print_report(char *text, bool json) {
+    json_t *into = json ? json_object() : NULL, *problems = json ? json_array() : NULL;
+    int nproblems = 0;
+    char *rest = text, *line;
+    while ((line = strsep(&rest, "\n"))) {
+        if (!*line) continue;
+        nproblems += line[0] == '!';
+        if (json)
+            add_line(line, into, problems);
+        else
+            print_line(line);
+    }
+    if (json) {
+        json_object_set_new(into, "problems", problems);
+        out_json(into);
+    }
+    return nproblems;
+}
+
 int cmd_doctor(const cli_args *args) {
     if (args->noperands) return cli_usage_error(CLI_CMD_DOCTOR, "unexpected operand '%s'", args->operands[0]);
     kiln_ctx *ctx = cli_open(args);
     if (!ctx) return CLI_FAILED;
     char *text;
+    int nproblems = 0;
     kiln_status st = kiln_doctor(ctx, &text);
     if (st == KILN_OK) {
-        json_t *into = args->json ? json_object() : NULL, *problems = args->json ? json_array() : NULL;
-        char *rest = text, *line;
-        while ((line = strsep(&rest, "\n"))) {
-            if (!*line) continue;
-            if (args->json)
-                add_line(line, into, problems);
-            else
-                print_line(line);
-        }
-        if (args->json) {
-            json_object_set_new(into, "problems", problems);
-            out_json(into);
-        }
+        nproblems = print_report(text, args->json);
         kiln_text_free(text);
     } else {
         cli_kiln_error(st);
     }
     kiln_close(ctx);
-    return st == KILN_OK ? CLI_OK : CLI_FAILED;
+    return st == KILN_OK && nproblems == 0 ? CLI_OK : CLI_FAILED;
 }

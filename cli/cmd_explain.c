@@ -24,7 +24,7 @@ static bool subject_init(kiln_ctx *ctx, const char *text, subject *out) {
         cli_error("%s", err);
         return false;
     }
-    kiln_status st = kiln_op_find(ctx, out->call.op, &out->op);
+    kiln_status st = kiln_op_choose(ctx, out->call.op, out->call.args, out->call.nargs, &out->op);
     if (st == KILN_OK) return true;
     cli_kiln_error(st);
     calltext_free(&out->call);
@@ -227,8 +227,12 @@ int cmd_explain(const cli_args *args) {
     for (int i = 0; i < STAGE_COUNT && !known; i++) known = strcmp(args->stage, stages[i]) == 0;
     if (!known) {
         const char *near = cli_nearest(args->stage, stages, STAGE_COUNT);
-        return cli_usage_error(CLI_CMD_EXPLAIN, "unknown stage '%s'%s%s%s", args->stage,
-                               near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+        if (near)
+            return cli_usage_error(CLI_CMD_EXPLAIN, "unknown stage '%s'; did you mean '%s'?", args->stage,
+                                   near);
+        return cli_usage_error(CLI_CMD_EXPLAIN,
+                               "unknown stage '%s'; expected schema, bind, infer, key, ir, source or asm",
+                               args->stage);
     }
     if (args->noperands == 2 && args->stage && strcmp(args->stage, "key") != 0)
         return cli_usage_error(CLI_CMD_EXPLAIN, "two calls are compared by their key, not by stage '%s'",

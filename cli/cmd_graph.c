@@ -125,6 +125,7 @@ typedef struct inputs {
     calltext call;      /* its arguments are the values, those with a name last */
     const char **names; /* of the values that have one */
     size_t *name_len;
+    bool *used; /* the graph asked for it */
     size_t nplain, nnamed;
 } inputs;
 
@@ -137,9 +138,11 @@ static kiln_tensor *find_named(void *user, const char *name) {
     const inputs *in = user;
     for (size_t i = 0; i < in->nnamed; i++) {
         const kiln_value *v = &in->call.args[in->nplain + i];
-        if (v->kind == KILN_TENSOR && strlen(name) == in->name_len[i] &&
-            memcmp(name, in->names[i], in->name_len[i]) == 0)
-            return v->u.tensor;
+        if (v->kind != KILN_TENSOR || strlen(name) != in->name_len[i] ||
+            memcmp(name, in->names[i], in->name_len[i]) != 0)
+            continue;
+        in->used[i] = true;
+        return v->u.tensor;
     }
     return NULL;
 }
@@ -165,6 +168,7 @@ static void write_call(const cli_args *args, char *at, inputs *out) {
 static void free_inputs(inputs *in) {
     free(in->names);
     free(in->name_len);
+    free(in->used);
     calltext_free(&in->call);
 }
 
@@ -176,7 +180,8 @@ static bool parse_inputs(const cli_args *args, inputs *out) {
     char *text = malloc(n);
     out->names = calloc(count, sizeof *out->names);
     out->name_len = calloc(count, sizeof *out->name_len);
-    bool ok = text && out->names && out->name_len;
+    out->used = calloc(count, sizeof *out->used);
+    bool ok = text && out->names && out->name_len && out->used;
     if (ok) write_call(args, text, out);
     ok = ok && calltext_parse(text, strlen(text), NULL, &out->call, err);
     if (ok && out->call.nargs != out->nplain + out->nnamed)
@@ -187,20 +192,37 @@ static bool parse_inputs(const cli_args *args, inputs *out) {
     return ok;
 }
 
+/* A named input that the graph did not ask for is a misspelt name, or meant for another graph. */
+static bool all_used(const inputs *in) {
+    for (size_t i = 0; i < in->nnamed; i++) {
+        if (in->used[i]) continue;
+        bool tensor = in->call.args[in->nplain + i].kind == KILN_TENSOR;
+        cli_error(tensor ? "inputs: the graph asks for no '%.*s'" : "inputs: '%.*s' is no tensor",
+                  (int)in->name_len[i], in->names[i]);
+        return false;
+    }
+    return true;
+}
+
+static void print_outputs(const cli_args *args, kiln_tensor **outs, size_t nouts) {
+    if (args->json) out_text("{\"outputs\":[");
+    for (size_t i = 0; i < nouts; i++) {
+        if (args->json && i) out_text(",");
+        (args->json ? out_tensor_json : out_tensor_text)(outs[i]);
+    }
+    if (args->json) out_text("]}\n");
+}
+
 static int run_with(const cli_args *args, kiln_ctx *ctx, kiln_graph *g, inputs *in) {
     kiln_tensor **outs;
     size_t nouts;
     kiln_status st = kiln_graph_run(ctx, g, in->call.args, in->nplain, find_named, in, &outs, &nouts);
     if (st != KILN_OK) return told(st);
-    if (args->json) out_text("{\"outputs\":[");
-    for (size_t i = 0; i < nouts; i++) {
-        if (args->json && i) out_text(",");
-        (args->json ? out_tensor_json : out_tensor_text)(outs[i]);
-        kiln_tensor_release(outs[i]);
-    }
-    if (args->json) out_text("]}\n");
+    bool ok = all_used(in);
+    if (ok) print_outputs(args, outs, nouts);
+    for (size_t i = 0; i < nouts; i++) kiln_tensor_release(outs[i]);
     kiln_text_free((char *)outs);
-    return CLI_OK;
+    return ok ? CLI_OK : CLI_FAILED;
 }
 
 static int run(const cli_args *args, kiln_graph *g) {
@@ -218,7 +240,24 @@ static int run(const cli_args *args, kiln_graph *g) {
 static const struct action {
     const char *name;
     int (*run)(const cli_args *args, kiln_graph *g);
-} actions[] = {{"show", show}, {"normalize", normalize}, {"python", python}, {"run", run}};
+    bool draws, kwargs_only, verbose; /* options it takes */
+} actions[] = {{"show", show, true, false, false},
+               {"normalize", normalize, true, true, false},
+               {"python", python, false, false, true},
+               {"run", run, false, false, false}};
+
+/* An option that would be taken for nothing is refused. */
+static int check_options(const cli_args *args, const struct action *a) {
+    const char *extra = args->dot && !a->draws                 ? "--dot"
+                        : args->svg && !a->draws               ? "--svg"
+                        : args->kwargs_only && !a->kwargs_only ? "--kwargs-only"
+                        : args->verbose && !a->verbose         ? "--verbose"
+                                                               : NULL;
+    if (extra) return cli_usage_error(CLI_CMD_GRAPH, "'%s' takes no %s", a->name, extra);
+    if (args->dot + args->svg + args->json > 1)
+        return cli_usage_error(CLI_CMD_GRAPH, "expected one of --dot, --svg and --json");
+    return CLI_OK;
+}
 
 int cmd_graph(const cli_args *args) {
     const char *word = args->noperands ? args->operands[0] : "";
@@ -230,6 +269,7 @@ int cmd_graph(const cli_args *args) {
     if (args->noperands < 2) return cli_usage_error(CLI_CMD_GRAPH, "expected a file after '%s'", word);
     if (args->noperands > 2 && action->run != run)
         return cli_usage_error(CLI_CMD_GRAPH, "expected one file, found %d", args->noperands - 1);
+    if (check_options(args, action) != CLI_OK) return CLI_USAGE;
     kiln_graph *g = read_graph(args->operands[1]);
     if (!g) return CLI_FAILED;
     int status = action->run(args, g);

@@ -25,7 +25,7 @@ static void print_results(const cli_args *args, const kiln_op *op, kiln_tensor *
 
 static kiln_status call_and_print(kiln_ctx *ctx, const cli_args *args, const calltext *call) {
     const kiln_op *op;
-    kiln_status st = kiln_op_find(ctx, call->op, &op);
+    kiln_status st = kiln_op_choose(ctx, call->op, call->args, call->nargs, &op);
     if (st != KILN_OK) return st;
     kiln_tensor *outs[KILN_MAX_RETS];
     size_t nouts = kiln_op_nrets(op);

@@ -10,8 +10,8 @@ packages="gcc libc6-dev cmake ninja-build pkg-config libxxhash-dev libjansson-de
 programs="cc cmake ninja pkg-config"
 modules="libxxhash jansson"
 if [ "$what" = test ]; then
-    packages="$packages g++ clang clang-tidy clang-format libclang-rt-14-dev llvm libcmocka-dev python3 python3-dev python3-venv ca-certificates"
-    programs="$programs c++ clang clang-tidy clang-format llvm-symbolizer nm python3"
+    packages="$packages g++ clang clang-tidy clang-format libclang-rt-14-dev llvm libcmocka-dev valgrind python3 python3-dev python3-venv ca-certificates"
+    programs="$programs c++ clang clang-tidy clang-format llvm-symbolizer valgrind nm python3"
     modules="$modules cmocka"
 fi
 

@@ -11,6 +11,9 @@
  *     naming the operator and the argument.  It is thread-local and valid until the thread's next Kiln call.
  *   - `T **out` parameters are written on success only and are then the caller's to release.
  *   - Inputs are borrowed for the duration of the call.
+ *   - A pointer may be NULL only where it is said here, and arrays of no items may be.  Where it may not, a function
+ *     that returns a kiln_status answers KILN_E_ARG; kiln_call, kiln_kernel_run and kiln_tensor_borrow look at outs,
+ *     data and sizes only, for the sake of speed.  A NULL inside a kiln_value is KILN_E_TYPE.
  *   - Any function may be called from any thread, except that one kiln_tensor's header must not be
  *     changed while another thread uses it.
  *   - A call needs up to 128 KiB of stack.
@@ -238,9 +241,16 @@ KILN_API void kiln_close(kiln_ctx *ctx);
 
 /* -- operators ----------------------------------------------------------------------------------- */
 
-/* name: "aten::add.Tensor", "add.Tensor" (aten:: is assumed) or "add" (the default overload, else the
- * only one).  *out belongs to ctx and stays valid until kiln_close.  KILN_E_NOTFOUND names near misses. */
+/* name: "aten::add.Tensor", "add.Tensor" (aten:: is assumed), "relu.default" (the default overload, as PyTorch
+ * prints it) or "relu" (the default overload, else the only one).  *out belongs to ctx and stays valid until
+ * kiln_close.  KILN_E_NOTFOUND names near misses, or the overloads if there are several. */
 KILN_API kiln_status kiln_op_find(kiln_ctx *ctx, const char *name, const kiln_op **out) KILN_MUST_CHECK;
+
+/* The same for a call at hand: "add" means add.Scalar beside a number and add.Tensor beside a tensor, the first
+ * overload whose schema takes arguments of these kinds, the default one before others.  "aten::clamp", the full
+ * name of a default overload, means that one.  KILN_E_TYPE if no overload takes them. */
+KILN_API kiln_status kiln_op_choose(kiln_ctx *ctx, const char *name, const kiln_value *args, size_t nargs,
+                                    const kiln_op **out) KILN_MUST_CHECK;
 KILN_API size_t kiln_op_count(kiln_ctx *ctx);
 KILN_API const kiln_op *kiln_op_at(kiln_ctx *ctx, size_t index); /* sorted by name; NULL past the end */
 KILN_API const char *kiln_op_name(const kiln_op *op);            /* "aten::add.Tensor" */
@@ -257,6 +267,9 @@ KILN_API const char *kiln_op_arg_name(const kiln_op *op, size_t i);
 
 /* Adds rows.  All or nothing: on any error no row is added and the message points at line and column. */
 KILN_API kiln_status kiln_ops_load(kiln_ctx *ctx, const char *text, size_t nbytes) KILN_MUST_CHECK;
+/* The same; messages call the text by `source`, such as a file's path, and not "rows". */
+KILN_API kiln_status kiln_ops_load_from(kiln_ctx *ctx, const char *source, const char *text,
+                                        size_t nbytes) KILN_MUST_CHECK;
 
 /* Types every row for every dtype it takes.  Calls report once per row: ntyped dtype combinations, and
  * the error text or NULL.  Returns KILN_OK only if every row is right. */
@@ -311,8 +324,8 @@ KILN_API void kiln_wait_idle(kiln_ctx *ctx); /* returns when no compile is runni
 /* Gives memory that this thread and ended ones keep for reuse back to the system. */
 KILN_API void kiln_trim(void);
 
-/* What was found on this machine, one "key: value" line each (version, isa, mode, compiler, cache folder, operators).
- * Lines that start with '!' say what is missing or broken.  Freed with kiln_text_free. */
+/* What was found on this machine and every setting in force, one "key: value" line each (version, isa, mode, threads,
+ * pool, max_kernels, compiler, cache folder, dump folder, log, operators).  Lines that start with '!' say what is missing or broken.  Freed with kiln_text_free. */
 KILN_API kiln_status kiln_doctor(kiln_ctx *ctx, char **out) KILN_MUST_CHECK;
 
 #ifdef __cplusplus

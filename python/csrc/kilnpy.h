@@ -48,6 +48,7 @@ typedef struct kp_type {
     const dl_exchange *exchange; /* KP_EXCHANGE */
     bool lazy;                   /* has is_neg or is_conj: views may be negated or conjugated when read */
     bool torch;                  /* torch.Tensor or derived from it */
+    bool scripted;               /* reading its sizes may run Python code: it has a __torch_dispatch__ */
 } kp_type;
 
 /* PyTorch's functions over the at::Tensor of a Python object.  None of them fails but bump, for a tensor that is_inference
@@ -84,6 +85,7 @@ typedef struct kp_state {
     bool numpy_asked, torch_asked;
     kp_box *box;        /* NULL before the first use and after the module is cleared */
     uint64_t epoch;     /* changes when operators must be looked up again */
+    uint64_t foreign;   /* how often code that is not ours may have run: kp_foreign */
     bool spares;        /* counted as a user of kp_tensor_spares */
     bool closed;        /* the module was cleared: the interpreter is ending */
     int ntypes, nfixed; /* the first nfixed never leave */
@@ -121,6 +123,13 @@ void kp_raise_value(
 PyObject *kp_helper(kp_state *st, const char *name); /* new reference to kiln._helpers.<name> */
 int kp_help(kp_state *st, const char *name, PyObject *a,
             PyObject *b); /* calls it for its effect; b may be NULL */
+
+/* -- code that is not ours -------------------------------------------------------------------------- */
+
+/* Python code may free the memory of any torch tensor or NumPy array, give it another shape, or call Kiln again.  So this
+ * goes before whatever may run some, a garbage collection included, and what was read of tensors before is read again
+ * (kp_settle).  -1 with RecursionError if the thread's stack is about to end, else 0. */
+int kp_foreign(kp_state *st);
 
 /* -- element types and single elements ------------------------------------------------------------- */
 
@@ -234,6 +243,19 @@ typedef struct kp_array {
 bool kp_numpy_plain(kp_state *st, PyObject *o,
                     kp_array *out); /* false: o, an ndarray, is another, or of another dtype */
 
+/* Any NumPy array's memory in Kiln's terms. */
+typedef struct kp_view {
+    kiln_dtype dtype;
+    int rank;
+    void *data;
+    bool readonly;
+    bool copy; /* its layout cannot be said in whole elements of native order */
+    int64_t sizes[KILN_MAX_RANK], strides[KILN_MAX_RANK];
+} kp_view;
+
+bool kp_numpy_fields(kp_state *st, PyObject *o,
+                     kp_view *out); /* false: not known, or of a dtype not served */
+
 /* A tensor that takes part in a call. */
 typedef struct kp_held {
     kiln_tensor *t;
@@ -241,6 +263,7 @@ typedef struct kp_held {
     kp_kind kind;
     const dl_exchange *exchange; /* KP_EXCHANGE */
     bool torch;                  /* object is a torch.Tensor */
+    bool scripted;               /* see kp_type */
     bool release;                /* t is to be released after the call */
     bool readonly;
     bool written;
@@ -253,6 +276,13 @@ typedef struct kp_block {
     kiln_value items[];
 } kp_block;
 
+/* What a borrowed tensor refers to where the frame itself has no room for it. */
+typedef struct kp_loan {
+    struct kp_loan *next;
+    kiln_tensor_header header;
+    kp_view view;
+} kp_loan;
+
 /* The arguments of one call as Kiln sees them, and what must live until it is over. */
 typedef struct kp_frame {
     kp_state *st;
@@ -260,6 +290,8 @@ typedef struct kp_frame {
     int nheld, held_cap;
     kp_held *held;
     kp_block *blocks; /* items of lists */
+    kp_loan *loans;
+    uint64_t foreign; /* the state's when addresses and sizes in here were read */
     PyObject *keep;   /* list of objects, or NULL */
     bool writes;      /* an argument is written */
     bool owns;        /* something is to be released at the end */
@@ -294,6 +326,11 @@ kp_held *kp_hold_more(kp_frame *f); /* room for one more where there is none lef
 static inline kp_held *kp_hold(kp_frame *f) {
     return f->nheld < f->held_cap ? &f->held[f->nheld++] : kp_hold_more(f);
 }
+kp_loan *kp_loan_new(kp_frame *f); /* NULL with an exception */
+int kp_settle_again(kp_frame *f);
+/* Reads addresses and sizes again if code that is not ours may have run since they were read: in the end of all, so that
+ * none runs between here and the call.  0, or -1 with an exception. */
+static inline int kp_settle(kp_frame *f) { return f->foreign == f->st->foreign ? 0 : kp_settle_again(f); }
 int kp_borrow(kp_frame *f, const kp_type *type, PyObject *o, bool write, kiln_value *out);
 int kp_accept(const dl_tensor *t,
               kiln_dtype *dtype); /* 0, or -1 with an exception that says what is not served */
@@ -303,6 +340,7 @@ void kp_torch_find(kp_state *st, const dl_exchange *table); /* sets st->torch, o
 
 /* Tensors with an exchange table.  0, or -1 with an exception. */
 int kp_exchange_borrow(kp_frame *f, const kp_type *type, PyObject *o, kp_held *h);
+int kp_exchange_settle(kp_held *h);
 int kp_exchange_import(kp_state *st, const kp_type *type, PyObject *o, kiln_tensor **out);
 PyObject *kp_exchange_object(const dl_exchange *table, kiln_tensor *stolen);
 int kp_before_write(kp_frame *f);

@@ -70,16 +70,6 @@ typedef struct array_struct {
 } array_struct;
 enum { ARRAY_ALIGNED = 0x100, ARRAY_NATIVE = 0x200, ARRAY_WRITEABLE = 0x400 };
 
-/* A NumPy array's memory in Kiln's terms. */
-typedef struct array_view {
-    kiln_dtype dtype;
-    int rank;
-    void *data;
-    bool readonly;
-    bool copy; /* its layout cannot be said in whole elements of native order */
-    int64_t sizes[KILN_MAX_RANK], strides[KILN_MAX_RANK];
-} array_view;
-
 static bool array_dtype(const array_struct *a, kiln_dtype *out) {
     int code = a->typekind == 'b'   ? DL_BOOL
                : a->typekind == 'u' ? DL_UINT
@@ -90,7 +80,7 @@ static bool array_dtype(const array_struct *a, kiln_dtype *out) {
     return known && a->itemsize <= 16 && kp_dtype_of_dl((uint8_t)code, (uint8_t)(a->itemsize * 8), out);
 }
 
-static int read_struct(PyObject *o, const array_struct *a, array_view *v) {
+static int read_struct(PyObject *o, const array_struct *a, kp_view *v) {
     if (a->two != 2 || a->nd < 0 || a->nd > KILN_MAX_RANK) {
         PyErr_Format(PyExc_TypeError, "an array of %d dimensions is not served; at most %d are", a->nd,
                      KILN_MAX_RANK);
@@ -114,30 +104,31 @@ static int read_struct(PyObject *o, const array_struct *a, array_view *v) {
     return 0;
 }
 
-static int read_array(PyObject *o, array_view *v) {
-    PyObject *capsule = PyObject_GetAttrString(o, "__array_struct__");
+static int read_array(kp_state *st, PyObject *o, kp_view *v) {
+    if (kp_numpy_fields(st, o, v)) return 0;
+    PyObject *capsule = kp_foreign(st) < 0 ? NULL : PyObject_GetAttrString(o, "__array_struct__");
     const array_struct *a = capsule ? PyCapsule_GetPointer(capsule, NULL) : NULL;
-    int st = a ? read_struct(o, a, v) : -1;
+    int read = a ? read_struct(o, a, v) : -1;
     Py_XDECREF(capsule);
-    return st;
+    return read;
 }
 
 /* o itself, or a copy of it in native layout.  New reference. */
-static PyObject *readable_array(kp_state *st, PyObject *o, array_view *v) {
-    if (read_array(o, v) < 0) return NULL;
+static PyObject *readable_array(kp_state *st, PyObject *o, kp_view *v) {
+    if (read_array(st, o, v) < 0) return NULL;
     if (!v->copy) return Py_NewRef(o);
     PyObject *make = kp_helper(st, "native_array");
     PyObject *copy = make ? PyObject_CallFunctionObjArgs(make, o, NULL) : NULL;
     Py_XDECREF(make);
     bool readonly = v->readonly;
-    if (copy && read_array(copy, v) < 0) Py_CLEAR(copy);
+    if (copy && read_array(st, copy, v) < 0) Py_CLEAR(copy);
     v->copy = true;
     v->readonly = readonly;
     return copy;
 }
 
 static int import_array(kp_state *st, PyObject *o, kiln_tensor **out, bool *readonly) {
-    array_view v;
+    kp_view v;
     PyObject *owner = readable_array(st, o, &v);
     if (!owner) return -1;
     bool fixed = v.readonly && !v.copy;
@@ -157,21 +148,37 @@ static int borrow_plain(kp_frame *f, const kp_array *a, kp_held *h) {
 }
 
 static int borrow_array(kp_frame *f, PyObject *o, kp_held *h) {
-    array_view v;
     kp_array *plain = &f->arrays[f->nheaders];
     if (f->nheaders < KP_HEADERS && kp_numpy_plain(f->st, o, plain)) return borrow_plain(f, plain, h);
-    PyObject *source = readable_array(f->st, o, &v);
+    kp_loan *loan = kp_loan_new(f);
+    PyObject *source = loan ? readable_array(f->st, o, &loan->view) : NULL;
     if (!source) return -1;
     if (source == o)
         Py_DECREF(source); /* the caller holds it */
     else if (kp_keep(f, source) < 0)
         return -1;
-    kiln_status status = kp_wrap(v.data, v.dtype, v.rank, v.sizes, v.strides, NULL, NULL, v.readonly, &h->t);
+    const kp_view *v = &loan->view;
+    kiln_status status = kiln_tensor_borrow(&loan->header, v->data, v->dtype, v->rank, v->sizes, v->strides,
+                                            v->readonly, &h->t);
     if (status != KILN_OK) return kp_raise(status), -1;
-    h->release = true;
-    h->readonly = v.readonly;
-    h->copy = v.copy ? source : NULL;
+    h->readonly = v->readonly;
+    h->copy = v->copy ? source : NULL;
     return 0;
+}
+
+/* Sizes and strides go to new memory: the array may have more of them now. */
+static int settle_array(kp_frame *f, kp_held *h) {
+    PyObject *source = h->copy ? h->copy : h->object;
+    kp_loan *loan = kp_loan_new(f);
+    if (!loan || read_array(f->st, source, &loan->view) < 0) return -1;
+    const kp_view *v = &loan->view;
+    if (v->copy) {
+        PyErr_SetString(PyExc_RuntimeError, "an argument was changed by the code of another one");
+        return -1;
+    }
+    kiln_status status = kiln_tensor_borrow((kiln_tensor_header *)h->t, v->data, v->dtype, v->rank, v->sizes,
+                                            v->strides, h->copy ? h->readonly : v->readonly, &h->t);
+    return status == KILN_OK ? 0 : (kp_raise(status), -1);
 }
 
 /* -- what can be served at all --------------------------------------------------------------------- */
@@ -211,8 +218,8 @@ int kp_accept(const dl_tensor *t, kiln_dtype *dtype) {
 
 /* -- DLPack by Python calls ------------------------------------------------------------------------ */
 
-static PyObject *ask_capsule(PyObject *o) {
-    PyObject *method = PyObject_GetAttrString(o, "__dlpack__");
+static PyObject *ask_capsule(kp_state *st, PyObject *o) {
+    PyObject *method = kp_foreign(st) < 0 ? NULL : PyObject_GetAttrString(o, "__dlpack__");
     PyObject *none = method ? PyTuple_New(0) : NULL;
     PyObject *kwargs = none ? Py_BuildValue("{s:(ii)}", "max_version", DL_MAJOR, DL_MINOR) : NULL;
     PyObject *capsule = kwargs ? PyObject_Call(method, none, kwargs) : NULL;
@@ -261,11 +268,11 @@ static int import_capsule(PyObject *capsule, kiln_tensor **out, bool *readonly) 
     return -1;
 }
 
-static int import_dlpack(PyObject *o, kiln_tensor **out, bool *readonly) {
-    PyObject *capsule = ask_capsule(o);
-    int st = capsule ? import_capsule(capsule, out, readonly) : -1;
+static int import_dlpack(kp_state *st, PyObject *o, kiln_tensor **out, bool *readonly) {
+    PyObject *capsule = ask_capsule(st, o);
+    int done = capsule ? import_capsule(capsule, out, readonly) : -1;
     Py_XDECREF(capsule);
-    return st;
+    return done;
 }
 
 /* -- all of them ----------------------------------------------------------------------------------- */
@@ -279,7 +286,7 @@ int kp_import(kp_state *st, const kp_type *type, PyObject *o, kiln_tensor **out,
         return 0;
     case KP_EXCHANGE: return kp_exchange_import(st, type, o, out);
     case KP_NUMPY: return import_array(st, o, out, readonly);
-    default: return import_dlpack(o, out, readonly);
+    default: return import_dlpack(st, o, out, readonly);
     }
 }
 
@@ -289,7 +296,7 @@ static int borrow(kp_frame *f, const kp_type *type, PyObject *o, kp_held *h) {
     case KP_EXCHANGE: return kp_exchange_borrow(f, type, o, h);
     case KP_NUMPY: return borrow_array(f, o, h);
     default:
-        if (import_dlpack(o, &h->t, &h->readonly) < 0) return -1;
+        if (import_dlpack(f->st, o, &h->t, &h->readonly) < 0) return -1;
         h->release = true;
         return 0;
     }
@@ -310,5 +317,21 @@ int kp_borrow(kp_frame *f, const kp_type *type, PyObject *o, bool write, kiln_va
         return -1;
     }
     *out = kiln_v_tensor(h->t);
+    return 0;
+}
+
+/* Only those over memory that others have can have changed: a kiln.Tensor's header is looked at by the call itself, and what
+ * DLPack lent stays until its deleter runs.  Those whose sizes Python code tells come first. */
+int kp_settle_again(kp_frame *f) {
+    for (int scripted = 1; scripted >= 0; scripted--) {
+        for (int k = 0; k < f->nheld; k++) {
+            kp_held *h = &f->held[k];
+            if (h->scripted != scripted || h->resize) continue;
+            if (scripted && kp_foreign(f->st) < 0) return -1;
+            if (h->kind == KP_EXCHANGE && kp_exchange_settle(h) < 0) return -1;
+            if (h->kind == KP_NUMPY && settle_array(f, h) < 0) return -1;
+        }
+    }
+    f->foreign = f->st->foreign;
     return 0;
 }

@@ -151,6 +151,7 @@ int kp_frame_fill(kp_frame *f, kp_op *op, PyObject *const *args, Py_ssize_t narg
         f->args[nargs + k].name = param->name;
     }
     f->nargs = (size_t)(nargs + nnamed);
+    if (kp_settle(f) < 0) return -1;
     /* After all tensors are known: a number's dtype follows theirs. */
     for (size_t k = 0; numbers; k++, numbers >>= 1)
         if ((numbers & 1) && number_to_tensor(f, &f->args[k]) < 0) return -1;
@@ -242,7 +243,7 @@ static PyObject *result(kp_frame *f, kiln_tensor **outs, size_t n) {
 
 static PyObject *call_filled(kp_op *op, const kiln_op *what, kp_box *box, kp_frame *f) {
     kiln_tensor *outs[KILN_MAX_RETS];
-    if (f->writes && kp_before_write(f) < 0) return NULL;
+    if (f->writes && (kp_before_write(f) < 0 || kp_settle(f) < 0)) return NULL;
     size_t nouts = kiln_op_nrets(what);
     kiln_status status = run(is_long(op, f), box->ctx, what, f, outs);
     if (status != KILN_OK) return kp_raise(status), NULL;
@@ -274,6 +275,23 @@ static bool call_plain(kp_op *op, PyObject *const *args, Py_ssize_t nargs, PyObj
     return true;
 }
 
+/* Any call.  A function of its own, so that a short name's two calls of kp_op_call have one frame. */
+static __attribute__((noinline)) PyObject *call_framed(kp_op *op, PyObject *const *args, Py_ssize_t nargs,
+                                                       PyObject *kwnames) {
+    kp_frame frame;
+    PyObject *out = NULL;
+    kp_box *box = kp_box_take(op->st);
+    if (!box) return NULL;
+    kp_frame_init(&frame, op->st);
+    if (kp_op_fresh(op, box) == 0) {
+        const kiln_op *what = op->op; /* of box's context; code run by an argument may call kiln.configure */
+        if (kp_frame_fill(&frame, op, args, nargs, kwnames) == 0) out = call_filled(op, what, box, &frame);
+    }
+    kp_frame_fini(&frame);
+    kp_box_drop(box);
+    return out;
+}
+
 /* A call of a short name: by the overload its arguments mean. */
 static PyObject *call_picked(kp_op *set, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
     PyObject *op = (PyObject *)kp_pick(set, args, nargs, kwnames);
@@ -289,15 +307,5 @@ PyObject *kp_op_call(PyObject *self, PyObject *const *args, Py_ssize_t nargs, Py
     PyObject *out = NULL;
     if (op->overloads) return call_picked(op, args, nargs, kwnames);
     if (!kwnames && call_plain(op, args, nargs, &out)) return out;
-    kp_frame frame;
-    kp_box *box = kp_box_take(op->st);
-    if (!box) return NULL;
-    kp_frame_init(&frame, op->st);
-    if (kp_op_fresh(op, box) == 0) {
-        const kiln_op *what = op->op; /* of box's context; code run by an argument may call kiln.configure */
-        if (kp_frame_fill(&frame, op, args, nargs, kwnames) == 0) out = call_filled(op, what, box, &frame);
-    }
-    kp_frame_fini(&frame);
-    kp_box_drop(box);
-    return out;
+    return call_framed(op, args, nargs, kwnames);
 }

@@ -29,7 +29,8 @@ static int as_unsupported(void) {
 /* -- in -------------------------------------------------------------------------------------------- */
 
 /* What a method of o without arguments says: 1, 0 also where there is none, or -1 with an exception. */
-static int ask(PyObject *o, const char *method) {
+static int ask(kp_state *st, PyObject *o, const char *method) {
+    if (kp_foreign(st) < 0) return -1;
     if (!PyObject_HasAttrString(o, method)) return 0;
     PyObject *answer = PyObject_CallMethod(o, method, NULL);
     int yes = answer ? PyObject_IsTrue(answer) : -1;
@@ -38,21 +39,23 @@ static int ask(PyObject *o, const char *method) {
 }
 
 /* Whether o's elements are to be negated or conjugated when they are read: 1, 0, or -1 with an exception. */
-static int is_lazy(const kp_torch *torch, const kp_type *type, PyObject *o, const dl_tensor *t) {
+static int is_lazy(kp_state *st, const kp_type *type, PyObject *o, const dl_tensor *t) {
+    const kp_torch *torch = &st->torch;
     if (type->torch && torch->place) {
         const void *tensor = kp_torch_tensor(torch, o);
         return torch->is_neg(tensor) || (t->code == DL_COMPLEX && torch->is_conj(tensor));
     }
     if (!type->lazy) return 0;
-    int neg = ask(o, "is_neg");
-    return neg ? neg : ask(o, "is_conj");
+    int neg = ask(st, o, "is_neg");
+    return neg ? neg : ask(st, o, "is_conj");
 }
 
 /* 1: *t says all of o.  0: o is a view that was not carried out yet, or at an odd address.  -1: exception. */
-static int look(const kp_torch *torch, const kp_type *type, PyObject *o, dl_tensor *t, kiln_dtype *dtype) {
+static int look(kp_state *st, const kp_type *type, PyObject *o, dl_tensor *t, kiln_dtype *dtype) {
+    if (type->scripted && kp_foreign(st) < 0) return -1;
     if (type->exchange->borrow_from_object(o, t) != 0) return as_unsupported();
     if (kp_accept(t, dtype) < 0) return -1;
-    int lazy = is_lazy(torch, type, o, t);
+    int lazy = is_lazy(st, type, o, t);
     if (lazy != 0) return lazy < 0 ? -1 : 0;
     size_t align = kiln_dtype_size(*dtype) / (t->code == DL_COMPLEX ? 2 : 1);
     return (((uintptr_t)t->data + t->byte_offset) & (align - 1)) == 0;
@@ -73,9 +76,9 @@ static PyObject *carry_out(PyObject *o) {
 /* o, or a copy of it that *t says all of.  New reference; *t is good as long as that lives. */
 static PyObject *readable(kp_state *st, const kp_type *type, PyObject *o, dl_tensor *t, kiln_dtype *dtype) {
     const dl_exchange *table = type->exchange; /* *type may be replaced while Python code runs */
-    int plain = look(&st->torch, type, o, t, dtype);
+    int plain = look(st, type, o, t, dtype);
     if (plain) return plain > 0 ? Py_NewRef(o) : NULL;
-    PyObject *copy = carry_out(o);
+    PyObject *copy = kp_foreign(st) < 0 ? NULL : carry_out(o);
     if (copy && table->borrow_from_object(copy, t) != 0) as_unsupported();
     if (copy && (PyErr_Occurred() || kp_accept(t, dtype) < 0)) Py_CLEAR(copy);
     return copy;
@@ -88,6 +91,7 @@ int kp_exchange_borrow(kp_frame *f, const kp_type *type, PyObject *o, kp_held *h
     kiln_dtype dtype;
     kiln_status status;
     h->torch = type->torch;
+    h->scripted = type->scripted;
     PyObject *source = readable(f->st, type, o, &t, &dtype);
     if (!source) return -1;
     bool copied = source != o;
@@ -96,16 +100,26 @@ int kp_exchange_borrow(kp_frame *f, const kp_type *type, PyObject *o, kp_held *h
     char *data = t.data ? (char *)t.data + t.byte_offset : NULL;
     h->copy = copied ? source : NULL;
     h->resize = h->written && !copied && !kp_has_elements(&t);
-    h->release = true;
     if (h->resize) {
+        h->release = true;
         status = kiln_tensor_new(dtype, t.ndim, t.shape, NULL, &h->t);
-    } else if (f->nheaders < KP_HEADERS) {
-        h->release = false;
-        status = kiln_tensor_borrow(&f->headers[f->nheaders++], data, dtype, t.ndim, t.shape, t.strides,
-                                    !h->written && copied, &h->t);
     } else {
-        status = kp_wrap(data, dtype, t.ndim, t.shape, t.strides, NULL, NULL, !h->written && copied, &h->t);
+        kp_loan *loan = NULL;
+        if (f->nheaders == KP_HEADERS && !(loan = kp_loan_new(f))) return -1;
+        status = kiln_tensor_borrow(loan ? &loan->header : &f->headers[f->nheaders++], data, dtype, t.ndim,
+                                    t.shape, t.strides, !h->written && copied, &h->t);
     }
+    return status == KILN_OK ? 0 : (kp_raise(status), -1);
+}
+
+int kp_exchange_settle(kp_held *h) {
+    dl_tensor t;
+    kiln_dtype dtype;
+    if (h->exchange->borrow_from_object(h->copy ? h->copy : h->object, &t) != 0) return as_unsupported();
+    if (kp_accept(&t, &dtype) < 0) return -1;
+    char *data = t.data ? (char *)t.data + t.byte_offset : NULL;
+    kiln_status status = kiln_tensor_borrow((kiln_tensor_header *)h->t, data, dtype, t.ndim, t.shape,
+                                            t.strides, !h->written && h->copy, &h->t);
     return status == KILN_OK ? 0 : (kp_raise(status), -1);
 }
 

@@ -45,6 +45,7 @@ void kp_raise_value(kiln_status status) {
 
 PyObject *kp_helper(kp_state *st, const char *name) {
     if (st->closed) return PyErr_SetString(PyExc_RuntimeError, "kiln is being unloaded"), NULL;
+    if (kp_foreign(st) < 0) return NULL;
     if (!st->helpers) st->helpers = PyImport_ImportModule("kiln._helpers");
     return st->helpers ? PyObject_GetAttrString(st->helpers, name) : NULL;
 }
@@ -236,7 +237,7 @@ static PyObject *f_explain_text(PyObject *module, PyObject *args) {
     if (!calltext_parse(text, (size_t)n, &limits, &call, err)) {
         PyErr_SetString(PyExc_ValueError, err);
     } else {
-        kiln_status status = kiln_op_find(box->ctx, call.op, &op);
+        kiln_status status = kiln_op_choose(box->ctx, call.op, call.args, call.nargs, &op);
         if (status != KILN_OK)
             kp_raise(status);
         else

@@ -1,8 +1,8 @@
 /* py_numpy.c - numpy.ndarray <-> memory as Kiln has it, by what NumPy's binary interface (major versions 1 and 2) fixes.
  *
  * Out: kiln.Tensor -> array over the same memory, by three entries of NumPy's function table; with another NumPy, DLPack
- * does the same more slowly.  In: plain arrays, by the first fields of their struct; others are asked for
- * __array_struct__ (py_borrow.c). */
+ * does the same more slowly.  In: by the first fields of an array's struct, which runs no code of anybody's; with another
+ * NumPy, arrays are asked for __array_struct__ (py_borrow.c). */
 #include <string.h>
 
 #include "kilnpy.h"
@@ -38,6 +38,8 @@ static int type_number(kiln_dtype t) {
 }
 
 static bool dtype_of(int number, kiln_dtype *out) {
+    if (sizeof(long) == 8 && (number == 9 || number == 10))
+        number -= 2;                                            /* long long is long by another name */
     for (int t = 0; t < KILN_DTYPE_COUNT && number >= 0; t++) { /* users' dtypes may have -1 */
         if (type_number((kiln_dtype)t) != number) continue;
         *out = (kiln_dtype)t;
@@ -50,6 +52,7 @@ static bool dtype_of(int number, kiln_dtype *out) {
 static void *const *table_of(kp_state *st) {
     if (st->numpy_asked) return st->numpy_table;
     st->numpy_asked = true;
+    st->foreign++; /* an import */
     PyObject *core = PyImport_ImportModule("numpy._core._multiarray_umath");
     if (!core) PyErr_Clear();
     if (!core) core = PyImport_ImportModule("numpy.core._multiarray_umath"); /* before NumPy 2 */
@@ -120,5 +123,22 @@ bool kp_numpy_plain(kp_state *st, PyObject *o, kp_array *out) {
     out->data = a->data;
     out->readonly = !(a->flags & NUMPY_WRITEABLE);
     for (int d = 0; d < a->nd; d++) out->sizes[d] = a->sizes[d];
+    return true;
+}
+
+bool kp_numpy_fields(kp_state *st, PyObject *o, kp_view *v) {
+    const array_object *a = (const array_object *)o;
+    if (!table_of(st) || a->nd < 0 || a->nd > KILN_MAX_RANK || !dtype_of(a->descr->number, &v->dtype))
+        return false;
+    intptr_t size = (intptr_t)kiln_dtype_size(v->dtype);
+    v->rank = a->nd;
+    v->data = a->data;
+    v->readonly = !(a->flags & NUMPY_WRITEABLE);
+    v->copy = !(a->flags & NUMPY_ALIGNED) || !strchr("=|", a->descr->byteorder);
+    for (int d = 0; d < a->nd; d++) {
+        v->sizes[d] = a->sizes[d];
+        v->strides[d] = a->steps[d] / size;
+        if (a->steps[d] % size && a->sizes[d] > 1) v->copy = true;
+    }
     return true;
 }

@@ -388,7 +388,7 @@ static int number_from(kp_state *st, PyObject *o, bool element, kp_number *out);
 
 /* numpy.float32(1), and whatever else answers item() with a Python number. */
 static int from_item(kp_state *st, PyObject *o, bool element, kp_number *out) {
-    PyObject *plain = PyObject_CallMethod(o, "item", NULL);
+    PyObject *plain = kp_foreign(st) < 0 ? NULL : PyObject_CallMethod(o, "item", NULL);
     if (!plain) return -1;
     const kp_type *type = kp_type_of(st, plain);
     int found = type ? 0 : -1;
@@ -398,9 +398,9 @@ static int from_item(kp_state *st, PyObject *o, bool element, kp_number *out) {
     return found;
 }
 
-static int from_index(PyObject *o, bool element, kp_number *out) {
+static int from_index(kp_state *st, PyObject *o, bool element, kp_number *out) {
     if (!PyIndex_Check(o)) return 0;
-    PyObject *i = PyNumber_Index(o);
+    PyObject *i = kp_foreign(st) < 0 ? NULL : PyNumber_Index(o);
     if (!i) return -1;
     int found = from_int(i, element, out);
     Py_DECREF(i);
@@ -419,7 +419,7 @@ static int number_from(kp_state *st, PyObject *o, bool element, kp_number *out) 
             .kind = NUM_COMPLEX, .f = PyComplex_RealAsDouble(o), .im = PyComplex_ImagAsDouble(o)};
         return 1;
     case KP_NUMPY_SCALAR: return from_item(st, o, element, out);
-    case KP_OTHER: return from_index(o, element, out);
+    case KP_OTHER: return from_index(st, o, element, out);
     default: return 0;
     }
 }

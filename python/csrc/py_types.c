@@ -23,6 +23,19 @@ static bool derives(PyTypeObject *type, const char *module, const char *name) {
     return yes;
 }
 
+/* Whether type has the attribute as module.base has it. */
+static bool same_attribute(PyTypeObject *type, const char *module, const char *base, const char *name) {
+    PyObject *from = loaded_attribute(module, base),
+             *theirs = from ? PyObject_GetAttrString(from, name) : NULL;
+    PyObject *its = PyObject_GetAttrString((PyObject *)type, name);
+    bool same = its == theirs;
+    PyErr_Clear();
+    Py_XDECREF(its);
+    Py_XDECREF(theirs);
+    Py_XDECREF(from);
+    return same;
+}
+
 /* The newest table of a major version that is known here, or NULL. */
 static const dl_exchange *exchange_of(PyTypeObject *type) {
     PyObject *capsule = PyObject_GetAttrString((PyObject *)type, "__dlpack_c_exchange_api__");
@@ -57,6 +70,7 @@ static kp_type look(kp_state *st, PyObject *o) {
         entry.kind = KP_EXCHANGE;
         entry.lazy = has(type, "is_neg") || has(type, "is_conj");
         entry.torch = derives(type, "torch", "Tensor");
+        entry.scripted = entry.torch && !same_attribute(type, "torch", "Tensor", "__torch_dispatch__");
         if (entry.torch) kp_torch_find(st, entry.exchange);
     } else if (derives(type, "numpy", "generic")) {
         entry.kind = KP_NUMPY_SCALAR;
@@ -74,6 +88,7 @@ const kp_type *kp_classify(kp_state *st, PyObject *o) {
         PyErr_SetString(PyExc_RuntimeError, "kiln is being unloaded");
         return NULL;
     }
+    if (kp_foreign(st) < 0) return NULL;
     kp_type entry = look(st, o);
     int at = st->ntypes;
     if (at == KP_TYPES) {

@@ -16,6 +16,8 @@ void kp_frame_init(kp_frame *f, kp_state *st) {
     f->held_cap = KP_HELD;
     f->held = f->first_held;
     f->blocks = NULL;
+    f->loans = NULL;
+    f->foreign = st->foreign;
     f->keep = NULL;
     f->writes = f->owns = false;
     f->nheaders = 0;
@@ -29,6 +31,11 @@ void kp_frame_release(kp_frame *f) {
         kp_block *next = f->blocks->next;
         PyMem_Free(f->blocks);
         f->blocks = next;
+    }
+    while (f->loans) {
+        kp_loan *next = f->loans->next;
+        PyMem_Free(f->loans);
+        f->loans = next;
     }
     Py_CLEAR(f->keep);
 }
@@ -52,6 +59,15 @@ kp_held *kp_hold_more(kp_frame *f) {
     f->held = more;
     f->held_cap *= 2;
     return &f->held[f->nheld++];
+}
+
+kp_loan *kp_loan_new(kp_frame *f) {
+    kp_loan *loan = PyMem_Malloc(sizeof *loan);
+    if (!loan) return (kp_loan *)PyErr_NoMemory();
+    loan->next = f->loans;
+    f->loans = loan;
+    f->owns = true;
+    return loan;
 }
 
 static kiln_value *items_new(kp_frame *f, size_t n) {
@@ -114,7 +130,7 @@ static int value_of_other(kp_frame *f, const kp_param *param, PyObject *o, kiln_
 
 /* Items are read from a tuple of our own: another thread may change the list while the GIL is released. */
 static int value_of_sequence(kp_frame *f, const kp_param *param, PyObject *o, kiln_value *out) {
-    PyObject *tuple = PySequence_Tuple(o);
+    PyObject *tuple = kp_foreign(f->st) < 0 ? NULL : PySequence_Tuple(o);
     if (!tuple || kp_keep(f, tuple) < 0) return -1;
     Py_ssize_t n = PyTuple_Size(tuple);
     if (n > INT32_MAX) {
@@ -145,8 +161,9 @@ static int value_of_tensor(kp_frame *f, const kp_type *type, const kp_param *par
     bool write = param && param->written;
     if (kp_borrow(f, type, o, write, out) < 0) return -1;
     kiln_tensor *t = out->u.tensor;
-    if (param && param->kind == PARAM_SCALAR && kiln_tensor_rank(t) == 0)
-        *out = value_of_number(kp_load(kiln_tensor_dtype(t), kiln_tensor_data(t)));
+    if (!param || param->kind != PARAM_SCALAR) return 0;
+    if (kp_settle(f) < 0) return -1;
+    if (kiln_tensor_rank(t) == 0) *out = value_of_number(kp_load(kiln_tensor_dtype(t), kiln_tensor_data(t)));
     return 0;
 }
 

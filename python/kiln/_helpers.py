@@ -1,4 +1,4 @@
-"""What the C side asks Python for: rare paths that need NumPy or PyTorch, and texts.
+"""What the C side asks Python for: rare paths, above all those that need NumPy or PyTorch, and texts.
 
 Neither library is imported for its own sake: a value of theirs means it is there already.
 """
@@ -114,6 +114,8 @@ def after_write(tensor):
     """Counts the write, so that autograd notices a saved tensor that changed."""
     sys.modules["torch"]._C._increment_version((tensor,))
 
+
+# -- operators ------------------------------------------------------------------------------------------------
 
 def rounded(tensor, decimals):
     """round(tensor, decimals)."""

@@ -120,9 +120,9 @@ static void count_run(kiln_thread *t, kiln_class *c, const kiln_plan *plan, bool
 
 static kiln_status check_outs(const kiln_op *op, kiln_tensor **outs, size_t nouts) {
     size_t n = kiln_op_nrets(op);
-    if (nouts < n || (n && !outs))
-        return KILN_FAIL(KILN_E_ARG, "%s: room for %zu results, expected %zu", op->name, nouts, n);
-    return KILN_OK;
+    if (nouts >= n && (outs || !n)) return KILN_OK;
+    if (!outs) return KILN_FAIL(KILN_E_ARG, "%s: outs is NULL, expected room for %zu results", op->name, n);
+    return KILN_FAIL(KILN_E_ARG, "%s: room for %zu results, expected %zu", op->name, nouts, n);
 }
 
 /* A call on its way. */
@@ -233,6 +233,10 @@ kiln_status kiln_prepare(kiln_ctx *ctx, const kiln_op *op, const kiln_value *arg
                          kiln_kernel **out) {
     kiln_bound call;
     kiln_plan plan;
+    KILN_NEED(ctx);
+    KILN_NEED(op);
+    KILN_NEED_ARGS(args, nargs);
+    KILN_NEED(out);
     KILN_TRY(kiln_bind(op, args, nargs, &call));
     KILN_TRY(kiln_infer(&call, &plan));
     kiln_thread *t = kiln_thread_of(&ctx->domain);

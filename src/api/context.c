@@ -166,7 +166,14 @@ static kiln_status replace_registry(kiln_ctx *ctx, const kiln_row_text *text) {
 }
 
 kiln_status kiln_ops_load(kiln_ctx *ctx, const char *text, size_t nbytes) {
-    kiln_row_text t = {"rows", text, nbytes};
+    return kiln_ops_load_from(ctx, "rows", text, nbytes);
+}
+
+kiln_status kiln_ops_load_from(kiln_ctx *ctx, const char *source, const char *text, size_t nbytes) {
+    KILN_NEED(ctx);
+    KILN_NEED(source);
+    if (nbytes) KILN_NEED(text);
+    kiln_row_text t = {source, text, nbytes};
     pthread_mutex_lock(&ctx->lock);
     kiln_status st = replace_registry(ctx, &t);
     pthread_mutex_unlock(&ctx->lock);
@@ -316,6 +323,7 @@ static kiln_status open_parts(kiln_ctx *ctx, const kiln_config *config) {
 }
 
 kiln_status kiln_open(const kiln_config *config, kiln_ctx **out) {
+    KILN_NEED(out);
     kiln_ctx *ctx = forks_are_watched() ? kiln_calloc(1, sizeof *ctx) : NULL;
     if (!ctx) return KILN_NOMEM();
     pthread_mutex_init(&ctx->lock, NULL);

@@ -239,21 +239,15 @@ static kiln_status call_operator(runner *r, const kiln_node *node, const char *n
 /* -- nodes -------------------------------------------------------------------------------------------- */
 
 static kiln_status call_function(runner *r, const kiln_node *node, kiln_value *out) {
-    static const char operator[] = "operator:", fallback[] = ".default";
+    static const char operator[] = "operator:";
     const kiln_gval *t = node->target;
     if (t->kind == KILN_G_CONST) return unsupported(node, "it is an object of its owner's");
     if (t->kind == KILN_G_FUNC && strncmp(t->u.s, operator, sizeof operator- 1) == 0)
         return call_operator(r, node, t->u.s + sizeof operator- 1, out);
-    const char *dot = t->kind == KILN_G_OP ? strchr(t->u.s, '.') : NULL;
-    if (!dot) return call_chosen(r, node, t, false, out);
-    char name[256];
-    size_t n = strcmp(dot, fallback) == 0 ? (size_t)(dot - t->u.s) : t->n;
-    if (n >= sizeof name) return unsupported(node, "no such operator");
-    memcpy(name, t->u.s, n);
-    name[n] = 0;
+    if (t->kind != KILN_G_OP || !strchr(t->u.s, '.')) return call_chosen(r, node, t, false, out);
     kiln_bound_args b = {
         .args = node->args, .nargs = node->nargs, .kwargs = node->kwargs, .nkwargs = node->nkwargs};
-    return call_named(r, node, name, &b, r->results, out);
+    return call_named(r, node, t->u.s, &b, r->results, out);
 }
 
 static kiln_status take_input(runner *r, const kiln_node *node, kiln_value *out) {
@@ -263,8 +257,8 @@ static kiln_status take_input(runner *r, const kiln_node *node, kiln_value *out)
     else if (node->nargs)
         KILN_TRY(evaluate(r, node, node->args[0], r->results, out));
     else
-        return KILN_FAIL(KILN_E_TYPE, "placeholder %.80s: %zu inputs were given, this needs one more",
-                         node->name, r->ninputs);
+        return KILN_FAIL(KILN_E_TYPE, "placeholder %.80s: no input is left for it (%zu given)", node->name,
+                         r->ninputs);
     out->name = NULL;
     each_tensor(out, true);
     return KILN_OK;
@@ -303,7 +297,7 @@ static kiln_status run_all(runner *r, const kiln_node **output) {
         if (!node->nusers) drop(r, node);
     }
     if (r->next_input < r->ninputs)
-        return KILN_FAIL(KILN_E_TYPE, "%zu inputs were given, the graph has %zu placeholders", r->ninputs,
+        return KILN_FAIL(KILN_E_TYPE, "inputs given: %zu, placeholders of the graph: %zu", r->ninputs,
                          r->next_input);
     return KILN_OK;
 }

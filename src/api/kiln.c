@@ -20,7 +20,19 @@ static const kiln_registry *registry(kiln_ctx *ctx) {
 }
 
 kiln_status kiln_op_find(kiln_ctx *ctx, const char *name, const kiln_op **out) {
+    KILN_NEED(ctx);
+    KILN_NEED(name);
+    KILN_NEED(out);
     return kiln_registry_find(registry(ctx), name, out);
+}
+
+kiln_status kiln_op_choose(kiln_ctx *ctx, const char *name, const kiln_value *args, size_t nargs,
+                           const kiln_op **out) {
+    KILN_NEED(ctx);
+    KILN_NEED(name);
+    KILN_NEED_ARGS(args, nargs);
+    KILN_NEED(out);
+    return kiln_registry_choose(registry(ctx), name, args, nargs, out);
 }
 
 size_t kiln_op_count(kiln_ctx *ctx) { return kiln_registry_count(registry(ctx)); }
@@ -45,6 +57,7 @@ const char *kiln_op_form(const kiln_op *op) {
 }
 
 kiln_status kiln_ops_check(kiln_ctx *ctx, kiln_check_fn report, void *user) {
+    KILN_NEED(ctx);
     const kiln_registry *r = registry(ctx);
     kiln_status worst = KILN_OK;
     for (size_t k = 0; k < kiln_registry_count(r); k++) {
@@ -124,16 +137,37 @@ static void doctor_folder(kiln_ctx *ctx, kiln_sb *out) {
     kiln_free(dir);
 }
 
+/* Overloads with their in-place and out forms, and the rows they come from: all, and those that can be called. */
+static void doctor_operators(kiln_ctx *ctx, kiln_sb *out) {
+    const kiln_registry *r = registry(ctx);
+    size_t rows = 0, served = 0, served_rows = 0;
+    for (size_t k = 0; k < kiln_registry_count(r); k++) {
+        const kiln_op *op = kiln_registry_at(r, k);
+        bool is_row = op->form == KILN_FORM_FUNCTIONAL, runs = kiln_op_served(op);
+        rows += is_row;
+        served += runs;
+        served_rows += is_row && runs;
+    }
+    kiln_sb_printf(out, "operators: %zu overloads of %zu rows run; %zu of %zu are known\n", served,
+                   served_rows, kiln_registry_count(r), rows);
+}
+
 kiln_status kiln_doctor(kiln_ctx *ctx, char **out) {
+    KILN_NEED(ctx);
+    KILN_NEED(out);
     kiln_sb text;
     kiln_sb_init(&text);
     kiln_sb_printf(&text, "version: %s (kernel ABI %d)\n", kiln_version(), KILN_ABI_VERSION);
     kiln_sb_printf(&text, "isa: %s\n", kiln_isa_name(ctx->isa));
     kiln_sb_printf(&text, "mode: %s\n", kiln_mode_name(ctx->mode));
+    kiln_sb_printf(&text, "threads: %d\n", ctx->parallel.threads);
+    kiln_sb_printf(&text, "pool: %s\n", ctx->parallel.host ? "the host's" : "Kiln's");
+    kiln_sb_printf(&text, "max_kernels: %zu\n", ctx->max_kernels);
     doctor_compiler(ctx, &text);
     doctor_failures(ctx, &text);
     doctor_folder(ctx, &text);
-    if (ctx->dump_dir) kiln_sb_printf(&text, "dump folder: %s\n", ctx->dump_dir);
-    kiln_sb_printf(&text, "operators: %zu\n", kiln_op_count(ctx));
+    kiln_sb_printf(&text, "dump folder: %s\n", ctx->dump_dir ? ctx->dump_dir : "none");
+    kiln_sb_printf(&text, "log: %s\n", ctx->log ? "the host's" : "none");
+    doctor_operators(ctx, &text);
     return kiln_sb_take(&text, out);
 }

@@ -24,6 +24,13 @@
     } while (0)
 #define KILN_NOMEM() KILN_FAIL(KILN_E_NOMEM, "out of memory")
 
+/* For pointers that the caller of a public function must give. */
+#define KILN_NEED(pointer) \
+    if (!(pointer)) return KILN_FAIL(KILN_E_ARG, "%s: " #pointer " is NULL", __func__)
+#define KILN_NEED_ARGS(args, n) \
+    if (!(args) && (n))         \
+    return KILN_FAIL(KILN_E_ARG, "%s: %zu arguments, but " #args " is NULL", __func__, (n))
+
 /* Broken invariant: aborts in debug builds' tests only through the returned status. */
 #define KILN_BUG(...) KILN_FAIL(KILN_E_BUG, __VA_ARGS__)
 
@@ -37,6 +44,7 @@ void kiln_clear_error(void);
 /* A text that is read, for messages that say where: "name:LINE:COL: problem". */
 typedef struct kiln_source {
     const char *name, *start, *end;
+    int lines_before; /* of which start is not the first */
 } kiln_source;
 
 #define KILN_FAIL_AT(text, where, st, ...) (kiln_set_error_at((text), (where), (st), __VA_ARGS__), (st))

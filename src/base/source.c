@@ -8,7 +8,7 @@
 #include "base/base.h"
 
 void kiln_set_error_at(const kiln_source *text, const char *where, kiln_status st, const char *fmt, ...) {
-    int line = 1;
+    int line = text->lines_before + 1;
     const char *line_start = text->start;
     for (const char *c = text->start; c < where; c++) {
         if (*c != '\n') continue;

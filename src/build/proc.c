@@ -151,9 +151,15 @@ static void confine(pid_t pid) {
     }
 }
 
+/* -1: the system has none (kernels before 5.3, Valgrind), or no descriptor is left; the wait then looks now and
+ * again. */
 static int open_pidfd(pid_t pid) {
 #ifdef SYS_pidfd_open
-    return (int)syscall(SYS_pidfd_open, pid, 0); /* closed on exec by itself */
+    static atomic_bool unknown; /* to this system, and it need not be asked again */
+    if (atomic_load(&unknown)) return -1;
+    int fd = (int)syscall(SYS_pidfd_open, pid, 0); /* closed on exec by itself */
+    if (fd < 0 && errno == ENOSYS) atomic_store(&unknown, true);
+    return fd;
 #else
     (void)pid;
     return -1;

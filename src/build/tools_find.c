@@ -301,7 +301,7 @@ static kiln_status try_direct(const kiln_tools_request *rq, kiln_tools *t, int64
     if (rq->avoid & KILN_AVOID_DIRECT)
         cause = "not allowed";
     else if (strcmp(t->family, "clang") == 0)
-        cause = "clang assembles by itself";
+        return KILN_E_BUILD; /* it assembles by itself: the driver is the way, and no second choice */
     else if (!t->cc1 || !t->as)
         cause = "the driver names none";
     if (!cause) return try_route(rq, t, KILN_CC_DIRECT, deadline, why);

@@ -16,7 +16,7 @@ typedef struct kg_parser {
     kiln_sb text; /* of the string read last */
 } kg_parser;
 
-#define KG_SOURCE(p) (&(kiln_source){"graph", (p)->start, (p)->end})
+#define KG_SOURCE(p) (&(kiln_source){"graph", (p)->start, (p)->end, 0})
 #define KG_FAIL(st, p, where, ...) KILN_FAIL_AT(KG_SOURCE(p), (where), (st), __VA_ARGS__)
 
 /* Fails at the current character, naming it. */

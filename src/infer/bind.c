@@ -65,6 +65,14 @@ static kiln_status room_for(kiln_bound *b, size_t n, kiln_value **out) {
     return KILN_OK;
 }
 
+/* What was given, for messages. */
+static const char *given_kind(const kiln_value *v) {
+    if (v->kind == KILN_TENSOR && !v->u.tensor) return "a tensor that is NULL";
+    if (v->kind == KILN_STR_V && !v->u.s) return "a text that is NULL";
+    if (v->kind == KILN_LIST_V && v->n && !v->u.list) return "a list that is NULL";
+    return kiln_value_kind_name(v);
+}
+
 static kiln_status wrong_type(const kiln_bound *b, const kiln_param *p, const kiln_value *v, int item) {
     kiln_sb want;
     kiln_sb_init(&want);
@@ -72,11 +80,10 @@ static kiln_status wrong_type(const kiln_bound *b, const kiln_param *p, const ki
     const char *text = want.p ? want.p : "another type";
     kiln_status st = KILN_E_TYPE;
     if (item < 0)
-        st = KILN_FAIL(st, "%s: argument '%s' must be %s, not %s", b->op->name, p->name, text,
-                       kiln_value_kind_name(v));
+        st = KILN_FAIL(st, "%s: argument '%s' must be %s, not %s", b->op->name, p->name, text, given_kind(v));
     else
         st = KILN_FAIL(st, "%s: argument '%s' must be %s, but item %d is %s", b->op->name, p->name, text,
-                       item, kiln_value_kind_name(v));
+                       item, given_kind(v));
     kiln_sb_fini(&want);
     return st;
 }

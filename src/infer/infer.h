@@ -33,6 +33,11 @@ typedef struct kiln_bound {
 kiln_status kiln_bind(const kiln_op *op, const kiln_value *args, size_t nargs,
                       kiln_bound *out) KILN_MUST_CHECK;
 
+/* As kiln_registry_find; where the name leaves the overload open, the one that takes these arguments.  KILN_E_TYPE
+ * names all there are if none does. */
+kiln_status kiln_registry_choose(const kiln_registry *r, const char *name, const kiln_value *args,
+                                 size_t nargs, const kiln_op **out) KILN_MUST_CHECK;
+
 /* The class key: equal bytes exactly when two calls can share a kernel. */
 enum { KILN_KEY_MAX = 256 };
 typedef struct kiln_key {

@@ -32,7 +32,7 @@ static void skip_space(reader *r) {
     }
 }
 
-#define SOURCE(r) (&(kiln_source){"ir", (r)->begin, (r)->end})
+#define SOURCE(r) (&(kiln_source){"ir", (r)->begin, (r)->end, 0})
 
 static kiln_status expected(const reader *r, const char *what) {
     return KILN_FAIL_AT(SOURCE(r), r->p, KILN_E_PARSE, "expected %s", what);

@@ -1,7 +1,7 @@
 /* find.c - an operator's name, whole or shortened -> the operator.
  *
- * "aten::add.Tensor", "add.Tensor", or "add" for the default overload or the only one.  What is not
- * found is answered with the names that come nearest. */
+ * "aten::add.Tensor", "add.Tensor", or "add" for the default overload or the only one; "relu.default" is how
+ * PyTorch prints the default one.  What is not found is answered with the names that come nearest. */
 #include <string.h>
 
 #include "op/op.h"
@@ -61,14 +61,16 @@ kiln_status kiln_registry_find(const kiln_registry *r, const char *name, const k
         return KILN_FAIL(KILN_E_NOTFOUND, "no operator '%.40s...': the name is too long", name);
     memcpy(full, "aten::", 7);
     strcpy(strstr(name, "::") ? full : full + 6, name);
+    char *dot = strchr(full, '.');
+    if (dot && strcmp(dot, ".default") == 0) *dot = 0;
     const kiln_op *op = exact(r, full);
     kiln_sb near;
     kiln_sb_init(&near);
-    if (!op && !strchr(full, '.')) op = only_overload(r, full, &near);
+    if (!op && !dot) op = only_overload(r, full, &near);
     if (op) {
         *out = op;
     } else if (near.len) {
-        (void)KILN_FAIL(KILN_E_NOTFOUND, "'%s' has several overloads: %s", name, near.p);
+        (void)KILN_FAIL(KILN_E_NOTFOUND, "'%s' has several overloads, name one: %s", name, near.p);
     } else {
         nearest(r, full, &near);
         (void)KILN_FAIL(KILN_E_NOTFOUND, "no operator '%s'%s%s", name, near.len ? "; did you mean " : "",

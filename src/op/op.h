@@ -133,6 +133,7 @@ typedef struct kiln_row {
     kiln_family family;
     const kiln_schema *schema;            /* of the functional form; ns filled in; items are Scalars */
     const kiln_schema *declared;          /* the same as PyTorch has it */
+    const char *name;                     /* "aten::add.Tensor" */
     uint64_t items;                       /* bit a: a Tensor without dimensions, bound as the number in it */
     const char *text;                     /* the row as written, comments and all */
     int line, col;                        /* of its schema in its source */

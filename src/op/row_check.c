@@ -349,7 +349,7 @@ static kiln_status check_compose(const kiln_registry *r, const kiln_row *row) {
         if (!(given >> a & 1) && callee->schema->args[a].def.kind == KILN_DEF_ABSENT)
             return KILN_FAIL(KILN_E_TYPE, "%s:%d:%d: %s is called without '%s'", row->source,
                              row->compose.line, row->compose.col, callee->name, callee->schema->args[a].name);
-    if (callee->row == row) return CHECK_FAIL(&c, "%s calls itself", row->schema->name);
+    if (callee->row == row) return CHECK_FAIL(&c, "%s calls itself", row->name);
     return check_conditions(&c);
 }
 
@@ -365,9 +365,9 @@ kiln_status kiln_row_check(const kiln_registry *r, const kiln_row *row, int *nty
     kiln_status st = KILN_OK;
     for (int t = 0; t < KILN_DTYPE_COUNT && st == KILN_OK; t++)
         if (row->takes & KILN_DT(t))
-            st = kiln_note(check_dtypes(&c, 0, (kiln_dtype)t), "%s, typed for %s", row->schema->name,
+            st = kiln_note(check_dtypes(&c, 0, (kiln_dtype)t), "%s, typed for %s", row->name,
                            kiln_dtype_name((kiln_dtype)t));
-    if (st == KILN_OK) st = kiln_note(check_taken(&c), "%s", row->schema->name);
+    if (st == KILN_OK) st = kiln_note(check_taken(&c), "%s", row->name);
     kiln_arena_free(&arena);
     *ntyped = c.ntyped;
     return st;

@@ -5,6 +5,7 @@
  * Reads the head line and hands each indented clause to row_clause.c.  Checks names as it goes; types
  * are checked later, for every dtype (row_check.c). */
 #include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "op/row.h"
@@ -317,6 +318,16 @@ static kiln_status parse_family(kiln_lex *lx, kiln_row *row) {
     return kiln_lex_fail(lx, "a family: map fold scan index compose");
 }
 
+static kiln_status name_row(kiln_arena *arena, kiln_row *row) {
+    const kiln_schema *s = row->schema;
+    size_t n = strlen(s->ns) + strlen(s->name) + strlen(s->overload) + 4;
+    char *name = kiln_arena_alloc(arena, n);
+    if (!name) return KILN_NOMEM();
+    snprintf(name, n, "%s::%s%s%s", s->ns, s->name, s->overload[0] ? "." : "", s->overload);
+    row->name = name;
+    return KILN_OK;
+}
+
 /* The schema stands between the family word and ` : `; its own parser reads it. */
 static kiln_status parse_schema(kiln_lex *lx, kiln_row *row) {
     while (lx->p < lx->end && (*lx->p == ' ' || *lx->p == '\t')) lx->p++;
@@ -324,8 +335,8 @@ static kiln_status parse_schema(kiln_lex *lx, kiln_row *row) {
     kiln_schema *schema;
     row->line = lx->line;
     row->col = (int)(lx->p - lx->line_start) + 1;
-    kiln_status st = kiln_schema_parse_prefix(lx->arena, lx->p, (size_t)(lx->end - lx->p), &used, &schema);
-    if (st != KILN_OK) return kiln_note(st, "%s:%d:%d", row->source, row->line, row->col);
+    kiln_source within = {row->source, lx->line_start, lx->end, lx->line - 1};
+    KILN_TRY(kiln_schema_parse_prefix(lx->arena, &within, lx->p, &used, &schema));
     for (size_t k = 0; k < used; k++) {
         if (lx->p[k] != '\n') continue;
         lx->line++;
@@ -340,6 +351,7 @@ static kiln_status parse_schema(kiln_lex *lx, kiln_row *row) {
                          row->col);
     if (!schema->ns[0]) schema->ns = "aten";
     row->schema = row->declared = schema;
+    KILN_TRY(name_row(lx->arena, row));
     return kiln_lex_next(lx);
 }
 

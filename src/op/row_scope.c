@@ -242,10 +242,10 @@ static kiln_status check_used(const kiln_row *row, const usage *all) {
         if (!used && !ignored && !in_class)
             return KILN_FAIL(KILN_E_PARSE,
                              "%s:%d:%d: %s: argument '%s' is not used; write 'ignore %s' if that is meant",
-                             row->source, row->line, row->col, row->schema->name, name, name);
+                             row->source, row->line, row->col, row->name, name, name);
         if (used && ignored)
             return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: %s: argument '%s' is ignored but used", row->source,
-                             row->line, row->col, row->schema->name, name);
+                             row->line, row->col, row->name, name);
     }
     for (int h = 0; h < 2; h++) {
         const kiln_nameds *list = h ? &row->hosts : &row->lets;

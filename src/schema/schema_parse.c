@@ -17,6 +17,7 @@
 #include "schema/schema.h"
 
 typedef struct parser {
+    const kiln_source *within; /* what messages count lines and columns of */
     const char *start, *at, *end;
     bool cut;      /* end is the length limit and not where the caller's text ends */
     bool distinct; /* two parameters of one name are refused */
@@ -26,8 +27,7 @@ typedef struct parser {
 
 /* -- errors -------------------------------------------------------------------------------------- */
 
-#define SOURCE(p) (&(kiln_source){"schema", (p)->start, (p)->end})
-#define FAIL_AT(st, p, where, ...) KILN_FAIL_AT(SOURCE(p), (where), (st), __VA_ARGS__)
+#define FAIL_AT(st, p, where, ...) KILN_FAIL_AT((p)->within, (where), (st), __VA_ARGS__)
 
 static kiln_status too_long(const parser *p) {
     return FAIL_AT(KILN_E_LIMIT, p, p->start + KILN_SCHEMA_MAX_TEXT, "a schema may have at most %d bytes",
@@ -39,7 +39,7 @@ static char peek(const parser *p) { return p->at < p->end ? *p->at : '\0'; }
 /* Fails at the current character, naming it. */
 static kiln_status expected(const parser *p, const char *what) {
     if (p->at == p->end && p->cut) return too_long(p);
-    return KILN_FAIL_EXPECTED(SOURCE(p), p->at, what);
+    return KILN_FAIL_EXPECTED(p->within, p->at, what);
 }
 
 /* -- characters ---------------------------------------------------------------------------------- */
@@ -525,7 +525,8 @@ static kiln_status parse_schema(parser *p, kiln_schema *s) {
     return p->at == p->end && p->cut ? too_long(p) : KILN_OK;
 }
 
-static kiln_status parse_start(parser *p, kiln_arena *arena, const char *text, size_t n, kiln_schema **out) {
+static kiln_status parse_start(parser *p, kiln_arena *arena, const char *text, kiln_schema **out) {
+    size_t n = (size_t)(p->within->end - text);
     p->cut = n > KILN_SCHEMA_MAX_TEXT;
     p->start = p->at = text;
     p->end = text + (p->cut ? KILN_SCHEMA_MAX_TEXT : n);
@@ -534,21 +535,22 @@ static kiln_status parse_start(parser *p, kiln_arena *arena, const char *text, s
     return *out ? parse_schema(p, *out) : KILN_NOMEM();
 }
 
-kiln_status kiln_schema_parse_prefix(kiln_arena *arena, const char *text, size_t n, size_t *used,
-                                     kiln_schema **out) {
-    parser p = {.distinct = true};
+kiln_status kiln_schema_parse_prefix(kiln_arena *arena, const kiln_source *within, const char *at,
+                                     size_t *used, kiln_schema **out) {
+    parser p = {.within = within, .distinct = true};
     kiln_schema *s;
-    KILN_TRY(parse_start(&p, arena, text, n, &s));
-    *used = (size_t)(p.at - text);
+    KILN_TRY(parse_start(&p, arena, at, &s));
+    *used = (size_t)(p.at - at);
     *out = s;
     return KILN_OK;
 }
 
 kiln_status kiln_schema_parse(kiln_arena *arena, const char *text, size_t n, kiln_schema **out) {
-    parser p = {.distinct = false};
+    kiln_source within = {"schema", text, text + n, 0};
+    parser p = {.within = &within, .distinct = false};
     kiln_schema *s;
     if (n > KILN_SCHEMA_MAX_TEXT) return p.start = text, too_long(&p);
-    KILN_TRY(parse_start(&p, arena, text, n, &s));
+    KILN_TRY(parse_start(&p, arena, text, &s));
     skip_space(&p);
     if (p.at < p.end) return expected(&p, "the end of the schema");
     *out = s;

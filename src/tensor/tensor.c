@@ -180,6 +180,7 @@ kiln_status kiln_tensor_new(kiln_dtype dtype, int rank, const int64_t *sizes, co
                             kiln_tensor **out) {
     int64_t nelem;
     size_t nbytes;
+    KILN_NEED(out);
     KILN_TRY(bytes_needed(dtype, rank, sizes, strides, &nelem, &nbytes));
     kiln_tensor *t = block_new(KILN_SIG(dtype, KILN_TF_OWNED, rank), rank, nbytes);
     if (!t) return KILN_FAIL(KILN_E_NOMEM, "out of memory for a tensor of %zu bytes", nbytes);
@@ -231,6 +232,7 @@ kiln_status kiln_tensor_wrap(void *data, kiln_dtype dtype, int rank, const int64
                              const int64_t *strides, void (*deleter)(void *owner), void *owner,
                              kiln_tensor **out) {
     int64_t nelem;
+    KILN_NEED(out);
     KILN_TRY(check_foreign(data, dtype, rank, sizes, strides, &nelem));
     kiln_tensor *t = block_new(KILN_SIG(dtype, 0, rank), rank, 0);
     if (!t) return KILN_NOMEM();

@@ -4,4 +4,5 @@ for use in 'run' 'run -q' 'run --mode' 'run --mode=fast x' 'run --json=1 x' 'exp
     kiln $use
     echo "$use: $?"
 done
+kiln explain --stage=foo 'bitwise_not(i32[2])'
 kiln explain --stage=sorce 'bitwise_not(i32[2])'

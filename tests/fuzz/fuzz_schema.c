@@ -58,7 +58,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
         round_trip(&arena, whole);
     else
         refused(st);
-    st = kiln_schema_parse_prefix(&arena, text, n, &used, &prefix);
+    kiln_source within = {"schema", text, text + n, 0};
+    st = kiln_schema_parse_prefix(&arena, &within, text, &used, &prefix);
     if (st == KILN_OK) {
         require(used <= n);
         require(kiln_schema_parse(&arena, text, used, &exact) == KILN_OK);

@@ -61,6 +61,11 @@ def test_single_elements():
 def test_repr():
     t = kiln.Tensor([1.5 - 2j, 0j, complex("nan+infj"), complex(1, -0.0)])
     assert repr(t) == "kiln.Tensor([1.5-2.j, 0.+0.j, nan+infj, 1.-0.j], dtype=complex64)"
+    third = complex(1 / 3, -1 / 3)
+    assert repr(kiln.Tensor(third)) == "kiln.Tensor(0.33333334-0.33333334j, dtype=complex64)"
+    assert repr(kiln.Tensor([[third], [10]], "complex128")) == (
+        "kiln.Tensor([[0.3333333333333333-0.3333333333333333j],\n"
+        "             [                               10.+0.j]], dtype=complex128)")
 
 
 @pytest.mark.parametrize("rank", [0, 1])

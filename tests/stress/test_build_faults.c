@@ -2,9 +2,14 @@
  * threads that race, damaged objects, failing allocations: each costs a status, never a crash, a leak,
  * a zombie or a wait beyond the limit. */
 #include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stddef.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "build_cases.h"
@@ -177,6 +182,34 @@ static bool whole_way_works(kiln_toolchain *tc) {
     bool right = run_code(c, 3, 4) == good_answer(3, 4);
     kiln_code_free(c);
     return right;
+}
+
+/* A kernel that does not know pidfd_open: children are waited for without. */
+static void body_no_pidfd(void) {
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pidfd_open, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog filter = {sizeof code / sizeof *code, code};
+    MUST(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+    MUST(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0);
+    MUST(syscall(SYS_pidfd_open, getpid(), 0) == -1 && errno == ENOSYS);
+    kiln_toolchain *tc = open_tools("gcc", 0);
+    MUST(whole_way_works(tc) && whole_way_works(tc));
+    MUST(kiln_toolchain_route(tc) == KILN_CC_DIRECT);
+    kiln_toolchain_close(tc);
+    tc = open_tools(script("sleep 60"), 0);
+    kiln_toolchain_set_timeout_ms(tc, 200);
+    MUST(kiln_toolchain_route(tc) == KILN_CC_NONE); /* and what hangs is stopped */
+    kiln_toolchain_close(tc);
+    MUST(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD);
+}
+
+static void pidfd_open_may_be_unknown(void **state) {
+    (void)state;
+    in_child(body_no_pidfd);
 }
 
 static void body_sigchld_ignored(void) {
@@ -428,6 +461,7 @@ int main(void) {
         cmocka_unit_test(a_flood_of_messages_is_bounded),
         cmocka_unit_test(an_unwritable_folder_costs_the_log_only),
         cmocka_unit_test(sigchld_may_be_ignored),
+        cmocka_unit_test(pidfd_open_may_be_unknown),
         cmocka_unit_test(a_full_disk_is_a_status),
         cmocka_unit_test(standard_descriptors_may_be_shut),
         cmocka_unit_test(a_forked_child_works_on),

@@ -234,6 +234,9 @@ static void doctor_tells_what_is_wrong(void **state) {
     expect_doctor((kiln_config){.cache_dir = good}, line, 0);
     expect_doctor((kiln_config){.cache_dir = good}, "compiler: gcc-", 0);
     expect_doctor((kiln_config){.mode = KILN_MODE_INTERP}, "mode: interp\n", 0);
+    expect_doctor((kiln_config){.threads = 3}, "threads: 3\npool: Kiln's\n", 0);
+    expect_doctor((kiln_config){.max_kernels = 17}, "max_kernels: 17\n", 0);
+    expect_doctor((kiln_config){.dump_dir = good}, "dump folder: /", 0);
     expect_doctor((kiln_config){.cc = "/nonexistent/cc"}, "!compiler: none: ", 1);
     expect_doctor((kiln_config){.cc = "/nonexistent/cc"}, "every call is interpreted", 1);
     expect_doctor((kiln_config){.cache_dir = "/proc/kiln"},
@@ -337,6 +340,48 @@ static void every_row_is_checked(void **state) {
     kiln_close(ctx);
 }
 
+/* -- short names ----------------------------------------------------------------------------------------- */
+
+static void chooses(kiln_ctx *ctx, const char *name, const kiln_value *args, size_t nargs, const char *want) {
+    const kiln_op *op = NULL;
+    kiln_status st = kiln_op_choose(ctx, name, args, nargs, &op);
+    if (st != KILN_OK) fail_msg("%s: %s", name, kiln_last_error());
+    assert_string_equal(kiln_op_name(op), want);
+}
+
+static void arguments_choose_the_overload(void **state) {
+    (void)state;
+    kiln_ctx *ctx = open_mode(KILN_MODE_INTERP);
+    kiln_tensor *a = F32(SIZES(3), 1, 2, 3);
+    const kiln_op *op = NULL;
+    chooses(ctx, "add", ARGS(TEN(a), TEN(a)), "aten::add.Tensor");
+    assert_string_equal(kiln_last_error(), ""); /* what did not fit leaves no message */
+    chooses(ctx, "add", ARGS(TEN(a), INT(2)), "aten::add.Scalar");
+    chooses(ctx, "aten::add", ARGS(TEN(a), TEN(a), NAMED("alpha", INT(2))), "aten::add.Tensor");
+    chooses(ctx, "add", ARGS(TEN(a), TEN(a), NAMED("out", TEN(a))), "aten::add.out");
+    chooses(ctx, "add_", ARGS(TEN(a), FLT(2)), "aten::add_.Scalar");
+    chooses(ctx, "pow", ARGS(INT(2), TEN(a)), "aten::pow.Scalar");
+    chooses(ctx, "pow", ARGS(TEN(a), INT(2)), "aten::pow.Tensor_Scalar");
+    chooses(ctx, "div", ARGS(TEN(a), TEN(a), NAMED("rounding_mode", kiln_v_str("floor"))),
+            "aten::div.Tensor_mode");
+    chooses(ctx, "clamp", ARGS(TEN(a), INT(1)), "aten::clamp");
+    chooses(ctx, "clamp", ARGS(TEN(a), TEN(a)), "aten::clamp.Tensor");
+    chooses(ctx, "aten::clamp", ARGS(TEN(a), TEN(a)), "aten::clamp"); /* a full name means itself */
+    chooses(ctx, "clamp", ARGS(INT(1)), "aten::clamp");               /* whose own complaint says more */
+    chooses(ctx, "neg", ARGS(INT(1)), "aten::neg");
+    chooses(ctx, "add.Scalar", ARGS(TEN(a), TEN(a)), "aten::add.Scalar");
+    chooses(ctx, "relu.default", ARGS(TEN(a)), "aten::relu");
+    chooses(ctx, "amax", ARGS(TEN(a)), "aten::amax"); /* known, not served */
+    assert_int_equal(kiln_op_choose(ctx, "add", ARGS(TEN(a), kiln_v_str("x")), &op), KILN_E_TYPE);
+    assert_contains(kiln_last_error(),
+                    "aten::add: no overload takes these arguments; there are aten::add.Sca");
+    assert_contains(kiln_last_error(), "; aten::add.Tensor(");
+    assert_int_equal(kiln_op_choose(ctx, "nosuch", ARGS(TEN(a)), &op), KILN_E_NOTFOUND);
+    assert_null(op);
+    kiln_tensor_release(a);
+    kiln_close(ctx);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counters_follow_a_script),
@@ -348,6 +393,7 @@ int main(void) {
         cmocka_unit_test(a_dump_that_cannot_be_written_is_logged),
         cmocka_unit_test(doctor_tells_what_is_wrong),
         cmocka_unit_test(the_environment_names_the_folder),
+        cmocka_unit_test(arguments_choose_the_overload),
         cmocka_unit_test(rows_may_be_loaded_while_operators_are_in_use),
         cmocka_unit_test(bad_rows_add_nothing),
         cmocka_unit_test(every_row_is_checked),

@@ -98,8 +98,8 @@ static void cannot(const char *lines, kiln_status status, const char *why) {
 static void what_cannot_be_run_is_named(void **state) {
     (void)state;
     cannot("a = placeholder a\nb = placeholder b\n", KILN_E_TYPE,
-           "placeholder b: 1 inputs were given, this needs one more");
-    cannot("", KILN_E_TYPE, "1 inputs were given, the graph has 0 placeholders");
+           "placeholder b: no input is left for it (1 given)");
+    cannot("", KILN_E_TYPE, "inputs given: 1, placeholders of the graph: 0");
     cannot("a = placeholder *a\n", KILN_E_UNSUP,
            "node a (placeholder *a): arguments with a star cannot be run");
     cannot("a = placeholder a\nm = call_module m(%a)\n", KILN_E_UNSUP,

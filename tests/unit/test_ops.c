@@ -241,7 +241,12 @@ static void names_find_operators(void **state) {
     finds("clamp", "aten::clamp");      /* the default overload, though there are others */
     finds("where", "aten::where.self"); /* the only overload */
     finds("aten::frexp", "aten::frexp.Tensor");
-    finds_none("add", "'add' has several overloads: aten::add.Scalar, aten::add.Tensor");
+    finds("aten::relu.default", "aten::relu");
+    finds("relu.default", "aten::relu");
+    finds_none("add", "'add' has several overloads, name one: aten::add.Scalar, aten::add.Tensor");
+    suggests("add.default", "no operator 'add.default'; did you mean aten::add.Scalar");
+    suggests("where.default",
+             "no operator 'where.default'; did you mean aten::where"); /* that one has a name */
     suggests("sillu", "no operator 'sillu'; did you mean aten::silu, aten::silu.out");
     suggests("aten::add.Tensr", "no operator 'aten::add.Tensr'; did you mean aten::add.Tensor");
     suggests("mul.Scaler", "no operator 'mul.Scaler'; did you mean aten::mul.Scalar");
@@ -292,7 +297,7 @@ static void loading_is_all_or_nothing(void **state) {
     assert_int_equal(kiln_open(NULL, &ctx), KILN_OK);
     size_t before = kiln_op_count(ctx);
     assert_int_equal(kiln_ops_load(ctx, text, sizeof text - 1), KILN_E_TYPE);
-    assert_string_equal(kiln_last_error(), "wrong, typed for bool: rows:2:47: unknown name 'nosuch'");
+    assert_string_equal(kiln_last_error(), "my::wrong, typed for bool: rows:2:47: unknown name 'nosuch'");
     assert_int_equal(kiln_op_count(ctx), before);
     assert_int_equal(kiln_op_find(ctx, "my::twice", &op), KILN_E_NOTFOUND);
     assert_int_equal(kiln_ops_load(ctx, TWICE, strlen(TWICE)), KILN_OK);
@@ -353,8 +358,8 @@ static void bad_heads(void **state) {
     refuses(KILN_E_PARSE, "\n\n  map my::f(Tensor self) -> Tensor = self",
             "r:3:1: an indented line before any row");
     refuses(KILN_E_PARSE, "map my::f(Tensor self -> Tensor = self",
-            "r:1:5: schema:1:19: expected '=', ',' or ')', found '-'");
-    refuses(KILN_E_PARSE, "map", "r:1:4: schema:1:1: expected an operator name, found the end of the text");
+            "r:1:23: expected '=', ',' or ')', found '-'");
+    refuses(KILN_E_PARSE, "map", "r:1:4: expected an operator name, found the end of the text");
     refuses(KILN_E_UNSUP, "map my::f(...) -> Tensor = 1", "r:1:5: a row cannot take or return '...'");
     refuses(KILN_E_PARSE, F "takes float = self",
             "r:1:40: expected a clause on a line of its own, or the end of the row, found 'float'");
@@ -366,23 +371,24 @@ static void bad_heads(void **state) {
     refuses(KILN_E_PARSE, F ": promote(number) = self",
             "r:1:50: expected the name of an argument, found ')'");
     refuses(KILN_E_TYPE, F ": takes real\n    check rank(common) == 0 : \"no\"\n    when true = self",
-            "f, typed for u8: r:2:11: rank takes a tensor");
+            "my::f, typed for u8: r:2:11: rank takes a tensor");
     refuses(KILN_E_TYPE, F ": takes real\n    check fits(self) : \"no\"\n    when true = self",
-            "f, typed for u8: r:2:11: fits takes a number");
-    refuses(KILN_E_TYPE, F ": takes int = self + largest", "f, typed for u8: r:1:55: unknown name 'largest'");
+            "my::f, typed for u8: r:2:11: fits takes a number");
+    refuses(KILN_E_TYPE, F ": takes int = self + largest",
+            "my::f, typed for u8: r:1:55: unknown name 'largest'");
     refuses(KILN_E_PARSE, F ": takes int = self + twice\n    host twice = 2 * slef",
             "r:2:22: 'slef' is not an argument or a host number defined before");
     refuses(KILN_E_PARSE, F ": takes flaot = self",
             "r:1:42: expected a dtype or one of bool int unsigned float real complex all, found 'flaot'");
     refuses(KILN_E_TYPE, F ": takes complex = max(self, self)",
-            "f, typed for c64: r:1:52: 'max' does not take c64");
+            "my::f, typed for c64: r:1:52: 'max' does not take c64");
     refuses(KILN_E_PARSE, "complex f(a, a) = a",
             "r:1:15: expected another name: this one is taken, found ')'");
     refuses(KILN_E_PARSE, "complex f(a) = a\n  lt b = a", "r:2:3: expected 'let', found 'lt'");
     refuses(KILN_E_ARG, "complex f(a) = a\ncomplex f(b) = b",
             "r:2:9: the rule for f is defined already, at r:1:9");
     refuses(KILN_E_TYPE, "complex loop(a) = loop(a)\n" F ": takes complex = loop(self)",
-            "f, typed for c64: r:1:19: the rule for 'loop' needs itself");
+            "my::f, typed for c64: r:1:19: the rule for 'loop' needs itself");
     refuses(KILN_E_PARSE, F ": promote(slf) = self", "r:1:44: expected the name of an argument, found 'slf'");
     refuses(KILN_E_PARSE, F ": -> f33 = self",
             "r:1:39: expected a dtype, 'same', 'real' or an argument, found 'f33'");
@@ -441,39 +447,41 @@ static void bodies_match_results(void **state) {
 
 static void bad_names(void **state) {
     (void)state;
-    refuses(KILN_E_TYPE, F "= self + othr", "f, typed for bool: r:1:43: unknown name 'othr'");
-    refuses(KILN_E_TYPE, F ": takes float = frob(self)", "f, typed for f16: r:1:50: unknown function 'frob'");
+    refuses(KILN_E_TYPE, F "= self + othr", "my::f, typed for bool: r:1:43: unknown name 'othr'");
+    refuses(KILN_E_TYPE, F ": takes float = frob(self)",
+            "my::f, typed for f16: r:1:50: unknown function 'frob'");
     refuses(KILN_E_PARSE, F ": takes float = exp(self, 1)", "r:1:50: 'exp' takes 1 argument, found 2");
     refuses(KILN_E_PARSE, G "= self",
-            "r:1:5: f: argument 'other' is not used; write 'ignore other' if that is meant");
+            "r:1:5: my::f: argument 'other' is not used; write 'ignore other' if that is meant");
     refuses(KILN_E_PARSE, G "= self + other\n  ignore other",
-            "r:1:5: f: argument 'other' is ignored but used");
+            "r:1:5: my::f: argument 'other' is ignored but used");
     refuses(KILN_E_PARSE, F "= self\n    let a = nosuch", "r:2:9: 'a' is not used");
     refuses(KILN_E_PARSE, F "= a\n    let a = self, a = self", "r:2:19: 'a' has a meaning already");
     refuses(KILN_E_PARSE, F "= self\n    let self = 1", "r:2:9: 'self' is the name of an argument");
     refuses(KILN_E_TYPE, F "= a\n    let a = b, b = a | self",
-            "f, typed for bool: r:2:20: 'a' is defined by itself");
+            "my::f, typed for bool: r:2:20: 'a' is defined by itself");
     takes(G "= self\n    ignore other\n");
 }
 
 static void types_wrong_for_one_dtype(void **state) {
     (void)state;
-    refuses(KILN_E_TYPE, F "= self - 1", "f, typed for bool: r:1:36: 'sub' does not take bool");
+    refuses(KILN_E_TYPE, F "= self - 1", "my::f, typed for bool: r:1:36: 'sub' does not take bool");
     takes(F ": takes real = self - 1");
     refuses(KILN_E_TYPE, F ": takes real = max(self, -1)",
-            "f, typed for u8: r:1:59: the number -1 does not fit the type u8");
-    refuses(KILN_E_TYPE, F ": takes real = exp(self)",
-            "f, typed for u8: r:1:49: 'exp' does not take u8; does the row need to_float or takes float?");
+            "my::f, typed for u8: r:1:59: the number -1 does not fit the type u8");
+    refuses(
+        KILN_E_TYPE, F ": takes real = exp(self)",
+        "my::f, typed for u8: r:1:49: 'exp' does not take u8; does the row need to_float or takes float?");
     refuses(KILN_E_TYPE, F ": takes float -> i64 = self",
-            "f, typed for f16: r:1:57: the expression is f32 but the result is i64");
+            "my::f, typed for f16: r:1:57: the expression is f32 but the result is i64");
     refuses(KILN_E_TYPE, F "= self < 1",
-            "f, typed for u8: r:1:36: the expression is bool but the result is u8");
+            "my::f, typed for u8: r:1:36: the expression is bool but the result is u8");
     refuses(KILN_E_TYPE, F "= size(self, 0)",
-            "f, typed for bool: r:1:36: the expression is i64 but the result is bool");
+            "my::f, typed for bool: r:1:36: the expression is i64 but the result is bool");
     refuses(KILN_E_TYPE, F ": -> i64 = size(self, 0)",
-            "f, typed for bool: r:1:45: a map sees one element of each argument and no other place");
+            "my::f, typed for bool: r:1:45: a map sees one element of each argument and no other place");
     refuses(KILN_E_TYPE, "map my::f(Tensor self, Tensor? w) -> Tensor : takes int = self * or_else(w, 0.5)",
-            "f, typed for u8: r:1:59: a floating number meets the type u8; does the row need to_float?");
+            "my::f, typed for u8: r:1:59: a floating number meets the type u8; does the row need to_float?");
 }
 
 static void every_tensor_has_its_dtypes(void **state) {
@@ -535,34 +543,34 @@ static void bad_clauses(void **state) {
 static void conditions_are_checked_before_any_call(void **state) {
     (void)state;
     refuses(KILN_E_TYPE, F "= self\n    check is_int(comon) : \"a\"",
-            "f, typed for bool: r:2:18: unknown name 'comon'");
+            "my::f, typed for bool: r:2:18: unknown name 'comon'");
     refuses(KILN_E_TYPE, F "= self\n    check false and comon : \"a\"",
-            "f, typed for bool: r:2:21: unknown name 'comon'");
+            "my::f, typed for bool: r:2:21: unknown name 'comon'");
     refuses(KILN_E_TYPE, M "    when s > comon = self\n    when mode == \"a\" = self",
-            "f, typed for u8: r:2:14: unknown name 'comon'");
+            "my::f, typed for u8: r:2:14: unknown name 'comon'");
     refuses(KILN_E_TYPE, M "    when prsent(s) and mode == \"a\" = self",
-            "f, typed for u8: r:2:10: unknown function 'prsent'");
+            "my::f, typed for u8: r:2:10: unknown function 'prsent'");
     refuses(KILN_E_TYPE, M "    when exp(s) > 0 and mode == \"a\" = self",
-            "f, typed for u8: r:2:10: 'exp' cannot be computed before the call");
+            "my::f, typed for u8: r:2:10: 'exp' cannot be computed before the call");
     refuses(KILN_E_TYPE, F "= self\n    check self > 0 : \"a\"",
-            "f, typed for bool: r:2:11: cannot order these values");
+            "my::f, typed for bool: r:2:11: cannot order these values");
 }
 
 /* unknown operands stay unknown: what a tensor's values are, no condition can ask */
 static void branches_are_all_reached(void **state) {
     (void)state;
     refuses(KILN_E_TYPE, F "\n    when is_float(common) = self",
-            "f, typed for bool: r:1:5: no branch covers bool; say what the row takes");
+            "my::f, typed for bool: r:1:5: no branch covers bool; say what the row takes");
     refuses(KILN_E_TYPE, F ": takes real\n    when true = self\n    when is_int(common) = self",
-            "f: r:3:10: this branch is never taken, whatever the dtypes");
+            "my::f: r:3:10: this branch is never taken, whatever the dtypes");
     refuses(KILN_E_TYPE,
             F ": takes real\n    when is_bool(common) = self\n    when not is_bool(common) = self",
-            "f: r:2:10: this branch is never taken, whatever the dtypes");
+            "my::f: r:2:10: this branch is never taken, whatever the dtypes");
     refuses(KILN_E_TYPE, F ": to_float\n    when is_int(common) = self\n    when is_float(common) = self",
-            "f: r:2:10: this branch is never taken, whatever the dtypes");
+            "my::f: r:2:10: this branch is never taken, whatever the dtypes");
     refuses(
         KILN_E_TYPE, M "    when mode == \"a\" = self * s\n    when mode != \"a\" = self",
-        "f, typed for u8: r:2:31: optional argument 's' is used where it may be absent; use or_else or a when");
+        "my::f, typed for u8: r:2:31: optional argument 's' is used where it may be absent; use or_else or a when");
     takes(M "    when mode == \"a\" and present(s) = self * s\n    when true = self");
 }
 
@@ -571,24 +579,24 @@ static void branches_are_all_reached(void **state) {
 static void bad_folds(void **state) {
     (void)state;
     refuses(KILN_E_PARSE, FOLD "    state a = 0\n    step a = a + self\n    finish a",
-            "f, typed for f16: r:1:6: a fold needs a merge");
+            "my::f, typed for f16: r:1:6: a fold needs a merge");
     refuses(KILN_E_PARSE,
             FOLD "    state a = 0\n    step b = a + self\n    merge a = a + rhs.a\n    finish a",
-            "f, typed for f16: r:4:10: 'b' in step is not a state");
+            "my::f, typed for f16: r:4:10: 'b' in step is not a state");
     refuses(KILN_E_PARSE, FOLD "    state a = 0, b = 0\n    step a = a + self\n    merge a = a\n    finish a",
-            "f, typed for f16: r:4:10: step gives 1 of 2 states");
+            "my::f, typed for f16: r:4:10: step gives 1 of 2 states");
     refuses(KILN_E_TYPE, FOLD "    state a = 0\n    step a = self + rhs.a\n    merge a = a\n    finish a",
-            "f, typed for f16: r:4:21: unknown name 'rhs.a'");
+            "my::f, typed for f16: r:4:21: unknown name 'rhs.a'");
     refuses(KILN_E_TYPE, FOLD "    state a = 0\n    step a = a + self\n    merge a = a + self\n    finish a",
-            "f, typed for f16: r:5:19: a merge cannot see this");
+            "my::f, typed for f16: r:5:19: a merge cannot see this");
     refuses(KILN_E_TYPE,
             FOLD "    state a = self\n    step a = a + self\n    merge a = a + rhs.a\n    finish a",
-            "f, typed for f16: r:3:15: a state cannot see this");
+            "my::f, typed for f16: r:3:15: a state cannot see this");
     refuses(KILN_E_TYPE,
             FOLD "    state a = 0\n    step a = a + self\n    merge a = a + rhs.a\n    finish a * self",
-            "f, typed for f16: r:6:16: a finish sees elements only with 'each'");
+            "my::f, typed for f16: r:6:16: a finish sees elements only with 'each'");
     refuses(KILN_E_PARSE, FOLD "    state a = 0\n    step a = a + self\n    merge a = a + rhs.a",
-            "f, typed for f16: r:1:6: result 0 has no finish");
+            "my::f, typed for f16: r:1:6: result 0 has no finish");
 }
 
 static void bad_shorthands_and_parts(void **state) {

@@ -246,13 +246,17 @@ static void types_compare_without_aliases(void **state) {
 
 /* -- a schema before other text ------------------------------------------------------------------ */
 
+static kiln_status parse_prefix(const char *text, size_t *used, kiln_schema **out) {
+    kiln_source all = {"schema", text, text + strlen(text), 0};
+    return kiln_schema_parse_prefix(&arena, &all, text, used, out);
+}
+
 static void stops_after(const char *schema, const char *rest) {
     char text[256];
     size_t used = 0;
     kiln_schema *s;
     snprintf(text, sizeof text, "%s%s", schema, rest);
-    if (kiln_schema_parse_prefix(&arena, text, strlen(text), &used, &s))
-        fail_msg("%s: %s", text, kiln_last_error());
+    if (parse_prefix(text, &used, &s)) fail_msg("%s: %s", text, kiln_last_error());
     assert_int_equal(used, strlen(schema));
     char *got = print(s);
     assert_string_equal(got, schema);
@@ -278,10 +282,14 @@ static void a_prefix_refuses_what_its_rest_could_not_name(void **state) {
     const char *twice = "f(int a, int b,\n  int a) -> ()", *ret = "f() -> (int a, int a)";
     kiln_schema *s = NULL;
     size_t used = 7;
-    assert_int_equal(kiln_schema_parse_prefix(&arena, twice, strlen(twice), &used, &s), KILN_E_PARSE);
+    assert_int_equal(parse_prefix(twice, &used, &s), KILN_E_PARSE);
     assert_string_equal(kiln_last_error(), "schema:2:7: expected a new name, but 'a' was used before");
-    assert_int_equal(kiln_schema_parse_prefix(&arena, ret, strlen(ret), &used, &s), KILN_E_PARSE);
+    assert_int_equal(parse_prefix(ret, &used, &s), KILN_E_PARSE);
     assert_string_equal(kiln_last_error(), "schema:1:20: expected a new name, but 'a' was used before");
+    const char *row = "map f(Tensor self -> Tensor = self"; /* lines and columns are the whole text's */
+    kiln_source file = {"my.ops", row, row + strlen(row), 2};
+    assert_int_equal(kiln_schema_parse_prefix(&arena, &file, row + 4, &used, &s), KILN_E_PARSE);
+    assert_string_equal(kiln_last_error(), "my.ops:3:19: expected '=', ',' or ')', found '-'");
     assert_null(s);
     assert_int_equal(used, 7);
     assert_int_equal(kiln_schema_arg(parse(twice), "a"), 0);
@@ -457,13 +465,13 @@ static void a_prefix_is_limited_but_not_its_rest(void **state) {
     const char *text = repeat("f() -> ()", "x", 100000, "");
     size_t used;
     kiln_schema *s;
-    assert_int_equal(kiln_schema_parse_prefix(&arena, text, strlen(text), &used, &s), KILN_OK);
+    assert_int_equal(parse_prefix(text, &used, &s), KILN_OK);
     assert_int_equal(used, 9);
     text = repeat("f() -> ", "x", 100000, "");
-    assert_int_equal(kiln_schema_parse_prefix(&arena, text, strlen(text), &used, &s), KILN_E_LIMIT);
+    assert_int_equal(parse_prefix(text, &used, &s), KILN_E_LIMIT);
     assert_string_equal(kiln_last_error(), "schema:1:65537: a schema may have at most 65536 bytes");
     text = repeat("f(\n", " ", 100000, "");
-    assert_int_equal(kiln_schema_parse_prefix(&arena, text, strlen(text), &used, &s), KILN_E_LIMIT);
+    assert_int_equal(parse_prefix(text, &used, &s), KILN_E_LIMIT);
     assert_string_equal(kiln_last_error(), "schema:2:65534: a schema may have at most 65536 bytes");
 }
 

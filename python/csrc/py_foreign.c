@@ -1,0 +1,36 @@
+/* py_foreign.c - code that is not ours: counted where it may run, and stopped before the stack ends.
+ *
+ * An argument's methods may call Kiln with arguments whose methods call Kiln, and so on.  Python counts its own frames,
+ * but does not know how large ours are or what a thread's stack holds, so the stack itself is asked. */
+#include <pthread.h>
+
+#include "kilnpy.h"
+
+/* What is left to code that runs from here on: Python's, another library's, and a call of Kiln in it. */
+enum { RESERVE = 128 << 10 };
+
+/* This thread's stack: addresses from low to floor are the reserve. */
+static _Thread_local struct { uintptr_t low, floor; /* floor 0: not asked yet */ } stack;
+
+static void ask_stack(void) {
+    pthread_attr_t attr;
+    void *low;
+    size_t size;
+    stack.floor = 1; /* where nothing is known, nothing is refused */
+    if (pthread_getattr_np(pthread_self(), &attr) != 0) return;
+    if (pthread_attr_getstack(&attr, &low, &size) == 0) {
+        stack.low = (uintptr_t)low;
+        stack.floor = stack.low + (size / 2 < RESERVE ? size / 2 : RESERVE);
+    }
+    pthread_attr_destroy(&attr);
+}
+
+int kp_foreign(kp_state *st) {
+    uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+    st->foreign++;
+    if (!stack.floor) ask_stack();
+    if (here >= stack.floor || here < stack.low) return 0; /* below: not on the thread's own stack */
+    PyErr_SetString(PyExc_RecursionError,
+                    "the stack is too small for so many calls of Kiln inside each other's arguments");
+    return -1;
+}
