@@ -285,7 +285,8 @@ KILN_API kiln_status kiln_call(kiln_ctx *ctx, const kiln_op *op, const kiln_valu
                                kiln_tensor **outs, size_t nouts) KILN_MUST_CHECK;
 
 /* Compiles the class of this call now, whatever the mode (but frozen); the handle pins the kernel.
- * kiln_kernel_run then calls it for arguments of the same class (KILN_E_ARG for another class). */
+ * kiln_kernel_run then calls it for arguments of the same class (KILN_E_ARG for another class).  Release it
+ * before its context is closed. */
 typedef struct kiln_kernel kiln_kernel;
 KILN_API kiln_status kiln_prepare(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
                                   kiln_kernel **out) KILN_MUST_CHECK;
