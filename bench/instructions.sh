@@ -7,7 +7,7 @@ set -eu
 cd "$(dirname "$0")/.."
 kiln=${1:-build/kiln}
 tmp=$(mktemp -d) && trap 'rm -rf "$tmp"' EXIT
-valgrind --tool=callgrind --smc-check=all --callgrind-out-file="$tmp/profile" "$kiln" bench dispatch --json >"$tmp/paths" 2>"$tmp/log" ||
+valgrind --tool=callgrind --callgrind-out-file="$tmp/profile" "$kiln" bench dispatch --json >"$tmp/paths" 2>"$tmp/log" ||
     { cat "$tmp/log"; exit 1; }
 callgrind_annotate --inclusive=yes --threshold=100 "$tmp/profile" >"$tmp/counts"
 calls=$(sed -nE '1s/.*"calls": ?([0-9]+).*/\1/p' "$tmp/paths")

@@ -27,6 +27,11 @@ Dtypes, with all tensors of the same one: *int* is u8 i8 i16 i32 i64, *uint* u16
 """
 
 
+def schema(op):
+    """Its own: a name without an overload has those of all overloads, the default one's first."""
+    return op.schema.splitlines()[0]
+
+
 def parameters(schema):
     """(type, name, required) of each parameter."""
     inside = schema[schema.index("(") + 1:schema.rindex(") ->")]
@@ -51,7 +56,7 @@ def argument(kind, dtype):
 
 def attempts(op, dtype):
     """Arguments to try: required ones alone, or with optional tensors and numbers; one tensor may be a mask."""
-    known = parameters(op.schema)
+    known = parameters(schema(op))
     for optional in ((), ("Tensor?", "Scalar?")):
         named = {name: argument(kind, dtype) for kind, name, required in known if required or kind in optional}
         yield named
@@ -90,7 +95,7 @@ def text():
         for op in functional:
             if op.family == family:
                 also = ", ".join(f"`{o.name.removeprefix('aten::')}`" for o in rows[op.row] if o.form != "functional")
-                parts.append(f"| `{op.schema.removeprefix('aten::')}` | {dtypes(op)} | {also} |\n")
+                parts.append(f"| `{schema(op).removeprefix('aten::')}` | {dtypes(op)} | {also} |\n")
         parts.append("\n")
     return "".join(parts).rstrip("\n") + "\n"
 

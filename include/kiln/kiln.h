@@ -260,6 +260,8 @@ KILN_API const char *kiln_op_row(const kiln_op *op);    /* the text of the row i
 KILN_API const char *kiln_op_form(const kiln_op *op);   /* "functional", "inplace" or "out" */
 KILN_API int kiln_op_served(const kiln_op *op);         /* 1 if its family can be run by this build */
 KILN_API size_t kiln_op_nrets(const kiln_op *op);       /* results that kiln_call writes */
+/* 1 for an out form that computes aside and copies: PyTorch derived it, and no function of torch reaches it */
+KILN_API int kiln_op_copies_out(const kiln_op *op);
 
 /* Name of the i-th argument of its schema; NULL past the end.  A kiln_value named by this very pointer is
  * recognised without reading the text. */
@@ -285,7 +287,8 @@ KILN_API kiln_status kiln_call(kiln_ctx *ctx, const kiln_op *op, const kiln_valu
                                kiln_tensor **outs, size_t nouts) KILN_MUST_CHECK;
 
 /* Compiles the class of this call now, whatever the mode (but frozen); the handle pins the kernel.
- * kiln_kernel_run then calls it for arguments of the same class (KILN_E_ARG for another class). */
+ * kiln_kernel_run then calls it for arguments of the same class (KILN_E_ARG for another class).  Release it
+ * before its context is closed. */
 typedef struct kiln_kernel kiln_kernel;
 KILN_API kiln_status kiln_prepare(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
                                   kiln_kernel **out) KILN_MUST_CHECK;

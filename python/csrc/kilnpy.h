@@ -117,7 +117,8 @@ static inline void kp_box_drop(kp_box *box) {
 
 /* -- errors ---------------------------------------------------------------------------------------- */
 
-void kp_raise(kiln_status status); /* kiln_last_error() as the exception for its status */
+void kp_blame(const char *op, const char *arg); /* says so before the exception's text; arg may be NULL */
+void kp_raise(kiln_status status);              /* kiln_last_error() as the exception for its status */
 void kp_raise_value(
     kiln_status status); /* the same where a text or a setting is at fault, if anything given is */
 PyObject *kp_helper(kp_state *st, const char *name); /* new reference to kiln._helpers.<name> */
@@ -225,6 +226,7 @@ int kp_contains(PyObject *self, PyObject *o);
 /* One parameter of an operator's schema. */
 typedef struct kp_param {
     char *name;
+    const char *type; /* "Tensor?", "int[1]", as the schema has it; in the memory of name */
     enum {
         PARAM_OTHER, /* devices, layouts, generators, ... */
         PARAM_TENSOR,
@@ -335,8 +337,8 @@ int kp_settle_again(kp_frame *f);
  * none runs between here and the call.  0, or -1 with an exception. */
 static inline int kp_settle(kp_frame *f) { return f->foreign == f->st->foreign ? 0 : kp_settle_again(f); }
 int kp_borrow(kp_frame *f, const kp_type *type, PyObject *o, bool write, kiln_value *out);
-int kp_accept(const dl_tensor *t,
-              kiln_dtype *dtype); /* 0, or -1 with an exception that says what is not served */
+/* 0, or -1 with an exception that says what is not served.  o: whose tensor it is. */
+int kp_accept(const dl_tensor *t, PyObject *o, kiln_dtype *dtype);
 bool kp_has_elements(const dl_tensor *t);
 
 void kp_torch_find(kp_state *st, const dl_exchange *table); /* sets st->torch, once */
@@ -346,7 +348,7 @@ int kp_exchange_borrow(kp_frame *f, const kp_type *type, PyObject *o, kp_held *h
 int kp_exchange_settle(kp_held *h);
 int kp_exchange_import(kp_state *st, const kp_type *type, PyObject *o, kiln_tensor **out);
 PyObject *kp_exchange_object(const dl_exchange *table, kiln_tensor *stolen);
-int kp_before_write(kp_frame *f);
+int kp_before_write(kp_frame *f, const kiln_tensor **refused); /* which one is refused, with an exception */
 int kp_after_write(kp_frame *f);
 
 const char *kp_text(PyObject *o); /* UTF-8, borrowed from the str; NULL with an exception */
@@ -363,8 +365,12 @@ typedef struct kp_op {
     char *name; /* as asked for: looked up again after configure or load_ops */
     PyObject *
         overloads; /* of a short name: the Ops to choose from, default first; op and params are then unused */
+    struct kp_op *usual; /* the default one of overloads, or NULL */
+    bool numbers;        /* overloads: a number may stand for a tensor */
     int nparams;
-    int nplain; /* how many of the first are tensors that are only read; 0 unless there is one result */
+    int nplain;  /* how many of the first are tensors that are only read; 0 unless there is one result */
+    int nneeded; /* so many of the first must be given */
+    bool aside;  /* kiln_op_copies_out */
     kp_param *params;
     char *doc;
     uint64_t seen[4];  /* signatures that were called before, as a bloom filter: others may compile */
@@ -374,7 +380,8 @@ typedef struct kp_op {
 } kp_op;
 
 extern PyType_Spec kp_op_spec;
-PyObject *kp_op_get(kp_state *st, PyObject *name); /* new reference to the Op */
+PyObject *kp_op_get(kp_state *st, PyObject *name);     /* new reference to the Op */
+PyObject *kp_op_alone(kp_state *st, const char *name); /* the same of a full name, never one of overloads */
 PyObject *kp_op_call(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 PyObject *kp_op_callable(PyObject *op); /* the builtin that calls it */
 int kp_frame_fill(kp_frame *f, kp_op *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
@@ -385,10 +392,36 @@ static inline int kp_op_fresh(kp_op *op, kp_box *box) { /* looks op up if it is 
 
 int kp_param_index(const kp_op *op, PyObject *name); /* -1: op has no parameter of this name */
 
-/* The overload that a call of the short name `set` means, borrowed; NULL with an exception. */
-kp_op *kp_pick(kp_op *set, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
+/* The arguments of a call: args holds nargs by position, then those that kwnames names. */
+typedef struct kp_given {
+    PyObject *const *args;
+    Py_ssize_t nargs;
+    PyObject *kwnames;   /* or NULL */
+    PyObject *overloads; /* those that were chosen from; or NULL */
+    PyObject *own[2];    /* what was made anew: kwnames, and a tuple of outputs */
+    PyObject *room[KILN_MAX_ARGS];
+} kp_given;
+
+/* The overload that a call of the short name `set` means, alive until kp_given_fini, which follows in any case; NULL with
+ * an exception.  Rewrites *given where that overload has another way to say the same. */
+kp_op *kp_pick(kp_op *set, kp_given *given);
+static inline void kp_given_init(kp_given *given, PyObject *const *args, Py_ssize_t nargs,
+                                 PyObject *kwnames) {
+    given->args = args;
+    given->nargs = nargs;
+    given->kwnames = kwnames;
+    given->overloads = given->own[0] = given->own[1] = NULL;
+}
+static inline void kp_given_fini(kp_given *given) {
+    Py_XDECREF(given->overloads);
+    Py_XDECREF(given->own[0]);
+    Py_XDECREF(given->own[1]);
+}
 /* *out: a tuple of the Ops of the short name `full`, or NULL if there are not several. */
 int kp_overloads(kp_state *st, kp_box *box, const char *full, PyObject **out);
+/* Whether one of them takes numbers.  Where none does, and none is the default, a number means an overload that is not
+ * served: the dimension of aten::max.dim is no aten::max.other. */
+bool kp_takes_numbers(PyObject *overloads);
 int kp_params_parse(const char *schema, int *n, kp_param **out);
 void kp_params_free(int n, kp_param *params);
 

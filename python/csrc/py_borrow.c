@@ -189,8 +189,21 @@ bool kp_has_elements(const dl_tensor *t) {
     return true;
 }
 
+/* By the name that o has for its dtype, if it has one. */
+static void refuse_dtype(const dl_tensor *t, PyObject *o) {
+    PyObject *dtype = PyObject_GetAttrString(o, "dtype");
+    if (dtype) {
+        PyErr_Format(PyExc_NotImplementedError, "tensors of dtype %S are not served", dtype);
+        Py_DECREF(dtype);
+    } else {
+        PyErr_Format(PyExc_NotImplementedError,
+                     "tensors of DLPack type code %d, %d bits, %d lanes are not served", t->code, t->bits,
+                     t->lanes);
+    }
+}
+
 /* Says what about t is not served. */
-static int refuse(const dl_tensor *t) {
+static int refuse(const dl_tensor *t, PyObject *o) {
     kiln_dtype dtype;
     if (t->ndim < 0 || t->ndim > KILN_MAX_RANK || (t->ndim > 0 && !t->shape))
         PyErr_Format(PyExc_RuntimeError, "a DLPack tensor of %d dimensions%s; 0 to %d are served",
@@ -200,20 +213,18 @@ static int refuse(const dl_tensor *t) {
                      "tensors of DLPack device type %d are not served; only the CPU (%d) is",
                      (int)t->device_type, DL_CPU);
     else if (t->lanes != 1 || !kp_dtype_of_dl(t->code, t->bits, &dtype))
-        PyErr_Format(PyExc_NotImplementedError,
-                     "tensors of DLPack type code %d, %d bits, %d lanes are not served", t->code, t->bits,
-                     t->lanes);
+        refuse_dtype(t, o);
     else
         PyErr_SetString(PyExc_NotImplementedError,
                         "this tensor is not served: its elements are nowhere in memory");
     return -1;
 }
 
-int kp_accept(const dl_tensor *t, kiln_dtype *dtype) {
+int kp_accept(const dl_tensor *t, PyObject *o, kiln_dtype *dtype) {
     bool shaped = (unsigned)t->ndim <= KILN_MAX_RANK && (t->ndim == 0 || t->shape);
     bool known = t->lanes == 1 && kp_dtype_of_dl(t->code, t->bits, dtype);
     if (shaped && known && t->device_type == DL_CPU && (t->data || !kp_has_elements(t))) return 0;
-    return refuse(t);
+    return refuse(t, o);
 }
 
 /* -- DLPack by Python calls ------------------------------------------------------------------------ */
@@ -238,16 +249,16 @@ static void drop_old(void *owner) {
     if (m->deleter) m->deleter(m);
 }
 
-static kiln_status import_old(dl_managed_old *m, kiln_tensor **out) {
+static kiln_status import_old(PyObject *o, dl_managed_old *m, kiln_tensor **out) {
     const dl_tensor *t = &m->tensor;
     kiln_dtype dtype;
-    if (kp_accept(t, &dtype) < 0) return KILN_E_UNSUP;
+    if (kp_accept(t, o, &dtype) < 0) return KILN_E_UNSUP;
     char *data = t->data ? (char *)t->data + t->byte_offset : NULL;
     return kp_wrap(data, dtype, t->ndim, t->shape, t->strides, drop_old, m, false, out);
 }
 
 /* A capsule is marked as used once its tensor is ours; until then its own destructor cleans up. */
-static int import_capsule(PyObject *capsule, kiln_tensor **out, bool *readonly) {
+static int import_capsule(PyObject *o, PyObject *capsule, kiln_tensor **out, bool *readonly) {
     kiln_status status = KILN_E_TYPE;
     *readonly = false;
     if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
@@ -256,7 +267,7 @@ static int import_capsule(PyObject *capsule, kiln_tensor **out, bool *readonly) 
         if (status == KILN_OK) *readonly = m->flags & DL_READ_ONLY;
         if (status == KILN_OK && PyCapsule_SetName(capsule, "used_dltensor_versioned") < 0) return -1;
     } else if (PyCapsule_IsValid(capsule, "dltensor")) {
-        status = import_old(PyCapsule_GetPointer(capsule, "dltensor"), out);
+        status = import_old(o, PyCapsule_GetPointer(capsule, "dltensor"), out);
         if (status == KILN_OK && PyCapsule_SetName(capsule, "used_dltensor") < 0) return -1;
     } else {
         PyErr_Format(PyExc_TypeError,
@@ -270,7 +281,7 @@ static int import_capsule(PyObject *capsule, kiln_tensor **out, bool *readonly) 
 
 static int import_dlpack(kp_state *st, PyObject *o, kiln_tensor **out, bool *readonly) {
     PyObject *capsule = ask_capsule(st, o);
-    int done = capsule ? import_capsule(capsule, out, readonly) : -1;
+    int done = capsule ? import_capsule(o, capsule, out, readonly) : -1;
     Py_XDECREF(capsule);
     return done;
 }
@@ -292,7 +303,10 @@ int kp_import(kp_state *st, const kp_type *type, PyObject *o, kiln_tensor **out,
 
 static int borrow(kp_frame *f, const kp_type *type, PyObject *o, kp_held *h) {
     switch (type->kind) {
-    case KP_KILN: h->t = ((kp_tensor *)o)->t; return 0;
+    case KP_KILN:
+        h->t = ((kp_tensor *)o)->t;
+        h->readonly = ((kp_tensor *)o)->readonly;
+        return 0;
     case KP_EXCHANGE: return kp_exchange_borrow(f, type, o, h);
     case KP_NUMPY: return borrow_array(f, o, h);
     default:
@@ -313,7 +327,7 @@ int kp_borrow(kp_frame *f, const kp_type *type, PyObject *o, bool write, kiln_va
     f->writes = f->writes || write;
     f->owns = f->owns || h->release;
     if (write && h->readonly) {
-        PyErr_SetString(PyExc_ValueError, "an argument to be written is read-only");
+        PyErr_SetString(PyExc_ValueError, "the tensor is read-only and cannot be written");
         return -1;
     }
     *out = kiln_v_tensor(h->t);

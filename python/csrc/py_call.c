@@ -79,13 +79,58 @@ static int lift_unsigned(kp_frame *f, kiln_dtype to) {
     return 0;
 }
 
-static int number_to_tensor(kp_frame *f, kiln_value *v) {
+static kp_num_kind highest_kind(const kp_frame *f) {
+    kp_num_kind most = NUM_BOOL;
+    for (int k = 0; k < f->nheld; k++) {
+        kp_num_kind kind = kp_dtype_kind(kiln_tensor_dtype(f->held[k].t));
+        if (f->held[k].kind >= KP_KILN && kind > most) most = kind;
+    }
+    return most;
+}
+
+/* wide: *v holds the bits of an int from 2^63 up, a u64; those promote with all but complex tensors as numbers do. */
+static int number_to_tensor(kp_frame *f, bool wide, kiln_value *v) {
     kp_number n;
     if (!read_number(v, &n)) return 0;
-    kiln_dtype dtype = number_dtype(f, n.kind);
+    n.wide = wide;
+    if (wide && highest_kind(f) == NUM_COMPLEX)
+        n = (kp_number){.kind = NUM_FLOAT, .f = (double)(uint64_t)n.i};
+    kiln_dtype dtype = n.wide ? KILN_U64 : number_dtype(f, n.kind);
     if (n.kind == NUM_COMPLEX && lift_unsigned(f, dtype) < 0) return -1;
     return hold_number(f, dtype, n, v);
 }
+
+/* -- ints from 2^63 up ----------------------------------------------------------------------------- */
+
+/* Whether kp_value refused o for being one, where param takes it: *v is then its bits, and no exception is set. */
+static bool fill_wide(kp_state *st, const kp_param *param, PyObject *o, kiln_value *v) {
+    bool takes = param && !param->written && (param->kind == PARAM_TENSOR || param->kind == PARAM_SCALAR);
+    if (!takes || !PyErr_ExceptionMatches(PyExc_OverflowError) || !PyIndex_Check(o)) return false;
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    PyObject *i = kp_foreign(st) < 0 ? NULL : PyNumber_Index(o);
+    unsigned long long bits = i ? PyLong_AsUnsignedLongLong(i) : 0;
+    bool fits = !PyErr_Occurred();
+    Py_XDECREF(i);
+    PyErr_Restore(type, value, trace);
+    if (!fits) return false;
+    PyErr_Clear();
+    *v = kiln_v_int((int64_t)bits);
+    return true;
+}
+
+/* For a Scalar parameter: a float beside tensors that are computed in floats. */
+static int wide_scalar(const kp_frame *f, kiln_value *v) {
+    if (highest_kind(f) >= NUM_FLOAT) {
+        *v = kiln_v_named(v->name, kiln_v_float((double)(uint64_t)v->u.i));
+        return 0;
+    }
+    PyErr_Format(PyExc_OverflowError, "%llu does not fit a signed 64-bit integer",
+                 (unsigned long long)v->u.i);
+    return -1;
+}
+
+/* -- filling the frame ----------------------------------------------------------------------------- */
 
 static int too_many(const kp_op *op, Py_ssize_t n) {
     PyErr_Format(PyExc_TypeError, "%s: takes at most %d arguments, but %zd were given", op->name, op->nparams,
@@ -123,6 +168,7 @@ static const kp_param *keyword(kp_op *op, PyObject *kwnames, Py_ssize_t n, Py_ss
 static inline bool fill_tensor(kp_frame *f, const kp_param *param, PyObject *o, kiln_value *v) {
     if (Py_TYPE(o) != f->st->tensor_type || !param || param->kind != PARAM_TENSOR || f->nheld == f->held_cap)
         return false;
+    if (param->written && ((kp_tensor *)o)->readonly) return false; /* refused by kp_value */
     kp_held *h = &f->held[f->nheld++];
     *h = (kp_held){.t = ((kp_tensor *)o)->t, .object = o, .kind = KP_KILN, .written = param->written};
     f->writes = f->writes || param->written;
@@ -130,33 +176,65 @@ static inline bool fill_tensor(kp_frame *f, const kp_param *param, PyObject *o, 
     return true;
 }
 
-static int fill_one(kp_frame *f, const kp_param *param, PyObject *o, size_t k, uint64_t *numbers) {
+/* What is left to do once all tensors are known; bit k: argument k. */
+typedef struct later {
+    uint64_t numbers; /* a number for a Tensor parameter: its dtype follows the tensors' */
+    uint64_t wide;    /* holds the bits of an int from 2^63 up */
+} later;
+
+static int fill_one(kp_frame *f, const kp_param *param, PyObject *o, size_t k, later *rest) {
     kiln_value *v = &f->args[k];
     if (fill_tensor(f, param, o, v)) return 0;
     if (kp_value(f, param, o, v) < 0) return -1;
     v->name = NULL;
     if (param && param->kind == PARAM_TENSOR && !param->written && v->kind != KILN_TENSOR)
-        *numbers |= (uint64_t)1 << k;
+        rest->numbers |= (uint64_t)1 << k;
+    return 0;
+}
+
+/* What fill_one could not read: 0 for an int from 2^63 up, else -1 with its exception. */
+static __attribute__((noinline)) int fill_rare(kp_frame *f, const kp_op *op, const kp_param *param,
+                                               PyObject *o, size_t k, later *rest) {
+    if (!fill_wide(f->st, param, o, &f->args[k])) return kp_blame(op->name, param ? param->name : NULL), -1;
+    rest->wide |= (uint64_t)1 << k;
+    if (param && param->kind == PARAM_TENSOR) rest->numbers |= (uint64_t)1 << k;
+    return 0;
+}
+
+static const char *arg_name(const kp_op *op, const kp_frame *f, size_t k) {
+    return f->args[k].name ? f->args[k].name : k < (size_t)op->nparams ? op->params[k].name : NULL;
+}
+
+static int fill_later(kp_frame *f, const kp_op *op, later rest) {
+    for (size_t k = 0; k < f->nargs && (rest.numbers | rest.wide) >> k; k++) {
+        bool wide = rest.wide >> k & 1, number = rest.numbers >> k & 1;
+        int st = number ? number_to_tensor(f, wide, &f->args[k]) : wide ? wide_scalar(f, &f->args[k]) : 0;
+        if (st < 0) return kp_blame(op->name, arg_name(op, f, k)), -1;
+    }
     return 0;
 }
 
 int kp_frame_fill(kp_frame *f, kp_op *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
     Py_ssize_t nnamed = kwnames ? PyTuple_Size(kwnames) : 0;
-    uint64_t numbers = 0;
+    later rest = {0, 0};
     if (nargs + nnamed > KILN_MAX_ARGS) return too_many(op, nargs + nnamed);
-    for (Py_ssize_t k = 0; k < nargs; k++)
-        if (fill_one(f, k < op->nparams ? &op->params[k] : NULL, args[k], (size_t)k, &numbers) < 0) return -1;
-    for (Py_ssize_t k = 0; k < nnamed; k++) {
-        const kp_param *param = keyword(op, kwnames, nnamed, k);
-        if (!param || fill_one(f, param, args[nargs + k], (size_t)(nargs + k), &numbers) < 0) return -1;
-        f->args[nargs + k].name = param->name;
+    for (Py_ssize_t k = 0; k < nargs; k++) {
+        const kp_param *param = k < op->nparams ? &op->params[k] : NULL;
+        if (fill_one(f, param, args[k], (size_t)k, &rest) < 0 &&
+            fill_rare(f, op, param, args[k], (size_t)k, &rest) < 0)
+            return -1;
+    }
+    for (Py_ssize_t k = nargs; k < nargs + nnamed; k++) {
+        const kp_param *param = keyword(op, kwnames, nnamed, k - nargs);
+        if (!param) return -1;
+        if (fill_one(f, param, args[k], (size_t)k, &rest) < 0 &&
+            fill_rare(f, op, param, args[k], (size_t)k, &rest) < 0)
+            return -1;
+        f->args[k].name = param->name;
     }
     f->nargs = (size_t)(nargs + nnamed);
-    if (kp_settle(f) < 0) return -1;
-    /* After all tensors are known: a number's dtype follows theirs. */
-    for (size_t k = 0; numbers; k++, numbers >>= 1)
-        if ((numbers & 1) && number_to_tensor(f, &f->args[k]) < 0) return -1;
-    return 0;
+    if (kp_settle(f) < 0) return kp_blame(op->name, NULL), -1;
+    return rest.numbers | rest.wide ? fill_later(f, op, rest) : 0;
 }
 
 /* -- running --------------------------------------------------------------------------------------- */
@@ -242,13 +320,31 @@ static PyObject *result(kp_frame *f, kiln_tensor **outs, size_t n) {
 
 /* -- the call -------------------------------------------------------------------------------------- */
 
+/* Names the argument that t came by, on its own or in a list. */
+static PyObject *blame_tensor(const kp_op *op, const kp_frame *f, const kiln_tensor *t) {
+    const char *name = NULL;
+    for (size_t k = 0; k < f->nargs; k++) {
+        const kiln_value *v = &f->args[k], *items = v->kind == KILN_LIST_V ? v->u.list : v;
+        for (uint32_t j = 0; j < (v->kind == KILN_LIST_V ? v->n : 1); j++)
+            if (items[j].kind == KILN_TENSOR && items[j].u.tensor == t) name = arg_name(op, f, k);
+    }
+    kp_blame(op->name, name);
+    return NULL;
+}
+
 static PyObject *call_filled(kp_op *op, const kiln_op *what, kp_box *box, kp_frame *f) {
     kiln_tensor *outs[KILN_MAX_RETS];
-    if (f->writes && (kp_before_write(f) < 0 || kp_settle(f) < 0)) return NULL;
+    const kiln_tensor *refused = NULL;
+    if (f->writes && kp_before_write(f, &refused) < 0) return blame_tensor(op, f, refused);
+    if (f->writes && kp_settle(f) < 0) return kp_blame(op->name, NULL), NULL;
     size_t nouts = kiln_op_nrets(what);
     kiln_status status = run(is_long(op, f), box->ctx, what, f, outs);
     if (status != KILN_OK) return kp_raise(status), NULL;
-    if (!f->writes || kp_after_write(f) == 0) return result(f, outs, nouts);
+    if (!f->writes || kp_after_write(f) == 0) {
+        PyObject *all = result(f, outs, nouts);
+        if (!all) kp_blame(op->name, NULL);
+        return all;
+    }
     for (size_t k = 0; k < nouts; k++) kiln_tensor_release(outs[k]);
     return NULL;
 }
@@ -283,6 +379,7 @@ static __attribute__((noinline)) PyObject *call_framed(kp_op *op, PyObject *cons
     PyObject *out = NULL;
     kp_box *box = kp_box_take(op->st);
     if (!box) return NULL;
+    Py_INCREF((PyObject *)op); /* code run by an argument may call kiln.load_ops, which makes a set anew */
     kp_frame_init(&frame, op->st);
     if (kp_op_fresh(op, box) == 0) {
         const kiln_op *what = op->op; /* of box's context; code run by an argument may call kiln.configure */
@@ -290,23 +387,41 @@ static __attribute__((noinline)) PyObject *call_framed(kp_op *op, PyObject *cons
     }
     kp_frame_fini(&frame);
     kp_box_drop(box);
+    Py_DECREF((PyObject *)op);
     return out;
 }
 
 /* A call of a short name: by the overload its arguments mean. */
 static PyObject *call_picked(kp_op *set, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
-    PyObject *op = (PyObject *)kp_pick(set, args, nargs, kwnames);
-    if (!op) return NULL;
-    Py_INCREF(op); /* code run by an argument may call kiln.load_ops, which makes the set anew */
-    PyObject *out = kp_op_call(op, args, nargs, kwnames);
-    Py_DECREF(op);
+    PyObject *out = NULL;
+    kp_given given;
+    kp_given_init(&given, args, nargs, kwnames);
+    PyObject *op = (PyObject *)kp_pick(set, &given);
+    if (op) out = kp_op_call(op, given.args, given.nargs, given.kwnames);
+    kp_given_fini(&given);
     return out;
+}
+
+/* The default overload of a short name, where it is given tensors alone and not too many; or NULL. */
+static kp_op *usual_of(const kp_op *set, PyObject *const *args, Py_ssize_t nargs) {
+    kp_op *usual = set->usual;
+    kp_state *st = set->st;
+    if (!usual || nargs < usual->nneeded || nargs > usual->nplain || set->epoch != st->epoch) return NULL;
+    for (Py_ssize_t k = 0; k < nargs; k++) {
+        const kp_type *type = kp_type_of(st, args[k]);
+        if (!type) PyErr_Clear(); /* met again by kp_pick */
+        if (!type || type->kind < KP_KILN) return NULL;
+    }
+    return set->usual == usual ? usual : NULL; /* a look at a type may have run anything */
 }
 
 PyObject *kp_op_call(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
     kp_op *op = (kp_op *)self;
     PyObject *out = NULL;
-    if (op->overloads) return call_picked(op, args, nargs, kwnames);
-    if (!kwnames && call_plain(op, args, nargs, &out)) return out;
+    kp_op *one = op->overloads ? op->usual : op;
+    /* No overload fits tensors alone better than the default one. */
+    if (!kwnames && one && nargs >= one->nneeded && call_plain(one, args, nargs, &out)) return out;
+    if (op->overloads && (kwnames || !(op = usual_of(op, args, nargs))))
+        return call_picked((kp_op *)self, args, nargs, kwnames);
     return call_framed(op, args, nargs, kwnames);
 }

@@ -54,7 +54,7 @@ static int is_lazy(kp_state *st, const kp_type *type, PyObject *o, const dl_tens
 static int look(kp_state *st, const kp_type *type, PyObject *o, dl_tensor *t, kiln_dtype *dtype) {
     if (type->scripted && kp_foreign(st) < 0) return -1;
     if (type->exchange->borrow_from_object(o, t) != 0) return as_unsupported();
-    if (kp_accept(t, dtype) < 0) return -1;
+    if (kp_accept(t, o, dtype) < 0) return -1;
     int lazy = is_lazy(st, type, o, t);
     if (lazy != 0) return lazy < 0 ? -1 : 0;
     size_t align = kiln_dtype_size(*dtype) / (t->code == DL_COMPLEX ? 2 : 1);
@@ -80,7 +80,7 @@ static PyObject *readable(kp_state *st, const kp_type *type, PyObject *o, dl_ten
     if (plain) return plain > 0 ? Py_NewRef(o) : NULL;
     PyObject *copy = kp_foreign(st) < 0 ? NULL : carry_out(o);
     if (copy && table->borrow_from_object(copy, t) != 0) as_unsupported();
-    if (copy && (PyErr_Occurred() || kp_accept(t, dtype) < 0)) Py_CLEAR(copy);
+    if (copy && (PyErr_Occurred() || kp_accept(t, copy, dtype) < 0)) Py_CLEAR(copy);
     return copy;
 }
 
@@ -115,8 +115,9 @@ int kp_exchange_borrow(kp_frame *f, const kp_type *type, PyObject *o, kp_held *h
 int kp_exchange_settle(kp_held *h) {
     dl_tensor t;
     kiln_dtype dtype;
-    if (h->exchange->borrow_from_object(h->copy ? h->copy : h->object, &t) != 0) return as_unsupported();
-    if (kp_accept(&t, &dtype) < 0) return -1;
+    PyObject *source = h->copy ? h->copy : h->object;
+    if (h->exchange->borrow_from_object(source, &t) != 0) return as_unsupported();
+    if (kp_accept(&t, source, &dtype) < 0) return -1;
     char *data = t.data ? (char *)t.data + t.byte_offset : NULL;
     kiln_status status = kiln_tensor_borrow((kiln_tensor_header *)h->t, data, dtype, t.ndim, t.shape,
                                             t.strides, !h->written && h->copy, &h->t);
@@ -185,13 +186,14 @@ PyObject *kp_exchange_object(const dl_exchange *table, kiln_tensor *stolen) {
 
 /* Refuses what autograd would get wrong: only a tensor that requires grad or keeps no count of writes needs a closer
  * look. */
-int kp_before_write(kp_frame *f) {
+int kp_before_write(kp_frame *f, const kiln_tensor **refused) {
     const kp_torch *torch = &f->st->torch;
     for (int k = 0; k < f->nheld; k++) {
         const kp_held *h = &f->held[k];
         if (!h->written || !h->torch) continue;
         const void *tensor = kp_torch_tensor(torch, h->object);
         if (torch->place && !kp_torch_requires_grad(torch, tensor) && !torch->is_inference(tensor)) continue;
+        *refused = h->t;
         if (kp_help(f->st, "before_write", h->object, NULL) < 0) return -1;
     }
     return 0;

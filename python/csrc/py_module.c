@@ -43,6 +43,34 @@ void kp_raise_value(kiln_status status) {
     raise_as(given ? PyExc_ValueError : exception_for(status), status);
 }
 
+/* Only of Python's own exceptions with one text: others mean more than their text says. */
+static bool is_plain_error(PyObject *type) {
+    PyObject *const plain[] = {PyExc_TypeError,           PyExc_ValueError,    PyExc_RuntimeError,
+                               PyExc_NotImplementedError, PyExc_OverflowError, PyExc_BufferError};
+    for (size_t k = 0; k < sizeof plain / sizeof *plain; k++)
+        if (type == plain[k]) return true;
+    return false;
+}
+
+/* The exception stays the same object, with its cause and its traceback. */
+void kp_blame(const char *op, const char *arg) {
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    PyErr_NormalizeException(&type, &value, &trace);
+    PyObject *args = is_plain_error(type) ? PyObject_GetAttrString(value, "args") : NULL;
+    PyObject *text = args && PyTuple_Size(args) == 1 ? PyTuple_GetItem(args, 0) : NULL;
+    PyObject *more = NULL;
+    if (text && PyUnicode_Check(text))
+        more = arg ? PyUnicode_FromFormat("%s: argument '%s': %U", op, arg, text)
+                   : PyUnicode_FromFormat("%s: %U", op, text);
+    PyObject *changed = more ? PyTuple_Pack(1, more) : NULL;
+    if (changed) PyObject_SetAttrString(value, "args", changed);
+    Py_XDECREF(changed);
+    Py_XDECREF(more);
+    Py_XDECREF(args);
+    PyErr_Restore(type, value, trace); /* in the place of any that came up here */
+}
+
 PyObject *kp_helper(kp_state *st, const char *name) {
     if (st->closed) return PyErr_SetString(PyExc_RuntimeError, "kiln is being unloaded"), NULL;
     if (kp_foreign(st) < 0) return NULL;
@@ -219,14 +247,13 @@ static PyObject *explain_values(kp_box *box, const kiln_op *op, const kiln_value
 }
 
 /* explain(name, stage, args, kwargs): kiln/__init__.py gives it its Python face. */
-static PyObject *explain_with(kp_op *op, kp_box *box, const char *stage, PyObject *const *args,
-                              Py_ssize_t nargs, PyObject *kwnames) {
+static PyObject *explain_with(kp_op *op, kp_box *box, const char *stage, const kp_given *given) {
     kp_frame frame;
     PyObject *out = NULL;
     kp_frame_init(&frame, op->st);
     if (kp_op_fresh(op, box) == 0) {
         const kiln_op *what = op->op;
-        if (kp_frame_fill(&frame, op, args, nargs, kwnames) == 0)
+        if (kp_frame_fill(&frame, op, given->args, given->nargs, given->kwnames) == 0)
             out = explain_values(box, what, frame.args, frame.nargs, stage);
     }
     kp_frame_fini(&frame);
@@ -264,14 +291,17 @@ static PyObject *f_explain(PyObject *module, PyObject *const *args, Py_ssize_t n
     if (nargs < 2) return PyErr_SetString(PyExc_TypeError, "explain() needs a name and a stage"), NULL;
     const char *stage = kp_text(args[1]);
     PyObject *op = stage ? kp_op_get(st, args[0]) : NULL;
+    kp_given given;
+    kp_given_init(&given, args + 2, nargs - 2, kwnames);
     if (op && ((kp_op *)op)->overloads) {
-        PyObject *one = Py_XNewRef((PyObject *)kp_pick((kp_op *)op, args + 2, nargs - 2, kwnames));
+        PyObject *one = Py_XNewRef((PyObject *)kp_pick((kp_op *)op, &given));
         Py_DECREF(op);
         op = one;
     }
     kp_box *box = op ? kp_box_take(st) : NULL;
-    PyObject *out = box ? explain_with((kp_op *)op, box, stage, args + 2, nargs - 2, kwnames) : NULL;
+    PyObject *out = box ? explain_with((kp_op *)op, box, stage, &given) : NULL;
     kp_box_drop(box);
+    kp_given_fini(&given);
     Py_XDECREF(op);
     return out;
 }

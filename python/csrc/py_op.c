@@ -17,15 +17,23 @@ static char *text_copy(const char *text) {
     return strcpy(copy, text);
 }
 
+static void set_overloads(kp_op *op, PyObject *stolen) {
+    PyObject *old = op->overloads;
+    kp_op *first = (kp_op *)PyTuple_GetItem(stolen, 0);
+    op->usual = strchr(first->name, '.') ? NULL : first;
+    op->numbers = op->usual || kp_takes_numbers(stolen);
+    op->overloads = stolen;
+    Py_XDECREF(old);
+}
+
 /* The overloads of a short name, found again. */
 static int set_fresh(kp_op *op, kp_box *box) {
-    PyObject *overloads, *old = op->overloads;
+    PyObject *overloads;
     if (kp_overloads(op->st, box, op->name, &overloads) < 0) return -1;
     op->epoch = op->st->epoch;
     if (!overloads)
         return 0; /* the context changed for one that has fewer: the old ones say so when called */
-    op->overloads = overloads;
-    Py_DECREF(old);
+    set_overloads(op, overloads);
     return 0;
 }
 
@@ -51,6 +59,9 @@ int kp_op_find(kp_op *op, kp_box *box) {
     if (!op->params && kp_params_parse(kiln_op_schema(found), &op->nparams, &op->params) < 0) return -1;
     op->op = found;
     op->nplain = kiln_op_nrets(found) == 1 ? count_plain(op) : 0;
+    op->aside = kiln_op_copies_out(found);
+    for (int k = 0; k < op->nparams; k++)
+        if (!op->params[k].defaulted) op->nneeded = k + 1;
     op->epoch = op->st->epoch;
     memset(op->seen, 0, sizeof op->seen);
     return 0;
@@ -64,6 +75,7 @@ static int op_traverse(PyObject *self, visitproc visit, void *arg) {
 }
 
 static int op_clear(PyObject *self) {
+    ((kp_op *)self)->usual = NULL;
     Py_CLEAR(((kp_op *)self)->overloads);
     Py_CLEAR(((kp_op *)self)->kwnames);
     return 0;
@@ -97,17 +109,15 @@ static void method_fill(kp_op *op) {
     op->method = (PyMethodDef){op->name, call, METH_FASTCALL | METH_KEYWORDS, op->doc};
 }
 
-/* A name without an overload part that is no operator's full name: 1 if it has several overloads. */
+/* A name without an overload part: 1 if it has several overloads. */
 static int set_fill(kp_op *op, kp_box *box, const char *name) {
-    const kiln_op *found;
     if (strchr(name, '.') || strlen(name) > 256) return 0;
-    bool space = strstr(name, "::") != NULL;
-    if (space && kiln_op_find(box->ctx, name, &found) == KILN_OK && strcmp(kiln_op_name(found), name) == 0)
-        return 0;
     char full[264];
-    snprintf(full, sizeof full, "%s%s", space ? "" : "aten::", name);
-    if (kp_overloads(op->st, box, full, &op->overloads) < 0) return -1;
-    if (!op->overloads) return 0;
+    snprintf(full, sizeof full, "%s%s", strstr(name, "::") ? "" : "aten::", name);
+    PyObject *overloads;
+    if (kp_overloads(op->st, box, full, &overloads) < 0) return -1;
+    if (!overloads) return 0;
+    set_overloads(op, overloads);
     op->name = text_copy(full);
     op->doc = op->name ? schemas_of(op->overloads) : NULL;
     op->epoch = op->st->epoch;
@@ -116,8 +126,8 @@ static int set_fill(kp_op *op, kp_box *box, const char *name) {
 }
 
 /* Both names are the operator's full one: `add.Tensor` and `aten::add.Tensor` read the same. */
-static int op_fill(kp_op *op, kp_box *box, const char *name) {
-    int several = set_fill(op, box, name);
+static int op_fill(kp_op *op, kp_box *box, const char *name, bool alone) {
+    int several = alone ? 0 : set_fill(op, box, name);
     if (several) return several < 0 ? -1 : 0;
     op->name = text_copy(name);
     if (!op->name || kp_op_fresh(op, box) < 0) return -1;
@@ -130,7 +140,7 @@ static int op_fill(kp_op *op, kp_box *box, const char *name) {
     return 0;
 }
 
-static PyObject *op_new(kp_state *st, const char *name) {
+static PyObject *op_new(kp_state *st, const char *name, bool alone) {
     kp_box *box = kp_box_take(st);
     if (!box) return NULL;
     kp_op *op = PyObject_GC_New(kp_op, st->op_type);
@@ -138,11 +148,13 @@ static PyObject *op_new(kp_state *st, const char *name) {
         memset((char *)op + sizeof(PyObject), 0, sizeof *op - sizeof(PyObject));
         op->st = st;
         PyObject_GC_Track((PyObject *)op);
-        if (op_fill(op, box, name) < 0) Py_CLEAR(op);
+        if (op_fill(op, box, name, alone) < 0) Py_CLEAR(op);
     }
     kp_box_drop(box);
     return (PyObject *)op;
 }
+
+PyObject *kp_op_alone(kp_state *st, const char *name) { return op_new(st, name, true); }
 
 PyObject *kp_op_get(kp_state *st, PyObject *name) {
     if (st->closed) return PyErr_SetString(PyExc_RuntimeError, "kiln is being unloaded"), NULL;
@@ -154,7 +166,7 @@ PyObject *kp_op_get(kp_state *st, PyObject *name) {
     const char *text = PyUnicode_AsUTF8AndSize(name, &n);
     if (text && strlen(text) != (size_t)n)
         return PyErr_Format(PyExc_NotImplementedError, "no operator %R", name), NULL;
-    op = text ? op_new(st, text) : NULL;
+    op = text ? op_new(st, text, false) : NULL;
     if (op && PyDict_SetItem(st->ops, name, op) < 0) Py_CLEAR(op);
     return op;
 }

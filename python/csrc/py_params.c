@@ -42,7 +42,25 @@ static const struct {
     {"int", PARAM_INT},       {"float", PARAM_FLOAT},      {"bool", PARAM_BOOL},     {"str", PARAM_STR},
 };
 
-/* "Tensor(a!)? self=None" between at and end. */
+/* "Tensor(a!)? self=None" between at and end as name "self" and type "Tensor?". */
+static int copy_texts(const char *at, const char *type_end, const char *name, const char *name_end,
+                      kp_param *out) {
+    size_t n = (size_t)(name_end - name);
+    out->name = PyMem_Malloc(n + (size_t)(type_end - at) + 2);
+    if (!out->name) return PyErr_NoMemory(), -1;
+    memcpy(out->name, name, n);
+    out->name[n] = 0;
+    char *to = out->name + n + 1;
+    out->type = to;
+    for (int depth = 0; at < type_end; at++) {
+        depth += *at == '(';
+        if (depth == 0) *to++ = *at;
+        depth -= *at == ')';
+    }
+    *to = 0;
+    return 0;
+}
+
 static int read_param(const char *at, const char *end, kp_param *out) {
     const char *name = at;
     int depth = 0;
@@ -51,10 +69,7 @@ static int read_param(const char *at, const char *end, kp_param *out) {
     while (name < end && *name == ' ') name++;
     const char *name_end = name;
     while (name_end < end && *name_end != '=' && *name_end != ' ') name_end++;
-    out->name = PyMem_Malloc((size_t)(name_end - name) + 1);
-    if (!out->name) return PyErr_NoMemory(), -1;
-    memcpy(out->name, name, (size_t)(name_end - name));
-    out->name[name_end - name] = 0;
+    if (copy_texts(at, type_end, name, name_end, out) < 0) return -1;
     out->written = memchr(at, '!', (size_t)(type_end - at)) != NULL;
     out->optional = type_end > at && type_end[-1] == '?';
     out->defaulted = name_end < end;

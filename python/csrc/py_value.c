@@ -167,7 +167,13 @@ static int value_of_tensor(kp_frame *f, const kp_type *type, const kp_param *par
     kiln_tensor *t = out->u.tensor;
     if (!param || param->kind != PARAM_SCALAR) return 0;
     if (kp_settle(f) < 0) return -1;
-    if (kiln_tensor_rank(t) == 0) *out = value_of_number(kp_load(kiln_tensor_dtype(t), kiln_tensor_data(t)));
+    if (kiln_tensor_rank(t) > 0) return 0;
+    kp_number n = kp_load(kiln_tensor_dtype(t), kiln_tensor_data(t));
+    if (n.kind == NUM_INT && n.wide && n.i < 0) {
+        PyErr_SetString(PyExc_OverflowError, "an int argument does not fit 64 bits");
+        return -1;
+    }
+    *out = value_of_number(n);
     return 0;
 }
 

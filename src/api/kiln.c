@@ -46,6 +46,9 @@ const char *kiln_op_arg_name(const kiln_op *op, size_t i) {
     return i < (size_t)op->schema->nargs ? op->schema->args[i].name : NULL;
 }
 size_t kiln_op_nrets(const kiln_op *op) { return (size_t)op->schema->nrets; }
+int kiln_op_copies_out(const kiln_op *op) {
+    return op->form == KILN_FORM_OUT && op->row->typing.out == KILN_OUT_COPIED;
+}
 
 const char *kiln_op_form(const kiln_op *op) {
     switch (op->form) {

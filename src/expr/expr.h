@@ -233,8 +233,8 @@ typedef enum kiln_hkind {
 
 typedef struct kiln_hval {
     kiln_hkind kind;
-    int64_t i; /* BOOL, INT, DTYPE; LIST: its length; TENSOR: the argument */
-    double f;
+    int64_t i;    /* BOOL, INT, DTYPE; LIST: its length; TENSOR: the argument */
+    double f, im; /* numbers; im: 0 unless COMPLEX */
     const char *s;
     bool present_unknown; /* UNKNOWN that may be None as well */
     kiln_dtype dtype;     /* TENSOR and numbers: for is_int() and the like */

@@ -30,6 +30,7 @@ static kiln_hval from_float(double f) { return (kiln_hval){.kind = KILN_H_FLOAT,
 static bool is_number(kiln_hval v) {
     return v.kind == KILN_H_BOOL || v.kind == KILN_H_INT || v.kind == KILN_H_FLOAT;
 }
+static bool is_any_number(kiln_hval v) { return is_number(v) || v.kind == KILN_H_COMPLEX; }
 static bool is_many(kiln_hval v) { return v.kind == KILN_H_TENSOR || v.kind == KILN_H_LIST; }
 static bool is_true(kiln_hval v) { return v.kind == KILN_H_FLOAT ? v.f != 0 : v.i != 0; }
 
@@ -82,6 +83,8 @@ static kiln_status eval_compare(host *h, const kiln_expr *e, kiln_hval a, kiln_h
         same = strcmp(a.s, b.s) == 0;
     else if (a.kind == KILN_H_DTYPE && b.kind == KILN_H_DTYPE)
         same = a.i == b.i;
+    else if (is_any_number(a) && is_any_number(b))
+        same = a.f == b.f && a.im == b.im;
     else
         same = a.kind == KILN_H_NONE && b.kind == KILN_H_NONE;
     *out = from_bool(same == (e->prim == KILN_P_EQ));

@@ -38,8 +38,10 @@ static kiln_hval host_value(const kiln_value *v, int slot) {
         h.kind = KILN_H_LIST;
         h.i = v->n;
         break;
-    case KILN_COMPLEX_V: /* a number of which only the kind is asked */
+    case KILN_COMPLEX_V:
         h.kind = KILN_H_COMPLEX;
+        h.f = v->u.c.re;
+        h.im = v->u.c.im;
         h.dtype = KILN_C128;
         break;
     case KILN_NONE: break;

@@ -206,14 +206,22 @@ static void strides_like(kiln_plan *p, const kiln_tensor *t) {
         copy_layout(&own, p->ret_strides);
 }
 
+/* Where PyTorch copies a result into out=, it resizes that without a look at the result's strides. */
+static bool resized_for_copy(const kiln_plan *p) {
+    bool resized = false;
+    for (int k = 0; k < p->call->nout; k++) resized = resized || p->resize_out[k];
+    return resized && kiln_plan_out_rule(p) == KILN_OUT_COPIED;
+}
+
 /* Whether the row's own strides are others than those that ret_strides had. */
 static bool own_strides(kiln_plan *p) {
     const kiln_typing *ty = &kiln_plan_branch(p)->typing;
     int64_t before[KILN_MAX_RANK];
     size_t n = (size_t)p->rank * sizeof *before;
-    if (ty->strides < KILN_STRIDES_ROWS) return false;
+    bool rows = ty->strides == KILN_STRIDES_ROWS || resized_for_copy(p);
+    if (!rows && ty->strides < KILN_STRIDES_ROWS) return false;
     memcpy(before, p->ret_strides, n);
-    if (ty->strides == KILN_STRIDES_ROWS)
+    if (rows)
         kiln_row_major(p->rank, p->sizes, p->ret_strides);
     else if (ty->strides == KILN_STRIDES_LIKE)
         strides_like(p, p->call->slot[ty->like].u.tensor);

@@ -72,11 +72,32 @@ static kiln_dtype first_tensor_dtype(const kiln_bound *call) {
     return KILN_F32;
 }
 
+static void print_dtypes(kiln_sb *out, kiln_dtypes set) {
+    const char *sep = "";
+    for (int t = 0; t < KILN_DTYPE_COUNT; t++) {
+        if (!(set & KILN_DT(t))) continue;
+        kiln_sb_printf(out, "%s%s", sep, kiln_dtype_name((kiln_dtype)t));
+        sep = ", ";
+    }
+}
+
+/* Apart, so that it costs a call that is right nothing.  The first words are PyTorch's. */
+static __attribute__((noinline)) kiln_status not_taken(const kiln_bound *call, kiln_dtype promoted) {
+    const kiln_row *row = call->op->row;
+    kiln_sb set;
+    kiln_sb_init(&set);
+    print_dtypes(&set, row->takes);
+    kiln_status st = KILN_FAIL(KILN_E_UNSUP, "%s: \"%s\" not implemented for '%s'; it takes %s",
+                               call->op->name, row->schema->name, kiln_dtype_name(promoted),
+                               set.p ? set.p : "others");
+    kiln_sb_fini(&set);
+    return st;
+}
+
 kiln_status kiln_takes_check(const kiln_bound *call, kiln_dtype promoted) {
     const kiln_row *row = call->op->row;
     if (!row->takes || (row->takes & KILN_DT(promoted))) return KILN_OK;
-    return KILN_FAIL(KILN_E_UNSUP, "%s: \"%s\" not implemented for '%s'", call->op->name, row->schema->name,
-                     kiln_dtype_name(promoted));
+    return not_taken(call, promoted);
 }
 
 /* f64, or c128 beside a complex tensor or number: a conversion of each, so no dtypes refuse each other. */
@@ -192,15 +213,6 @@ static kiln_status check_output(const kiln_plan *p, int k) {
     return KILN_FAIL(KILN_E_ARG,
                      "%s: argument '%s': result type %s can't be cast to the desired output type %s",
                      op->name, name, from, kiln_dtype_name(to));
-}
-
-static void print_dtypes(kiln_sb *out, kiln_dtypes set) {
-    const char *sep = "";
-    for (int t = 0; t < KILN_DTYPE_COUNT; t++) {
-        if (!(set & KILN_DT(t))) continue;
-        kiln_sb_printf(out, "%s%s", sep, kiln_dtype_name((kiln_dtype)t));
-        sep = ", ";
-    }
 }
 
 static kiln_status wrong_dtype(const kiln_plan *p, int slot, kiln_dtypes want) {

@@ -435,27 +435,29 @@ def inplace(s):
                 yield s.case(structure, tensors, s.draw_numbers(structure, rng), note="shared memory")
 
 
-# How an out= tensor stands to the result: sizes, strides, offset, whose memory, and whether it may be resized.
+# How an out= tensor stands to the result: sizes, strides, offset, whose memory, and whether it may be resized; the strides
+# of the arguments.
 OUTS = [
-    ("fits", (6, 6), (6, 1), 0, None, False),
-    ("fits, transposed", (6, 6), (1, 6), 0, None, False),
-    ("fits, sliced", (6, 6), (14, 2), 1, None, False),
-    ("empty", (0,), (1,), 0, None, True),
-    ("wrong shape", (2, 3), (3, 1), 0, None, True),
-    ("wrong shape, as many elements", (4, 9), (9, 1), 0, None, True),
-    ("larger", (7, 6), (1, 7), 0, None, True),
-    ("expanded", (6, 6), (0, 1), 0, None, False),
-    ("is the first argument", (6, 6), (6, 1), 0, 0, False),
-    ("overlaps the first argument", (6, 6), (6, 1), 1, 0, False),
-    ("is the first argument transposed", (6, 6), (1, 6), 0, 0, False),
+    ("fits", (6, 6), (6, 1), 0, None, False, (6, 1)),
+    ("fits, transposed", (6, 6), (1, 6), 0, None, False, (6, 1)),
+    ("fits, sliced", (6, 6), (14, 2), 1, None, False, (6, 1)),
+    ("empty", (0,), (1,), 0, None, True, (6, 1)),
+    ("empty, of transposed ones", (0,), (1,), 0, None, True, (1, 6)),
+    ("wrong shape", (2, 3), (3, 1), 0, None, True, (6, 1)),
+    ("wrong shape, as many elements", (4, 9), (9, 1), 0, None, True, (6, 1)),
+    ("larger", (7, 6), (1, 7), 0, None, True, (6, 1)),
+    ("expanded", (6, 6), (0, 1), 0, None, False, (6, 1)),
+    ("is the first argument", (6, 6), (6, 1), 0, 0, False, (6, 1)),
+    ("overlaps the first argument", (6, 6), (6, 1), 1, 0, False, (6, 1)),
+    ("is the first argument transposed", (6, 6), (1, 6), 0, 0, False, (6, 1)),
 ]
 
 
 def out(s):
     for structure, k, tuples, rng in drawn(s, "out", 16, 40):
         for dtypes in tuples:
-            tensors = square(dtypes)
-            for note, sizes, strides, offset, shared, owned in OUTS:
+            for note, sizes, strides, offset, shared, owned, of in OUTS:
+                tensors = [replace(t, strides=of) for t in square(dtypes)]
                 if shared is not None and k == 0:
                     continue
                 for t in s.dtypes if shared is None else dtypes[:1]:

@@ -65,6 +65,19 @@ def test_the_kind_of_a_number_is_part_of_the_class(fresh):
         assert agree(fresh, "mul.Scalar", x, value).dtype == dtype
 
 
+def test_a_complex_number_equals_a_real_one(fresh):
+    x = torch.tensor([0j, INF + 0j, 2 - 3j])
+    for value in [0j, 2 + 0j, 0.5 + 0j, 1 + 0j, -1 + 0j, 3 + 0j, 0j, 2 + 1j]:
+        agree(fresh, "pow.Tensor_Scalar", x, value)
+
+
+def test_zero_to_a_complex_power(fresh):
+    powers = torch.tensor([-1 + 1j, -1 - 1j, -2 + 0j, 1j, -1j, 0j, 1 - 1j])
+    for dtype in (torch.complex64, torch.complex128):
+        agree(fresh, "pow.Scalar", 0, powers.to(dtype))
+        agree(fresh, "pow.Tensor_Tensor", torch.zeros(7, dtype=dtype), powers.to(dtype))
+
+
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
 def test_strides_are_never_taken_for_others(fresh, order):
     x = torch.arange(36.0).reshape(6, 6)

@@ -86,7 +86,7 @@ T = torch.ones(2, 3)
     ((T, [[1, 2]]), {}, TypeError, "kiln.Tensor"),
     ((T, object()), {}, TypeError, "object"),
     ((T, {}), {}, TypeError, "dict"),
-    ((T, T), {"alpha": 2**63}, OverflowError, "64 bits"),
+    ((T, T), {"alpha": 2**64}, OverflowError, "64 bits"),
     ((T, -2**63 - 1), {}, OverflowError, "64 bits"),
     ((T, T), {"alpha": 1j}, RuntimeError, "complex"),
     ((T, torch.ones(4)), {}, RuntimeError, "must match"),
@@ -99,6 +99,43 @@ def test_wrong_arguments(args, kwargs, error, text):
     for f in (kiln.op(ADD), lambda *a, **k: kiln.call(ADD, *a, **k)):
         with pytest.raises(error, match=text):
             f(*args, **kwargs)
+
+
+META, FLOAT8 = torch.ones(3, device="meta"), torch.ones(3).to(torch.float8_e4m3fn)
+READ_ONLY = np.ones(3, "f4")
+READ_ONLY.flags.writeable = False
+
+
+class Odd:
+    """Has __dlpack__, which raises."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def __dlpack__(self, **kwargs):
+        raise self.error
+
+
+@pytest.mark.parametrize("name, args, kwargs, error, text", [
+    ("aten::neg", (META,), {}, NotImplementedError, "aten::neg: argument 'self': this tensor is not served: Cannot pack tensors on meta"),
+    ("add.Tensor", (T, torch.ones(3).to_sparse()), {}, NotImplementedError, "aten::add.Tensor: argument 'other': this tensor is not served"),
+    ("neg", (FLOAT8,), {}, NotImplementedError, "aten::neg: argument 'self': tensors of dtype torch.float8_e4m3fn are not served"),
+    ("neg", (np.array([None]),), {}, NotImplementedError, "aten::neg: argument 'self': NumPy arrays of dtype object are not served"),
+    ("add.Tensor", (T, object()), {}, TypeError, "aten::add.Tensor: argument 'other': an argument of type object is not a tensor"),
+    ("add.Tensor", (T, T), {"alpha": object()}, TypeError, "aten::add.Tensor: argument 'alpha': an argument of type object"),
+    ("neg_", (torch.ones(3, requires_grad=True),), {}, RuntimeError, "aten::neg_: argument 'self': a tensor that requires grad is written"),
+    ("neg", (T,), {"out": torch.ones(2, 3, requires_grad=True)}, RuntimeError, "aten::neg.out: argument 'out': a tensor that requires grad"),
+    ("neg", (T,), {"out": READ_ONLY}, ValueError, "aten::neg.out: argument 'out': the tensor is read-only and cannot be written"),
+    ("neg", (T,), {"out": kiln.Tensor(READ_ONLY)}, ValueError, "aten::neg.out: argument 'out': the tensor is read-only and cannot be written"),
+    ("neg_", (kiln.Tensor(READ_ONLY),), {}, ValueError, "aten::neg_: argument 'self': the tensor is read-only and cannot be written"),
+    ("neg", (Odd(RuntimeError("odd")),), {}, RuntimeError, "aten::neg: argument 'self': odd"),
+    ("neg", (Odd(KeyError("odd")),), {}, KeyError, "^'odd'$"),
+    ("add.Tensor", (T, 2**64), {}, OverflowError, "aten::add.Tensor: argument 'other': an int argument does not fit 64 bits"),
+    ("_to_copy", (np.ones(3),), {"dtype": "bfloat16"}, TypeError, "aten::_to_copy: NumPy has no bfloat16")])
+def test_errors_name_the_operator_and_the_argument(name, args, kwargs, error, text):
+    with pytest.raises(error, match=text) as caught:
+        kiln.call(name, *args, **kwargs)
+    assert type(caught.value) is error
 
 
 def test_many_arguments():
