@@ -70,16 +70,18 @@ static void tensor_dealloc(PyObject *self) {
     Py_DECREF(type);
 }
 
-static PyObject *from_tensor(kp_state *st, const kp_type *type, PyObject *data, PyObject *dtype) {
+/* The dtype comes first: its name may be asked of Python code, and what is imported has a deleter, which must not meet an
+ * exception. */
+static PyObject *from_tensor(kp_state *st, const kp_type *found, PyObject *data, PyObject *dtype) {
+    const kp_type type = *found; /* *found may be replaced while Python code runs */
     kiln_tensor *t;
     kiln_dtype want;
     bool readonly;
-    if (kp_import(st, type, data, &t, &readonly) < 0) return NULL;
+    if (dtype != Py_None && kp_dtype_from(st, dtype, &want) < 0) return NULL;
+    if (kp_import(st, &type, data, &t, &readonly) < 0) return NULL;
     PyObject *self = kp_tensor_object(st, t, readonly);
     if (!self || dtype == Py_None) return self;
-    PyObject *out = NULL;
-    if (kp_dtype_from(st, dtype, &want) == 0)
-        out = want == kiln_tensor_dtype(t) ? Py_NewRef(self) : kp_recast(st, self, want);
+    PyObject *out = want == kiln_tensor_dtype(t) ? Py_NewRef(self) : kp_recast(st, self, want);
     Py_DECREF(self);
     return out;
 }

@@ -267,6 +267,10 @@ def test_deleters_do_not_meet_a_calls_exception():
         with pytest.raises((RuntimeError, TypeError), match=error):
             kiln.call("aten::add.Tensor", crafted, other)
         assert crafted.deleted == 1
+    crafted = test_dlpack_faults.Crafted()
+    with pytest.raises(TypeError, match="bogus"):
+        kiln.Tensor(crafted, dtype="bogus")
+    assert crafted.deleted == 0
 
 
 def test_settings_whose_code_configures(run_python):
