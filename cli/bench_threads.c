@@ -2,8 +2,8 @@
  *
  * Processes share nothing, so what threads lack beside them is what Kiln makes them share.  The two take turns of
  * a few milliseconds, and the median of the turns' ratios counts: a neighbour that slows the machine for longer
- * slows both.  Where stack and tensors lie decides a tenth of the rate of either (pages whose addresses the first
- * cache's way predictor cannot tell apart), so that they lie elsewhere in each round. */
+ * slows both.  Where stack and tensors lie decides a tenth of the rate of either (measured; the caches' handling
+ * of addresses that are alike in their low bits is the likely reason), so they lie elsewhere in each round. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
