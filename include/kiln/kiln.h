@@ -68,6 +68,9 @@ KILN_API const char *kiln_dtype_name(kiln_dtype t); /* "f32" */
 KILN_API size_t kiln_dtype_size(kiln_dtype t);      /* bytes per element */
 KILN_API kiln_status kiln_dtype_parse(const char *name,
                                       kiln_dtype *out) KILN_MUST_CHECK; /* "f32" or "float32" */
+KILN_API int kiln_dtype_is_limited(kiln_dtype t); /* 1: u16, u32, u64, which promote with floats only */
+/* torch.promote_types; KILN_DTYPE_COUNT where PyTorch refuses (a limited type with anything but floats). */
+KILN_API kiln_dtype kiln_dtype_promote(kiln_dtype a, kiln_dtype b);
 
 #define KILN_MAX_RANK 64 /* dimensions of a tensor */
 #define KILN_MAX_ARGS 64 /* arguments of an operator */
@@ -326,8 +329,9 @@ KILN_API void kiln_wait_idle(kiln_ctx *ctx); /* returns when no compile is runni
 /* Gives memory that this thread and ended ones keep for reuse back to the system. */
 KILN_API void kiln_trim(void);
 
-/* What was found on this machine and every setting in force, one "key: value" line each (version, isa, mode, threads,
- * pool, max_kernels, compiler, cache folder, dump folder, log, operators).  Lines that start with '!' say what is missing or broken.  Freed with kiln_text_free. */
+/* What was found on this machine and every setting in force, one "key: value" line each (version, isa, mode,
+ * threads, pool, max_kernels, compiler, cache folder, dump folder, log, operators).  Lines that start with '!'
+ * say what is missing or broken.  Freed with kiln_text_free. */
 KILN_API kiln_status kiln_doctor(kiln_ctx *ctx, char **out) KILN_MUST_CHECK;
 
 #ifdef __cplusplus

@@ -70,7 +70,7 @@ static int lift_unsigned(kp_frame *f, kiln_dtype to) {
         kiln_value *v = &f->args[k];
         if (v->kind != KILN_TENSOR || kiln_tensor_rank(v->u.tensor) > 0) continue;
         kiln_dtype t = kiln_tensor_dtype(v->u.tensor);
-        if ((t != KILN_U16 && t != KILN_U32 && t != KILN_U64) || is_written(f, v->u.tensor)) continue;
+        if (!kiln_dtype_is_limited(t) || is_written(f, v->u.tensor)) continue;
         kp_number n = kp_load(t, kiln_tensor_data(v->u.tensor));
         n.f = n.wide ? (double)(uint64_t)n.i : (double)n.i;
         n.kind = NUM_FLOAT;

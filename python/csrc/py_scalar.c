@@ -39,30 +39,16 @@ kp_num_kind kp_dtype_kind(kiln_dtype t) {
     return NUM_BOOL;
 }
 
-static bool is_unsigned(kiln_dtype t) {
-    return t == KILN_U8 || t == KILN_U16 || t == KILN_U32 || t == KILN_U64;
-}
-
-static int promote_ints(kiln_dtype wide, kiln_dtype other, kiln_dtype *out) {
-    if ((is_unsigned(wide) && wide != KILN_U8) || (is_unsigned(other) && other != KILN_U8)) {
-        PyErr_Format(PyExc_RuntimeError, "%s and %s have no dtype in common: give one", kp_dtype_text(wide),
-                     kp_dtype_text(other));
-        return -1;
-    }
-    *out = kiln_dtype_size(wide) > 1 ? wide : KILN_I16; /* uint8 and int8 */
-    return 0;
-}
+static bool is_unsigned(kiln_dtype t) { return t == KILN_U8 || kiln_dtype_is_limited(t); }
 
 int kp_dtype_promote(kiln_dtype a, kiln_dtype b, kiln_dtype *out) {
-    kp_num_kind kind_a = kp_dtype_kind(a), kind_b = kp_dtype_kind(b);
-    bool b_wins = kind_a != kind_b ? kind_b > kind_a : kiln_dtype_size(b) > kiln_dtype_size(a);
-    kiln_dtype wide = b_wins ? b : a, other = b_wins ? a : b;
-    *out = wide;
-    if (a == b) return 0;
-    if (wide == KILN_C64 && other == KILN_F64) *out = KILN_C128;
-    if (kind_a != kind_b) return 0;
-    if (kind_a == NUM_INT) return promote_ints(wide, other, out);
-    if (kiln_dtype_size(a) == kiln_dtype_size(b)) *out = KILN_F32; /* float16 and bfloat16 */
+    kiln_dtype t = kiln_dtype_promote(a, b);
+    if (t == KILN_DTYPE_COUNT) {
+        PyErr_Format(PyExc_RuntimeError, "%s and %s have no dtype in common: give one", kp_dtype_text(a),
+                     kp_dtype_text(b));
+        return -1;
+    }
+    *out = t;
     return 0;
 }
 
@@ -380,7 +366,7 @@ static int from_int(PyObject *o, bool element, kp_number *out) {
     *out = (kp_number){.kind = NUM_INT};
     out->i = PyLong_AsLongLongAndOverflow(o, &overflow);
     if (overflow && element) return from_wide_int(o, out);
-    if (overflow) PyErr_SetString(PyExc_OverflowError, "an int argument does not fit 64 bits");
+    if (overflow) PyErr_SetString(PyExc_OverflowError, "an int argument does not fit 64 bits with its sign");
     return overflow || (out->i == -1 && PyErr_Occurred()) ? -1 : 1;
 }
 

@@ -170,7 +170,7 @@ static int value_of_tensor(kp_frame *f, const kp_type *type, const kp_param *par
     if (kiln_tensor_rank(t) > 0) return 0;
     kp_number n = kp_load(kiln_tensor_dtype(t), kiln_tensor_data(t));
     if (n.kind == NUM_INT && n.wide && n.i < 0) {
-        PyErr_SetString(PyExc_OverflowError, "an int argument does not fit 64 bits");
+        PyErr_SetString(PyExc_OverflowError, "an int argument does not fit 64 bits with its sign");
         return -1;
     }
     *out = value_of_number(n);

@@ -142,9 +142,6 @@ double kiln_dtype_largest(kiln_dtype t);     /* the largest finite number of a f
 /* Whether PyTorch converts a number to t without complaint: infinities and NaN fit floating types only, and
  * an unsigned type takes negative integers whose size fits it.  A float is f, any other number i. */
 bool kiln_dtype_fits(kiln_dtype t, bool is_float, bool is_bool, int64_t i, double f);
-bool kiln_dtype_is_limited(kiln_dtype t); /* u16, u32, u64: PyTorch promotes them with floats only */
-/* torch.promote_types; KILN_DTYPE_COUNT where PyTorch refuses (a limited type with anything but floats). */
-kiln_dtype kiln_dtype_promote(kiln_dtype a, kiln_dtype b);
 
 /* A set of dtypes, one bit each. */
 typedef uint32_t kiln_dtypes;

@@ -32,7 +32,7 @@ kiln_dkind kiln_dtype_kind(kiln_dtype t) { return (kiln_dkind)facts[t].kind; }
 bool kiln_dtype_is_int(kiln_dtype t) { return facts[t].kind == KILN_KIND_INT; }
 bool kiln_dtype_is_float(kiln_dtype t) { return facts[t].kind == KILN_KIND_FLOAT; }
 bool kiln_dtype_is_complex(kiln_dtype t) { return facts[t].kind == KILN_KIND_COMPLEX; }
-bool kiln_dtype_is_limited(kiln_dtype t) { return t == KILN_U16 || t == KILN_U32 || t == KILN_U64; }
+int kiln_dtype_is_limited(kiln_dtype t) { return t == KILN_U16 || t == KILN_U32 || t == KILN_U64; }
 bool kiln_dtype_is_signed(kiln_dtype t) {
     return t != KILN_BOOL && t != KILN_U8 && !kiln_dtype_is_limited(t);
 }

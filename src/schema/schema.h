@@ -94,9 +94,9 @@ kiln_status kiln_schema_parse(kiln_arena *arena, const char *text, size_t n,
                               kiln_schema **out) KILN_MUST_CHECK;
 
 /* The same for a schema at a place of a longer text, which errors count lines and columns of: *used is where it
- * ended, right after the returns.  The name of an unbracketed return must stand on the line of its type.  Two arguments of one
- * name are refused here, as the text after may speak of them; kiln_schema_parse takes them, as one
- * schema of PyTorch (static_runtime::clamp_nan_to_num) has them. */
+ * ended, right after the returns.  The name of an unbracketed return must stand on the line of its type.  Two
+ * arguments of one name are refused here, as the text after may speak of them; kiln_schema_parse takes them, as
+ * one schema of PyTorch (static_runtime::clamp_nan_to_num) has them. */
 kiln_status kiln_schema_parse_prefix(kiln_arena *arena, const kiln_source *within, const char *at,
                                      size_t *used, kiln_schema **out) KILN_MUST_CHECK;
 

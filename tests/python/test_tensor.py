@@ -38,8 +38,9 @@ def test_lists_of_tensors():
         assert kiln.Tensor([t([1, 2]), [3, 4]]).tolist() == [[1, 2], [3, 4]]
     assert kiln.Tensor([kiln.Tensor(0.1, "float64"), 1]).tolist() == [0.1, 1]
     assert kiln.Tensor([torch.tensor(1 + 2j).conj()]).tolist() == [1 - 2j]
-    with pytest.raises(RuntimeError, match="int64 and uint16"):  # as PyTorch
-        kiln.Tensor([np.uint16(1), 1])
+    for other, name in ((1, "int64"), (True, "bool"), (1j, "complex64")):  # as PyTorch
+        with pytest.raises(RuntimeError, match=f"uint16 and {name}"):
+            kiln.Tensor([np.uint16(1), other])
     assert kiln.Tensor([np.uint16(1), 1], "int64").tolist() == [1, 1]
 
 
