@@ -19,6 +19,7 @@ os.chdir(ROOT)
 FLAGS = ["-ffp-contract=off", "-fwrapv", "-std=c11", "-O2", "-g1", "-fvisibility=hidden", "-D_GNU_SOURCE", "-DNDEBUG",
          *os.environ.get("KILN_CFLAGS", "").split()]
 INCLUDES = ["include", "src"]
+ROW_LAYERS = ("base", "schema", "expr", "op")  # what reads rows: the library's, and the tool's that checks them
 CALL_TEXT = ["calltext", "element", "npy", "tensorfill"]  # calls written as text, shared with the command
 
 
@@ -52,15 +53,8 @@ class BuildKiln(build_ext):
         ext.depends += objects
         super().build_extension(ext)
 
-    def library_objects(self, temp):
-        units = [(source, [], temp / "lib") for source in sorted(map(str, Path("src").glob("*/*.c")))
-                 if not source.endswith("run/loops.c")]
-        units += [(source, [], temp / "lib") for source in self.generated_sources(temp)]
-        for level, march in loop_levels().items():
-            for size in (1, 2, 4, 8):
-                flags = [f"-DKILN_LOOPS_ISA={level}", f"-DKILN_LOOPS_SIZE={size}", "-O2", "-fno-math-errno", "-Wno-psabi", *march]
-                units.append(("src/run/loops.c", flags, temp / f"loops-{level}-{size}"))
-
+    def compiled(self, units):
+        """Objects of (source, flags, folder), several at a time."""
         def compile_unit(unit):
             source, flags, folder = unit
             return self.compiler.compile([source], str(folder), include_dirs=INCLUDES, extra_postargs=FLAGS + flags)
@@ -68,22 +62,38 @@ class BuildKiln(build_ext):
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             return [found for objects in pool.map(compile_unit, units) for found in objects]
 
-    def generated_sources(self, temp):
-        """C files that hold the operator rows and the math source as text, made by tools/embed.c."""
-        objects = self.compiler.compile(["tools/embed.c"], str(temp), extra_postargs=["-std=c11", "-D_GNU_SOURCE"])
-        self.compiler.link_executable(objects, "kiln_embed", str(temp))
+    def library_objects(self, temp):
+        sources = {source: source.split("/")[1] in ROW_LAYERS for source in sorted(map(str, Path("src").glob("*/*.c")))
+                   if not source.endswith("run/loops.c")}
+        rows = self.compiled([(source, [], temp / "lib") for source, is_row in sources.items() if is_row])
+        units = [(source, [], temp / "lib") for source, is_row in sources.items() if not is_row]
+        units += [(source, [], temp / "lib") for source in self.generated_sources(temp, rows)]
+        for level, march in loop_levels().items():
+            for size in (1, 2, 4, 8):
+                flags = [f"-DKILN_LOOPS_ISA={level}", f"-DKILN_LOOPS_SIZE={size}", "-O2", "-fno-math-errno", "-Wno-psabi", *march]
+                units.append(("src/run/loops.c", flags, temp / f"loops-{level}-{size}"))
+        return rows + self.compiled(units)
 
+    def build_tool(self, name, temp, objects):
+        self.compiler.link_executable(self.compiled([(f"tools/{name}.c", [], temp)]) + objects, name, str(temp),
+                                      libraries=["m", "pthread"])
+        return str(temp / name)
+
+    def generated_sources(self, temp, rows):
+        """C files that hold the operator rows with their index, and the math source as text."""
         def embedded(prefix, paths):
             return [f"{prefix}{re.sub(r'[^A-Za-z0-9_]', '_', path.name.split('.')[0])}={path}" for path in sorted(paths)]
 
-        texts = {
-            "math_text.c": ["-i", "kiln_text_math", *embedded("kiln_text_math_", Path("src/math").glob("*.inc"))],
-            "ops_text.c": ["kiln_text_schemas=ops/aten-schemas-2.13.txt", "-i", "kiln_text_ops",
-                           *embedded("kiln_text_ops_", Path("ops").glob("*.ops"))],
+        ops, schemas = sorted(Path("ops").glob("*.ops")), "ops/aten-schemas-2.13.txt"
+        embed, index = self.build_tool("embed", temp, []), self.build_tool("index_ops", temp, rows)
+        commands = {
+            "math_text.c": [embed, "-i", "kiln_text_math", *embedded("kiln_text_math_", Path("src/math").glob("*.inc"))],
+            "ops_text.c": [embed, f"kiln_text_schemas={schemas}", "-i", "kiln_text_ops", *embedded("kiln_text_ops_", ops)],
+            "ops_index.c": [index, schemas, *map(str, ops)],
         }
-        for name, arguments in texts.items():
-            subprocess.run([str(temp / "kiln_embed"), str(temp / name), *arguments], check=True)
-        return [str(temp / name) for name in texts]
+        for name, (tool, *arguments) in commands.items():
+            subprocess.run([tool, str(temp / name), *arguments], check=True)
+        return [str(temp / name) for name in commands]
 
 
 setup(

@@ -17,7 +17,8 @@ BEGIN {
     may["emit"] = "base expr math ir"
     may["graph"] = "base schema expr op infer"
     may["api"] = "base schema expr math tensor build cache op infer ir run lower emit graph"
-    may["cli"] = may["include"] = may["tools"] = ""
+    may["cli"] = may["include"] = ""
+    may["tools"] = "base schema op" # what checks and indexes rows
     may["python"] = "cli" # the text of calls
     may["bench"] = "base build cache" # what a compile costs, stage by stage, and a lookup
     may["tests"] = "*"

@@ -270,11 +270,16 @@ KILN_API int kiln_op_copies_out(const kiln_op *op);
  * recognised without reading the text. */
 KILN_API const char *kiln_op_arg_name(const kiln_op *op, size_t i);
 
-/* Adds rows.  All or nothing: on any error no row is added and the message points at line and column. */
+/* Adds rows.  All or nothing: on any error no row is added and the message points at line and column.  A row that
+ * is there already to the letter is passed over; a name that is taken by another is refused. */
 KILN_API kiln_status kiln_ops_load(kiln_ctx *ctx, const char *text, size_t nbytes) KILN_MUST_CHECK;
 /* The same; messages call the text by `source`, such as a file's path, and not "rows". */
 KILN_API kiln_status kiln_ops_load_from(kiln_ctx *ctx, const char *source, const char *text,
                                         size_t nbytes) KILN_MUST_CHECK;
+/* The same, except that rows loaded before give way to new ones of their name; Kiln's own rows never do.  An
+ * operator found before means what it meant until it is found again. */
+KILN_API kiln_status kiln_ops_replace(kiln_ctx *ctx, const char *source, const char *text,
+                                      size_t nbytes) KILN_MUST_CHECK;
 
 /* Types every row for every dtype it takes.  Calls report once per row: ntyped dtype combinations, and
  * the error text or NULL.  Returns KILN_OK only if every row is right. */

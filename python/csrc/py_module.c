@@ -134,12 +134,14 @@ static int mode_of(const char *text, kiln_mode *out) {
     return -1;
 }
 
-static int load_rows(kiln_ctx *ctx, PyObject *text) {
+static int load_rows(kiln_ctx *ctx, PyObject *text, bool replace) {
     Py_ssize_t n;
+    kiln_status status;
     const char *rows = PyUnicode_AsUTF8AndSize(text, &n);
     if (!rows) return -1;
-    kiln_status status = kiln_ops_load(ctx, rows, (size_t)n);
-    if (status != KILN_OK) kp_raise(status);
+    Py_BEGIN_ALLOW_THREADS status = (replace ? kiln_ops_replace : kiln_ops_load_from)(ctx, "rows", rows,
+                                                                                      (size_t)n);
+    Py_END_ALLOW_THREADS if (status != KILN_OK) kp_raise(status);
     return status == KILN_OK ? 0 : -1;
 }
 
@@ -157,7 +159,7 @@ static int open_context(kp_state *st, PyObject *settings, kiln_ctx **out) {
     kiln_status status = kiln_open(&config, out);
     if (status != KILN_OK) return kp_raise_value(status), -1;
     for (Py_ssize_t k = 0; k < PyList_Size(st->rows); k++) {
-        if (load_rows(*out, PyList_GetItem(st->rows, k)) == 0) continue;
+        if (load_rows(*out, PyList_GetItem(st->rows, k), true) == 0) continue;
         kiln_close(*out);
         return -1;
     }
@@ -221,17 +223,23 @@ static PyObject *f_ops(PyObject *module, PyObject *unused) {
     return list;
 }
 
-static PyObject *f_load_ops(PyObject *module, PyObject *text) {
+static PyObject *f_load_ops(PyObject *module, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"", "replace", NULL};
     kp_state *st = kp_state_of(module);
+    PyObject *text;
+    int replace = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$p:load_ops", names, &text, &replace)) return NULL;
     if (!PyUnicode_Check(text)) return PyErr_Format(PyExc_TypeError, "rows must be str, not %R", text), NULL;
     kp_box *box = kp_box_take(st);
     if (!box) return NULL;
-    int st2 = load_rows(box->ctx, text);
-    if (st2 == 0) st2 = PyList_Append(st->rows, text);
-    if (st2 == 0) st->epoch++;
-    if (st2 == 0) PyDict_Clear(st->ops); /* a short name may have more overloads now */
+    int done = load_rows(box->ctx, text, replace),
+        known = done == 0 ? PySequence_Contains(st->rows, text) : -1;
+    if (known < 0) done = -1;
+    if (done == 0 && (replace || !known)) done = PyList_Append(st->rows, text);
+    if (done == 0) st->epoch++;
+    if (done == 0) PyDict_Clear(st->ops); /* a short name may have more overloads now */
     kp_box_drop(box);
-    return st2 == 0 ? Py_NewRef(Py_None) : NULL;
+    return done == 0 ? Py_NewRef(Py_None) : NULL;
 }
 
 /* The text of a stage, or NULL with an exception. */
@@ -461,8 +469,10 @@ static PyMethodDef functions[] = {
     {"call", FAST(f_call), METH_FASTCALL | METH_KEYWORDS,
      "call(name, /, *args, **kwargs)\n\nCalls an operator by name."},
     {"ops", f_ops, METH_NOARGS, "ops()\n--\n\nThe names of the operators that are served."},
-    {"load_ops", f_load_ops, METH_O,
-     "load_ops(text, /)\n--\n\nAdds operators, given as rows; all or none of them."},
+    {"load_ops", (PyCFunction)(void *)f_load_ops, METH_VARARGS | METH_KEYWORDS,
+     "load_ops(text, /, *, replace=False)\n--\n\nAdds operators, given as rows; all or none of them.\n\n"
+     "A row that is there already to the letter is passed over.  With replace, rows loaded before give way to new\n"
+     "ones of their name."},
     {"explain", FAST(f_explain), METH_FASTCALL | METH_KEYWORDS, "explain(name, stage, /, *args, **kwargs)"},
     {"explain_text", f_explain_text, METH_VARARGS, "explain_text(call, stage, /)"},
     {"stats", f_stats, METH_NOARGS, "stats()\n--\n\nEvery counter, by name."},

@@ -168,8 +168,11 @@ def call(name: str, /, *args: Any, **kwargs: Any) -> Any:
 def ops() -> list[str]:
     """The names of the operators that are served."""
 
-def load_ops(text: str, /) -> None:
-    """Adds operators, given as rows; all or none of them."""
+def load_ops(text: str, /, *, replace: bool = False) -> None:
+    """Adds operators, given as rows; all or none of them.
+
+    A row that is there already to the letter is passed over.  With `replace`, rows loaded before give way to new ones
+    of their name; Kiln's own never do."""
 
 @overload
 def explain(call: str, /, *, stage: _Stage = "source") -> str: ...

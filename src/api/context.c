@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "api/slot.h"
-#include "base/text_entry.h"
 
 enum { MAX_KERNELS = 4000 };
 
@@ -138,46 +137,41 @@ static kiln_status configure(kiln_ctx *ctx, const kiln_config *given) {
 
 /* -- registry ------------------------------------------------------------------------------------------------ */
 
-static kiln_status first_registry(kiln_ctx *ctx) {
-    kiln_row_text *texts = kiln_calloc(kiln_text_ops_count, sizeof *texts);
-    if (!texts) return KILN_NOMEM();
-    char names[32][64];
-    size_t n = kiln_text_ops_count < 32 ? kiln_text_ops_count : 32;
-    for (size_t k = 0; k < n; k++) {
-        snprintf(names[k], sizeof names[k], "%s.ops", kiln_text_ops[k].name);
-        texts[k] = (kiln_row_text){names[k], kiln_text_ops[k].text, kiln_text_ops[k].len};
-    }
-    kiln_registry *r;
-    kiln_status st = kiln_registry_new(NULL, texts, (int)n, kiln_text_schemas, kiln_text_schemas_len, &r);
-    if (st == KILN_OK) atomic_store(&ctx->registry, r);
-    kiln_free(texts);
-    return st;
-}
-
-static kiln_status replace_registry(kiln_ctx *ctx, const kiln_row_text *text) {
-    kiln_registry *now = atomic_load(&ctx->registry), *next;
-    kiln_registry **old = kiln_realloc(ctx->old, (ctx->nold + 1) * sizeof *old);
-    if (!old) return KILN_NOMEM();
-    ctx->old = old;
-    KILN_TRY(kiln_registry_new(now, text, 1, kiln_text_schemas, kiln_text_schemas_len, &next));
-    ctx->old[ctx->nold++] = now;
+/* Rows are checked while calls and compilers go on; only other loads wait. */
+static kiln_status load_rows(kiln_ctx *ctx, const kiln_row_text *text, bool replace) {
+    const kiln_registry *now = atomic_load(&ctx->registry);
+    kiln_registry *next, **loaded = kiln_realloc(ctx->loaded, (ctx->nloaded + 1) * sizeof *loaded);
+    if (!loaded) return KILN_NOMEM();
+    ctx->loaded = loaded;
+    KILN_TRY(kiln_registry_new(now, text, 1, &kiln_torch_schemas, replace, &next));
+    if (!next) return KILN_OK;
+    ctx->loaded[ctx->nloaded++] = next;
     atomic_store_explicit(&ctx->registry, next, memory_order_release);
     return KILN_OK;
 }
 
-kiln_status kiln_ops_load(kiln_ctx *ctx, const char *text, size_t nbytes) {
-    return kiln_ops_load_from(ctx, "rows", text, nbytes);
-}
-
-kiln_status kiln_ops_load_from(kiln_ctx *ctx, const char *source, const char *text, size_t nbytes) {
+static kiln_status load_from(kiln_ctx *ctx, const char *source, const char *text, size_t nbytes,
+                             bool replace) {
     KILN_NEED(ctx);
     KILN_NEED(source);
     if (nbytes) KILN_NEED(text);
-    kiln_row_text t = {source, text, nbytes};
-    pthread_mutex_lock(&ctx->lock);
-    kiln_status st = replace_registry(ctx, &t);
-    pthread_mutex_unlock(&ctx->lock);
+    kiln_row_text t = {source, text ? text : "", nbytes};
+    pthread_mutex_lock(&ctx->load_lock);
+    kiln_status st = load_rows(ctx, &t, replace);
+    pthread_mutex_unlock(&ctx->load_lock);
     return st;
+}
+
+kiln_status kiln_ops_load(kiln_ctx *ctx, const char *text, size_t nbytes) {
+    return load_from(ctx, "rows", text, nbytes, false);
+}
+
+kiln_status kiln_ops_load_from(kiln_ctx *ctx, const char *source, const char *text, size_t nbytes) {
+    return load_from(ctx, source, text, nbytes, false);
+}
+
+kiln_status kiln_ops_replace(kiln_ctx *ctx, const char *source, const char *text, size_t nbytes) {
+    return load_from(ctx, source, text, nbytes, true);
 }
 
 /* -- the compiler and its folder --------------------------------------------------------------------------- */
@@ -261,20 +255,24 @@ static kiln_ctx *contexts;
 static void before_fork(void) {
     pthread_mutex_lock(&contexts_lock);
     for (kiln_ctx *c = contexts; c; c = c->next) {
+        pthread_mutex_lock(&c->load_lock);
         pthread_mutex_lock(&c->lock);
         pthread_mutex_lock(&c->builds.lock);
         kiln_cache_lock(c->cache, true);
     }
+    kiln_shipped_lock(true);
     kiln_threads_before_fork();
 }
 
 static void after_fork(bool in_child) {
     kiln_threads_after_fork(in_child);
+    kiln_shipped_lock(false);
     for (kiln_ctx *c = contexts; c; c = c->next) {
         kiln_cache_lock(c->cache, false);
         if (in_child) kiln_builds_after_fork(c);
         pthread_mutex_unlock(&c->builds.lock);
         pthread_mutex_unlock(&c->lock);
+        pthread_mutex_unlock(&c->load_lock);
     }
     pthread_mutex_unlock(&contexts_lock);
 }
@@ -315,7 +313,6 @@ static void delist(kiln_ctx *ctx) {
 static void drop_class(kiln_entry *e) { kiln_class_free((kiln_class *)e); /* its first member */ }
 static kiln_status open_parts(kiln_ctx *ctx, const kiln_config *config) {
     KILN_TRY(configure(ctx, config));
-    KILN_TRY(first_registry(ctx));
     KILN_TRY(kiln_domain_init(&ctx->domain, kiln_slots_free));
     KILN_TRY(kiln_cache_new(&ctx->domain, ctx->max_kernels, drop_class, &ctx->cache));
     enlist(ctx);
@@ -326,7 +323,9 @@ kiln_status kiln_open(const kiln_config *config, kiln_ctx **out) {
     KILN_NEED(out);
     kiln_ctx *ctx = forks_are_watched() ? kiln_calloc(1, sizeof *ctx) : NULL;
     if (!ctx) return KILN_NOMEM();
+    atomic_init(&ctx->registry, kiln_registry_shipped());
     pthread_mutex_init(&ctx->lock, NULL);
+    pthread_mutex_init(&ctx->load_lock, NULL);
     kiln_builds_init(&ctx->builds);
     kiln_pool_retain();
     kiln_status st = open_parts(ctx, config);
@@ -346,13 +345,13 @@ void kiln_close(kiln_ctx *ctx) {
     kiln_builds_fini(&ctx->builds);
     kiln_toolchain_close(ctx->toolchain);
     remove_temporary_dir(ctx);
-    for (size_t k = ctx->nold; k-- > 0;) kiln_registry_free(ctx->old[k]);
-    kiln_registry_free(atomic_load(&ctx->registry));
-    kiln_free(ctx->old);
+    for (size_t k = ctx->nloaded; k-- > 0;) kiln_registry_free(ctx->loaded[k]);
+    kiln_free(ctx->loaded);
     kiln_free(ctx->scratch);
     kiln_free(ctx->cc);
     kiln_free(ctx->cache_dir);
     kiln_free(ctx->dump_dir);
+    pthread_mutex_destroy(&ctx->load_lock);
     pthread_mutex_destroy(&ctx->lock);
     kiln_pool_release();
     kiln_free(ctx);

@@ -63,10 +63,11 @@ struct kiln_ctx {
     char *cc, *cache_dir, *dump_dir; /* as configured, or NULL */
     kiln_log_fn log;
     void *log_user;
-    _Atomic(kiln_registry *) registry;
-    kiln_registry **old; /* replaced ones, freed at close */
-    size_t nold;
-    pthread_mutex_t lock; /* registry replacement, toolchain */
+    _Atomic(const kiln_registry *) registry;
+    pthread_mutex_t load_lock; /* guards loaded, and makes loads take turns */
+    kiln_registry **loaded; /* all that loading rows made, freed at close: operators of old ones stay good */
+    size_t nloaded;
+    pthread_mutex_t lock; /* toolchain */
     kiln_toolchain *toolchain;
     bool closing;      /* under lock: no compiler may be started */
     char *scratch;     /* folder the toolchain uses */

@@ -36,7 +36,11 @@ kiln_status kiln_op_choose(kiln_ctx *ctx, const char *name, const kiln_value *ar
 }
 
 size_t kiln_op_count(kiln_ctx *ctx) { return kiln_registry_count(registry(ctx)); }
-const kiln_op *kiln_op_at(kiln_ctx *ctx, size_t index) { return kiln_registry_at(registry(ctx), index); }
+const kiln_op *kiln_op_at(kiln_ctx *ctx, size_t index) {
+    const kiln_op *op;
+    bool found = index < kiln_op_count(ctx) && kiln_registry_get(registry(ctx), index, &op) == KILN_OK;
+    return found ? op : NULL;
+}
 const char *kiln_op_name(const kiln_op *op) { return op->name; }
 const char *kiln_op_schema(const kiln_op *op) { return op->schema_text; }
 const char *kiln_op_family(const kiln_op *op) { return kiln_family_name(op->row->family); }
@@ -64,7 +68,8 @@ kiln_status kiln_ops_check(kiln_ctx *ctx, kiln_check_fn report, void *user) {
     const kiln_registry *r = registry(ctx);
     kiln_status worst = KILN_OK;
     for (size_t k = 0; k < kiln_registry_count(r); k++) {
-        const kiln_op *op = kiln_registry_at(r, k);
+        const kiln_op *op;
+        KILN_TRY(kiln_registry_get(r, k, &op));
         if (op->form != KILN_FORM_FUNCTIONAL) continue;
         int ntyped = 0;
         kiln_status st = kiln_row_check(r, op->row, &ntyped);
@@ -145,7 +150,8 @@ static void doctor_operators(kiln_ctx *ctx, kiln_sb *out) {
     const kiln_registry *r = registry(ctx);
     size_t rows = 0, served = 0, served_rows = 0;
     for (size_t k = 0; k < kiln_registry_count(r); k++) {
-        const kiln_op *op = kiln_registry_at(r, k);
+        const kiln_op *op;
+        if (kiln_registry_get(r, k, &op) != KILN_OK) continue;
         bool is_row = op->form == KILN_FORM_FUNCTIONAL, runs = kiln_op_served(op);
         rows += is_row;
         served += runs;

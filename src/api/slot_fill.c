@@ -36,10 +36,10 @@ static bool fill_args(filling *f) {
     const kiln_op *op = call->op;
     unsigned filled = 0;
     for (int a = 0; a < op->schema->nargs; a++) {
-        int slot = op->slot[a], i = slot >= 0 ? call->given[slot] : -1;
+        int slot = kiln_op_arg(op, a), i = slot >= 0 ? call->given[slot] : -1;
         bool written = false;
         for (int k = 0; k < op->nout; k++) {
-            if (op->out_arg[k] != a) continue;
+            if (kiln_op_out_arg(op, k) != a) continue;
             i = call->given_out[k];
             written = true;
         }

@@ -104,6 +104,13 @@ void *kiln_arena_alloc(kiln_arena *a, size_t nbytes) {
     return p;
 }
 
+void *kiln_arena_grow(kiln_arena *a, void *items, size_t n, size_t nbytes) {
+    if (n & (n - 1)) return items;
+    void *grown = kiln_arena_alloc(a, (n ? 2 * n : 1) * nbytes);
+    if (grown && n) memcpy(grown, items, n * nbytes);
+    return grown;
+}
+
 char *kiln_arena_strndup(kiln_arena *a, const char *s, size_t n) {
     char *p = kiln_arena_alloc(a, n + 1);
     if (p) memcpy(p, s, n);

@@ -78,6 +78,9 @@ typedef struct kiln_arena {
 void kiln_arena_init(kiln_arena *a);                  /* allocates nothing */
 void kiln_arena_free(kiln_arena *a);                  /* frees all; the arena is as after init */
 void *kiln_arena_alloc(kiln_arena *a, size_t nbytes); /* 16-byte aligned, zero-filled; NULL on failure */
+/* An array of n items of nbytes with room for one more: `items` itself, or a copy where n is a power of two, at which
+ * an array that was grown so is full. */
+void *kiln_arena_grow(kiln_arena *a, void *items, size_t n, size_t nbytes);
 char *kiln_arena_strndup(kiln_arena *a, const char *s, size_t n); /* NUL-terminated copy */
 
 /* -- text ---------------------------------------------------------------------------------------- */

@@ -186,6 +186,8 @@ enum {
 
 typedef struct kiln_crule {
     const char *name, *source;
+    kiln_digest digest; /* of its text; whoever keeps rules sets it */
+    bool shipped;       /* part of the library */
     int line, col;
     const char *local[KILN_RULE_MAX_LOCALS]; /* names: arguments, then lets */
     int nargs, nlets;
@@ -197,6 +199,8 @@ typedef struct kiln_crule {
 typedef struct kiln_crules {
     const kiln_crule *head;
     kiln_digest digest; /* of all their texts */
+    /* Rules beyond those of the list, or NULL: *out is the rule of that name, NULL if there is none. */
+    kiln_status (*more)(const char *name, const kiln_crule **out);
 } kiln_crules;
 
 /* A rule typed for its arguments' dtypes. */
@@ -206,10 +210,12 @@ typedef struct kiln_trule {
     const kiln_texpr *body;
 } kiln_trule;
 
-/* Adds the rule in text[0..n), which starts at the word `complex` on line `line` of source. */
-kiln_status kiln_crules_add(kiln_crules *rules, kiln_arena *arena, const char *source, const char *text,
-                            size_t n, int line) KILN_MUST_CHECK;
-const kiln_crule *kiln_crules_find(const kiln_crules *rules, const char *name); /* or NULL */
+/* The rule in text[0..n), which starts at the word `complex` on line `line` of source. */
+kiln_status kiln_crule_parse(kiln_arena *arena, const char *source, const char *text, size_t n, int line,
+                             kiln_crule **out) KILN_MUST_CHECK;
+/* The rule of that name, or NULL. */
+kiln_status kiln_crules_find(const kiln_crules *rules, const char *name,
+                             const kiln_crule **out) KILN_MUST_CHECK;
 
 /* Types e, with the casts it needs.  want: the type the result is cast to, or KILN_DTYPE_COUNT for its own
  * (weak results stay marked weak).  Errors point at line and column. */

@@ -57,8 +57,8 @@ static kiln_status parse_lets(kiln_lex *lx, kiln_crule *r) {
     return KILN_OK;
 }
 
-kiln_status kiln_crules_add(kiln_crules *rules, kiln_arena *arena, const char *source, const char *text,
-                            size_t n, int line) {
+kiln_status kiln_crule_parse(kiln_arena *arena, const char *source, const char *text, size_t n, int line,
+                             kiln_crule **out) {
     kiln_crule *r = kiln_arena_alloc(arena, sizeof *r);
     if (!r) return KILN_NOMEM();
     kiln_lex lx;
@@ -67,21 +67,15 @@ kiln_status kiln_crules_add(kiln_crules *rules, kiln_arena *arena, const char *s
     KILN_TRY(kiln_lex_next(&lx));
     KILN_TRY(parse_head(&lx, r));
     KILN_TRY(parse_lets(&lx, r));
-    const kiln_crule *old = kiln_crules_find(rules, r->name);
-    if (old)
-        return KILN_FAIL(KILN_E_ARG, "%s:%d:%d: the rule for %s is defined already, at %s:%d:%d", source,
-                         r->line, r->col, r->name, old->source, old->line, old->col);
-    kiln_digest pair[2] = {rules->digest, kiln_hash128(text, n)};
-    rules->digest = kiln_hash128(pair, sizeof pair);
-    r->next = rules->head;
-    rules->head = r;
+    *out = r;
     return KILN_OK;
 }
 
-const kiln_crule *kiln_crules_find(const kiln_crules *rules, const char *name) {
+kiln_status kiln_crules_find(const kiln_crules *rules, const char *name, const kiln_crule **out) {
     const kiln_crule *r = rules ? rules->head : NULL;
     while (r && strcmp(r->name, name) != 0) r = r->next;
-    return r;
+    *out = r;
+    return r || !rules || !rules->more ? KILN_OK : rules->more(name, out);
 }
 
 /* -- typing ---------------------------------------------------------------------------------------------- */
@@ -145,7 +139,8 @@ static kiln_status apply(kiln_typer *ty, const kiln_expr *e, const kiln_crule *r
 
 kiln_status kiln_typer_complex_prim(kiln_typer *ty, const kiln_expr *e, kiln_texpr *const *args, int first,
                                     kiln_dtype t, kiln_texpr **out) {
-    const kiln_crule *rule = kiln_crules_find(ty->env->complex, kiln_prim_name(e->prim));
+    const kiln_crule *rule;
+    KILN_TRY(kiln_crules_find(ty->env->complex, kiln_prim_name(e->prim), &rule));
     kiln_texpr *as[KILN_RULE_MAX_ARGS];
     if (!rule || rule->nargs != e->nargs)
         return COMPLEX_FAIL(ty, e, "'%s' does not take %s", kiln_prim_name(e->prim), kiln_dtype_name(t));
@@ -201,7 +196,8 @@ kiln_status kiln_typer_complex_call(kiln_typer *ty, const kiln_expr *e, bool *di
     if (strcmp(e->name, "re") == 0) return type_part(ty, e, 0, out);
     if (strcmp(e->name, "im") == 0) return type_part(ty, e, 1, out);
     if (strcmp(e->name, "complex") == 0) return type_pair(ty, e, out);
-    const kiln_crule *rule = kiln_crules_find(ty->env->complex, e->name);
+    const kiln_crule *rule;
+    KILN_TRY(kiln_crules_find(ty->env->complex, e->name, &rule));
     *did = rule != NULL;
     if (!rule) return KILN_OK;
     kiln_texpr *x[KILN_RULE_MAX_ARGS];

@@ -294,7 +294,7 @@ kiln_status kiln_bind(const kiln_op *op, const kiln_value *args, size_t nargs, k
     KILN_TRY(place(op, args, nargs, given));
     for (int a = 0; a < s->nargs; a++) {
         kiln_value v;
-        int slot = op->slot[a];
+        int slot = kiln_op_arg(op, a);
         if (given[a])
             KILN_TRY(take(out, &s->args[a], given[a], &v));
         else if (s->args[a].def.kind == KILN_DEF_ABSENT)
@@ -303,7 +303,7 @@ kiln_status kiln_bind(const kiln_op *op, const kiln_value *args, size_t nargs, k
             KILN_TRY(take_default(out, &s->args[a], &v));
         int8_t from = given[a] ? (int8_t)(given[a] - args) : -1;
         for (int k = 0; k < op->nout; k++) {
-            if (op->out_arg[k] != a) continue;
+            if (kiln_op_out_arg(op, k) != a) continue;
             out->out[k] = v.u.tensor;
             out->given_out[k] = from;
         }

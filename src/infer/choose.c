@@ -16,18 +16,19 @@ typedef struct search {
     kiln_sb schemas;             /* theirs, for the message */
 } search;
 
-static void look_through(const kiln_registry *r, const char *full, const kiln_value *args, size_t nargs,
-                         search *s) {
+static kiln_status look_through(const kiln_registry *r, const char *full, const kiln_value *args,
+                                size_t nargs, search *s) {
     kiln_bound bound;
-    size_t len = strlen(full);
-    for (size_t k = 0; k < kiln_registry_count(r) && !s->fits; k++) {
-        const kiln_op *op = kiln_registry_at(r, k);
-        if (strncmp(op->name, full, len) != 0 || (op->name[len] && op->name[len] != '.')) continue;
+    size_t first, n = kiln_registry_overloads(r, full, &first);
+    for (size_t k = first; k < first + n && !s->fits; k++) {
+        const kiln_op *op;
+        KILN_TRY(kiln_registry_get(r, k, &op));
         if (!kiln_family_served(op->row->family)) continue;
         if (s->n++ == 0) s->first = op;
         if (kiln_bind(op, args, nargs, &bound) == KILN_OK) s->fits = op;
         kiln_sb_printf(&s->schemas, "%s%s", s->n > 1 ? "; " : "", op->schema_text);
     }
+    return KILN_OK;
 }
 
 /* The full name of all overloads that `name` may mean; false if it can mean one only. */
@@ -45,16 +46,16 @@ kiln_status kiln_registry_choose(const kiln_registry *r, const char *name, const
     search s = {0};
     kiln_status st = KILN_OK;
     kiln_sb_init(&s.schemas);
-    if (is_open(r, name, full)) look_through(r, full, args, nargs, &s);
+    if (is_open(r, name, full)) st = look_through(r, full, args, nargs, &s);
     if (s.fits) kiln_clear_error(); /* what the others lacked is no failure */
     /* An only overload's own complaint says more, and so does the default one's. */
     if (!s.fits && s.n && (s.n == 1 || strcmp(s.first->name, full) == 0)) s.fits = s.first;
-    if (s.fits)
+    if (st == KILN_OK && s.fits)
         *out = s.fits;
-    else if (s.n)
+    else if (st == KILN_OK && s.n)
         st = KILN_FAIL(KILN_E_TYPE, "%s: no overload takes these arguments; there are %s", full,
                        s.schemas.p ? s.schemas.p : "several");
-    else
+    else if (st == KILN_OK)
         st = kiln_registry_find(r, name, out);
     kiln_sb_fini(&s.schemas);
     return st;

@@ -37,8 +37,8 @@ static overlap overlap_of(const kiln_tensor *a, const kiln_tensor *b) {
 
 static kiln_status refuse(const kiln_bound *call, int k, const char *why) {
     const kiln_op *op = call->op;
-    return KILN_FAIL(KILN_E_ARG, "%s: argument '%s': %s", op->name, op->schema->args[op->out_arg[k]].name,
-                     why);
+    return KILN_FAIL(KILN_E_ARG, "%s: argument '%s': %s", op->name,
+                     op->schema->args[kiln_op_out_arg(op, k)].name, why);
 }
 
 kiln_status kiln_overlap_check(kiln_plan *p) {

@@ -59,7 +59,7 @@ void kiln_bound_print(kiln_sb *out, const kiln_bound *call) {
         kiln_sb_putc(out, '\n');
     }
     for (int k = 0; k < call->nout; k++) {
-        kiln_sb_printf(out, "result %d goes to %s: ", k, op->schema->args[op->out_arg[k]].name);
+        kiln_sb_printf(out, "result %d goes to %s: ", k, op->schema->args[kiln_op_out_arg(op, k)].name);
         print_tensor(out, call->out[k]);
         kiln_sb_putc(out, '\n');
     }

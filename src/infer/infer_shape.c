@@ -41,7 +41,7 @@ static kiln_status wrong_shape(const kiln_plan *p, int k, const char *why) {
     kiln_sb_puts(&s, " doesn't match the broadcast shape ");
     kiln_sizes_print(&s, p->rank, p->sizes);
     kiln_status st = KILN_FAIL(KILN_E_ARG, "%s: argument '%s': %s%s", op->name,
-                               op->schema->args[op->out_arg[k]].name, s.p ? s.p : "wrong shape", why);
+                               op->schema->args[kiln_op_out_arg(op, k)].name, s.p ? s.p : "wrong shape", why);
     kiln_sb_fini(&s);
     return st;
 }

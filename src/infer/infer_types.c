@@ -197,7 +197,8 @@ static bool converts(const kiln_plan *p, int k) {
 
 static kiln_status check_output(const kiln_plan *p, int k) {
     const kiln_op *op = p->call->op;
-    const char *name = op->schema->args[op->out_arg[k]].name, *from = kiln_dtype_name(p->ret_dtype[k]);
+    const char *name = op->schema->args[kiln_op_out_arg(op, k)].name,
+               *from = kiln_dtype_name(p->ret_dtype[k]);
     kiln_dtype to = (kiln_dtype)p->call->out[k]->dtype;
     if (to == p->ret_dtype[k]) return KILN_OK;
     if (real_of_complex(p, k) && op->form == KILN_FORM_INPLACE)

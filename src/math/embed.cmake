@@ -1,6 +1,5 @@
-# embed.cmake - texts that become part of the library: the math fragments, the operator rows, the schema list.
-# Appends the generated C files to KILN_GEN_SOURCES.  A new .inc or .ops file is found by the glob.
-add_executable(kiln_embed ${PROJECT_SOURCE_DIR}/tools/embed.c)
+# embed.cmake - texts that become part of the library: the math fragments, the operator rows with their index, the
+# schema list.  Appends the generated C files to KILN_GEN_SOURCES.  A new .inc or .ops file is found by the glob.
 file(GLOB KILN_MATH_INC CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/math/*.inc)
 file(GLOB KILN_OPS_FILES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/ops/*.ops)
 set(KILN_SCHEMA_LIST ${PROJECT_SOURCE_DIR}/ops/aten-schemas-2.13.txt)
@@ -22,10 +21,14 @@ kiln_embed_args(KILN_MATH_ARGS kiln_text_math_ ${KILN_MATH_INC})
 kiln_embed_args(KILN_OPS_ARGS kiln_text_ops_ ${KILN_OPS_FILES})
 
 add_custom_command(OUTPUT ${KILN_GEN_DIR}/math_text.c
-    COMMAND kiln_embed ${KILN_GEN_DIR}/math_text.c -i kiln_text_math ${KILN_MATH_ARGS}
-    DEPENDS kiln_embed ${KILN_MATH_INC} VERBATIM)
+    COMMAND ${KILN_EMBED} ${KILN_GEN_DIR}/math_text.c -i kiln_text_math ${KILN_MATH_ARGS}
+    DEPENDS ${KILN_EMBED} ${KILN_MATH_INC} VERBATIM)
 add_custom_command(OUTPUT ${KILN_GEN_DIR}/ops_text.c
-    COMMAND kiln_embed ${KILN_GEN_DIR}/ops_text.c kiln_text_schemas=${KILN_SCHEMA_LIST}
+    COMMAND ${KILN_EMBED} ${KILN_GEN_DIR}/ops_text.c kiln_text_schemas=${KILN_SCHEMA_LIST}
         -i kiln_text_ops ${KILN_OPS_ARGS}
-    DEPENDS kiln_embed ${KILN_SCHEMA_LIST} ${KILN_OPS_FILES} VERBATIM)
-list(APPEND KILN_GEN_SOURCES ${KILN_GEN_DIR}/math_text.c ${KILN_GEN_DIR}/ops_text.c)
+    DEPENDS ${KILN_EMBED} ${KILN_SCHEMA_LIST} ${KILN_OPS_FILES} VERBATIM)
+add_custom_command(OUTPUT ${KILN_GEN_DIR}/ops_index.c
+    COMMAND ${KILN_INDEX_OPS} ${KILN_GEN_DIR}/ops_index.c ${KILN_SCHEMA_LIST} ${KILN_OPS_FILES}
+    COMMENT "Checking the rows in ops/"
+    DEPENDS ${KILN_INDEX_OPS} ${KILN_SCHEMA_LIST} ${KILN_OPS_FILES} VERBATIM)
+list(APPEND KILN_GEN_SOURCES ${KILN_GEN_DIR}/math_text.c ${KILN_GEN_DIR}/ops_text.c ${KILN_GEN_DIR}/ops_index.c)

@@ -8,31 +8,32 @@
 
 enum { NAME_MAX_LEN = 256, NEAR = 3 };
 
-static const kiln_op *exact(const kiln_registry *r, const char *name) {
-    size_t lo = 0, hi = kiln_registry_count(r);
-    while (lo < hi) {
-        size_t mid = (lo + hi) / 2;
-        int order = strcmp(kiln_registry_at(r, mid)->name, name);
-        if (order == 0) return kiln_registry_at(r, mid);
-        if (order < 0)
-            lo = mid + 1;
-        else
-            hi = mid;
+size_t kiln_registry_overloads(const kiln_registry *r, const char *base, size_t *first) {
+    size_t k = *first = kiln_registry_search(r, base), n = strlen(base), all = kiln_registry_count(r);
+    for (; k < all; k++) {
+        const char *name = kiln_registry_name(r, k);
+        if (strncmp(name, base, n) != 0 || (name[n] && name[n] != '.')) break;
     }
-    return NULL;
+    return k - *first;
 }
 
-/* Functional overloads of `full` (which has no overload part): the only one, or NULL and their names. */
-static const kiln_op *only_overload(const kiln_registry *r, const char *full, kiln_sb *others) {
-    const kiln_op *found = NULL;
-    size_t n = strlen(full), hits = 0;
-    for (size_t k = 0; k < kiln_registry_count(r); k++) {
-        const kiln_op *op = kiln_registry_at(r, k);
-        if (strncmp(op->name, full, n) != 0 || op->name[n] != '.' || op->form == KILN_FORM_OUT) continue;
+/* The operator that `full` names: the one of just this name or, if the overload is `open`, the only one that makes
+ * a result; if there are more, *others lists them. */
+static kiln_status look_up(const kiln_registry *r, const char *full, bool open, const kiln_op **out,
+                           kiln_sb *others) {
+    size_t first, n = kiln_registry_overloads(r, full, &first), hits = 0;
+    const kiln_op *only = NULL;
+    *out = NULL;
+    if (n && strcmp(kiln_registry_name(r, first), full) == 0) return kiln_registry_get(r, first, out);
+    for (size_t k = first; open && k < first + n; k++) {
+        const kiln_op *op;
+        KILN_TRY(kiln_registry_get(r, k, &op));
+        if (op->form == KILN_FORM_OUT) continue;
         kiln_sb_printf(others, "%s%s", hits++ ? ", " : "", op->name);
-        found = op;
+        only = op;
     }
-    return hits == 1 ? found : NULL;
+    if (hits == 1) *out = only;
+    return KILN_OK;
 }
 
 static const char *bare(const char *name) { return strncmp(name, "aten::", 6) == 0 ? name + 6 : name; }
@@ -41,7 +42,7 @@ static void nearest(const kiln_registry *r, const char *full, kiln_sb *out) {
     int shown = 0, far = (int)strlen(bare(full)); /* a name with no letter in common is not near */
     for (int distance = 0; distance <= NEAR && distance < far && shown < NEAR; distance++) {
         for (size_t k = 0; k < kiln_registry_count(r) && shown < NEAR; k++) {
-            const char *name = kiln_registry_at(r, k)->name;
+            const char *name = kiln_registry_name(r, k);
             char base[NAME_MAX_LEN];
             size_t n = strcspn(bare(name), ".");
             if (n >= sizeof base) continue;
@@ -63,10 +64,14 @@ kiln_status kiln_registry_find(const kiln_registry *r, const char *name, const k
     strcpy(strstr(name, "::") ? full : full + 6, name);
     char *dot = strchr(full, '.');
     if (dot && strcmp(dot, ".default") == 0) *dot = 0;
-    const kiln_op *op = exact(r, full);
+    const kiln_op *op;
     kiln_sb near;
     kiln_sb_init(&near);
-    if (!op && !dot) op = only_overload(r, full, &near);
+    kiln_status st = look_up(r, full, !dot, &op, &near);
+    if (st != KILN_OK) {
+        kiln_sb_fini(&near);
+        return st;
+    }
     if (op) {
         *out = op;
     } else if (near.len) {

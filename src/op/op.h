@@ -8,6 +8,7 @@
 #define KILN_OP_H
 #include "expr/expr.h"
 #include "schema/schema.h"
+#include "schema/schema_list.h"
 
 /* What lowering handles a row.  ORDER FAMILY: values are part of class keys. */
 typedef enum kiln_family {
@@ -69,7 +70,7 @@ typedef struct kiln_typing {
 typedef struct kiln_branch {
     const kiln_expr *when;
     kiln_typing typing;
-    const kiln_expr *body[KILN_MAX_RETS]; /* one per result; compose: NULL */
+    const kiln_expr **body; /* one per result; compose: NULL */
     int nbody;
     uint64_t uses;  /* bit a: argument a appears in the bodies */
     uint64_t knows; /* bit a: optional argument a is present when this branch is taken */
@@ -97,7 +98,7 @@ enum { KILN_HOST_ID = KILN_MAX_ARGS };
 enum { KILN_ROW_MAX_NAMED = 16, KILN_ROW_MAX_BRANCHES = 16, KILN_ROW_MAX_CHECKS = 8 };
 
 typedef struct kiln_nameds {
-    kiln_named at[KILN_ROW_MAX_NAMED];
+    kiln_named *at;
     int n;
 } kiln_nameds;
 
@@ -125,26 +126,25 @@ typedef struct kiln_compose {
     uint64_t each;      /* bit a: list argument a is walked in step with the others */
     const char *callee; /* "add_.Tensor" */
     int line, col;
-    kiln_named args[KILN_ROW_MAX_NAMED]; /* name "" for positional */
-    int nargs;
+    kiln_nameds args; /* name "" for positional */
 } kiln_compose;
 
 typedef struct kiln_row {
     kiln_family family;
-    const kiln_schema *schema;            /* of the functional form; ns filled in; items are Scalars */
-    const kiln_schema *declared;          /* the same as PyTorch has it */
-    const char *name;                     /* "aten::add.Tensor" */
-    uint64_t items;                       /* bit a: a Tensor without dimensions, bound as the number in it */
-    const char *text;                     /* the row as written, comments and all */
-    int line, col;                        /* of its schema in its source */
-    const char *source;                   /* "map.ops" */
-    kiln_digest digest;                   /* of the text with white space folded */
-    kiln_dtypes takes;                    /* dtypes the promoted arguments may have */
-    kiln_dtypes arg_takes[KILN_MAX_ARGS]; /* dtypes of a tensor argument outside promotion; 0: not one */
-    kiln_typing typing;                   /* of the head; every branch starts from it */
-    kiln_branch branches[KILN_ROW_MAX_BRANCHES];
+    const kiln_schema *schema;   /* of the functional form; ns filled in; items are Scalars */
+    const kiln_schema *declared; /* the same as PyTorch has it */
+    const char *name;            /* "aten::add.Tensor" */
+    uint64_t items;              /* bit a: a Tensor without dimensions, bound as the number in it */
+    const char *text;            /* the row as written, comments and all */
+    int line, col;               /* of its schema in its source */
+    const char *source;          /* "map.ops" */
+    kiln_digest digest;          /* of the text with white space folded */
+    kiln_dtypes takes;           /* dtypes the promoted arguments may have */
+    kiln_dtypes *arg_takes;      /* dtypes of each tensor argument outside promotion; 0: not one */
+    kiln_typing typing;          /* of the head; every branch starts from it */
+    kiln_branch *branches;
     int nbranches;
-    kiln_check checks[KILN_ROW_MAX_CHECKS];
+    kiln_check *checks;
     int nchecks;
     kiln_nameds lets;      /* names for expressions, expanded where they are used */
     kiln_nameds hosts;     /* numbers computed once per call; in bodies they are scalars */
@@ -160,6 +160,7 @@ typedef struct kiln_row {
     const char *doc;
     const kiln_crules *rules; /* the registry's, for complex numbers */
     uint32_t clauses;         /* bit k: the row has a clause of the k-th word */
+    bool shipped;             /* part of the library, not a user's */
 } kiln_row;
 
 typedef enum kiln_form { KILN_FORM_FUNCTIONAL, KILN_FORM_INPLACE, KILN_FORM_OUT } kiln_form;
@@ -170,25 +171,51 @@ struct kiln_op {
     const kiln_schema *schema;
     const kiln_row *row;
     kiln_form form;
-    int8_t
-        slot[KILN_MAX_ARGS]; /* argument of this schema -> argument of the row's schema, or -1: an output */
-    int8_t out_arg[KILN_MAX_RETS]; /* INPLACE, OUT: argument of this schema that receives result k */
-    int nout;                      /* results written into arguments; 0 for FUNCTIONAL */
+    int nout; /* results written into arguments; 0 for FUNCTIONAL */
 };
+
+/* Argument a of the operator's schema is this argument of the row's, or -1: an output. */
+static inline int kiln_op_arg(const kiln_op *op, int a) { return a < op->row->schema->nargs ? a : -1; }
+/* INPLACE, OUT: the argument of the operator's schema that receives result k. */
+static inline int kiln_op_out_arg(const kiln_op *op, int k) {
+    return op->form == KILN_FORM_INPLACE ? 0 : op->row->schema->nargs + k;
+}
 
 typedef struct kiln_registry kiln_registry;
 
-/* Parses and checks rows of several texts and adds the derived forms.  base: an older registry whose rows
- * come first (its memory must outlive the new one), or NULL.  A row may not redefine a name. */
 typedef struct kiln_row_text {
     const char *source, *text;
     size_t n;
 } kiln_row_text;
+
+/* The operators that ship with Kiln.  Costs nothing: each is parsed when it is asked for. */
+const kiln_registry *kiln_registry_shipped(void);
+void kiln_shipped_lock(bool on); /* around a fork: nobody parses meanwhile */
+
+/* Parses and checks rows of several texts and adds their in-place and out forms.
+ * base: an older registry whose operators the new one has too (it must outlive the new one), or NULL.
+ * list: schemas that rows of aten:: must carry, and in which forms are found, or NULL.
+ * A row that the base has to the letter is passed over; another of a name that is taken is refused, unless
+ * `replace` is set and the name is not one of Kiln's own.  *out is NULL if the base has all of it. */
 kiln_status kiln_registry_new(const kiln_registry *base, const kiln_row_text *texts, int ntexts,
-                              const char *schemas, size_t schemas_len, kiln_registry **out) KILN_MUST_CHECK;
+                              const kiln_schema_list *list, bool replace,
+                              kiln_registry **out) KILN_MUST_CHECK;
 void kiln_registry_free(kiln_registry *r);
+
+/* Calls take for each row and rule of the text, in order. */
+typedef kiln_status (*kiln_row_fn)(void *user, const char *source, const char *text, size_t n, int line);
+kiln_status kiln_rows_split(const kiln_row_text *t, kiln_row_fn take, void *user) KILN_MUST_CHECK;
+
+kiln_digest kiln_registry_rules_digest(const kiln_registry *r); /* of its rules for complex numbers */
+
+/* Operators in order of their names. */
 size_t kiln_registry_count(const kiln_registry *r);
-const kiln_op *kiln_registry_at(const kiln_registry *r, size_t i); /* sorted by name */
+const char *kiln_registry_name(const kiln_registry *r, size_t k);
+kiln_status kiln_registry_get(const kiln_registry *r, size_t k,
+                              const kiln_op **out) KILN_MUST_CHECK;    /* parses it if need be */
+size_t kiln_registry_search(const kiln_registry *r, const char *name); /* the first not before name */
+/* The overloads of "aten::add", with its in-place and out forms of that name: how many, from the *first on. */
+size_t kiln_registry_overloads(const kiln_registry *r, const char *base, size_t *first);
 kiln_status kiln_registry_find(const kiln_registry *r, const char *name, const kiln_op **out) KILN_MUST_CHECK;
 
 /* Types a row's every branch for every dtype it takes.  *ntyped: combinations typed. */

@@ -1,251 +1,181 @@
-/* registry.c - rows of several texts -> one frozen, sorted list of operators.
+/* registry.c - rows of a user's, beside the ones that ship -> one frozen list of operators in order of name.
  *
- * Splits texts into rows, checks each schema against PyTorch's list, and derives the in-place and out
- * forms by finding, in that list, the schemas with the row's signature.  Owns one arena; nothing
- * changes after kiln_registry_new returns, so any thread may read without a lock. */
+ * A registry holds the operators of all rows loaded so far; those that ship are found in their own index and
+ * merged in by position.  New rows are split off their text, compared with PyTorch's schemas and typed; a row
+ * that is there already to the letter is passed over.  Owns one arena; nothing changes once it is made, so any
+ * thread may read without a lock. */
 #include <stdlib.h>
 #include <string.h>
 
+#include "op/forms.h"
 #include "op/row.h"
-
-/* One line of PyTorch's schema list. */
-typedef struct line_visit {
-    const char *line;
-    size_t n;
-} line_visit;
+#include "op/shipped.h"
 
 struct kiln_registry {
     kiln_arena arena;
-    const kiln_op **ops; /* sorted by name */
-    size_t n, cap;
-    kiln_row **rows; /* new in this registry, in source order */
-    size_t nrows, rows_cap;
-    kiln_crules rules;   /* what functions do to complex numbers */
-    const char *schemas; /* PyTorch's list, or NULL */
-    size_t schemas_len;
-    line_visit *listed; /* its lines by operator name, open addressing; a NULL line is a free place */
-    size_t listed_cap;
+    const kiln_op **ops; /* of users' rows, sorted by name; pointers into this and older registries */
+    size_t *place;       /* where each of them stands among all operators */
+    size_t n;
+    kiln_row **rows; /* new in this registry, in the order of their texts */
+    size_t nrows;
+    kiln_crules rules; /* what functions do to complex numbers */
+    bool shipped;      /* the rows that ship are part of it */
 };
 
-static kiln_status push(kiln_arena *arena, const void ***list, size_t *n, size_t *cap, const void *item) {
-    if (*n == *cap) {
-        size_t want = *cap ? *cap * 2 : 64;
-        const void **grown = kiln_arena_alloc(arena, want * sizeof *grown);
-        if (!grown) return KILN_NOMEM();
-        if (*n) memcpy(grown, *list, *n * sizeof *grown);
-        *list = grown;
-        *cap = want;
+const kiln_registry *kiln_registry_shipped(void) {
+    static const kiln_registry none_but_shipped = {.shipped = true};
+    return &none_but_shipped;
+}
+
+/* -- reading ------------------------------------------------------------------------------------------------ */
+
+size_t kiln_registry_count(const kiln_registry *r) { return r->n + (r->shipped ? kiln_shipped.nops : 0); }
+
+kiln_digest kiln_registry_rules_digest(const kiln_registry *r) { return r->rules.digest; }
+
+/* How many of the users' operators stand before place k. */
+static size_t users_before(const kiln_registry *r, size_t k) {
+    size_t lo = 0, hi = r->n;
+    while (lo < hi) {
+        size_t mid = (lo + hi) / 2;
+        if (r->place[mid] < k)
+            lo = mid + 1;
+        else
+            hi = mid;
     }
-    (*list)[(*n)++] = item;
+    return lo;
+}
+
+const char *kiln_registry_name(const kiln_registry *r, size_t k) {
+    size_t u = users_before(r, k);
+    return u < r->n && r->place[u] == k ? r->ops[u]->name : kiln_shipped_name(k - u);
+}
+
+kiln_status kiln_registry_get(const kiln_registry *r, size_t k, const kiln_op **out) {
+    size_t u = users_before(r, k);
+    if (u == r->n || r->place[u] != k) return kiln_shipped_get(k - u, out);
+    *out = r->ops[u];
     return KILN_OK;
 }
 
-static kiln_status push_op(kiln_registry *r, const kiln_op *op) {
-    return push(&r->arena, (const void ***)&r->ops, &r->n, &r->cap, op);
+size_t kiln_registry_search(const kiln_registry *r, const char *name) {
+    size_t lo = 0, hi = kiln_registry_count(r);
+    while (lo < hi) {
+        size_t mid = (lo + hi) / 2;
+        if (strcmp(kiln_registry_name(r, mid), name) < 0)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
 }
 
-/* -- operators ------------------------------------------------------------------------------------------- */
+/* The operator of exactly this name, or NULL. */
+static kiln_status find_exact(const kiln_registry *r, const char *name, const kiln_op **out) {
+    size_t k = kiln_registry_search(r, name);
+    *out = NULL;
+    if (k == kiln_registry_count(r) || strcmp(kiln_registry_name(r, k), name) != 0) return KILN_OK;
+    return kiln_registry_get(r, k, out);
+}
 
-static kiln_status new_op(kiln_registry *r, const kiln_schema *schema, const kiln_row *row, kiln_form form,
-                          kiln_op **out) {
-    kiln_op *op = kiln_arena_alloc(&r->arena, sizeof *op);
-    kiln_sb text;
-    kiln_sb_init(&text);
-    kiln_schema_print(&text, schema);
-    size_t name_len = text.p ? strcspn(text.p, "(") : 0;
-    char *name = kiln_arena_strndup(&r->arena, text.p ? text.p : "", name_len);
-    char *copy = kiln_arena_strndup(&r->arena, text.p ? text.p : "", text.len);
-    bool failed = text.failed || !op || !name || !copy;
-    kiln_sb_fini(&text);
-    if (failed) return KILN_NOMEM();
-    op->name = name;
-    op->schema_text = copy;
-    op->schema = schema;
-    op->row = row;
-    op->form = form;
-    for (int a = 0; a < KILN_MAX_ARGS; a++) op->slot[a] = (int8_t)(a < row->schema->nargs ? a : -1);
-    *out = op;
+/* -- loading ------------------------------------------------------------------------------------------------ */
+
+/* What one load works with. */
+typedef struct load {
+    kiln_registry *r;
+    const kiln_registry *base; /* or NULL */
+    const kiln_schema_list *list;
+    bool replace; /* rows of users' give way to new ones of their name */
+    bool changed; /* something new was found */
+} load;
+
+static kiln_status push_op(void *user, const kiln_op *op) {
+    kiln_registry *r = user;
+    const kiln_op **grown = kiln_arena_grow(&r->arena, r->ops, r->n, sizeof *grown);
+    if (!grown) return KILN_NOMEM();
+    r->ops = grown;
+    r->ops[r->n++] = op;
     return KILN_OK;
 }
 
-static bool same_arg(const kiln_param *a, const kiln_param *b) {
-    return strcmp(a->name, b->name) == 0 && a->kwarg_only == b->kwarg_only && kiln_type_eq(a->type, b->type);
-}
-
-static bool writes(const kiln_param *p) { return p->type->alias && p->type->alias->writes; }
-
-/* The same arguments as the row, the first one written to, and returned. */
-static bool is_inplace(const kiln_schema *s, const kiln_schema *row) {
-    if (s->nargs != row->nargs || row->nrets != 1 || s->nrets != 1 || !writes(&s->args[0])) return false;
-    for (int a = 0; a < s->nargs; a++)
-        if (!same_arg(&s->args[a], &row->args[a]) || (a && writes(&s->args[a]))) return false;
-    return true;
-}
-
-/* The same arguments as the row, then one written keyword argument per result. */
-static bool is_out(const kiln_schema *s, const kiln_schema *row) {
-    if (row->nrets == 0 || s->nargs != row->nargs + row->nrets || s->nrets != row->nrets) return false;
-    for (int a = 0; a < s->nargs; a++) {
-        if (a >= row->nargs ? !s->args[a].kwarg_only || !writes(&s->args[a])
-                            : !same_arg(&s->args[a], &row->args[a]))
-            return false;
-    }
-    return true;
-}
-
-/* same_name: s has the row's name, so that it may be an out form; else the name of an in-place form. */
-static kiln_status add_form(kiln_registry *r, const kiln_schema *s, const kiln_row *row, bool same_name) {
-    const kiln_schema *base = row->declared;
-    bool inplace = !same_name && is_inplace(s, base), out = same_name && is_out(s, base);
-    if (!inplace && !out) return KILN_OK;
-    kiln_op *op;
-    KILN_TRY(new_op(r, s, row, inplace ? KILN_FORM_INPLACE : KILN_FORM_OUT, &op));
-    op->nout = base->nrets;
-    for (int k = 0; k < base->nrets; k++) op->out_arg[k] = (int8_t)(inplace ? 0 : base->nargs + k);
-    return push_op(r, op);
-}
-
-/* -- PyTorch's list -------------------------------------------------------------------------------------- */
-
-/* "aten::add_" of "aten::add_.Tensor(...": where a line's operator name ends. */
-static size_t base_len(const char *line, size_t n) {
-    size_t k = 0;
-    while (k < n && line[k] != '.' && line[k] != '(') k++;
-    return k;
-}
-
-static bool next_line(const kiln_registry *r, size_t *at, line_visit *v) {
-    if (!r->schemas || *at >= r->schemas_len) return false;
-    v->line = r->schemas + *at;
-    const char *nl = memchr(v->line, '\n', r->schemas_len - *at);
-    v->n = nl ? (size_t)(nl - v->line) : r->schemas_len - *at;
-    *at += v->n + 1;
-    return true;
-}
-
-/* Rows by base name, chained, so that one pass over the list finds all forms. */
-enum { BUCKETS = 1024 };
-
-typedef struct by_name {
-    const kiln_row *row;
-    struct by_name *next;
-} by_name;
-
-static kiln_status index_rows(kiln_registry *r, by_name **buckets) {
-    for (size_t k = 0; k < r->nrows; k++) {
-        by_name *b = kiln_arena_alloc(&r->arena, sizeof *b);
-        if (!b) return KILN_NOMEM();
-        const char *name = r->rows[k]->schema->name;
-        by_name **at = &buckets[kiln_hash64(name, strlen(name)) % BUCKETS];
-        b->row = r->rows[k];
-        b->next = *at;
-        *at = b;
-    }
-    return KILN_OK;
-}
-
-typedef enum naming { NAMED_OUT, NAMED_INPLACE, NAMED_OPERATOR, NAMINGS } naming;
-
-/* The functional name that a form's name stands for: add of add, add of add_, __xor__ of __ixor__.  Returns its
- * length, 0 if the form is not named so. */
-static size_t functional_name(const char *name, size_t n, naming how, char *out, size_t room) {
-    if (n >= room || n < 2) return 0;
-    if (how == NAMED_OUT) {
-        memcpy(out, name, n);
-        return n;
-    }
-    if (how == NAMED_INPLACE) {
-        if (name[n - 1] != '_') return 0;
-        memcpy(out, name, n - 1);
-        return n - 1;
-    }
-    if (n < 6 || memcmp(name, "__i", 3) != 0 || memcmp(name + n - 2, "__", 2) != 0) return 0;
-    memcpy(out, "__", 2);
-    memcpy(out + 2, name + 3, n - 3);
-    return n - 1;
-}
-
-static kiln_status match_line(kiln_registry *r, by_name *const *buckets, line_visit v) {
-    static const char ns[] = "aten::";
-    size_t skip = sizeof ns - 1, end = base_len(v.line, v.n);
-    if (v.n < skip || memcmp(v.line, ns, skip) != 0 || end <= skip) return KILN_OK;
-    const char *name = v.line + skip;
-    size_t n = end - skip;
-    kiln_schema *s = NULL;
-    for (int how = 0; how < NAMINGS; how++) {
-        char base[128];
-        size_t len = functional_name(name, n, (naming)how, base, sizeof base);
-        for (by_name *b = len ? buckets[kiln_hash64(base, len) % BUCKETS] : NULL; b; b = b->next) {
-            const kiln_schema *row = b->row->schema;
-            if (strlen(row->name) != len || memcmp(row->name, base, len) != 0 || strcmp(row->ns, "aten") != 0)
-                continue;
-            if (!s) KILN_TRY(kiln_schema_parse(&r->arena, v.line, v.n, &s));
-            KILN_TRY(add_form(r, s, b->row, how == NAMED_OUT));
-        }
-    }
-    return KILN_OK;
-}
-
-static kiln_status derive_forms(kiln_registry *r) {
-    by_name *buckets[BUCKETS] = {0};
-    KILN_TRY(index_rows(r, buckets));
-    size_t at = 0;
-    line_visit v;
-    while (next_line(r, &at, &v)) KILN_TRY(match_line(r, buckets, v));
-    return KILN_OK;
-}
-
-/* -- PyTorch's list by name, so that a row finds its schema without walking the list ---- */
-
-static size_t name_len(line_visit v) {
-    const char *bracket = memchr(v.line, '(', v.n);
-    return bracket ? (size_t)(bracket - v.line) : v.n;
-}
-
-static kiln_status index_list(kiln_registry *r) {
-    size_t at = 0, lines = 0, cap = 64;
-    line_visit v;
-    while (next_line(r, &at, &v)) lines++;
-    while (cap < 2 * lines) cap *= 2;
-    r->listed = kiln_arena_alloc(&r->arena, cap * sizeof *r->listed);
-    if (!r->listed) return KILN_NOMEM();
-    r->listed_cap = cap;
-    for (at = 0; next_line(r, &at, &v);) {
-        size_t k = kiln_hash64(v.line, name_len(v)) & (cap - 1);
-        while (r->listed[k].line) k = (k + 1) & (cap - 1);
-        r->listed[k] = v;
-    }
-    return KILN_OK;
+static kiln_status defined_already(const kiln_row *row, const char *name, const kiln_row *old) {
+    return KILN_FAIL(KILN_E_ARG, "%s:%d:%d: %s is defined already, at %s:%d:%d", row->source, row->line,
+                     row->col, name, old->source, old->line, old->col);
 }
 
 /* A row of aten:: must carry PyTorch's schema to the letter. */
-static kiln_status check_against_list(const kiln_registry *r, const kiln_op *op) {
-    if (!r->schemas || strncmp(op->name, "aten::", 6) != 0) return KILN_OK;
-    size_t n = strlen(op->name), k = kiln_hash64(op->name, n) & (r->listed_cap - 1);
-    for (; r->listed[k].line; k = (k + 1) & (r->listed_cap - 1)) {
-        line_visit v = r->listed[k];
-        if (name_len(v) != n || memcmp(v.line, op->name, n) != 0) continue;
-        if (strlen(op->schema_text) == v.n && memcmp(op->schema_text, v.line, v.n) == 0) return KILN_OK;
-        return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: the schema of %s is not PyTorch's, which is: %.*s",
-                         op->row->source, op->row->line, op->row->col, op->name, (int)v.n, v.line);
-    }
-    return KILN_FAIL(KILN_E_NOTFOUND, "%s:%d:%d: PyTorch has no operator %s; use a namespace of your own",
-                     op->row->source, op->row->line, op->row->col, op->name);
+static kiln_status check_against_list(const load *l, const kiln_op *op) {
+    kiln_schema_line line;
+    const kiln_row *row = op->row;
+    if (!l->list || strncmp(op->name, "aten::", 6) != 0) return KILN_OK;
+    if (!kiln_schema_list_find(l->list, op->name, strlen(op->name), &line))
+        return KILN_FAIL(KILN_E_NOTFOUND, "%s:%d:%d: PyTorch has no operator %s; use a namespace of your own",
+                         row->source, row->line, row->col, op->name);
+    if (strlen(op->schema_text) == line.n && memcmp(op->schema_text, line.text, line.n) == 0) return KILN_OK;
+    return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: the schema of %s is not PyTorch's, which is: %.*s", row->source,
+                     row->line, row->col, op->name, (int)line.n, line.text);
 }
 
-/* -- rows --------------------------------------------------------------------------------------------------- */
+/* *same: the base has this very row. */
+static kiln_status look_in_base(const load *l, const kiln_row *row, bool *same) {
+    const kiln_op *old = NULL;
+    kiln_digest was;
+    *same = false;
+    if (l->base) KILN_TRY(find_exact(l->base, row->name, &old));
+    if (!old) return KILN_OK;
+    KILN_TRY(kiln_row_digest(old->row->text, strlen(old->row->text), &was));
+    *same = old->form == KILN_FORM_FUNCTIONAL && memcmp(&was, &row->digest, sizeof was) == 0;
+    bool gives_way = l->replace && !old->row->shipped && old->form == KILN_FORM_FUNCTIONAL;
+    return *same || gives_way ? KILN_OK : defined_already(row, row->name, old->row);
+}
 
-static kiln_status add_row(kiln_registry *r, const char *source, const char *text, size_t n, int line) {
-    kiln_row *row;
-    kiln_op *op;
+/* The rule of that name that the base has, or NULL; *here: this load has one. */
+static kiln_status find_rule(const load *l, const char *name, const kiln_crule **out, bool *here) {
+    const kiln_crule *first = l->base ? l->base->rules.head : NULL;
+    KILN_TRY(kiln_crules_find(&l->r->rules, name, out));
+    *here = false;
+    for (const kiln_crule *k = l->r->rules.head; k != first && !*here; k = k->next) *here = k == *out;
+    return KILN_OK;
+}
+
+static kiln_status add_rule(load *l, const char *source, const char *text, size_t n, int line) {
+    kiln_registry *r = l->r;
+    const kiln_crule *old;
+    kiln_crule *rule;
+    bool here;
+    KILN_TRY(kiln_crule_parse(&r->arena, source, text, n, line, &rule));
+    KILN_TRY(kiln_row_digest(text, n, &rule->digest));
+    KILN_TRY(find_rule(l, rule->name, &old, &here));
+    if (old && !here && memcmp(&old->digest, &rule->digest, sizeof old->digest) == 0) return KILN_OK;
+    if (old && (here || !l->replace || old->shipped))
+        return KILN_FAIL(KILN_E_ARG, "%s:%d:%d: the rule for %s is defined already, at %s:%d:%d", source,
+                         rule->line, rule->col, rule->name, old->source, old->line, old->col);
+    kiln_digest pair[2] = {r->rules.digest, rule->digest};
+    r->rules.digest = kiln_hash128(pair, sizeof pair);
+    rule->next = r->rules.head;
+    r->rules.head = rule;
+    l->changed = true;
+    return KILN_OK;
+}
+
+static kiln_status add_row(load *l, const char *source, const char *text, size_t n, int line) {
     static const char rule[] = "complex ";
+    kiln_registry *r = l->r;
+    kiln_row *row;
+    const kiln_op *op;
+    bool same;
     if (n >= sizeof rule && memcmp(text, rule, sizeof rule - 1) == 0)
-        return kiln_crules_add(&r->rules, &r->arena, source, text, n, line);
+        return add_rule(l, source, text, n, line);
     KILN_TRY(kiln_row_parse(&r->arena, source, text, n, line, &row));
-    row->rules = &r->rules;
-    KILN_TRY(new_op(r, row->declared, row, KILN_FORM_FUNCTIONAL, &op));
-    KILN_TRY(check_against_list(r, op));
-    KILN_TRY(push(&r->arena, (const void ***)&r->rows, &r->nrows, &r->rows_cap, row));
+    KILN_TRY(look_in_base(l, row, &same));
+    if (same) return KILN_OK;
+    KILN_TRY(kiln_op_make(&r->arena, row->declared, row, KILN_FORM_FUNCTIONAL, &op));
+    KILN_TRY(check_against_list(l, op));
+    kiln_row **grown = kiln_arena_grow(&r->arena, r->rows, r->nrows, sizeof *grown);
+    if (!grown) return KILN_NOMEM();
+    r->rows = grown;
+    r->rows[r->nrows++] = row;
+    l->changed = true;
     return push_op(r, op);
 }
 
@@ -258,100 +188,118 @@ static bool blank_line(const char *p, const char *end) {
     return p == end || *p == '\n' || *p == '#';
 }
 
-static kiln_status refuse_nul(const kiln_row_text *t) {
-    const char *nul = memchr(t->text, 0, t->n), *start = t->text;
-    int line = 1;
-    if (!nul) return KILN_OK;
-    for (const char *p = t->text; p < nul; p++) {
-        if (*p != '\n') continue;
-        line++;
-        start = p + 1;
-    }
-    return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: a NUL byte in the rows", t->source, line,
-                     (int)(nul - start) + 1);
-}
-
 /* A row starts at a line that begins in column 1; the indented lines after it belong to it. */
-static kiln_status add_text(kiln_registry *r, const kiln_row_text *t) {
-    if (!t->n) return KILN_OK;
-    const char *end = t->text + t->n, *row = NULL;
+kiln_status kiln_rows_split(const kiln_row_text *t, kiln_row_fn take, void *user) {
+    kiln_source within = {t->source, t->text, t->text + t->n, 0};
+    const char *end = t->text + t->n, *row = NULL, *nul = t->n ? memchr(t->text, 0, t->n) : NULL;
     int line = 1, row_line = 0;
-    KILN_TRY(refuse_nul(t));
-    char *source = kiln_arena_strndup(&r->arena, t->source, strlen(t->source));
-    if (!source) return KILN_NOMEM();
+    if (nul) return KILN_FAIL_AT(&within, nul, KILN_E_PARSE, "a NUL byte in the rows");
     for (const char *p = t->text; p < end; line++) {
         const char *nl = memchr(p, '\n', (size_t)(end - p));
         if (starts_row(p, end)) {
-            if (row) KILN_TRY(add_row(r, source, row, (size_t)(p - row), row_line));
+            if (row) KILN_TRY(take(user, t->source, row, (size_t)(p - row), row_line));
             row = p;
             row_line = line;
         } else if (!row && !blank_line(p, end)) {
-            return KILN_FAIL(KILN_E_PARSE, "%s:%d:1: an indented line before any row", source, line);
+            return KILN_FAIL_AT(&within, p, KILN_E_PARSE, "an indented line before any row");
         }
         p = nl ? nl + 1 : end;
     }
-    return row ? add_row(r, source, row, (size_t)(end - row), row_line) : KILN_OK;
+    return row ? take(user, t->source, row, (size_t)(end - row), row_line) : KILN_OK;
 }
+
+static kiln_status take_row(void *user, const char *source, const char *text, size_t n, int line) {
+    return add_row(user, source, text, n, line);
+}
+
+static kiln_status add_text(load *l, const kiln_row_text *t) {
+    kiln_row_text kept = *t;
+    kept.source = kiln_arena_strndup(&l->r->arena, t->source, strlen(t->source));
+    return kept.source ? kiln_rows_split(&kept, take_row, l) : KILN_NOMEM();
+}
+
+/* -- freezing ------------------------------------------------------------------------------------------------ */
 
 static int by_op_name(const void *a, const void *b) {
     return strcmp((*(const kiln_op *const *)a)->name, (*(const kiln_op *const *)b)->name);
 }
 
-/* Rows of the base have no place of their own here: they come first. */
-static size_t place(const kiln_registry *r, const kiln_op *op) {
+/* Operators of the base that no new row replaces.  r->ops holds the new ones, sorted. */
+static kiln_status keep_old(load *l) {
+    size_t nnew = l->r->n;
+    const kiln_op **new_ops = l->r->ops;
+    for (size_t k = 0; l->base && k < l->base->n; k++) {
+        const kiln_op *old = l->base->ops[k], *of_row = &(kiln_op){.name = old->row->name};
+        bool replaced = nnew && bsearch(&of_row, new_ops, nnew, sizeof(kiln_op *), by_op_name);
+        if (!replaced) KILN_TRY(push_op(l->r, old));
+    }
+    return KILN_OK;
+}
+
+/* Where a row stands among the new ones; 0: it is older. */
+static size_t age(const kiln_registry *r, const kiln_row *row) {
     for (size_t k = 0; k < r->nrows; k++)
-        if (r->rows[k] == op->row) return k + 1;
+        if (r->rows[k] == row) return k + 1;
     return 0;
 }
 
-static kiln_status defined_twice(const kiln_registry *r, const kiln_op *a, const kiln_op *b) {
-    bool in_order = place(r, a) <= place(r, b);
-    const kiln_row *first = (in_order ? a : b)->row, *second = (in_order ? b : a)->row;
-    return KILN_FAIL(KILN_E_ARG, "%s:%d:%d: %s is defined already, at %s:%d:%d", second->source, second->line,
-                     second->col, a->name, first->source, first->line, first->col);
+/* No two operators have one name; each finds its place among all. */
+static kiln_status set_places(kiln_registry *r) {
+    r->place = kiln_arena_alloc(&r->arena, r->n * sizeof *r->place);
+    if (!r->place) return KILN_NOMEM();
+    for (size_t k = 0; k < r->n; k++) {
+        const kiln_op *op = r->ops[k], *other = NULL;
+        bool found = false;
+        size_t before = r->shipped ? kiln_shipped_search(op->name, &found) : 0;
+        if (found) KILN_TRY(kiln_shipped_get(before, &other));
+        if (!found && k && strcmp(r->ops[k - 1]->name, op->name) == 0) other = r->ops[k - 1];
+        if (other && age(r, op->row) < age(r, other->row))
+            return defined_already(other->row, op->name, op->row);
+        if (other) return defined_already(op->row, op->name, other->row);
+        r->place[k] = before + k;
+    }
+    return KILN_OK;
 }
 
-/* What a row computes for complex numbers depends on the rules, so its digest does. */
-static void add_rules_to_digest(const kiln_registry *r, kiln_row *row) {
-    bool complex = row->takes & (KILN_DT(KILN_C64) | KILN_DT(KILN_C128));
-    kiln_digest pair[2] = {row->digest, r->rules.digest};
-    if (complex) row->digest = kiln_hash128(pair, sizeof pair);
+static void sort_ops(kiln_registry *r) {
+    if (r->n) qsort(r->ops, r->n, sizeof(kiln_op *), by_op_name);
 }
 
-static kiln_status freeze(kiln_registry *r) {
-    if (r->n) qsort(r->ops, r->n, sizeof *r->ops, by_op_name);
-    for (size_t k = 1; k < r->n; k++)
-        if (strcmp(r->ops[k - 1]->name, r->ops[k]->name) == 0)
-            return defined_twice(r, r->ops[k - 1], r->ops[k]);
+static kiln_status freeze(load *l) {
+    kiln_registry *r = l->r;
+    for (size_t k = 0; l->list && k < r->nrows; k++)
+        KILN_TRY(kiln_forms_of(&r->arena, l->list, r->rows[k], push_op, r));
+    sort_ops(r);
+    KILN_TRY(keep_old(l));
+    sort_ops(r);
+    KILN_TRY(set_places(r));
+    for (size_t k = 0; k < r->nrows; k++) kiln_row_set_rules(r->rows[k], &r->rules, r->rules.digest);
     for (size_t k = 0; k < r->nrows; k++) {
         int ntyped;
-        add_rules_to_digest(r, r->rows[k]);
         KILN_TRY(kiln_row_check(r, r->rows[k], &ntyped));
     }
     return KILN_OK;
 }
 
-static kiln_status fill(kiln_registry *r, const kiln_registry *base, const kiln_row_text *texts, int ntexts) {
-    if (base) r->rules = base->rules;
-    if (r->schemas) KILN_TRY(index_list(r));
-    for (size_t k = 0; base && k < base->n; k++) KILN_TRY(push_op(r, base->ops[k]));
-    for (int k = 0; k < ntexts; k++) KILN_TRY(add_text(r, &texts[k]));
-    KILN_TRY(derive_forms(r));
-    return freeze(r);
+static kiln_status fill(load *l, const kiln_row_text *texts, int ntexts) {
+    kiln_registry *r = l->r;
+    if (l->base) r->rules = l->base->rules;
+    r->shipped = l->base && l->base->shipped;
+    if (r->shipped && !r->rules.more)
+        r->rules = (kiln_crules){.digest = kiln_shipped.rules_digest, .more = kiln_shipped_find_rule};
+    for (int k = 0; k < ntexts; k++) KILN_TRY(add_text(l, &texts[k]));
+    return freeze(l);
 }
 
 kiln_status kiln_registry_new(const kiln_registry *base, const kiln_row_text *texts, int ntexts,
-                              const char *schemas, size_t schemas_len, kiln_registry **out) {
-    kiln_registry *r = kiln_calloc(1, sizeof *r);
-    if (!r) return KILN_NOMEM();
-    kiln_arena_init(&r->arena);
-    r->schemas = schemas;
-    r->schemas_len = schemas_len;
-    kiln_status st = fill(r, base, texts, ntexts);
-    if (st == KILN_OK)
-        *out = r;
-    else
-        kiln_registry_free(r);
+                              const kiln_schema_list *list, bool replace, kiln_registry **out) {
+    load l = {.base = base, .list = list, .replace = replace, .r = kiln_calloc(1, sizeof *l.r)};
+    if (!l.r) return KILN_NOMEM();
+    kiln_arena_init(&l.r->arena);
+    kiln_status st = fill(&l, texts, ntexts);
+    bool keep = st == KILN_OK && (l.changed || !base);
+    if (st == KILN_OK) *out = keep ? l.r : NULL;
+    if (!keep) kiln_registry_free(l.r);
     return st;
 }
 
@@ -360,6 +308,3 @@ void kiln_registry_free(kiln_registry *r) {
     kiln_arena_free(&r->arena);
     kiln_free(r);
 }
-
-size_t kiln_registry_count(const kiln_registry *r) { return r->n; }
-const kiln_op *kiln_registry_at(const kiln_registry *r, size_t i) { return i < r->n ? r->ops[i] : NULL; }

@@ -7,6 +7,11 @@
 kiln_status kiln_row_parse(kiln_arena *arena, const char *source, const char *text, size_t n, int line,
                            kiln_row **out) KILN_MUST_CHECK;
 
+/* The digest of a row's text; comments and how white space is laid out do not count. */
+kiln_status kiln_row_digest(const char *text, size_t n, kiln_digest *out) KILN_MUST_CHECK;
+/* Gives the row its rules for complex numbers.  What it computes depends on them, so its digest does. */
+void kiln_row_set_rules(kiln_row *row, const kiln_crules *rules, kiln_digest digest);
+
 /* Parses the clause that starts at the current token (a clause word). */
 kiln_status kiln_row_clause(kiln_lex *lx, kiln_row *row) KILN_MUST_CHECK;
 bool kiln_row_clause_word(const kiln_lex *lx);
@@ -16,6 +21,9 @@ kiln_status kiln_row_attrs(kiln_lex *lx, kiln_row *row, kiln_typing *t) KILN_MUS
 kiln_status kiln_row_bodies(kiln_lex *lx, kiln_row *row, kiln_branch *b) KILN_MUST_CHECK;
 /* A new branch with the head's typing; fails when there are too many. */
 kiln_status kiln_row_branch(kiln_lex *lx, kiln_row *row, kiln_branch **out) KILN_MUST_CHECK;
+/* One more name in a list, which it is added to; fails with `most` when there are too many. */
+kiln_status kiln_row_named(kiln_lex *lx, kiln_nameds *list, const char *most,
+                           kiln_named **out) KILN_MUST_CHECK;
 /* ARG, ARG, ...: adds their bits to set. */
 kiln_status kiln_row_args(kiln_lex *lx, const kiln_row *row, uint64_t *set) KILN_MUST_CHECK;
 kiln_status kiln_row_arg(kiln_lex *lx, const kiln_row *row,

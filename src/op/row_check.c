@@ -181,7 +181,7 @@ static kiln_status check_block(kiln_row_env *re) {
         const kiln_named *s = state(re->row, block->at[k].name);
         given += s != NULL;
         KILN_TRY(type_to(re, block->at[k].expr, s ? state_dtype(re, s) : re->env.compute, &typed));
-        sofar.at[sofar.n++] = block->at[k];
+        sofar = (kiln_nameds){block->at, k + 1};
     }
     if (block->n && given != re->row->reduce.states.n)
         return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: block gives %d of %d states", re->env.source,
@@ -313,7 +313,7 @@ static kiln_status check_dtypes(checker *c, int arg, kiln_dtype t) {
 /* -- compose ---------------------------------------------------------------------------------------------- */
 
 static kiln_status check_compose_arg(const kiln_row *row, const kiln_op *callee, int k, uint64_t *given) {
-    const kiln_named *v = &row->compose.args[k];
+    const kiln_named *v = &row->compose.args.at[k];
     int to = v->name[0] ? kiln_schema_arg(callee->schema, v->name) : k;
     if (to < 0 || to >= callee->schema->nargs)
         return kiln_expr_fail(row->source, v->expr, KILN_E_TYPE, "%s has no such argument", callee->name);
@@ -344,7 +344,7 @@ static kiln_status check_compose(const kiln_registry *r, const kiln_row *row) {
     if (!row->compose.callee) return CHECK_FAIL(&c, "a compose row needs a call clause");
     KILN_TRY(kiln_note(kiln_registry_find(r, row->compose.callee, &callee), "%s:%d:%d", row->source,
                        row->compose.line, row->compose.col));
-    for (int k = 0; k < row->compose.nargs; k++) KILN_TRY(check_compose_arg(row, callee, k, &given));
+    for (int k = 0; k < row->compose.args.n; k++) KILN_TRY(check_compose_arg(row, callee, k, &given));
     for (int a = 0; a < callee->schema->nargs; a++)
         if (!(given >> a & 1) && callee->schema->args[a].def.kind == KILN_DEF_ABSENT)
             return KILN_FAIL(KILN_E_TYPE, "%s:%d:%d: %s is called without '%s'", row->source,

@@ -10,11 +10,8 @@
 static kiln_status parse_nameds(kiln_lex *lx, kiln_nameds *out, bool typed, const char *separator) {
     bool more = true;
     while (more) {
-        if (out->n == KILN_ROW_MAX_NAMED) return kiln_lex_fail(lx, "at most 16 names in a clause");
-        kiln_named *v = &out->at[out->n++];
-        v->dtype = KILN_DTYPE_COUNT;
-        v->line = lx->tok_line;
-        v->col = lx->tok_col;
+        kiln_named *v = NULL;
+        KILN_TRY(kiln_row_named(lx, out, "at most 16 names in a clause", &v));
         KILN_TRY(kiln_lex_name(lx, &v->name));
         bool has_type = false;
         if (typed) KILN_TRY(kiln_lex_accept(lx, ":", &has_type));
@@ -52,8 +49,11 @@ static kiln_status clause_check(kiln_lex *lx, kiln_row *row) {
                  {"type", KILN_E_TYPE},
                  {"unsupported", KILN_E_UNSUP}};
     if (row->nchecks == KILN_ROW_MAX_CHECKS) return kiln_lex_fail(lx, "at most 8 checks");
-    kiln_check *c = &row->checks[row->nchecks++];
-    c->status = KILN_E_ARG;
+    kiln_check *c = kiln_arena_grow(lx->arena, row->checks, (size_t)row->nchecks, sizeof *row->checks);
+    if (!c) return KILN_NOMEM();
+    row->checks = c;
+    c += row->nchecks++;
+    *c = (kiln_check){.status = KILN_E_ARG};
     KILN_TRY(kiln_expr_parse(lx, &c->cond));
     bool did = false;
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds && !did; k++) {
@@ -90,9 +90,10 @@ static kiln_status clause_host(kiln_lex *lx, kiln_row *row) {
     kiln_nameds list = {.n = 0};
     KILN_TRY(parse_nameds(lx, &list, true, "="));
     for (int k = 0; k < list.n; k++) {
-        if (row->hosts.n == KILN_ROW_MAX_NAMED) return kiln_lex_fail(lx, "at most 16 host numbers");
-        row->hosts.at[row->hosts.n++] = list.at[k];
-        KILN_TRY(kiln_expr_names(list.at[k].expr, known_to_host, row));
+        kiln_named *v = NULL;
+        KILN_TRY(kiln_row_named(lx, &row->hosts, "at most 16 host numbers", &v));
+        *v = list.at[k];
+        KILN_TRY(kiln_expr_names(v->expr, known_to_host, row));
     }
     return KILN_OK;
 }
@@ -115,11 +116,8 @@ static kiln_status clause_finish(kiln_lex *lx, kiln_row *row) {
     bool more = true;
     while (more) {
         if (f->n == row->schema->nrets) return kiln_lex_fail(lx, "as many results as the schema has");
-        kiln_named *v = &f->at[f->n++];
-        v->name = "";
-        v->line = lx->tok_line;
-        v->col = lx->tok_col;
-        v->dtype = KILN_DTYPE_COUNT;
+        kiln_named *v = NULL;
+        KILN_TRY(kiln_row_named(lx, f, "at most 16 results", &v));
         KILN_TRY(kiln_lex_accept(lx, "each", &v->each));
         KILN_TRY(kiln_expr_parse(lx, &v->expr));
         KILN_TRY(kiln_lex_accept(lx, ",", &more));
@@ -183,11 +181,8 @@ static kiln_status clause_call(kiln_lex *lx, kiln_row *row) {
     if (!c->callee) return KILN_NOMEM();
     KILN_TRY(kiln_lex_expect(lx, "("));
     for (more = !kiln_lex_is(lx, ")"); more;) {
-        if (c->nargs == KILN_ROW_MAX_NAMED) return kiln_lex_fail(lx, "at most 16 arguments");
-        kiln_named *v = &c->args[c->nargs++];
-        v->name = "";
-        v->line = lx->tok_line;
-        v->col = lx->tok_col;
+        kiln_named *v = NULL;
+        KILN_TRY(kiln_row_named(lx, &c->args, "at most 16 arguments", &v));
         KILN_TRY(kiln_expr_parse(lx, &v->expr));
         KILN_TRY(kiln_lex_accept(lx, "=", &did));
         if (did) {

@@ -257,8 +257,23 @@ kiln_status kiln_row_attrs(kiln_lex *lx, kiln_row *row, kiln_typing *t) {
 
 kiln_status kiln_row_branch(kiln_lex *lx, kiln_row *row, kiln_branch **out) {
     if (row->nbranches == KILN_ROW_MAX_BRANCHES) return kiln_lex_fail(lx, "at most 16 branches");
+    kiln_branch *grown = kiln_arena_grow(lx->arena, row->branches, (size_t)row->nbranches,
+                                         sizeof *row->branches);
+    const kiln_expr **bodies = kiln_arena_alloc(lx->arena, (size_t)row->schema->nrets * sizeof *bodies);
+    if (!grown || !bodies) return KILN_NOMEM();
+    row->branches = grown;
     *out = &row->branches[row->nbranches++];
-    (*out)->typing = row->typing;
+    **out = (kiln_branch){.typing = row->typing, .body = bodies};
+    return KILN_OK;
+}
+
+kiln_status kiln_row_named(kiln_lex *lx, kiln_nameds *list, const char *most, kiln_named **out) {
+    if (list->n == KILN_ROW_MAX_NAMED) return kiln_lex_fail(lx, most);
+    kiln_named *grown = kiln_arena_grow(lx->arena, list->at, (size_t)list->n, sizeof *grown);
+    if (!grown) return KILN_NOMEM();
+    list->at = grown;
+    *out = &grown[list->n++];
+    **out = (kiln_named){.name = "", .dtype = KILN_DTYPE_COUNT, .line = lx->tok_line, .col = lx->tok_col};
     return KILN_OK;
 }
 
@@ -282,9 +297,12 @@ static kiln_status parse_shorthand(kiln_lex *lx, kiln_row *row, const kiln_expr 
     if (r->states.n) return kiln_expr_fail(lx->source, body, KILN_E_PARSE, "the row has states already");
     KILN_TRY(kiln_expr_parse(lx, &r->from));
     r->merge_prim = body->prim;
-    r->states.n = r->step.n = 1;
-    r->states.at[0] = (kiln_named){"acc", r->from, KILN_DTYPE_COUNT, false, body->line, body->col};
-    r->step.at[0] = (kiln_named){"acc", body, KILN_DTYPE_COUNT, false, body->line, body->col};
+    kiln_named *both = kiln_arena_alloc(lx->arena, 2 * sizeof *both);
+    if (!both) return KILN_NOMEM();
+    both[0] = (kiln_named){"acc", r->from, KILN_DTYPE_COUNT, false, body->line, body->col};
+    both[1] = (kiln_named){"acc", body, KILN_DTYPE_COUNT, false, body->line, body->col};
+    r->states = (kiln_nameds){&both[0], 1};
+    r->step = (kiln_nameds){&both[1], 1};
     return KILN_OK;
 }
 
@@ -351,12 +369,13 @@ static kiln_status parse_schema(kiln_lex *lx, kiln_row *row) {
                          row->col);
     if (!schema->ns[0]) schema->ns = "aten";
     row->schema = row->declared = schema;
+    row->arg_takes = kiln_arena_alloc(lx->arena, (size_t)schema->nargs * sizeof *row->arg_takes);
+    if (!row->arg_takes) return KILN_NOMEM();
     KILN_TRY(name_row(lx->arena, row));
     return kiln_lex_next(lx);
 }
 
-/* The digest ignores comments and how white space is laid out. */
-static kiln_status digest(kiln_row *row, const char *text, size_t n) {
+kiln_status kiln_row_digest(const char *text, size_t n, kiln_digest *out) {
     kiln_sb folded;
     kiln_sb_init(&folded);
     bool quoted = false, blank = false;
@@ -376,9 +395,16 @@ static kiln_status digest(kiln_row *row, const char *text, size_t n) {
         }
     }
     bool failed = folded.failed;
-    if (!failed) row->digest = kiln_hash128(folded.p ? folded.p : "", folded.len);
+    if (!failed) *out = kiln_hash128(folded.p ? folded.p : "", folded.len);
     kiln_sb_fini(&folded);
     return failed ? KILN_NOMEM() : KILN_OK;
+}
+
+void kiln_row_set_rules(kiln_row *row, const kiln_crules *rules, kiln_digest digest) {
+    bool complex = row->takes & (KILN_DT(KILN_C64) | KILN_DT(KILN_C128));
+    kiln_digest pair[2] = {row->digest, digest};
+    row->rules = rules;
+    if (complex) row->digest = kiln_hash128(pair, sizeof pair);
 }
 
 static void init_row(kiln_row *row) {
@@ -428,7 +454,7 @@ kiln_status kiln_row_parse(kiln_arena *arena, const char *source, const char *te
     row->line = line;
     row->text = kiln_arena_strndup(arena, text, n);
     if (!row->text) return KILN_NOMEM();
-    KILN_TRY(digest(row, text, n));
+    KILN_TRY(kiln_row_digest(text, n, &row->digest));
     kiln_lex lx;
     kiln_lex_init(&lx, arena, source, text, n, line);
     KILN_TRY(kiln_lex_next(&lx));

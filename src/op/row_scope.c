@@ -209,12 +209,11 @@ static uint64_t exact_args(const kiln_row *row, const kiln_expr *e) {
 static kiln_status use_clauses(usage *u) {
     const kiln_row *row = u->row;
     const kiln_reduce *r = &row->reduce;
-    const kiln_nameds *lists[] = {&r->states, &r->step,         &r->block,         &r->merge,
-                                  &r->finish, &row->shape.dims, &row->shape.window};
+    const kiln_nameds *lists[] = {&r->states, &r->step,         &r->block,          &r->merge,
+                                  &r->finish, &row->shape.dims, &row->shape.window, &row->compose.args};
     for (size_t k = 0; k < sizeof lists / sizeof *lists; k++) KILN_TRY(use_all(u, lists[k]));
     KILN_TRY(use(u, r->over_last));
     for (int k = 0; k < row->nchecks; k++) KILN_TRY(use(u, row->checks[k].cond));
-    for (int k = 0; k < row->compose.nargs; k++) KILN_TRY(use(u, row->compose.args[k].expr));
     u->set |= bit(r->over_arg) | bit(r->keep_arg) | bit(row->shape.like_arg) | bit(row->shape.into_arg) |
               bit(row->shape.at_arg) | bit(row->typing.dtype_arg) | row->compose.each;
     return KILN_OK;

@@ -57,6 +57,26 @@ def test_load_ops_is_all_or_nothing():
             kiln.load_ops(bad)
 
 
+def test_load_ops_again(settings):
+    """A notebook's cell that is run again, as it was or changed."""
+    row = "map my::again(Tensor self) -> Tensor : takes real = self * {}\n"
+    for _ in range(3):
+        kiln.load_ops(row.format(2))
+    again = kiln.op("my::again")
+    assert again(kiln.Tensor([3])).tolist() == [6]
+    with pytest.raises(RuntimeError, match="my::again is defined already, at rows:1:5"):
+        kiln.load_ops(row.format(5))
+    kiln.load_ops(row.format(5), replace=True)
+    assert again(kiln.Tensor([3])).tolist() == [15]
+    kiln.configure(mode="interp")
+    assert kiln.call("my::again", kiln.Tensor([3])).tolist() == [15]
+    kiln.load_ops(row.format(2), replace=True)
+    kiln.configure(mode="sync")
+    assert kiln.call("my::again", kiln.Tensor([3])).tolist() == [6]
+    with pytest.raises(RuntimeError, match="aten::exp is defined already"):
+        kiln.load_ops("map exp(Tensor self) -> Tensor : to_float = self", replace=True)
+
+
 def test_an_op_survives_load_ops_and_configure(settings):
     add, user = kiln.op(ADD), kiln.op("my::axpb")
     kiln.load_ops("map my::thrice(Tensor self) -> Tensor : takes all = self + self + self")

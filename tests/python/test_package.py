@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = ["src", "cli", "include", "ops", "python", "tools/embed.c", "setup.py", "pyproject.toml", "MANIFEST.in", "LICENSE", "README.md"]
+SOURCES = ["src", "cli", "include", "ops", "python", "tools/embed.c", "tools/index_ops.c", "setup.py", "pyproject.toml", "MANIFEST.in", "LICENSE", "README.md"]
 PROGRAM = """
 import kiln, sys
 assert {here!r} not in kiln.__file__ and kiln.__file__.startswith({target!r}), kiln.__file__

@@ -42,11 +42,15 @@ static int open_registry(void **state) {
     char *schemas = slurp(KILN_SOURCE_DIR "/ops/aten-schemas-2.13.txt", &nschemas);
     kiln_row_text texts[] = {
         {"complex.ops", rules, nrules}, {"map.ops", rows, nrows}, {"test.ops", extra, sizeof extra - 1}};
-    kiln_status st = kiln_registry_new(NULL, texts, 3, schemas, nschemas, &registry);
+    kiln_arena arena = {0};
+    kiln_schema_list list;
+    kiln_status st = kiln_schema_list_make(&arena, schemas, nschemas, &list);
+    if (st == KILN_OK) st = kiln_registry_new(NULL, texts, 3, &list, false, &registry);
     if (st != KILN_OK) fprintf(stderr, "%s\n", kiln_last_error());
     kiln_free(rows);
     kiln_free(rules);
     kiln_free(schemas);
+    kiln_arena_free(&arena);
     return st == KILN_OK ? 0 : -1;
 }
 

@@ -10,19 +10,23 @@
 
 #include <cmocka.h>
 
+#include "base/text_entry.h"
 #include "op/op.h"
 
 static kiln_registry *shipped;
 enum { NTEXTS = 6 };
 static char *schemas, *texts[NTEXTS];
-static size_t schemas_len;
+static kiln_schema_list list;
+static kiln_arena list_arena;
 
 static int load_shipped(void **state) {
     (void)state;
     static const char *const names[] = {"complex", "compose", "fold", "index", "map", "scan"};
     char path[256], label[NTEXTS][16];
     kiln_row_text rows[NTEXTS];
-    if (kiln_file_read(KILN_SOURCE_DIR "/ops/aten-schemas-2.13.txt", &schemas, &schemas_len) != KILN_OK)
+    size_t n;
+    if (kiln_file_read(KILN_SOURCE_DIR "/ops/aten-schemas-2.13.txt", &schemas, &n) != KILN_OK ||
+        kiln_schema_list_make(&list_arena, schemas, n, &list) != KILN_OK)
         return 1;
     for (int k = 0; k < NTEXTS; k++) {
         snprintf(path, sizeof path, "%s/ops/%s.ops", KILN_SOURCE_DIR, names[k]);
@@ -31,7 +35,7 @@ static int load_shipped(void **state) {
         rows[k].text = texts[k];
         rows[k].source = label[k];
     }
-    if (kiln_registry_new(NULL, rows, NTEXTS, schemas, schemas_len, &shipped) == KILN_OK) return 0;
+    if (kiln_registry_new(NULL, rows, NTEXTS, &list, false, &shipped) == KILN_OK) return 0;
     print_error("%s\n", kiln_last_error());
     return 1;
 }
@@ -40,13 +44,14 @@ static int free_shipped(void **state) {
     (void)state;
     kiln_registry_free(shipped);
     for (int k = 0; k < NTEXTS; k++) kiln_free(texts[k]);
+    kiln_arena_free(&list_arena);
     kiln_free(schemas);
     return 0;
 }
 
 static kiln_status load_n(const kiln_registry *base, const char *text, size_t n, kiln_registry **out) {
     kiln_row_text rows = {"r", text, n};
-    return kiln_registry_new(base, &rows, 1, schemas, schemas_len, out);
+    return kiln_registry_new(base, &rows, 1, &list, false, out);
 }
 
 static kiln_registry *load(const char *text) {
@@ -121,10 +126,11 @@ static void operators_are_sorted_and_whole(void **state) {
     (void)state;
     size_t n = kiln_registry_count(shipped);
     assert_true(n > 190);
-    assert_null(kiln_registry_at(shipped, n));
     for (size_t k = 0; k < n; k++) {
-        const kiln_op *op = kiln_registry_at(shipped, k);
-        if (k) assert_true(strcmp(kiln_registry_at(shipped, k - 1)->name, op->name) < 0);
+        const kiln_op *op = NULL;
+        assert_int_equal(kiln_registry_get(shipped, k, &op), KILN_OK);
+        assert_string_equal(kiln_registry_name(shipped, k), op->name);
+        if (k) assert_true(strcmp(kiln_registry_name(shipped, k - 1), op->name) < 0);
         assert_ptr_equal(find_in(shipped, op->name), op);
         assert_true(op->form == KILN_FORM_FUNCTIONAL ? op->nout == 0 : op->nout == op->row->schema->nrets);
         char line[1024];
@@ -192,13 +198,13 @@ static void forms_follow_signatures(void **state) {
         const kiln_op *op = find_in(shipped, forms[k].derived);
         assert_ptr_equal(op->row, find_in(shipped, forms[k].row)->row);
         assert_int_equal(op->form, forms[k].form);
-        assert_int_equal(op->out_arg[0], forms[k].first_out);
+        assert_int_equal(kiln_op_out_arg(op, 0), forms[k].first_out);
     }
     const kiln_op *two = find_in(shipped, "max.dim_max");
     assert_int_equal(two->nout, 2);
-    assert_int_equal(two->out_arg[1], 4);
-    assert_int_equal(two->slot[2], 2);
-    assert_int_equal(two->slot[3], -1);
+    assert_int_equal(kiln_op_out_arg(two, 1), 4);
+    assert_int_equal(kiln_op_arg(two, 2), 2);
+    assert_int_equal(kiln_op_arg(two, 3), -1);
 }
 
 static void forms_of_another_operator_are_not_taken(void **state) {
@@ -301,10 +307,111 @@ static void loading_is_all_or_nothing(void **state) {
     assert_int_equal(kiln_op_count(ctx), before);
     assert_int_equal(kiln_op_find(ctx, "my::twice", &op), KILN_E_NOTFOUND);
     assert_int_equal(kiln_ops_load(ctx, TWICE, strlen(TWICE)), KILN_OK);
-    assert_int_equal(kiln_ops_load(ctx, TWICE, strlen(TWICE)), KILN_E_ARG);
+    assert_int_equal(kiln_ops_load(ctx, TWICE TWICE, 2 * strlen(TWICE)), KILN_OK); /* it is there already */
     assert_int_equal(kiln_ops_load(ctx, "", 0), KILN_OK);
     assert_int_equal(kiln_op_count(ctx), before + 1);
     kiln_close(ctx);
+}
+
+#define THRICE "map my::twice(Tensor self) -> Tensor : takes real = self * 3\n"
+#define RULE(body) "complex my_rule(a) = " body "\n"
+
+/* A notebook's cell that is run again, as it was or changed. */
+static void rows_can_be_loaded_again(void **state) {
+    (void)state;
+    kiln_ctx *ctx;
+    const kiln_op *first, *op;
+    assert_int_equal(kiln_open(NULL, &ctx), KILN_OK);
+    size_t before = kiln_op_count(ctx);
+    assert_int_equal(kiln_ops_load(ctx, RULE("a") TWICE, strlen(RULE("a") TWICE)), KILN_OK);
+    assert_int_equal(kiln_op_find(ctx, "my::twice", &first), KILN_OK);
+    assert_int_equal(kiln_ops_load(ctx, "# again\n" RULE("a") TWICE, strlen("# again\n" RULE("a") TWICE)),
+                     KILN_OK);
+    assert_int_equal(kiln_op_find(ctx, "my::twice", &op), KILN_OK);
+    assert_ptr_equal(op, first);
+    assert_int_equal(kiln_ops_load(ctx, THRICE, strlen(THRICE)), KILN_E_ARG);
+    assert_string_equal(kiln_last_error(), "rows:1:5: my::twice is defined already, at rows:2:5");
+    assert_int_equal(kiln_ops_replace(ctx, "cell", RULE("-a") THRICE, strlen(RULE("-a") THRICE)), KILN_OK);
+    assert_int_equal(kiln_op_find(ctx, "my::twice", &op), KILN_OK);
+    assert_string_equal(kiln_op_row(op), THRICE);
+    assert_string_equal(kiln_op_row(first), TWICE); /* whoever holds the old one keeps it */
+    assert_int_equal(kiln_op_count(ctx), before + 1);
+    kiln_close(ctx);
+}
+
+static void own_rows_are_not_replaced(void **state) {
+    (void)state;
+    static const char exp[] = "map exp(Tensor self) -> Tensor : to_float = exp(self) + 1\n";
+    static const char form[] = "map exp_(Tensor self) -> Tensor : to_float = exp(self) + 1\n";
+    static const char rule[] = "complex mul(a, b) = complex(re(a), im(b))\n";
+    static const char both[] = TWICE THRICE, rules[] = RULE("a") RULE("-a");
+    kiln_ctx *ctx;
+    const kiln_op *op;
+    assert_int_equal(kiln_open(NULL, &ctx), KILN_OK);
+    size_t before = kiln_op_count(ctx);
+    assert_int_equal(kiln_ops_replace(ctx, "r", exp, strlen(exp)), KILN_E_ARG);
+    assert_non_null(strstr(kiln_last_error(), "r:1:5: aten::exp is defined already, at "));
+    assert_int_not_equal(kiln_ops_replace(ctx, "r", form, strlen(form)), KILN_OK);
+    assert_int_equal(kiln_ops_replace(ctx, "r", rule, strlen(rule)), KILN_E_ARG);
+    assert_non_null(strstr(kiln_last_error(), "r:1:9: the rule for mul is defined already, at complex.ops:"));
+    assert_int_equal(kiln_ops_replace(ctx, "r", both, strlen(both)), KILN_E_ARG); /* which one is meant? */
+    assert_int_equal(kiln_ops_replace(ctx, "r", rules, strlen(rules)), KILN_E_ARG);
+    assert_int_equal(kiln_op_count(ctx), before);
+    assert_int_equal(kiln_op_find(ctx, "aten::exp", &op), KILN_OK);
+    assert_int_equal(kiln_ops_load(ctx, kiln_op_row(op), strlen(kiln_op_row(op))), KILN_OK);
+    assert_int_equal(kiln_op_count(ctx), before);
+    kiln_close(ctx);
+}
+
+/* What is found through the index made at build time is what loading all rows gives. */
+static void index_says_what_rows_say(void **state) {
+    (void)state;
+    kiln_row_text files[64];
+    char names[64][64];
+    int n = 0;
+    for (; kiln_text_ops[n].name; n++) {
+        snprintf(names[n], sizeof names[n], "%s.ops", kiln_text_ops[n].name);
+        files[n] = (kiln_row_text){names[n], kiln_text_ops[n].text, kiln_text_ops[n].len};
+    }
+    kiln_registry *loaded;
+    const kiln_registry *indexed = kiln_registry_shipped();
+    assert_int_equal(kiln_registry_new(NULL, files, n, &kiln_torch_schemas, false, &loaded), KILN_OK);
+    assert_int_equal(kiln_registry_count(indexed), kiln_registry_count(loaded));
+    for (size_t k = 0; k < kiln_registry_count(loaded); k++) {
+        const kiln_op *a, *b;
+        assert_int_equal(kiln_registry_get(indexed, k, &a), KILN_OK);
+        assert_int_equal(kiln_registry_get(loaded, k, &b), KILN_OK);
+        assert_string_equal(a->name, b->name);
+        assert_string_equal(kiln_registry_name(indexed, k), b->name);
+        assert_string_equal(a->schema_text, b->schema_text);
+        assert_string_equal(a->row->text, b->row->text);
+        assert_string_equal(a->row->source, b->row->source);
+        assert_int_equal(a->row->line, b->row->line);
+        assert_int_equal(a->form, b->form);
+        assert_int_equal(a->nout, b->nout);
+        assert_memory_equal(&a->row->digest, &b->row->digest, sizeof a->row->digest);
+        assert_ptr_equal(find_in(indexed, b->name), a);
+    }
+    kiln_registry_free(loaded);
+}
+
+/* PyTorch's list in the order made at build time, and each of its lines found by its name. */
+static void schemas_are_found_by_name(void **state) {
+    (void)state;
+    assert_int_equal(kiln_torch_schemas.nlines, list.nlines);
+    assert_memory_equal(kiln_torch_schemas.starts, list.starts, list.nlines * sizeof *list.starts);
+    for (size_t k = 0; k < list.nlines; k++) {
+        kiln_schema_line line = kiln_schema_list_at(&list, k), found;
+        size_t first, n = kiln_schema_list_overloads(&list, line.text, line.base, &first);
+        assert_true(first <= k && k < first + n);
+        assert_true(kiln_schema_list_find(&list, line.text, line.name, &found));
+        assert_ptr_equal(found.text, line.text);
+    }
+    kiln_schema_line none;
+    size_t first;
+    assert_false(kiln_schema_list_find(&list, "aten::add.NoSuch", 16, &none));
+    assert_false(kiln_schema_list_find(&list, "aten::ad", 8, &none));
+    assert_int_equal(kiln_schema_list_overloads(&list, "zzz", 3, &first), 0);
 }
 
 static void layout_of_text_does_not_matter(void **state) {
@@ -692,7 +799,7 @@ static void any_allocation_may_fail(void **state) {
         "    when absent(rounding_mode) to_float = self / other\n"
         "    when rounding_mode == \"floor\" and not is_bool(common) = floordiv(self, other)\n"
         "    when true to_float = self / other\n    doc \"division\"\n";
-    static const char list[] =
+    static const char lines[] =
         "aten::silu(Tensor self) -> Tensor\naten::silu_(Tensor(a!) self) -> Tensor(a!)\n"
         "aten::amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor\n"
         "aten::div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor\n"
@@ -701,9 +808,13 @@ static void any_allocation_may_fail(void **state) {
     long n = 1;
     for (;; n++) {
         kiln_registry *r = NULL;
+        kiln_arena arena = {0};
+        kiln_schema_list five;
         kiln_alloc_fail_after(n);
-        kiln_status st = kiln_registry_new(NULL, &rows, 1, list, sizeof list - 1, &r);
+        kiln_status st = kiln_schema_list_make(&arena, lines, sizeof lines - 1, &five);
+        if (st == KILN_OK) st = kiln_registry_new(NULL, &rows, 1, &five, false, &r);
         kiln_alloc_fail_after(0);
+        kiln_arena_free(&arena);
         if (st == KILN_OK) {
             assert_int_equal(kiln_registry_count(r), 5);
             kiln_registry_free(r);
@@ -731,6 +842,10 @@ int main(void) {
         T(quoted_text_is_part_of_the_digest),
         T(text_needs_no_nul_at_its_end),
         T(bad_heads),
+        T(rows_can_be_loaded_again),
+        T(own_rows_are_not_replaced),
+        T(index_says_what_rows_say),
+        T(schemas_are_found_by_name),
         T(schemas_are_pytorchs),
         T(names_are_defined_once),
         T(schemas_are_functional),

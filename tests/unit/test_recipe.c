@@ -96,7 +96,7 @@ static size_t any_args(fuzz *f, const kiln_op *op, kiln_value *args) {
             named = true;
             continue;
         }
-        kiln_dtype dtype = op->slot[a] >= 0 && op->row->arg_takes[op->slot[a]] ? KILN_BOOL : first;
+        kiln_dtype dtype = kiln_op_arg(op, a) >= 0 && op->row->arg_takes[a] ? KILN_BOOL : first;
         args[n] = any_value(f, kiln_type_strip(p->type, NULL)->kind, dtype, rank, shape);
         named = named || p->kwarg_only || one_in(f, 8);
         if (named) args[n] = kiln_v_named(p->name, args[n]);

@@ -148,7 +148,7 @@ static void any_call(fuzz *f, one_call *c) {
         named = named || !to->given || p->kwarg_only || one_in(f, 12);
         to->named = named;
         to->v = any_value(f, kind);
-        bool condition = op->slot[a] >= 0 && op->row->arg_takes[op->slot[a]] == KILN_DT(KILN_BOOL);
+        bool condition = kiln_op_arg(op, a) >= 0 && op->row->arg_takes[a] == KILN_DT(KILN_BOOL);
         to->t.region = condition ? 2 : region;
         any_sizes(f, &to->t, rank, shape);
     }
@@ -258,8 +258,8 @@ static bool is_dense(const placed *p) {
 static bool is_undefined(const one_call *c, const kiln_op *op) {
     for (int k = 0; k < op->nout; k++)
         for (int a = 0; a < op->schema->nargs; a++) {
-            const placed *out = &c->arg[op->out_arg[k]].t, *in = &c->arg[a].t;
-            if (a == op->out_arg[k] || !is_tensor(op, a) || in->region != out->region) continue;
+            const placed *out = &c->arg[kiln_op_out_arg(op, k)].t, *in = &c->arg[a].t;
+            if (a == kiln_op_out_arg(op, k) || !is_tensor(op, a) || in->region != out->region) continue;
             if (!same_place(in, out) && !(is_dense(in) && is_dense(out))) return true;
         }
     return false;
