@@ -151,7 +151,10 @@ static void doctor_operators(kiln_ctx *ctx, kiln_sb *out) {
     size_t rows = 0, served = 0, served_rows = 0;
     for (size_t k = 0; k < kiln_registry_count(r); k++) {
         const kiln_op *op;
-        if (kiln_registry_get(r, k, &op) != KILN_OK) continue;
+        if (kiln_registry_get(r, k, &op) != KILN_OK) {
+            out->failed = true;
+            return;
+        }
         bool is_row = op->form == KILN_FORM_FUNCTIONAL, runs = kiln_op_served(op);
         rows += is_row;
         served += runs;

@@ -13,9 +13,10 @@
 /* Bits of a tensor's signature that types depend on. */
 #define SIG_TYPED (KILN_SIG_TYPE | KILN_SIG_FLAGS(KILN_TF_SCALAR))
 
-/* Where the recipe of such a call is kept; NULL without memory. */
-static kiln_recipe *place_of(const kiln_op *op, const kiln_value *args, size_t nargs) {
-    uint64_t h = (uint64_t)(uintptr_t)op + nargs;
+/* Where the recipe of such a call is kept; NULL without memory.  Contexts share operators, so a context's id keeps
+ * their recipes apart. */
+static kiln_recipe *place_of(const kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs) {
+    uint64_t h = (uint64_t)(uintptr_t)op + ctx->domain.id + nargs;
     for (size_t i = 0; i < nargs; i++) {
         uint64_t word = args[i].kind;
         if (word == KILN_TENSOR && args[i].u.tensor) word = args[i].u.tensor->sig & SIG_TYPED;
@@ -29,7 +30,7 @@ static kiln_recipe *place_of(const kiln_op *op, const kiln_value *args, size_t n
 
 kiln_recipe *kiln_recipe_find(const kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs) {
     if (nargs == 0 || nargs > KILN_RECIPE_ARGS) return NULL;
-    kiln_recipe *r = place_of(op, args, nargs);
+    kiln_recipe *r = place_of(ctx, op, args, nargs);
     if (!r || r->op != op || r->domain_id != ctx->domain.id || r->nargs != nargs) return NULL;
     const kiln_recipe_arg *a = r->arg;
     for (const kiln_value *v = args, *end = args + nargs; v != end; v++, a++) {
@@ -104,7 +105,7 @@ static void place_names(kiln_recipe *r, const kiln_value *args) {
 
 kiln_recipe *kiln_recipe_make(const kiln_ctx *ctx, const kiln_value *args, size_t nargs,
                               const kiln_plan *plan) {
-    kiln_recipe *r = nargs && nargs <= KILN_RECIPE_ARGS ? place_of(plan->call->op, args, nargs) : NULL;
+    kiln_recipe *r = nargs && nargs <= KILN_RECIPE_ARGS ? place_of(ctx, plan->call->op, args, nargs) : NULL;
     if (!r) return NULL;
     uint32_t serial = r->serial + 1;
     memset(r, 0, sizeof *r);
