@@ -1,16 +1,24 @@
 #!/usr/bin/env bash
 # instructions.sh [KILN] - instructions that a call adds to its kernel, by path, beside their goals.
-# Counts are exact where times are not: callgrind runs `kiln bench dispatch` and each of its paths (path_NAME) is
-# charged with what it and everything below it executed, less what the bare kernel does.  Prints a table; exits 1
-# if a goal is missed.
+# Counts are exact where times are not: callgrind runs `kiln bench dispatch` and bench_general, and each of their paths
+# (path_NAME) is charged with what it and everything below it executed, less what the bare kernel does.  Prints a
+# table; exits 1 if a goal is missed.
 set -eu
 cd "$(dirname "$0")/.."
 kiln=${1:-build/kiln}
 tmp=$(mktemp -d) && trap 'rm -rf "$tmp"' EXIT
-valgrind --tool=callgrind --callgrind-out-file="$tmp/profile" "$kiln" bench dispatch --json >"$tmp/paths" 2>"$tmp/log" ||
-    { cat "$tmp/log"; exit 1; }
-callgrind_annotate --inclusive=yes --threshold=100 "$tmp/profile" >"$tmp/counts"
-calls=$(sed -nE '1s/.*"calls": ?([0-9]+).*/\1/p' "$tmp/paths")
+
+# profile NAME COMMAND...: what COMMAND prints goes to NAME.out, its counts to the others'
+profile() {
+    local name=$1
+    shift
+    valgrind --tool=callgrind --callgrind-out-file="$tmp/$name.profile" "$@" >"$tmp/$name.out" 2>"$tmp/log" ||
+        { cat "$tmp/log"; exit 1; }
+    callgrind_annotate --inclusive=yes --threshold=100 "$tmp/$name.profile" >>"$tmp/counts"
+}
+profile paths "$kiln" bench dispatch --json
+calls=$(sed -nE '1s/.*"calls": ?([0-9]+).*/\1/p' "$tmp/paths.out")
+profile general "$(dirname "$kiln")/bench/bench_general" "$calls"
 
 # per_call PATH: instructions of one call on that path
 per_call() {
@@ -38,4 +46,5 @@ row table bare_turns 1000 "table hit, bitwise_not, two classes in turn"
 row general_row bare_row 1000 "general path, add.Tensor f32 [32,32] + [32] with alpha"
 row general_last bare_two 1000 "general path, add.Tensor f32, channels_last"
 row general_turns bare_row - "general path, add.Tensor f32, more layouts than are remembered"
+row general_bare bare_row 4000 "the same with nothing remembered of any call"
 exit $missed

@@ -20,7 +20,7 @@ BEGIN {
     may["cli"] = may["include"] = ""
     may["tools"] = "base schema op" # what checks and indexes rows
     may["python"] = "cli" # the text of calls
-    may["bench"] = "base build cache" # what a compile costs, stage by stage, and a lookup
+    may["bench"] = "base build cache api" # what a compile costs, stage by stage, a lookup, a call without memos
     may["tests"] = "*"
 
     # In src/, these words are called nowhere but in the files on the right.

@@ -156,6 +156,7 @@ static kiln_status understand(const kiln_op *op, const kiln_value *args, size_t 
 
 /* Remembers the class c of a call whose class was not known. */
 static void remember(const kiln_value *args, size_t nargs, under_way *w, kiln_class *c) {
+    if (c->ctx->forgets) return;
     if (!w->r || w->r->serial != w->serial) w->r = kiln_recipe_make(c->ctx, args, nargs, &w->plan);
     if (!w->r) return;
     w->serial = w->r->serial;
@@ -213,7 +214,7 @@ kiln_status kiln_call_general(kiln_ctx *ctx, kiln_thread *t, const kiln_op *op, 
     if (!run.fn) return KILN_OK;
     if (w.r && w.r->serial == w.serial && w.r->generation == w.generation)
         kiln_replay_keep(w.r, args, &w.plan, w.c, &run, made[0]);
-    if (offer) kiln_slot_fill(t, w.generation, args, nargs, &w.plan, w.c, run.fn);
+    if (offer && !ctx->forgets) kiln_slot_fill(t, w.generation, args, nargs, &w.plan, w.c, run.fn);
     return KILN_OK;
 }
 

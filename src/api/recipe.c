@@ -105,7 +105,8 @@ static void place_names(kiln_recipe *r, const kiln_value *args) {
 
 kiln_recipe *kiln_recipe_make(const kiln_ctx *ctx, const kiln_value *args, size_t nargs,
                               const kiln_plan *plan) {
-    kiln_recipe *r = nargs && nargs <= KILN_RECIPE_ARGS ? place_of(ctx, plan->call->op, args, nargs) : NULL;
+    bool fits = nargs && nargs <= KILN_RECIPE_ARGS;
+    kiln_recipe *r = fits ? place_of(ctx, plan->call->op, args, nargs) : NULL;
     if (!r) return NULL;
     uint32_t serial = r->serial + 1;
     memset(r, 0, sizeof *r);

@@ -27,6 +27,15 @@ typedef enum kiln_ekind {
     KILN_X_ACCESS, /* name[coords] [else other] */
 } kiln_ekind;
 
+/* Functions and constants of conditions; what reads an expression finds them once. */
+typedef enum kiln_word {
+    KILN_WORD_NONE,
+#define W(name, is_function) KILN_WORD_##name,
+#include "expr/words.def"
+#undef W
+    KILN_WORD_DTYPE_NAME /* f32 and the like; its kiln_dtype is in `i` */
+} kiln_word;
+
 /* One coordinate of an access: `..` (dims left as they are), `dim: at`, or just `at`. */
 typedef struct kiln_coord {
     bool rest;
@@ -43,6 +52,10 @@ typedef struct kiln_expr {
     int64_t i;
     double f;
     const char *name;
+    kiln_word word;                /* NAME, CALL: what it says in the language of conditions */
+    kiln_dtypes asks;              /* CALL: is_bool(x) and the like: the dtypes for which it holds; else 0 */
+    int arg;                       /* NAME, ACCESS: the argument it is, -1: none; see kiln_expr_resolve */
+    const struct kiln_expr *means; /* NAME: the expression it is another name for, or NULL */
     const struct kiln_expr **args;
     int nargs;
     kiln_coord *coord; /* ACCESS */
@@ -94,6 +107,11 @@ void kiln_expr_print(kiln_sb *out, const kiln_expr *e);
 /* Fails with "SOURCE:LINE:COL: text" for the place e stands at. */
 kiln_status kiln_expr_fail(const char *source, const kiln_expr *e, kiln_status st, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
+
+/* Settles what the names in e mean on the host: find(user, name, &means) gives the argument, or -1 and perhaps the
+ * expression that it names.  Names it does not know stay what their spelling says: true, f32, common. */
+void kiln_expr_resolve(const kiln_expr *e, int (*find)(void *user, const char *name, const kiln_expr **means),
+                       void *user);
 
 /* Calls visit(user, name, expr) for every NAME, FIELD and ACCESS in e; stops at the first failure. */
 kiln_status kiln_expr_names(const kiln_expr *e, kiln_status (*visit)(void *user, const kiln_expr *e),
@@ -246,19 +264,25 @@ typedef struct kiln_hval {
     kiln_dtype dtype;     /* TENSOR and numbers: for is_int() and the like */
 } kiln_hval;
 
-/* What names mean on the host.  item: list[k].  size: extent of tensor argument along a dimension. */
+/* What arguments are on the host, by their numbers.  item: argument[k].  size: extent of a tensor along a dimension;
+ * NULL: unknown. */
 typedef struct kiln_henv {
-    bool (*get)(const struct kiln_henv *env, const char *name, kiln_hval *out);
-    bool (*item)(const struct kiln_henv *env, const char *name, int64_t k, kiln_hval *out);
-    bool (*size)(const struct kiln_henv *env, int arg, int64_t dim, int64_t *out); /* NULL: unknown */
-    const kiln_expr *(*expand)(const struct kiln_henv *env,
-                               const char *name); /* a name for an expression, or NULL */
+    void (*get)(const struct kiln_henv *env, int arg, kiln_hval *out);
+    bool (*item)(const struct kiln_henv *env, int arg, int64_t k, kiln_hval *out);
+    bool (*size)(const struct kiln_henv *env, int arg, int64_t dim, int64_t *out);
+    kiln_dtype (*dtype)(const struct kiln_henv *env,
+                        int arg); /* of a tensor or number; KILN_DTYPE_COUNT: neither */
+    kiln_dtype common;            /* the dtype that `common` means; KILN_DTYPE_COUNT: not known */
+    bool counted;                 /* `n` is the number of elements folded, not known yet */
     const char *source;
 } kiln_henv;
 
 /* Evaluates e.  Unknown inputs give KILN_H_UNKNOWN unless the result does not depend on them
  * (`false and x` is false), so a row can be checked before any call exists. */
 kiln_status kiln_expr_eval(const kiln_henv *env, const kiln_expr *e, kiln_hval *out) KILN_MUST_CHECK;
+/* Whether condition e holds.  As kiln_expr_eval, but quicker where e asks for dtypes, and KILN_E_TYPE if e is not
+ * known to be true or false. */
+kiln_status kiln_expr_holds(const kiln_henv *env, const kiln_expr *e, bool *out) KILN_MUST_CHECK;
 /* The same, but evaluates even what the result does not depend on, so that a misspelt name is found. */
 kiln_status kiln_expr_eval_every(const kiln_henv *env, const kiln_expr *e, kiln_hval *out) KILN_MUST_CHECK;
 #endif

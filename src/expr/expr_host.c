@@ -214,30 +214,18 @@ static kiln_status eval_size(host *h, const kiln_expr *e, kiln_hval t, kiln_hval
     return KILN_OK;
 }
 
-/* Questions about a dtype.  is_int holds for the limited types too. */
-static const struct {
-    const char *name;
-    kiln_dkind kind;
-    bool limited;
-} kinds[] = {{"is_bool", KILN_KIND_BOOL, false},
-             {"is_int", KILN_KIND_INT, false},
-             {"is_unsigned", KILN_KIND_INT, true},
-             {"is_float", KILN_KIND_FLOAT, false},
-             {"is_complex", KILN_KIND_COMPLEX, false}};
-enum { KINDS = sizeof kinds / sizeof *kinds };
-
 /* fits(x): whether the number converts to the common dtype without overflow.  None does, and a complex
  * number, of which only the kind is known here. */
 static kiln_status eval_fits(host *h, const kiln_expr *e, kiln_hval v, kiln_hval *out) {
-    kiln_hval common = unknown();
     if (v.kind == KILN_H_NONE || v.kind == KILN_H_COMPLEX || v.kind == KILN_H_UNKNOWN) {
         *out = v.kind == KILN_H_UNKNOWN ? unknown() : from_bool(true);
         return KILN_OK;
     }
     if (!is_number(v)) return HOST_FAIL(h, e, "fits takes a number");
     *out = unknown();
-    if (!h->env->get(h->env, "common", &common) || common.kind != KILN_H_DTYPE) return KILN_OK;
-    *out = from_bool(kiln_dtype_fits(common.dtype, v.kind == KILN_H_FLOAT, v.kind == KILN_H_BOOL, v.i, v.f));
+    if (h->env->common == KILN_DTYPE_COUNT) return KILN_OK;
+    *out = from_bool(
+        kiln_dtype_fits(h->env->common, v.kind == KILN_H_FLOAT, v.kind == KILN_H_BOOL, v.i, v.f));
     return KILN_OK;
 }
 
@@ -250,72 +238,83 @@ static kiln_status eval_shape(host *h, const kiln_expr *e, kiln_hval t, kiln_hva
     *out = unknown();
     if (t.kind == KILN_H_UNKNOWN || !h->env->size) return KILN_OK;
     for (; h->env->size(h->env, (int)t.i, rank, &extent); rank++) single = single && extent == 1;
-    *out = e->name[0] == 's' ? from_bool(single) : from_int(rank);
+    *out = e->word == KILN_WORD_single ? from_bool(single) : from_int(rank);
     return KILN_OK;
 }
 
-/* The questions of `kinds`. */
-static kiln_status ask_kind(host *h, const kiln_expr *e, kiln_hval v, kiln_hval *out) {
-    int question = 0;
-    while (question < KINDS && strcmp(e->name, kinds[question].name) != 0) question++;
-    if (question == KINDS) return HOST_FAIL(h, e, "unknown function '%s'", e->name);
+/* is_bool and the like. */
+static kiln_status ask_dtype(host *h, const kiln_expr *e, kiln_hval v, kiln_hval *out) {
     if (v.kind == KILN_H_LIST || v.kind == KILN_H_STR)
         return HOST_FAIL(h, e, "'%s' takes a tensor, a number or common", e->name);
     *out = unknown();
-    if (v.dtype >= KILN_DTYPE_COUNT || v.kind == KILN_H_NONE) {
-        if (v.kind == KILN_H_NONE) *out = from_bool(false);
-        return KILN_OK;
-    }
-    bool limited = kiln_dtype_is_limited(v.dtype);
-    *out = from_bool(kiln_dtype_kind(v.dtype) == kinds[question].kind &&
-                     (limited || !kinds[question].limited));
+    if (v.kind == KILN_H_NONE)
+        *out = from_bool(false);
+    else if (v.dtype < KILN_DTYPE_COUNT)
+        *out = from_bool(e->asks >> v.dtype & 1);
     return KILN_OK;
 }
 
-/* present(x), absent(x), the questions above, dtype(x), size(t, d), rank(t), single(t), fits(x), len(list). */
+static kiln_status eval_len(host *h, const kiln_expr *e, kiln_hval v, kiln_hval *out) {
+    bool is_unknown = v.kind == KILN_H_UNKNOWN;
+    if (!is_unknown && v.kind != KILN_H_LIST) return HOST_FAIL(h, e, "len takes a list");
+    *out = is_unknown ? unknown() : from_int(v.i);
+    return KILN_OK;
+}
+
+/* None has no dtype and equals no dtype. */
+static kiln_hval dtype_of(kiln_hval v) {
+    if (v.kind == KILN_H_NONE) return v;
+    if (v.dtype >= KILN_DTYPE_COUNT) return unknown();
+    return (kiln_hval){.kind = KILN_H_DTYPE, .i = v.dtype, .dtype = v.dtype};
+}
+
 static kiln_status eval_call(host *h, const kiln_expr *e, kiln_hval *out) {
     kiln_hval v = {0};
-    bool size = strcmp(e->name, "size") == 0;
-    if (e->nargs != (size ? 2 : 1))
-        return HOST_FAIL(h, e, "'%s' takes %d argument(s), found %d", e->name, size ? 2 : 1, e->nargs);
-    KILN_TRY(eval(h, e->args[0], &v));
-    bool is_unknown = v.kind == KILN_H_UNKNOWN;
-    if (strcmp(e->name, "present") == 0 || strcmp(e->name, "absent") == 0) {
-        bool present = v.kind != KILN_H_NONE;
-        *out = is_unknown && v.present_unknown ? unknown() : from_bool(present == (e->name[0] == 'p'));
-        return KILN_OK;
+    int takes = e->word == KILN_WORD_size ? 2 : 1;
+    if (e->word != KILN_WORD_NONE && e->nargs != takes)
+        return HOST_FAIL(h, e, "'%s' takes %d argument(s), found %d", e->name, takes, e->nargs);
+    if (e->word != KILN_WORD_NONE) KILN_TRY(eval(h, e->args[0], &v));
+    bool maybe = v.kind == KILN_H_UNKNOWN && v.present_unknown;
+    switch (e->word) {
+    case KILN_WORD_present: *out = maybe ? unknown() : from_bool(v.kind != KILN_H_NONE); return KILN_OK;
+    case KILN_WORD_absent: *out = maybe ? unknown() : from_bool(v.kind == KILN_H_NONE); return KILN_OK;
+    case KILN_WORD_len: return eval_len(h, e, v, out);
+    case KILN_WORD_size: return eval_size(h, e, v, out);
+    case KILN_WORD_rank:
+    case KILN_WORD_single: return eval_shape(h, e, v, out);
+    case KILN_WORD_fits: return eval_fits(h, e, v, out);
+    case KILN_WORD_dtype: *out = dtype_of(v); return KILN_OK;
+    default: break;
     }
-    if (strcmp(e->name, "len") == 0) {
-        if (!is_unknown && v.kind != KILN_H_LIST) return HOST_FAIL(h, e, "len takes a list");
-        *out = is_unknown ? unknown() : from_int(v.i);
+    return e->asks ? ask_dtype(h, e, v, out) : HOST_FAIL(h, e, "unknown function '%s'", e->name);
+}
+
+/* A name that is none of the row's. */
+static kiln_status eval_word(host *h, const kiln_expr *e, kiln_hval *out) {
+    kiln_dtype t = e->word == KILN_WORD_DTYPE_NAME ? (kiln_dtype)e->i : h->env->common;
+    switch (e->word) {
+    case KILN_WORD_true: *out = from_bool(true); return KILN_OK;
+    case KILN_WORD_false: *out = from_bool(false); return KILN_OK;
+    case KILN_WORD_inf: *out = from_float(INFINITY); return KILN_OK;
+    case KILN_WORD_common:
+    case KILN_WORD_DTYPE_NAME:
+        *out = unknown();
+        if (t != KILN_DTYPE_COUNT) *out = (kiln_hval){.kind = KILN_H_DTYPE, .i = t, .dtype = t};
         return KILN_OK;
-    }
-    if (size) return eval_size(h, e, v, out);
-    if (strcmp(e->name, "rank") == 0 || strcmp(e->name, "single") == 0) return eval_shape(h, e, v, out);
-    if (strcmp(e->name, "fits") == 0) return eval_fits(h, e, v, out);
-    if (strcmp(e->name, "dtype") == 0) {
-        bool known = v.dtype < KILN_DTYPE_COUNT && v.kind != KILN_H_NONE;
-        *out = known ? (kiln_hval){.kind = KILN_H_DTYPE, .i = v.dtype, .dtype = v.dtype} : unknown();
-        if (v.kind == KILN_H_NONE) *out = v; /* None has no dtype and equals no dtype */
+    case KILN_WORD_n:
+        if (!h->env->counted) break;
+        *out = unknown();
+        out->dtype = KILN_I64;
         return KILN_OK;
+    default: break;
     }
-    return ask_kind(h, e, v, out);
+    return HOST_FAIL(h, e, "unknown name '%s'", e->name);
 }
 
 static kiln_status eval_name(host *h, const kiln_expr *e, kiln_hval *out) {
-    const kiln_expr *named = h->env->expand ? h->env->expand(h->env, e->name) : NULL;
-    if (named) return eval(h, named, out);
-    if (h->env->get(h->env, e->name, out)) return KILN_OK;
-    int t = 0;
-    while (t < KILN_DTYPE_COUNT && strcmp(e->name, kiln_dtype_name((kiln_dtype)t)) != 0) t++;
-    if (strcmp(e->name, "true") == 0 || strcmp(e->name, "false") == 0)
-        *out = from_bool(e->name[0] == 't');
-    else if (t < KILN_DTYPE_COUNT)
-        *out = (kiln_hval){.kind = KILN_H_DTYPE, .i = t, .dtype = (kiln_dtype)t};
-    else if (strcmp(e->name, "inf") == 0)
-        *out = from_float(INFINITY);
-    else
-        return HOST_FAIL(h, e, "unknown name '%s'", e->name);
+    if (e->means) return eval(h, e->means, out);
+    if (e->arg < 0) return eval_word(h, e, out);
+    h->env->get(h->env, e->arg, out);
     return KILN_OK;
 }
 
@@ -324,7 +323,7 @@ static kiln_status eval_item(host *h, const kiln_expr *e, kiln_hval *out) {
     if (e->ncoord != 1 || !e->coord[0].at || e->coord[0].dim || !h->env->item)
         return HOST_FAIL(h, e, "expected an item of a list argument");
     KILN_TRY(eval(h, e->coord[0].at, &k));
-    if (k.kind != KILN_H_INT || !h->env->item(h->env, e->name, k.i, out))
+    if (k.kind != KILN_H_INT || e->arg < 0 || !h->env->item(h->env, e->arg, k.i, out))
         return kiln_expr_fail(h->env->source, e, KILN_E_INDEX, "'%s' has no such item", e->name);
     return KILN_OK;
 }
@@ -353,6 +352,49 @@ static kiln_status eval(host *h, const kiln_expr *e, kiln_hval *out) {
     kiln_status st = eval_kind(h, e, out);
     h->height--;
     return st;
+}
+
+/* -- conditions -------------------------------------------------------------------------------------------- */
+
+/* Answers a question about the dtype of an argument or of the call; false if e is no such question. */
+static inline bool dtype_answers(const kiln_henv *env, const kiln_expr *e, bool *out) {
+    const kiln_expr *of = e->asks ? e->args[0] : NULL;
+    if (!of || of->kind != KILN_X_NAME || of->means) return false;
+    kiln_dtype t = KILN_DTYPE_COUNT;
+    if (of->arg >= 0)
+        t = env->dtype(env, of->arg);
+    else if (of->word == KILN_WORD_common)
+        t = env->common;
+    *out = t < KILN_DTYPE_COUNT && (e->asks >> t & 1);
+    return t < KILN_DTYPE_COUNT;
+}
+
+/* Apart, so that conditions on dtypes alone need no room for values. */
+static __attribute__((noinline)) kiln_status value_holds(const kiln_henv *env, const kiln_expr *e,
+                                                         bool *out) {
+    host h = {.env = env};
+    kiln_hval v;
+    KILN_TRY(eval(&h, e, &v));
+    if (!is_number(v)) return HOST_FAIL(&h, e, "expected a truth value");
+    *out = is_true(v);
+    return KILN_OK;
+}
+
+/* Most conditions are and, or, not over questions about dtypes: these need no values to be made, nor a call each. */
+kiln_status kiln_expr_holds(const kiln_henv *env, const kiln_expr *e, bool *out) {
+    bool joined = e->kind == KILN_X_LOGIC && e->prim != KILN_P_NOT, stops_on = e->prim == KILN_P_OR;
+    for (int k = 0; k < (joined ? e->nargs : 1); k++) {
+        const kiln_expr *part = joined ? e->args[k] : e;
+        bool negated = false;
+        for (; part->kind == KILN_X_LOGIC && part->prim == KILN_P_NOT; part = part->args[0])
+            negated = !negated;
+        if (!dtype_answers(env, part, out))
+            KILN_TRY(part->kind == KILN_X_LOGIC ? kiln_expr_holds(env, part, out)
+                                                : value_holds(env, part, out));
+        *out = *out != negated;
+        if (joined && *out == stops_on) break;
+    }
+    return KILN_OK;
 }
 
 kiln_status kiln_expr_eval(const kiln_henv *env, const kiln_expr *e, kiln_hval *out) {

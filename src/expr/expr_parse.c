@@ -21,6 +21,7 @@ static kiln_expr *node(parser *ps, kiln_ekind kind) {
     e->line = ps->lx->tok_line;
     e->col = ps->lx->tok_col;
     e->height = 1;
+    e->arg = -1;
     return e;
 }
 
@@ -87,6 +88,42 @@ static kiln_status parse_access(parser *ps, kiln_expr *e) {
     return grow(ps, e, e->other);
 }
 
+/* Which word of conditions e spells.  A row may use the same name for something of its own, which then counts. */
+static void find_word(kiln_expr *e, bool is_function) {
+    static const struct {
+        const char *name;
+        bool is_function;
+    } words[] = {
+        {"", false},
+#define W(name, is_function) {#name, is_function},
+#include "expr/words.def"
+#undef W
+    };
+    for (size_t k = 1; k < sizeof words / sizeof *words; k++)
+        if (words[k].is_function == is_function && strcmp(words[k].name, e->name) == 0)
+            e->word = (kiln_word)k;
+    for (int t = 0; t < KILN_DTYPE_COUNT && !is_function; t++) {
+        if (strcmp(kiln_dtype_name((kiln_dtype)t), e->name) != 0) continue;
+        e->word = KILN_WORD_DTYPE_NAME;
+        e->i = t;
+    }
+}
+
+/* is_int holds for the limited types too. */
+static kiln_dtypes dtypes_asked(kiln_word word) {
+    kiln_dtypes set = 0;
+    for (int t = 0; t < KILN_DTYPE_COUNT; t++) {
+        kiln_dkind kind = kiln_dtype_kind((kiln_dtype)t);
+        bool is = (word == KILN_WORD_is_bool && kind == KILN_KIND_BOOL) ||
+                  (word == KILN_WORD_is_int && kind == KILN_KIND_INT) ||
+                  (word == KILN_WORD_is_unsigned && kiln_dtype_is_limited((kiln_dtype)t)) ||
+                  (word == KILN_WORD_is_float && kind == KILN_KIND_FLOAT) ||
+                  (word == KILN_WORD_is_complex && kind == KILN_KIND_COMPLEX);
+        if (is) set |= KILN_DT(t);
+    }
+    return set;
+}
+
 static kiln_status parse_call(parser *ps, kiln_expr *e) {
     const kiln_expr *args[MAX_LIST];
     int n = 0;
@@ -98,11 +135,13 @@ static kiln_status parse_call(parser *ps, kiln_expr *e) {
         KILN_TRY(kiln_lex_accept(ps->lx, ",", &more));
     }
     KILN_TRY(kiln_lex_expect(ps->lx, ")"));
-    e->args = kiln_arena_alloc(ps->lx->arena, MAX_LIST * sizeof *e->args);
+    e->args = kiln_arena_alloc(ps->lx->arena, (size_t)n * sizeof *e->args);
     if (!e->args) return KILN_NOMEM();
     memcpy(e->args, args, (size_t)n * sizeof *args);
     e->nargs = n;
     e->kind = KILN_X_CALL;
+    find_word(e, true);
+    e->asks = n == 1 ? dtypes_asked(e->word) : 0;
     if (!kiln_prim_find(e->name, strlen(e->name), &e->prim)) return KILN_OK;
     e->kind = KILN_X_PRIM;
     if (n != kiln_prim_arity(e->prim))
@@ -126,6 +165,7 @@ static kiln_status parse_name(parser *ps, const kiln_expr **out) {
     }
     KILN_TRY(kiln_lex_accept(ps->lx, "(", &did));
     if (did) return parse_call(ps, e);
+    find_word(e, false);
     KILN_TRY(kiln_lex_accept(ps->lx, "[", &did));
     return did ? parse_access(ps, e) : KILN_OK;
 }
@@ -278,6 +318,28 @@ kiln_status kiln_expr_names(const kiln_expr *e, kiln_status (*visit)(void *user,
         if (e->coord[k].at) KILN_TRY(kiln_expr_names(e->coord[k].at, visit, user));
     }
     return e->other ? kiln_expr_names(e->other, visit, user) : KILN_OK;
+}
+
+typedef struct resolver {
+    int (*find)(void *user, const char *name, const kiln_expr **means);
+    void *user;
+} resolver;
+
+static kiln_status resolve(void *user, const kiln_expr *e) {
+    const resolver *r = user;
+    kiln_expr *own = (kiln_expr *)e; /* whoever resolves an expression owns it */
+    const kiln_expr *means = NULL;
+    if (e->kind == KILN_X_FIELD) return KILN_OK;
+    own->arg = r->find(r->user, e->name, &means);
+    own->means = means;
+    return KILN_OK;
+}
+
+void kiln_expr_resolve(const kiln_expr *e, int (*find)(void *user, const char *name, const kiln_expr **means),
+                       void *user) {
+    resolver r = {find, user};
+    kiln_status always_ok = kiln_expr_names(e, resolve, &r);
+    (void)always_ok;
 }
 
 static void print_list(kiln_sb *out, const kiln_expr *const *args, int n) {

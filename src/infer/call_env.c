@@ -1,6 +1,6 @@
-/* call_env.c - names in a row's conditions -> values of a bound call.
+/* call_env.c - what the conditions of a row ask of its arguments -> values of a bound call.
  *
- * Arguments by name, the row's lets and host numbers as expressions, and `common`.  Owns nothing. */
+ * Conditions name arguments by their numbers, which the row found when it was loaded.  Owns nothing. */
 #include "infer/infer_parts.h"
 
 static kiln_hval number(kiln_hkind kind, kiln_dtype dtype, const kiln_value *v) {
@@ -49,28 +49,16 @@ static kiln_hval host_value(const kiln_value *v, int slot) {
     return h;
 }
 
-static bool get(const kiln_henv *env, const char *name, kiln_hval *out) {
-    const kiln_call_env *ce = (const kiln_call_env *)env;
-    const kiln_row *row = ce->call->op->row;
-    int slot = kiln_schema_arg(row->schema, name);
-    if (slot >= 0) {
-        *out = host_value(&ce->call->slot[slot], slot);
-        return true;
-    }
-    if (!kiln_str_eq(name, "common")) return false;
-    bool known = ce->common != KILN_DTYPE_COUNT;
-    *out = (kiln_hval){.kind = known ? KILN_H_DTYPE : KILN_H_UNKNOWN, .i = ce->common, .dtype = ce->common};
-    return true;
+static void get(const kiln_henv *env, int arg, kiln_hval *out) {
+    *out = host_value(&((const kiln_call_env *)env)->call->slot[arg], arg);
 }
 
-static bool item(const kiln_henv *env, const char *name, int64_t k, kiln_hval *out) {
-    const kiln_call_env *ce = (const kiln_call_env *)env;
-    int slot = kiln_schema_arg(ce->call->op->row->schema, name);
-    if (slot < 0 || ce->call->slot[slot].kind != KILN_LIST_V) return false;
-    const kiln_value *v = &ce->call->slot[slot];
+static bool item(const kiln_henv *env, int arg, int64_t k, kiln_hval *out) {
+    const kiln_value *v = &((const kiln_call_env *)env)->call->slot[arg];
+    if (v->kind != KILN_LIST_V) return false;
     if (k < 0) k += v->n;
     if (k < 0 || k >= (int64_t)v->n) return false;
-    *out = host_value(&v->u.list[k], slot);
+    *out = host_value(&v->u.list[k], arg);
     return true;
 }
 
@@ -84,14 +72,19 @@ static bool size(const kiln_henv *env, int arg, int64_t dim, int64_t *out) {
     return true;
 }
 
-static const kiln_expr *expand(const kiln_henv *env, const char *name) {
-    const kiln_row *row = ((const kiln_call_env *)env)->call->op->row;
-    for (int k = 0; k < row->lets.n; k++)
-        if (kiln_str_eq(row->lets.at[k].name, name)) return row->lets.at[k].expr;
-    return kiln_row_host(row, name);
+static kiln_dtype dtype(const kiln_henv *env, int arg) {
+    const kiln_value *v = &((const kiln_call_env *)env)->call->slot[arg];
+    switch ((kiln_kind)v->kind) {
+    case KILN_TENSOR: return (kiln_dtype)v->u.tensor->dtype;
+    case KILN_BOOL_V: return KILN_BOOL;
+    case KILN_INT_V: return KILN_I64;
+    case KILN_FLOAT_V: return KILN_F64;
+    case KILN_COMPLEX_V: return KILN_C128;
+    default: return KILN_DTYPE_COUNT;
+    }
 }
 
 void kiln_call_env_init(kiln_call_env *ce, const kiln_bound *call, kiln_dtype common) {
-    const kiln_row *row = call->op->row;
-    *ce = (kiln_call_env){{get, item, size, expand, row->source ? row->source : "ops"}, call, common};
+    *ce = (kiln_call_env){{.get = get, .item = item, .size = size, .dtype = dtype, .common = common}, call};
+    ce->env.source = call->op->row->source;
 }

@@ -6,32 +6,42 @@
 
 /* -- conditions ---------------------------------------------------------------------------------------- */
 
-/* Whether e holds for the call, with `common` as the typing has it. */
-static kiln_status holds(const kiln_bound *call, const kiln_typing *ty, const kiln_expr *e, bool *out) {
-    kiln_call_env env;
-    kiln_dtype promoted, common;
-    kiln_hval v;
-    KILN_TRY(kiln_typing_common(call, ty, &promoted, &common));
-    kiln_call_env_init(&env, call, common);
-    KILN_TRY(kiln_note(kiln_expr_eval(&env.env, e, &v), "%s", call->op->name));
-    if (v.kind == KILN_H_UNKNOWN)
-        return KILN_BUG("%s: a condition depends on what no call knows", call->op->name);
-    if (v.kind == KILN_H_FLOAT)
-        *out = v.f != 0;
-    else
-        *out = (v.kind == KILN_H_BOOL || v.kind == KILN_H_INT) && v.i != 0;
-    return KILN_OK;
+/* The dtypes that `ty` gives, into the plan, unless those it has are *by a typing that gives the same. */
+static kiln_status promote(kiln_plan *p, const kiln_typing *ty, const kiln_typing **by) {
+    const kiln_typing *was = *by;
+    if (was && was->promo == ty->promo && was->args == ty->args && was->dtype_arg == ty->dtype_arg)
+        return KILN_OK;
+    *by = ty;
+    return kiln_typing_common(p->call, ty, &p->promoted, &p->common);
+}
+
+/* Whether e holds for the call. */
+static inline kiln_status holds(const kiln_call_env *env, const kiln_expr *e, bool *out) {
+    kiln_status st = kiln_expr_holds(&env->env, e, out);
+    return st == KILN_OK ? st : kiln_note(st, "%s", env->call->op->name);
 }
 
 /* Checks come before branches: their texts explain better than "no branch" does. */
-static kiln_status run_checks(const kiln_bound *call) {
-    const kiln_row *row = call->op->row;
-    for (int c = 0; c < row->nchecks; c++) {
+static kiln_status run_checks(kiln_plan *p, const kiln_typing **by) {
+    const kiln_row *row = p->call->op->row;
+    kiln_call_env env;
+    if (!row->nchecks) return KILN_OK;
+    KILN_TRY(promote(p, &row->typing, by));
+    kiln_call_env_init(&env, p->call, p->common);
+    for (const kiln_check *c = row->checks, *end = c + row->nchecks; c != end; c++) {
         bool ok;
-        KILN_TRY(holds(call, &row->typing, row->checks[c].cond, &ok));
-        if (!ok) return KILN_FAIL(row->checks[c].status, "%s: %s", call->op->name, row->checks[c].text);
+        KILN_TRY(holds(&env, c->cond, &ok));
+        if (!ok) return KILN_FAIL(c->status, "%s: %s", p->call->op->name, c->text);
     }
     return KILN_OK;
+}
+
+static kiln_status is_taken(const kiln_plan *p, const kiln_branch *br, bool *out) {
+    kiln_call_env env;
+    *out = true;
+    if (!br->when) return KILN_OK;
+    kiln_call_env_init(&env, p->call, p->common);
+    return holds(&env, br->when, out);
 }
 
 /* -- branches ------------------------------------------------------------------------------------------ */
@@ -77,17 +87,19 @@ static kiln_status no_branch(const kiln_bound *call) {
     return st;
 }
 
-static kiln_status pick_branch(const kiln_bound *call, int *out) {
-    const kiln_row *row = call->op->row;
+/* The branch that is taken, and the dtypes it gives. */
+static kiln_status pick_branch(kiln_plan *p, const kiln_typing **by) {
+    const kiln_row *row = p->call->op->row;
     for (int b = 0; b < row->nbranches; b++) {
         const kiln_branch *br = &row->branches[b];
-        bool taken = true;
-        if (br->when) KILN_TRY(holds(call, &br->typing, br->when, &taken));
+        bool taken;
+        KILN_TRY(promote(p, &br->typing, by));
+        KILN_TRY(is_taken(p, br, &taken));
         if (!taken) continue;
-        *out = b;
+        p->branch = b;
         return KILN_OK;
     }
-    return no_branch(call);
+    return no_branch(p->call);
 }
 
 /* -- operands ------------------------------------------------------------------------------------------ */
@@ -151,13 +163,14 @@ static void set_operands(kiln_plan *p) {
 
 kiln_status kiln_infer(const kiln_bound *call, kiln_plan *out) {
     const kiln_op *op = call->op;
+    const kiln_typing *by = NULL;
     if (op->row->family != KILN_FAMILY_MAP)
         return KILN_FAIL(KILN_E_UNSUP, "%s: operators of family '%s' are not served", op->name,
                          kiln_family_name(op->row->family));
     out->call = call;
     KILN_TRY(gather(out));
-    KILN_TRY(run_checks(call));
-    KILN_TRY(pick_branch(call, &out->branch));
+    KILN_TRY(run_checks(out, &by));
+    KILN_TRY(pick_branch(out, &by));
     KILN_TRY(kiln_types_infer(out));
     out->number = any_wrapped(out);
     if (kiln_plan_out_rule(out) == KILN_OUT_COPIED) KILN_TRY(kiln_takes_check(call, out->promoted));

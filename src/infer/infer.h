@@ -131,12 +131,10 @@ bool kiln_number_convert(const kiln_value *v, int part, kiln_dtype via, kiln_dty
 bool kiln_plan_scalar_checked(const kiln_plan *plan,
                               int slot); /* whether kiln_plan_scalar refuses what does not fit */
 
-/* The host environment that evaluates a row's when and check for a bound call.  Names: the row's arguments,
- * lets and hosts, and `common`, the common dtype. */
+/* The host environment that evaluates a row's when and check for a bound call. */
 typedef struct kiln_call_env {
     kiln_henv env;
     const kiln_bound *call;
-    kiln_dtype common; /* KILN_DTYPE_COUNT before it is known */
 } kiln_call_env;
 void kiln_call_env_init(kiln_call_env *ce, const kiln_bound *call, kiln_dtype common);
 

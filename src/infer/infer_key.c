@@ -28,11 +28,6 @@ static void put(kiln_key *k, const void *bytes, size_t n) {
     k->n += (uint32_t)n;
 }
 
-static void put_byte(kiln_key *k, int v) {
-    uint8_t b = (uint8_t)v;
-    put(k, &b, 1);
-}
-
 static uint64_t optionals_present(const kiln_bound *call) {
     const kiln_row *row = call->op->row;
     uint64_t set = 0;
@@ -94,7 +89,7 @@ static void put_hashed(kiln_key *k, const kiln_bound *call, uint64_t statics) {
             }
         }
     }
-    put_byte(k, 255); /* no kind: a hash follows */
+    put(k, &(uint8_t){255}, 1); /* no kind: a hash follows */
     put(k, &chain, sizeof chain);
 }
 
@@ -128,12 +123,14 @@ void kiln_plan_key(const kiln_plan *plan, kiln_isa isa, kiln_key *out) {
     h.strided = plan->strided;
     h.nstatics = (uint8_t)__builtin_popcountll(row->statics);
     put(out, &h, sizeof h);
-    for (int k = 0; k < plan->nrets; k++) put_byte(out, plan->ret_dtype[k]);
+    uint8_t types[KILN_MAX_RETS + 2 * KILN_MAX_OPERANDS], *at = types;
+    for (int k = 0; k < plan->nrets; k++) *at++ = (uint8_t)plan->ret_dtype[k];
     for (int o = 0; o < plan->noperands; o++) {
-        put_byte(out, plan->operand[o].dtype);
-        put_byte(out, plan->operand[o].step);
+        *at++ = (uint8_t)plan->operand[o].dtype;
+        *at++ = plan->operand[o].step;
     }
-    put_statics(out, call, row->statics);
+    put(out, types, (size_t)(at - types));
+    if (row->statics) put_statics(out, call, row->statics);
 }
 
 /* -- in words ------------------------------------------------------------------------------------------ */

@@ -22,7 +22,8 @@ static inline const char *kiln_slot_name(const kiln_bound *call, int slot) {
     return call->op->row->schema->args[slot].name;
 }
 
-/* types: common and ret_dtype from the branch and the arguments' dtypes; then who may be what. */
+/* types: the common dtype by a typing and the arguments' dtypes; by that and the branch what results are; then who
+ * may be what. */
 kiln_status kiln_typing_common(const kiln_bound *call, const kiln_typing *ty, kiln_dtype *promoted,
                                kiln_dtype *common) KILN_MUST_CHECK;
 kiln_status kiln_types_infer(kiln_plan *p) KILN_MUST_CHECK;

@@ -152,7 +152,6 @@ static uint64_t exact_args(const kiln_plan *p) {
 kiln_status kiln_types_infer(kiln_plan *p) {
     const kiln_bound *call = p->call;
     const kiln_typing *ty = &kiln_plan_branch(p)->typing;
-    KILN_TRY(kiln_typing_common(call, ty, &p->promoted, &p->common));
     p->exact = exact_args(p);
     p->nrets = call->op->row->schema->nrets;
     for (int k = 0; k < p->nrets; k++) {

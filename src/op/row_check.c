@@ -24,47 +24,28 @@ typedef struct check_env {
     const checker *c;
 } check_env;
 
-static bool get(const kiln_henv *env, const char *name, kiln_hval *out) {
+static void get(const kiln_henv *env, int arg, kiln_hval *out) {
     const check_env *ce = (const check_env *)env;
     const kiln_row *row = ce->c->row;
-    memset(out, 0, sizeof *out);
-    out->dtype = KILN_DTYPE_COUNT;
-    if (strcmp(name, "common") == 0) {
-        out->kind = KILN_H_DTYPE;
-        out->i = out->dtype = ce->c->common;
-        return true;
-    }
-    if (strcmp(name, "n") == 0 && (row->family == KILN_FAMILY_FOLD || row->family == KILN_FAMILY_SCAN)) {
-        out->dtype = KILN_I64; /* how many elements are folded */
-        return true;
-    }
-    int arg = kiln_schema_arg(row->schema, name);
-    if (arg < 0) return false;
-    out->present_unknown = kiln_row_optional(row, arg);
+    *out = (kiln_hval){.dtype = KILN_DTYPE_COUNT, .present_unknown = kiln_row_optional(row, arg)};
     if (kiln_row_is_tensor(row, arg) && !out->present_unknown) out->kind = KILN_H_TENSOR;
     if (kiln_row_is_tensor(row, arg) && row->arg_takes[arg]) out->dtype = ce->c->dtypes[arg];
-    return true;
 }
 
-static bool item(const kiln_henv *env, const char *name, int64_t k, kiln_hval *out) {
-    const check_env *ce = (const check_env *)env;
-    memset(out, 0, sizeof *out);
-    out->dtype = KILN_I64;
-    int arg = kiln_schema_arg(ce->c->row->schema, name);
+static bool item(const kiln_henv *env, int arg, int64_t k, kiln_hval *out) {
+    const kiln_row *row = ((const check_env *)env)->c->row;
     bool optional;
-    return k >= 0 && arg >= 0 &&
-           kiln_type_strip(ce->c->row->schema->args[arg].type, &optional)->kind == KILN_T_LIST;
-}
-
-static const kiln_expr *expand(const kiln_henv *env, const char *name) {
-    return kiln_row_host(((const check_env *)env)->c->row, name);
+    *out = (kiln_hval){.dtype = KILN_I64};
+    return k >= 0 && kiln_type_strip(row->schema->args[arg].type, &optional)->kind == KILN_T_LIST;
 }
 
 typedef enum holds { NEVER, MAYBE, ALWAYS } holds;
 
 /* Evaluates every part of e: a misspelt name is found even where a call would not get to it. */
 static kiln_status eval_before_call(const checker *c, const kiln_expr *e, kiln_hval *out) {
-    check_env ce = {{get, item, NULL, expand, c->row->source}, c};
+    bool folds = c->row->family == KILN_FAMILY_FOLD || c->row->family == KILN_FAMILY_SCAN;
+    check_env ce = {
+        {.get = get, .item = item, .common = c->common, .counted = folds, .source = c->row->source}, c};
     return kiln_expr_eval_every(&ce.env, e, out);
 }
 

@@ -256,8 +256,34 @@ static kiln_status check_used(const kiln_row *row, const usage *all) {
     return KILN_OK;
 }
 
+/* What a name in a condition means: a let or host number, or an argument. */
+static int find_for_host(void *user, const char *name, const kiln_expr **means) {
+    const kiln_row *row = user;
+    const kiln_named *v = named(&row->lets, name);
+    if (!v) v = named(&row->hosts, name);
+    if (v) *means = v->expr;
+    return v ? -1 : kiln_schema_arg(row->schema, name);
+}
+
+static void resolve_all(kiln_row *row, const kiln_nameds *list) {
+    for (int k = 0; k < list->n; k++) kiln_expr_resolve(list->at[k].expr, find_for_host, row);
+}
+
+/* All that is computed once per call: conditions, host numbers, extents, and the lets that these use. */
+static void resolve_conditions(kiln_row *row) {
+    for (int c = 0; c < row->nchecks; c++) kiln_expr_resolve(row->checks[c].cond, find_for_host, row);
+    for (int b = 0; b < row->nbranches; b++)
+        if (row->branches[b].when) kiln_expr_resolve(row->branches[b].when, find_for_host, row);
+    if (row->reduce.over_last) kiln_expr_resolve(row->reduce.over_last, find_for_host, row);
+    resolve_all(row, &row->lets);
+    resolve_all(row, &row->hosts);
+    resolve_all(row, &row->shape.dims);
+    resolve_all(row, &row->shape.window);
+}
+
 kiln_status kiln_row_resolve(kiln_row *row) {
     usage all = {.row = row};
+    resolve_conditions(row);
     for (int b = 0; b < row->nbranches; b++) KILN_TRY(resolve_branch(&row->branches[b], &all));
     KILN_TRY(use_clauses(&all));
     return check_used(row, &all);

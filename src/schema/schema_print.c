@@ -106,6 +106,8 @@ bool kiln_type_eq(const kiln_type *a, const kiln_type *b) {
 
 int kiln_schema_arg(const kiln_schema *s, const char *name) {
     for (int i = 0; i < s->nargs; i++)
+        if (s->args[i].name == name) return i; /* as callers name them that asked the schema */
+    for (int i = 0; i < s->nargs; i++)
         if (strcmp(s->args[i].name, name) == 0) return i;
     return -1;
 }

@@ -155,8 +155,10 @@ static void resizes_without_memory(void **state) {
     bool out = true;
     for (long n = 1; out; n++) {
         kiln_tensor *m = F32(SIZES(1), 5), *e = I32(SIZES(2), 6, 7);
-        one_call call = {
-            ctx, op_of(ctx, "frexp.Tensor_out"), ARGS(TEN(x), NAMED("mantissa", TEN(m)), NAMED("exponent", TEN(e))), {0}};
+        one_call call = {ctx,
+                         op_of(ctx, "frexp.Tensor_out"),
+                         ARGS(TEN(x), NAMED("mantissa", TEN(m)), NAMED("exponent", TEN(e))),
+                         {0}};
         out = runs_out(step_call, &call, n);
         if (out) {
             HOLDS_F32(m, SIZES(1), 5);
