@@ -1,8 +1,8 @@
-/* call.c - kiln_call: bind, infer, look up, run.
+/* call.c - a call that no slot answers: bound, inferred, its class found, run; and kernels that a caller holds.
  *
- * Every check comes before anything is allocated, every allocation before anything is written, and
- * nests that may refuse the call (a zero divisor) run before the outputs are touched.  Knows the order
- * of things; the stages know the rest. */
+ * kiln_call begins in slot.c and comes here for everything else.  Every check comes before anything is allocated,
+ * every allocation before anything is written, and nests that may refuse the call (a zero divisor) run before the
+ * outputs are touched.  Knows the order of things; the stages know the rest. */
 #include <string.h>
 
 #include "api/recipe.h"

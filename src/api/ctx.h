@@ -92,7 +92,9 @@ void kiln_ctx_stop_compilers(kiln_ctx *ctx); /* those that run, and all that wou
 /* The folder for scratch and logs as configured; heap text. */
 kiln_status kiln_ctx_cache_dir(const kiln_ctx *ctx, char **out) KILN_MUST_CHECK;
 
-/* pipeline.c: the front half, and the back half for the one thread whose turn it is. */
+/* pipeline.c: the class of an inferred call, made if it has not been seen (the caller is inside the domain); one
+ * that is in no cache; and its kernel, built by the one thread whose turn it is. */
+kiln_status kiln_class_of(kiln_ctx *ctx, const kiln_plan *plan, kiln_class **out) KILN_MUST_CHECK;
 kiln_status kiln_class_new(kiln_ctx *ctx, const kiln_plan *plan, const kiln_key *key,
                            kiln_class **out) KILN_MUST_CHECK;
 kiln_status kiln_class_build(kiln_class *c) KILN_MUST_CHECK;
@@ -105,8 +107,6 @@ void kiln_builds_stop(kiln_ctx *ctx); /* ends what runs and drops what waits; fo
 void kiln_builds_fini(kiln_builds *b);
 void kiln_builds_after_fork(kiln_ctx *ctx); /* in the child, under the lock */
 
-/* The class of an inferred call, made if it has not been seen.  The caller is inside the domain. */
-kiln_status kiln_class_of(kiln_ctx *ctx, const kiln_plan *plan, kiln_class **out) KILN_MUST_CHECK;
 /* Compiles c now unless that was done; waits for a build under way. */
 kiln_status kiln_class_compile(kiln_class *c) KILN_MUST_CHECK;
 /* The same in sync mode, except that a class that failed is left alone for a while. */

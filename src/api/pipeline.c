@@ -1,8 +1,8 @@
 /* pipeline.c - the life of a class: an inferred call -> IR -> source -> object -> code -> published kernel.
  *
- * The file to read first.  kiln_class_new is the front half, run when a class is first seen: it gives
- * the interpreter all it needs.  kiln_class_build is the back half, run once per class by whoever tiers.c
- * sends.  Each line is one stage; `kiln explain --stage=NAME` prints what each made.  Knows the stages, not
+ * The file to read first.  kiln_class_of finds the class of a call.  kiln_class_new is the front half, run when a
+ * class is first seen: it gives the interpreter all it needs.  kiln_class_build is the back half, run once per
+ * class by whoever tiers.c sends.  Each line is one stage; `kiln explain --stage=NAME` prints what each made.  Knows the stages, not
  * their insides. */
 #include <string.h>
 
@@ -94,6 +94,34 @@ void kiln_class_free(kiln_class *c) {
         free_body(c->body);
     }
     kiln_free(c);
+}
+
+/* -- the class of a call ------------------------------------------------------------------------------------ */
+
+static kiln_status make_class(kiln_ctx *ctx, const kiln_plan *plan, const kiln_key *key, kiln_class **out) {
+    kiln_class *c;
+    kiln_entry *winner;
+    KILN_COUNT(ctx, misses);
+    KILN_TRY(kiln_class_new(ctx, plan, key, &c));
+    kiln_status st = kiln_cache_put(ctx->cache, &c->entry, &winner);
+    if (st != KILN_OK || winner != &c->entry) kiln_class_free(c);
+    KILN_TRY(st);
+    *out = (kiln_class *)winner; /* its first member */
+    if (ctx->mode == KILN_MODE_FROZEN && *out == c) {
+        KILN_COUNT(ctx, frozen_misses);
+        kiln_ctx_log(ctx, 1, "frozen", "%s: not in the cache, interpreted", c->body->ir->name);
+    }
+    return KILN_OK;
+}
+
+kiln_status kiln_class_of(kiln_ctx *ctx, const kiln_plan *plan, kiln_class **out) {
+    kiln_key key;
+    kiln_plan_key(plan, ctx->isa, &key);
+    kiln_entry *e = kiln_cache_get(ctx->cache, kiln_hash64(key.bytes, key.n), key.bytes, key.n);
+    if (!e) return make_class(ctx, plan, &key, out);
+    KILN_COUNT(ctx, table_hits);
+    *out = (kiln_class *)e;
+    return KILN_OK;
 }
 
 /* -- back: machine code ------------------------------------------------------------------------------------- */

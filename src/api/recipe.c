@@ -131,13 +131,13 @@ void kiln_recipe_learn(kiln_recipe *r, const kiln_plan *plan, uint64_t generatio
     }
     r->generation = generation;
     k = r->nfound++ % KILN_RECIPE_CLASSES; /* the oldest goes */
-    r->found[k].steps = plan->steps;
+    r->found[k].stride_bits = plan->stride_bits;
     r->found[k].c = c;
 }
 
 kiln_class *kiln_recipe_class(const kiln_recipe *r, uint64_t generation, const kiln_plan *plan) {
     if (r->generation != generation) return NULL;
     for (int k = 0; k < KILN_RECIPE_CLASSES && r->found[k].c; k++)
-        if (r->found[k].steps == plan->steps) return r->found[k].c;
+        if (r->found[k].stride_bits == plan->stride_bits) return r->found[k].c;
     return NULL;
 }

@@ -62,7 +62,7 @@ typedef struct kiln_recipe {
     kiln_recipe_arg arg[KILN_RECIPE_ARGS];
     uint64_t generation; /* of the domain when the classes were found */
     struct {
-        uint64_t steps; /* of the plan */
+        uint64_t stride_bits; /* of the plan */
         kiln_class *c;
     } found[KILN_RECIPE_CLASSES];
     kiln_typed typed;

@@ -71,14 +71,13 @@ static bool fill_shape(filling *f) {
 }
 
 static bool fill_operands(filling *f) {
-    enum { CONTIG = 1, BCAST = 2 }; /* ORDER STRIDE */
     const kiln_plan *p = f->plan;
     kiln_slot *s = f->s;
     for (unsigned i = 0; i < s->nargs; i++) s->arg[i].data = &s->unused;
     for (int o = 0; o < p->noperands; o++) {
         const kiln_operand *op = &p->operand[o];
         bool stretched = op->arg >= 0 && f->any_sized && op->tensor->rank == 0;
-        if (op->step != (stretched ? BCAST : CONTIG)) return false;
+        if (op->stride != (stretched ? KILN_STRIDE_BCAST : KILN_STRIDE_CONTIG)) return false;
         if (op->arg >= 0) {
             if (p->call->given[op->arg] < 0) return false;
             s->arg[p->call->given[op->arg]].data = &s->ptr[o];

@@ -1,4 +1,4 @@
-/* tiers.c - which calls are interpreted, which classes are compiled, when and by which thread.
+/* tiers.c - when a class is compiled, and by which thread.
  *
  * A class starts interpreted and gathers heat: what a kernel would have saved so far, by an estimate, since
  * a clock would cost more than many calls.  When that exceeds the price of a build the class is queued for
@@ -19,34 +19,6 @@ enum { QUEUE_MAX = 256, LOW_PRIORITY = 10 };
 #define PS_PER_NS UINT64_C(1000)
 #define BUILD_PRICE (UINT64_C(30000000) * PS_PER_NS) /* 30 ms, in picoseconds */
 #define PRICE_MAX (UINT64_MAX / 8)
-
-/* -- finding a class -------------------------------------------------------------------------------- */
-
-static kiln_status make_class(kiln_ctx *ctx, const kiln_plan *plan, const kiln_key *key, kiln_class **out) {
-    kiln_class *c;
-    kiln_entry *winner;
-    KILN_COUNT(ctx, misses);
-    KILN_TRY(kiln_class_new(ctx, plan, key, &c));
-    kiln_status st = kiln_cache_put(ctx->cache, &c->entry, &winner);
-    if (st != KILN_OK || winner != &c->entry) kiln_class_free(c);
-    KILN_TRY(st);
-    *out = (kiln_class *)winner; /* its first member */
-    if (ctx->mode == KILN_MODE_FROZEN && *out == c) {
-        KILN_COUNT(ctx, frozen_misses);
-        kiln_ctx_log(ctx, 1, "frozen", "%s: not in the cache, interpreted", c->body->ir->name);
-    }
-    return KILN_OK;
-}
-
-kiln_status kiln_class_of(kiln_ctx *ctx, const kiln_plan *plan, kiln_class **out) {
-    kiln_key key;
-    kiln_plan_key(plan, ctx->isa, &key);
-    kiln_entry *e = kiln_cache_get(ctx->cache, kiln_hash64(key.bytes, key.n), key.bytes, key.n);
-    if (!e) return make_class(ctx, plan, &key, out);
-    KILN_COUNT(ctx, table_hits);
-    *out = (kiln_class *)e;
-    return KILN_OK;
-}
 
 /* -- heat ------------------------------------------------------------------------------------------- */
 

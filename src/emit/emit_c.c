@@ -159,7 +159,7 @@ static void cast(emitter *em, kiln_ref r) {
     kiln_sb_putc(&em->body, ')');
 }
 
-static bool strided(const emitter *em, int buf) { return em->ir->bufs[buf].step == KILN_STEP_ANY; }
+static bool strided(const emitter *em, int buf) { return em->ir->bufs[buf].stride == KILN_STRIDE_ANY; }
 
 /* Names of what belongs to a part of an element.  ORDER: kiln_ir_part */
 static const char *const part_names[] = {"", "re", "im"};
@@ -180,7 +180,7 @@ static void load_part(emitter *em, const kiln_ir_ins *in) {
 
 static void load(emitter *em, const kiln_ir_ins *in) {
     const kiln_ir_buf *b = &em->ir->bufs[in->slot];
-    if (b->step == KILN_STEP_BCAST) {
+    if (b->stride == KILN_STRIDE_BCAST) {
         kiln_sb_printf(&em->body, "b%d%s", in->slot, part_names[in->prim]);
         return;
     }
@@ -334,7 +334,7 @@ static void row_head(emitter *em, const nest_use *u) {
         if (u->writes[b] && streams(em, b))
             kiln_sb_printf(&em->body, "        const int nt%d = stream && (unsigned long)p%d %% %d == 0;\n",
                            b, b, (int)kiln_dtype_size(kiln_dtype_real(em->ir->bufs[b].dtype)) * em->lanes);
-        if (em->ir->bufs[b].step != KILN_STEP_BCAST) continue;
+        if (em->ir->bufs[b].stride != KILN_STRIDE_BCAST) continue;
         kiln_dtype d = em->ir->bufs[b].dtype;
         if (kiln_dtype_is_complex(d)) {
             broadcast_parts(em, b);
@@ -357,7 +357,7 @@ static void tail_in(emitter *em, const nest_use *u) {
     kiln_sb_puts(&em->body, "            if (k < KILN_W) {\n");
     for (int b = 0; b < em->ir->nbufs; b++) {
         int size = (int)kiln_dtype_size(em->ir->bufs[b].dtype);
-        if (!touched(u, b) || em->ir->bufs[b].step != KILN_STEP_CONTIG) continue;
+        if (!touched(u, b) || em->ir->bufs[b].stride != KILN_STRIDE_CONTIG) continue;
         kiln_sb_puts(&em->body, "                ");
         if (u->reads[b]) {
             fn(em, kiln_dtype_is_complex(em->ir->bufs[b].dtype) ? "copy_tail" : "tail_in");
@@ -371,7 +371,7 @@ static void tail_in(emitter *em, const nest_use *u) {
 
 static void tail_out(emitter *em, const nest_use *u) {
     for (int b = 0; b < em->ir->nbufs; b++) {
-        if (!u->writes[b] || em->ir->bufs[b].step != KILN_STEP_CONTIG) continue;
+        if (!u->writes[b] || em->ir->bufs[b].stride != KILN_STRIDE_CONTIG) continue;
         kiln_sb_puts(&em->body, "            if (k < KILN_W) ");
         fn(em, kiln_dtype_is_complex(em->ir->bufs[b].dtype) ? "copy_tail" : "tail_out");
         kiln_sb_printf(&em->body, "(m%d, e%d, k * %d);\n", b, b, (int)kiln_dtype_size(em->ir->bufs[b].dtype));
@@ -380,7 +380,7 @@ static void tail_out(emitter *em, const nest_use *u) {
 
 static void advance(emitter *em, const nest_use *u) {
     for (int b = 0; b < em->ir->nbufs; b++) {
-        if (!touched(u, b) || em->ir->bufs[b].step == KILN_STEP_BCAST) continue;
+        if (!touched(u, b) || em->ir->bufs[b].stride == KILN_STRIDE_BCAST) continue;
         if (strided(em, b))
             kiln_sb_printf(&em->body, "            p%d += KILN_W * s%d;\n", b, b);
         else
@@ -396,7 +396,7 @@ static void nest_head(emitter *em, int nest, const nest_use *u) {
     for (int b = 0; b < em->ir->nbufs; b++) {
         if (!touched(u, b)) continue;
         if (strided(em, b)) kiln_sb_printf(&em->body, "    const long s%d = L->stride[%d];\n", b, 2 * b);
-        if (em->ir->bufs[b].step != KILN_STEP_CONTIG) continue;
+        if (em->ir->bufs[b].stride != KILN_STRIDE_CONTIG) continue;
         kiln_sb_printf(&em->body, "    char e%d[%d] __attribute__((aligned(64)));\n", b,
                        kiln_dtype_is_complex(em->ir->bufs[b].dtype) ? 2 * TAIL_BYTES : TAIL_BYTES);
         if (u->writes[b]) kiln_sb_printf(&em->body, "    char *m%d = 0;\n", b);

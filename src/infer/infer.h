@@ -10,6 +10,7 @@
 #ifndef KILN_INFER_H
 #define KILN_INFER_H
 #include "base/isa.h"
+#include "base/stride.h"
 #include "op/op.h"
 #include "tensor/tensor.h"
 
@@ -52,7 +53,7 @@ typedef struct kiln_operand {
     kiln_dtype dtype;          /* of its memory: what the kernel loads or stores */
     kiln_dtype
         alloc_dtype; /* results: ret_dtype[k], which dtype may differ from where out= casts; inputs: dtype */
-    uint8_t step;    /* iteration class along the inner dimension: ORDER STRIDE (any, contig, bcast) */
+    uint8_t stride;  /* kiln_stride along the inner dimension */
 } kiln_operand;
 
 /* What a call's kinds of arguments, their dtypes and the values its row's conditions ask decide: all of inference
@@ -97,7 +98,7 @@ typedef struct kiln_plan {
     int64_t stride[KILN_MAX_OPERANDS][KILN_MAX_DIMS]; /* bytes */
     bool strided;                                     /* the whole call is in the strided class */
     uint64_t
-        steps; /* what sizes and strides add to the class: two bits of each operand's step, and copy_out */
+        stride_bits; /* what sizes and strides add to the class: two bits of each operand's stride, and copy_out */
 } kiln_plan;
 
 kiln_status kiln_infer(const kiln_bound *call, kiln_plan *out) KILN_MUST_CHECK;

@@ -127,7 +127,7 @@ void kiln_plan_key(const kiln_plan *plan, kiln_isa isa, kiln_key *out) {
     for (int k = 0; k < plan->nrets; k++) *at++ = (uint8_t)plan->ret_dtype[k];
     for (int o = 0; o < plan->noperands; o++) {
         *at++ = (uint8_t)plan->operand[o].dtype;
-        *at++ = plan->operand[o].step;
+        *at++ = plan->operand[o].stride;
     }
     put(out, types, (size_t)(at - types));
     if (row->statics) put_statics(out, call, row->statics);
@@ -151,7 +151,7 @@ static void print_named(kiln_sb *out, const kiln_plan *plan, const char *field, 
 }
 
 static void print_operands(kiln_sb *out, const kiln_plan *plan, const kiln_key *key, const head *h) {
-    static const char *const steps[] = {"strided", "contig", "bcast"}; /* ORDER STRIDE */
+    static const char *const strides[] = KILN_STRIDE_NAMES;
     const uint8_t *at = key->bytes + sizeof *h;
     kiln_sb_puts(out, "results:");
     for (int k = 0; k < h->nrets; k++)
@@ -164,7 +164,8 @@ static void print_operands(kiln_sb *out, const kiln_plan *plan, const kiln_key *
             kiln_sb_printf(out, "result %d", -1 - arg);
         else
             kiln_sb_puts(out, kiln_slot_name(plan->call, arg));
-        kiln_sb_printf(out, " %s %s", kiln_dtype_name((kiln_dtype)at[0]), at[1] < 3 ? steps[at[1]] : "?");
+        kiln_sb_printf(out, " %s %s", kiln_dtype_name((kiln_dtype)at[0]),
+                       at[1] < KILN_STRIDE_COUNT ? strides[at[1]] : "?");
     }
     kiln_sb_putc(out, '\n');
 }

@@ -10,8 +10,6 @@
 
 #include "infer/infer_parts.h"
 
-enum { STEP_ANY, STEP_CONTIG, STEP_BCAST }; /* ORDER STRIDE */
-
 /* Strides of one tensor, as far as its layout counts. */
 typedef struct layout {
     int rank;
@@ -272,20 +270,20 @@ static void merge_dims(kiln_plan *p, const steps *of, const uint8_t *perm) {
 
 static void classify(kiln_plan *p) {
     p->strided = false;
-    p->steps = p->copy_out;
+    p->stride_bits = p->copy_out;
     for (int o = 0; o < p->noperands; o++) {
         kiln_operand *op = &p->operand[o];
         if (p->stride[o][0] == kiln_elem_bytes[op->dtype])
-            op->step = STEP_CONTIG;
+            op->stride = KILN_STRIDE_CONTIG;
         else if (p->stride[o][0] == 0 && op->arg >= 0)
-            op->step = STEP_BCAST;
+            op->stride = KILN_STRIDE_BCAST;
         else
-            op->step = STEP_ANY, p->strided = true;
-        p->steps = p->steps << 2 | op->step;
+            op->stride = KILN_STRIDE_ANY, p->strided = true;
+        p->stride_bits = p->stride_bits << 2 | op->stride;
     }
     if (!p->strided) return;
-    p->steps = (uint64_t)p->copy_out << 2 * p->noperands;
-    for (int o = 0; o < p->noperands; o++) p->operand[o].step = STEP_ANY;
+    p->stride_bits = (uint64_t)p->copy_out << 2 * p->noperands;
+    for (int o = 0; o < p->noperands; o++) p->operand[o].stride = KILN_STRIDE_ANY;
 }
 
 void kiln_layout_infer(kiln_plan *p) {

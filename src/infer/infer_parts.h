@@ -38,7 +38,7 @@ bool kiln_tensor_same(const kiln_tensor *a, const kiln_tensor *b); /* one view o
 /* shape: the broadcast shape and which outputs are resized to it. */
 kiln_status kiln_shape_infer(kiln_plan *p) KILN_MUST_CHECK;
 
-/* layout: ret_strides, iteration order, coalesced dimensions, steps. */
+/* layout: ret_strides, iteration order, coalesced dimensions, stride classes. */
 void kiln_layout_infer(kiln_plan *p);
 
 /* printing */

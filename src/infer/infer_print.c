@@ -81,7 +81,7 @@ static void print_result(kiln_sb *out, const kiln_plan *p, int k) {
 }
 
 void kiln_plan_print(kiln_sb *out, const kiln_plan *p) {
-    static const char *const steps[] = {"strided", "contig", "bcast"}; /* ORDER STRIDE */
+    static const char *const strides[] = KILN_STRIDE_NAMES;
     kiln_sb_printf(out, "operator: %s\nbranch: %d\ncommon: %s\nshape: ", p->call->op->name, p->branch,
                    kiln_dtype_name(p->common));
     kiln_sizes_print(out, p->rank, p->sizes);
@@ -96,7 +96,7 @@ void kiln_plan_print(kiln_sb *out, const kiln_plan *p) {
             kiln_sb_printf(out, "  result %d: ", -1 - op->arg);
         else
             kiln_sb_printf(out, "  %s: ", kiln_slot_name(p->call, op->arg));
-        kiln_sb_printf(out, "%s %s, byte strides ", kiln_dtype_name(op->dtype), steps[op->step]);
+        kiln_sb_printf(out, "%s %s, byte strides ", kiln_dtype_name(op->dtype), strides[op->stride]);
         kiln_sizes_print(out, p->ndim, p->stride[o]);
         kiln_sb_putc(out, '\n');
     }

@@ -25,6 +25,7 @@
 #ifndef KILN_IR_H
 #define KILN_IR_H
 #include "base/base.h"
+#include "base/stride.h"
 #include "expr/prims.h"
 
 enum {
@@ -46,19 +47,12 @@ typedef struct kiln_ir_axis {
 
 typedef enum kiln_ir_role { KILN_BUF_IN, KILN_BUF_OUT, KILN_BUF_INOUT, KILN_BUF_TMP } kiln_ir_role;
 
-/* How a buffer moves along the vector axis.  ORDER STRIDE */
-typedef enum kiln_ir_step {
-    KILN_STEP_ANY,    /* the stride is read from the launch */
-    KILN_STEP_CONTIG, /* one element */
-    KILN_STEP_BCAST   /* zero */
-} kiln_ir_step;
-
 typedef struct kiln_ir_buf {
     const char *name;
     kiln_ir_role role;
     kiln_dtype dtype;
-    uint32_t axes; /* bit a: the buffer has a stride along axis a (others: stride zero) */
-    kiln_ir_step step;
+    uint32_t axes;      /* bit a: the buffer has a stride along axis a (others: stride zero) */
+    kiln_stride stride; /* along the vector axis */
 } kiln_ir_buf;
 
 typedef struct kiln_ir_par {
@@ -132,7 +126,7 @@ typedef struct kiln_ir {
 kiln_ir *kiln_ir_new(kiln_arena *arena, const char *name); /* NULL without memory */
 int kiln_ir_axis_add(kiln_ir *ir, const char *name, bool grid);
 int kiln_ir_buf_add(kiln_ir *ir, const char *name, kiln_ir_role role, kiln_dtype t, uint32_t axes,
-                    kiln_ir_step step);
+                    kiln_stride step);
 int kiln_ir_par_add(kiln_ir *ir, const char *name, kiln_dtype t);
 kiln_ref kiln_ir_const_i(kiln_ir *ir, kiln_dtype t, int64_t v);
 kiln_ref kiln_ir_const_f(kiln_ir *ir, kiln_dtype t, double v);

@@ -67,14 +67,14 @@ int kiln_ir_axis_add(kiln_ir *ir, const char *name, bool grid) {
 }
 
 int kiln_ir_buf_add(kiln_ir *ir, const char *name, kiln_ir_role role, kiln_dtype t, uint32_t axes,
-                    kiln_ir_step step) {
+                    kiln_stride stride) {
     if (ir->nbufs >= KILN_IR_MAX_BUFS) fail(ir, "more than 128 buffers");
     if (ir->failed) return 0;
     kiln_ir_buf *bufs = grown(ir, ir->bufs, ir->nbufs, sizeof *bufs);
     name = copy_text(ir, name);
     if (ir->failed) return 0;
     ir->bufs = bufs;
-    ir->bufs[ir->nbufs] = (kiln_ir_buf){name, role, t, axes, step};
+    ir->bufs[ir->nbufs] = (kiln_ir_buf){name, role, t, axes, stride};
     return ir->nbufs++;
 }
 

@@ -482,7 +482,7 @@ static int eat_one_of(reader *r, const char *const *words, int n) {
 
 static kiln_status take_buf_decl(reader *r) {
     static const char *const roles[] = {"in", "out", "inout", "tmp"}; /* ORDER: kiln_ir_role */
-    static const char *const steps[] = {"any", "contig", "bcast"};    /* ORDER STRIDE */
+    static const char *const strides[] = KILN_STRIDE_NAMES;
     char name[WORD_MAX];
     kiln_dtype t;
     uint32_t axes = 0;
@@ -497,8 +497,9 @@ static kiln_status take_buf_decl(reader *r) {
         KILN_TRY(take_axis(r, &axis));
         axes |= 1u << axis;
     }
-    int step = eat_one_of(r, steps, 3);
-    kiln_ir_buf_add(r->ir, name, (kiln_ir_role)role, t, axes, step < 0 ? KILN_STEP_ANY : (kiln_ir_step)step);
+    int stride = eat_one_of(r, strides, KILN_STRIDE_COUNT);
+    kiln_ir_buf_add(r->ir, name, (kiln_ir_role)role, t, axes,
+                    stride < 0 ? KILN_STRIDE_ANY : (kiln_stride)stride);
     return KILN_OK;
 }
 

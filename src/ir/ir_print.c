@@ -17,7 +17,7 @@ typedef struct printer {
 } printer;
 
 static const char *const role_names[] = {"in", "out", "inout", "tmp"}; /* ORDER: kiln_ir_role */
-static const char *const step_names[] = {"any", "contig", "bcast"};    /* ORDER STRIDE */
+static const char *const stride_names[] = KILN_STRIDE_NAMES;
 
 static void put_quoted(kiln_sb *out, const char *s) {
     kiln_sb_putc(out, '"');
@@ -183,7 +183,7 @@ static void put_buf(printer *p, const kiln_ir_buf *b) {
         kiln_sb_printf(p->out, "%s%s", comma, p->ir->axes[a].name);
         comma = ", ";
     }
-    kiln_sb_printf(p->out, ") %s\n", step_names[(unsigned)b->step < 3 ? b->step : 0]);
+    kiln_sb_printf(p->out, ") %s\n", stride_names[(unsigned)b->stride < KILN_STRIDE_COUNT ? b->stride : 0]);
 }
 
 void kiln_ir_print(kiln_sb *out, const kiln_ir *ir) {

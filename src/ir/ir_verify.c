@@ -376,8 +376,9 @@ static kiln_status check_declarations(const kiln_ir *ir) {
     for (int i = 0; i < ir->nbufs; i++) {
         const kiln_ir_buf *b = &ir->bufs[i];
         if ((unsigned)b->dtype >= KILN_DTYPE_COUNT || (unsigned)b->role > KILN_BUF_TMP ||
-            (unsigned)b->step > KILN_STEP_BCAST)
-            return BAD_DECL(ir, "kernel \"%s\": buffer %s has no such type, role or step", ir->name, b->name);
+            (unsigned)b->stride >= KILN_STRIDE_COUNT)
+            return BAD_DECL(ir, "kernel \"%s\": buffer %s has no such type, role or stride", ir->name,
+                            b->name);
         if (b->axes >> ir->naxes)
             return BAD_DECL(ir, "kernel \"%s\": buffer %s has an axis that is not declared", ir->name,
                             b->name);

@@ -24,11 +24,6 @@ typedef struct mapper {
 
 /* -- declarations ------------------------------------------------------------------------------------------ */
 
-static kiln_ir_step step_of(uint8_t step) {
-    _Static_assert(KILN_STEP_ANY == 0 && KILN_STEP_CONTIG == 1 && KILN_STEP_BCAST == 2, "ORDER STRIDE");
-    return (kiln_ir_step)step;
-}
-
 static kiln_status declare_buffers(mapper *m) {
     for (int a = 0; a < KILN_MAX_ARGS; a++) m->buf_of_arg[a] = -1;
     for (int k = 0; k < m->plan->noperands; k++) {
@@ -39,7 +34,7 @@ static kiln_status declare_buffers(mapper *m) {
                                        : m->row->schema->args[o->arg].name;
         if (!label) return KILN_NOMEM();
         int buf = kiln_ir_buf_add(m->ir, label, o->arg < 0 ? KILN_BUF_OUT : KILN_BUF_IN, o->dtype, 1,
-                                  step_of(o->step));
+                                  (kiln_stride)o->stride);
         if (o->arg >= 0) m->buf_of_arg[o->arg] = buf;
     }
     return KILN_OK;

@@ -262,7 +262,7 @@ static int address_rank(prep *q, const kiln_ir_ins *ins, access *m) {
         bool along = q->vec == q->stack[level];
         m->dim[m->ndim++] = q->dim_of[a];
         if (q->ir->axes[a].grid) m->dim[m->ndim++] = (uint8_t)(q->dim_of[a] + 1);
-        if (along && b->step == KILN_STEP_BCAST && b->role == KILN_BUF_IN) part = PART_ROW;
+        if (along && b->stride == KILN_STRIDE_BCAST && b->role == KILN_BUF_IN) part = PART_ROW;
         if (along && part == PART_BODY) m->vec_dim = (int8_t)q->dim_of[a];
         if (rank < rank_at(level, part)) rank = rank_at(level, part);
     }

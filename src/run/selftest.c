@@ -59,8 +59,8 @@ static void layout(const kiln_ir *ir, trial *t, size_t *total) {
     *total = 0;
     for (int b = 0; b < ir->nbufs; b++) {
         int64_t size = (int64_t)kiln_dtype_size(ir->bufs[b].dtype), step = size;
-        if (ir->bufs[b].step == KILN_STEP_BCAST) step = 0;
-        if (ir->bufs[b].step == KILN_STEP_ANY) step = GAP * size;
+        if (ir->bufs[b].stride == KILN_STRIDE_BCAST) step = 0;
+        if (ir->bufs[b].stride == KILN_STRIDE_ANY) step = GAP * size;
         int64_t row = step ? step * (COLS + 1) : size;
         t->stride[b * NDIM] = step;
         t->stride[b * NDIM + 1] = row;

@@ -41,7 +41,7 @@ static bool runnable(const kiln_ir *ir) {
     if (dims_of(ir) > MAX_DIMS || ir->nbufs > MAX_BUFS || ir->npars > 8) return false;
     for (int a = 0, d = 0; a < ir->naxes; d += ir->axes[a++].grid ? 2 : 1) dim[a] = d;
     for (int b = 0; b < ir->nbufs; b++)
-        if (ir->bufs[b].role > KILN_BUF_OUT || ir->bufs[b].step != KILN_STEP_ANY) return false;
+        if (ir->bufs[b].role > KILN_BUF_OUT || ir->bufs[b].stride != KILN_STRIDE_ANY) return false;
     for (int i = 0; i < ir->nins; i++) {
         const kiln_ir_ins *ins = &ir->ins[i];
         if (ins->ncoord) return false;

@@ -62,7 +62,7 @@ static void check_walk(const kiln_plan *p) {
 static void check_steps(const kiln_plan *p) {
     for (int o = 0; o < p->noperands; o++) {
         int64_t inner = p->stride[o][0], size = (int64_t)kiln_dtype_size(p->operand[o].dtype);
-        assert_int_equal(p->operand[o].step, p->strided ? 0 : inner == size ? 1 : 2);
+        assert_int_equal(p->operand[o].stride, p->strided ? 0 : inner == size ? 1 : 2);
         assert_true(p->strided || inner == size || (inner == 0 && p->operand[o].arg >= 0));
     }
 }
@@ -357,11 +357,11 @@ static void plans(void **state) {
     assert_int_equal(f.plan.ndim, 2);
     assert_true(f.plan.n[0] == 30 && f.plan.n[1] == 4 && !f.plan.strided);
     assert_true(f.plan.stride[2][0] == 4 && f.plan.stride[2][1] == 0 && f.plan.stride[0][1] == 120);
-    assert_int_equal(f.plan.operand[2].step, 1);
+    assert_int_equal(f.plan.operand[2].stride, 1);
     done(&f);
     infer_ok("add.Tensor f32[4,5](5,1)@0+0 f64[4,1](1,1)@1+0", &f);
     assert_int_equal(f.plan.common, KILN_F64);
-    assert_int_equal(f.plan.operand[2].step, 2);
+    assert_int_equal(f.plan.operand[2].stride, 2);
     assert_true(f.plan.stride[2][0] == 0 && f.plan.stride[2][1] == 8);
     done(&f);
     infer_ok("add.Tensor f32[4](1)@0+0 f64[]()@1+0", &f);

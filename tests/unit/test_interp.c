@@ -316,8 +316,8 @@ static void map_with_many_live_values(void **state) {
     kiln_arena_init(&k.arena);
     kiln_ir *ir = k.ir = kiln_ir_new(&k.arena, "many");
     int p = kiln_ir_axis_add(ir, "p", true);
-    int x = kiln_ir_buf_add(ir, "x", KILN_BUF_IN, KILN_F64, 1u << p, KILN_STEP_CONTIG);
-    int o = kiln_ir_buf_add(ir, "o", KILN_BUF_OUT, KILN_F64, 1u << p, KILN_STEP_CONTIG);
+    int x = kiln_ir_buf_add(ir, "x", KILN_BUF_IN, KILN_F64, 1u << p, KILN_STRIDE_CONTIG);
+    int o = kiln_ir_buf_add(ir, "o", KILN_BUF_OUT, KILN_F64, 1u << p, KILN_STRIDE_CONTIG);
     kiln_ref v[VALUES];
     kiln_ir_for(ir, p, true);
     v[0] = kiln_ir_load(ir, x);

@@ -207,7 +207,7 @@ static void make_kernel(maker *m) {
     for (int b = 0; b < MAX_BUFS; b++) {
         snprintf(name, sizeof name, "b%d", b);
         kiln_ir_buf_add(m->ir, name, b & 1 ? KILN_BUF_OUT : KILN_BUF_IN, m->types[rnd(m, TYPES)],
-                        some_axes(m), KILN_STEP_ANY);
+                        some_axes(m), KILN_STRIDE_ANY);
     }
     m->points = 1;
     for (int nests = 1 + (int)rnd(m, 2); nests;) {

@@ -343,7 +343,7 @@ static void builder_remembers_misuse(void **state) {
         kiln_arena_init(&a);
         kiln_ir *ir = kiln_ir_new(&a, "k");
         int r = kiln_ir_axis_add(ir, "r", false);
-        int x = kiln_ir_buf_add(ir, "x", KILN_BUF_IN, KILN_F32, 1, KILN_STEP_ANY);
+        int x = kiln_ir_buf_add(ir, "x", KILN_BUF_IN, KILN_F32, 1, KILN_STRIDE_ANY);
         kiln_ir_for(ir, r, true);
         kiln_ref v = kiln_ir_load(ir, x), many[9] = {v, v, v, v, v, v, v, v, v};
         kiln_ir_coord far = {9, v}, none = {0, 77};
@@ -399,8 +399,8 @@ static void builder_casts_halves_through_f32(void **state) {
     kiln_arena_init(&a);
     kiln_ir *ir = kiln_ir_new(&a, "k");
     int r = kiln_ir_axis_add(ir, "r", false);
-    int x = kiln_ir_buf_add(ir, "x", KILN_BUF_IN, KILN_F16, 1, KILN_STEP_ANY);
-    int y = kiln_ir_buf_add(ir, "y", KILN_BUF_OUT, KILN_BF16, 1, KILN_STEP_ANY);
+    int x = kiln_ir_buf_add(ir, "x", KILN_BUF_IN, KILN_F16, 1, KILN_STRIDE_ANY);
+    int y = kiln_ir_buf_add(ir, "y", KILN_BUF_OUT, KILN_BF16, 1, KILN_STRIDE_ANY);
     kiln_ir_for(ir, r, true);
     kiln_ir_store(ir, y, kiln_ir_cast(ir, KILN_BF16, kiln_ir_cast(ir, KILN_I64, kiln_ir_load(ir, x))));
     kiln_ir_store(ir, y, kiln_ir_cast(ir, KILN_BF16, kiln_ir_load(ir, x)));

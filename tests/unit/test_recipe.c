@@ -127,7 +127,7 @@ static bool same_loops(const kiln_plan *a, const kiln_plan *b) {
     if (a->ndim != b->ndim || a->noperands != b->noperands || a->strided != b->strided) return false;
     for (int o = 0; o < a->noperands; o++) {
         const kiln_operand *x = &a->operand[o], *y = &b->operand[o];
-        if (x->tensor != y->tensor || x->arg != y->arg || x->dtype != y->dtype || x->step != y->step)
+        if (x->tensor != y->tensor || x->arg != y->arg || x->dtype != y->dtype || x->stride != y->stride)
             return false;
         if (memcmp(a->stride[o], b->stride[o], (size_t)a->ndim * sizeof *a->n) != 0) return false;
     }
@@ -138,7 +138,7 @@ static bool same_plan(const kiln_plan *a, const kiln_plan *b) {
     if (a->branch != b->branch || a->promoted != b->promoted || a->common != b->common ||
         a->exact != b->exact || a->nrets != b->nrets || a->rank != b->rank || a->nelem != b->nelem ||
         a->copy_out != b->copy_out || a->number != b->number || a->uniform != b->uniform ||
-        a->steps != b->steps)
+        a->stride_bits != b->stride_bits)
         return false;
     for (int k = 0; k < a->nrets; k++)
         if (a->ret_dtype[k] != b->ret_dtype[k] || a->resize_out[k] != b->resize_out[k]) return false;
