@@ -155,9 +155,9 @@ static kiln_status understand(const kiln_op *op, const kiln_value *args, size_t 
 }
 
 /* Remembers the class c of a call whose class was not known. */
-static void remember(const kiln_value *args, size_t nargs, under_way *w, kiln_class *c) {
+static void remember(kiln_thread *t, const kiln_value *args, size_t nargs, under_way *w, kiln_class *c) {
     if (c->ctx->forgets) return;
-    if (!w->r || w->r->serial != w->serial) w->r = kiln_recipe_make(c->ctx, args, nargs, &w->plan);
+    if (!w->r || w->r->serial != w->serial) w->r = kiln_recipe_make(t, args, nargs, &w->plan);
     if (!w->r) return;
     w->serial = w->r->serial;
     kiln_recipe_learn(w->r, &w->plan, w->generation, c);
@@ -175,7 +175,7 @@ static kiln_status find_class(kiln_ctx *ctx, kiln_thread *t, const kiln_value *a
         return KILN_OK;
     }
     KILN_TRY(kiln_class_of(ctx, &w->plan, &w->c));
-    remember(args, nargs, w, w->c);
+    remember(t, args, nargs, w, w->c);
     return KILN_OK;
 }
 
@@ -202,7 +202,7 @@ kiln_status kiln_call_general(kiln_ctx *ctx, kiln_thread *t, const kiln_op *op, 
     bool offer;
     KILN_TRY(check_outs(op, outs, nouts));
     w.generation = kiln_generation(&ctx->domain);
-    w.r = kiln_recipe_find(ctx, op, args, nargs);
+    w.r = kiln_recipe_find(t, op, args, nargs);
     if (w.r && replay(t, w.r, w.generation, args, outs)) return KILN_OK;
     KILN_TRY(understand(op, args, nargs, &w));
     KILN_TRY(find_class(ctx, t, args, nargs, &w, &offer));
@@ -260,12 +260,13 @@ kiln_status kiln_prepare(kiln_ctx *ctx, const kiln_op *op, const kiln_value *arg
 }
 
 /* Whether a call is of k's class, which is then remembered. */
-static bool is_of_class(const kiln_kernel *k, const kiln_value *args, size_t nargs, under_way *w) {
+static bool is_of_class(const kiln_kernel *k, kiln_thread *t, const kiln_value *args, size_t nargs,
+                        under_way *w) {
     kiln_key key;
     if (w->c) return w->c == k->c; /* the table holds a pinned class, and no other of its key */
     kiln_plan_key(&w->plan, k->c->ctx->isa, &key);
     if (key.n != k->c->entry.n || memcmp(key.bytes, k->c->entry.key, key.n) != 0) return false;
-    remember(args, nargs, w, k->c);
+    remember(t, args, nargs, w, k->c);
     return true;
 }
 
@@ -276,14 +277,14 @@ kiln_status kiln_kernel_run(kiln_kernel *k, const kiln_value *args, size_t nargs
     kiln_tensor *made[KILN_MAX_RETS];
     KILN_TRY(check_outs(k->op, outs, nouts));
     w.generation = kiln_generation(&k->c->ctx->domain);
-    w.r = kiln_recipe_find(k->c->ctx, k->op, args, nargs);
+    kiln_thread *t = kiln_thread_of(&k->c->ctx->domain);
+    if (!t) return KILN_NOMEM();
+    w.r = kiln_recipe_find(t, k->op, args, nargs);
     KILN_TRY(understand(k->op, args, nargs, &w));
-    if (!is_of_class(k, args, nargs, &w))
+    if (!is_of_class(k, t, args, nargs, &w))
         return KILN_FAIL(KILN_E_ARG,
                          "%s: these arguments are of another class than the kernel was prepared for",
                          k->op->name);
-    kiln_thread *t = kiln_thread_of(&k->c->ctx->domain);
-    if (!t) return KILN_NOMEM();
     KILN_TRY(run_class(&w.plan, k->c, made, &run));
     memcpy(outs, made, (size_t)w.plan.nrets * sizeof *made);
     count_run(t, k->c, &w.plan, true); /* a prepared class has its kernel */

@@ -1,37 +1,34 @@
 /* recipe.c - a call whose kinds and dtypes were seen before -> the call bound, its types and its class.
  *
  * A recipe is made from what bind and infer gave, and holds wherever these would give the same again: it compares
- * all that they looked at but sizes and strides, which are inferred for each call.  Recipes lie in memory of the
- * thread that contexts share, so each names the context it is of.  tests/unit/test_recipe.c calls with and
- * without them. */
+ * all that they looked at but sizes and strides, which are inferred for each call.  tests/unit/test_recipe.c calls
+ * with and without them. */
 #include "api/recipe.h"
 
 #include <string.h>
 
-#include "tensor/blocks.h"
+#include "api/slot.h"
 
 /* Bits of a tensor's signature that types depend on. */
 #define SIG_TYPED (KILN_SIG_TYPE | KILN_SIG_FLAGS(KILN_TF_SCALAR))
 
-/* Where the recipe of such a call is kept; NULL without memory.  Contexts share operators, so a context's id keeps
- * their recipes apart. */
-static kiln_recipe *place_of(const kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs) {
-    uint64_t h = (uint64_t)(uintptr_t)op + ctx->domain.id + nargs;
+/* Which place the recipe of such a call has. */
+static size_t place_of(const kiln_op *op, const kiln_value *args, size_t nargs) {
+    uint64_t h = (uint64_t)(uintptr_t)op + nargs;
     for (size_t i = 0; i < nargs; i++) {
         uint64_t word = args[i].kind;
         if (word == KILN_TENSOR && args[i].u.tensor) word = args[i].u.tensor->sig & SIG_TYPED;
         h = (h ^ word) * UINT64_C(0x9e3779b97f4a7c15);
     }
-    kiln_recipe *at = kiln_blocks_here->beside;
-    if (!at) at = kiln_blocks_beside(KILN_RECIPE_COUNT * sizeof *at);
     _Static_assert(KILN_RECIPE_COUNT == 64, "six bits of the product");
-    return at ? &at[h >> 58] : NULL;
+    return h >> 58;
 }
 
-kiln_recipe *kiln_recipe_find(const kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs) {
-    if (nargs == 0 || nargs > KILN_RECIPE_ARGS) return NULL;
-    kiln_recipe *r = place_of(ctx, op, args, nargs);
-    if (!r || r->op != op || r->domain_id != ctx->domain.id || r->nargs != nargs) return NULL;
+kiln_recipe *kiln_recipe_find(const kiln_thread *t, const kiln_op *op, const kiln_value *args, size_t nargs) {
+    const kiln_slots *mine = t->user;
+    if (nargs == 0 || nargs > KILN_RECIPE_ARGS || !mine || !mine->recipes) return NULL;
+    kiln_recipe *r = &mine->recipes[place_of(op, args, nargs)];
+    if (r->op != op || r->nargs != nargs) return NULL;
     const kiln_recipe_arg *a = r->arg;
     for (const kiln_value *v = args, *end = args + nargs; v != end; v++, a++) {
         uint64_t word = (uint64_t)v->u.i;
@@ -103,15 +100,14 @@ static void place_names(kiln_recipe *r, const kiln_value *args) {
         r->arg[i].name = args[i].name ? s->args[kiln_schema_arg(s, args[i].name)].name : NULL;
 }
 
-kiln_recipe *kiln_recipe_make(const kiln_ctx *ctx, const kiln_value *args, size_t nargs,
-                              const kiln_plan *plan) {
-    bool fits = nargs && nargs <= KILN_RECIPE_ARGS;
-    kiln_recipe *r = fits ? place_of(ctx, plan->call->op, args, nargs) : NULL;
-    if (!r) return NULL;
+kiln_recipe *kiln_recipe_make(kiln_thread *t, const kiln_value *args, size_t nargs, const kiln_plan *plan) {
+    kiln_slots *mine = nargs && nargs <= KILN_RECIPE_ARGS ? kiln_slots_of(t) : NULL;
+    if (mine && !mine->recipes) mine->recipes = kiln_calloc_apart(KILN_RECIPE_COUNT * sizeof *mine->recipes);
+    if (!mine || !mine->recipes) return NULL;
+    kiln_recipe *r = &mine->recipes[place_of(plan->call->op, args, nargs)];
     uint32_t serial = r->serial + 1;
     memset(r, 0, sizeof *r);
     r->serial = serial;
-    r->domain_id = ctx->domain.id;
     r->nargs = (uint8_t)nargs;
     if (!place_args(r, args, plan)) return NULL; /* without an operator it holds nothing */
     r->op = plan->call->op;

@@ -1,15 +1,15 @@
 /* recipe.h - private to src/api: what a thread remembers of calls by the kinds and dtypes of their arguments.
  *
  * Where a slot answers one class of an operator in one layout, a recipe holds for every shape and all strides: it
- * says how the values bind, what the row's conditions and promotion gave, and which classes were found, by what
- * sizes and strides made of them.  Shape and layout are inferred for each call, as ever.  What no recipe holds
+ * says how the values bind, what the row's conditions and promotion gave, and which class was found for each set of
+ * stride classes.  Shape and layout are inferred for each call, as ever.  What no recipe holds
  * (lists, conditions on sizes) is bound and typed anew; so is everything that fails to bind. */
 #ifndef KILN_RECIPE_H
 #define KILN_RECIPE_H
 #include "api/asked.h"
 
 enum {
-    KILN_RECIPE_COUNT = 64,   /* of a thread; calls share them by hash */
+    KILN_RECIPE_COUNT = 64,   /* of a thread and context; calls share them by hash */
     KILN_RECIPE_ARGS = 8,     /* values given */
     KILN_RECIPE_DEFAULTS = 4, /* arguments that are not */
     KILN_RECIPE_CLASSES = 8,
@@ -54,9 +54,8 @@ typedef struct kiln_replay {
 } kiln_replay;
 
 typedef struct kiln_recipe {
-    const kiln_op *op;  /* NULL: empty */
-    uint64_t domain_id; /* of the context */
-    uint32_t serial;    /* raised when another recipe takes the place */
+    const kiln_op *op; /* NULL: empty */
+    uint32_t serial;   /* raised when another recipe takes the place */
     uint8_t nargs, ndefaults, nfound;
     uint8_t calls; /* since the last that was offered to a slot */
     kiln_recipe_arg arg[KILN_RECIPE_ARGS];
@@ -74,7 +73,7 @@ typedef struct kiln_recipe {
 } kiln_recipe;
 
 /* The recipe of calls like this one; NULL if there is none. */
-kiln_recipe *kiln_recipe_find(const kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs);
+kiln_recipe *kiln_recipe_find(const kiln_thread *t, const kiln_op *op, const kiln_value *args, size_t nargs);
 
 /* Binds a call for which r was found. */
 void kiln_recipe_bind(const kiln_recipe *r, const kiln_value *args, kiln_bound *out);
@@ -83,8 +82,7 @@ void kiln_recipe_bind(const kiln_recipe *r, const kiln_value *args, kiln_bound *
 kiln_class *kiln_recipe_class(const kiln_recipe *r, uint64_t generation, const kiln_plan *plan);
 
 /* Makes a recipe of an inferred call; NULL if none can hold it. */
-kiln_recipe *kiln_recipe_make(const kiln_ctx *ctx, const kiln_value *args, size_t nargs,
-                              const kiln_plan *plan);
+kiln_recipe *kiln_recipe_make(kiln_thread *t, const kiln_value *args, size_t nargs, const kiln_plan *plan);
 /* Notes that c is the class of an inferred call. */
 void kiln_recipe_learn(kiln_recipe *r, const kiln_plan *plan, uint64_t generation, kiln_class *c);
 

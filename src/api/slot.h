@@ -82,9 +82,11 @@ struct kiln_slot {
     kiln_asked_text text;
 };
 
-/* A thread's slots.  Each is made when it is first filled; until then all are the one that holds nothing. */
+/* What a thread remembers of a context's calls.  Each slot is made when it is first filled; until then all are the
+ * one that holds nothing. */
 typedef struct kiln_slots {
     kiln_slot *at[KILN_SLOT_COUNT];
+    struct kiln_recipe *recipes; /* KILN_RECIPE_COUNT of them; NULL before the first */
 } kiln_slots;
 
 static inline kiln_slot **kiln_slot_of(kiln_slots *slots, const kiln_op *op) {
@@ -92,6 +94,8 @@ static inline kiln_slot **kiln_slot_of(kiln_slots *slots, const kiln_op *op) {
     return &slots->at[(uint64_t)(uintptr_t)op * UINT64_C(0x9e3779b97f4a7c15) >> 57];
 }
 
+/* slot_fill.c: the thread's, made on first use; NULL without memory. */
+kiln_slots *kiln_slots_of(kiln_thread *t);
 void kiln_slots_free(void *slots); /* NULL is fine */
 
 /* slot_fill.c: remembers a call that the kernel fn has just answered, if a slot can hold it. */

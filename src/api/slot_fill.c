@@ -149,14 +149,19 @@ static bool fits_slot(const kiln_plan *p, const kiln_class *c, size_t nargs) {
 static kiln_slot empty; /* never written: its op is no operator */
 
 /* The slot of op, to be filled; NULL without memory. */
-static kiln_slot *slot_for(kiln_thread *t, const kiln_op *op) {
+kiln_slots *kiln_slots_of(kiln_thread *t) {
     if (!t->user) {
         kiln_slots *slots = kiln_calloc_apart(sizeof *slots);
         for (int k = 0; slots && k < KILN_SLOT_COUNT; k++) slots->at[k] = &empty;
         t->user = slots;
     }
-    if (!t->user) return NULL;
-    kiln_slot **at = kiln_slot_of(t->user, op);
+    return t->user;
+}
+
+static kiln_slot *slot_for(kiln_thread *t, const kiln_op *op) {
+    kiln_slots *slots = kiln_slots_of(t);
+    if (!slots) return NULL;
+    kiln_slot **at = kiln_slot_of(slots, op);
     if (*at == &empty) {
         kiln_slot *s = kiln_calloc_apart(sizeof *s);
         if (s) *at = s;
@@ -168,6 +173,7 @@ void kiln_slots_free(void *user) {
     kiln_slots *slots = user;
     for (int k = 0; slots && k < KILN_SLOT_COUNT; k++)
         if (slots->at[k] != &empty) kiln_free(slots->at[k]);
+    if (slots) kiln_free(slots->recipes);
     kiln_free(slots);
 }
 

@@ -111,7 +111,6 @@ static void end_thread(void *user) {
         int32_t n = 2 * chain_length(c) - (int32_t)lists->of[c].room;
         if (n > 0) leave_chain(c, lists->of[c].head, n);
     }
-    kiln_free(lists->beside);
     kiln_free(lists);
 }
 
@@ -136,12 +135,6 @@ static kiln_block_lists *lists_here(void) {
     for (unsigned c = 0; c < KILN_BLOCK_CLASSES; c++) lists->of[c].room = 2 * chain_length(c);
     kiln_blocks_here = lists;
     return lists;
-}
-
-void *kiln_blocks_beside(size_t nbytes) {
-    kiln_block_lists *lists = lists_here();
-    if (lists && !lists->beside) lists->beside = kiln_calloc_apart(nbytes);
-    return lists ? lists->beside : NULL;
 }
 
 /* -- large blocks ------------------------------------------------------------------------------------------ */

@@ -25,7 +25,6 @@ typedef struct kiln_block_list {
 
 typedef struct kiln_block_lists {
     kiln_block_list of[KILN_BLOCK_CLASSES + 1]; /* the last one, of large blocks, keeps none */
-    void *beside;                               /* see kiln_blocks_beside */
 } kiln_block_lists;
 
 #define KILN_TLS_FAST _Thread_local __attribute__((tls_model("initial-exec")))
@@ -46,9 +45,6 @@ typedef size_t kiln_home;
 
 void *kiln_block_take_slow(size_t nbytes, kiln_home *home);
 void kiln_block_give_slow(void *block, kiln_home home);
-/* Zero-filled memory that one other layer keeps per thread; made on first use, freed when the thread ends; NULL
- * without memory.  Here since a library that is loaded late has next to no room for thread-local variables. */
-void *kiln_blocks_beside(size_t nbytes);
 void kiln_blocks_trim(void); /* gives back what this thread and the depot keep */
 
 #if defined(__SANITIZE_ADDRESS__)

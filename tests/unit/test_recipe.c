@@ -168,7 +168,7 @@ static void compare(fuzz *f, const kiln_op *op, const kiln_value *args, size_t n
     static kiln_bound one, two;
     static kiln_plan a, b;
     char text[WHY_MAX];
-    kiln_recipe *r = kiln_recipe_find(f->ctx, op, args, n);
+    kiln_recipe *r = kiln_recipe_find(kiln_thread_of(&f->ctx->domain), op, args, n);
     if (!r) return;
     kiln_recipe_bind(r, args, &one);
     f->found++;
@@ -224,7 +224,7 @@ static void some_calls(fuzz *f) {
         if (!f->wrong) call(f, op, args, n); /* by a wrong recipe it could read past its tensors */
         any_shapes(f, args, n);
     }
-    kiln_recipe *r = f->forgetful ? kiln_recipe_find(f->ctx, op, args, n) : NULL;
+    kiln_recipe *r = f->forgetful ? kiln_recipe_find(kiln_thread_of(&f->ctx->domain), op, args, n) : NULL;
     if (r) r->arg[0].mask = r->arg[0].want = 0;
     drop_args(args, n);
 }

@@ -2,8 +2,8 @@
  *
  * A few calls take turns; each time something of one is changed: a number or its kind, a name, a shape, a
  * layout, where a tensor lies, whether it may be written, the dtype.  The compiled context answers by slots,
- * recipes and replays in memory that is used again.  The interpreting one has none of these (its recipes are
- * forgotten before every call) and works on a copy of the same memory: the status and message, the results and
+ * recipes and replays in memory that is used again.  The interpreting one remembers
+ * nothing and works on a copy of the same memory: the status and message, the results and
  * every byte must be the same.  A slot and a replay that ask too little are planted, and must be found. */
 #include "api/recipe.h"
 #include "api/slot.h"
@@ -275,15 +275,11 @@ typedef struct outcome {
 } outcome;
 
 static void run(const one_call *c, int world, outcome *to) {
-    static char none[KILN_RECIPE_COUNT * sizeof(kiln_recipe)];
     const kiln_op *op = op_of(contexts[world], c->name);
-    void *mine = kiln_blocks_beside(sizeof none);
     to->nargs = make_values(c, op, world, to->headers, to->args);
     memset(to->outs, 0, sizeof to->outs);
-    memset(none, 0, sizeof none);
-    if (world == 0) kiln_blocks_here->beside = none;
+    contexts[0]->forgets = true;
     to->status = kiln_call(contexts[world], op, to->args, to->nargs, to->outs, KILN_MAX_RETS);
-    kiln_blocks_here->beside = mine;
     snprintf(to->said, sizeof to->said, "%s", to->status ? kiln_last_error() : "");
     to->said[strcspn(to->said, "[")] = 0; /* where in the source it was found may differ */
 }
@@ -367,8 +363,8 @@ static void plant(const fuzz *f, const char *name) {
             s->arg[k].mask &= ~KILN_SIG_FLAGS(KILN_TF_READONLY);
             s->arg[k].want &= s->arg[k].mask;
         }
-    kiln_recipe *r = kiln_blocks_here->beside;
-    for (int k = 0; f->plant_replay && k < KILN_RECIPE_COUNT; k++)
+    kiln_recipe *r = kiln_slots_of(t)->recipes;
+    for (int k = 0; f->plant_replay && r && k < KILN_RECIPE_COUNT; k++)
         for (int way = 0; r[k].op == op && way < KILN_REPLAY_WAYS; way++) {
             int64_t *inputs = r[k].kept[way].inputs;
             if (r[k].kept[way].fn) inputs[2 * inputs[0]] = 1;
