@@ -1,26 +1,17 @@
 /* overloads.c - PyTorch's schemas by operator name, and which of them a node calls.
  *
- * Indexes the list that ships with the library by name once; a schema is parsed when it is first asked
- * for.  Owns its arena, and knows what a target's spelling says about the operator, but nothing about
- * arguments. */
+ * The list that ships with the library is in order of names; a schema is parsed when it is first asked for.  Owns
+ * its arena, and knows what a target's spelling says about the operator, but nothing about arguments. */
 #include <string.h>
 
-#include "base/text_entry.h"
 #include "graph/overloads.h"
 #include "graph/torch_python.h"
-
-enum { BUCKETS = 8192 };
-
-typedef struct family {
-    const char *name;
-    size_t n;
-    kiln_overload *first, *last;
-    struct family *next;
-} family;
+#include "schema/schema_list.h"
 
 struct kiln_schemas {
     kiln_arena arena;
-    family *buckets[BUCKETS];
+    kiln_overload
+        *of; /* one for each line of the list; those not asked for are zero, and their pages untouched */
 };
 
 bool kiln_param_writes(const kiln_param *p) {
@@ -29,58 +20,37 @@ bool kiln_param_writes(const kiln_param *p) {
            (t->kind == KILN_T_LIST && t->elem->alias && t->elem->alias->writes);
 }
 
-/* -- the index ---------------------------------------------------------------------------------------- */
-
-static family *find(const kiln_schemas *s, const char *name, size_t n) {
-    family *f = s->buckets[kiln_hash64(name, n) % BUCKETS];
-    while (f && (f->n != n || memcmp(f->name, name, n) != 0)) f = f->next;
-    return f;
-}
-
-static kiln_status add_line(kiln_schemas *s, const char *line, size_t n) {
-    size_t name_len = 0;
-    while (name_len < n && line[name_len] != '.' && line[name_len] != '(') name_len++;
-    kiln_overload *o = kiln_arena_alloc(&s->arena, sizeof *o);
-    family *f = find(s, line, name_len);
-    if (!f && (f = kiln_arena_alloc(&s->arena, sizeof *f))) {
-        family **bucket = &s->buckets[kiln_hash64(line, name_len) % BUCKETS];
-        *f = (family){.name = line, .n = name_len, .next = *bucket};
-        *bucket = f;
-    }
-    if (!o || !f) return KILN_NOMEM();
-    *o = (kiln_overload){.line = line, .n = n};
-    *(f->last ? &f->last->next : &f->first) = o;
-    f->last = o;
-    return KILN_OK;
-}
+/* -- schemas ------------------------------------------------------------------------------------------ */
 
 kiln_status kiln_schemas_new(kiln_schemas **out) {
     kiln_schemas *s = kiln_calloc(1, sizeof *s);
-    if (!s) return KILN_NOMEM();
-    kiln_arena_init(&s->arena);
-    const char *at = kiln_text_schemas, *end = at + kiln_text_schemas_len;
-    kiln_status st = KILN_OK;
-    while (at < end && st == KILN_OK) {
-        const char *nl = memchr(at, '\n', (size_t)(end - at)), *stop = nl ? nl : end;
-        if (stop > at) st = add_line(s, at, (size_t)(stop - at));
-        at = stop + 1;
+    kiln_overload *of = kiln_calloc(kiln_torch_schemas.nlines, sizeof *of);
+    if (!s || !of) {
+        kiln_free(of);
+        kiln_free(s);
+        return KILN_NOMEM();
     }
-    if (st == KILN_OK)
-        *out = s;
-    else
-        kiln_schemas_free(s);
-    return st;
+    s->of = of;
+    kiln_arena_init(&s->arena);
+    *out = s;
+    return KILN_OK;
 }
 
 void kiln_schemas_free(kiln_schemas *s) {
     if (!s) return;
     kiln_arena_free(&s->arena);
+    kiln_free(s->of);
     kiln_free(s);
 }
 
 kiln_overload *kiln_schemas_find(const kiln_schemas *s, const char *name, size_t n) {
-    const family *f = find(s, name, n);
-    return f ? f->first : NULL;
+    size_t first, count = kiln_schema_list_overloads(&kiln_torch_schemas, name, n, &first);
+    kiln_overload *of = s->of + first;
+    for (size_t k = 0; k < count && !of[k].line; k++) {
+        kiln_schema_line line = kiln_schema_list_at(&kiln_torch_schemas, first + k);
+        of[k] = (kiln_overload){.line = line.text, .n = line.n, .next = k + 1 < count ? &of[k + 1] : NULL};
+    }
+    return count ? of : NULL;
 }
 
 kiln_status kiln_overload_schema(kiln_schemas *s, kiln_overload *o, const kiln_schema **out) {
