@@ -197,6 +197,36 @@ static void random_views(void **state) {
     assert_true(refusals > 100 && crossings > 1000 && vain[0] < apart[0] / 3 && vain[1] < apart[1] / 20);
 }
 
+/* Parts of one array that programs combine are found to be apart: nothing is copied.  Sizes, strides, places. */
+static void neighbours_are_not_copied(void **state) {
+    (void)state;
+    static const struct {
+        int64_t sizes[RANK], out[RANK], in[RANK], at;
+        bool copied;
+    } pairs[] = {
+        {{1, 1, 50}, {0, 0, 2}, {0, 0, 2}, 1, false},      /* x[::2], x[1::2] */
+        {{1, 1, 20}, {0, 0, 20}, {0, 0, 20}, 1, false},    /* two columns */
+        {{1, 1, 20}, {0, 0, 20}, {0, 0, -20}, 381, false}, /* the second from its end */
+        {{1, 20, 10}, {0, 20, 1}, {0, 20, 1}, 10, false},  /* halves of rows */
+        {{1, 20, 10}, {0, 20, 1}, {0, 20, 1}, 9, true},    /* and parts that meet */
+        {{3, 4, 5}, {40, 5, 1}, {40, 5, 1}, 20, false},    /* planes in turn */
+        {{3, 4, 5}, {40, 5, 1}, {40, 5, 1}, 0, false},     /* all of it, element by element */
+        {{1, 10, 10}, {0, 20, 1}, {0, 1, 20}, 10, false},  /* a corner, transposed, beside the other */
+        {{1, 10, 10}, {0, 20, 1}, {0, 1, 20}, 0, true},    /* one corner */
+    };
+    for (size_t k = 0; k < sizeof pairs / sizeof *pairs; k++) {
+        trial t = {.s = &subjects[2], .nargs = 2};
+        bool copied;
+        t.out = wrap(memory, KILN_F32, RANK, pairs[k].sizes, pairs[k].out);
+        t.in[0] = kiln_tensor_retain(t.out);
+        t.in[1] = wrap(memory + 4 * pairs[k].at, KILN_F32, RANK, pairs[k].sizes, pairs[k].in);
+        t.args[0] = TEN(t.in[0]), t.args[1] = TEN(t.in[1]);
+        assert_true(decide(&t, &copied));
+        if (copied != pairs[k].copied) fail_msg("pair %zu", k);
+        drop_trial(&t);
+    }
+}
+
 /* -- large calls ------------------------------------------------------------------------------------------------- */
 
 /* Parts from the last to the first: whoever depends on their order is found out. */
@@ -359,11 +389,42 @@ static void prepared_kernels(void **state) {
     drop_args(ARGS(TEN(a), TEN(back), TEN(got), TEN(other)));
 }
 
+/* Without memory to compute in, nothing is written. */
+static void every_allocation_may_fail(void **state) {
+    (void)state;
+    kiln_tensor *a = wrap(f, KILN_F32, SIZES(2 * N), NULL), *got = NULL,
+                *back = wrap(f + 2 * N - 1, KILN_F32, SIZES(2 * N), STRIDES(-1));
+    BOTH(ctx) {
+        kiln_status st = KILN_E_NOMEM;
+        int failures = 0;
+        for (long nth = 1; st != KILN_OK; nth++) {
+            count_up();
+            kiln_trim(); /* no memory is at hand */
+            kiln_alloc_fail_after(nth);
+            st = kiln_call(ctx, op_of(ctx, "add_.Tensor"), ARGS(TEN(a), TEN(back)), &got, 1);
+            kiln_alloc_fail_after(0);
+            if (st == KILN_OK) break;
+            assert_int_equal(st, KILN_E_NOMEM);
+            for (int k = 0; k < 2 * N; k++) assert_true(f[k] == (float)(k + 1));
+            failures++;
+        }
+        assert_true(failures > 0);
+        for (int k = 0; k < 2 * N; k++) assert_true(f[k] == 2 * N + 1);
+        kiln_tensor_release(got);
+    }
+    drop_args(ARGS(TEN(a), TEN(back)));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_views),    cmocka_unit_test(large_calls_by_threads),
-        cmocka_unit_test(other_dtypes),    cmocka_unit_test(two_results),
-        cmocka_unit_test(resized_results), cmocka_unit_test(prepared_kernels),
+        cmocka_unit_test(random_views),
+        cmocka_unit_test(neighbours_are_not_copied),
+        cmocka_unit_test(large_calls_by_threads),
+        cmocka_unit_test(other_dtypes),
+        cmocka_unit_test(two_results),
+        cmocka_unit_test(resized_results),
+        cmocka_unit_test(prepared_kernels),
+        cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, open_contexts, close_contexts);
 }
