@@ -290,7 +290,8 @@ KILN_API kiln_status kiln_ops_check(kiln_ctx *ctx, kiln_check_fn report, void *u
 
 /* Calls op.  Positional arguments first, named ones after, defaults filled in.  outs receives
  * kiln_op_nrets(op) references, each to be released (for in-place and out forms: the written tensor).
- * On failure nothing is written, to outs or to any tensor. */
+ * On failure nothing is written, to outs or to any tensor.  A written tensor may overlap others: what PyTorch
+ * refuses is KILN_E_ARG, any other overlap gives the result as if all had been read before anything is written. */
 KILN_API kiln_status kiln_call(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
                                kiln_tensor **outs, size_t nouts) KILN_MUST_CHECK;
 

@@ -37,36 +37,18 @@ static kiln_status new_results(const kiln_plan *plan, kiln_tensor **outs) {
     return KILN_OK;
 }
 
-/* References to the tensors the caller wants written, or where these overlap inputs to new ones.  All or nothing:
- * what can fail comes first, and an out= tensor is resized only after that. */
+/* References to the tensors the caller wants written.  All or nothing: what can fail comes first, and an out= tensor is
+ * resized only after that. */
 static kiln_status given_results(const kiln_plan *plan, kiln_tensor **outs) {
     for (int k = 0; k < plan->nrets; k++)
         if (plan->resize_out[k])
             KILN_TRY(kiln_tensor_reserve(plan->call->out[k], plan->rank, plan->sizes, plan->ret_strides));
-    if (plan->copy_out) return new_results(plan, outs);
     for (int k = 0; k < plan->nrets; k++) {
         if (plan->resize_out[k])
             KILN_TRY(kiln_tensor_resize(plan->call->out[k], plan->rank, plan->sizes, plan->ret_strides));
         outs[k] = kiln_tensor_retain(plan->call->out[k]);
     }
     return KILN_OK;
-}
-
-/* Results that had to be computed aside go where the caller wants them; what could fail was done before. */
-static kiln_status copy_outputs(const kiln_plan *plan, kiln_tensor **outs) {
-    for (int k = 0; k < plan->nrets; k++) {
-        kiln_tensor *given = plan->call->out[k];
-        if (plan->resize_out[k])
-            KILN_TRY(kiln_tensor_resize(given, plan->rank, plan->sizes, plan->ret_strides));
-        kiln_tensor_copy(given, outs[k]);
-        kiln_tensor_release(outs[k]);
-        outs[k] = kiln_tensor_retain(given);
-    }
-    return KILN_OK;
-}
-
-static void drop_outputs(const kiln_plan *plan, kiln_tensor **outs) {
-    for (int k = 0; k < plan->nrets; k++) kiln_tensor_release(outs[k]);
 }
 
 /* -- running ------------------------------------------------------------------------------------------------ */
@@ -82,6 +64,36 @@ static kiln_status run_nests(const kiln_plan *plan, const kiln_class *c, const k
         return KILN_FAIL(c->traps[which].status, "%s: %s", plan->call->op->name, c->traps[which].text);
     }
     return KILN_OK;
+}
+
+/* Memory for results to be computed aside, side by side as the loops go; tells aside and ptr.  NULL without memory. */
+static kiln_tensor *new_room(kiln_plan *aside, char **ptr) {
+    int64_t from[KILN_MAX_RETS], nbytes = 0;
+    for (int k = 0; k < aside->nrets; k++) {
+        int64_t next = kiln_elem_bytes[aside->operand[k].dtype];
+        for (int d = 0; d < aside->ndim; next *= aside->n[d++]) aside->stride[k][d] = next;
+        from[k] = nbytes;
+        nbytes += (next + KILN_BLOCK_ALIGN - 1) / KILN_BLOCK_ALIGN * KILN_BLOCK_ALIGN;
+    }
+    kiln_tensor *room = kiln_tensor_new_trusted(KILN_U8, 1, &nbytes, NULL, nbytes);
+    for (int k = 0; k < aside->nrets && room; k++) ptr[k] = room->data + from[k];
+    return room;
+}
+
+/* Results that overlap what is read: all are computed before any is written. */
+static __attribute__((noinline)) kiln_status run_aside(const kiln_plan *plan, const kiln_class *c,
+                                                       const kiln_runner *run, char **ptr,
+                                                       const uint64_t *par, kiln_tensor **outs) {
+    kiln_plan aside = *plan;
+    kiln_tensor *room = new_room(&aside, ptr);
+    if (!room) return KILN_NOMEM();
+    kiln_status st = run_nests(&aside, c, run, c->nguards, c->nnests, ptr, par);
+    if (st == KILN_OK) st = given_results(plan, outs);
+    for (int k = 0; k < plan->nrets && st == KILN_OK && plan->nelem; k++)
+        kiln_elements_spread(outs[k]->data, plan->ndim, plan->n, plan->stride[k],
+                             kiln_elem_bytes[plan->operand[k].dtype], ptr[k]);
+    kiln_tensor_release(room);
+    return st;
 }
 
 /* *run: what ran. */
@@ -101,11 +113,11 @@ static kiln_status run_class(const kiln_plan *plan, const kiln_class *c, kiln_te
     for (int k = 0; k < plan->noperands; k++)
         ptr[k] = plan->operand[k].tensor ? plan->operand[k].tensor->data : NULL;
     KILN_TRY(run_nests(plan, c, run, 0, c->nguards, ptr, par));
+    if (plan->copy_out) return run_aside(plan, c, run, ptr, par, outs);
     KILN_TRY(plan->call->nout ? given_results(plan, outs) : new_results(plan, outs));
     for (int k = 0; k < plan->nrets; k++) ptr[k] = outs[k]->data;
     kiln_status st = run_nests(plan, c, run, c->nguards, c->nnests, ptr, par);
-    if (st == KILN_OK && plan->copy_out) st = copy_outputs(plan, outs);
-    if (st != KILN_OK) drop_outputs(plan, outs);
+    for (int k = 0; k < plan->nrets && st != KILN_OK; k++) kiln_tensor_release(outs[k]);
     return st;
 }
 

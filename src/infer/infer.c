@@ -144,7 +144,7 @@ static void set_operands(kiln_plan *p) {
     uint64_t uses = kiln_plan_branch(p)->uses;
     kiln_operand *o = p->operand;
     for (int k = 0; k < p->nrets; k++, o++) {
-        o->tensor = k < p->call->nout && !p->copy_out ? p->call->out[k] : NULL;
+        o->tensor = k < p->call->nout ? p->call->out[k] : NULL;
         o->arg = -1 - k;
         o->alloc_dtype = p->ret_dtype[k];
         o->dtype = o->tensor ? (kiln_dtype)o->tensor->dtype : p->ret_dtype[k];
@@ -175,7 +175,8 @@ kiln_status kiln_infer(const kiln_bound *call, kiln_plan *out) {
     out->number = any_wrapped(out);
     if (kiln_plan_out_rule(out) == KILN_OUT_COPIED) KILN_TRY(kiln_takes_check(call, out->promoted));
     if (kiln_plan_branch(out)->typing.lead) put_first(out, kiln_plan_branch(out)->typing.lead - 1);
-    KILN_TRY(kiln_overlap_check(out));
+    out->copy_out = false;
+    if (call->nout) KILN_TRY(kiln_overlap_check(out));
     KILN_TRY(kiln_shape_infer(out));
     KILN_TRY(kiln_types_check(out));
     set_operands(out);
@@ -210,7 +211,8 @@ kiln_status kiln_infer_again(const kiln_bound *call, const kiln_typed *typed, ki
         out->in[i] = call->slot[a].u.tensor;
         out->dtypes[a] = (kiln_dtype)out->in[i]->dtype;
     }
-    KILN_TRY(kiln_overlap_check(out));
+    out->copy_out = false;
+    if (call->nout) KILN_TRY(kiln_overlap_check(out));
     KILN_TRY(kiln_shape_infer(out));
     set_operands(out);
     kiln_layout_infer(out);

@@ -90,15 +90,14 @@ typedef struct kiln_plan {
     int64_t ret_strides[KILN_MAX_RANK]; /* of results to be allocated, in elements: one layout for all */
     bool resize_out[KILN_MAX_RETS];     /* an out= tensor of another shape: kiln_tensor_resize it to sizes and
                                            ret_strides before its data is used (infer checked that it may be) */
-    bool copy_out; /* results are made anew and copied into the given tensors, which overlap inputs */
+    bool copy_out; /* results are computed aside, then copied into the given tensors: these overlap inputs */
     kiln_operand operand[KILN_MAX_OPERANDS];
     int noperands;
     int ndim;                 /* after coalescing; at least 1; a call without elements has n[0] = 0 alone */
     int64_t n[KILN_MAX_DIMS]; /* innermost first */
     int64_t stride[KILN_MAX_OPERANDS][KILN_MAX_DIMS]; /* bytes */
     bool strided;                                     /* the whole call is in the strided class */
-    uint64_t
-        stride_bits; /* what sizes and strides add to the class: two bits of each operand's stride, and copy_out */
+    uint64_t stride_bits; /* what sizes and strides add to the class: two bits of each operand's stride */
 } kiln_plan;
 
 kiln_status kiln_infer(const kiln_bound *call, kiln_plan *out) KILN_MUST_CHECK;

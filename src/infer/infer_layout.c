@@ -150,7 +150,7 @@ static void collect(const kiln_plan *p, deciders *f) {
     f->n = 0;
     f->flags = KILN_TF_CONTIGUOUS | KILN_TF_DENSE | KILN_TF_CHANNELS_LAST | KILN_TF_CANONICAL;
     f->copied = false;
-    for (int k = 0; k < p->call->nout && !p->copy_out; k++) {
+    for (int k = 0; k < p->call->nout; k++) {
         if (p->resize_out[k]) continue;
         f->at[f->n++] = p->call->out[k]->strides;
         f->flags &= p->call->out[k]->flags;
@@ -270,7 +270,7 @@ static void merge_dims(kiln_plan *p, const steps *of, const uint8_t *perm) {
 
 static void classify(kiln_plan *p) {
     p->strided = false;
-    p->stride_bits = p->copy_out;
+    p->stride_bits = 0;
     for (int o = 0; o < p->noperands; o++) {
         kiln_operand *op = &p->operand[o];
         if (p->stride[o][0] == kiln_elem_bytes[op->dtype])
@@ -282,7 +282,7 @@ static void classify(kiln_plan *p) {
         p->stride_bits = p->stride_bits << 2 | op->stride;
     }
     if (!p->strided) return;
-    p->stride_bits = (uint64_t)p->copy_out << 2 * p->noperands;
+    p->stride_bits = 0;
     for (int o = 0; o < p->noperands; o++) p->operand[o].stride = KILN_STRIDE_ANY;
 }
 

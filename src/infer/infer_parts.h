@@ -31,9 +31,8 @@ kiln_status kiln_takes_check(const kiln_bound *call,
                              kiln_dtype promoted) KILN_MUST_CHECK; /* whether the row takes it */
 kiln_status kiln_types_check(const kiln_plan *p) KILN_MUST_CHECK;
 
-/* overlap: outputs that must not be written, or only after all is computed. */
+/* overlap: outputs that must not be written, or only after all is computed: then copy_out is set, which was false. */
 kiln_status kiln_overlap_check(kiln_plan *p) KILN_MUST_CHECK;
-bool kiln_tensor_same(const kiln_tensor *a, const kiln_tensor *b); /* one view of one memory */
 
 /* shape: the broadcast shape and which outputs are resized to it. */
 kiln_status kiln_shape_infer(kiln_plan *p) KILN_MUST_CHECK;

@@ -52,11 +52,12 @@ static kiln_status check_outputs(kiln_plan *p) {
         if (k >= p->call->nout || has_shape(p->call->out[k], p->rank, p->sizes)) continue;
         const kiln_tensor *out = p->call->out[k];
         for (int i = 0; i < p->nin; i++)
-            if (kiln_tensor_same(out, p->in[i])) return wrong_shape(p, k, "");
+            if (kiln_tensors_aligned(out, p->in[i])) return wrong_shape(p, k, "");
         if (p->call->op->form == KILN_FORM_INPLACE) return wrong_shape(p, k, "");
         if (!(out->flags & KILN_TF_OWNED))
             return wrong_shape(p, k, " and cannot be resized: its memory is not Kiln's own");
         p->resize_out[k] = true;
+        if (out->data_cap) p->copy_out = true; /* the result may lie in memory where an argument is */
     }
     return KILN_OK;
 }

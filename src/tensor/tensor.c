@@ -332,20 +332,37 @@ void kiln_tensor_release(kiln_tensor *t) {
     if (!last || !kiln_block_keep(t, t->home)) release_with_care(t);
 }
 
-void kiln_tensor_copy(kiln_tensor *to, const kiln_tensor *from) {
-    int64_t at[KILN_MAX_RANK] = {0}, n = (int64_t)kiln_dtype_size((kiln_dtype)to->dtype);
-    char *d = to->data, *s = from->data;
-    for (int64_t left = to->nelem; left > 0; left--) {
-        memcpy(d, s, (size_t)n);
-        for (int k = to->rank - 1; k >= 0; k--) {
-            d += to->strides[k] * n;
-            s += from->strides[k] * n;
-            if (++at[k] < to->sizes[k]) break;
-            d -= at[k] * to->strides[k] * n;
-            s -= at[k] * from->strides[k] * n;
-            at[k] = 0;
+/* Bytes is a constant in each caller below: the copy of an element is a move. */
+static inline __attribute__((always_inline)) void spread_row(char *to, int64_t n, int64_t stride,
+                                                             const char *from, size_t bytes) {
+    for (; n > 0; n--, to += stride, from += bytes) memcpy(to, from, bytes);
+}
+
+void kiln_elements_spread(char *to, int ndim, const int64_t *n, const int64_t *stride, size_t elem_bytes,
+                          const char *from) {
+    int64_t at[KILN_MAX_RANK] = {0};
+    int d;
+    do {
+        if (stride[0] == (int64_t)elem_bytes)
+            memcpy(to, from, (size_t)n[0] * elem_bytes);
+        else if (elem_bytes == 1)
+            spread_row(to, n[0], stride[0], from, 1);
+        else if (elem_bytes == 2)
+            spread_row(to, n[0], stride[0], from, 2);
+        else if (elem_bytes == 4)
+            spread_row(to, n[0], stride[0], from, 4);
+        else if (elem_bytes == 8)
+            spread_row(to, n[0], stride[0], from, 8);
+        else
+            spread_row(to, n[0], stride[0], from, 16);
+        from += (size_t)n[0] * elem_bytes;
+        for (d = 1; d < ndim; d++) {
+            to += stride[d];
+            if (++at[d] < n[d]) break;
+            to -= stride[d] * n[d];
+            at[d] = 0;
         }
-    }
+    } while (d < ndim);
 }
 
 void kiln_tensor_set_readonly(kiln_tensor *t) { t->flags |= KILN_TF_READONLY; }

@@ -80,8 +80,17 @@ kiln_status kiln_tensor_reserve(kiln_tensor *t, int rank, const int64_t *sizes,
 kiln_status kiln_tensor_resize(kiln_tensor *t, int rank, const int64_t *sizes,
                                const int64_t *strides) KILN_MUST_CHECK;
 
-/* Copies elements between tensors of one dtype and shape that share no memory. */
-void kiln_tensor_copy(kiln_tensor *to, const kiln_tensor *from);
+/* Whether each element of a has the place of b's with the same index.  Dimensions are matched from the last. */
+bool kiln_tensors_aligned(const kiln_tensor *a, const kiln_tensor *b);
+/* Whether an element of a and one of b may have a byte in common: false is certain, true nearly so. */
+bool kiln_tensors_may_share(const kiln_tensor *a, const kiln_tensor *b);
+/* The same of two elements of t.  Where a dimension is expanded they certainly do: KILN_TF_OVERLAPS. */
+bool kiln_tensor_may_overlap(const kiln_tensor *t);
+
+/* Writes elements that lie side by side to places of their own, one after the other.  n, stride (bytes): of the places,
+ * innermost dimension first. */
+void kiln_elements_spread(char *to, int ndim, const int64_t *n, const int64_t *stride, size_t elem_bytes,
+                          const char *from);
 
 void kiln_tensor_set_readonly(kiln_tensor *t);
 

@@ -94,8 +94,25 @@ def _check(status):
 
 
 def reach(sizes, strides):
-    """Elements from the first to the last one of a view, both counted."""
-    return 0 if 0 in sizes else 1 + sum((n - 1) * s for n, s in zip(sizes, strides))
+    """Elements from the lowest to the highest one of a view, both counted."""
+    return 0 if 0 in sizes else 1 + sum((n - 1) * abs(s) for n, s in zip(sizes, strides))
+
+
+class Turned:
+    """A view with negative strides, which PyTorch has none of."""
+
+    def __init__(self, memory, sizes, strides, offset):
+        self.memory, self.shape, self.strides = memory, sizes, strides
+        self.dtype, self.offset = memory.dtype, offset * memory.element_size()
+
+    def dim(self):
+        return len(self.shape)
+
+    def stride(self):
+        return self.strides
+
+    def data_ptr(self):
+        return self.memory.data_ptr() + self.offset
 
 
 class Owned:
@@ -124,9 +141,11 @@ def _copy_out(handle):
     strides = _longs[rank].from_address(_lib.kiln_tensor_strides(handle))[:] if rank else []
     n = reach(sizes, strides)
     store = torch.empty(n, dtype=_DTYPE[_lib.kiln_tensor_dtype(handle)])
+    turned = [d for d, s in enumerate(strides) if s < 0]
     if n:
-        ctypes.memmove(store.data_ptr(), _lib.kiln_tensor_data(handle), n * store.element_size())
-    return store.as_strided(sizes, strides)
+        lowest = _lib.kiln_tensor_data(handle) + sum((sizes[d] - 1) * strides[d] for d in turned) * store.element_size()
+        ctypes.memmove(store.data_ptr(), lowest, n * store.element_size())
+    return store.as_strided(sizes, [abs(s) for s in strides]).flip(turned) if turned else store.as_strided(sizes, strides)
 
 
 class _Arguments:
@@ -145,7 +164,7 @@ class _Arguments:
     def fill(self, slot, value):
         if value is None:
             slot.kind = NONE
-        elif isinstance(value, torch.Tensor):
+        elif isinstance(value, (torch.Tensor, Turned)):
             slot.kind, slot.u.tensor = TENSOR, self.wrap(value)
         elif isinstance(value, Owned):
             slot.kind, slot.u.tensor = TENSOR, value.handle

@@ -297,6 +297,26 @@ def test_show_config():
     assert f"version: {kiln.__version__}" in text and "isa:" in text
 
 
+@pytest.mark.parametrize("mode", ["interp", "sync"])
+def test_overlapping_views(settings, mode):
+    """What PyTorch does not refuse is as if all had been read before anything was written."""
+    kiln.configure(mode=mode)
+    for n in (16, 16, 100_000):
+        a = np.arange(1.0, n + 1)
+        assert kiln.call("add_.Tensor", a, a[::-1]) is a and (a == n + 1).all()
+        a = np.arange(1.0, n + 1)
+        kiln.call("neg", a, out=a[::-1])
+        assert (a == -np.arange(n, 0.0, -1)).all()
+    base = torch.arange(128.0).view(8, 16)
+    a = base[:, :8]
+    want = a + a.t()
+    kiln.call("add_.Tensor", a, a.t())
+    assert torch.equal(a, want)
+    for refused in (a.contiguous(), torch.ones(3, 3)):
+        with pytest.raises(RuntimeError, match="single memory location"):
+            kiln.call("add_.Tensor", refused, refused.t())
+
+
 def test_configure(settings, tmp_path):
     kiln.configure(mode="interp", cache_dir=tmp_path)
     assert "mode: interp" in kiln.show_config()

@@ -118,6 +118,26 @@ static void what_cannot_be_run_is_named(void **state) {
            "node output (output output): a result is not a tensor");
 }
 
+/* A node that writes what it reads in another order: as kiln_call. */
+static void inputs_may_overlap(void **state) {
+    (void)state;
+    enum { N = 5000 };
+    static float f[N];
+    kiln_tensor *a, *back, **outs;
+    size_t nouts;
+    for (int k = 0; k < N; k++) f[k] = (float)k;
+    OK(kiln_tensor_wrap(f, KILN_F32, 1, (int64_t[]){N}, NULL, NULL, NULL, &a));
+    OK(kiln_tensor_wrap(f + N - 1, KILN_F32, 1, (int64_t[]){N}, (int64_t[]){-1}, NULL, NULL, &back));
+    kiln_value inputs[] = {kiln_v_tensor(a), kiln_v_tensor(back)};
+    OK(run("x = placeholder x\ny = placeholder y\na = call_method add_(%x, %y)\noutput = output(%a)\n",
+           inputs, 2, &outs, &nouts));
+    for (int k = 0; k < N; k++) assert_true(f[k] == N - 1);
+    kiln_tensor_release(outs[0]);
+    kiln_text_free((char *)outs);
+    kiln_tensor_release(a);
+    kiln_tensor_release(back);
+}
+
 static void every_allocation_may_fail(void **state) {
     (void)state;
     kiln_graph *g = graph_of(
@@ -144,9 +164,8 @@ static void every_allocation_may_fail(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_form_of_call_runs),
-        cmocka_unit_test(operators_mean_what_python_means),
-        cmocka_unit_test(what_cannot_be_run_is_named),
+        cmocka_unit_test(every_form_of_call_runs),     cmocka_unit_test(operators_mean_what_python_means),
+        cmocka_unit_test(what_cannot_be_run_is_named), cmocka_unit_test(inputs_may_overlap),
         cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests_name("graph_run", tests, open_context, close_context);

@@ -1,0 +1,54 @@
+"""Results that share memory with arguments: refused as PyTorch does, else as if all had been read first; in every tier, and
+by several threads.  See overlaps.py for what is called and what it must give."""
+import pytest
+
+import known
+import overlaps
+from compare import tally
+from kilnlib import Kiln
+from test_map_diff import SUBJECTS, no_fallback, run
+
+WRITTEN = [s for s in SUBJECTS["inplace"] + SUBJECTS["out"] if s.tensors]
+KINDS = overlaps.kinds(SUBJECTS["inplace"]) + overlaps.kinds(SUBJECTS["out"])
+LARGE = [s for s in WRITTEN if s.name in ("aten::add_.Tensor", "aten::neg.out", "aten::addcmul.out")]
+
+
+def name_of(s):
+    return s.name.removeprefix("aten::")
+
+
+@pytest.fixture(scope="module")
+def threads():
+    """Two contexts in which a call may use four threads."""
+    with pytest.MonkeyPatch.context() as m:
+        m.setenv("KILN_THREADS", "4")
+        with Kiln("interp") as one, Kiln("sync") as other:
+            yield one, other
+            tally.classes += other.stats()["compiles"]
+
+
+def against_torch(s, kiln, cases, kind):
+    op = kiln.op(s.name)
+    entries = known.Entries(s.name, False)
+    entries.must = set()  # whether a difference is still there is for test_map_diff to say
+    run(cases, lambda c: overlaps.with_torch(op, s.torch_op, c), f"overlapping, {kind}", entries)
+
+
+@pytest.mark.parametrize("s", WRITTEN, ids=name_of)
+def test_every_operator(s, interp):
+    against_torch(s, interp, overlaps.some(s, 4), "interpreter against PyTorch")
+
+
+@pytest.mark.parametrize("s", KINDS, ids=name_of)
+def test_every_layout(s, interp, sync):
+    against_torch(s, interp, overlaps.every(s, overlaps.SMALL), "interpreter against PyTorch")
+    for _ in range(2):  # once more, when what remembers calls has seen each
+        against_torch(s, sync, overlaps.every(s, overlaps.SMALL), "compiled against PyTorch")
+    no_fallback(sync)
+
+
+@pytest.mark.parametrize("s", LARGE, ids=name_of)
+def test_several_threads(s, threads):
+    for kiln, tier in zip(threads, ("interpreter", "compiled")):
+        against_torch(s, kiln, overlaps.every(s, overlaps.LARGE), f"{tier} with four threads against PyTorch")
+    no_fallback(threads[1])
