@@ -10,9 +10,14 @@
 
 enum {
     KILN_EXPR_MAX_DEPTH = 64,    /* brackets and operators inside each other */
-    KILN_EXPR_MAX_HEIGHT = 256,  /* levels of a tree, with the names in it expanded; a + b + c has three */
-    KILN_EXPR_MAX_NODES = 16384, /* nodes of a tree, with the names in it expanded */
+    KILN_EXPR_MAX_HEIGHT = 256,  /* levels of a tree, with names and rules expanded; a + b + c has three */
+    KILN_EXPR_MAX_NODES = 16384, /* nodes of a tree, with names and rules expanded */
 };
+
+/* What looking at many expressions may cost: a step is one node typed or evaluated once. */
+typedef struct kiln_steps {
+    int64_t most, taken;
+} kiln_steps;
 
 /* -- trees --------------------------------------------------------------------------------------- */
 
@@ -95,6 +100,9 @@ void kiln_expr_print(kiln_sb *out, const kiln_expr *e);
 kiln_status kiln_expr_fail(const char *source, const kiln_expr *e, kiln_status st, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
+/* Takes one step at e; false where none is left, with the error set for KILN_E_LIMIT.  s NULL: nothing is counted. */
+bool kiln_steps_take(kiln_steps *s, const char *source, const kiln_expr *e) KILN_MUST_CHECK;
+
 /* Calls visit(user, name, expr) for every NAME, FIELD and ACCESS in e; stops at the first failure. */
 kiln_status kiln_expr_names(const kiln_expr *e, kiln_status (*visit)(void *user, const kiln_expr *e),
                             void *user) KILN_MUST_CHECK;
@@ -133,7 +141,7 @@ typedef struct kiln_env {
     const char *source; /* "ops" */
     kiln_arena *arena;
     const struct kiln_crules *complex; /* what functions do to complex numbers, or NULL: nothing */
-    int rules;                         /* of those being applied, one inside the other */
+    kiln_steps *steps;                 /* each node takes one; NULL: an expression's own limits alone */
 } kiln_env;
 
 typedef enum kiln_tekind {
@@ -181,7 +189,9 @@ typedef struct kiln_texpr {
 enum {
     KILN_RULE_MAX_ARGS = 3,
     KILN_RULE_MAX_LETS = 16,
-    KILN_RULE_MAX_LOCALS = KILN_RULE_MAX_ARGS + KILN_RULE_MAX_LETS
+    KILN_RULE_MAX_LOCALS = KILN_RULE_MAX_ARGS + KILN_RULE_MAX_LETS,
+    KILN_MAX_RULES = 1024, /* of a registry: what finding one costs must not grow with a text */
+    KILN_RULE_BUCKETS = 64
 };
 
 typedef struct kiln_crule {
@@ -191,11 +201,12 @@ typedef struct kiln_crule {
     int nargs, nlets;
     const kiln_expr *let[KILN_RULE_MAX_LETS]; /* computed once each, in order */
     const kiln_expr *body;
-    const struct kiln_crule *next;
+    const struct kiln_crule *next; /* in its bucket */
 } kiln_crule;
 
 typedef struct kiln_crules {
-    const kiln_crule *head;
+    const kiln_crule *bucket[KILN_RULE_BUCKETS]; /* by the hash of their names, the newest first */
+    int n;
     kiln_digest digest; /* of all their texts */
 } kiln_crules;
 
@@ -214,6 +225,9 @@ const kiln_crule *kiln_crules_find(const kiln_crules *rules, const char *name); 
 /* Types e, with the casts it needs.  want: the type the result is cast to, or KILN_DTYPE_COUNT for its own
  * (weak results stay marked weak).  Errors point at line and column. */
 kiln_status kiln_expr_type(const kiln_env *env, const kiln_expr *e, kiln_dtype want,
+                           const kiln_texpr **out) KILN_MUST_CHECK;
+/* v, typed before in the same environment, cast as kiln_expr_type casts to `want`. */
+kiln_status kiln_expr_cast(const kiln_env *env, const kiln_texpr *v, kiln_dtype want,
                            const kiln_texpr **out) KILN_MUST_CHECK;
 
 /* -- evaluation on the host --------------------------------------------------------------------------- */
@@ -248,6 +262,7 @@ typedef struct kiln_henv {
     const kiln_expr *(*expand)(const struct kiln_henv *env,
                                const char *name); /* a name for an expression, or NULL */
     const char *source;
+    kiln_steps *steps; /* as in kiln_env */
 } kiln_henv;
 
 /* Evaluates e.  Unknown inputs give KILN_H_UNKNOWN unless the result does not depend on them

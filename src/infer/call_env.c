@@ -93,5 +93,5 @@ static const kiln_expr *expand(const kiln_henv *env, const char *name) {
 
 void kiln_call_env_init(kiln_call_env *ce, const kiln_bound *call, kiln_dtype common) {
     const kiln_row *row = call->op->row;
-    *ce = (kiln_call_env){{get, item, size, expand, row->source ? row->source : "ops"}, call, common};
+    *ce = (kiln_call_env){{get, item, size, expand, row->source ? row->source : "ops", NULL}, call, common};
 }

@@ -318,7 +318,7 @@ static void add_rules_to_digest(const kiln_registry *r, kiln_row *row) {
     if (complex) row->digest = kiln_hash128(pair, sizeof pair);
 }
 
-static kiln_status freeze(kiln_registry *r) {
+static kiln_status freeze(kiln_registry *r, kiln_steps steps) {
     if (r->n) qsort(r->ops, r->n, sizeof *r->ops, by_op_name);
     for (size_t k = 1; k < r->n; k++)
         if (strcmp(r->ops[k - 1]->name, r->ops[k]->name) == 0)
@@ -326,7 +326,7 @@ static kiln_status freeze(kiln_registry *r) {
     for (size_t k = 0; k < r->nrows; k++) {
         int ntyped;
         add_rules_to_digest(r, r->rows[k]);
-        KILN_TRY(kiln_row_check(r, r->rows[k], &ntyped));
+        KILN_TRY(kiln_row_check(r, r->rows[k], &steps, &ntyped));
     }
     return KILN_OK;
 }
@@ -337,7 +337,9 @@ static kiln_status fill(kiln_registry *r, const kiln_registry *base, const kiln_
     for (size_t k = 0; base && k < base->n; k++) KILN_TRY(push_op(r, base->ops[k]));
     for (int k = 0; k < ntexts; k++) KILN_TRY(add_text(r, &texts[k]));
     KILN_TRY(derive_forms(r));
-    return freeze(r);
+    size_t nbytes = 0;
+    for (int k = 0; k < ntexts; k++) nbytes += texts[k].n;
+    return freeze(r, kiln_steps_for(nbytes));
 }
 
 kiln_status kiln_registry_new(const kiln_registry *base, const kiln_row_text *texts, int ntexts,

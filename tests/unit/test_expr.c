@@ -519,7 +519,7 @@ static const kiln_expr *expand(const kiln_henv *env, const char *name) {
                                        : NULL;
 }
 
-static const kiln_henv host = {get, item, size, expand, "t"};
+static const kiln_henv host = {get, item, size, expand, "t", NULL};
 
 static void gives(const char *text, const char *want) {
     kiln_hval v = {0};

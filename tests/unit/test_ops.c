@@ -110,9 +110,10 @@ static void the_hard_operators_type(void **state) {
     for (size_t k = 0; k < sizeof hard / sizeof *hard; k++) {
         const kiln_op *op = find_in(shipped, hard[k].name);
         int ntyped = 0;
+        kiln_steps steps = kiln_steps_for(strlen(op->row->text));
         assert_string_equal(op->name, hard[k].name);
         assert_string_equal(kiln_family_name(op->row->family), hard[k].family);
-        assert_int_equal(kiln_row_check(shipped, op->row, &ntyped), KILN_OK);
+        assert_int_equal(kiln_row_check(shipped, op->row, &steps, &ntyped), KILN_OK);
         assert_true(ntyped >= hard[k].at_least);
     }
 }
@@ -680,6 +681,81 @@ static void names_that_explode(void **state) {
     assert_int_equal(load_n(shipped, knot, strlen(knot), &r), KILN_E_TYPE);
 }
 
+static void take_rules(kiln_sb *sb, int rules, int calls) {
+    kiln_sb_init(sb);
+    for (int k = 0; k < rules; k++) {
+        kiln_sb_printf(sb, "complex f%d(a) = ", k);
+        for (int j = 0; j < calls; j++)
+            kiln_sb_printf(sb, k ? "%sf%d(a)" : "%sconj(a)", j ? " + " : "", k - 1);
+        kiln_sb_puts(sb, "\n");
+    }
+    kiln_sb_printf(sb, F ": takes c64 = 1 + f%d(self)", rules - 1);
+}
+
+/* Rules are expanded too, so what they come to has the limits of names.  A long chain is no knot. */
+static void rules_that_explode(void **state) {
+    (void)state;
+    static const struct {
+        int rules, calls;
+        const char *message; /* NULL: it is taken */
+    } cases[] = {
+        {7, 30,
+         "my::f, typed for c64: r:8:52: the rule for 'f6' brings the expression to more than 16384 nodes"},
+        {15, 2,
+         "my::f, typed for c64: r:16:52: the rule for 'f14' brings the expression to more than 16384 nodes"},
+        {9, 1, NULL},
+        {200, 1, NULL},
+        {300, 1,
+         "my::f, typed for c64: r:301:52: the rule for 'f299' brings the expression to more than 256 levels"},
+    };
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        kiln_sb sb;
+        take_rules(&sb, cases[k].rules, cases[k].calls);
+        if (cases[k].message)
+            refuses(KILN_E_LIMIT, sb.p, cases[k].message);
+        else
+            takes(sb.p);
+        kiln_sb_fini(&sb);
+    }
+    refuses(KILN_E_TYPE, "complex f(a) = g(a)\ncomplex g(a) = conj(a) + f(a)\n" F ": takes c64 = g(self)",
+            "my::f, typed for c64: r:1:16: the rule for 'g' needs itself");
+    kiln_sb sb;
+    kiln_sb_init(&sb);
+    for (int k = 0; k < 1024; k++) kiln_sb_printf(&sb, "complex f%d(a) = a\n", k);
+    kiln_registry *r = (kiln_registry *)1;
+    assert_int_equal(load_n(shipped, sb.p, sb.len, &r), KILN_E_LIMIT);
+    assert_non_null(strstr(kiln_last_error(), ": at most 1024 rules"));
+    kiln_sb_fini(&sb);
+}
+
+/* Dtypes of arguments outside promotion multiply, as do the nodes of many results. */
+static void products_that_explode(void **state) {
+    (void)state;
+    kiln_sb sb;
+    kiln_sb_init(&sb);
+    kiln_sb_puts(&sb, "map my::f(Tensor self");
+    for (int k = 0; k < 20; k++) kiln_sb_printf(&sb, ", Tensor t%d", k);
+    kiln_sb_puts(&sb, ") -> Tensor : promote(self) takes f64");
+    for (int k = 0; k < 20; k++) kiln_sb_printf(&sb, " takes t%d: all", k);
+    kiln_sb_puts(&sb, " = self");
+    for (int k = 0; k < 20; k++) kiln_sb_printf(&sb, " + t%d", k);
+    kiln_registry *r = NULL;
+    assert_int_equal(load_n(shipped, sb.p, sb.len, &r), KILN_E_LIMIT);
+    assert_non_null(strstr(kiln_last_error(), "my::f, typed for f64: r:1:"));
+    assert_non_null(strstr(kiln_last_error(), "checking the rows takes more than"));
+    kiln_sb_fini(&sb);
+    kiln_sb_init(&sb);
+    kiln_sb_puts(
+        &sb,
+        "map my::f(Tensor self) -> (Tensor, Tensor, Tensor) : takes f32 = l12, l12, l12\n    let l0 = self");
+    for (int k = 1; k < 13; k++) kiln_sb_printf(&sb, ", l%d = l%d + l%d", k, k - 1, k - 1);
+    refuses(
+        KILN_E_LIMIT, sb.p,
+        "my::f, typed for f32: r:1:66: the bodies have together more than 16384 nodes, with names and rules "
+        "expanded");
+    kiln_sb_fini(&sb);
+}
+
 /* -- failing allocations -------------------------------------------------------------------------------------- */
 
 static void any_allocation_may_fail(void **state) {
@@ -746,6 +822,8 @@ int main(void) {
         T(bad_compositions),
         T(hostile_text),
         T(names_that_explode),
+        T(rules_that_explode),
+        T(products_that_explode),
         T(any_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, load_shipped, free_shipped);
