@@ -115,21 +115,56 @@ kiln_status kiln_row_type_body(const kiln_row_env *re, int k, kiln_dtype ret, co
     return type_to(re, re->branch->body[k], ret, out);
 }
 
-/* Fails with `why` if e has a part of the kinds in `refused`; why NULL: nothing is refused. */
-static kiln_status refuse(const char *source, const kiln_texpr *e, unsigned refused, const char *why) {
-    if (!e || !why) return KILN_OK;
-    if (refused >> e->kind & 1) return kiln_expr_fail(source, e->from, KILN_E_TYPE, "%s", why);
-    for (int k = 0; k < e->nargs; k++) KILN_TRY(refuse(source, e->args[k], refused, why));
+/* The numbers that the bodies of a branch read, each once in each type: a kernel is given so many. */
+typedef struct numbers {
+    struct {
+        int id, index;
+        kiln_dtype dtype;
+        bool exact;
+    } at[KILN_MAX_SCALARS];
+    int n, nparts; /* of a complex number there are two */
+} numbers;
+
+static kiln_status note_number(const char *source, const kiln_texpr *e, numbers *ns) {
+    for (int k = 0; k < ns->n; k++)
+        if (ns->at[k].id == e->id && ns->at[k].index == e->index && ns->at[k].dtype == e->dtype &&
+            ns->at[k].exact == e->exact)
+            return KILN_OK;
+    ns->nparts += kiln_dtype_is_complex(e->dtype) ? 2 : 1;
+    if (ns->nparts > KILN_MAX_SCALARS)
+        return kiln_expr_fail(
+            source, e->from, KILN_E_LIMIT,
+            "the bodies read more than %d numbers; a complex one counts twice, and one that is "
+            "used in two types too",
+            KILN_MAX_SCALARS);
+    ns->at[ns->n].id = e->id;
+    ns->at[ns->n].index = e->index;
+    ns->at[ns->n].dtype = e->dtype;
+    ns->at[ns->n++].exact = e->exact;
     return KILN_OK;
 }
 
-/* e must be typed to `to` and have no part of the kinds in `refused`.  Nobody needs what it was typed to. */
-static kiln_status check_expr(const kiln_row_env *re, const kiln_expr *e, kiln_dtype to, unsigned refused,
-                              const char *why) {
+/* What an expression may not have in it, why, and the numbers that were met so far (NULL: they do not count). */
+typedef struct inspection {
+    unsigned refused; /* bit k: parts of the kind k */
+    const char *why;
+    numbers *numbers;
+} inspection;
+
+static kiln_status inspect(const char *source, const kiln_texpr *e, const inspection *in) {
+    if (!e) return KILN_OK;
+    if (in->refused >> e->kind & 1) return kiln_expr_fail(source, e->from, KILN_E_TYPE, "%s", in->why);
+    if (in->numbers && e->kind == KILN_TE_SCALAR) KILN_TRY(note_number(source, e, in->numbers));
+    for (int k = 0; k < e->nargs; k++) KILN_TRY(inspect(source, e->args[k], in));
+    return KILN_OK;
+}
+
+/* e must be typed to `to` and pass inspection.  Nobody needs what it was typed to. */
+static kiln_status check_expr(const kiln_row_env *re, const kiln_expr *e, kiln_dtype to, inspection in) {
     enum { KEPT = 1 << 20 }; /* bytes of the arena; a larger one is given back before the next expression */
     const kiln_texpr *typed;
     KILN_TRY(type_to(re, e, to, &typed));
-    KILN_TRY(refuse(re->env.source, typed, refused, why));
+    KILN_TRY(inspect(re->env.source, typed, &in));
     if (re->env.arena->nbytes > KEPT) kiln_arena_free(re->env.arena);
     return KILN_OK;
 }
@@ -173,7 +208,7 @@ static kiln_status check_states(kiln_row_env *re, const kiln_nameds *list, const
                              v->col, v->name, clause);
         char why[64];
         snprintf(why, sizeof why, "a %s cannot see this", clause);
-        KILN_TRY(check_expr(re, v->expr, state_dtype(re, s), refused, why));
+        KILN_TRY(check_expr(re, v->expr, state_dtype(re, s), (inspection){refused, why, NULL}));
     }
     if (list->n && list->n != states->n)
         return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: %s gives %d of %d states", re->env.source, list->at[0].line,
@@ -191,7 +226,8 @@ static kiln_status check_block(kiln_row_env *re) {
     for (int k = 0; k < block->n; k++) {
         const kiln_named *s = state(re->row, block->at[k].name);
         given += s != NULL;
-        KILN_TRY(check_expr(re, block->at[k].expr, s ? state_dtype(re, s) : re->env.compute, 0, NULL));
+        KILN_TRY(
+            check_expr(re, block->at[k].expr, s ? state_dtype(re, s) : re->env.compute, (inspection){0}));
         sofar.at[sofar.n++] = block->at[k];
     }
     if (block->n && given != re->row->reduce.states.n)
@@ -220,8 +256,9 @@ static kiln_status check_reduce(const checker *c, kiln_row_env *re, const kiln_b
         const kiln_expr *e = finish_or_state(r, k);
         if (!e && (!r->from || k)) return CHECK_FAIL(c, "result %d has no finish", k);
         if (!e) continue;
-        KILN_TRY(check_expr(re, e, ret_dtype(c, b, k), r->finish.at[k].each ? 0 : ELEMENTS,
-                            "a finish sees elements only with 'each'"));
+        inspection in = {r->finish.at[k].each ? 0 : ELEMENTS, "a finish sees elements only with 'each'",
+                         NULL};
+        KILN_TRY(check_expr(re, e, ret_dtype(c, b, k), in));
     }
     return KILN_OK;
 }
@@ -240,11 +277,11 @@ static kiln_status check_bodies(const checker *c, const kiln_branch *b, uint64_t
     kiln_row_env_init(&re, c->row, b, c->common, c->dtypes, c->arena);
     re.absent = absent;
     re.env.steps = c->steps;
-    unsigned refused = c->row->family == KILN_FAMILY_MAP ? OTHER_PLACES : 0;
+    numbers ns = {.n = 0};
+    inspection in = {c->row->family == KILN_FAMILY_MAP ? OTHER_PLACES : 0,
+                     "a map sees one element of each argument and no other place", &ns};
     int64_t before = c->steps->taken;
-    for (int k = 0; k < b->nbody; k++)
-        KILN_TRY(check_expr(&re, b->body[k], ret_dtype(c, b, k), refused,
-                            "a map sees one element of each argument and no other place"));
+    for (int k = 0; k < b->nbody; k++) KILN_TRY(check_expr(&re, b->body[k], ret_dtype(c, b, k), in));
     if (c->steps->taken - before > KILN_EXPR_MAX_NODES) /* they become one kernel */
         return kiln_expr_fail(c->row->source, b->body[0], KILN_E_LIMIT,
                               "the bodies have together more than %d nodes, with names and rules expanded",
