@@ -72,7 +72,7 @@ kiln_status kiln_ops_check(kiln_ctx *ctx, kiln_check_fn report, void *user) {
         KILN_TRY(kiln_registry_get(r, k, &op));
         if (op->form != KILN_FORM_FUNCTIONAL) continue;
         int ntyped = 0;
-        kiln_status st = kiln_row_check(r, op->row, &ntyped);
+        kiln_status st = kiln_row_check(r, op->row, &(kiln_steps){INT64_MAX, 0}, &ntyped);
         if (st != KILN_OK) worst = st;
         if (report) report(user, op, ntyped, st == KILN_OK ? NULL : kiln_last_error());
     }

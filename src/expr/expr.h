@@ -10,9 +10,14 @@
 
 enum {
     KILN_EXPR_MAX_DEPTH = 64,    /* brackets and operators inside each other */
-    KILN_EXPR_MAX_HEIGHT = 256,  /* levels of a tree, with the names in it expanded; a + b + c has three */
-    KILN_EXPR_MAX_NODES = 16384, /* nodes of a tree, with the names in it expanded */
+    KILN_EXPR_MAX_HEIGHT = 256,  /* levels of a tree, with names and rules expanded; a + b + c has three */
+    KILN_EXPR_MAX_NODES = 16384, /* nodes of a tree, with names and rules expanded */
 };
+
+/* What looking at many expressions may cost: a step is one node typed or evaluated once. */
+typedef struct kiln_steps {
+    int64_t most, taken;
+} kiln_steps;
 
 /* -- trees --------------------------------------------------------------------------------------- */
 
@@ -108,6 +113,9 @@ void kiln_expr_print(kiln_sb *out, const kiln_expr *e);
 kiln_status kiln_expr_fail(const char *source, const kiln_expr *e, kiln_status st, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
+/* Takes one step at e; false where none is left, with the error set for KILN_E_LIMIT.  s NULL: nothing is counted. */
+bool kiln_steps_take(kiln_steps *s, const char *source, const kiln_expr *e) KILN_MUST_CHECK;
+
 /* Settles what the names in e mean on the host: find(user, name, &means) gives the argument, or -1 and perhaps the
  * expression that it names.  Names it does not know stay what their spelling says: true, f32, common. */
 void kiln_expr_resolve(const kiln_expr *e, int (*find)(void *user, const char *name, const kiln_expr **means),
@@ -151,7 +159,7 @@ typedef struct kiln_env {
     const char *source; /* "ops" */
     kiln_arena *arena;
     const struct kiln_crules *complex; /* what functions do to complex numbers, or NULL: nothing */
-    int rules;                         /* of those being applied, one inside the other */
+    kiln_steps *steps;                 /* each node takes one; NULL: an expression's own limits alone */
 } kiln_env;
 
 typedef enum kiln_tekind {
@@ -199,23 +207,27 @@ typedef struct kiln_texpr {
 enum {
     KILN_RULE_MAX_ARGS = 3,
     KILN_RULE_MAX_LETS = 16,
-    KILN_RULE_MAX_LOCALS = KILN_RULE_MAX_ARGS + KILN_RULE_MAX_LETS
+    KILN_RULE_MAX_LOCALS = KILN_RULE_MAX_ARGS + KILN_RULE_MAX_LETS,
+    KILN_MAX_RULES = 1024, /* of a registry: what finding one costs must not grow with a text */
+    KILN_RULE_BUCKETS = 64
 };
 
 typedef struct kiln_crule {
     const char *name, *source;
     kiln_digest digest; /* of its text; whoever keeps rules sets it */
     bool shipped;       /* part of the library */
+    const void *owner;  /* who added it; whoever keeps rules sets it */
     int line, col;
     const char *local[KILN_RULE_MAX_LOCALS]; /* names: arguments, then lets */
     int nargs, nlets;
     const kiln_expr *let[KILN_RULE_MAX_LETS]; /* computed once each, in order */
     const kiln_expr *body;
-    const struct kiln_crule *next;
+    const struct kiln_crule *next; /* in its bucket */
 } kiln_crule;
 
 typedef struct kiln_crules {
-    const kiln_crule *head;
+    const kiln_crule *bucket[KILN_RULE_BUCKETS]; /* by the hash of their names, the newest first */
+    int n;
     kiln_digest digest; /* of all their texts */
     /* Rules beyond those of the list, or NULL: *out is the rule of that name, NULL if there is none. */
     kiln_status (*more)(const char *name, const kiln_crule **out);
@@ -231,6 +243,8 @@ typedef struct kiln_trule {
 /* The rule in text[0..n), which starts at the word `complex` on line `line` of source. */
 kiln_status kiln_crule_parse(kiln_arena *arena, const char *source, const char *text, size_t n, int line,
                              kiln_crule **out) KILN_MUST_CHECK;
+/* Adds a rule; it comes before older ones of its name. */
+kiln_status kiln_crules_put(kiln_crules *rules, kiln_crule *r) KILN_MUST_CHECK;
 /* The rule of that name, or NULL. */
 kiln_status kiln_crules_find(const kiln_crules *rules, const char *name,
                              const kiln_crule **out) KILN_MUST_CHECK;
@@ -238,6 +252,9 @@ kiln_status kiln_crules_find(const kiln_crules *rules, const char *name,
 /* Types e, with the casts it needs.  want: the type the result is cast to, or KILN_DTYPE_COUNT for its own
  * (weak results stay marked weak).  Errors point at line and column. */
 kiln_status kiln_expr_type(const kiln_env *env, const kiln_expr *e, kiln_dtype want,
+                           const kiln_texpr **out) KILN_MUST_CHECK;
+/* v, typed before in the same environment, cast as kiln_expr_type casts to `want`. */
+kiln_status kiln_expr_cast(const kiln_env *env, const kiln_texpr *v, kiln_dtype want,
                            const kiln_texpr **out) KILN_MUST_CHECK;
 
 /* -- evaluation on the host --------------------------------------------------------------------------- */
@@ -275,6 +292,7 @@ typedef struct kiln_henv {
     kiln_dtype common;            /* the dtype that `common` means; KILN_DTYPE_COUNT: not known */
     bool counted;                 /* `n` is the number of elements folded, not known yet */
     const char *source;
+    kiln_steps *steps; /* as in kiln_env */
 } kiln_henv;
 
 /* Evaluates e.  Unknown inputs give KILN_H_UNKNOWN unless the result does not depend on them

@@ -57,6 +57,10 @@ static kiln_status parse_lets(kiln_lex *lx, kiln_crule *r) {
     return KILN_OK;
 }
 
+static unsigned bucket_of(const char *name) {
+    return (unsigned)(kiln_hash64(name, strlen(name)) % KILN_RULE_BUCKETS);
+}
+
 kiln_status kiln_crule_parse(kiln_arena *arena, const char *source, const char *text, size_t n, int line,
                              kiln_crule **out) {
     kiln_crule *r = kiln_arena_alloc(arena, sizeof *r);
@@ -71,16 +75,26 @@ kiln_status kiln_crule_parse(kiln_arena *arena, const char *source, const char *
     return KILN_OK;
 }
 
+kiln_status kiln_crules_put(kiln_crules *rules, kiln_crule *r) {
+    if (rules->n == KILN_MAX_RULES)
+        return KILN_FAIL(KILN_E_LIMIT, "%s:%d:%d: at most %d rules", r->source, r->line, r->col,
+                         KILN_MAX_RULES);
+    kiln_digest pair[2] = {rules->digest, r->digest};
+    rules->digest = kiln_hash128(pair, sizeof pair);
+    rules->n++;
+    r->next = rules->bucket[bucket_of(r->name)];
+    rules->bucket[bucket_of(r->name)] = r;
+    return KILN_OK;
+}
+
 kiln_status kiln_crules_find(const kiln_crules *rules, const char *name, const kiln_crule **out) {
-    const kiln_crule *r = rules ? rules->head : NULL;
+    const kiln_crule *r = rules ? rules->bucket[bucket_of(name)] : NULL;
     while (r && strcmp(r->name, name) != 0) r = r->next;
     *out = r;
     return r || !rules || !rules->more ? KILN_OK : rules->more(name, out);
 }
 
 /* -- typing ---------------------------------------------------------------------------------------------- */
-
-enum { MAX_RULES_DEEP = 8 };
 
 /* The names in a rule: its arguments and the lets typed so far. */
 typedef struct rule_env {
@@ -104,9 +118,29 @@ static bool find_local(const kiln_env *env, const char *name, bool rhs, kiln_sym
 }
 
 /* An expression of a rule.  A bare number has the parts' type. */
-static kiln_status type_in_rule(const rule_env *re, const kiln_expr *e, const kiln_texpr **out) {
-    KILN_TRY(kiln_expr_type(&re->env, e, KILN_DTYPE_COUNT, out));
-    return (*out)->weak ? kiln_expr_type(&re->env, e, re->env.compute, out) : KILN_OK;
+static kiln_status type_in_rule(kiln_typer *ty, const kiln_expr *e, const kiln_texpr **out) {
+    kiln_texpr *v;
+    KILN_TRY(kiln_typer_expr(ty, e, &v));
+    if (v->weak) KILN_TRY(kiln_typer_coerce(ty, v, ty->env->compute, &v));
+    *out = v;
+    return KILN_OK;
+}
+
+/* Lets, then the body that sees them and the arguments.  Nodes and levels count towards those of the
+ * expression that the rule is applied in. */
+static kiln_status type_rule(kiln_typer *outer, const kiln_expr *e, rule_env *re, kiln_trule *typed) {
+    const kiln_crule *rule = re->rule;
+    kiln_applied here = {rule, e, outer->env->source, outer->rule};
+    kiln_typer ty = {.env = &re->env, .height = outer->height, .nodes = outer->nodes, .rule = &here};
+    for (int k = 0; k < rule->nlets; k++) {
+        KILN_TRY(type_in_rule(&ty, rule->let[k], &typed->let[k]));
+        re->local[re->n++] = typed->let[k];
+    }
+    KILN_TRY(type_in_rule(&ty, rule->body, &typed->body));
+    typed->nargs = rule->nargs;
+    typed->nlets = rule->nlets;
+    outer->nodes = ty.nodes;
+    return KILN_OK;
 }
 
 static kiln_status apply(kiln_typer *ty, const kiln_expr *e, const kiln_crule *rule, kiln_texpr *const *args,
@@ -118,17 +152,11 @@ static kiln_status apply(kiln_typer *ty, const kiln_expr *e, const kiln_crule *r
     re.env.arena = ty->env->arena;
     re.env.common = re.env.compute;
     re.env.complex = ty->env->complex;
-    re.env.rules = ty->env->rules + 1;
-    if (re.env.rules > MAX_RULES_DEEP)
-        return COMPLEX_FAIL(ty, e, "the rule for '%s' needs itself", rule->name);
+    re.env.steps = ty->env->steps;
+    for (const kiln_applied *a = ty->rule; a; a = a->outer)
+        if (a->rule == rule) return COMPLEX_FAIL(ty, e, "the rule for '%s' needs itself", rule->name);
     for (re.n = 0; re.n < rule->nargs; re.n++) re.local[re.n] = args[re.n];
-    for (int k = 0; k < rule->nlets; k++) {
-        KILN_TRY(type_in_rule(&re, rule->let[k], &typed->let[k]));
-        re.local[re.n++] = typed->let[k];
-    }
-    KILN_TRY(type_in_rule(&re, rule->body, &typed->body));
-    typed->nargs = rule->nargs;
-    typed->nlets = rule->nlets;
+    KILN_TRY(type_rule(ty, e, &re, typed));
     kiln_texpr *n = kiln_typer_node(ty, KILN_TE_RULE, typed->body->dtype, e, rule->nargs);
     if (!n) return KILN_NOMEM();
     for (int k = 0; k < rule->nargs; k++) n->args[k] = args[k];

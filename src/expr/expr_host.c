@@ -345,10 +345,14 @@ static kiln_status eval_kind(host *h, const kiln_expr *e, kiln_hval *out) {
 }
 
 static kiln_status eval(host *h, const kiln_expr *e, kiln_hval *out) {
-    if (++h->height > KILN_EXPR_MAX_HEIGHT || ++h->nodes > KILN_EXPR_MAX_NODES) {
-        (void)kiln_expr_fail(h->env->source, e, KILN_E_LIMIT, "expression too large with its names expanded");
+    bool high = ++h->height > KILN_EXPR_MAX_HEIGHT;
+    if (high || ++h->nodes > KILN_EXPR_MAX_NODES) {
+        (void)kiln_expr_fail(h->env->source, e, KILN_E_LIMIT,
+                             "expression has more than %d %s with its names expanded",
+                             high ? KILN_EXPR_MAX_HEIGHT : KILN_EXPR_MAX_NODES, high ? "levels" : "nodes");
         return KILN_E_LIMIT;
     }
+    if (!kiln_steps_take(h->env->steps, h->env->source, e)) return KILN_E_LIMIT;
     kiln_status st = eval_kind(h, e, out);
     h->height--;
     return st;

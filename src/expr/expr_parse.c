@@ -306,6 +306,15 @@ kiln_status kiln_expr_fail(const char *source, const kiln_expr *e, kiln_status s
     return KILN_FAIL(st, "%s:%d:%d: %s", source, e->line, e->col, text);
 }
 
+bool kiln_steps_take(kiln_steps *s, const char *source, const kiln_expr *e) {
+    if (!s || s->taken++ < s->most) return true;
+    kiln_expr_fail(
+        source, e, KILN_E_LIMIT,
+        "checking the rows takes more than %lld steps; fewer dtypes or smaller expressions take fewer",
+        (long long)s->most);
+    return false;
+}
+
 /* -- walking and printing ------------------------------------------------------------------------------ */
 
 kiln_status kiln_expr_names(const kiln_expr *e, kiln_status (*visit)(void *user, const kiln_expr *e),

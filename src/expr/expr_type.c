@@ -434,24 +434,47 @@ static kiln_status type_kind(typer *ty, const kiln_expr *e, kiln_texpr **out) {
     return KILN_BUG("unknown expression kind %d", (int)e->kind);
 }
 
+/* Inside a rule, the place is where the row's own text asks for one. */
+static void blame_size(const typer *ty, const kiln_expr *e) {
+    bool high = ty->height > KILN_EXPR_MAX_HEIGHT;
+    int most = high ? KILN_EXPR_MAX_HEIGHT : KILN_EXPR_MAX_NODES;
+    const char *what = high ? "levels" : "nodes";
+    const kiln_applied *outermost = ty->rule;
+    while (outermost && outermost->outer) outermost = outermost->outer;
+    if (outermost)
+        kiln_expr_fail(outermost->source, outermost->at, KILN_E_LIMIT,
+                       "the rule for '%.60s' brings the expression to more than %d %s", outermost->rule->name,
+                       most, what);
+    else
+        kiln_expr_fail(ty->env->source, e, KILN_E_LIMIT,
+                       "expression has more than %d %s with its names expanded", most, what);
+}
+
 static kiln_status type_expr(typer *ty, const kiln_expr *e, kiln_texpr **out) {
-    if (++ty->height > KILN_EXPR_MAX_HEIGHT || ++ty->nodes > KILN_EXPR_MAX_NODES) {
-        (void)kiln_expr_fail(ty->env->source, e, KILN_E_LIMIT,
-                             "expression too large with its names expanded");
-        return KILN_E_LIMIT;
-    }
+    if (++ty->height > KILN_EXPR_MAX_HEIGHT || ++ty->nodes > KILN_EXPR_MAX_NODES)
+        return blame_size(ty, e), KILN_E_LIMIT;
+    if (!kiln_steps_take(ty->env->steps, ty->env->source, e)) return KILN_E_LIMIT;
     kiln_status st = type_kind(ty, e, out);
     ty->height--;
     return st;
+}
+
+kiln_status kiln_expr_cast(const kiln_env *env, const kiln_texpr *v, kiln_dtype want,
+                           const kiln_texpr **out) {
+    typer ty = {.env = env};
+    kiln_texpr *cast;
+    *out = v;
+    if (want == KILN_DTYPE_COUNT || (!v->weak && v->dtype == want)) return KILN_OK;
+    KILN_TRY(coerce(&ty, v, want, &cast));
+    *out = cast;
+    return KILN_OK;
 }
 
 kiln_status kiln_expr_type(const kiln_env *env, const kiln_expr *e, kiln_dtype want, const kiln_texpr **out) {
     typer ty = {.env = env};
     kiln_texpr *v;
     KILN_TRY(type_expr(&ty, e, &v));
-    if (want != KILN_DTYPE_COUNT && (v->weak || v->dtype != want)) KILN_TRY(coerce(&ty, v, want, &v));
-    *out = v;
-    return KILN_OK;
+    return kiln_expr_cast(env, v, want, out);
 }
 
 /* -- for expr_complex.c --------------------------------------------------------------------------------- */

@@ -3,11 +3,20 @@
 #define KILN_TYPER_H
 #include "expr/expr.h"
 
+/* A rule that is being applied, and where. */
+typedef struct kiln_applied {
+    const kiln_crule *rule;
+    const kiln_expr *at;
+    const char *source; /* of `at` */
+    const struct kiln_applied *outer;
+} kiln_applied;
+
 typedef struct kiln_typer {
     const kiln_env *env;
-    int height; /* of the tree above, with names expanded */
-    int nodes;  /* typed so far: names that use names twice could grow without end */
-    int lets;   /* names being expanded, to stop a let that means itself */
+    int height;               /* of the tree above, with names and rules expanded */
+    int nodes;                /* typed so far: names and rules that use others twice grow without end */
+    int lets;                 /* names being expanded, to stop a let that means itself */
+    const kiln_applied *rule; /* the innermost rule being applied, or NULL */
 } kiln_typer;
 
 kiln_texpr *kiln_typer_node(kiln_typer *ty, kiln_tekind kind, kiln_dtype t, const kiln_expr *from, int nargs);

@@ -142,50 +142,19 @@ static kiln_status take(kiln_bound *b, const kiln_param *p, const kiln_value *v,
 
 /* -- defaults ------------------------------------------------------------------------------------------ */
 
-/* Identifiers that stand as defaults in PyTorch's schemas. */
-static kiln_value named_default(const kiln_type *plain, const char *name) {
-    static const struct {
-        const char *name;
-        kiln_dtype dtype;
-    } dtypes[] = {{"long", KILN_I64},
-                  {"int", KILN_I32},
-                  {"float", KILN_F32},
-                  {"double", KILN_F64},
-                  {"bool", KILN_BOOL}};
-    if (plain->kind == KILN_T_DTYPE)
-        for (size_t k = 0; k < sizeof dtypes / sizeof *dtypes; k++)
-            if (kiln_str_eq(dtypes[k].name, name)) return kiln_v_dtype(dtypes[k].dtype);
-    if (plain->kind == KILN_T_INT && kiln_str_eq(name, "Mean")) return kiln_v_int(1); /* Reduction::Mean */
-    return kiln_v_str(name);
-}
-
-static kiln_value plain_default(const kiln_type *plain, const kiln_default *d) {
-    switch (d->kind) {
-    case KILN_DEF_BOOL: return kiln_v_bool(d->i != 0);
-    case KILN_DEF_INT: return plain->kind == KILN_T_FLOAT ? kiln_v_float((double)d->i) : kiln_v_int(d->i);
-    case KILN_DEF_FLOAT: return kiln_v_float(d->f);
-    case KILN_DEF_STR: return kiln_v_str(d->s);
-    case KILN_DEF_NAME: return named_default(plain, d->s);
-    case KILN_DEF_ABSENT:
-    case KILN_DEF_NONE:
-    case KILN_DEF_LIST: break;
-    }
-    return kiln_v_none();
-}
-
 static kiln_status take_default(kiln_bound *b, const kiln_param *p, kiln_value *out) {
     bool optional;
     const kiln_type *t = kiln_type_strip(p->type, &optional);
     const kiln_default *d = &p->def;
-    if (t->kind != KILN_T_LIST || d->kind == KILN_DEF_NONE || d->kind == KILN_DEF_ABSENT) {
-        *out = plain_default(t, d);
+    if (t->kind != KILN_T_LIST || d->kind == KILN_DEF_NONE) {
+        (void)kiln_default_value(p->type, d, out); /* it has the type: loading the row saw to that */
         return KILN_OK;
     }
-    bool many = d->kind == KILN_DEF_LIST;
-    int n = many ? d->nitems : t->size > 0 ? t->size : 1;
+    int n = kiln_default_items(t, d);
     kiln_value *items;
     KILN_TRY(room_for(b, (size_t)n, &items));
-    for (int k = 0; k < n; k++) items[k] = plain_default(t->elem, many ? &d->items[k] : d);
+    for (int k = 0; k < n; k++)
+        (void)kiln_default_value(t->elem, d->kind == KILN_DEF_LIST ? &d->items[k] : d, &items[k]);
     *out = kiln_v_list(items, (uint32_t)n);
     return KILN_OK;
 }

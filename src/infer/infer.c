@@ -104,7 +104,7 @@ static kiln_status pick_branch(kiln_plan *p, const kiln_typing **by) {
 
 /* -- operands ------------------------------------------------------------------------------------------ */
 
-static kiln_status gather(kiln_plan *p) {
+static void gather(kiln_plan *p) {
     const kiln_bound *call = p->call;
     const kiln_row *row = call->op->row;
     p->nin = 0;
@@ -112,12 +112,9 @@ static kiln_status gather(kiln_plan *p) {
         if (call->slot[a].kind != KILN_TENSOR) continue;
         p->dtypes[a] = (kiln_dtype)call->slot[a].u.tensor->dtype;
         if (row->ignored >> a & 1) continue;
-        if (p->nin + row->schema->nrets >= KILN_MAX_OPERANDS)
-            return KILN_FAIL(KILN_E_LIMIT, "%s: more than %d tensors", call->op->name, KILN_MAX_OPERANDS);
-        p->in[p->nin] = call->slot[a].u.tensor;
+        p->in[p->nin] = call->slot[a].u.tensor; /* there is room: no row with more tensors is loaded */
         p->in_arg[p->nin++] = (int8_t)a;
     }
-    return KILN_OK;
 }
 
 /* The argument that leads goes before the others, which keep their order. */
@@ -168,7 +165,7 @@ kiln_status kiln_infer(const kiln_bound *call, kiln_plan *out) {
         return KILN_FAIL(KILN_E_UNSUP, "%s: operators of family '%s' are not served", op->name,
                          kiln_family_name(op->row->family));
     out->call = call;
-    KILN_TRY(gather(out));
+    gather(out);
     KILN_TRY(run_checks(out, &by));
     KILN_TRY(pick_branch(out, &by));
     KILN_TRY(kiln_types_infer(out));

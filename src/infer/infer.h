@@ -14,7 +14,7 @@
 #include "op/op.h"
 #include "tensor/tensor.h"
 
-enum { KILN_MAX_OPERANDS = 24, KILN_MAX_DIMS = KILN_MAX_RANK };
+enum { KILN_MAX_DIMS = KILN_MAX_RANK };
 
 /* Arguments by the slots of the row's functional schema.  Only the slots of the row's arguments are set.
  * Values may point into `items`, so a kiln_bound must not be copied. */

@@ -15,8 +15,6 @@ typedef struct kiln_scalar_source {
     kiln_ir_part part;
 } kiln_scalar_source;
 
-enum { KILN_MAX_SCALARS = 64 };
-
 typedef struct kiln_lowered {
     kiln_ir *ir;
     kiln_scalar_source scalars[KILN_MAX_SCALARS];

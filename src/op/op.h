@@ -97,6 +97,12 @@ enum { KILN_HOST_ID = KILN_MAX_ARGS };
 
 enum { KILN_ROW_MAX_NAMED = 16, KILN_ROW_MAX_BRANCHES = 16, KILN_ROW_MAX_CHECKS = 8 };
 
+/* What a call has room for; rows that need more are not loaded. */
+enum {
+    KILN_MAX_OPERANDS = 24, /* tensors, results among them */
+    KILN_MAX_SCALARS = 64   /* numbers that a kernel is given; a complex one is two */
+};
+
 typedef struct kiln_nameds {
     kiln_named *at;
     int n;
@@ -218,8 +224,12 @@ size_t kiln_registry_search(const kiln_registry *r, const char *name); /* the fi
 size_t kiln_registry_overloads(const kiln_registry *r, const char *base, size_t *first);
 kiln_status kiln_registry_find(const kiln_registry *r, const char *name, const kiln_op **out) KILN_MUST_CHECK;
 
-/* Types a row's every branch for every dtype it takes.  *ntyped: combinations typed. */
-kiln_status kiln_row_check(const kiln_registry *r, const kiln_row *row, int *ntyped) KILN_MUST_CHECK;
+/* Types a row's every branch for every dtype it takes, which takes steps.  *ntyped: combinations typed. */
+kiln_status kiln_row_check(const kiln_registry *r, const kiln_row *row, kiln_steps *steps,
+                           int *ntyped) KILN_MUST_CHECK;
+/* How many steps checking the rows of a text may take: dtypes of several arguments multiply, and loading must end. */
+enum { KILN_STEPS_FIRST = 1 << 20, KILN_STEPS_PER_BYTE = 64 };
+kiln_steps kiln_steps_for(size_t nbytes);
 
 /* -- what infer and lower ask of a row ------------------------------------------------------------- */
 
@@ -227,6 +237,11 @@ bool kiln_row_is_tensor(const kiln_row *row, int arg); /* Tensor or Tensor? */
 bool kiln_row_optional(const kiln_row *row, int arg);
 const kiln_expr *kiln_row_host(const kiln_row *row,
                                const char *name); /* the expression of a host number, or NULL */
+
+/* The value of a default of type t, which is no list; false, and any value, if it is not of that type. */
+bool kiln_default_value(const kiln_type *t, const kiln_default *d, kiln_value *out);
+/* How many items the default of an argument of type `list` has: one number for int[N] means N of it. */
+int kiln_default_items(const kiln_type *list, const kiln_default *d);
 
 /* The environment that types branch b's bodies: common dtype `common`, and dtypes[a] for each tensor
  * argument outside promotion.  Lives as long as its arguments. */

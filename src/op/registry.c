@@ -129,33 +129,21 @@ static kiln_status look_in_base(const load *l, const kiln_row *row, bool *same) 
     return *same || gives_way ? KILN_OK : defined_already(row, row->name, old->row);
 }
 
-/* The rule of that name that the base has, or NULL; *here: this load has one. */
-static kiln_status find_rule(const load *l, const char *name, const kiln_crule **out, bool *here) {
-    const kiln_crule *first = l->base ? l->base->rules.head : NULL;
-    KILN_TRY(kiln_crules_find(&l->r->rules, name, out));
-    *here = false;
-    for (const kiln_crule *k = l->r->rules.head; k != first && !*here; k = k->next) *here = k == *out;
-    return KILN_OK;
-}
-
 static kiln_status add_rule(load *l, const char *source, const char *text, size_t n, int line) {
     kiln_registry *r = l->r;
     const kiln_crule *old;
     kiln_crule *rule;
-    bool here;
     KILN_TRY(kiln_crule_parse(&r->arena, source, text, n, line, &rule));
     KILN_TRY(kiln_row_digest(text, n, &rule->digest));
-    KILN_TRY(find_rule(l, rule->name, &old, &here));
+    KILN_TRY(kiln_crules_find(&r->rules, rule->name, &old));
+    bool here = old && old->owner == r; /* twice in one text is a mistake */
     if (old && !here && memcmp(&old->digest, &rule->digest, sizeof old->digest) == 0) return KILN_OK;
     if (old && (here || !l->replace || old->shipped))
         return KILN_FAIL(KILN_E_ARG, "%s:%d:%d: the rule for %s is defined already, at %s:%d:%d", source,
                          rule->line, rule->col, rule->name, old->source, old->line, old->col);
-    kiln_digest pair[2] = {r->rules.digest, rule->digest};
-    r->rules.digest = kiln_hash128(pair, sizeof pair);
-    rule->next = r->rules.head;
-    r->rules.head = rule;
+    rule->owner = r;
     l->changed = true;
-    return KILN_OK;
+    return kiln_crules_put(&r->rules, rule);
 }
 
 static kiln_status add_row(load *l, const char *source, const char *text, size_t n, int line) {
@@ -265,7 +253,7 @@ static void sort_ops(kiln_registry *r) {
     if (r->n) qsort(r->ops, r->n, sizeof(kiln_op *), by_op_name);
 }
 
-static kiln_status freeze(load *l) {
+static kiln_status freeze(load *l, kiln_steps steps) {
     kiln_registry *r = l->r;
     for (size_t k = 0; l->list && k < r->nrows; k++)
         KILN_TRY(kiln_forms_of(&r->arena, l->list, r->rows[k], push_op, r));
@@ -276,7 +264,7 @@ static kiln_status freeze(load *l) {
     for (size_t k = 0; k < r->nrows; k++) kiln_row_set_rules(r->rows[k], &r->rules, r->rules.digest);
     for (size_t k = 0; k < r->nrows; k++) {
         int ntyped;
-        KILN_TRY(kiln_row_check(r, r->rows[k], &ntyped));
+        KILN_TRY(kiln_row_check(r, r->rows[k], &steps, &ntyped));
     }
     return KILN_OK;
 }
@@ -288,7 +276,9 @@ static kiln_status fill(load *l, const kiln_row_text *texts, int ntexts) {
     if (r->shipped && !r->rules.more)
         r->rules = (kiln_crules){.digest = kiln_shipped.rules_digest, .more = kiln_shipped_find_rule};
     for (int k = 0; k < ntexts; k++) KILN_TRY(add_text(l, &texts[k]));
-    return freeze(l);
+    size_t nbytes = 0;
+    for (int k = 0; k < ntexts; k++) nbytes += texts[k].n;
+    return freeze(l, kiln_steps_for(nbytes));
 }
 
 kiln_status kiln_registry_new(const kiln_registry *base, const kiln_row_text *texts, int ntexts,

@@ -2,7 +2,8 @@
  *
  * A body that is right for f32 and wrong for bool is found when the row is loaded, not when somebody
  * calls it.  Branches whose `when` cannot hold for a dtype are left out; a dtype without any branch is
- * an error.  Works in its own arena, freed before it returns. */
+ * an error.  Works in its own arena, which is emptied between expressions so that it stays small.  The number of
+ * combinations is a product, so the steps of all of them together are limited. */
 #include <stdio.h>
 #include <string.h>
 
@@ -13,6 +14,7 @@ typedef struct checker {
     kiln_dtype dtypes[KILN_MAX_ARGS]; /* of arguments outside promotion */
     kiln_dtype common;
     kiln_arena *arena;
+    kiln_steps *steps;
     int ntyped;
     uint32_t taken; /* bit b: branch b was typed for some dtype */
 } checker;
@@ -44,8 +46,13 @@ typedef enum holds { NEVER, MAYBE, ALWAYS } holds;
 /* Evaluates every part of e: a misspelt name is found even where a call would not get to it. */
 static kiln_status eval_before_call(const checker *c, const kiln_expr *e, kiln_hval *out) {
     bool folds = c->row->family == KILN_FAMILY_FOLD || c->row->family == KILN_FAMILY_SCAN;
-    check_env ce = {
-        {.get = get, .item = item, .common = c->common, .counted = folds, .source = c->row->source}, c};
+    check_env ce = {{.get = get,
+                     .item = item,
+                     .common = c->common,
+                     .counted = folds,
+                     .source = c->row->source,
+                     .steps = c->steps},
+                    c};
     return kiln_expr_eval_every(&ce.env, e, out);
 }
 
@@ -87,18 +94,64 @@ static kiln_status type_to(const kiln_row_env *re, const kiln_expr *e, kiln_dtyp
     to = kiln_dtype_compute(to);
     KILN_TRY(kiln_expr_type(&re->env, e, KILN_DTYPE_COUNT, &own));
     if (!own->weak) KILN_TRY(check_kind(re->env.source, e, own->dtype, to));
-    return kiln_expr_type(&re->env, e, to, out);
+    return kiln_expr_cast(&re->env, own, to, out);
 }
 
 kiln_status kiln_row_type_body(const kiln_row_env *re, int k, kiln_dtype ret, const kiln_texpr **out) {
     return type_to(re, re->branch->body[k], ret, out);
 }
 
-/* Fails with `why` if e has a part of the kinds in `refused`. */
-static kiln_status refuse(const char *source, const kiln_texpr *e, unsigned refused, const char *why) {
+/* The numbers that the bodies of a branch read, each once in each type: a kernel is given so many. */
+typedef struct numbers {
+    struct {
+        int id, index;
+        kiln_dtype dtype;
+        bool exact;
+    } at[KILN_MAX_SCALARS];
+    int n, nparts; /* of a complex number there are two */
+} numbers;
+
+static kiln_status note_number(const char *source, const kiln_texpr *e, numbers *ns) {
+    for (int k = 0; k < ns->n; k++)
+        if (ns->at[k].id == e->id && ns->at[k].index == e->index && ns->at[k].dtype == e->dtype &&
+            ns->at[k].exact == e->exact)
+            return KILN_OK;
+    ns->nparts += kiln_dtype_is_complex(e->dtype) ? 2 : 1;
+    if (ns->nparts > KILN_MAX_SCALARS)
+        return kiln_expr_fail(
+            source, e->from, KILN_E_LIMIT,
+            "the bodies read more than %d numbers; a complex one counts twice, and one that is "
+            "used in two types too",
+            KILN_MAX_SCALARS);
+    ns->at[ns->n].id = e->id;
+    ns->at[ns->n].index = e->index;
+    ns->at[ns->n].dtype = e->dtype;
+    ns->at[ns->n++].exact = e->exact;
+    return KILN_OK;
+}
+
+/* What an expression may not have in it, why, and the numbers that were met so far (NULL: they do not count). */
+typedef struct inspection {
+    unsigned refused; /* bit k: parts of the kind k */
+    const char *why;
+    numbers *numbers;
+} inspection;
+
+static kiln_status inspect(const char *source, const kiln_texpr *e, const inspection *in) {
     if (!e) return KILN_OK;
-    if (refused >> e->kind & 1) return kiln_expr_fail(source, e->from, KILN_E_TYPE, "%s", why);
-    for (int k = 0; k < e->nargs; k++) KILN_TRY(refuse(source, e->args[k], refused, why));
+    if (in->refused >> e->kind & 1) return kiln_expr_fail(source, e->from, KILN_E_TYPE, "%s", in->why);
+    if (in->numbers && e->kind == KILN_TE_SCALAR) KILN_TRY(note_number(source, e, in->numbers));
+    for (int k = 0; k < e->nargs; k++) KILN_TRY(inspect(source, e->args[k], in));
+    return KILN_OK;
+}
+
+/* e must be typed to `to` and pass inspection.  Nobody needs what it was typed to. */
+static kiln_status check_expr(const kiln_row_env *re, const kiln_expr *e, kiln_dtype to, inspection in) {
+    enum { KEPT = 1 << 20 }; /* bytes of the arena; a larger one is given back before the next expression */
+    const kiln_texpr *typed;
+    KILN_TRY(type_to(re, e, to, &typed));
+    KILN_TRY(inspect(re->env.source, typed, &in));
+    if (re->env.arena->nbytes > KEPT) kiln_arena_free(re->env.arena);
     return KILN_OK;
 }
 
@@ -107,6 +160,7 @@ enum {
     ELEMENTS = TE(ELEM) | TE(ACCESS),
     STATES = TE(STATE) | TE(RHS) | TE(COUNT),
     PLACES = TE(POS) | TE(EXTENT) | TE(SUM),
+    OTHER_PLACES = TE(ACCESS) | STATES | PLACES,
 };
 #undef TE
 
@@ -138,11 +192,9 @@ static kiln_status check_states(kiln_row_env *re, const kiln_nameds *list, const
         if (!s)
             return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: '%s' in %s is not a state", re->env.source, v->line,
                              v->col, v->name, clause);
-        const kiln_texpr *typed;
         char why[64];
         snprintf(why, sizeof why, "a %s cannot see this", clause);
-        KILN_TRY(type_to(re, v->expr, state_dtype(re, s), &typed));
-        KILN_TRY(refuse(re->env.source, typed, refused, why));
+        KILN_TRY(check_expr(re, v->expr, state_dtype(re, s), (inspection){refused, why, NULL}));
     }
     if (list->n && list->n != states->n)
         return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: %s gives %d of %d states", re->env.source, list->at[0].line,
@@ -158,10 +210,10 @@ static kiln_status check_block(kiln_row_env *re) {
     re->env.in_block = true;
     re->scope = &sofar;
     for (int k = 0; k < block->n; k++) {
-        const kiln_texpr *typed;
         const kiln_named *s = state(re->row, block->at[k].name);
         given += s != NULL;
-        KILN_TRY(type_to(re, block->at[k].expr, s ? state_dtype(re, s) : re->env.compute, &typed));
+        KILN_TRY(
+            check_expr(re, block->at[k].expr, s ? state_dtype(re, s) : re->env.compute, (inspection){0}));
         sofar = (kiln_nameds){block->at, k + 1};
     }
     if (block->n && given != re->row->reduce.states.n)
@@ -188,12 +240,11 @@ static kiln_status check_reduce(const checker *c, kiln_row_env *re, const kiln_b
     re->merge = false;
     for (int k = 0; k < c->row->schema->nrets; k++) {
         const kiln_expr *e = finish_or_state(r, k);
-        const kiln_texpr *typed;
         if (!e && (!r->from || k)) return CHECK_FAIL(c, "result %d has no finish", k);
         if (!e) continue;
-        KILN_TRY(type_to(re, e, ret_dtype(c, b, k), &typed));
-        if (!r->finish.at[k].each)
-            KILN_TRY(refuse(re->env.source, typed, ELEMENTS, "a finish sees elements only with 'each'"));
+        inspection in = {r->finish.at[k].each ? 0 : ELEMENTS, "a finish sees elements only with 'each'",
+                         NULL};
+        KILN_TRY(check_expr(re, e, ret_dtype(c, b, k), in));
     }
     return KILN_OK;
 }
@@ -211,13 +262,16 @@ static kiln_status check_bodies(const checker *c, const kiln_branch *b, uint64_t
     kiln_row_env re;
     kiln_row_env_init(&re, c->row, b, c->common, c->dtypes, c->arena);
     re.absent = absent;
-    for (int k = 0; k < b->nbody; k++) {
-        const kiln_texpr *typed;
-        KILN_TRY(kiln_row_type_body(&re, k, ret_dtype(c, b, k), &typed));
-        if (c->row->family == KILN_FAMILY_MAP)
-            KILN_TRY(refuse(c->row->source, typed, (ELEMENTS | STATES | PLACES) & ~(1u << KILN_TE_ELEM),
-                            "a map sees one element of each argument and no other place"));
-    }
+    re.env.steps = c->steps;
+    numbers ns = {.n = 0};
+    inspection in = {c->row->family == KILN_FAMILY_MAP ? OTHER_PLACES : 0,
+                     "a map sees one element of each argument and no other place", &ns};
+    int64_t before = c->steps->taken;
+    for (int k = 0; k < b->nbody; k++) KILN_TRY(check_expr(&re, b->body[k], ret_dtype(c, b, k), in));
+    if (c->steps->taken - before > KILN_EXPR_MAX_NODES) /* they become one kernel */
+        return kiln_expr_fail(c->row->source, b->body[0], KILN_E_LIMIT,
+                              "the bodies have together more than %d nodes, with names and rules expanded",
+                              KILN_EXPR_MAX_NODES);
     return check_reduce(c, &re, b);
 }
 
@@ -318,9 +372,9 @@ static kiln_status check_compose_arg(const kiln_row *row, const kiln_op *callee,
     return KILN_OK;
 }
 
-static kiln_status check_compose(const kiln_registry *r, const kiln_row *row) {
+static kiln_status check_compose(const kiln_registry *r, const kiln_row *row, kiln_steps *steps) {
     const kiln_op *callee;
-    checker c = {.row = row, .common = KILN_F32};
+    checker c = {.row = row, .common = KILN_F32, .steps = steps};
     uint64_t given = 0;
     if (!row->compose.callee) return CHECK_FAIL(&c, "a compose row needs a call clause");
     KILN_TRY(kiln_note(kiln_registry_find(r, row->compose.callee, &callee), "%s:%d:%d", row->source,
@@ -334,15 +388,19 @@ static kiln_status check_compose(const kiln_registry *r, const kiln_row *row) {
     return check_conditions(&c);
 }
 
-kiln_status kiln_row_check(const kiln_registry *r, const kiln_row *row, int *ntyped) {
+kiln_steps kiln_steps_for(size_t nbytes) {
+    return (kiln_steps){KILN_STEPS_FIRST + (int64_t)nbytes * KILN_STEPS_PER_BYTE, 0};
+}
+
+kiln_status kiln_row_check(const kiln_registry *r, const kiln_row *row, kiln_steps *steps, int *ntyped) {
     if (row->family == KILN_FAMILY_COMPOSE) {
-        KILN_TRY(check_compose(r, row));
+        KILN_TRY(check_compose(r, row, steps));
         *ntyped = 1;
         return KILN_OK;
     }
     kiln_arena arena;
     kiln_arena_init(&arena);
-    checker c = {.row = row, .arena = &arena};
+    checker c = {.row = row, .arena = &arena, .steps = steps};
     kiln_status st = KILN_OK;
     for (int t = 0; t < KILN_DTYPE_COUNT && st == KILN_OK; t++)
         if (row->takes & KILN_DT(t))

@@ -8,17 +8,18 @@
 
 #include "op/row.h"
 
-#define ROW_FAIL(row, ...) row_fail((row), (row)->line, (row)->col, __VA_ARGS__)
+#define ROW_FAIL(row, ...) row_fail((row), KILN_E_PARSE, (row)->line, (row)->col, __VA_ARGS__)
+#define ROW_LIMIT(row, ...) row_fail((row), KILN_E_LIMIT, (row)->line, (row)->col, __VA_ARGS__)
 
-__attribute__((format(printf, 4, 5))) static kiln_status row_fail(const kiln_row *row, int line, int col,
-                                                                  const char *fmt, ...) {
+__attribute__((format(printf, 5, 6))) static kiln_status row_fail(const kiln_row *row, kiln_status st,
+                                                                  int line, int col, const char *fmt, ...) {
     kiln_expr at = {.line = line, .col = col};
     char text[300];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    return kiln_expr_fail(row->source, &at, KILN_E_PARSE, "%s", text);
+    return kiln_expr_fail(row->source, &at, st, "%s", text);
 }
 
 /* -- schema -------------------------------------------------------------------------------------------- */
@@ -36,6 +37,62 @@ static kiln_status check_schema(const kiln_row *row) {
         if (s->rets[k].type->kind != KILN_T_TENSOR || has_alias(s->rets[k].type))
             return ROW_FAIL(row, "result %d is not a new tensor", k);
     return s->nrets ? KILN_OK : ROW_FAIL(row, "a %s row needs a result", kiln_family_name(row->family));
+}
+
+/* -- defaults, limits and classes -------------------------------------------------------------------------------------------- */
+
+static bool default_fits(const kiln_type *t, const kiln_default *d) {
+    kiln_value ignored;
+    bool optional;
+    const kiln_type *list = kiln_type_strip(t, &optional);
+    if (list->kind != KILN_T_LIST || d->kind == KILN_DEF_NONE) return kiln_default_value(t, d, &ignored);
+    if (d->kind != KILN_DEF_LIST) return kiln_default_value(list->elem, d, &ignored);
+    for (int k = 0; k < d->nitems; k++)
+        if (!kiln_default_value(list->elem, &d->items[k], &ignored)) return false;
+    return true;
+}
+
+/* A call without the argument binds its default, so it must be of the type, and lists of them must fit a call. */
+static kiln_status check_defaults(const kiln_row *row) {
+    const kiln_schema *s = row->declared;
+    int64_t nitems = 0;
+    for (int a = 0; a < s->nargs; a++) {
+        const kiln_param *p = &s->args[a];
+        bool optional;
+        const kiln_type *t = kiln_type_strip(p->type, &optional);
+        if (p->def.kind == KILN_DEF_ABSENT) continue;
+        if (!default_fits(p->type, &p->def))
+            return ROW_FAIL(row, "the default of '%s' is not of its type: %.60s", p->name, p->def.text);
+        if (t->kind == KILN_T_LIST) nitems += kiln_default_items(t, &p->def);
+    }
+    if (nitems > KILN_MAX_ARGS)
+        return ROW_LIMIT(row, "%.80s has %lld items in defaults: at most %d", row->name, (long long)nitems,
+                         KILN_MAX_ARGS);
+    return KILN_OK;
+}
+
+static kiln_status check_tensors(const kiln_row *row) {
+    int n = row->schema->nrets;
+    for (int a = 0; a < row->schema->nargs; a++) n += kiln_row_is_tensor(row, a) && !(row->ignored >> a & 1);
+    if (n > KILN_MAX_OPERANDS)
+        return ROW_LIMIT(row, "%.80s has %d tensors, results among them: at most %d", row->name, n,
+                         KILN_MAX_OPERANDS);
+    return KILN_OK;
+}
+
+static bool holds_tensor(const kiln_type *t) {
+    while (t->kind == KILN_T_OPTIONAL || t->kind == KILN_T_LIST) t = t->elem;
+    return t->kind == KILN_T_TENSOR;
+}
+
+/* The value of a static argument is part of the class of a call, and no class is of one tensor's elements. */
+static kiln_status check_statics(const kiln_row *row) {
+    for (int a = 0; a < row->schema->nargs; a++)
+        if ((row->statics >> a & 1) && holds_tensor(row->schema->args[a].type))
+            return ROW_FAIL(row,
+                            "'%s' is a tensor: only numbers, texts, dtypes and lists of them can be static",
+                            row->schema->args[a].name);
+    return KILN_OK;
 }
 
 /* -- dtypes -------------------------------------------------------------------------------------------- */
@@ -80,11 +137,13 @@ static kiln_status check_names(const kiln_row *row) {
         for (int k = 0; k < lists[l]->n; k++) {
             const kiln_named *v = &lists[l]->at[k];
             if (kiln_schema_arg(row->schema, v->name) >= 0)
-                return row_fail(row, v->line, v->col, "'%s' is the name of an argument", v->name);
+                return row_fail(row, KILN_E_PARSE, v->line, v->col, "'%s' is the name of an argument",
+                                v->name);
             for (int m = 0; m <= l; m++)
                 for (int j = 0; j < (m == l ? k : lists[m]->n); j++)
                     if (strcmp(lists[m]->at[j].name, v->name) == 0)
-                        return row_fail(row, v->line, v->col, "'%s' has a meaning already", v->name);
+                        return row_fail(row, KILN_E_PARSE, v->line, v->col, "'%s' has a meaning already",
+                                        v->name);
         }
     }
     return KILN_OK;
@@ -135,9 +194,12 @@ static kiln_status check_bodies(const kiln_row *row) {
 
 kiln_status kiln_row_rules(const kiln_row *row) {
     KILN_TRY(check_names(row));
+    KILN_TRY(check_defaults(row));
+    KILN_TRY(check_statics(row));
     if (row->family == KILN_FAMILY_COMPOSE)
         return row->nbranches ? ROW_FAIL(row, "a compose row has a call clause and no body") : KILN_OK;
     KILN_TRY(check_schema(row));
+    KILN_TRY(check_tensors(row));
     KILN_TRY(check_typing(row, &row->typing));
     for (int b = 0; b < row->nbranches; b++) KILN_TRY(check_typing(row, &row->branches[b].typing));
     KILN_TRY(check_clauses(row));

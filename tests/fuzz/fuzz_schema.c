@@ -1,8 +1,12 @@
 /* fuzz_schema.c - any bytes either fail to parse with a message, or print to text that parses to the
- * same schema and prints the same.  A prefix parse must agree with the whole parse of what it used. */
+ * same schema and prints the same.  A prefix parse must agree with the whole parse of what it used.  A parse asks for
+ * no more memory than docs/OPS.md says, which bounds what it does too. */
 #include <string.h>
 
 #include "schema/schema.h"
+#include "spent.h"
+
+enum { HELD_FIRST = 16 << 10, HELD_PER_BYTE = 256 }; /* bytes, for a text of n bytes: see docs/OPS.md */
 
 static void require(bool ok) {
     if (!ok) __builtin_trap();
@@ -53,7 +57,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     kiln_arena_init(&arena);
     kiln_schema *whole = NULL, *prefix = NULL, *exact = NULL;
     size_t used = 0;
+    spent_start();
     kiln_status st = kiln_schema_parse(&arena, text, n, &whole);
+    spent cost = spent_stop();
+    require(cost.total <= HELD_FIRST + n * HELD_PER_BYTE);
     if (st == KILN_OK)
         round_trip(&arena, whole);
     else

@@ -530,7 +530,7 @@ static kiln_dtype dtype(const kiln_henv *env, int arg) {
     return values[arg].value.dtype;
 }
 
-static const kiln_henv host = {get, item, size, dtype, KILN_U8, false, "t"};
+static const kiln_henv host = {get, item, size, dtype, KILN_U8, false, "t", NULL};
 
 static void gives(const char *text, const char *want) {
     kiln_hval v = {0};

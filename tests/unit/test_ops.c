@@ -115,9 +115,10 @@ static void the_hard_operators_type(void **state) {
     for (size_t k = 0; k < sizeof hard / sizeof *hard; k++) {
         const kiln_op *op = find_in(shipped, hard[k].name);
         int ntyped = 0;
+        kiln_steps steps = kiln_steps_for(strlen(op->row->text));
         assert_string_equal(op->name, hard[k].name);
         assert_string_equal(kiln_family_name(op->row->family), hard[k].family);
-        assert_int_equal(kiln_row_check(shipped, op->row, &ntyped), KILN_OK);
+        assert_int_equal(kiln_row_check(shipped, op->row, &steps, &ntyped), KILN_OK);
         assert_true(ntyped >= hard[k].at_least);
     }
 }
@@ -744,6 +745,94 @@ static void bad_compositions(void **state) {
 #undef C
 }
 
+/* -- what a call could not bear ---------------------------------------------------------------------------- */
+
+static void defaults_are_of_their_type(void **state) {
+    (void)state;
+    static const char *const wrong[][2] = {
+        {"int k", "\"a\""},       {"int k", "1.5"},          {"int k", "True"},
+        {"int k", "Sum"},         {"int k", "None"},         {"bool k", "2"},
+        {"float k", "long"},      {"Scalar k", "None"},      {"Scalar k", "abc"},
+        {"str k", "2"},           {"str k", "abc"},          {"ScalarType k", "7"},
+        {"ScalarType k", "half"}, {"int[] k", "[1, \"a\"]"}, {"int[] k", "1.5"},
+        {"int[] k", "[[1]]"},     {"int[2] k", "None"},      {"Tensor k", "1"},
+        {"Tensor k", "None"},     {"Tensor? k", "1"},        {"MemoryFormat k", "1"},
+        {"Tensor[] k", "[1]"},
+    };
+    static const char *const right[][2] = {
+        {"int k", "-1"},           {"int k", "Mean"},      {"int? k", "None"},       {"bool k", "True"},
+        {"float k", "2"},          {"float? k", "1."},     {"Scalar k", "True"},     {"str k", "'none'"},
+        {"ScalarType k", "long"},  {"ScalarType? k", "4"}, {"int[2] k", "1"},        {"int[] k", "[]"},
+        {"float[] k", "[1, 2.5]"}, {"Tensor? k", "None"},  {"MemoryFormat? k", "0"}, {"int[1]? k", "None"},
+    };
+    char text[200], message[200];
+    for (size_t k = 0; k < sizeof wrong / sizeof *wrong; k++) {
+        snprintf(text, sizeof text, "map my::f(Tensor self, %s=%s) -> Tensor = self\n    ignore k",
+                 wrong[k][0], wrong[k][1]);
+        snprintf(message, sizeof message, "r:1:5: the default of 'k' is not of its type: %s", wrong[k][1]);
+        refuses(KILN_E_PARSE, text, message);
+    }
+    for (size_t k = 0; k < sizeof right / sizeof *right; k++) {
+        snprintf(text, sizeof text, "map my::f(Tensor self, %s=%s) -> Tensor = self\n    ignore k",
+                 right[k][0], right[k][1]);
+        takes(text);
+    }
+    /* What binding takes for granted when the tensor is used as the number in it. */
+    refuses(KILN_E_PARSE,
+            "map my::f(Tensor self, Tensor v=1) -> Tensor : takes float promote(self) item v = self + v",
+            "r:1:5: the default of 'v' is not of its type: 1");
+    refuses(KILN_E_LIMIT, "map my::f(Tensor self, int[60] k=1, int[5] l=2) -> Tensor = self\n    ignore k, l",
+            "r:1:5: my::f has 65 items in defaults: at most 64");
+}
+
+/* What a call has no room for is refused before there is a call, with the limit. */
+static void calls_have_room_for_rows(void **state) {
+    (void)state;
+    for (int n = 23; n < 25; n++) {
+        kiln_sb sb;
+        kiln_sb_init(&sb);
+        kiln_sb_puts(&sb, "map my::f(Tensor t0");
+        for (int k = 1; k < n; k++) kiln_sb_printf(&sb, ", Tensor t%d", k);
+        kiln_sb_puts(&sb, ") -> Tensor : takes float = t0");
+        for (int k = 1; k < n; k++) kiln_sb_printf(&sb, " + t%d", k);
+        if (n == 23)
+            takes(sb.p);
+        else
+            refuses(KILN_E_LIMIT, sb.p, "r:1:5: my::f has 25 tensors, results among them: at most 24");
+        kiln_sb_fini(&sb);
+    }
+    for (int n = 64; n < 66; n++) {
+        kiln_sb sb;
+        kiln_sb_init(&sb);
+        kiln_sb_puts(&sb, "map my::f(Tensor self, int[] k) -> Tensor : takes f32 = self");
+        for (int k = 0; k < n; k++) kiln_sb_printf(&sb, " + k[%d]", k);
+        if (n == 64)
+            takes(sb.p);
+        else
+            refuses(
+                KILN_E_LIMIT, sb.p,
+                "my::f, typed for f32: r:1:566: the bodies read more than 64 numbers; a complex one counts "
+                "twice, and one that is used in two types too");
+        kiln_sb_fini(&sb);
+    }
+}
+
+static void tensors_are_not_static(void **state) {
+    (void)state;
+    static const char *const types[] = {"Tensor", "Tensor?", "Tensor[]", "Tensor?[]"};
+    char text[200];
+    for (size_t k = 0; k < sizeof types / sizeof *types; k++) {
+        snprintf(text, sizeof text,
+                 "map my::f(Tensor self, %s t) -> Tensor : promote(self)%s = self\n    static t", types[k],
+                 k < 2 ? " takes t: all" : "");
+        refuses(KILN_E_PARSE, text,
+                "r:1:5: 't' is a tensor: only numbers, texts, dtypes and lists of them can be static");
+    }
+    takes("map my::f(Tensor self, Tensor v) -> Tensor : promote(self) item v = self\n    static v");
+    takes(
+        "map my::f(Tensor self, Scalar? a, int[] b, str c, ScalarType? d) -> Tensor = self\n    static a, b, c, d");
+}
+
 /* -- hostile text -------------------------------------------------------------------------------------------- */
 
 static void hostile_text(void **state) {
@@ -785,6 +874,81 @@ static void names_that_explode(void **state) {
     }
     const char *knot = F ": takes float = a\n    let a = b + b + self, b = a + a\n";
     assert_int_equal(load_n(shipped, knot, strlen(knot), &r), KILN_E_TYPE);
+}
+
+static void take_rules(kiln_sb *sb, int rules, int calls) {
+    kiln_sb_init(sb);
+    for (int k = 0; k < rules; k++) {
+        kiln_sb_printf(sb, "complex f%d(a) = ", k);
+        for (int j = 0; j < calls; j++)
+            kiln_sb_printf(sb, k ? "%sf%d(a)" : "%sconj(a)", j ? " + " : "", k - 1);
+        kiln_sb_puts(sb, "\n");
+    }
+    kiln_sb_printf(sb, F ": takes c64 = 1 + f%d(self)", rules - 1);
+}
+
+/* Rules are expanded too, so what they come to has the limits of names.  A long chain is no knot. */
+static void rules_that_explode(void **state) {
+    (void)state;
+    static const struct {
+        int rules, calls;
+        const char *message; /* NULL: it is taken */
+    } cases[] = {
+        {7, 30,
+         "my::f, typed for c64: r:8:52: the rule for 'f6' brings the expression to more than 16384 nodes"},
+        {15, 2,
+         "my::f, typed for c64: r:16:52: the rule for 'f14' brings the expression to more than 16384 nodes"},
+        {9, 1, NULL},
+        {200, 1, NULL},
+        {300, 1,
+         "my::f, typed for c64: r:301:52: the rule for 'f299' brings the expression to more than 256 levels"},
+    };
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        kiln_sb sb;
+        take_rules(&sb, cases[k].rules, cases[k].calls);
+        if (cases[k].message)
+            refuses(KILN_E_LIMIT, sb.p, cases[k].message);
+        else
+            takes(sb.p);
+        kiln_sb_fini(&sb);
+    }
+    refuses(KILN_E_TYPE, "complex f(a) = g(a)\ncomplex g(a) = conj(a) + f(a)\n" F ": takes c64 = g(self)",
+            "my::f, typed for c64: r:1:16: the rule for 'g' needs itself");
+    kiln_sb sb;
+    kiln_sb_init(&sb);
+    for (int k = 0; k < 1024; k++) kiln_sb_printf(&sb, "complex f%d(a) = a\n", k);
+    kiln_registry *r = (kiln_registry *)1;
+    assert_int_equal(load_n(shipped, sb.p, sb.len, &r), KILN_E_LIMIT);
+    assert_non_null(strstr(kiln_last_error(), ": at most 1024 rules"));
+    kiln_sb_fini(&sb);
+}
+
+/* Dtypes of arguments outside promotion multiply, as do the nodes of many results. */
+static void products_that_explode(void **state) {
+    (void)state;
+    kiln_sb sb;
+    kiln_sb_init(&sb);
+    kiln_sb_puts(&sb, "map my::f(Tensor self");
+    for (int k = 0; k < 20; k++) kiln_sb_printf(&sb, ", Tensor t%d", k);
+    kiln_sb_puts(&sb, ") -> Tensor : promote(self) takes f64");
+    for (int k = 0; k < 20; k++) kiln_sb_printf(&sb, " takes t%d: all", k);
+    kiln_sb_puts(&sb, " = self");
+    for (int k = 0; k < 20; k++) kiln_sb_printf(&sb, " + t%d", k);
+    kiln_registry *r = NULL;
+    assert_int_equal(load_n(shipped, sb.p, sb.len, &r), KILN_E_LIMIT);
+    assert_non_null(strstr(kiln_last_error(), "my::f, typed for f64: r:1:"));
+    assert_non_null(strstr(kiln_last_error(), "checking the rows takes more than"));
+    kiln_sb_fini(&sb);
+    kiln_sb_init(&sb);
+    kiln_sb_puts(
+        &sb,
+        "map my::f(Tensor self) -> (Tensor, Tensor, Tensor) : takes f32 = l12, l12, l12\n    let l0 = self");
+    for (int k = 1; k < 13; k++) kiln_sb_printf(&sb, ", l%d = l%d + l%d", k, k - 1, k - 1);
+    refuses(
+        KILN_E_LIMIT, sb.p,
+        "my::f, typed for f32: r:1:66: the bodies have together more than 16384 nodes, with names and rules "
+        "expanded");
+    kiln_sb_fini(&sb);
 }
 
 /* -- failing allocations -------------------------------------------------------------------------------------- */
@@ -859,8 +1023,13 @@ int main(void) {
         T(bad_folds),
         T(bad_shorthands_and_parts),
         T(bad_compositions),
+        T(defaults_are_of_their_type),
+        T(calls_have_room_for_rows),
+        T(tensors_are_not_static),
         T(hostile_text),
         T(names_that_explode),
+        T(rules_that_explode),
+        T(products_that_explode),
         T(any_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, load_shipped, free_shipped);
