@@ -24,7 +24,7 @@ typedef struct kp_box {
 
 /* What an argument's type means. */
 typedef enum kp_kind {
-    KP_OTHER, /* dtypes of other libraries, objects with __index__: asked one by one */
+    KP_OTHER, /* dtypes of other libraries: asked one by one */
     KP_NONE,
     KP_BOOL,
     KP_INT,
@@ -34,12 +34,14 @@ typedef enum kp_kind {
     KP_LIST,
     KP_TUPLE,
     KP_DTYPE,        /* kiln.dtype */
-    KP_NUMPY_SCALAR, /* numpy.generic */
+    KP_INDEX,        /* a type with __index__ */
+    KP_NUMPY_SCALAR, /* a number of NumPy's: an array without dimensions where a tensor is wanted */
     /* tensors from here on */
     KP_KILN,     /* kiln.Tensor */
     KP_EXCHANGE, /* a type with DLPack's exchange table: torch.Tensor */
     KP_NUMPY,    /* numpy.ndarray */
-    KP_DLPACK    /* a type with __dlpack__ */
+    KP_DLPACK,   /* a type with __dlpack__ */
+    KP_REFUSED   /* an ndarray whose class adds a meaning to its elements: a mask, a unit */
 } kp_kind;
 
 typedef struct kp_type {
@@ -244,6 +246,10 @@ typedef struct kp_param {
     bool named;     /* not by position */
 } kp_param;
 
+static inline bool kp_takes_number(const kp_param *p) { /* and so a tensor without dimensions */
+    return p->kind == PARAM_SCALAR || p->kind == PARAM_INT || p->kind == PARAM_FLOAT;
+}
+
 enum { KP_HELD = 16, KP_HEADERS = 8, KP_SMALL_RANK = 4 };
 
 /* An aligned, row-major NumPy array in the machine's byte order. */
@@ -272,6 +278,8 @@ typedef struct kp_held {
     bool release;                /* t is to be released after the call */
     bool readonly;
     bool written;
+    bool
+        scalar; /* object is made of a NumPy scalar: it decides a result's kind only if no other tensor does */
     PyObject *copy; /* kept by the frame, or NULL: t is over it; a write is copied back to the object */
     bool resize;    /* t stands in for the object, which has no elements and takes the result's shape */
 } kp_held;

@@ -288,6 +288,15 @@ static int import_dlpack(kp_state *st, PyObject *o, kiln_tensor **out, bool *rea
 
 /* -- all of them ----------------------------------------------------------------------------------- */
 
+static int refuse_class(PyObject *o) {
+    PyErr_Format(
+        PyExc_TypeError,
+        "arrays of %R are not taken, since what it adds to the elements (a mask, a unit) would be lost: "
+        "give numpy.asarray(x), or x.filled(number) of a masked array",
+        (PyObject *)Py_TYPE(o));
+    return -1;
+}
+
 int kp_import(kp_state *st, const kp_type *type, PyObject *o, kiln_tensor **out, bool *readonly) {
     *readonly = false;
     switch (type->kind) {
@@ -297,6 +306,7 @@ int kp_import(kp_state *st, const kp_type *type, PyObject *o, kiln_tensor **out,
         return 0;
     case KP_EXCHANGE: return kp_exchange_import(st, type, o, out);
     case KP_NUMPY: return import_array(st, o, out, readonly);
+    case KP_REFUSED: return refuse_class(o);
     default: return import_dlpack(st, o, out, readonly);
     }
 }
@@ -309,6 +319,7 @@ static int borrow(kp_frame *f, const kp_type *type, PyObject *o, kp_held *h) {
         return 0;
     case KP_EXCHANGE: return kp_exchange_borrow(f, type, o, h);
     case KP_NUMPY: return borrow_array(f, o, h);
+    case KP_REFUSED: return refuse_class(o);
     default:
         if (import_dlpack(f->st, o, &h->t, &h->readonly) < 0) return -1;
         h->release = true;

@@ -294,7 +294,7 @@ static PyObject *result_object(kp_frame *f, kiln_tensor *stolen) {
             kiln_tensor_release(stolen);
             return Py_NewRef(h->object);
         }
-        if (!first && h->kind >= KP_KILN) first = h;
+        if (h->kind >= KP_KILN && (!first || (first->scalar && !h->scalar))) first = h;
     }
     if (first && first->kind == KP_EXCHANGE) return kp_exchange_object(first->exchange, stolen);
     PyObject *tensor = kp_tensor_object(f->st, stolen, false);

@@ -18,14 +18,16 @@ typedef struct builder {
     char *next; /* where the next element goes; NULL while measuring */
 } builder;
 
-/* The dtype PyTorch gives a number: its own if it has one, as NumPy's have. */
+/* The dtype PyTorch gives a number: its own if it is NumPy's. */
 static int dtype_of_number(kp_state *st, PyObject *o, kp_number n, kiln_dtype *out) {
     static const kiln_dtype of_kind[] = {
         [NUM_BOOL] = KILN_BOOL, [NUM_INT] = KILN_I64, [NUM_FLOAT] = KILN_F32, [NUM_COMPLEX] = KILN_C64};
+    const kp_type *type = kp_type_of(st, o);
+    if (!type) return -1;
     *out = of_kind[n.kind];
-    if (PyLong_CheckExact(o) || PyFloat_CheckExact(o) || PyBool_Check(o) || PyComplex_CheckExact(o)) return 0;
+    if (type->kind != KP_NUMPY_SCALAR) return 0;
     PyObject *own = PyObject_GetAttrString(o, "dtype");
-    if (!own) return PyErr_Clear(), 0;
+    if (!own) return -1;
     int bad = kp_dtype_from(st, own, out);
     Py_DECREF(own);
     return bad;
@@ -47,7 +49,9 @@ static int leaf(builder *b, PyObject *o, int depth) {
     if (found < 0) return -1;
     if (!found) {
         PyErr_Format(depth == b->rank ? PyExc_TypeError : PyExc_ValueError,
-                     depth == b->rank ? "%R is not a number" : "expected a sequence where %R is", o);
+                     depth == b->rank ? "%R is no bool, int, float or complex number that is served"
+                                      : "expected a sequence where %R is",
+                     o);
         return -1;
     }
     if (!b->known) return note_dtype(b, o, n);
@@ -97,7 +101,7 @@ static int walk_tensor(builder *b, const kp_type *type, PyObject *o, int depth) 
 /* range, deque, array.array, ...: what is read by position, and is neither a text nor looked up by keys. */
 static bool is_sequence(const kp_type *type, PyObject *o) {
     if (type->kind == KP_LIST || type->kind == KP_TUPLE) return true;
-    return type->kind == KP_OTHER && PySequence_Check(o) && !PyBytes_Check(o) && !PyIndex_Check(o) &&
+    return type->kind == KP_OTHER && PySequence_Check(o) && !PyBytes_Check(o) &&
            !PyObject_HasAttrString(o, "keys");
 }
 

@@ -2,7 +2,8 @@
  *
  * Names with an overload part never come here.  Taken is the overload whose parameters fit the kinds of the arguments
  * best, the default one where several do, and one that copies into its outputs only where no other fits.  A number fits
- * a Tensor parameter and a tensor without dimensions a Scalar one, but less well than what they are made for.
+ * a Tensor parameter and a tensor without dimensions (a NumPy scalar) a Scalar one, but less well than what they are
+ * made for.
  * `out=None` is absent, and the items of a tuple are the outputs of an overload that has several, as in PyTorch. */
 #include <string.h>
 
@@ -12,18 +13,26 @@
 
 enum { NO = -1, HARDLY = 0, FAIR = 1, WELL = 2 };
 
-static bool is_number(kp_kind k) { return (k >= KP_BOOL && k <= KP_COMPLEX) || k == KP_NUMPY_SCALAR; }
+static bool is_number(kp_kind k) {
+    return (k >= KP_BOOL && k <= KP_COMPLEX) || k == KP_INDEX || k == KP_NUMPY_SCALAR;
+}
 
 /* numbers: whether one may stand for a tensor. */
 static int fit(const kp_param *p, kp_kind k, bool numbers) {
     if (k == KP_NONE) return p->optional ? WELL : NO;
     bool tensor = k >= KP_KILN, list = k == KP_LIST || k == KP_TUPLE;
     switch (p->kind) {
-    case PARAM_TENSOR: return tensor ? WELL : numbers && is_number(k) && !p->written ? FAIR : NO;
-    case PARAM_SCALAR: return is_number(k) ? WELL : tensor ? HARDLY : NO;
+    case PARAM_TENSOR:
+        if (tensor) return WELL;
+        if (!numbers || !is_number(k) || p->written) return NO;
+        return k == KP_NUMPY_SCALAR ? WELL : FAIR;
+    case PARAM_SCALAR: return tensor || k == KP_NUMPY_SCALAR ? HARDLY : is_number(k) ? WELL : NO;
     case PARAM_INT:
-        return k == KP_INT ? WELL : k == KP_BOOL || k == KP_OTHER || k == KP_NUMPY_SCALAR ? FAIR : NO;
-    case PARAM_FLOAT: return k == KP_FLOAT ? WELL : is_number(k) && k != KP_COMPLEX ? FAIR : NO;
+        if (k == KP_INT) return WELL;
+        return is_number(k) && k != KP_FLOAT && k != KP_COMPLEX ? FAIR : tensor ? HARDLY : NO;
+    case PARAM_FLOAT:
+        if (k == KP_FLOAT) return WELL;
+        return is_number(k) && k != KP_COMPLEX ? FAIR : tensor ? HARDLY : NO;
     case PARAM_BOOL: return k == KP_BOOL ? WELL : k == KP_NUMPY_SCALAR ? FAIR : NO;
     case PARAM_STR: return k == KP_STR ? WELL : NO;
     case PARAM_DTYPE: return k == KP_DTYPE ? WELL : k == KP_OTHER || k == KP_STR ? FAIR : NO;
@@ -62,7 +71,8 @@ static bool is_u64(kp_state *st, PyObject *o) {
     return yes;
 }
 
-/* A Scalar parameter takes no tensor with dimensions, and no int from 2^63 up beside a u64: a tensor of u64 does. */
+/* A number's parameter takes no tensor with dimensions, and a Scalar one no int from 2^63 up beside a u64: a tensor of u64
+ * does. */
 static int look_closer(kp_state *st, const kp_given *given, kp_kind k, PyObject *o, int points) {
     if (k >= KP_KILN) return rank_of(o) > 0 ? NO : points;
     for (Py_ssize_t j = 0; j < given->nargs; j++)
@@ -97,9 +107,10 @@ static int fit_all(const kp_op *set, const kp_op *op, const kp_given *given, boo
         if (seen >> at & 1) return *why = (misfit){TWICE, at, k}, NO;
         const kp_type *type = kp_type_of(set->st, given->args[k]);
         if (!type) return -2;
-        int points = fit(&op->params[at], type->kind, set->numbers);
-        bool doubt = op->params[at].kind == PARAM_SCALAR &&
-                     (type->kind >= KP_KILN || is_wide(type->kind, given->args[k]));
+        const kp_param *p = &op->params[at];
+        int points = fit(p, type->kind, set->numbers);
+        bool doubt = type->kind >= KP_KILN ? kp_takes_number(p)
+                                           : p->kind == PARAM_SCALAR && is_wide(type->kind, given->args[k]);
         if (doubt) why->why = DOUBT;
         if (doubt && closer && kp_foreign(set->st) < 0) return -2;
         if (doubt && closer) points = look_closer(set->st, given, type->kind, given->args[k], points);

@@ -372,8 +372,20 @@ static int from_int(PyObject *o, bool element, kp_number *out) {
 
 static int number_from(kp_state *st, PyObject *o, bool element, kp_number *out);
 
-/* numpy.float32(1), and whatever else answers item() with a Python number. */
+static int from_float(PyObject *o, kp_number *out) {
+    *out = (kp_number){.kind = NUM_FLOAT, .f = PyFloat_AsDouble(o)};
+    return 1;
+}
+
+static int from_complex(PyObject *o, kp_number *out) {
+    *out = (kp_number){.kind = NUM_COMPLEX, .f = PyComplex_RealAsDouble(o), .im = PyComplex_ImagAsDouble(o)};
+    return 1;
+}
+
+/* A NumPy scalar: item() answers with a Python number, except for numbers that Python has none for. */
 static int from_item(kp_state *st, PyObject *o, bool element, kp_number *out) {
+    if (PyFloat_Check(o)) return from_float(o, out);
+    if (PyComplex_Check(o)) return from_complex(o, out);
     PyObject *plain = kp_foreign(st) < 0 ? NULL : PyObject_CallMethod(o, "item", NULL);
     if (!plain) return -1;
     const kp_type *type = kp_type_of(st, plain);
@@ -385,7 +397,6 @@ static int from_item(kp_state *st, PyObject *o, bool element, kp_number *out) {
 }
 
 static int from_index(kp_state *st, PyObject *o, bool element, kp_number *out) {
-    if (!PyIndex_Check(o)) return 0;
     PyObject *i = kp_foreign(st) < 0 ? NULL : PyNumber_Index(o);
     if (!i) return -1;
     int found = from_int(i, element, out);
@@ -399,13 +410,10 @@ static int number_from(kp_state *st, PyObject *o, bool element, kp_number *out) 
     switch (type->kind) {
     case KP_BOOL: *out = (kp_number){.kind = NUM_BOOL, .i = o == Py_True}; return 1;
     case KP_INT: return from_int(o, element, out);
-    case KP_FLOAT: *out = (kp_number){.kind = NUM_FLOAT, .f = PyFloat_AsDouble(o)}; return 1;
-    case KP_COMPLEX:
-        *out = (kp_number){
-            .kind = NUM_COMPLEX, .f = PyComplex_RealAsDouble(o), .im = PyComplex_ImagAsDouble(o)};
-        return 1;
+    case KP_FLOAT: return from_float(o, out);
+    case KP_COMPLEX: return from_complex(o, out);
     case KP_NUMPY_SCALAR: return from_item(st, o, element, out);
-    case KP_OTHER: return from_index(st, o, element, out);
+    case KP_INDEX: return from_index(st, o, element, out);
     default: return 0;
     }
 }

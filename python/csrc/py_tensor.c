@@ -262,12 +262,12 @@ static PyObject *tensor_iter(PyObject *self) {
 
 /* -- operators ------------------------------------------------------------------------------------- */
 
-/* Tensor-like, a number (1, 2), or something Python should ask about (0); -1 with an exception. */
+/* A tensor or a NumPy scalar, a number (1, 2), or something Python should ask about (0); -1 with an exception. */
 static int operand(kp_state *st, PyObject *o) {
     const kp_type *type = kp_type_of(st, o);
     if (!type) return -1;
-    if (type->kind >= KP_KILN) return 1;
-    return (type->kind >= KP_BOOL && type->kind <= KP_COMPLEX) || type->kind == KP_NUMPY_SCALAR ? 2 : 0;
+    if (type->kind >= KP_KILN || type->kind == KP_NUMPY_SCALAR) return 1;
+    return type->kind >= KP_BOOL && type->kind <= KP_COMPLEX ? 2 : 0;
 }
 
 /* The operator's name by which operands are numbers: tensors, a number on the right, on the left. */

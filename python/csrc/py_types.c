@@ -61,9 +61,20 @@ static bool has(PyTypeObject *type, const char *name) {
     return PyObject_HasAttrString((PyObject *)type, name);
 }
 
+/* numpy.float64 and complex128 are subclasses of Python's numbers too.  Dates, texts and records are no numbers. */
+static bool is_numpy_number(PyTypeObject *type) {
+    if (derives(type, "numpy", "timedelta64")) return false;
+    return derives(type, "numpy", "number") || derives(type, "numpy", "bool_");
+}
+
+static kp_kind array_kind(PyTypeObject *type) {
+    bool plain = same_attribute(type, "numpy", "ndarray", "__array_ufunc__");
+    return plain && !derives(type, "numpy.ma", "MaskedArray") ? KP_NUMPY : KP_REFUSED;
+}
+
 static kp_type look(kp_state *st, PyObject *o) {
     PyTypeObject *type = Py_TYPE(o);
-    kp_type entry = {.type = type, .kind = plain_kind(type)};
+    kp_type entry = {.type = type, .kind = is_numpy_number(type) ? KP_NUMPY_SCALAR : plain_kind(type)};
     if (entry.kind != KP_OTHER) return entry;
     entry.exchange = exchange_of(type);
     if (entry.exchange) {
@@ -72,12 +83,12 @@ static kp_type look(kp_state *st, PyObject *o) {
         entry.torch = derives(type, "torch", "Tensor");
         entry.scripted = entry.torch && !same_attribute(type, "torch", "Tensor", "__torch_dispatch__");
         if (entry.torch) kp_torch_find(st, entry.exchange);
-    } else if (derives(type, "numpy", "generic")) {
-        entry.kind = KP_NUMPY_SCALAR;
     } else if (derives(type, "numpy", "ndarray")) {
-        entry.kind = KP_NUMPY;
+        entry.kind = array_kind(type);
     } else if (has(type, "__dlpack__")) {
         entry.kind = KP_DLPACK;
+    } else if (PyIndex_Check(o)) {
+        entry.kind = KP_INDEX;
     }
     return entry;
 }

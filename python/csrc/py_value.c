@@ -1,7 +1,7 @@
 /* py_value.c - the arguments of a Python call -> kiln_values, and what must live until the call is over.
  *
  * A value's kind follows from its Python type; the schema is asked only where PyTorch does so too: a number
- * for a Tensor argument becomes a tensor, a tensor of rank 0 for a Scalar one a number, a text for a dtype
+ * for a Tensor argument becomes a tensor, a tensor of rank 0 for a number argument a number, a text for a dtype
  * argument a dtype. */
 #include <string.h>
 
@@ -117,11 +117,19 @@ static int value_of_text(const kp_param *param, PyObject *o, kiln_value *out) {
     return 0;
 }
 
-/* dtypes of other libraries and numbers of other types; kiln._helpers knows what else has a meaning. */
-static int value_of_other(kp_frame *f, const kp_param *param, PyObject *o, kiln_value *out) {
+/* A float parameter takes ints of any size. */
+static int value_of_any_number(kp_frame *f, const kp_param *param, PyObject *o, kiln_value *out) {
+    bool as_float = param && param->kind == PARAM_FLOAT;
     kp_number n;
-    int found = kp_number_from(f->st, o, &n);
-    if (found) return *out = value_of_number(n), found < 0 ? -1 : 0;
+    int found = as_float ? kp_element_from(f->st, o, &n) : kp_number_from(f->st, o, &n);
+    if (found == 0) PyErr_Format(PyExc_NotImplementedError, "the number %R is not served", o);
+    if (found <= 0) return -1;
+    *out = as_float && n.kind == NUM_INT ? kiln_v_float(kp_as_double(n)) : value_of_number(n);
+    return 0;
+}
+
+/* dtypes of other libraries; kiln._helpers knows what else has a meaning. */
+static int value_of_other(kp_frame *f, const kp_param *param, PyObject *o, kiln_value *out) {
     PyObject *ask = kp_helper(f->st, "plain_value");
     PyObject *plain = ask ? PyObject_CallFunctionObjArgs(ask, o, NULL) : NULL;
     Py_XDECREF(ask);
@@ -165,7 +173,7 @@ static int value_of_tensor(kp_frame *f, const kp_type *type, const kp_param *par
     bool write = param && param->written;
     if (kp_borrow(f, type, o, write, out) < 0) return -1;
     kiln_tensor *t = out->u.tensor;
-    if (!param || param->kind != PARAM_SCALAR) return 0;
+    if (!param || !kp_takes_number(param)) return 0;
     if (kp_settle(f) < 0) return -1;
     if (kiln_tensor_rank(t) > 0) return 0;
     kp_number n = kp_load(kiln_tensor_dtype(t), kiln_tensor_data(t));
@@ -177,22 +185,31 @@ static int value_of_tensor(kp_frame *f, const kp_type *type, const kp_param *par
     return 0;
 }
 
+/* A NumPy scalar as the array without dimensions that it stands for. */
+static int value_of_numpy_scalar(kp_frame *f, PyObject *o, kiln_value *out) {
+    PyObject *array = kp_foreign(f->st) < 0 ? NULL : PyObject_CallMethod(o, "__array__", NULL);
+    if (!array || kp_keep(f, array) < 0) return -1;
+    const kp_type *type = kp_type_of(f->st, array);
+    if (!type) return -1;
+    if (type->kind != KP_NUMPY) return PyErr_Format(PyExc_TypeError, "%R gives no array", o), -1;
+    if (kp_borrow(f, type, array, false, out) < 0) return -1;
+    f->held[f->nheld - 1].scalar = true;
+    return 0;
+}
+
 int kp_value(kp_frame *f, const kp_param *param, PyObject *o, kiln_value *out) {
     const kp_type *type = kp_type_of(f->st, o);
-    kp_number n;
-    int found;
     if (!type) return -1;
+    if (type->kind == KP_NUMPY_SCALAR && param && param->kind == PARAM_TENSOR && !param->written)
+        return value_of_numpy_scalar(f, o, out);
     switch (type->kind) {
     case KP_NONE: return *out = kiln_v_none(), 0;
     case KP_BOOL: return *out = kiln_v_bool(o == Py_True), 0;
     case KP_INT:
     case KP_FLOAT:
     case KP_COMPLEX:
-    case KP_NUMPY_SCALAR:
-        found = kp_number_from(f->st, o, &n);
-        if (found > 0) return *out = value_of_number(n), 0;
-        if (found == 0) PyErr_Format(PyExc_NotImplementedError, "the number %R is not served", o);
-        return -1;
+    case KP_INDEX:
+    case KP_NUMPY_SCALAR: return value_of_any_number(f, param, o, out);
     case KP_STR: return value_of_text(param, o, out);
     case KP_LIST:
     case KP_TUPLE: return value_of_sequence(f, param, o, out);
@@ -200,7 +217,8 @@ int kp_value(kp_frame *f, const kp_param *param, PyObject *o, kiln_value *out) {
     case KP_KILN:
     case KP_EXCHANGE:
     case KP_NUMPY:
-    case KP_DLPACK: return value_of_tensor(f, type, param, o, out);
+    case KP_DLPACK:
+    case KP_REFUSED: return value_of_tensor(f, type, param, o, out);
     case KP_OTHER: break;
     }
     return value_of_other(f, param, o, out);

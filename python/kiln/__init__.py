@@ -8,6 +8,11 @@
 
 Tensors may be kiln.Tensor, torch tensors, NumPy arrays, or anything with __dlpack__; the result is of the kind
 of the first one.  Gradients are not recorded.
+
+A NumPy scalar given for a tensor is an array without dimensions, of its dtype, and promotes as PyTorch's tensors without
+dimensions do: numpy.float64(2) beside an array of float32 gives float32, alone or beside integers float64.  It decides the
+kind of the result only where no tensor does; that is a numpy.ndarray then, as it is for arrays without dimensions.  Given
+for a number it is that number.  Masked arrays, and arrays whose class has an __array_ufunc__ of its own (units), are refused.
 """
 from . import _kiln
 from ._kiln import (  # noqa: F401

@@ -163,7 +163,9 @@ def op(name: str, /) -> Callable[..., Any]:
     """The operator as a fast callable; its __self__ is an Op, its __doc__ the schema."""
 
 def call(name: str, /, *args: Any, **kwargs: Any) -> Any:
-    """Calls an operator: the result is of the kind of the first tensor argument, several are a tuple."""
+    """Calls an operator: the result is of the kind of the first tensor argument, several are a tuple.
+
+    NumPy scalars are tensors without dimensions where a tensor is wanted; such tensors are numbers where a number is."""
 
 def ops() -> list[str]:
     """The names of the operators that are served."""

@@ -42,7 +42,8 @@ def plain_value(value):
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, (torch.device, torch.layout, torch.memory_format)):
         return str(value).removeprefix("torch.")
-    raise TypeError(f"an argument of type {type(value).__qualname__} is not a tensor, number, text, list or dtype")
+    raise TypeError(f"an argument of type {type(value).__qualname__} is not taken: expected a tensor, a bool, int, float or "
+                    "complex number, a text, a list or a dtype")
 
 
 # -- NumPy ---------------------------------------------------------------------------------------------------

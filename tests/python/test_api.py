@@ -141,7 +141,7 @@ class Odd:
     ("add.Tensor", (T, torch.ones(3).to_sparse()), {}, NotImplementedError, "aten::add.Tensor: argument 'other': this tensor is not served"),
     ("neg", (FLOAT8,), {}, NotImplementedError, "aten::neg: argument 'self': tensors of dtype torch.float8_e4m3fn are not served"),
     ("neg", (np.array([None]),), {}, NotImplementedError, "aten::neg: argument 'self': NumPy arrays of dtype object are not served"),
-    ("add.Tensor", (T, object()), {}, TypeError, "aten::add.Tensor: argument 'other': an argument of type object is not a tensor"),
+    ("add.Tensor", (T, object()), {}, TypeError, "aten::add.Tensor: argument 'other': an argument of type object is not taken"),
     ("add.Tensor", (T, T), {"alpha": object()}, TypeError, "aten::add.Tensor: argument 'alpha': an argument of type object"),
     ("neg_", (torch.ones(3, requires_grad=True),), {}, RuntimeError, "aten::neg_: argument 'self': a tensor that requires grad is written"),
     ("neg", (T,), {"out": torch.ones(2, 3, requires_grad=True)}, RuntimeError, "aten::neg.out: argument 'out': a tensor that requires grad"),

@@ -71,7 +71,11 @@ class Number(np.float32):
     def item(self):
         freeing()
         return 2.0
+    def __array__(self, dtype=None, copy=None):
+        freeing()
+        return np.array(2.0)
 each(lambda v: kiln.call("add.Tensor", v, Number(2)))
+each(lambda v: kiln.call("add.Tensor", v, ones, alpha=Number(2)))
 """,
     "new type": """
 class Meta(type):
