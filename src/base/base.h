@@ -69,6 +69,9 @@ char *kiln_strdup(const char *s);
 /* Tests only: the n-th allocation from now (1 = the next) and every later one fails; 0 turns it off.
  * Returns how many allocations were made since the last call. */
 long kiln_alloc_fail_after(long n);
+/* Tests only: the most bytes that were taken at once, by all threads, since the last reset. */
+void kiln_alloc_peak_reset(void);
+size_t kiln_alloc_peak(void);
 
 typedef struct kiln_arena {
     struct kiln_arena_chunk *head; /* newest chunk; each links to the one before */

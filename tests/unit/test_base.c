@@ -103,6 +103,27 @@ static void the_nth_allocation_fails_and_all_after(void **state) {
     kiln_free(b);
 }
 
+static void the_peak_is_what_was_taken_at_once(void **state) {
+    (void)state;
+    enum { MB = 1 << 20 };
+    void *old = kiln_alloc(4 * MB);
+    kiln_alloc_peak_reset();
+    assert_int_equal(kiln_alloc_peak(), 0);
+    kiln_free(old); /* older than the reset: leaves the peak at 0 */
+    assert_int_equal(kiln_alloc_peak(), 0);
+    kiln_alloc_peak_reset();
+    for (int i = 0; i < 5; i++) kiln_free(kiln_alloc(MB)); /* one after the other */
+    assert_in_range(kiln_alloc_peak(), MB, MB + 8192);
+    void *a = kiln_calloc(1, MB), *b = kiln_alloc_aligned(64, MB);
+    assert_in_range(kiln_alloc_peak(), 2 * MB, 2 * MB + 16384);
+    a = kiln_realloc(a, 2 * MB); /* may move: both places count */
+    assert_in_range(kiln_alloc_peak(), 4 * MB, 4 * MB + 32768);
+    kiln_free(a);
+    kiln_free(b);
+    kiln_alloc_peak_reset();
+    assert_int_equal(kiln_alloc_peak(), 0);
+}
+
 static void empty_and_aligned_blocks(void **state) {
     (void)state;
     void *a = kiln_alloc(0), *b = kiln_alloc(0), *c = kiln_alloc_aligned(64, 100), *d = kiln_calloc(0, 0);
@@ -702,6 +723,7 @@ int main(void) {
         cmocka_unit_test(endless_messages_are_cut),
         cmocka_unit_test(statuses_have_names_and_meanings),
         cmocka_unit_test(the_nth_allocation_fails_and_all_after),
+        cmocka_unit_test(the_peak_is_what_was_taken_at_once),
         cmocka_unit_test(empty_and_aligned_blocks),
         cmocka_unit_test(arena_blocks_are_aligned_zeroed_and_apart),
         cmocka_unit_test(arenas_take_large_blocks_and_text),
