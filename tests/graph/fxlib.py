@@ -1,6 +1,5 @@
 """What the tests of graphs share: running printed code, comparing what it gives, counting."""
 import math
-import os
 
 import torch
 import torch.fx as fx
@@ -8,7 +7,6 @@ from torch.fx.immutable_collections import immutable_dict, immutable_list
 
 import kiln.fx
 
-WHOLE = os.environ.get("KILN_TEST_ALL") == "1"  # every case of a sweep, instead of a sample
 PLAIN = {immutable_list: list, immutable_dict: dict}  # what torch.fx keeps arguments in
 counts = []                                     # lines that the run closes with
 

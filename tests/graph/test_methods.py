@@ -1,6 +1,6 @@
 """PyTorch's samples as calls of methods, of objects nothing is known of: normalised, they give what they gave.
 
-The first three samples of each operator that is a method written in C, or with KILN_TEST_ALL=1 all of them.
+The first three samples of each operator that is a method written in C, or with KILN_TEST_ALL all of them.
 """
 import itertools
 import warnings
@@ -11,6 +11,7 @@ import torch
 import torch.fx as fx
 from test_opdb import check, split
 from torch.testing._internal.common_methods_invocations import op_db
+from whole import WHOLE
 
 
 def is_binding(op):
@@ -20,7 +21,7 @@ def is_binding(op):
 
 def samples(op):
     dtype = torch.float32 if torch.float32 in op.dtypes else sorted(op.dtypes, key=str)[0]
-    return itertools.islice(op.sample_inputs("cpu", dtype), None if fxlib.WHOLE else 3)
+    return itertools.islice(op.sample_inputs("cpu", dtype), None if WHOLE else 3)
 
 
 def called(op, tensors, join):

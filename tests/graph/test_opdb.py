@@ -1,7 +1,7 @@
 """PyTorch's own samples of every operator: traced, normalised, printed and run, they give what the interpreter gives.
 
 Each sample is taken twice: as make_fx records it, operator by operator, and as one call of the Python function it is a
-sample of.  The first sample of each operator, or with KILN_TEST_ALL=1 all of them.
+sample of.  The first sample of each operator, or with KILN_TEST_ALL all of them.
 """
 import copy
 import warnings
@@ -14,6 +14,7 @@ import torch.utils._pytree as pytree
 from fxlib import compiled, interpreted, outcome, same
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.testing._internal.common_methods_invocations import op_db
+from whole import WHOLE
 
 import kiln.fx
 
@@ -25,7 +26,7 @@ def samples(op):
     for dtype in [torch.float32] if torch.float32 in op.dtypes else sorted(op.dtypes, key=str)[:1]:
         for sample in op.sample_inputs("cpu", dtype):
             yield sample
-            if not fxlib.WHOLE:
+            if not WHOLE:
                 return
 
 

@@ -1,6 +1,6 @@
 """Random graphs, printed, run and compared with torch.fx's interpreter: no wrong value, no SyntaxError.
 
-10,000 seeds with KILN_TEST_ALL=1, else every tenth of them.  Each graph is also taken through the text form, through a
+10,000 seeds with KILN_TEST_ALL, else every tenth of them.  Each graph is also taken through the text form, through a
 GraphModule and through both normalisations, and must mean the same.
 """
 import copy
@@ -10,8 +10,9 @@ import kiln.fx
 import pytest
 from fxlib import compiled, interpreted, outcome, same
 from randgraph import ROOT, Maker
+from whole import WHOLE
 
-SEEDS = range(0, 10_000, 1 if fxlib.WHOLE else 10)
+SEEDS = range(0, 10_000, 1 if WHOLE else 10)
 
 
 def alike(want, got):

@@ -7,7 +7,6 @@ the name of what it is for, so a case is the same in every run.
 """
 import functools
 import itertools
-import os
 import random
 import re
 import zlib
@@ -16,8 +15,8 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from kilnlib import DTYPES, Owned, reach
+from whole import WHOLE
 
-ALL = os.environ.get("KILN_TEST_ALL", "") not in ("", "0")  # more of everything
 MEMORY = 4096  # elements behind each tensor argument
 
 
@@ -382,7 +381,7 @@ def fills(s, layout):
 def drawn(s, form, some, most):
     """(structure, count of tensors, tuples of dtypes, rng): `some` tuples each; in a whole run then `most`, where there are
     as many.  So a whole run makes every call of a sampled one."""
-    for limit in (some, most) if ALL else (some,):
+    for limit in (some, most) if WHOLE else (some,):
         rng = seeded(form, s.name) if limit == some else seeded(form, s.name, limit)
         for structure in s.structures():
             k = len(s.present(structure))
@@ -474,7 +473,7 @@ def classes(s):
     structures = s.structures()
     for structure in structures:
         k = len(s.present(structure))
-        wanted = max(1, round((30 if ALL else 9) / (3, 3, 6, 12)[k] / len(structures)))
+        wanted = max(1, round((30 if WHOLE else 9) / (3, 3, 6, 12)[k] / len(structures)))
         for dtypes in rng.sample(dtype_tuples(s.dtypes, k, 100, rng), wanted):
             numbers = s.draw_numbers(structure, rng)  # one kind of number, or every kind is a class
             for layout, fill in itertools.product(layouts(k), ("random",) if s.tame else ("random", "special")):
@@ -484,4 +483,4 @@ def classes(s):
 def written(s):
     """A few classes of the in-place or out form."""
     every = list(out(s) if s.out else inplace(s))
-    return seeded("written", s.name).sample(every, 40 if ALL else 4)
+    return seeded("written", s.name).sample(every, 40 if WHOLE else 4)

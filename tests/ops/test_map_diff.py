@@ -12,6 +12,7 @@ import exact
 import known
 from compare import report, tally, tiers, with_torch
 from kilnlib import Kiln
+from whole import WHOLE
 
 FAMILY = "map"
 
@@ -71,7 +72,7 @@ def against_torch(s, interp, made, kind, writes):
     op = interp.op(s.name)
     RAN.add(s.name)
     run(made(s), lambda c: with_torch(op, s.torch_op, c, writes=writes), f"{kind}, interpreter against PyTorch",
-        known.Entries(s.name, cases.ALL))
+        known.Entries(s.name, WHOLE))
 
 
 def test_there_are_operators():

@@ -7,10 +7,9 @@ out= form and whether it has a gradient: all of them are run.  The same means: d
 memory behind every written argument, and for what PyTorch refuses an exception of the same type.  Where PyTorch's own f64 says
 that its f32 or half is off and Kiln's is not, the call is counted as such.
 
-`make test` runs a sample, chosen by the description's name; KILN_TEST_ALL=1 runs every sample of every dtype.  Overloads
+`make test` runs a sample, chosen by the description's name; KILN_TEST_ALL runs every sample of every dtype.  Overloads
 that are not served are counted, and printed by name at the end.
 """
-import os
 import random
 import warnings
 from dataclasses import dataclass
@@ -25,8 +24,8 @@ import kiln
 import known
 from compare import by_mpmath, describe, difference, first_line, opinions, tally
 from kilnlib import SHORT
+from whole import WHOLE
 
-WHOLE = bool(os.environ.get("KILN_TEST_ALL"))
 DTYPES_EACH, SAMPLES_EACH = (99, 10**6) if WHOLE else (2, 2)
 kiln.configure(mode="interp")  # that both tiers give the same bits is shown elsewhere
 SERVED = set(kiln.ops())

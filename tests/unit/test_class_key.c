@@ -6,6 +6,7 @@
 #include "api/ctx.h"
 #include "emit/emit.h"
 #include "tier_compare.h"
+#include "whole.h"
 
 enum { KEYS_MAX = 16384 };
 
@@ -189,7 +190,7 @@ static fuzz *search(long calls, bool blind) {
 
 static void equal_keys_mean_equal_code(void **state) {
     (void)state;
-    const fuzz *f = search(getenv("KILN_TEST_ALL") ? 60000 : 12000, false);
+    const fuzz *f = search(whole_run() ? 60000 : 12000, false);
     print_message("%ld calls ran, %d keys, %ld calls shared one\n", f->ran, f->n, f->shared);
     if (f->wrong) fail_msg("%ld calls went wrong, the last: %s", f->wrong, f->why);
     assert_int_equal(f->twins, 0);

@@ -1,8 +1,9 @@
 /* test_tiers.c - compiled kernels and the interpreter give the same bits, for every served row.
  *
- * A seeded choice of dtypes per row; KILN_TEST_ALL=1 takes every dtype a row takes, and every layout.
+ * A seeded choice of dtypes per row; KILN_TEST_ALL takes every dtype a row takes, and every layout.
  * Inputs end at forbidden pages, so that a kernel which reads past them dies. */
 #include "tier_compare.h"
+#include "whole.h"
 
 static kiln_ctx *interp, *compiled;
 
@@ -19,11 +20,6 @@ static int close_tiers(void **state) {
     return call_teardown(state);
 }
 
-static bool test_all(void) {
-    const char *all = getenv("KILN_TEST_ALL");
-    return all && all[0] == '1';
-}
-
 static size_t count_rows(void) {
     size_t n = 0;
     for (size_t k = 0; k < kiln_op_count(interp); k++)
@@ -36,7 +32,7 @@ static size_t count_rows(void) {
  * each class costs a compile. */
 static kiln_dtypes chosen_dtypes(const kiln_row *row, size_t seed, size_t nrows) {
     kiln_dtypes takes = row->takes ? row->takes : KILN_DT_ALL, chosen = 0;
-    if (test_all()) return takes;
+    if (whole_run()) return takes;
     int want = nrows <= 100 ? 2 : 1;
     for (int n = 0; n < want && takes & ~chosen; n++) {
         kiln_dtypes left = takes & ~chosen;
@@ -48,7 +44,7 @@ static kiln_dtypes chosen_dtypes(const kiln_row *row, size_t seed, size_t nrows)
 }
 
 static unsigned chosen_layouts(size_t seed, size_t nrows) {
-    if (test_all()) return ALL_LAYOUTS;
+    if (whole_run()) return ALL_LAYOUTS;
     if (nrows <= 150) return USUAL_LAYOUTS;
     return 1u << LAYOUT_DENSE | 1u << LAYOUT_ROWS | 1u << (seed % 2 ? LAYOUT_BCAST : LAYOUT_STRIDED);
 }
@@ -93,7 +89,7 @@ static void mixed_dtypes_agree(void **state) {
                                           {KILN_BF16, KILN_F16}, {KILN_U8, KILN_I8},    {KILN_I16, KILN_F32},
                                           {KILN_F64, KILN_I64},  {KILN_BOOL, KILN_BF16}};
     static const char *const names[] = {"add.Tensor", "where.self", "lt.Tensor", "div.Tensor", "maximum"};
-    int every = test_all() ? 1 : 4;
+    int every = whole_run() ? 1 : 4;
     for (size_t n = 0; n < sizeof names / sizeof *names; n++)
         for (size_t p = 0; p < sizeof pairs / sizeof *pairs; p++)
             if ((n + p) % (size_t)every == 0)
@@ -137,7 +133,7 @@ static const struct level_case {
 static void compare_levels(kiln_ctx *a, kiln_ctx *b, int every) {
     char why[WHY_MAX];
     for (size_t k = 0; k < sizeof level_cases / sizeof *level_cases; k++) {
-        if (!test_all() && (int)k % every != 0) continue;
+        if (!whole_run() && (int)k % every != 0) continue;
         tier_task task = {.a = a,
                           .b = b,
                           .name = level_cases[k].name,
