@@ -145,7 +145,7 @@ static kiln_status first_registry(kiln_ctx *ctx) {
     size_t n = kiln_text_ops_count < 32 ? kiln_text_ops_count : 32;
     for (size_t k = 0; k < n; k++) {
         snprintf(names[k], sizeof names[k], "%s.ops", kiln_text_ops[k].name);
-        texts[k] = (kiln_row_text){names[k], kiln_text_ops[k].text, kiln_text_ops[k].len};
+        texts[k] = (kiln_row_text){names[k], kiln_text_ops[k].text, kiln_text_ops[k].len, false};
     }
     kiln_registry *r;
     kiln_status st = kiln_registry_new(NULL, texts, (int)n, kiln_text_schemas, kiln_text_schemas_len, &r);
@@ -173,7 +173,7 @@ kiln_status kiln_ops_load_from(kiln_ctx *ctx, const char *source, const char *te
     KILN_NEED(ctx);
     KILN_NEED(source);
     if (nbytes) KILN_NEED(text);
-    kiln_row_text t = {source, text, nbytes};
+    kiln_row_text t = {source, text, nbytes, true};
     pthread_mutex_lock(&ctx->lock);
     kiln_status st = replace_registry(ctx, &t);
     pthread_mutex_unlock(&ctx->lock);

@@ -235,13 +235,17 @@ static kiln_status check_against_list(const kiln_registry *r, const kiln_op *op)
 
 /* -- rows --------------------------------------------------------------------------------------------------- */
 
-static kiln_status add_row(kiln_registry *r, const char *source, const char *text, size_t n, int line) {
+static kiln_status add_row(kiln_registry *r, bool served, const char *source, const char *text, size_t n,
+                           int line) {
     kiln_row *row;
     kiln_op *op;
     static const char rule[] = "complex ";
     if (n >= sizeof rule && memcmp(text, rule, sizeof rule - 1) == 0)
         return kiln_crules_add(&r->rules, &r->arena, source, text, n, line);
     KILN_TRY(kiln_row_parse(&r->arena, source, text, n, line, &row));
+    if (served && !kiln_family_served(row->family))
+        return KILN_FAIL(KILN_E_UNSUP, "%s:%d:%d: %s: rows of the family '%s' are not served yet", source,
+                         row->line, row->col, row->name, kiln_family_name(row->family));
     row->rules = &r->rules;
     KILN_TRY(new_op(r, row->declared, row, KILN_FORM_FUNCTIONAL, &op));
     KILN_TRY(check_against_list(r, op));
@@ -282,7 +286,7 @@ static kiln_status add_text(kiln_registry *r, const kiln_row_text *t) {
     for (const char *p = t->text; p < end; line++) {
         const char *nl = memchr(p, '\n', (size_t)(end - p));
         if (starts_row(p, end)) {
-            if (row) KILN_TRY(add_row(r, source, row, (size_t)(p - row), row_line));
+            if (row) KILN_TRY(add_row(r, t->served, source, row, (size_t)(p - row), row_line));
             row = p;
             row_line = line;
         } else if (!row && !blank_line(p, end)) {
@@ -290,7 +294,7 @@ static kiln_status add_text(kiln_registry *r, const kiln_row_text *t) {
         }
         p = nl ? nl + 1 : end;
     }
-    return row ? add_row(r, source, row, (size_t)(end - row), row_line) : KILN_OK;
+    return row ? add_row(r, t->served, source, row, (size_t)(end - row), row_line) : KILN_OK;
 }
 
 static int by_op_name(const void *a, const void *b) {
