@@ -64,7 +64,13 @@ static void show_json(kiln_ctx *ctx, const kiln_op *op) {
 
 static bool show_op(kiln_ctx *ctx, const cli_args *args) {
     const kiln_op *op, *other;
-    kiln_status st = kiln_op_find(ctx, args->operands[1], &op);
+    const char *name = args->operands[1];
+    kiln_status st = kiln_op_find(ctx, name, &op);
+    for (size_t i = 0; st == KILN_E_UNSUP && (op = kiln_op_at(ctx, i));
+         i++) { /* a row that is only checked */
+        const char *full = kiln_op_name(op), *bare = strstr(full, "::") + 2;
+        if (strcmp(strstr(name, "::") ? full : bare, name) == 0) st = KILN_OK;
+    }
     if (st != KILN_OK) {
         cli_kiln_error(st);
         return false;

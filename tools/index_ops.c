@@ -18,6 +18,7 @@
 const kiln_shipped_index kiln_shipped;
 const kiln_text_entry kiln_text_ops[] = {{0, 0, 0}};
 const char kiln_text_schemas[] = "";
+const kiln_schema_list kiln_torch_schemas;
 
 enum { MAX_FILES = 1024, MAX_TEXTS = 65535 };
 

@@ -246,7 +246,8 @@ KILN_API void kiln_close(kiln_ctx *ctx);
 
 /* name: "aten::add.Tensor", "add.Tensor" (aten:: is assumed), "relu.default" (the default overload, as PyTorch
  * prints it) or "relu" (the default overload, else the only one).  *out belongs to ctx and stays valid until
- * kiln_close.  KILN_E_NOTFOUND names near misses, or the overloads if there are several. */
+ * kiln_close.  KILN_E_UNSUP: PyTorch has it, and Kiln does not serve it.  KILN_E_NOTFOUND names near misses, or the
+ * overloads if there are several. */
 KILN_API kiln_status kiln_op_find(kiln_ctx *ctx, const char *name, const kiln_op **out) KILN_MUST_CHECK;
 
 /* The same for a call at hand: "add" means add.Scalar beside a number and add.Tensor beside a tensor, the first
@@ -271,7 +272,8 @@ KILN_API int kiln_op_copies_out(const kiln_op *op);
 KILN_API const char *kiln_op_arg_name(const kiln_op *op, size_t i);
 
 /* Adds rows.  All or nothing: on any error no row is added and the message points at line and column.  A row that
- * is there already to the letter is passed over; a name that is taken by another is refused. */
+ * is there already to the letter is passed over; a name that is taken by another is refused.  KILN_E_UNSUP: a row
+ * of a family that is not served. */
 KILN_API kiln_status kiln_ops_load(kiln_ctx *ctx, const char *text, size_t nbytes) KILN_MUST_CHECK;
 /* The same; messages call the text by `source`, such as a file's path, and not "rows". */
 KILN_API kiln_status kiln_ops_load_from(kiln_ctx *ctx, const char *source, const char *text,

@@ -155,7 +155,7 @@ static kiln_status load_from(kiln_ctx *ctx, const char *source, const char *text
     KILN_NEED(ctx);
     KILN_NEED(source);
     if (nbytes) KILN_NEED(text);
-    kiln_row_text t = {source, text ? text : "", nbytes};
+    kiln_row_text t = {source, text ? text : "", nbytes, true};
     pthread_mutex_lock(&ctx->load_lock);
     kiln_status st = load_rows(ctx, &t, replace);
     pthread_mutex_unlock(&ctx->load_lock);

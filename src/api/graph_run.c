@@ -95,7 +95,6 @@ static kiln_status call_named(runner *r, const kiln_node *node, const char *name
                               const kiln_value *by_order, kiln_value *out) {
     const kiln_op *op;
     KILN_TRY(kiln_note(kiln_op_find(r->ctx, name, &op), "node %.80s", node->name));
-    if (!kiln_op_served(op)) return unsupported(node, "its operator is known but not served");
     size_t n = b->nargs + b->nkwargs, nrets = kiln_op_nrets(op);
     if (n > KILN_MAX_ARGS) return unsupported(node, "more arguments than an operator has");
     kiln_value args[KILN_MAX_ARGS];

@@ -161,9 +161,7 @@ static void set_operands(kiln_plan *p) {
 kiln_status kiln_infer(const kiln_bound *call, kiln_plan *out) {
     const kiln_op *op = call->op;
     const kiln_typing *by = NULL;
-    if (op->row->family != KILN_FAMILY_MAP)
-        return KILN_FAIL(KILN_E_UNSUP, "%s: operators of family '%s' are not served", op->name,
-                         kiln_family_name(op->row->family));
+    if (op->row->family != KILN_FAMILY_MAP) return kiln_unserved(op->name, op->row->family);
     out->call = call;
     gather(out);
     KILN_TRY(run_checks(out, &by));

@@ -1,7 +1,8 @@
 /* find.c - an operator's name, whole or shortened -> the operator.
  *
  * "aten::add.Tensor", "add.Tensor", or "add" for the default overload or the only one; "relu.default" is how
- * PyTorch prints the default one.  What is not found is answered with the names that come nearest. */
+ * PyTorch prints the default one.  What PyTorch has and Kiln does not serve is told from what nobody has, which is
+ * answered with the names that come nearest. */
 #include <string.h>
 
 #include "op/op.h"
@@ -17,10 +18,12 @@ size_t kiln_registry_overloads(const kiln_registry *r, const char *base, size_t 
     return k - *first;
 }
 
+static bool is_served(const kiln_op *op) { return kiln_family_served(op->row->family); }
+
 /* The operator that `full` names: the one of just this name or, if the overload is `open`, the only one that makes
  * a result; if there are more, *others lists them. */
-static kiln_status look_up(const kiln_registry *r, const char *full, bool open, const kiln_op **out,
-                           kiln_sb *others) {
+static kiln_status look_up(const kiln_registry *r, const char *full, bool open, bool served,
+                           const kiln_op **out, kiln_sb *others) {
     size_t first, n = kiln_registry_overloads(r, full, &first), hits = 0;
     const kiln_op *only = NULL;
     *out = NULL;
@@ -28,7 +31,7 @@ static kiln_status look_up(const kiln_registry *r, const char *full, bool open, 
     for (size_t k = first; open && k < first + n; k++) {
         const kiln_op *op;
         KILN_TRY(kiln_registry_get(r, k, &op));
-        if (op->form == KILN_FORM_OUT) continue;
+        if (op->form == KILN_FORM_OUT || (served && !is_served(op))) continue;
         kiln_sb_printf(others, "%s%s", hits++ ? ", " : "", op->name);
         only = op;
     }
@@ -55,7 +58,26 @@ static void nearest(const kiln_registry *r, const char *full, kiln_sb *out) {
     }
 }
 
-kiln_status kiln_registry_find(const kiln_registry *r, const char *name, const kiln_op **out) {
+/* Why there is no operator `name`, which is `full` in full; dot: where its overload begins, or NULL; several: those it
+ * may mean. */
+static kiln_status not_found(const kiln_registry *r, const char *name, const char *full, char *dot,
+                             const char *several) {
+    kiln_sb near;
+    if (several) return KILN_FAIL(KILN_E_NOTFOUND, "'%s' has several overloads, name one: %s", name, several);
+    if (kiln_torch_has(full, !dot)) {
+        if (dot) *dot = '.'; /* as asked for: the default overload */
+        return kiln_unserved(full, KILN_FAMILY_COUNT);
+    }
+    kiln_sb_init(&near);
+    nearest(r, full, &near);
+    kiln_status st = KILN_FAIL(KILN_E_NOTFOUND, "no operator '%s'%s%s", name,
+                               near.len ? "; did you mean " : "", near.p ? near.p : "");
+    kiln_sb_fini(&near);
+    return st;
+}
+
+/* served: an operator that cannot be called is as good as none. */
+static kiln_status find(const kiln_registry *r, const char *name, bool served, const kiln_op **out) {
     char full[NAME_MAX_LEN];
     size_t n = strlen(name);
     if (n + 7 > sizeof full)
@@ -65,22 +87,23 @@ kiln_status kiln_registry_find(const kiln_registry *r, const char *name, const k
     char *dot = strchr(full, '.');
     if (dot && strcmp(dot, ".default") == 0) *dot = 0;
     const kiln_op *op;
-    kiln_sb near;
-    kiln_sb_init(&near);
-    kiln_status st = look_up(r, full, !dot, &op, &near);
-    if (st != KILN_OK) {
-        kiln_sb_fini(&near);
-        return st;
-    }
-    if (op) {
+    kiln_sb several;
+    kiln_sb_init(&several);
+    kiln_status st = look_up(r, full, !dot, served, &op, &several);
+    if (st == KILN_OK && op && served && !is_served(op))
+        st = kiln_unserved(full, op->row->family);
+    else if (st == KILN_OK && op)
         *out = op;
-    } else if (near.len) {
-        (void)KILN_FAIL(KILN_E_NOTFOUND, "'%s' has several overloads, name one: %s", name, near.p);
-    } else {
-        nearest(r, full, &near);
-        (void)KILN_FAIL(KILN_E_NOTFOUND, "no operator '%s'%s%s", name, near.len ? "; did you mean " : "",
-                        near.p ? near.p : "");
-    }
-    kiln_sb_fini(&near);
-    return op ? KILN_OK : KILN_E_NOTFOUND;
+    else if (st == KILN_OK)
+        st = not_found(r, name, full, dot, several.len ? several.p : NULL);
+    kiln_sb_fini(&several);
+    return st;
+}
+
+kiln_status kiln_registry_find(const kiln_registry *r, const char *name, const kiln_op **out) {
+    return find(r, name, true, out);
+}
+
+kiln_status kiln_registry_find_row(const kiln_registry *r, const char *name, const kiln_op **out) {
+    return find(r, name, false, out);
 }

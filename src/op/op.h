@@ -21,6 +21,12 @@ typedef enum kiln_family {
 const char *kiln_family_name(kiln_family f);
 bool kiln_family_served(kiln_family f); /* lowering exists */
 
+/* Whether PyTorch has the operator "aten::add.Tensor"; overloads: or any overload of it. */
+bool kiln_torch_has(const char *full, bool overloads);
+/* Fails with KILN_E_UNSUP, saying that the operator of this full name is not served.  KILN_FAMILY_COUNT: it has no
+ * row, but is PyTorch's. */
+kiln_status kiln_unserved(const char *full, kiln_family family);
+
 /* How the common dtype of a branch comes about. */
 typedef enum kiln_promo {
     KILN_PROMO_PROMOTE, /* PyTorch's result_type over `args` */
@@ -192,6 +198,7 @@ typedef struct kiln_registry kiln_registry;
 typedef struct kiln_row_text {
     const char *source, *text;
     size_t n;
+    bool served; /* rows of families that are not served are refused */
 } kiln_row_text;
 
 /* The operators that ship with Kiln.  Costs nothing: each is parsed when it is asked for. */
@@ -222,7 +229,11 @@ kiln_status kiln_registry_get(const kiln_registry *r, size_t k,
 size_t kiln_registry_search(const kiln_registry *r, const char *name); /* the first not before name */
 /* The overloads of "aten::add", with its in-place and out forms of that name: how many, from the *first on. */
 size_t kiln_registry_overloads(const kiln_registry *r, const char *base, size_t *first);
+/* KILN_E_UNSUP: it is not served, or only PyTorch has it.  KILN_E_NOTFOUND: nobody has it, or several overloads fit. */
 kiln_status kiln_registry_find(const kiln_registry *r, const char *name, const kiln_op **out) KILN_MUST_CHECK;
+/* The same among all rows, those of families that are not served too. */
+kiln_status kiln_registry_find_row(const kiln_registry *r, const char *name,
+                                   const kiln_op **out) KILN_MUST_CHECK;
 
 /* Types a row's every branch for every dtype it takes, which takes steps.  *ntyped: combinations typed. */
 kiln_status kiln_row_check(const kiln_registry *r, const kiln_row *row, kiln_steps *steps,

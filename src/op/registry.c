@@ -86,6 +86,7 @@ typedef struct load {
     const kiln_registry *base; /* or NULL */
     const kiln_schema_list *list;
     bool replace; /* rows of users' give way to new ones of their name */
+    bool served;  /* rows of families that are not served are refused */
     bool changed; /* something new was found */
 } load;
 
@@ -155,6 +156,9 @@ static kiln_status add_row(load *l, const char *source, const char *text, size_t
     if (n >= sizeof rule && memcmp(text, rule, sizeof rule - 1) == 0)
         return add_rule(l, source, text, n, line);
     KILN_TRY(kiln_row_parse(&r->arena, source, text, n, line, &row));
+    if (l->served && !kiln_family_served(row->family))
+        return KILN_FAIL(KILN_E_UNSUP, "%s:%d:%d: %s: rows of the family '%s' are not served yet", source,
+                         row->line, row->col, row->name, kiln_family_name(row->family));
     KILN_TRY(look_in_base(l, row, &same));
     if (same) return KILN_OK;
     KILN_TRY(kiln_op_make(&r->arena, row->declared, row, KILN_FORM_FUNCTIONAL, &op));
@@ -203,6 +207,7 @@ static kiln_status take_row(void *user, const char *source, const char *text, si
 static kiln_status add_text(load *l, const kiln_row_text *t) {
     kiln_row_text kept = *t;
     kept.source = kiln_arena_strndup(&l->r->arena, t->source, strlen(t->source));
+    l->served = t->served;
     return kept.source ? kiln_rows_split(&kept, take_row, l) : KILN_NOMEM();
 }
 

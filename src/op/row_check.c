@@ -377,7 +377,7 @@ static kiln_status check_compose(const kiln_registry *r, const kiln_row *row, ki
     checker c = {.row = row, .common = KILN_F32, .steps = steps};
     uint64_t given = 0;
     if (!row->compose.callee) return CHECK_FAIL(&c, "a compose row needs a call clause");
-    KILN_TRY(kiln_note(kiln_registry_find(r, row->compose.callee, &callee), "%s:%d:%d", row->source,
+    KILN_TRY(kiln_note(kiln_registry_find_row(r, row->compose.callee, &callee), "%s:%d:%d", row->source,
                        row->compose.line, row->compose.col));
     for (int k = 0; k < row->compose.args.n; k++) KILN_TRY(check_compose_arg(row, callee, k, &given));
     for (int a = 0; a < callee->schema->nargs; a++)

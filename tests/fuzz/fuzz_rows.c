@@ -49,7 +49,7 @@ static void walk(const kiln_registry *r, kiln_steps steps) {
     for (size_t k = 0; k < kiln_registry_count(r); k++) {
         require(kiln_registry_get(r, k, &op) == KILN_OK);
         const kiln_op *found;
-        require(strlen(op->name) > 240 || kiln_registry_find(r, op->name, &found) == KILN_OK);
+        require(strlen(op->name) > 240 || kiln_registry_find_row(r, op->name, &found) == KILN_OK);
         require(op->row->family == KILN_FAMILY_COMPOSE || op->row->nbranches > 0);
         require(kiln_row_check(r, op->row, &steps, &ntyped) == KILN_OK);
         for (int b = 0; b < op->row->nbranches; b++) {
@@ -64,7 +64,7 @@ static void walk(const kiln_registry *r, kiln_steps steps) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
-    kiln_row_text text = {"rows", (const char *)data, n};
+    kiln_row_text text = {"rows", (const char *)data, n, false};
     kiln_registry *r = NULL;
     spent_start();
     kiln_status st = kiln_registry_new(NULL, &text, 1, NULL, false, &r);

@@ -40,8 +40,9 @@ static int open_registry(void **state) {
     char *rows = slurp(KILN_SOURCE_DIR "/ops/map.ops", &nrows);
     char *rules = slurp(KILN_SOURCE_DIR "/ops/complex.ops", &nrules);
     char *schemas = slurp(KILN_SOURCE_DIR "/ops/aten-schemas-2.13.txt", &nschemas);
-    kiln_row_text texts[] = {
-        {"complex.ops", rules, nrules}, {"map.ops", rows, nrows}, {"test.ops", extra, sizeof extra - 1}};
+    kiln_row_text texts[] = {{"complex.ops", rules, nrules, false},
+                             {"map.ops", rows, nrows, false},
+                             {"test.ops", extra, sizeof extra - 1, false}};
     kiln_arena arena = {0};
     kiln_schema_list list;
     kiln_status st = kiln_schema_list_make(&arena, schemas, nschemas, &list);
@@ -62,7 +63,7 @@ static int close_registry(void **state) {
 
 static const kiln_op *op_of(const char *name) {
     const kiln_op *op;
-    if (kiln_registry_find(registry, name, &op) != KILN_OK) fail_msg("%s: %s", name, kiln_last_error());
+    if (kiln_registry_find_row(registry, name, &op) != KILN_OK) fail_msg("%s: %s", name, kiln_last_error());
     return op;
 }
 
