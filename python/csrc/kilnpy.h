@@ -53,22 +53,24 @@ typedef struct kp_type {
     bool scripted;               /* reading its sizes may run Python code: it has a __torch_dispatch__ */
 } kp_type;
 
-/* PyTorch's functions over the at::Tensor of a Python object.  None of them fails but bump, for a tensor that is_inference
- * outside inference mode. */
+/* PyTorch's functions over the at::Tensor of a Python object, which is a pointer to an impl.  None of them fails but bump,
+ * for a tensor that is_inference outside inference mode. */
 typedef struct kp_torch {
     size_t place; /* of the at::Tensor in the object; 0: not known, and the rest is not either */
     bool (*is_neg)(const void *tensor);
     bool (*is_conj)(const void *tensor);
     bool (*is_inference)(const void *tensor);
-    bool (*impl_requires_grad)(const void *impl); /* of what the at::Tensor points to */
-    void (*bump)(const void *tensor);             /* counts a write */
+    void (*bump)(const void *tensor);      /* counts a write */
+    const void *(*meta)(const void *impl); /* what autograd keeps of it; NULL: nothing, as of most */
+    bool (*requires_grad)(const void *impl);
+    bool (*grad_mode)(void); /* whether gradients are recorded at all */
+    /* of forward mode, an at::Tensor */
+    const void *(*tangent)(const void *impl, uint64_t level, const void *tensor);
+    const void *undefined; /* the impl of an at::Tensor that is none */
 } kp_torch;
 
 static inline const void *kp_torch_tensor(const kp_torch *torch, PyObject *o) {
     return (const char *)o + torch->place;
-}
-static inline bool kp_torch_requires_grad(const kp_torch *torch, const void *tensor) {
-    return torch->impl_requires_grad(*(const void *const *)tensor);
 }
 
 enum { KP_TYPES = 24 };
@@ -270,18 +272,19 @@ bool kp_numpy_fields(kp_state *st, PyObject *o,
 /* A tensor that takes part in a call. */
 typedef struct kp_held {
     kiln_tensor *t;
-    PyObject *object; /* borrowed: what the caller passed */
-    kp_kind kind;
+    PyObject *object;            /* borrowed: what the caller passed */
+    const char *name;            /* of the parameter it was given for; NULL: not known */
     const dl_exchange *exchange; /* KP_EXCHANGE */
-    bool torch;                  /* object is a torch.Tensor */
-    bool scripted;               /* see kp_type */
-    bool release;                /* t is to be released after the call */
+    PyObject *copy; /* kept by the frame, or NULL: t is over it; a write is copied back to the object */
+    kp_kind kind;
+    bool torch;    /* object is a torch.Tensor */
+    bool scripted; /* see kp_type */
+    bool release;  /* t is to be released after the call */
     bool readonly;
     bool written;
     bool
-        scalar; /* object is made of a NumPy scalar: it decides a result's kind only if no other tensor does */
-    PyObject *copy; /* kept by the frame, or NULL: t is over it; a write is copied back to the object */
-    bool resize;    /* t stands in for the object, which has no elements and takes the result's shape */
+        scalar; /* made of a NumPy scalar, so that results are of its kind only if there is no other tensor */
+    bool resize; /* t stands in for the object, which has no elements and takes the result's shape */
 } kp_held;
 
 typedef struct kp_block {
@@ -304,11 +307,13 @@ typedef struct kp_frame {
     kp_held *held;
     kp_block *blocks; /* items of lists */
     kp_loan *loans;
-    uint64_t foreign; /* the state's when addresses and sizes in here were read */
-    PyObject *keep;   /* list of objects, or NULL */
-    bool writes;      /* an argument is written */
-    bool owns;        /* something is to be released at the end */
-    int nheaders;     /* headers in use */
+    uint64_t foreign;            /* the state's when addresses and sizes in here were read */
+    PyObject *keep;              /* list of objects, or NULL */
+    const kiln_tensor *recorded; /* the first whose gradients PyTorch records at this moment, or NULL */
+    bool torch;                  /* an argument is a torch.Tensor */
+    bool writes;                 /* an argument is written */
+    bool owns;                   /* something is to be released at the end */
+    int nheaders;                /* headers in use */
     kiln_value args[KILN_MAX_ARGS];
     kp_held first_held[KP_HELD];
     kiln_tensor_header headers[KP_HEADERS]; /* of tensors borrowed for this call */
@@ -344,7 +349,7 @@ int kp_settle_again(kp_frame *f);
 /* Reads addresses and sizes again if code that is not ours may have run since they were read: in the end of all, so that
  * none runs between here and the call.  0, or -1 with an exception. */
 static inline int kp_settle(kp_frame *f) { return f->foreign == f->st->foreign ? 0 : kp_settle_again(f); }
-int kp_borrow(kp_frame *f, const kp_type *type, PyObject *o, bool write, kiln_value *out);
+int kp_borrow(kp_frame *f, const kp_type *type, PyObject *o, const kp_param *param, kiln_value *out);
 /* 0, or -1 with an exception that says what is not served.  o: whose tensor it is. */
 int kp_accept(const dl_tensor *t, PyObject *o, kiln_dtype *dtype);
 bool kp_has_elements(const dl_tensor *t);
@@ -356,6 +361,8 @@ int kp_exchange_borrow(kp_frame *f, const kp_type *type, PyObject *o, kp_held *h
 int kp_exchange_settle(kp_held *h);
 int kp_exchange_import(kp_state *st, const kp_type *type, PyObject *o, kiln_tensor **out);
 PyObject *kp_exchange_object(const dl_exchange *table, kiln_tensor *stolen);
+int kp_find_recorded(kp_frame *f);                             /* sets f->recorded */
+void kp_refuse_recorded(void);                                 /* the exception for such a tensor */
 int kp_before_write(kp_frame *f, const kiln_tensor **refused); /* which one is refused, with an exception */
 int kp_after_write(kp_frame *f);
 

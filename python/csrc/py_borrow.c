@@ -327,10 +327,15 @@ static int borrow(kp_frame *f, const kp_type *type, PyObject *o, kp_held *h) {
     }
 }
 
-int kp_borrow(kp_frame *f, const kp_type *type, PyObject *o, bool write, kiln_value *out) {
+int kp_borrow(kp_frame *f, const kp_type *type, PyObject *o, const kp_param *param, kiln_value *out) {
     kp_held *h = kp_hold(f);
+    bool write = param && param->written;
     if (!h) return -1;
-    *h = (kp_held){.object = o, .kind = type->kind, .exchange = type->exchange, .written = write};
+    *h = (kp_held){.object = o,
+                   .name = param ? param->name : NULL,
+                   .kind = type->kind,
+                   .exchange = type->exchange,
+                   .written = write};
     if (borrow(f, type, o, h) < 0) {
         f->nheld--; /* nothing that runs meanwhile holds more in this frame */
         return -1;

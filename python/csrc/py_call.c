@@ -320,27 +320,46 @@ static PyObject *result(kp_frame *f, kiln_tensor **outs, size_t n) {
 
 /* -- the call -------------------------------------------------------------------------------------- */
 
-/* Names the argument that t came by, on its own or in a list. */
-static PyObject *blame_tensor(const kp_op *op, const kp_frame *f, const kiln_tensor *t) {
-    const char *name = NULL;
-    for (size_t k = 0; k < f->nargs; k++) {
-        const kiln_value *v = &f->args[k], *items = v->kind == KILN_LIST_V ? v->u.list : v;
-        for (uint32_t j = 0; j < (v->kind == KILN_LIST_V ? v->n : 1); j++)
-            if (items[j].kind == KILN_TENSOR && items[j].u.tensor == t) name = arg_name(op, f, k);
-    }
-    kp_blame(op->name, name);
-    return NULL;
+/* Names the argument that t came by. */
+static void blame_tensor(const kp_op *op, const kp_frame *f, const kiln_tensor *t) {
+    int k = 0;
+    while (k < f->nheld && f->held[k].t != t) k++;
+    kp_blame(op->name, k < f->nheld ? f->held[k].name : NULL);
+}
+
+static void refuse_recorded(const kp_op *op, const kp_frame *f) {
+    kp_refuse_recorded();
+    blame_tensor(op, f, f->recorded);
+}
+
+/* Only results of floats or complex numbers have gradients: a comparison of recorded tensors loses none. */
+static bool has_gradient(const kiln_tensor *t) { return kp_dtype_kind(kiln_tensor_dtype(t)) >= NUM_FLOAT; }
+
+/* Before the call: refuses what autograd would get wrong. */
+static __attribute__((noinline)) int check_autograd(const kp_op *op, kp_frame *f) {
+    const kiln_tensor *refused = NULL;
+    if (kp_find_recorded(f) < 0) return kp_blame(op->name, NULL), -1;
+    for (int k = 0; f->recorded && k < f->nheld; k++)
+        if (f->held[k].written && has_gradient(f->held[k].t)) return refuse_recorded(op, f), -1;
+    if (f->writes && kp_before_write(f, &refused) < 0) return blame_tensor(op, f, refused), -1;
+    return kp_settle(f) < 0 ? (kp_blame(op->name, NULL), -1) : 0;
+}
+
+/* After the call: whether gradients are lost, which is then the exception. */
+static __attribute__((noinline)) bool lost_gradients(const kp_op *op, const kp_frame *f,
+                                                     kiln_tensor *const *outs, size_t n) {
+    while (n > 0 && !has_gradient(outs[n - 1])) n--;
+    if (n > 0) refuse_recorded(op, f);
+    return n > 0;
 }
 
 static PyObject *call_filled(kp_op *op, const kiln_op *what, kp_box *box, kp_frame *f) {
     kiln_tensor *outs[KILN_MAX_RETS];
-    const kiln_tensor *refused = NULL;
-    if (f->writes && kp_before_write(f, &refused) < 0) return blame_tensor(op, f, refused);
-    if (f->writes && kp_settle(f) < 0) return kp_blame(op->name, NULL), NULL;
+    if (f->torch && check_autograd(op, f) < 0) return NULL;
     size_t nouts = kiln_op_nrets(what);
     kiln_status status = run(is_long(op, f), box->ctx, what, f, outs);
     if (status != KILN_OK) return kp_raise(status), NULL;
-    if (!f->writes || kp_after_write(f) == 0) {
+    if (!(f->recorded && lost_gradients(op, f, outs, nouts)) && (!f->writes || kp_after_write(f) == 0)) {
         PyObject *all = result(f, outs, nouts);
         if (!all) kp_blame(op->name, NULL);
         return all;

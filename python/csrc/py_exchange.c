@@ -61,6 +61,39 @@ static int look(kp_state *st, const kp_type *type, PyObject *o, dl_tensor *t, ki
     return (((uintptr_t)t->data + t->byte_offset) & (align - 1)) == 0;
 }
 
+/* Whether PyTorch records what is done to o, a torch tensor: 1, 0, or -1 with an exception. */
+static int is_recorded(kp_state *st, PyObject *o) {
+    const kp_torch *torch = &st->torch;
+    if (!torch->place) {
+        PyObject *call = kp_helper(st, "is_recorded");
+        PyObject *answer = call ? PyObject_CallFunctionObjArgs(call, o, NULL) : NULL;
+        int yes = answer ? PyObject_IsTrue(answer) : -1;
+        Py_XDECREF(call);
+        Py_XDECREF(answer);
+        return yes;
+    }
+    const void *tensor = kp_torch_tensor(torch, o), *impl = *(const void *const *)tensor;
+    if (!torch->meta(impl)) return 0;
+    return (torch->requires_grad(impl) && torch->grad_mode()) ||
+           *(const void *const *)torch->tangent(impl, 0, tensor) != torch->undefined;
+}
+
+void kp_refuse_recorded(void) {
+    PyErr_SetString(
+        PyExc_RuntimeError,
+        "the tensor requires grad or has a tangent, and Kiln records no gradients: give x.detach(), or "
+        "call under torch.no_grad() where it requires grad");
+}
+
+int kp_find_recorded(kp_frame *f) {
+    int recorded = 0;
+    for (int k = 0; k < f->nheld && recorded == 0; k++) {
+        recorded = f->held[k].torch ? is_recorded(f->st, f->held[k].object) : 0;
+        if (recorded > 0) f->recorded = f->held[k].t;
+    }
+    return recorded < 0 ? -1 : 0;
+}
+
 /* What o stands for, as elements in memory of their own.  New reference. */
 static PyObject *carry_out(PyObject *o) {
     static const char *const steps[] = {"detach", "resolve_conj", "resolve_neg", "clone"};
@@ -91,6 +124,7 @@ int kp_exchange_borrow(kp_frame *f, const kp_type *type, PyObject *o, kp_held *h
     kiln_dtype dtype;
     kiln_status status;
     h->torch = type->torch;
+    f->torch = f->torch || type->torch;
     h->scripted = type->scripted;
     PyObject *source = readable(f->st, type, o, &t, &dtype);
     if (!source) return -1;
@@ -129,7 +163,9 @@ int kp_exchange_import(kp_state *st, const kp_type *type, PyObject *o, kiln_tens
     dl_managed *m;
     dl_tensor t;
     kiln_dtype dtype;
-    PyObject *source = readable(st, type, o, &t, &dtype);
+    int recorded = type->torch ? is_recorded(st, o) : 0;
+    if (recorded > 0) kp_refuse_recorded();
+    PyObject *source = recorded ? NULL : readable(st, type, o, &t, &dtype);
     if (!source) return -1;
     int got = table->managed_from_object(source, &m);
     Py_DECREF(source);
@@ -184,15 +220,14 @@ PyObject *kp_exchange_object(const dl_exchange *table, kiln_tensor *stolen) {
 
 /* -- written to ------------------------------------------------------------------------------------ */
 
-/* Refuses what autograd would get wrong: only a tensor that requires grad or keeps no count of writes needs a closer
- * look. */
+/* Only a tensor that keeps no count of writes needs a closer look. */
 int kp_before_write(kp_frame *f, const kiln_tensor **refused) {
     const kp_torch *torch = &f->st->torch;
     for (int k = 0; k < f->nheld; k++) {
         const kp_held *h = &f->held[k];
         if (!h->written || !h->torch) continue;
         const void *tensor = kp_torch_tensor(torch, h->object);
-        if (torch->place && !kp_torch_requires_grad(torch, tensor) && !torch->is_inference(tensor)) continue;
+        if (torch->place && !torch->is_inference(tensor)) continue;
         *refused = h->t;
         if (kp_help(f->st, "before_write", h->object, NULL) < 0) return -1;
     }

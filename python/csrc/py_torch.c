@@ -16,8 +16,12 @@ static const struct {
     {"_ZN2at6native6is_negERKNS_6TensorE", offsetof(kp_torch, is_neg)},
     {"_ZN2at6native7is_conjERKNS_6TensorE", offsetof(kp_torch, is_conj)},
     {"_ZN2at6native12is_inferenceERKNS_6TensorE", offsetof(kp_torch, is_inference)},
-    {"_ZNK3c1010TensorImpl13requires_gradEv", offsetof(kp_torch, impl_requires_grad)},
     {"_ZN5torch8autograd4impl12bump_versionERKN2at6TensorE", offsetof(kp_torch, bump)},
+    {"_ZNK3c1010TensorImpl13autograd_metaEv", offsetof(kp_torch, meta)},
+    {"_ZNK3c1010TensorImpl13requires_gradEv", offsetof(kp_torch, requires_grad)},
+    {"_ZN3c108GradMode10is_enabledEv", offsetof(kp_torch, grad_mode)},
+    {"_ZNK3c1010TensorImpl8_fw_gradEmRKN2at10TensorBaseE", offsetof(kp_torch, tangent)},
+    {"_ZN3c1019UndefinedTensorImpl10_singletonE", offsetof(kp_torch, undefined)},
 };
 
 /* The library is loaded already, for the life of the process: PyTorch cannot be unloaded. */
@@ -50,9 +54,11 @@ static size_t find_place(const dl_exchange *table, PyObject *o) {
 
 /* Whether tensor number `which` of kiln._helpers.torch_samples answers as it must. */
 static bool answers(const kp_torch *torch, PyObject *o, Py_ssize_t which) {
-    const void *t = kp_torch_tensor(torch, o);
+    const void *t = kp_torch_tensor(torch, o), *impl = *(const void *const *)t;
     return torch->is_neg(t) == (which == 1) && torch->is_conj(t) == (which == 2) &&
-           kp_torch_requires_grad(torch, t) == (which == 3) && !torch->is_inference(t);
+           torch->requires_grad(impl) == (which == 3) && !torch->is_inference(t) &&
+           (which == 0 || which == 3 ? (torch->meta(impl) != NULL) == (which == 3) : true) &&
+           *(const void *const *)torch->tangent(impl, 0, t) == torch->undefined;
 }
 
 static long version_of(PyObject *o) {

@@ -19,7 +19,8 @@ void kp_frame_init(kp_frame *f, kp_state *st) {
     f->loans = NULL;
     f->foreign = st->foreign;
     f->keep = NULL;
-    f->writes = f->owns = false;
+    f->recorded = NULL;
+    f->torch = f->writes = f->owns = false;
     f->nheaders = 0;
 }
 
@@ -153,7 +154,8 @@ static int value_of_sequence(kp_frame *f, const kp_param *param, PyObject *o, ki
     if (!items) return -1;
     for (Py_ssize_t k = 0; k < n; k++) {
         PyObject *item = PyTuple_GetItem(tuple, k);
-        kp_param plain = {.kind = PARAM_OTHER, .written = param && param->written};
+        kp_param plain = {
+            .name = param ? param->name : NULL, .kind = PARAM_OTHER, .written = param && param->written};
         if (PyList_Check(item) || PyTuple_Check(item)) {
             PyErr_SetString(PyExc_TypeError,
                             "lists in lists are not served as arguments; make a kiln.Tensor of them");
@@ -170,8 +172,7 @@ static int value_of_sequence(kp_frame *f, const kp_param *param, PyObject *o, ki
 
 static int value_of_tensor(kp_frame *f, const kp_type *type, const kp_param *param, PyObject *o,
                            kiln_value *out) {
-    bool write = param && param->written;
-    if (kp_borrow(f, type, o, write, out) < 0) return -1;
+    if (kp_borrow(f, type, o, param, out) < 0) return -1;
     kiln_tensor *t = out->u.tensor;
     if (!param || !kp_takes_number(param)) return 0;
     if (kp_settle(f) < 0) return -1;
@@ -186,13 +187,13 @@ static int value_of_tensor(kp_frame *f, const kp_type *type, const kp_param *par
 }
 
 /* A NumPy scalar as the array without dimensions that it stands for. */
-static int value_of_numpy_scalar(kp_frame *f, PyObject *o, kiln_value *out) {
+static int value_of_numpy_scalar(kp_frame *f, const kp_param *param, PyObject *o, kiln_value *out) {
     PyObject *array = kp_foreign(f->st) < 0 ? NULL : PyObject_CallMethod(o, "__array__", NULL);
     if (!array || kp_keep(f, array) < 0) return -1;
     const kp_type *type = kp_type_of(f->st, array);
     if (!type) return -1;
     if (type->kind != KP_NUMPY) return PyErr_Format(PyExc_TypeError, "%R gives no array", o), -1;
-    if (kp_borrow(f, type, array, false, out) < 0) return -1;
+    if (kp_borrow(f, type, array, param, out) < 0) return -1;
     f->held[f->nheld - 1].scalar = true;
     return 0;
 }
@@ -201,7 +202,7 @@ int kp_value(kp_frame *f, const kp_param *param, PyObject *o, kiln_value *out) {
     const kp_type *type = kp_type_of(f->st, o);
     if (!type) return -1;
     if (type->kind == KP_NUMPY_SCALAR && param && param->kind == PARAM_TENSOR && !param->written)
-        return value_of_numpy_scalar(f, o, out);
+        return value_of_numpy_scalar(f, param, o, out);
     switch (type->kind) {
     case KP_NONE: return *out = kiln_v_none(), 0;
     case KP_BOOL: return *out = kiln_v_bool(o == Py_True), 0;

@@ -7,7 +7,8 @@
                  [ 9., 12.]], dtype=float32)
 
 Tensors may be kiln.Tensor, torch tensors, NumPy arrays, or anything with __dlpack__; the result is of the kind
-of the first one.  Gradients are not recorded.
+of the first one.  Gradients are not recorded: a call on a torch tensor that would lose some raises RuntimeError, unless
+it is made under torch.no_grad() or on tensor.detach().
 
 A NumPy scalar given for a tensor is an array without dimensions, of its dtype, and promotes as PyTorch's tensors without
 dimensions do: numpy.float64(2) beside an array of float32 gives float32, alone or beside integers float64.  It decides the

@@ -4,7 +4,7 @@ Exceptions, by what went wrong: TypeError (an argument of the wrong type, missin
 dimension or index out of range), ValueError (a value outside its domain, a malformed call or graph, a read-only
 output, an int beyond int64 among a Tensor's elements), OverflowError (an int beyond int64 as an argument, beyond
 uint64 as an element), NotImplementedError (an operator, dtype, device or layout that is not served, or no such
-operator), MemoryError, and RuntimeError for the rest, as PyTorch raises it.
+operator), MemoryError, and RuntimeError for the rest, as PyTorch raises it, and where gradients would be lost.
 """
 from collections.abc import Callable, Iterator, Sequence
 from os import PathLike

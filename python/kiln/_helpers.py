@@ -81,12 +81,17 @@ def torch_samples():
                 torch.zeros(1, dtype=torch.float32, requires_grad=True))
 
 
-def before_write(tensor):
-    """Refuses what autograd would get wrong: Kiln records no gradient for a write to a tensor that requires grad."""
+def is_recorded(tensor):
+    """Whether PyTorch records what is done to the tensor: it requires grad, or has a tangent of forward mode."""
     torch = sys.modules["torch"]
     if tensor.requires_grad and torch.is_grad_enabled():
-        raise RuntimeError("a tensor that requires grad is written in place: kiln.call does not record gradients; "
-                           "call it under torch.no_grad()")
+        return True
+    return torch._C._is_fwd_grad_enabled() and torch.autograd.forward_ad.unpack_dual(tensor).tangent is not None
+
+
+def before_write(tensor):
+    """Refuses a write that autograd would not notice."""
+    torch = sys.modules["torch"]
     if tensor.is_inference() and not torch.is_inference_mode_enabled():
         raise RuntimeError("an inference tensor is written outside InferenceMode, where writes to it are not counted; "
                            "write to a clone of it")

@@ -107,12 +107,25 @@ each(lambda v: kiln.call("add.Tensor", v, sizes))
 each(lambda v: kiln.call("add.Tensor", sizes, v))
 """,
     "before a write": """
+class Inferred(torch.Tensor):
+    def is_inference(self):
+        freeing()
+        return False
+with torch.inference_mode():
+    inferred = torch.ones(N).as_subclass(Inferred)
+each(lambda v: kiln.call("add_.Tensor", inferred, v))
+""",
+    "autograd asked in Python": """
+import kiln._helpers
+kiln._helpers.torch_samples = lambda: None
 class Graded(torch.Tensor):
     @property
     def requires_grad(self):
         freeing()
         return False
-each(lambda v: kiln.call("add_.Tensor", torch.ones(N).requires_grad_().as_subclass(Graded), v))
+graded = torch.ones(N).as_subclass(Graded)
+each(lambda v: kiln.call("add.Tensor", graded, v))
+each(lambda v: kiln.call("add_.Tensor", graded, v))
 """,
 }
 
