@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "npy.h"
 #include "tensorfill.h"
@@ -376,7 +377,8 @@ static bool made_tensor(parser *p, const char *from, kiln_dtype dtype, kiln_valu
     if (!tensor_spec_check_fill(&spec, why)) return fail_at(p, fill_at, "%s", why);
     if (p->limits.no_data) spec.fill = FILL_NOTHING;
     if (!tensor_spec_make(&spec, p->bytes_left, &t, why)) return fail_at(p, from, "%s", why);
-    p->bytes_left -= nbytes;
+    uint64_t filled = (uint64_t)kiln_tensor_nelem(t) * kiln_dtype_size(dtype); /* more, with strides of 0 */
+    p->bytes_left -= filled > nbytes ? filled : nbytes;
     return add_tensor(p, t, out);
 }
 
@@ -484,10 +486,19 @@ static bool call(parser *p, calltext *out) {
     return out->args ? true : no_memory(p);
 }
 
+/* A call is filled in and has results beside: half of the machine's memory at most. */
+static uint64_t default_bytes(void) {
+    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+    uint64_t half = pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size / 2 : CALLTEXT_BYTES;
+    return half < CALLTEXT_BYTES ? half : CALLTEXT_BYTES;
+}
+
 bool calltext_parse(const char *text, size_t n, const calltext_limits *limits, calltext *out, char *err) {
     parser p = {.start = text, .at = text, .end = text, .err = err};
-    p.limits.max_bytes = CALLTEXT_BYTES;
-    if (limits) p.limits = *limits;
+    if (limits)
+        p.limits = *limits;
+    else
+        p.limits.max_bytes = default_bytes();
     p.bytes_left = p.limits.max_bytes;
     if (n > CALLTEXT_MAX) return fail_at(&p, text, "the call is longer than %d bytes", CALLTEXT_MAX);
     const char *nul = n ? memchr(text, 0, n) : NULL;

@@ -10,7 +10,10 @@
  *           | [ dtype "[" sizes "]" ] "@" ( path | string )     a .npy file
  *
  * A tensor without a fill holds standard normal numbers (small integers, random bools) from a seed fixed
- * by its position among the call's tensors. */
+ * by its position among the call's tensors.
+ *
+ * What a text may cost: at most CALLTEXT_MAX bytes are read; per byte, 64 branches and 64 bytes of memory; and
+ * its tensors, which are counted before any memory is asked for.  tests/fuzz/fuzz_calltext.c holds it to that. */
 #ifndef KILN_CLI_CALLTEXT_H
 #define KILN_CLI_CALLTEXT_H
 #include <stdbool.h>
@@ -23,7 +26,7 @@ enum { CALLTEXT_MAX = 65536, CALLTEXT_DEPTH = 64, CALLTEXT_ERROR_MAX = 640 };
 #define CALLTEXT_BYTES (UINT64_C(1) << 34)
 
 typedef struct calltext_limits {
-    uint64_t max_bytes; /* of all tensors of the call together */
+    uint64_t max_bytes; /* of all tensors of the call together, by extent or by elements, whichever is more */
     bool no_files;      /* refuse @file */
     bool no_data;       /* leave tensors uninitialised: for callers that look at shapes only */
 } calltext_limits;
@@ -35,7 +38,8 @@ typedef struct calltext {
     struct calltext_block *blocks; /* everything above points into these */
 } calltext;
 
-/* Parses n bytes.  limits: NULL for CALLTEXT_BYTES and no refusals.  *out: freed with calltext_free.
+/* Parses n bytes.  limits: NULL for CALLTEXT_BYTES, or half of the machine's memory if that is less, and no
+ * refusals.  *out: freed with calltext_free.
  * On failure *out is untouched and err (CALLTEXT_ERROR_MAX bytes) reads "call:COLUMN: expected ...". */
 bool calltext_parse(const char *text, size_t n, const calltext_limits *limits, calltext *out, char *err);
 void calltext_free(calltext *call);

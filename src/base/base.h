@@ -123,6 +123,9 @@ typedef struct kiln_digest {
 
 kiln_digest kiln_hash128(const void *p, size_t n);
 uint64_t kiln_hash64(const void *p, size_t n);
+/* Differs from process to process: for tables of what a text names, so that no text can be written whose names
+ * all meet in one place. */
+uint64_t kiln_hash64_keyed(const void *p, size_t n);
 
 /* -- dtypes ----------------------------------------------------------------------------------- */
 

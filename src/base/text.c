@@ -5,9 +5,11 @@
 #include <float.h>
 #include <locale.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -164,3 +166,15 @@ kiln_digest kiln_hash128(const void *p, size_t n) {
 }
 
 uint64_t kiln_hash64(const void *p, size_t n) { return XXH3_64bits(p, n); }
+
+/* The same for all threads: the first to set it wins. */
+static uint64_t process_key(void) {
+    static _Atomic uint64_t key;
+    uint64_t known = atomic_load_explicit(&key, memory_order_relaxed), fresh = 0;
+    if (known) return known;
+    if (getrandom(&fresh, sizeof fresh, GRND_NONBLOCK) != sizeof fresh) fresh = (uintptr_t)&fresh;
+    fresh |= 1; /* 0 says that there is none yet */
+    return atomic_compare_exchange_strong(&key, &known, fresh) ? fresh : known;
+}
+
+uint64_t kiln_hash64_keyed(const void *p, size_t n) { return XXH3_64bits_withSeed(p, n, process_key()); }

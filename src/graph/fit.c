@@ -16,6 +16,7 @@ typedef enum known { ANY, TENSOR, BOOL, INT, FLOAT, COMPLEX, STR, LIST } known;
 
 /* "f32[2, 3]" is a tensor; "int", "Tensor[]", ... are what they say. */
 static known node_kind(const kiln_node *node) {
+    enum { LONGEST = 64 };
     static const struct {
         const char *text;
         known kind;
@@ -24,14 +25,15 @@ static known node_kind(const kiln_node *node) {
                  {"SymBool", BOOL},  {"complex", COMPLEX}, {"str", STR}};
     const char *val = kiln_node_get_meta(node, "val");
     if (!val) return ANY;
-    size_t n = strlen(val);
+    size_t n = strnlen(val, LONGEST); /* the text may be long, and is looked at once per use of the node */
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (strcmp(words[i].text, val) == 0) return words[i].kind;
-    if (n > 2 && strcmp(val + n - 2, "[]") == 0 && strncmp(val, "Tensor", 6) == 0) return LIST;
+    if (n > 2 && n < LONGEST && strcmp(val + n - 2, "[]") == 0 && strncmp(val, "Tensor", 6) == 0) return LIST;
     char dtype[16];
-    size_t k = strcspn(val, "[");
+    const char *bracket = memchr(val, '[', n);
+    size_t k = bracket ? (size_t)(bracket - val) : n;
     kiln_dtype parsed;
-    if (val[k] != '[' || k >= sizeof dtype) return ANY;
+    if (!bracket || k >= sizeof dtype) return ANY;
     memcpy(dtype, val, k);
     dtype[k] = 0;
     if (kiln_dtype_parse(dtype, &parsed) == KILN_OK) return TENSOR;

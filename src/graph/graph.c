@@ -73,7 +73,7 @@ static bool grow_names(kiln_graph *g) {
 
 kiln_gname *kiln_graph_intern(kiln_graph *g, const char *text, size_t n) {
     if (2 * (g->nnames + 1) > g->names_cap && !grow_names(g)) return NULL;
-    uint32_t hash = (uint32_t)kiln_hash64(text, n);
+    uint32_t hash = (uint32_t)kiln_hash64_keyed(text, n);
     kiln_gname *at = place(g->names, g->names_cap, text, n, hash);
     if (at->text) return at;
     char *copy = kiln_arena_strndup(&g->arena, text, n);
@@ -85,7 +85,7 @@ kiln_gname *kiln_graph_intern(kiln_graph *g, const char *text, size_t n) {
 
 kiln_node *kiln_graph_find(const kiln_graph *g, const char *name, size_t n) {
     if (!g->names_cap) return NULL;
-    return place(g->names, g->names_cap, name, n, (uint32_t)kiln_hash64(name, n))->node;
+    return place(g->names, g->names_cap, name, n, (uint32_t)kiln_hash64_keyed(name, n))->node;
 }
 
 static kiln_status check_name(const char *name, size_t n) {
@@ -111,7 +111,7 @@ static kiln_status take_name(kiln_graph *g, kiln_node *node, const char *wanted,
             at = kiln_graph_intern(g, text, n + (size_t)more);
         } while (at && at->node);
         if (!at) return KILN_NOMEM();
-        place(g->names, g->names_cap, base, n, (uint32_t)kiln_hash64(base, n))->next_suffix = number;
+        place(g->names, g->names_cap, base, n, (uint32_t)kiln_hash64_keyed(base, n))->next_suffix = number;
     }
     at->node = node;
     node->name = at->text;
@@ -185,13 +185,8 @@ static void foreign(void *state, kiln_node *used) {
 static kiln_status check_parts(kiln_node *node) {
     kiln_node *bad = node;
     for (uint32_t i = 0; i < node->nargs && bad == node; i++) kiln_gval_visit(node->args[i], foreign, &bad);
-    for (uint32_t i = 0; i < node->nkwargs && bad == node; i++) {
-        const kiln_kwarg *k = &node->kwargs[i];
-        kiln_gval_visit(k->value, foreign, &bad);
-        for (uint32_t j = 0; node->nkwargs <= 16 && j < i; j++) /* larger ones are the verifier's */
-            if (strcmp(k->name, node->kwargs[j].name) == 0)
-                return KILN_FAIL(KILN_E_ARG, "keyword argument '%.60s' is given twice", k->name);
-    }
+    for (uint32_t i = 0; i < node->nkwargs && bad == node; i++)
+        kiln_gval_visit(node->kwargs[i].value, foreign, &bad);
     if (bad == node) return KILN_OK;
     return KILN_FAIL(KILN_E_ARG, "node %.60s is %s", bad->name, bad->erased ? "erased" : "of another graph");
 }
@@ -215,7 +210,9 @@ static kiln_status check_shape(const kiln_node *node) {
 
 static kiln_status copy_args(kiln_node *node, const kiln_gval *const *args, size_t nargs,
                              const kiln_kwarg *kwargs, size_t nkwargs) {
-    kiln_arena *arena = &node->graph->arena;
+    kiln_graph *g = node->graph;
+    kiln_arena *arena = &g->arena;
+    uint32_t list_id = ++g->keyword_lists;
     if (nargs > KILN_GRAPH_MAX_ITEMS || nkwargs > KILN_GRAPH_MAX_ITEMS)
         return KILN_FAIL(KILN_E_LIMIT, "more than %d arguments", KILN_GRAPH_MAX_ITEMS);
     const kiln_gval **list = nargs ? kiln_arena_alloc(arena, nargs * sizeof *list) : NULL;
@@ -225,8 +222,11 @@ static kiln_status copy_args(kiln_node *node, const kiln_gval *const *args, size
     for (size_t i = 0; i < nkwargs; i++) {
         size_t n = strlen(kwargs[i].name);
         if (n) KILN_TRY(check_name(kwargs[i].name, n)); /* "" can be passed in Python, by ** */
-        const kiln_gname *name = kiln_graph_intern(node->graph, kwargs[i].name, n);
+        kiln_gname *name = kiln_graph_intern(g, kwargs[i].name, n);
         if (!name) return KILN_NOMEM();
+        if (name->keyword_of == list_id)
+            return KILN_FAIL(KILN_E_ARG, "keyword argument '%.60s' is given twice", name->text);
+        name->keyword_of = list_id;
         named[i] = (kiln_kwarg){name->text, kwargs[i].value};
     }
     node->args = list;
@@ -406,7 +406,7 @@ kiln_status kiln_graph_erase(kiln_node *node) {
     drop_uses(node);
     unlink_node(g, node);
     place(g->names, g->names_cap, node->name, node->name_len,
-          (uint32_t)kiln_hash64(node->name, node->name_len))
+          (uint32_t)kiln_hash64_keyed(node->name, node->name_len))
         ->node = NULL;
     node->erased = 1;
     g->count--;

@@ -20,6 +20,7 @@ typedef struct kiln_gname {
     const char *text;
     uint32_t n, hash;
     uint32_t next_suffix; /* of nodes whose wanted name is this */
+    uint32_t keyword_of;  /* the list of keyword arguments that had it last; 0: none */
     kiln_node *node;      /* that bears it, or NULL */
 } kiln_gname;
 
@@ -27,7 +28,7 @@ struct kiln_graph {
     kiln_arena arena;
     kiln_node *first, *last;
     size_t count, nplaceholders;
-    uint32_t next_id, epoch;
+    uint32_t next_id, epoch, keyword_lists;
     kiln_gname *names; /* open addressing; a NULL text is a free place */
     size_t nnames, names_cap;
     const kiln_gval *none, *bools[2], *ellipsis, *ints[256]; /* shared; ints: -1 .. 254 */

@@ -125,16 +125,16 @@ static kiln_status lay_out(const kiln_graph *g, layout *l) {
 
 /* -- SVG ---------------------------------------------------------------------------------------------- */
 
-static int left(const spot *s) { return MARGIN + (int)s->column * (BOX_W + GAP_X); }
-static int top(const spot *s) { return MARGIN + (int)s->layer * (BOX_H + GAP_Y); }
+static long left(const spot *s) { return MARGIN + (long)s->column * (BOX_W + GAP_X); }
+static long top(const spot *s) { return MARGIN + (long)s->layer * (BOX_H + GAP_Y); }
 
 static void put_edges(kiln_sb *out, const layout *l, const spot *s) {
     for (const kiln_use *u = s->node->uses; u; u = u->of_user) {
         const spot *from = l->of[u->used->order];
-        int x0 = left(from) + BOX_W / 2, y0 = top(from) + BOX_H, x1 = left(s) + BOX_W / 2, y1 = top(s);
+        long x0 = left(from) + BOX_W / 2, y0 = top(from) + BOX_H, x1 = left(s) + BOX_W / 2, y1 = top(s);
         int bend = s->layer - from->layer > 1 ? BOX_W * 4 / 5 : 0; /* around the boxes between */
-        kiln_sb_printf(out, "<path d=\"M%d %dC%d %d %d %d %d %d\"/>\n", x0, y0, x0 + bend, y0 + GAP_Y / 2,
-                       x1 + bend, y1 - GAP_Y / 2, x1, y1);
+        kiln_sb_printf(out, "<path d=\"M%ld %ldC%ld %ld %ld %ld %ld %ld\"/>\n", x0, y0, x0 + bend,
+                       y0 + GAP_Y / 2, x1 + bend, y1 - GAP_Y / 2, x1, y1);
     }
 }
 
@@ -142,10 +142,10 @@ static void put_box(kiln_sb *out, const spot *s) {
     static const char *const fill[KILN_NODE_OP_COUNT] = {"#d8e9f8", "#e6e0f3", "#f6f6f6",
                                                          "#f6f6f6", "#fbe9cf", "#d9f0d6"};
     kiln_sb_printf(
-        out, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"%s\"/>\n<text x=\"%d\" y=\"%d\">",
+        out, "<rect x=\"%ld\" y=\"%ld\" width=\"%d\" height=\"%d\" fill=\"%s\"/>\n<text x=\"%ld\" y=\"%ld\">",
         left(s), top(s), BOX_W, BOX_H, fill[s->node->op], left(s) + 8, top(s) + 16);
     put_escaped(out, s->node->name, s->node->name_len, LABEL, true);
-    kiln_sb_printf(out, "</text>\n<text class=\"t\" x=\"%d\" y=\"%d\">", left(s) + 8, top(s) + 32);
+    kiln_sb_printf(out, "</text>\n<text class=\"t\" x=\"%ld\" y=\"%ld\">", left(s) + 8, top(s) + 32);
     put_caption(out, s->node, LABEL, true);
     kiln_sb_puts(out, "</text>\n");
 }

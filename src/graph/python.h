@@ -11,6 +11,7 @@ typedef struct py_name {
     const char *text;
     uint32_t n, hash;
     enum { PY_RESERVED, PY_TAKEN } state; /* reserved: nodes keep off, globals may be called so */
+    uint32_t number;                      /* in the table of numbers: the last one that was tried */
     kiln_node *node;                      /* the parameter that is called so, or NULL */
     const char *global;                   /* in the table of globals: what the global is called */
 } py_name;
@@ -27,6 +28,7 @@ typedef struct py_printer {
     kiln_arena arena;         /* names and globals; handed to the caller */
     py_table names;           /* name -> who has it */
     py_table globals;         /* kind and text of what a global stands for -> its name */
+    py_table numbers;         /* name without a number -> the last number tried after it */
     const char **node_names;  /* by node->order */
     const kiln_node **params; /* placeholders, in order */
     size_t nparams;

@@ -209,14 +209,14 @@ static bool grow(py_table *t) {
 /* The entry of text, or NULL. */
 static py_name *look(const py_table *t, const char *text, size_t n) {
     if (!t->cap) return NULL;
-    py_name *e = place(t, text, n, (uint32_t)kiln_hash64(text, n));
+    py_name *e = place(t, text, n, (uint32_t)kiln_hash64_keyed(text, n));
     return e->text ? e : NULL;
 }
 
 /* The entry of text, which must live as long as the table; made if it is new.  NULL: out of memory. */
 static py_name *enter(py_table *t, const char *text, size_t n) {
     if (2 * (t->n + 1) > t->cap && !grow(t)) return NULL;
-    uint32_t hash = (uint32_t)kiln_hash64(text, n);
+    uint32_t hash = (uint32_t)kiln_hash64_keyed(text, n);
     py_name *e = place(t, text, n, hash);
     if (e->text) return e;
     *e = (py_name){.text = text, .n = (uint32_t)n, .hash = hash};
@@ -227,6 +227,7 @@ static py_name *enter(py_table *t, const char *text, size_t n) {
 void kiln_py_names_fini(py_printer *p) {
     kiln_free(p->names.at);
     kiln_free(p->globals.at);
+    kiln_free(p->numbers.at);
     kiln_free(p->node_names);
     kiln_free(p->params);
 }
@@ -236,6 +237,15 @@ void kiln_py_names_fini(py_printer *p) {
 /* Neither reserved, nor a node's in the graph, nor given away. */
 static bool is_free(const py_printer *p, const char *s, size_t n) {
     return !kiln_gtext_is_keyword(s, n) && !look(&p->names, s, n) && !kiln_graph_find(p->g, s, n);
+}
+
+/* Where the numbers of names that start so go on; NULL: out of memory.  Names are never given back, so a number
+ * that was tried once need not be tried again. */
+static py_name *counter(py_printer *p, const char *base, size_t n) {
+    py_name *known = look(&p->numbers, base, n);
+    if (known) return known;
+    const char *text = kiln_arena_strndup(&p->arena, base, n);
+    return text ? enter(&p->numbers, text, n) : NULL;
 }
 
 /* wanted as a Python name that is free, with a number if need be; entered.  NULL: out of memory. */
@@ -250,8 +260,10 @@ static const char *fresh_name(py_printer *p, const char *wanted, size_t n) {
                           ? wanted[i]
                           : '_';
     size_t base = len;
-    for (unsigned k = 1; !is_free(p, text, len); k++)
-        len = base + (size_t)snprintf(text + base, SUFFIX - 1, "_%u", k);
+    for (py_name *count = NULL; !is_free(p, text, len);) {
+        if (!count && !(count = counter(p, text, base))) return NULL;
+        len = base + (size_t)snprintf(text + base, SUFFIX - 1, "_%u", ++count->number);
+    }
     py_name *e = enter(&p->names, text, len);
     if (!e) return NULL;
     e->state = PY_TAKEN;
@@ -343,16 +355,21 @@ static const char *choose_global(py_printer *p, const kiln_gval *v, const char *
     return name ? add_global(p, name, v) : NULL;
 }
 
+/* The printed code lives on without the graph's help: what a global stands for is copied. */
 static const char *global(py_printer *p, const kiln_gval *v, const char *s, size_t n) {
     char small[256], *key = small;
-    if (n + 1 > sizeof small && !(key = kiln_arena_alloc(&p->arena, n + 1))) return NULL;
+    if (n + 2 > sizeof small && !(key = kiln_arena_alloc(&p->arena, n + 2))) return NULL;
     key[0] = v->kind == KILN_G_CONST ? 'c' : 'f'; /* a constant and a function may be written alike */
     memcpy(key + 1, s, n);
     const py_name *known = look(&p->globals, key, n + 1);
     if (known) return known->global;
-    const char *name = choose_global(p, v, s, n);
     if (key == small) key = kiln_arena_strndup(&p->arena, small, n + 1);
-    py_name *e = name && key ? enter(&p->globals, key, n + 1) : NULL;
+    kiln_gval *own = kiln_arena_alloc(&p->arena, sizeof *own);
+    if (!key || !own) return NULL;
+    *own = *v;
+    if (kiln_gkind_is_text(v->kind)) own->u.s = key + 1;
+    const char *name = choose_global(p, own, s, n);
+    py_name *e = name ? enter(&p->globals, key, n + 1) : NULL;
     if (!e) return NULL;
     e->global = name;
     return name;
@@ -367,9 +384,7 @@ const char *kiln_py_global(py_printer *p, const kiln_gval *v) {
 }
 
 static const char *named(py_printer *p, const char *text) {
-    const kiln_gval *v = NULL;
-    kiln_py_fail(p, kiln_graph_str(p->g, KILN_G_FUNC, text, strlen(text), &v));
-    return v ? kiln_py_global(p, v) : "";
+    return kiln_py_global(p, &(kiln_gval){.kind = KILN_G_FUNC, .n = (uint32_t)strlen(text), .u.s = text});
 }
 
 const char *kiln_py_builtin(py_printer *p, const char *name) {

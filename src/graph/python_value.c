@@ -112,10 +112,8 @@ static void put_float(py_printer *p, double f) {
         kiln_gtext_float(&p->out, f);
         return;
     }
-    const kiln_gval *positive = NULL;
-    kiln_py_fail(p, kiln_graph_float(p->g, isnan(f) ? NAN : INFINITY, &positive));
     if (signbit(f)) kiln_sb_putc(&p->out, '-');
-    if (positive) kiln_py_text(p, kiln_py_global(p, positive));
+    kiln_py_text(p, kiln_py_global(p, &(kiln_gval){.kind = KILN_G_FLOAT, .u.f = isnan(f) ? NAN : INFINITY}));
 }
 
 static void put_complex(py_printer *p, const kiln_gval *v) {

@@ -1,10 +1,7 @@
 /* verify.c - what holds in every graph: order, arity, unique names, one output at the end, uses in step.
  *
- * Linear in nodes and arguments.  Tells the first breach with the names of the nodes.  Must not know
- * schemas. */
-#include <stdlib.h>
-#include <string.h>
-
+ * Linear in nodes and arguments.  Tells the first breach with the names of the nodes.  That the names of
+ * keyword arguments are unique is seen to when they are set.  Must not know schemas. */
 #include "graph/graph.h"
 
 typedef struct checking {
@@ -27,24 +24,6 @@ static kiln_status breach(const kiln_node *user, const kiln_node *used) {
                       : used->erased             ? "is erased"
                                                  : "comes later";
     return KILN_FAIL(KILN_E_VERIFY, "node %.80s uses %.80s, which %s", user->name, used->name, why);
-}
-
-static int by_name(const void *a, const void *b) {
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-static kiln_status check_keywords(const kiln_node *node) {
-    if (node->nkwargs < 2) return KILN_OK;
-    const char **names = kiln_alloc(node->nkwargs * sizeof *names);
-    if (!names) return KILN_NOMEM();
-    for (uint32_t i = 0; i < node->nkwargs; i++) names[i] = node->kwargs[i].name;
-    qsort(names, node->nkwargs, sizeof *names, by_name);
-    kiln_status st = KILN_OK;
-    for (uint32_t i = 1; i < node->nkwargs && st == KILN_OK; i++)
-        if (strcmp(names[i - 1], names[i]) == 0)
-            st = KILN_FAIL(KILN_E_VERIFY, "node %.80s has two arguments named '%.60s'", node->name, names[i]);
-    kiln_free(names);
-    return st;
 }
 
 static kiln_status check_uses(kiln_node *node) {
@@ -71,7 +50,6 @@ static kiln_status check_node(kiln_node *node) {
         return KILN_FAIL(KILN_E_VERIFY, "the target of node %.80s is no name", node->name);
     if (node->op == KILN_PLACEHOLDER && node->nargs && node->args[0]->has_node)
         return KILN_FAIL(KILN_E_VERIFY, "the default of placeholder %.80s holds a node", node->name);
-    KILN_TRY(check_keywords(node));
     return check_uses(node);
 }
 

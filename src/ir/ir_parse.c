@@ -65,9 +65,14 @@ static size_t peek_word(reader *r) {
     return (size_t)(q - r->p);
 }
 
+/* Whether the n bytes at `at`, which hold no NUL, are this word. */
+static bool is_word(const char *at, size_t n, const char *word) {
+    return strncmp(word, at, n) == 0 && word[n] == 0;
+}
+
 static bool eat_word(reader *r, const char *word) {
     size_t n = peek_word(r);
-    if (n != strlen(word) || memcmp(r->p, word, n) != 0) return false;
+    if (!is_word(r->p, n, word)) return false;
     r->p += n;
     return true;
 }
@@ -129,32 +134,29 @@ static kiln_status take_dtype(reader *r, kiln_dtype *out) {
 }
 
 static kiln_status take_axis(reader *r, int *out) {
-    for (int a = 0; a < r->ir->naxes; a++) {
-        if (!eat_word(r, r->ir->axes[a].name)) continue;
-        *out = a;
-        return KILN_OK;
-    }
+    size_t n = peek_word(r);
+    for (*out = 0; *out < r->ir->naxes; ++*out)
+        if (is_word(r->p, n, r->ir->axes[*out].name)) return r->p += n, KILN_OK;
     return expected(r, "the name of an axis");
 }
 
 static kiln_status take_buf(reader *r, int *out) {
-    for (int b = 0; b < r->ir->nbufs; b++) {
-        if (!eat_word(r, r->ir->bufs[b].name)) continue;
-        *out = b;
-        return KILN_OK;
-    }
+    size_t n = peek_word(r);
+    for (*out = 0; *out < r->ir->nbufs; ++*out)
+        if (is_word(r->p, n, r->ir->bufs[*out].name)) return r->p += n, KILN_OK;
     return expected(r, "the name of a buffer");
 }
 
 /* A buffer to load from: `name`, or `name.re` and `name.im` of a complex one. */
 static kiln_status take_source(reader *r, int *out, kiln_ir_part *part) {
     static const char *const ends[] = {"", ".re", ".im"}; /* ORDER: kiln_ir_part */
+    size_t word = peek_word(r);
     for (int b = 0; b < r->ir->nbufs; b++) {
         const char *name = r->ir->bufs[b].name;
-        size_t word = peek_word(r), n = strlen(name);
+        size_t n = strlen(name);
         if (word < n || memcmp(r->p, name, n) != 0) continue;
         for (int k = 0; k < (kiln_dtype_is_complex(r->ir->bufs[b].dtype) ? 3 : 1); k++) {
-            if (word != n + strlen(ends[k]) || memcmp(r->p + n, ends[k], word - n) != 0) continue;
+            if (!is_word(r->p + n, word - n, ends[k])) continue;
             r->p += word;
             *out = b;
             *part = (kiln_ir_part)k;
@@ -165,11 +167,9 @@ static kiln_status take_source(reader *r, int *out, kiln_ir_part *part) {
 }
 
 static kiln_status take_par(reader *r, int *out) {
-    for (int k = 0; k < r->ir->npars; k++) {
-        if (!eat_word(r, r->ir->pars[k].name)) continue;
-        *out = k;
-        return KILN_OK;
-    }
+    size_t n = peek_word(r);
+    for (*out = 0; *out < r->ir->npars; ++*out)
+        if (is_word(r->p, n, r->ir->pars[*out].name)) return r->p += n, KILN_OK;
     return expected(r, "the name of a scalar");
 }
 

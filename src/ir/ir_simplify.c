@@ -211,7 +211,7 @@ static bool key_of(const pass *s, int i, key *k) {
 static kiln_ref find_equal(pass *s, int i) {
     key *k = &s->keys[i];
     if (!key_of(s, i, k)) return (kiln_ref)i;
-    uint32_t at = (uint32_t)kiln_hash64(k, sizeof *k) & s->mask;
+    uint32_t at = (uint32_t)kiln_hash64_keyed(k, sizeof *k) & s->mask;
     for (; s->table[at] != KILN_NOREF; at = (at + 1) & s->mask) {
         kiln_ref r = s->table[at];
         if (memcmp(&s->keys[r], k, sizeof *k) != 0) continue;

@@ -1,11 +1,18 @@
 /* fuzz_ir.c - any bytes either fail with a message, or are a kernel that prints to text which parses to
- * the same text; simplifying it leaves a kernel that verifies.  Kernels that touch memory only where
- * loops say are then run three ways, by the interpreter as written and simplified and by ir_walk.h,
- * and must write the same bytes. */
+ * the same text; simplifying it leaves a kernel that verifies.  Each of these stays within the budget that
+ * docs/IR.md states.  Kernels that touch memory only where loops say are then run three ways, by the
+ * interpreter as written and simplified and by ir_walk.h, and must write the same bytes. */
 #include <stdlib.h>
 #include <string.h>
 
+#include "fuzz/cost.h"
 #include "fuzz/ir_walk.h"
+#include "fuzz/repeat.h"
+
+/* docs/IR.md states these. */
+static const cost_budget to_parse = {"parse", 64, 250000, 128, 1 << 20};
+static const cost_budget to_print = {"print", 48, 20000, 32, 65536};
+static const cost_budget to_simplify = {"simplify", 48, 250000, 64, 65536};
 
 static void require(bool ok) {
     if (!ok) __builtin_trap();
@@ -113,27 +120,38 @@ static bool is_exact(const kiln_ir *ir) {
     return true;
 }
 
+static void all(kiln_arena *arena, const char *text, size_t n) {
+    kiln_ir *ir, *again;
+    cost_start();
+    kiln_status st = kiln_ir_parse(arena, text, n, &ir);
+    cost_check(&to_parse, n);
+    if (st != KILN_OK) {
+        require((st == KILN_E_PARSE || st == KILN_E_VERIFY) && kiln_last_error()[0]);
+        return;
+    }
+    cost_start();
+    char *once = print(ir);
+    cost_check(&to_print, n);
+    require(kiln_ir_parse(arena, once, strlen(once), &again) == KILN_OK);
+    char *twice = print(again);
+    require(strcmp(once, twice) == 0);
+    cost_start();
+    require(kiln_ir_simplify(again) == KILN_OK);
+    cost_check(&to_simplify, n);
+    require(kiln_ir_verify(again) == KILN_OK);
+    if (runnable(ir)) compare(ir, again, is_exact(ir));
+    kiln_free(once);
+    kiln_free(twice);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     kiln_arena arena;
     kiln_arena_init(&arena);
-    kiln_ir *ir, *again;
-    kiln_status st = kiln_ir_parse(&arena, (const char *)data, n, &ir);
-    if (st != KILN_OK) {
-        require((st == KILN_E_PARSE || st == KILN_E_VERIFY) && kiln_last_error()[0]);
-        kiln_arena_free(&arena);
-        return 0;
-    }
-    char *once = print(ir);
-    require(kiln_ir_parse(&arena, once, strlen(once), &again) == KILN_OK);
-    char *twice = print(again);
-    require(strcmp(once, twice) == 0);
-    require(kiln_ir_simplify(again) == KILN_OK);
-    require(kiln_ir_verify(again) == KILN_OK);
-    if (runnable(ir)) compare(ir, again, is_exact(ir));
-    kiln_free(once);
-    kiln_free(twice);
+    repeated text = repeat_expand(data, n);
+    all(&arena, text.text, text.n);
+    free(text.text);
     kiln_arena_free(&arena);
     return 0;
 }

@@ -387,6 +387,9 @@ static void hashes_tell_texts_apart(void **state) {
     assert_true(kiln_hash64("abc", 3) == kiln_hash64("abcd", 3));
     assert_true(kiln_hash64("abc", 3) != kiln_hash64("abc", 2));
     assert_true(kiln_hash64("", 0) == 0x2d06800538d394c2u); /* XXH3's published value for no bytes */
+    assert_true(kiln_hash64_keyed("abc", 3) ==
+                kiln_hash64_keyed("abcd", 3)); /* for the life of the process */
+    assert_true(kiln_hash64_keyed("abc", 3) != kiln_hash64("abc", 3));
 }
 
 /* -- dtypes -------------------------------------------------------------------------------------- */

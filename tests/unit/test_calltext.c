@@ -328,6 +328,9 @@ static void limits(void **state) {
     assert_string_equal(err, "call:12: the tensor is larger than the 20 bytes allowed");
     assert_true(calltext_parse(within, strlen(within), &small, &call, err));
     calltext_free(&call);
+    const char *filled = "f(f32[25]:strides=(0), f32[1])"; /* 25 elements to fill, in the place of one */
+    assert_false(calltext_parse(filled, strlen(filled), &small, &call, err));
+    assert_string_equal(err, "call:24: the tensor is larger than the 0 bytes allowed");
     assert_false(calltext_parse("f(@/dev/null)", 13, &small, &call, err));
     assert_string_equal(err, "call:3: files cannot be read here");
 }

@@ -104,6 +104,10 @@ static void malformed_text_is_pointed_at(void **state) {
     refuses("kg 1\nx = call_function m:f(a=1, 2)\n",
             "graph:2:28: expected a keyword argument, since one came before, found '2'");
     refuses("kg 1\nx = call_function m:f(a=1, a=2)\n", "graph:2:1: keyword argument 'a' is given twice");
+    refuses(
+        "kg 1\nx = call_function m:f(a=1, b=1, c=1, d=1, e=1, f=1, g=1, h=1, i=1, j=1, k=1, l=1, m=1, n=1, o=1, "
+        "p=1, q=1, r=1, b=2)\n",
+        "graph:2:1: keyword argument 'b' is given twice");
     refuses("kg 1\nx = call_function m:f(\"a)\n",
             "graph:2:26: expected '\"' to end the string, found the end of the line");
     refuses("kg 1\nx = call_function m:f(\"\\q\")\n",

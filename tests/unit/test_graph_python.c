@@ -241,6 +241,30 @@ static void what_cannot_be_printed_is_refused(void **state) {
     kiln_graph_free(g);
 }
 
+/* Three nodes whose names are all underscores in ASCII, and nodes that have the first numbers already. */
+static void names_that_become_alike_are_numbered(void **state) {
+    (void)state;
+    body_is(
+        "\"\\u00e9\" = get_attr a\n\"\\u00e8\" = get_attr b\n___1 = get_attr c\n\"\\u00ea\" = get_attr d\n",
+        "__ = self.a;  __ = None\n___2 = self.b;  ___2 = None\n___1 = self.c;  ___1 = None\n"
+        "___3 = self.d;  ___3 = None\n");
+    header_is("a = placeholder torch\nb = placeholder torch\nc = placeholder torch\n",
+              "def forward(self, torch, torch_1, torch_2):");
+}
+
+static void printing_takes_no_memory_of_the_graph(void **state) {
+    (void)state;
+    kiln_graph *g = graph_of("x = call_function m:f(inf, slice(1, 2, 3), const(c), nan, torch:add)\n");
+    size_t before = g->arena.nbytes;
+    for (int i = 0; i < 500; i++) {
+        kiln_python p;
+        OK(kiln_graph_python(g, NULL, &p));
+        kiln_python_free(&p);
+    }
+    assert_int_equal(g->arena.nbytes, before);
+    kiln_graph_free(g);
+}
+
 static void every_allocation_may_fail(void **state) {
     (void)state;
     kiln_graph *g = graph_of(
@@ -276,6 +300,8 @@ int main(void) {
         cmocka_unit_test(values_are_let_go),
         cmocka_unit_test(lines_lead_to_nodes),
         cmocka_unit_test(what_cannot_be_printed_is_refused),
+        cmocka_unit_test(names_that_become_alike_are_numbered),
+        cmocka_unit_test(printing_takes_no_memory_of_the_graph),
         cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests_name("graph_python", tests, NULL, NULL);
