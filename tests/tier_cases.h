@@ -46,7 +46,7 @@ static inline void make_hot(kiln_ctx *ctx, const kiln_op *op, const kiln_value *
 }
 
 /* mul.Tensor of two i32 vectors must be right; returns the tier.  hot: the class is to be compiled now. */
-static const char *mul(kiln_ctx *ctx, bool hot) {
+static inline const char *mul(kiln_ctx *ctx, bool hot) {
     kiln_tensor *a = I32(SIZES(3), 1, 2, -3);
     if (hot) make_hot(ctx, op_of(ctx, "mul.Tensor"), ARGS(TEN(a), TEN(a)));
     kiln_tensor *out = call1(ctx, "mul.Tensor", ARGS(TEN(a), TEN(a)));
@@ -58,7 +58,7 @@ static const char *mul(kiln_ctx *ctx, bool hot) {
 /* -- compilers ----------------------------------------------------------------------------------------- */
 
 /* A driver that writes a line per run, does `text`, and unless that ended it compiles. */
-static const char *compiler(const char *text) {
+static inline const char *compiler(const char *text) {
     char all[1200];
     unlink(in_scratch("runs"));
     snprintf(all, sizeof all, DRIVER_ONLY "echo run >> %s/runs\nfor last; do :; done\n%s\nexec gcc \"$@\"",

@@ -2,7 +2,8 @@
  *
  * An object retired in epoch e is dropped when no thread is inside with an epoch of e or less.  A thread
  * that the scan sees outside may be entering: the barrier before the scan makes it either visible here or
- * see there what was unlinked.  Knows nothing of what is retired.
+ * see there what was unlinked.  The section on retiring says why that is enough, and
+ * tests/unit/test_epoch_model.c tries it in every order.  Knows nothing of what is retired.
  *
  * Locks: the process's list of domains, then a domain's own.  Objects are dropped under neither. */
 #include <linux/membarrier.h>
@@ -192,11 +193,48 @@ kiln_thread *kiln_thread_join(kiln_domain *d) {
     return t;
 }
 
-/* -- retiring --------------------------------------------------------------------------------------- */
+/* -- retiring ---------------------------------------------------------------------------------------
+ *
+ * Why nothing is dropped that a thread still uses.
+ *
+ *   A reader  R1 loads the domain's epoch, R2 stores it in its record, R3 finds an object, R4 uses it,
+ *             R5 stores 0 in its record.
+ *   A writer  W1 unlinks an object, W2 notes the domain's epoch in it, e, and raises the domain's to e + 1,
+ *             W3 has a barrier in every thread, W4 loads all records, W5 drops the object if e < safe.
+ *
+ * safe is the least of the domain's epoch and of the epochs that W4 finds in records.  W2 to W5 are under the
+ * domain's lock, so that the domain's epoch does not move meanwhile.
+ *
+ * 1. Whoever has loaded an epoch above e cannot find the object afterwards: it acquired what W2 or a later
+ *    raise released, and W1 came before.  So the epoch of a reader that finds it is e or less.
+ * 2. If W4 does not see R2, then R2 comes after the barrier in that thread, since all that the thread stored
+ *    before the barrier is seen by W4.  R3 comes after R2, and all that is loaded after the barrier is W1's and
+ *    W2's or newer: the reader does not find the object.  This holds however old the epoch is that R1 loaded.
+ *    A thread that sleeps between R1 and R2 stores an old epoch late; that keeps objects longer, no more.
+ * 3. If W4 sees R2 and not R5, then safe is at most the reader's epoch, and by 1 the object is kept if the
+ *    reader can have found it.
+ * 4. If W4 sees R5, or R2 of a later call, then R4 is over: both stores release what came before them, and W4
+ *    acquires.
+ * 5. safe holds until the next scan, although threads enter after W4.  It speaks only of objects that were
+ *    retired before the scan, because it is not above the domain's epoch, which later ones get at least.  (If
+ *    it were infinite when all are outside, it would speak of those as well, and they may be in use.)
+ *
+ * Objects that are remembered: slots and recipes keep an object with the generation g, the domain's epoch as
+ * loaded before the object was found; by 1, g <= e.  They use it again only if g is what they load at R3.  If
+ * W4 does not see R2, they load more than e by 2, which is not g.  If it does, then the reader's epoch, which
+ * was loaded before, is at most g, hence at most e, and 3 holds.
+ *
+ * Without membarrier, readers have a fence between R2 and R3, and W3 is a fence.  One of the two fences is the
+ * first: if the reader's, W4 sees R2; if the writer's, R3 sees W1 and W2.  That is 2.
+ *
+ * Calls within calls store nothing and have the outer one's epoch, which is not above what they load.  A record
+ * is linked and unlinked under the lock: a thread that begins is in W4, or begins after the scan and sees W1;
+ * one that ends is outside.  A fork holds the locks; its child has one thread, whose record stays as it is, and
+ * what others held is nobody's there.  Where the barrier fails, safe stays what it was. */
 
-/* The oldest epoch that a thread may be reading in. */
+/* What was retired before this epoch is held by nobody.  After a barrier. */
 static uint64_t oldest(kiln_domain *d) {
-    uint64_t least = UINT64_MAX;
+    uint64_t least = atomic_load_explicit(&d->epoch, memory_order_relaxed); /* raised under the lock alone */
     for (kiln_thread *t = d->threads; t; t = t->next) {
         uint64_t e = atomic_load_explicit(&t->epoch, memory_order_acquire);
         if (e && e < least) least = e;

@@ -94,8 +94,8 @@ static inline uint64_t kiln_generation(const kiln_domain *d) {
 
 /* -- writers ---------------------------------------------------------------------------------------- */
 
-/* Drops r once no reader can hold it; r->drop may not retire.  It must not be reachable any more.  May drop others now, so the caller
- * holds no lock that a drop takes. */
+/* Drops r once no reader can hold it; r->drop may not retire.  r must not be reachable any more.  May drop others
+ * now, so the caller holds no lock that a drop takes. */
 void kiln_retire(kiln_domain *d, kiln_retired *r, void (*drop)(kiln_retired *self));
 void kiln_domain_reclaim(kiln_domain *d); /* drops what can be dropped now */
 
