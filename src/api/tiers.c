@@ -81,15 +81,17 @@ static void leave_queue(kiln_builds *b, kiln_class *c) {
     c->state = KILN_BUILD_IDLE;
 }
 
+/* The last that may be done with c by who is not inside the domain: it may be evicted and dropped at once. */
 static void unpin(kiln_class *c) {
-    if (c->pinned) kiln_cache_unpin(c->ctx->cache, &c->entry);
+    bool pinned = c->pinned;
     c->pinned = false;
+    if (pinned) kiln_cache_unpin(c->ctx->cache, &c->entry);
 }
 
 static void drop_queued(kiln_builds *b, kiln_class *c) {
     leave_queue(b, c);
-    unpin(c);
     set_due(c, true);
+    unpin(c);
     pthread_cond_broadcast(&b->changed);
 }
 
@@ -106,7 +108,6 @@ static void end(kiln_class *c, kiln_status st, int64_t took_ns) {
     kiln_builds *b = &c->ctx->builds;
     unlink_class(&b->running, c);
     c->state = KILN_BUILD_IDLE;
-    unpin(c);
     if (st == KILN_E_NOMEM) {
         set_due(c, true); /* want of memory says nothing of the class */
     } else if (st != KILN_OK && !b->closing) {
@@ -114,6 +115,7 @@ static void end(kiln_class *c, kiln_status st, int64_t took_ns) {
         put_off(c, took_ns);
         snprintf(b->last_failure, sizeof b->last_failure, "%s", kiln_last_error());
     }
+    unpin(c);
     pthread_cond_broadcast(&b->changed);
 }
 
