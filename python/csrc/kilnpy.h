@@ -8,6 +8,7 @@
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030A0000
 #include <Python.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -207,6 +208,10 @@ uint32_t kp_sort(const kiln_tensor *t);
 kiln_status kp_wrap(void *data, kiln_dtype dtype, int rank, const int64_t *sizes, const int64_t *strides,
                     void (*deleter)(void *), void *owner, bool readonly, kiln_tensor **out) KILN_MUST_CHECK;
 
+/* Python objects whose memory no tensor shows any more, of all interpreters: those of this one are dropped. */
+extern _Atomic(struct kp_kept *) kp_left;
+void kp_drop_left(void);
+
 /* A tensor that shares o's memory and keeps it alive; 0, or -1 with an exception. */
 int kp_import(kp_state *st, const kp_type *type, PyObject *o, kiln_tensor **out, bool *readonly);
 PyObject *kp_numpy(kp_state *st, kp_tensor *self);                  /* an ndarray over self's memory */
@@ -282,8 +287,7 @@ typedef struct kp_held {
     bool release;  /* t is to be released after the call */
     bool readonly;
     bool written;
-    bool
-        scalar; /* made of a NumPy scalar, so that results are of its kind only if there is no other tensor */
+    bool scalar; /* made of a NumPy scalar: any other tensor decides the kind of results before it */
     bool resize; /* t stands in for the object, which has no elements and takes the result's shape */
 } kp_held;
 

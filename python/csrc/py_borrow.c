@@ -47,12 +47,55 @@ kiln_status kp_wrap(void *data, kiln_dtype dtype, int rank, const int64_t *sizes
     return st;
 }
 
-/* The last reference to a tensor may go on any thread, with or without the GIL, and after Python's end. */
-static void drop_object(void *owner) {
-    if (!Py_IsInitialized()) return;
-    PyGILState_STATE gil = PyGILState_Ensure();
-    Py_DECREF((PyObject *)owner);
-    PyGILState_Release(gil);
+/* A Python object whose memory a tensor shows. */
+typedef struct kp_kept {
+    struct kp_kept *next; /* of those that were left */
+    PyObject *object;
+    int64_t home; /* its interpreter */
+} kept;
+
+_Atomic(struct kp_kept *) kp_left;
+
+static int64_t this_interpreter(void) { return PyInterpreterState_GetID(PyInterpreterState_Get()); }
+
+static int drop_left_soon(void *unused) {
+    (void)unused;
+    kp_drop_left();
+    return 0;
+}
+
+static bool leave(kept *k) { /* whether it is the first */
+    k->next = atomic_load(&kp_left);
+    while (!atomic_compare_exchange_weak(&kp_left, &k->next, k)) {}
+    return !k->next;
+}
+
+/* The last reference to a tensor may go on any thread, with or without the GIL, in another interpreter, and after Python's
+ * end; and a thread cannot be asked whether it holds the GIL and of which interpreter.  So the object is left to whoever
+ * holds the right one for certain: kp_drop_left, which Python is asked to call soon. */
+static void leave_object(void *owner) {
+    if (leave(owner) && Py_IsInitialized()) (void)Py_AddPendingCall(drop_left_soon, NULL);
+}
+
+void kp_drop_left(void) {
+    int64_t here = this_interpreter();
+    kept *next, *k = atomic_exchange(&kp_left, NULL);
+    for (; k; k = next) {
+        next = k->next;
+        if (k->home != here) {
+            leave(k);
+            continue;
+        }
+        Py_DECREF(k->object);
+        free(k);
+    }
+}
+
+static kept *keep_object(PyObject *o) { /* or NULL with an exception */
+    kept *k = malloc(sizeof *k);
+    if (!k) return (kept *)PyErr_NoMemory();
+    *k = (kept){NULL, Py_NewRef(o), this_interpreter()};
+    return k;
 }
 
 /* -- NumPy: the struct behind __array_struct__ ----------------------------------------------------- */
@@ -129,13 +172,16 @@ static PyObject *readable_array(kp_state *st, PyObject *o, kp_view *v) {
 
 static int import_array(kp_state *st, PyObject *o, kiln_tensor **out, bool *readonly) {
     kp_view v;
-    PyObject *owner = readable_array(st, o, &v);
+    PyObject *source = readable_array(st, o, &v);
+    kept *owner = source ? keep_object(source) : NULL;
+    Py_XDECREF(source);
     if (!owner) return -1;
     bool fixed = v.readonly && !v.copy;
-    kiln_status status = kp_wrap(v.data, v.dtype, v.rank, v.sizes, v.strides, drop_object, owner, fixed, out);
+    kiln_status status = kp_wrap(v.data, v.dtype, v.rank, v.sizes, v.strides, leave_object, owner, fixed,
+                                 out);
     *readonly = fixed;
     if (status == KILN_OK) return 0;
-    Py_DECREF(owner);
+    leave_object(owner);
     kp_raise(status);
     return -1;
 }

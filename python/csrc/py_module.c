@@ -458,6 +458,7 @@ static int module_clear(PyObject *module) {
     kp_box *box = st->box;
     st->box = NULL;
     kp_box_drop(box);
+    kp_drop_left();
     return 0;
 }
 

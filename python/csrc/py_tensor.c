@@ -68,6 +68,7 @@ static void tensor_dealloc(PyObject *self) {
         PyObject_Free(self);
     }
     Py_DECREF(type);
+    if (atomic_load_explicit(&kp_left, memory_order_relaxed)) kp_drop_left();
 }
 
 /* The dtype comes first: its name may be asked of Python code, and what is imported has a deleter, which must not meet an
