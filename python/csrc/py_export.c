@@ -42,20 +42,18 @@ static PyObject *old_capsule(dl_managed *stolen) {
     return capsule;
 }
 
-/* 1 if max_version is at least (1, 0), 0 if not, -1 with an exception. */
-static int wants_versions(PyObject *max_version) {
-    if (max_version == Py_None) return 0;
-    PyObject *major = PySequence_GetItem(max_version, 0);
-    long n = major ? PyLong_AsLong(major) : -1;
-    Py_XDECREF(major);
-    if (n == -1 && PyErr_Occurred()) return -1;
-    return n >= DL_MAJOR;
+/* Two numbers in any sequence; what: what they are, for the exception. */
+static int read_pair(PyObject *o, const char *what, int *first, int *second) {
+    PyObject *pair = PySequence_Check(o) ? PySequence_Tuple(o) : NULL;
+    bool read = pair && PyTuple_Size(pair) == 2 && PyArg_ParseTuple(pair, "ii", first, second);
+    Py_XDECREF(pair);
+    if (!read && !PyErr_Occurred()) PyErr_Format(PyExc_TypeError, "%s, not %R", what, o);
+    return read ? 0 : -1;
 }
 
 static int check_request(PyObject *stream, PyObject *device) {
     int type = DL_CPU, id = 0;
-    if (device != Py_None && !PyArg_ParseTuple(device, "ii;dl_device must be (type, id)", &type, &id))
-        return -1;
+    if (device != Py_None && read_pair(device, "dl_device must be (type, id)", &type, &id) < 0) return -1;
     if (stream == Py_None && type == DL_CPU) return 0;
     PyErr_SetString(PyExc_BufferError,
                     "a kiln.Tensor is on the CPU: other devices and streams are not served");
@@ -69,14 +67,17 @@ PyObject *kp_dlpack(PyObject *self, PyObject *args, PyObject *kwargs) {
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOOO:__dlpack__", names, &stream, &max_version, &device,
                                      &copy))
         return NULL;
-    int versioned = wants_versions(max_version);
-    if (versioned < 0 || check_request(stream, device) < 0) return NULL;
-    PyObject *source = copy == Py_True ? kp_copy(self, NULL) : Py_NewRef(self);
+    int major = 0, minor = 0, copied = PyObject_IsTrue(copy);
+    if (max_version != Py_None &&
+        read_pair(max_version, "max_version must be (major, minor)", &major, &minor) < 0)
+        return NULL;
+    if (copied < 0 || check_request(stream, device) < 0) return NULL;
+    PyObject *source = copied ? kp_copy(self, NULL) : Py_NewRef(self);
     if (!source) return NULL;
     kiln_status status = kiln_tensor_to_dlpack(((kp_tensor *)source)->t, &managed);
     Py_DECREF(source);
     if (status != KILN_OK) return kp_raise(status), NULL;
-    if (!versioned) return old_capsule(managed);
+    if (major < DL_MAJOR) return old_capsule(managed);
     PyObject *capsule = PyCapsule_New(managed, "dltensor_versioned", capsule_drop);
     if (!capsule) ((dl_managed *)managed)->deleter(managed);
     return capsule;

@@ -415,10 +415,19 @@ def test_dlpack_out():
         assert consumer(t).tolist() == t.tolist()
     copy = torch.utils.dlpack.from_dlpack(t.__dlpack__(copy=True, max_version=(1, 1)))
     assert copy.data_ptr() != t.data_ptr() and copy.tolist() == t.tolist()
-    for bad, error in [({"stream": 1}, BufferError), ({"dl_device": (2, 0)}, BufferError), ({"dl_device": 3}, (TypeError, SystemError)),
-                       ({"max_version": 3}, TypeError), ({"nope": 1}, TypeError)]:
-        with pytest.raises(error):
+    for fine in ({"dl_device": (1, 0)}, {"dl_device": [1, 0], "max_version": [1, 0]}, {"dl_device": np.array([1, 0])}, {"copy": np.True_}):
+        assert torch.from_dlpack(t.__dlpack__(**fine)).tolist() == t.tolist()
+    for bad in ({"stream": 1}, {"dl_device": (2, 0)}, {"dl_device": [2, 0]}):
+        with pytest.raises(BufferError):
             t.__dlpack__(**bad)
+    for odd in (3, (), (1,), (1, 0, 0), "ab", "x", ("a", 0), (1.0, 0.0), {}, {1, 0}, object()):
+        for name in ("dl_device", "max_version"):
+            with pytest.raises(TypeError):
+                t.__dlpack__(**{name: odd})
+    with pytest.raises(TypeError, match=r"dl_device must be \(type, id\), not \(1,\)"):
+        t.__dlpack__(dl_device=(1,))
+    with pytest.raises(TypeError):
+        t.__dlpack__(nope=1)
 
 
 def test_exports_outlive_the_tensor():
