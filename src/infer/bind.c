@@ -79,7 +79,10 @@ static kiln_status wrong_type(const kiln_bound *b, const kiln_param *p, const ki
     kiln_type_print(&want, p->type);
     const char *text = want.p ? want.p : "another type";
     kiln_status st = KILN_E_TYPE;
-    if (item < 0)
+    if (v->kind == KILN_DTYPE_V && (uint64_t)v->u.i >= KILN_DTYPE_COUNT)
+        st = KILN_FAIL(st, "%s: argument '%s' must be %s, but no dtype has the number %lld", b->op->name,
+                       p->name, text, (long long)v->u.i);
+    else if (item < 0)
         st = KILN_FAIL(st, "%s: argument '%s' must be %s, not %s", b->op->name, p->name, text, given_kind(v));
     else
         st = KILN_FAIL(st, "%s: argument '%s' must be %s, but item %d is %s", b->op->name, p->name, text,

@@ -79,6 +79,8 @@ static void wrong_arguments_change_nothing(void **state) {
         expect_error(ctx, "add.Tensor", ARGS(TEN(a), kiln_v_tensor(NULL)), KILN_E_TYPE,
                      "'other' must be Tensor, not a tensor that is NULL");
         expect_error(ctx, "add.Tensor", ARGS(TEN(a), kiln_v_none()), KILN_E_TYPE, "other");
+        expect_error(ctx, "full_like", ARGS(TEN(a), INT(1), NAMED("dtype", kiln_v_dtype((kiln_dtype)99))),
+                     KILN_E_TYPE, "'dtype' must be ScalarType?, but no dtype has the number 99");
         expect_error(ctx, "add.Tensor", ARGS(TEN(a), TEN(bad)), KILN_E_ARG, "size");
         expect_error(ctx, "add.Tensor", ARGS(TEN(i), TEN(i), NAMED("alpha", FLT(1.5))), KILN_E_ARG, "alpha");
         expect_error(ctx, "silu", ARGS(TEN(i)), KILN_E_UNSUP, "i32");
