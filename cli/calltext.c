@@ -85,15 +85,6 @@ static const kiln_value *take_values(parser *p, size_t base) {
     return copy;
 }
 
-static void free_blocks(struct calltext_block *b) {
-    while (b) {
-        struct calltext_block *next = b->next;
-        kiln_tensor_release(b->tensor);
-        free(b);
-        b = next;
-    }
-}
-
 /* -- tokens ------------------------------------------------------------------------------------ */
 
 static void skip_space(parser *p) { p->at += strspn(p->at, " \t\r\n"); }
@@ -184,24 +175,17 @@ static bool real_number(parser *p, kiln_value *out) {
 
 static double as_double(const kiln_value *v) { return v->kind == KILN_INT_V ? (double)v->u.i : v->u.f; }
 
-static kiln_value complex_value(double re, double im) {
-    kiln_value v = {KILN_COMPLEX_V, 0, {0}, NULL};
-    v.u.c.re = re;
-    v.u.c.im = im;
-    return v;
-}
-
 static bool number(parser *p, kiln_value *out) {
     kiln_value imaginary;
     if (!real_number(p, out)) return false;
     if (*p->at == 'j') {
         p->at++;
-        *out = complex_value(0, as_double(out));
+        *out = (kiln_value){.kind = KILN_COMPLEX_V, .u.c = {0, as_double(out)}};
     } else if (*p->at == '+' || *p->at == '-') {
         if (!real_number(p, &imaginary)) return false;
         if (*p->at != 'j') return expected(p, "'j' after an imaginary part");
         p->at++;
-        *out = complex_value(as_double(out), as_double(&imaginary));
+        *out = (kiln_value){.kind = KILN_COMPLEX_V, .u.c = {as_double(out), as_double(&imaginary)}};
     }
     return true;
 }
@@ -311,8 +295,7 @@ static bool fill_suffix(parser *p, tensor_spec *spec) {
     if (eat_word(p, "false") || eat_word(p, "False")) return spec->value = kiln_v_bool(0), true;
     if (is_word_start(*from) && *from != 'i' && *from != 'n') return expected(p, "randn, arange or a number");
     if (whole_fill(p, spec)) return true;
-    if (!number(p, &spec->value)) return false;
-    return true;
+    return number(p, &spec->value);
 }
 
 static bool add_tensor(parser *p, kiln_tensor *t, kiln_value *out) {
@@ -488,17 +471,13 @@ static bool call(parser *p, calltext *out) {
 
 /* A call is filled in and has results beside: half of the machine's memory at most. */
 static uint64_t default_bytes(void) {
-    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-    uint64_t half = pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size / 2 : CALLTEXT_BYTES;
+    uint64_t half = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 2;
     return half < CALLTEXT_BYTES ? half : CALLTEXT_BYTES;
 }
 
 bool calltext_parse(const char *text, size_t n, const calltext_limits *limits, calltext *out, char *err) {
     parser p = {.start = text, .at = text, .end = text, .err = err};
-    if (limits)
-        p.limits = *limits;
-    else
-        p.limits.max_bytes = default_bytes();
+    p.limits = limits ? *limits : (calltext_limits){.max_bytes = default_bytes()};
     p.bytes_left = p.limits.max_bytes;
     if (n > CALLTEXT_MAX) return fail_at(&p, text, "the call is longer than %d bytes", CALLTEXT_MAX);
     const char *nul = n ? memchr(text, 0, n) : NULL;
@@ -522,6 +501,11 @@ bool calltext_parse(const char *text, size_t n, const calltext_limits *limits, c
 }
 
 void calltext_free(calltext *call) {
-    free_blocks(call->blocks);
+    while (call->blocks) {
+        struct calltext_block *b = call->blocks;
+        call->blocks = b->next;
+        kiln_tensor_release(b->tensor);
+        free(b);
+    }
     memset(call, 0, sizeof *call);
 }

@@ -2,10 +2,10 @@
 
 Python's own values are converted in C.  What PyTorch adds, what can be imported, and everything else are named here:
 functions and classes by module and path where that leads back to the same object, and whatever has no name as a constant
-that the bridge keeps.
+that the bridge keeps.  On the way back, what did not come from an object is for _fxtrust to find or to refuse.
 """
+import builtins
 import enum
-import importlib
 import re
 import sys
 import types
@@ -14,6 +14,7 @@ import torch
 from torch.fx.immutable_collections import immutable_dict, immutable_list
 
 from . import _kiln
+from ._fxtrust import Refused, Trust
 
 KINDS = _kiln.Graph.kinds()
 _NAMED = {torch.dtype: KINDS["dtype"], torch.layout: KINDS["layout"], torch.memory_format: KINDS["memory_format"]}
@@ -66,6 +67,17 @@ def operator_name(o):
     return f"{space}::{name}.{o._overloadname}" if getattr(packet, o._overloadname, None) is o else None
 
 
+def _is_tuple(kind):
+    return isinstance(kind, type) and issubclass(kind, tuple)
+
+
+def _constant_of_torch(kind, text):
+    found = vars(torch).get(text)
+    if not isinstance(found, kind):
+        raise Refused(f"there is no torch.{kind.__name__} named {text}")
+    return found
+
+
 class Bridge:
     """Names objects for one graph, and gives them back by name."""
     node_type = torch.fx.Node
@@ -76,7 +88,8 @@ class Bridge:
     def __init__(self, constants=None):
         self.constants = dict(constants or {})  # by name
         self._names = {}                        # of constants, by id: self.constants keeps them alive
-        self._imported = {}                     # functions and their like by "module:path"
+        self._met = {}                          # operators, functions and their like that describe() has seen, by name
+        self.trust = Trust()                    # what else a text may name
 
     # -- object -> description --
 
@@ -88,7 +101,10 @@ class Bridge:
             return _DEVICE, str(o)
         if isinstance(o, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
             name = operator_name(o)
-            return (_OP, name) if name else self._constant(o)
+            if name:
+                self._met[name] = o
+                return _OP, name
+            return self._constant(o)
         if isinstance(o, enum.Enum):
             return self._member(o)
         if isinstance(o, tuple):
@@ -96,7 +112,7 @@ class Bridge:
         if isinstance(o, type) or callable(o) or isinstance(o, types.ModuleType):
             name = qualified(o)
             if name:
-                self._imported[name] = o
+                self._met[name] = o
                 return _FUNC, name
         return self._constant(o)
 
@@ -130,34 +146,55 @@ class Bridge:
     def build(self, kind, data):
         return self._builders[kind](self, data)
 
-    def _imported_object(self, text):
-        if text not in self._imported:
-            module, _, path = text.partition(":")
-            at = importlib.import_module(module)
-            for part in path.split(".") if path else ():
-                at = getattr(at, part)
-            self._imported[text] = at
-        return self._imported[text]
+    def _function(self, text):
+        return self._met[text] if text in self._met else self.trust.function(text)
 
     def _operator(self, text):
-        space, _, name = text.partition("::")
-        name, dot, overload = name.partition(".")
-        packet = getattr(getattr(torch.ops, space), name)
-        return getattr(packet, overload) if dot else packet
+        return self._met[text] if text in self._met else self.trust.operator(text)
 
     def _kept(self, name):
         if name not in self.constants:
             raise KeyError(f"the graph uses the constant {name!r}, which is not given")
         return self.constants[name]
 
+    def _named_tuple(self, items):
+        kind, fields, *values = items
+        if not _is_tuple(kind) or getattr(kind, "_fields", None) != fields:
+            raise Refused(f"{kind!r} is no named tuple with the fields {', '.join(fields)}")
+        return kind(*values)
+
+    def _struct(self, items):
+        kind, *values = items
+        if not _is_tuple(kind) or not hasattr(kind, "n_sequence_fields"):
+            raise Refused(f"{kind!r} is no structure of PyTorch's")
+        return kind(values)
+
+    def _enumerated(self, items):
+        kind, name = items
+        if not isinstance(kind, enum.EnumMeta) or name not in kind.__members__:
+            raise Refused(f"{kind!r} is no enumeration with the member {name}")
+        return kind.__members__[name]
+
     _builders = {
-        _FUNC: _imported_object,
+        _FUNC: _function,
         _CONST: _kept,
         _OP: _operator,
         _DEVICE: lambda self, text: torch.device(text),
-        **{kind: lambda self, text: getattr(torch, text) for kind in _NAMED.values()},
+        **{number: lambda self, text, kind=kind: _constant_of_torch(kind, text) for kind, number in _NAMED.items()},
         KINDS["size"]: lambda self, items: torch.Size(items),
-        KINDS["namedtuple"]: lambda self, items: items[0](*items[2:]),
-        KINDS["structseq"]: lambda self, items: items[0](items[1:]),
-        KINDS["enum"]: lambda self, items: items[0][items[1]],
+        KINDS["namedtuple"]: _named_tuple,
+        KINDS["structseq"]: _struct,
+        KINDS["enum"]: _enumerated,
     }
+
+
+class Printing:
+    """A bridge for what printed code needs: also the names that printing itself brings in."""
+    _OWN = {"torch:": torch, **{f"builtins:{name}": getattr(builtins, name)
+                                for name in ("complex", "frozenset", "getattr", "range", "set", "slice")}}
+
+    def __init__(self, bridge):
+        self._bridge = bridge
+
+    def build(self, kind, data):
+        return self._OWN[data] if kind == _FUNC and data in self._OWN else self._bridge.build(kind, data)

@@ -14,7 +14,8 @@ import torch
 from torch.fx.graph import PythonCode
 
 from . import _fxcalls, _kiln
-from ._fxbridge import Bridge
+from ._fxbridge import Bridge, Printing
+from ._fxtrust import Refused, Trust
 
 __all__ = ["CodeGen", "Graph", "from_torch", "normalize", "python_code"]
 
@@ -139,7 +140,7 @@ def _generate(codegen, nodes, *, root_module="self", verbose=False, include_stri
     if verbose:
         _fxcalls.annotate(graph, listed, include_stride, include_device, additional_meta)
     taken = _taken(codegen, listed, record_func) if special else ()
-    source, names, line_map = graph.python(bridge, codegen._func_name, root_module, bool(verbose), taken)
+    source, names, line_map = graph.python(Printing(bridge), codegen._func_name, root_module, bool(verbose), taken)
     if special:
         source, line_map = _assembled(codegen, source, line_map, listed, expanded_def, record_func)
     found = {"torch": torch, **dict(names), **dict(codegen.additional_globals())}
@@ -209,14 +210,15 @@ def _restored(base, state):
 class Graph:
     """A graph of Kiln's, with the module its attributes belong to and the objects that have no name."""
 
-    def __init__(self, graph, bridge, root=None, metas=(), codegen=None):
+    def __init__(self, graph, bridge, root=None, metas=(), codegen=None, text=None):
         self._graph, self._bridge, self._root, self._metas = graph, bridge, root, metas
         self._codegen = codegen or torch.fx.graph.CodeGen()
+        self._text = text  # that the graph was parsed from; None if it was made from objects
 
     @classmethod
     def parse(cls, text, root=None, constants=None):
         """The graph of a .kg text.  constants: what the text calls by name and cannot be imported."""
-        return cls(_kiln.Graph.parse(text), Bridge(constants), root)
+        return cls(_kiln.Graph.parse(text), Bridge(constants), root, text=text)
 
     @property
     def constants(self):
@@ -229,13 +231,20 @@ class Graph:
     def __str__(self):
         return self._graph.text()
 
-    def python_code(self, *, root_module="self", verbose=False):
-        """As kiln.fx.python_code, with plain arguments and results."""
-        source, names, line_map = self._graph.python(self._bridge, "forward", root_module, bool(verbose), ())
+    def python_code(self, *, root_module="self", verbose=False, allow=()):
+        """As kiln.fx.python_code, with plain arguments and results.  allow: as of to_torch()."""
+        if self._text is not None:
+            self._rebuild(lambda *node: None, self._root, allow)
+        source, names, line_map = self._graph.python(Printing(self._bridge), "forward", root_module, bool(verbose), ())
         return PythonCode(f"\n\n\n{source}", {"torch": torch, **dict(names)}, _lineno_map=line_map, _prologue_start=4)
 
-    def to_torch(self, root=None):
-        """A new torch.fx.GraphModule, printed through Kiln, that shares the module's parameters."""
+    def to_torch(self, root=None, *, allow=()):
+        """A new torch.fx.GraphModule, printed through Kiln, that shares the module's parameters.
+
+        Of a graph that was parsed, allow says what the text may name beside PyTorch's and Python's operators: "package.module"
+        for what is defined there, "module:name" for one thing, "library::" or "library::name" for operators, ".name" for a method
+        or an attribute, "*" for anything, as in code of one's own.  ValueError: it names something else, or what is not there.
+        """
         graph = torch.fx.Graph()
 
         def make(k, op, name, target, args, kwargs, kind):
@@ -244,12 +253,36 @@ class Graph:
                 node.meta = copy.copy(self._metas[k])
             return node
 
-        self._graph.rebuild(self._bridge, make)
-        graph.set_codegen(CodeGen(copy.deepcopy(self._codegen)))
         root = root if root is not None else self._root if self._root is not None else torch.nn.Module()
+        self._rebuild(make, root, allow)
+        graph.set_codegen(CodeGen(copy.deepcopy(self._codegen)))
         made = torch.fx.GraphModule(root, graph, type(root).__name__)
         made.meta = copy.copy(getattr(root, "meta", {}))
         return made
+
+    def _rebuild(self, make, root, allow):
+        """Calls make for every node with the objects of its values, which the caller's objects or `allow` must let a text name."""
+        trust = self._bridge.trust = Trust(allow)
+        done = 0
+
+        def checked(k, op, name, target, args, kwargs, kind):
+            nonlocal done
+            if self._text is not None:
+                trust.check(op, target, args, kwargs, root)
+            done += 1
+            return make(k, op, name, target, args, kwargs, kind)
+
+        try:
+            self._graph.rebuild(self._bridge, checked)
+        except Refused as refused:
+            place = f"graph:{_line_of_node(self._text, done)}: " if self._text is not None else ""
+            raise ValueError(f"{place}{refused}") from None
+
+
+def _line_of_node(text, k):
+    """The line that node k, counted from 0, has in the text: the header and each node have one, others are blank or comments."""
+    bare = [line.strip(" \t\r") for line in text.split("\n")]
+    return [number for number, line in enumerate(bare, 1) if line and line[0] != "#"][k + 1]
 
 
 def from_torch(gm):

@@ -30,7 +30,7 @@ def ways(graph):
     text = str(converted)
     parsed = kiln.fx.Graph.parse(text, ROOT, converted.constants)
     assert str(parsed) == text, "the text form is a fixed point"
-    yield "parsed", lambda *inputs: compiled(parsed.python_code())(ROOT, *inputs)
+    yield "parsed", lambda *inputs: compiled(parsed.python_code(allow=["*"]))(ROOT, *inputs)
     module = converted.to_torch(ROOT)
     yield "module", module.forward
     yield "rebuilt", lambda *inputs: interpreted(module.graph, ROOT, *inputs)
