@@ -7,6 +7,7 @@ import inspect
 import random
 
 import fxlib
+from whole import WHOLE
 import pytest
 import torch.fx as fx
 
@@ -93,7 +94,7 @@ def check_layout(signature, given, call, flags):
 
 
 def test_random_signatures():
-    total = 20_000 if fxlib.WHOLE else 4_000
+    total = 20_000 if WHOLE else 4_000
     results = [check(seed) for seed in range(total)]
     refused = results.count("refused")
     fxlib.counts.append(f"binding: {total} of {total} as inspect.Signature.bind, {refused} of them refused")

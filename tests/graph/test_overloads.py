@@ -4,6 +4,7 @@ The printed call is run with a stand-in for torch that records it; what it recor
 schema, by rules written here, and must give each parameter the value it had.
 """
 import fxlib
+from whole import WHOLE
 import torch
 import torch.fx as fx
 
@@ -59,7 +60,7 @@ def ways(schema):
     yield plain, keyword_only
     yield [], [*plain, *keyword_only]
     yield [], required
-    if not fxlib.WHOLE:
+    if not WHOLE:
         return
     yield [], list(reversed([*plain, *keyword_only]))
     half = len(plain) // 2

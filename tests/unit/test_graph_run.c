@@ -129,8 +129,9 @@ static void inputs_may_overlap(void **state) {
     OK(kiln_tensor_wrap(f, KILN_F32, 1, (int64_t[]){N}, NULL, NULL, NULL, &a));
     OK(kiln_tensor_wrap(f + N - 1, KILN_F32, 1, (int64_t[]){N}, (int64_t[]){-1}, NULL, NULL, &back));
     kiln_value inputs[] = {kiln_v_tensor(a), kiln_v_tensor(back)};
-    OK(run("x = placeholder x\ny = placeholder y\na = call_method add_(%x, %y)\noutput = output(%a)\n",
-           inputs, 2, &outs, &nouts));
+    static const char text[] =
+        "x = placeholder x\ny = placeholder y\na = call_method add_(%x, %y)\noutput = output(%a)\n";
+    OK(run(text, inputs, 2, &outs, &nouts));
     for (int k = 0; k < N; k++) assert_true(f[k] == N - 1);
     kiln_tensor_release(outs[0]);
     kiln_text_free((char *)outs);
