@@ -141,6 +141,7 @@ take.restype, take.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_
 rename = ctypes.pythonapi.PyCapsule_SetName
 rename.argtypes = [ctypes.py_object, ctypes.c_char_p]
 USED = b"used_dltensor_versioned"
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(USED))  # a capsule keeps its name's address, and may go after this name has
 def let_go(capsule):
     address = take(capsule, b"dltensor_versioned")
     rename(capsule, USED)
