@@ -133,6 +133,13 @@ typedef enum kiln_kind {
     KILN_LIST_V     /* u.list, n items, borrowed */
 } kiln_kind;
 
+/* Kinds of arguments that a binding has yet to make values of: an overload can be chosen by them, not called. */
+enum {
+    KILN_NUMBER_V = 16, /* a number that is a tensor without dimensions as well, as NumPy's scalars are */
+    KILN_WIDE_V,        /* an int from 2^63 up where one of the tensors holds u64 */
+    KILN_OBJECT_V       /* neither tensor, number, list nor text; u.s: what messages call it */
+};
+
 /* One argument.  name: NULL for positional, else the schema's argument name. */
 typedef struct kiln_value {
     uint32_t kind; /* kiln_kind */
@@ -250,11 +257,20 @@ KILN_API void kiln_close(kiln_ctx *ctx);
  * overloads if there are several. */
 KILN_API kiln_status kiln_op_find(kiln_ctx *ctx, const char *name, const kiln_op **out) KILN_MUST_CHECK;
 
-/* The same for a call at hand: "add" means add.Scalar beside a number and add.Tensor beside a tensor, the first
- * overload whose schema takes arguments of these kinds, the default one before others.  "aten::clamp", the full
- * name of a default overload, means that one.  KILN_E_TYPE if no overload takes them. */
+/* The same for a call at hand: "add" means add.Scalar beside a number and add.Tensor beside a tensor, the
+ * overload that fits the kinds of the arguments best, the default one before others.  A number fits a Tensor
+ * argument and a tensor without dimensions a Scalar one, but less well than what these are made for.
+ * "aten::clamp", the full name of a default overload, means that one.  KILN_E_TYPE if none fits: the message says
+ * of each why. */
 KILN_API kiln_status kiln_op_choose(kiln_ctx *ctx, const char *name, const kiln_value *args, size_t nargs,
                                     const kiln_op **out) KILN_MUST_CHECK;
+/* The same in two steps, for bindings.  First the served overloads of a name without an overload part, the
+ * default one first: *out holds min(n, result) of them. */
+KILN_API size_t kiln_op_overloads(kiln_ctx *ctx, const char *name, const kiln_op **out, size_t n);
+/* Then the place in ops of the one that the arguments mean.  Of their values only kinds are read: a text or list
+ * may be empty, and a tensor NULL, of which n tells whether it has dimensions. */
+KILN_API kiln_status kiln_op_choose_among(const kiln_op *const *ops, size_t n, const kiln_value *args,
+                                          size_t nargs, size_t *out) KILN_MUST_CHECK;
 KILN_API size_t kiln_op_count(kiln_ctx *ctx);
 KILN_API const kiln_op *kiln_op_at(kiln_ctx *ctx, size_t index); /* sorted by name; NULL past the end */
 KILN_API const char *kiln_op_name(const kiln_op *op);            /* "aten::add.Tensor" */
@@ -266,6 +282,16 @@ KILN_API int kiln_op_served(const kiln_op *op);         /* 1 if its family can b
 KILN_API size_t kiln_op_nrets(const kiln_op *op);       /* results that kiln_call writes */
 /* 1 for an out form that computes aside and copies: PyTorch derived it, and no function of torch reaches it */
 KILN_API int kiln_op_copies_out(const kiln_op *op);
+
+/* What the i-th argument of its schema takes; 0 past the end. */
+typedef struct kiln_op_arg_info {
+    const char *name; /* kiln_op_arg_name */
+    uint8_t kind; /* KILN_TENSOR, KILN_INT_V, ..., KILN_NUMBER_V for Scalar, KILN_OBJECT_V for other types */
+    uint8_t written;   /* Tensor(a!) */
+    uint8_t defaulted; /* may be left out */
+    uint8_t by_name;   /* cannot be given by position */
+} kiln_op_arg_info;
+KILN_API int kiln_op_arg_at(const kiln_op *op, size_t i, kiln_op_arg_info *out);
 
 /* Name of the i-th argument of its schema; NULL past the end.  A kiln_value named by this very pointer is
  * recognised without reading the text. */

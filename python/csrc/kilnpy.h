@@ -49,6 +49,7 @@ typedef struct kp_type {
     PyTypeObject *type; /* strong, so that its address is not reused */
     kp_kind kind;
     const dl_exchange *exchange; /* KP_EXCHANGE */
+    char name[40];               /* KP_OTHER: as messages call it */
     bool lazy;                   /* has is_neg or is_conj: views may be negated or conjugated when read */
     bool torch;                  /* torch.Tensor or derived from it */
     bool scripted;               /* reading its sizes may run Python code: it has a __torch_dispatch__ */
@@ -232,29 +233,10 @@ int kp_contains(PyObject *self, PyObject *o);
 
 /* -- arguments ------------------------------------------------------------------------------------- */
 
-/* One parameter of an operator's schema. */
-typedef struct kp_param {
-    char *name;
-    const char *type; /* "Tensor?", "int[1]", as the schema has it; in the memory of name */
-    enum {
-        PARAM_OTHER, /* devices, layouts, generators, ... */
-        PARAM_TENSOR,
-        PARAM_SCALAR,
-        PARAM_INT,
-        PARAM_FLOAT,
-        PARAM_BOOL,
-        PARAM_STR,
-        PARAM_DTYPE,
-        PARAM_LIST
-    } kind;
-    bool written;   /* Tensor(a!) */
-    bool optional;  /* None is taken */
-    bool defaulted; /* may be absent */
-    bool named;     /* not by position */
-} kp_param;
+typedef kiln_op_arg_info kp_param; /* one parameter of an operator's schema */
 
 static inline bool kp_takes_number(const kp_param *p) { /* and so a tensor without dimensions */
-    return p->kind == PARAM_SCALAR || p->kind == PARAM_INT || p->kind == PARAM_FLOAT;
+    return p->kind == KILN_NUMBER_V || p->kind == KILN_INT_V || p->kind == KILN_FLOAT_V;
 }
 
 enum { KP_HELD = 16, KP_HEADERS = 8, KP_SMALL_RANK = 4 };
@@ -385,11 +367,11 @@ typedef struct kp_op {
     PyObject *
         overloads; /* of a short name: the Ops to choose from, default first; op and params are then unused */
     struct kp_op *usual; /* the default one of overloads, or NULL */
-    bool numbers;        /* overloads: a number may stand for a tensor */
+    const kiln_op **ops; /* overloads: as the library has them, of the context of `epoch` */
+    bool tuple_out;      /* overloads: several outputs, none called out */
     int nparams;
     int nplain;  /* how many of the first are tensors that are only read; 0 unless there is one result */
     int nneeded; /* so many of the first must be given */
-    bool aside;  /* kiln_op_copies_out */
     kp_param *params;
     char *doc;
     uint64_t seen[4];  /* signatures that were called before, as a bloom filter: others may compile */
@@ -436,13 +418,9 @@ static inline void kp_given_fini(kp_given *given) {
     Py_XDECREF(given->own[0]);
     Py_XDECREF(given->own[1]);
 }
-/* *out: a tuple of the Ops of the short name `full`, or NULL if there are not several. */
-int kp_overloads(kp_state *st, kp_box *box, const char *full, PyObject **out);
-/* Whether one of them takes numbers.  Where none does, and none is the default, a number means an overload that is not
- * served: the dimension of aten::max.dim is no aten::max.other. */
-bool kp_takes_numbers(PyObject *overloads);
-int kp_params_parse(const char *schema, int *n, kp_param **out);
-void kp_params_free(int n, kp_param *params);
+enum { KP_OVERLOADS = 64 }; /* most that one name may have */
+/* Finds the overloads of the short name `full` for set: 1, 0 if there are not several, -1 with an exception. */
+int kp_overloads_find(kp_op *set, kp_box *box, const char *full);
 
 /* A Tensor's Python operators: one call by name with 1 or 2 arguments. */
 PyObject *kp_call_named(kp_state *st, const char *name, PyObject *a, PyObject *b);

@@ -104,7 +104,7 @@ static int number_to_tensor(kp_frame *f, bool wide, kiln_value *v) {
 
 /* Whether kp_value refused o for being one, where param takes it: *v is then its bits, and no exception is set. */
 static bool fill_wide(kp_state *st, const kp_param *param, PyObject *o, kiln_value *v) {
-    bool takes = param && !param->written && (param->kind == PARAM_TENSOR || param->kind == PARAM_SCALAR);
+    bool takes = param && !param->written && (param->kind == KILN_TENSOR || param->kind == KILN_NUMBER_V);
     if (!takes || !PyErr_ExceptionMatches(PyExc_OverflowError) || !PyIndex_Check(o)) return false;
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
@@ -166,7 +166,7 @@ static const kp_param *keyword(kp_op *op, PyObject *kwnames, Py_ssize_t n, Py_ss
 
 /* Most arguments: a kiln.Tensor for a Tensor, without a look at what else it could be. */
 static inline bool fill_tensor(kp_frame *f, const kp_param *param, PyObject *o, kiln_value *v) {
-    if (Py_TYPE(o) != f->st->tensor_type || !param || param->kind != PARAM_TENSOR || f->nheld == f->held_cap)
+    if (Py_TYPE(o) != f->st->tensor_type || !param || param->kind != KILN_TENSOR || f->nheld == f->held_cap)
         return false;
     if (param->written && ((kp_tensor *)o)->readonly) return false; /* refused by kp_value */
     kp_held *h = &f->held[f->nheld++];
@@ -187,7 +187,7 @@ static int fill_one(kp_frame *f, const kp_param *param, PyObject *o, size_t k, l
     if (fill_tensor(f, param, o, v)) return 0;
     if (kp_value(f, param, o, v) < 0) return -1;
     v->name = NULL;
-    if (param && param->kind == PARAM_TENSOR && !param->written && v->kind != KILN_TENSOR)
+    if (param && param->kind == KILN_TENSOR && !param->written && v->kind != KILN_TENSOR)
         rest->numbers |= (uint64_t)1 << k;
     return 0;
 }
@@ -197,7 +197,7 @@ static __attribute__((noinline)) int fill_rare(kp_frame *f, const kp_op *op, con
                                                PyObject *o, size_t k, later *rest) {
     if (!fill_wide(f->st, param, o, &f->args[k])) return kp_blame(op->name, param ? param->name : NULL), -1;
     rest->wide |= (uint64_t)1 << k;
-    if (param && param->kind == PARAM_TENSOR) rest->numbers |= (uint64_t)1 << k;
+    if (param && param->kind == KILN_TENSOR) rest->numbers |= (uint64_t)1 << k;
     return 0;
 }
 

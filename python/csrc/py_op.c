@@ -17,36 +17,44 @@ static char *text_copy(const char *text) {
     return strcpy(copy, text);
 }
 
-static void set_overloads(kp_op *op, PyObject *stolen) {
-    PyObject *old = op->overloads;
-    kp_op *first = (kp_op *)PyTuple_GetItem(stolen, 0);
-    op->usual = strchr(first->name, '.') ? NULL : first;
-    op->numbers = op->usual || kp_takes_numbers(stolen);
-    op->overloads = stolen;
-    Py_XDECREF(old);
+/* The overloads of a short name, found again.  If the context changed for one that has fewer, the old ones say so when
+ * they are called. */
+static int set_fresh(kp_op *op, kp_box *box) {
+    if (kp_overloads_find(op, box, op->name) < 0) return -1;
+    op->epoch = op->st->epoch;
+    return 0;
 }
 
-/* The overloads of a short name, found again. */
-static int set_fresh(kp_op *op, kp_box *box) {
-    PyObject *overloads;
-    if (kp_overloads(op->st, box, op->name, &overloads) < 0) return -1;
-    op->epoch = op->st->epoch;
-    if (!overloads)
-        return 0; /* the context changed for one that has fewer: the old ones say so when called */
-    set_overloads(op, overloads);
+/* Parameters are read once, since an operator that has a row cannot get another schema; and names are copied, since an
+ * Op outlives contexts. */
+static int read_params(kp_op *op, const kiln_op *from) {
+    kp_param param;
+    size_t n = 0, bytes = 0;
+    for (; kiln_op_arg_at(from, n, &param); n++) bytes += strlen(param.name) + 1;
+    kp_param *params = PyMem_Malloc(n * sizeof *params + bytes + 1);
+    if (!params) return PyErr_NoMemory(), -1;
+    char *names = (char *)(params + n);
+    for (size_t k = 0; k < n; k++) {
+        (void)kiln_op_arg_at(from, k, &params[k]);
+        size_t len = strlen(params[k].name) + 1;
+        params[k].name = memcpy(names, params[k].name, len);
+        names += len;
+        if (!params[k].defaulted) op->nneeded = (int)k + 1;
+    }
+    op->params = params;
+    op->nparams = (int)n;
     return 0;
 }
 
 /* How many of op's first parameters are tensors that are only read. */
 static int count_plain(const kp_op *op) {
     int n = 0;
-    while (n < op->nparams && op->params[n].kind == PARAM_TENSOR && !op->params[n].written &&
-           !op->params[n].named)
+    while (n < op->nparams && op->params[n].kind == KILN_TENSOR && !op->params[n].written &&
+           !op->params[n].by_name)
         n++;
     return n;
 }
 
-/* Parameters are read once: an operator that already has a row cannot get another schema. */
 int kp_op_find(kp_op *op, kp_box *box) {
     if (op->overloads) return set_fresh(op, box);
     const kiln_op *found;
@@ -56,12 +64,9 @@ int kp_op_find(kp_op *op, kp_box *box) {
         PyErr_Format(PyExc_RuntimeError, "%s: was %s, now is %s", op->name, op->doc, kiln_op_schema(found));
         return -1;
     }
-    if (!op->params && kp_params_parse(kiln_op_schema(found), &op->nparams, &op->params) < 0) return -1;
+    if (!op->params && read_params(op, found) < 0) return -1;
     op->op = found;
     op->nplain = kiln_op_nrets(found) == 1 ? count_plain(op) : 0;
-    op->aside = kiln_op_copies_out(found);
-    for (int k = 0; k < op->nparams; k++)
-        if (!op->params[k].defaulted) op->nneeded = k + 1;
     op->epoch = op->st->epoch;
     memset(op->seen, 0, sizeof op->seen);
     return 0;
@@ -86,7 +91,8 @@ static void op_dealloc(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
     op_clear(self);
-    kp_params_free(op->nparams, op->params);
+    PyMem_Free(op->params);
+    PyMem_Free(op->ops);
     PyMem_Free(op->name);
     PyMem_Free(op->doc);
     PyObject_GC_Del(self);
@@ -114,10 +120,8 @@ static int set_fill(kp_op *op, kp_box *box, const char *name) {
     if (strchr(name, '.') || strlen(name) > 256) return 0;
     char full[264];
     snprintf(full, sizeof full, "%s%s", strstr(name, "::") ? "" : "aten::", name);
-    PyObject *overloads;
-    if (kp_overloads(op->st, box, full, &overloads) < 0) return -1;
-    if (!overloads) return 0;
-    set_overloads(op, overloads);
+    int several = kp_overloads_find(op, box, full);
+    if (several <= 0) return several;
     op->name = text_copy(full);
     op->doc = op->name ? schemas_of(op->overloads) : NULL;
     op->epoch = op->st->epoch;

@@ -1,46 +1,52 @@
 /* py_pick.c - a short name and a call's arguments -> the overload they mean.
  *
- * Names with an overload part never come here.  Taken is the overload whose parameters fit the kinds of the arguments
- * best, the default one where several do, and one that copies into its outputs only where no other fits.  A number fits
- * a Tensor parameter and a tensor without dimensions (a NumPy scalar) a Scalar one, but less well than what they are
- * made for.
- * `out=None` is absent, and the items of a tuple are the outputs of an overload that has several, as in PyTorch. */
+ * Names with an overload part never come here.  The library chooses, by what the types of the arguments say; their
+ * values are looked at only where that leaves a doubt.  `out=None` is absent, and the items of a tuple are the outputs
+ * of an overload that has several, as in PyTorch. */
 #include <string.h>
 
 #include "kilnpy.h"
 
-/* -- how an argument fits a parameter -------------------------------------------------------------- */
+/* -- what an argument is --------------------------------------------------------------------------- */
 
-enum { NO = -1, HARDLY = 0, FAIR = 1, WELL = 2 };
-
-static bool is_number(kp_kind k) {
-    return (k >= KP_BOOL && k <= KP_COMPLEX) || k == KP_INDEX || k == KP_NUMPY_SCALAR;
-}
-
-/* numbers: whether one may stand for a tensor. */
-static int fit(const kp_param *p, kp_kind k, bool numbers) {
-    if (k == KP_NONE) return p->optional ? WELL : NO;
-    bool tensor = k >= KP_KILN, list = k == KP_LIST || k == KP_TUPLE;
-    switch (p->kind) {
-    case PARAM_TENSOR:
-        if (tensor) return WELL;
-        if (!numbers || !is_number(k) || p->written) return NO;
-        return k == KP_NUMPY_SCALAR ? WELL : FAIR;
-    case PARAM_SCALAR: return tensor || k == KP_NUMPY_SCALAR ? HARDLY : is_number(k) ? WELL : NO;
-    case PARAM_INT:
-        if (k == KP_INT) return WELL;
-        return is_number(k) && k != KP_FLOAT && k != KP_COMPLEX ? FAIR : tensor ? HARDLY : NO;
-    case PARAM_FLOAT:
-        if (k == KP_FLOAT) return WELL;
-        return is_number(k) && k != KP_COMPLEX ? FAIR : tensor ? HARDLY : NO;
-    case PARAM_BOOL: return k == KP_BOOL ? WELL : k == KP_NUMPY_SCALAR ? FAIR : NO;
-    case PARAM_STR: return k == KP_STR ? WELL : NO;
-    case PARAM_DTYPE: return k == KP_DTYPE ? WELL : k == KP_OTHER || k == KP_STR ? FAIR : NO;
-    case PARAM_LIST: return list ? WELL : k == KP_INT ? FAIR : NO;
-    case PARAM_OTHER: break;
+/* As much of a value as an overload is chosen by; a tensor is taken for one without dimensions. */
+static kiln_value sketch(const kp_type *type) {
+    switch (type->kind) {
+    case KP_NONE: return kiln_v_none();
+    case KP_BOOL: return kiln_v_bool(0);
+    case KP_INT:
+    case KP_INDEX: return kiln_v_int(0);
+    case KP_FLOAT: return kiln_v_float(0);
+    case KP_COMPLEX: return kiln_v_complex(0, 0);
+    case KP_STR: return kiln_v_str("");
+    case KP_LIST:
+    case KP_TUPLE: return kiln_v_list(NULL, 0);
+    case KP_DTYPE: return kiln_v_dtype(KILN_F32);
+    case KP_NUMPY_SCALAR: return (kiln_value){.kind = KILN_NUMBER_V};
+    case KP_OTHER: return (kiln_value){.kind = KILN_OBJECT_V, .u.s = type->name};
+    default: return kiln_v_tensor(NULL);
     }
-    return tensor || list ? NO : HARDLY;
 }
+
+/* A keyword as the library reads it.  No argument has a name that is no UTF-8, or has a NUL in it. */
+static const char *keyword_text(PyObject *name) {
+    Py_ssize_t n;
+    const char *text = PyUnicode_AsUTF8AndSize(name, &n);
+    if (!text) PyErr_Clear();
+    return text && strlen(text) == (size_t)n ? text : "?";
+}
+
+static int sketch_all(const kp_op *set, const kp_given *given, Py_ssize_t n, kiln_value *out) {
+    for (Py_ssize_t k = 0; k < n; k++) {
+        const kp_type *type = kp_type_of(set->st, given->args[k]);
+        if (!type) return -1;
+        out[k] = sketch(type);
+        if (k >= given->nargs) out[k].name = keyword_text(PyTuple_GetItem(given->kwnames, k - given->nargs));
+    }
+    return 0;
+}
+
+/* -- where types leave a doubt ---------------------------------------------------------------------- */
 
 static long rank_of(PyObject *o) {
     PyObject *ndim = PyObject_GetAttrString(o, "ndim");
@@ -51,13 +57,9 @@ static long rank_of(PyObject *o) {
 }
 
 /* An int from 2^63 up. */
-static bool is_wide(kp_kind k, PyObject *o) {
+static bool is_wide(PyObject *o) {
     int overflow = 0;
-    if (k != KP_INT && (k != KP_NUMPY_SCALAR || !PyIndex_Check(o))) return false;
-    PyObject *i = k == KP_INT ? Py_NewRef(o) : PyNumber_Index(o);
-    if (i) PyLong_AsLongLongAndOverflow(i, &overflow);
-    Py_XDECREF(i);
-    PyErr_Clear();
+    if (PyLong_Check(o)) PyLong_AsLongLongAndOverflow(o, &overflow);
     return overflow > 0;
 }
 
@@ -71,74 +73,36 @@ static bool is_u64(kp_state *st, PyObject *o) {
     return yes;
 }
 
-/* A number's parameter takes no tensor with dimensions, and a Scalar one no int from 2^63 up beside a u64: a tensor of u64
- * does. */
-static int look_closer(kp_state *st, const kp_given *given, kp_kind k, PyObject *o, int points) {
-    if (k >= KP_KILN) return rank_of(o) > 0 ? NO : points;
-    for (Py_ssize_t j = 0; j < given->nargs; j++)
-        if (is_u64(st, given->args[j])) return HARDLY;
-    return points;
+static bool beside_u64(kp_state *st, const kp_given *given) {
+    for (Py_ssize_t k = 0; k < given->nargs; k++)
+        if (is_u64(st, given->args[k])) return true;
+    return false;
+}
+
+/* Looks at the values for which op was chosen in doubt: a number's parameter takes no tensor with dimensions, and a
+ * Scalar one no int from 2^63 up beside a u64, since a tensor of u64 does.  1 if a sketch is another now, 0 if none is,
+ * -1 with an exception. */
+static int look_closer(const kp_op *op, const kp_given *given, Py_ssize_t n, kiln_value *sketches) {
+    int changed = 0;
+    for (Py_ssize_t k = 0; k < n; k++) {
+        kiln_value *v = &sketches[k];
+        PyObject *o = given->args[k];
+        int at = k < given->nargs ? (int)k
+                                  : kp_param_index(op, PyTuple_GetItem(given->kwnames, k - given->nargs));
+        if (at < 0 || at >= op->nparams) continue; /* op was chosen for what it says of that */
+        bool tensor = v->kind == KILN_TENSOR && !v->n && kp_takes_number(&op->params[at]);
+        bool wide = v->kind == KILN_INT_V && op->params[at].kind == KILN_NUMBER_V && is_wide(o);
+        if ((tensor || wide) && kp_foreign(op->st) < 0) return -1;
+        if (tensor && rank_of(o) > 0) v->n = 1, changed = 1;
+        if (wide && beside_u64(op->st, given)) v->kind = KILN_WIDE_V, changed = 1;
+    }
+    return changed;
 }
 
 int kp_param_index(const kp_op *op, PyObject *name) {
     for (int k = 0; k < op->nparams; k++)
         if (PyUnicode_CompareWithASCIIString(name, op->params[k].name) == 0) return k;
     return -1;
-}
-
-/* Why an overload does not fit, or that values must be looked at before it does. */
-typedef struct misfit {
-    enum { DOUBT = 1, UNKNOWN, TWICE, TOO_MANY, WRONG, MISSING } why;
-    int param;
-    Py_ssize_t arg;
-} misfit;
-
-/* How well the arguments fit op: NO, or a sum that is comparable among overloads.  -2 with an exception. */
-static int fit_all(const kp_op *set, const kp_op *op, const kp_given *given, bool closer, misfit *why) {
-    Py_ssize_t nargs = given->nargs, nnamed = given->kwnames ? PyTuple_Size(given->kwnames) : 0;
-    uint64_t seen = 0;
-    int sum = 0;
-    why->why = 0;
-    for (Py_ssize_t k = 0; k < nargs + nnamed; k++) {
-        bool named = k >= nargs;
-        int at = named ? kp_param_index(op, PyTuple_GetItem(given->kwnames, k - nargs)) : (int)k;
-        if (at < 0) return *why = (misfit){UNKNOWN, 0, k}, NO;
-        if (at >= op->nparams || (!named && op->params[at].named)) return *why = (misfit){TOO_MANY, 0, k}, NO;
-        if (seen >> at & 1) return *why = (misfit){TWICE, at, k}, NO;
-        const kp_type *type = kp_type_of(set->st, given->args[k]);
-        if (!type) return -2;
-        const kp_param *p = &op->params[at];
-        int points = fit(p, type->kind, set->numbers);
-        bool doubt = type->kind >= KP_KILN ? kp_takes_number(p)
-                                           : p->kind == PARAM_SCALAR && is_wide(type->kind, given->args[k]);
-        if (doubt) why->why = DOUBT;
-        if (doubt && closer && kp_foreign(set->st) < 0) return -2;
-        if (doubt && closer) points = look_closer(set->st, given, type->kind, given->args[k], points);
-        if (points == NO) return *why = (misfit){WRONG, at, k}, NO;
-        seen |= (uint64_t)1 << at;
-        sum += points;
-    }
-    for (int k = 0; k < op->nneeded; k++)
-        if (!op->params[k].defaulted && !(seen >> k & 1)) return *why = (misfit){MISSING, k, -1}, NO;
-    return sum;
-}
-
-/* The overload that fits best, or NULL.  1 if that is in doubt, 0, or -1 with an exception. */
-static int best_of(const kp_op *set, const kp_given *given, bool closer, kp_op **out) {
-    int most = 0, doubt = 0;
-    *out = NULL;
-    for (Py_ssize_t k = 0; k < PyTuple_Size(given->overloads); k++) {
-        kp_op *op = (kp_op *)PyTuple_GetItem(given->overloads, k);
-        misfit why;
-        int points = fit_all(set, op, given, closer, &why);
-        if (points == -2) return -1;
-        if (points == NO || (*out && op->aside > (*out)->aside)) continue;
-        if (*out && op->aside == (*out)->aside && points <= most) continue;
-        *out = op;
-        most = points;
-        doubt = why.why == DOUBT;
-    }
-    return doubt;
 }
 
 /* -- outputs by other names ------------------------------------------------------------------------ */
@@ -151,7 +115,7 @@ static Py_ssize_t out_place(const kp_given *given) {
     return -1;
 }
 
-static bool is_output(const kp_param *p) { return p->written && p->named; }
+static bool is_output(const kp_param *p) { return p->written && p->by_name; }
 
 /* How many outputs op writes that are not called out; names: theirs. */
 static Py_ssize_t outputs_of(const kp_op *op, const char *names[KILN_MAX_RETS]) {
@@ -182,70 +146,12 @@ static int replace_keyword(kp_given *given, Py_ssize_t place, Py_ssize_t n, cons
 
 static bool is_settled(PyObject *out) { return out != Py_None && !PyTuple_Check(out) && !PyList_Check(out); }
 
-/* out=None goes, out=(a, b) becomes the outputs of the first overload that has so many. */
-static int settle_out(kp_given *given) {
-    const char *names[KILN_MAX_RETS];
-    Py_ssize_t nnamed = PyTuple_Size(given->kwnames), first = 0, n = 0;
-    while (first < nnamed && is_settled(given->args[given->nargs + first])) first++;
-    Py_ssize_t place = first < nnamed ? out_place(given) : -1;
-    if (place < 0 || given->nargs + nnamed + KILN_MAX_RETS > KILN_MAX_ARGS) return 0;
-    PyObject *out = given->args[given->nargs + place];
-    if (out == Py_None) return replace_keyword(given, place, 0, names, NULL);
-    if (is_settled(out)) return 0;
-    given->own[1] = out = PySequence_Tuple(out); /* a list may change meanwhile */
-    if (!out) return -1;
-    for (Py_ssize_t k = 0; k < PyTuple_Size(given->overloads); k++) {
-        n = outputs_of((kp_op *)PyTuple_GetItem(given->overloads, k), names);
-        if (n > 0 && n == PyTuple_Size(out)) return replace_keyword(given, place, n, names, out);
-    }
-    return 0;
-}
-
-/* -- why none fits --------------------------------------------------------------------------------- */
-
-static PyObject *describe(const kp_op *op, const kp_given *given, const misfit *m) {
-    const kp_param *p = &op->params[m->param];
-    int positional = 0;
-    while (positional < op->nparams && !op->params[positional].named) positional++;
-    switch (m->why) {
-    case UNKNOWN:
-        return PyUnicode_FromFormat("has no argument %.200R",
-                                    PyTuple_GetItem(given->kwnames, m->arg - given->nargs));
-    case TWICE: return PyUnicode_FromFormat("argument '%s' is given twice", p->name);
-    case TOO_MANY:
-        return PyUnicode_FromFormat("takes %d positional arguments, but %zd were given", positional,
-                                    given->nargs);
-    case MISSING: return PyUnicode_FromFormat("argument '%s' (%s) is missing", p->name, p->type);
-    case DOUBT:
-    case WRONG: break;
-    }
-    PyObject *type = PyObject_GetAttrString((PyObject *)Py_TYPE(given->args[m->arg]), "__name__");
-    PyObject *text = type ? PyUnicode_FromFormat("argument '%s' must be %s, not %U", p->name, p->type, type)
-                          : NULL;
-    Py_XDECREF(type);
-    return text;
-}
-
-/* Whether a reader expects op among those a call was compared with: forms with outputs where one is given, the others
- * where none is. */
-static bool is_meant(const kp_op *op, const kp_given *given) {
-    Py_ssize_t n = given->kwnames ? PyTuple_Size(given->kwnames) : 0;
-    bool has = false;
-    for (int k = 0; k < op->nparams; k++) has = has || is_output(&op->params[k]);
-    if (out_place(given) >= 0) return has;
-    for (Py_ssize_t k = 0; k < n && has; k++) {
-        int at = kp_param_index(op, PyTuple_GetItem(given->kwnames, k));
-        if (at >= 0 && is_output(&op->params[at])) return true;
-    }
-    return !has;
-}
-
 /* How many outputs `out` must be, where overloads have several and none is called so; 0: one is, or there are none. */
-static Py_ssize_t outputs_wanted(const kp_given *given) {
+static Py_ssize_t outputs_wanted(PyObject *overloads) {
     const char *names[KILN_MAX_RETS];
     Py_ssize_t most = 0;
-    for (Py_ssize_t k = 0; k < PyTuple_Size(given->overloads); k++) {
-        const kp_op *op = (kp_op *)PyTuple_GetItem(given->overloads, k);
+    for (Py_ssize_t k = 0; k < PyTuple_Size(overloads); k++) {
+        const kp_op *op = (kp_op *)PyTuple_GetItem(overloads, k);
         Py_ssize_t n = outputs_of(op, names);
         if (n > most) most = n;
         for (int p = 0; p < op->nparams; p++)
@@ -254,94 +160,110 @@ static Py_ssize_t outputs_wanted(const kp_given *given) {
     return most;
 }
 
-/* One line per overload that could be meant; where that is a single one, its own complaint says more. */
-static kp_op *none_fits(const kp_op *set, const kp_given *given) {
-    Py_ssize_t n = PyTuple_Size(given->overloads), meant = 0;
-    Py_ssize_t wanted = out_place(given) >= 0 ? outputs_wanted(given) : 0;
-    kp_op *last = NULL;
-    if (wanted) {
-        PyErr_Format(PyExc_TypeError, "%s: argument 'out' must be a tuple of %zd tensors", set->name, wanted);
-        return NULL;
+/* out=(a, b) becomes the outputs of the first overload that has so many. */
+static int split_out(const kp_op *set, kp_given *given, Py_ssize_t place, PyObject *out) {
+    const char *names[KILN_MAX_RETS];
+    Py_ssize_t nnamed = PyTuple_Size(given->kwnames), wanted = outputs_wanted(given->overloads);
+    bool fits = given->nargs + nnamed + KILN_MAX_RETS <= KILN_MAX_ARGS;
+    if (!is_settled(out)) given->own[1] = out = PySequence_Tuple(out); /* a list may change meanwhile */
+    if (!out) return -1;
+    for (Py_ssize_t k = 0; fits && given->own[1] && k < PyTuple_Size(given->overloads); k++) {
+        Py_ssize_t n = outputs_of((kp_op *)PyTuple_GetItem(given->overloads, k), names);
+        if (n > 0 && n == PyTuple_Size(out)) return replace_keyword(given, place, n, names, out);
     }
-    for (Py_ssize_t k = 0; k < n; k++) {
-        kp_op *op = (kp_op *)PyTuple_GetItem(given->overloads, k);
-        if (is_meant(op, given)) last = op, meant++;
-    }
-    if (meant == 1 && set->numbers) return last;
-    PyObject *lines = PyUnicode_FromFormat("%s: no overload fits these arguments", set->name);
-    for (Py_ssize_t k = 0; lines && k < n; k++) {
-        const kp_op *op = (kp_op *)PyTuple_GetItem(given->overloads, k);
-        misfit why;
-        if ((meant && !is_meant(op, given)) || fit_all(set, op, given, true, &why) != NO) continue;
-        PyObject *reason = describe(op, given, &why);
-        PyObject *more = reason ? PyUnicode_FromFormat("%U\n  %s: %U", lines, op->name, reason) : NULL;
-        Py_XDECREF(reason);
-        Py_DECREF(lines);
-        lines = more;
-    }
-    if (lines) PyErr_SetObject(PyExc_TypeError, lines);
-    Py_XDECREF(lines);
-    return NULL;
+    if (!wanted) return 0;
+    PyErr_Format(PyExc_TypeError, "%s: argument 'out' must be a tuple of %zd tensors", set->name, wanted);
+    return -1;
+}
+
+/* out=None goes. */
+static int settle_out(const kp_op *set, kp_given *given) {
+    Py_ssize_t place = out_place(given);
+    if (place < 0) return 0;
+    PyObject *out = given->args[given->nargs + place];
+    if (out == Py_None) return replace_keyword(given, place, 0, NULL, NULL);
+    return is_settled(out) && !set->tuple_out ? 0 : split_out(set, given, place, out);
 }
 
 /* -- the choice ------------------------------------------------------------------------------------ */
 
-static int set_fresh(kp_op *set) {
-    kp_box *box = kp_box_take(set->st);
-    int fresh = box ? kp_op_fresh(set, box) : -1;
-    kp_box_drop(box);
-    return fresh;
+/* The library's operators, of a context that the caller holds: code run by an argument may make the set anew. */
+typedef struct choice {
+    const kiln_op *ops[KP_OVERLOADS];
+    kiln_value sketches[KILN_MAX_ARGS];
+} choice;
+
+/* All tensors are looked at before the library says of each overload why it does not fit. */
+static void look_at_all(const kp_given *given, Py_ssize_t n, kiln_value *sketches) {
+    for (Py_ssize_t k = 0; k < n; k++)
+        if (sketches[k].kind == KILN_TENSOR && rank_of(given->args[k]) > 0) sketches[k].n = 1;
+}
+
+static int choose(const kp_op *set, const kp_given *given, choice *c, size_t *which) {
+    size_t nops = (size_t)PyTuple_Size(given->overloads);
+    Py_ssize_t n = given->nargs + (given->kwnames ? PyTuple_Size(given->kwnames) : 0);
+    if (n > KILN_MAX_ARGS) {
+        PyErr_Format(PyExc_TypeError, "%s: no overload fits these arguments: there are %zd", set->name, n);
+        return -1;
+    }
+    memcpy(c->ops, set->ops, nops * sizeof *c->ops);
+    if (sketch_all(set, given, n, c->sketches) < 0) return -1;
+    for (int again = 1; again > 0;) {
+        kiln_status status = kiln_op_choose_among(c->ops, nops, c->sketches, (size_t)n, which);
+        if (status == KILN_E_TYPE && kp_foreign(set->st) == 0) {
+            look_at_all(given, n, c->sketches);
+            status = kiln_op_choose_among(c->ops, nops, c->sketches, (size_t)n, which);
+        }
+        if (status != KILN_OK) return kp_raise(status), -1;
+        kp_op *op = (kp_op *)PyTuple_GetItem(given->overloads, (Py_ssize_t)*which);
+        again = look_closer(op, given, n, c->sketches);
+        if (again < 0) return -1;
+    }
+    return 0;
 }
 
 kp_op *kp_pick(kp_op *set, kp_given *given) {
-    kp_op *best;
-    if ((!set->st->box || set->epoch != set->st->epoch) && set_fresh(set) < 0) return NULL;
-    given->overloads = Py_NewRef(set->overloads); /* code run by an argument may make the set anew */
-    if (given->kwnames && settle_out(given) < 0) return NULL;
-    int doubt = best_of(set, given, false, &best);
-    if (doubt > 0) doubt = best_of(set, given, true, &best);
-    if (doubt < 0) return NULL;
-    return best ? best : none_fits(set, given);
+    choice c;
+    size_t which = 0;
+    kp_box *box = kp_box_take(set->st);
+    int st = box ? kp_op_fresh(set, box) : -1;
+    if (st == 0) {
+        given->overloads = Py_NewRef(set->overloads);
+        st = given->kwnames ? settle_out(set, given) : 0;
+    }
+    if (st == 0) st = choose(set, given, &c, &which);
+    kp_box_drop(box);
+    return st == 0 ? (kp_op *)PyTuple_GetItem(given->overloads, (Py_ssize_t)which) : NULL;
 }
 
 /* -- finding overloads ----------------------------------------------------------------------------- */
 
-/* Names of served overloads of `full`, which has none itself, the default one first; new reference. */
-static PyObject *overload_names(kp_box *box, const char *full) {
-    PyObject *list = PyList_New(0);
-    size_t n = strlen(full);
-    for (size_t k = 0; list && k < kiln_op_count(box->ctx); k++) {
-        const kiln_op *op = kiln_op_at(box->ctx, k);
-        const char *name = kiln_op_name(op);
-        if (strncmp(name, full, n) != 0 || (name[n] && name[n] != '.') || !kiln_op_served(op)) continue;
-        PyObject *text = PyUnicode_FromString(name);
-        if (!text || PyList_Insert(list, name[n] ? PyList_Size(list) : 0, text) < 0) Py_CLEAR(list);
-        Py_XDECREF(text);
-    }
-    return list;
+static int set_overloads(kp_op *set, PyObject *stolen, const kiln_op *const *ops, size_t n) {
+    const kiln_op **copy = PyMem_Malloc(n * sizeof *copy);
+    if (!copy) return Py_DECREF(stolen), PyErr_NoMemory(), -1;
+    memcpy(copy, ops, n * sizeof *copy);
+    PyObject *old = set->overloads;
+    kp_op *first = (kp_op *)PyTuple_GetItem(stolen, 0);
+    set->usual = strchr(first->name, '.') ? NULL : first;
+    set->tuple_out = outputs_wanted(stolen) > 0;
+    PyMem_Free(set->ops);
+    set->ops = copy;
+    set->overloads = stolen;
+    Py_XDECREF(old);
+    return 0;
 }
 
-bool kp_takes_numbers(PyObject *overloads) {
-    for (Py_ssize_t k = 0; k < PyTuple_Size(overloads); k++) {
-        const kp_op *op = (kp_op *)PyTuple_GetItem(overloads, k);
-        for (int p = 0; p < op->nneeded; p++)
-            if (op->params[p].kind == PARAM_SCALAR) return true;
+int kp_overloads_find(kp_op *set, kp_box *box, const char *full) {
+    const kiln_op *ops[KP_OVERLOADS];
+    size_t n = kiln_op_overloads(box->ctx, full, ops, KP_OVERLOADS);
+    if (n > KP_OVERLOADS)
+        return PyErr_Format(PyExc_NotImplementedError, "%s: more than %d overloads", full, KP_OVERLOADS), -1;
+    if (n < 2) return 0;
+    PyObject *tuple = PyTuple_New((Py_ssize_t)n);
+    for (size_t k = 0; tuple && k < n; k++) {
+        PyObject *op = kp_op_alone(set->st, kiln_op_name(ops[k]));
+        if (!op || PyTuple_SetItem(tuple, (Py_ssize_t)k, op) < 0) Py_CLEAR(tuple);
     }
-    return false;
-}
-
-int kp_overloads(kp_state *st, kp_box *box, const char *full, PyObject **out) {
-    PyObject *names = overload_names(box, full);
-    Py_ssize_t n = names ? PyList_Size(names) : -1;
-    *out = NULL;
-    PyObject *tuple = n > 1 ? PyTuple_New(n) : NULL;
-    for (Py_ssize_t k = 0; tuple && k < n; k++) {
-        PyObject *name = PyList_GetItem(names, k);
-        const char *text = PyUnicode_AsUTF8AndSize(name, NULL);
-        PyObject *op = !text ? NULL : strchr(text, '.') ? kp_op_get(st, name) : kp_op_alone(st, text);
-        if (!op || PyTuple_SetItem(tuple, k, op) < 0) Py_CLEAR(tuple);
-    }
-    Py_XDECREF(names);
-    *out = tuple;
-    return n < 0 || (n > 1 && !tuple) ? -1 : 0;
+    if (!tuple || set_overloads(set, tuple, ops, n) < 0) return -1;
+    return 1;
 }

@@ -263,87 +263,59 @@ static PyObject *tensor_iter(PyObject *self) {
 
 /* -- operators ------------------------------------------------------------------------------------- */
 
-/* A tensor or a NumPy scalar, a number (1, 2), or something Python should ask about (0); -1 with an exception. */
+/* 1: a tensor or a number.  0: something Python should ask about.  -1 with an exception. */
 static int operand(kp_state *st, PyObject *o) {
     const kp_type *type = kp_type_of(st, o);
     if (!type) return -1;
-    if (type->kind >= KP_KILN || type->kind == KP_NUMPY_SCALAR) return 1;
-    return type->kind >= KP_BOOL && type->kind <= KP_COMPLEX ? 2 : 0;
+    return type->kind >= KP_KILN || type->kind == KP_NUMPY_SCALAR ||
+           (type->kind >= KP_BOOL && type->kind <= KP_COMPLEX);
 }
 
-/* The operator's name by which operands are numbers: tensors, a number on the right, on the left. */
-typedef struct binary {
-    const char *both, *number_right, *number_left;
-} binary;
-
-static PyObject *call_binary(const binary *names, PyObject *a, PyObject *b) {
+static PyObject *call_binary(const char *name, PyObject *a, PyObject *b) {
     kp_state *st = kp_state_of_type(Py_TYPE(is_tensor(a) ? a : b));
     int left = st ? operand(st, a) : -1, right = left > 0 ? operand(st, b) : left;
     if (left < 0 || right < 0) return NULL;
-    if (!left || !right) return Py_NewRef(Py_NotImplemented);
-    const char *name = right == 2 ? names->number_right : left == 2 ? names->number_left : names->both;
-    return kp_call_named(st, name, a, b);
+    return left && right ? kp_call_named(st, name, a, b) : Py_NewRef(Py_NotImplemented);
 }
 
-#define SAME(name) \
-    { name, name, name }
-#define BINARY(slot, ...)                             \
-    static PyObject *slot(PyObject *a, PyObject *b) { \
-        static const binary names = __VA_ARGS__;      \
-        return call_binary(&names, a, b);             \
-    }
-BINARY(op_add, SAME("aten::add.Tensor"))
-BINARY(op_sub, SAME("aten::sub.Tensor"))
-BINARY(op_mul, SAME("aten::mul.Tensor"))
-BINARY(op_div, SAME("aten::div.Tensor"))
-BINARY(op_floordiv, SAME("aten::floor_divide"))
-BINARY(op_mod, SAME("aten::remainder.Tensor"))
-BINARY(op_and, SAME("aten::bitwise_and.Tensor"))
-BINARY(op_or, SAME("aten::bitwise_or.Tensor"))
-BINARY(op_xor, SAME("aten::bitwise_xor.Tensor"))
-BINARY(op_shl, SAME("aten::bitwise_left_shift.Tensor"))
-BINARY(op_shr, SAME("aten::bitwise_right_shift.Tensor"))
-BINARY(op_iadd, SAME("aten::add_.Tensor"))
-BINARY(op_isub, SAME("aten::sub_.Tensor"))
-BINARY(op_imul, SAME("aten::mul_.Tensor"))
-BINARY(op_idiv, SAME("aten::div_.Tensor"))
-BINARY(op_ifloordiv, SAME("aten::floor_divide_.Tensor"))
-BINARY(op_imod, SAME("aten::remainder_.Tensor"))
-BINARY(op_iand, SAME("aten::bitwise_and_.Tensor"))
-BINARY(op_ior, SAME("aten::bitwise_or_.Tensor"))
-BINARY(op_ixor, SAME("aten::bitwise_xor_.Tensor"))
-BINARY(op_ishl, SAME("aten::bitwise_left_shift_.Tensor"))
-BINARY(op_ishr, SAME("aten::bitwise_right_shift_.Tensor"))
-#undef BINARY
-
-static PyObject *op_pow(PyObject *a, PyObject *b, PyObject *modulus) {
-    static const binary names = {"aten::pow.Tensor_Tensor", "aten::pow.Tensor_Scalar", "aten::pow.Scalar"};
-    if (modulus != Py_None) return Py_NewRef(Py_NotImplemented);
-    return call_binary(&names, a, b);
+static PyObject *call_power(const char *name, PyObject *a, PyObject *b, PyObject *modulus) {
+    return modulus == Py_None ? call_binary(name, a, b) : Py_NewRef(Py_NotImplemented);
 }
 
-static PyObject *op_ipow(PyObject *a, PyObject *b, PyObject *modulus) {
-    static const binary names = {"aten::pow_.Tensor", "aten::pow_.Scalar", "aten::pow_.Tensor"};
-    if (modulus != Py_None) return Py_NewRef(Py_NotImplemented);
-    return call_binary(&names, a, b);
-}
-
-static PyObject *unary(PyObject *self, const char *name) {
+static PyObject *call_unary(const char *name, PyObject *self) {
     kp_state *st = kp_state_of_type(Py_TYPE(self));
     return st ? kp_call_named(st, name, self, NULL) : NULL;
 }
-static PyObject *op_neg(PyObject *self) { return unary(self, "aten::neg"); }
-static PyObject *op_abs(PyObject *self) { return unary(self, "aten::abs"); }
-static PyObject *op_invert(PyObject *self) { return unary(self, "aten::bitwise_not"); }
-static PyObject *op_pos(PyObject *self) { return Py_NewRef(self); }
+
+#define METHOD_BINARY(slot, name) \
+    static PyObject *op_##slot(PyObject *a, PyObject *b) { return call_binary(name, a, b); }
+#define METHOD_INPLACE METHOD_BINARY
+#define METHOD_POWER(slot, name) \
+    static PyObject *op_##slot(PyObject *a, PyObject *b, PyObject *m) { return call_power(name, a, b, m); }
+#define METHOD_INPLACE_POWER METHOD_POWER
+#define METHOD_UNARY(slot, name) \
+    static PyObject *op_##slot(PyObject *self) { return call_unary(name, self); }
+#define METHOD_COMPARE(slot, name)
+#define S(name, form, text)
+#define O(name, form, text, slot, op, overload, number_first) METHOD_##form(slot, op overload)
+#include "kiln/operator.def"
+#undef O
+METHOD_UNARY(absolute, "aten::abs")
+static PyObject *op_positive(PyObject *self) { return Py_NewRef(self); }
 
 static PyObject *tensor_compare(PyObject *a, PyObject *b, int how) {
-    static const binary names[] = {
-        [Py_LT] = SAME("aten::lt.Tensor"), [Py_LE] = SAME("aten::le.Tensor"),
-        [Py_EQ] = SAME("aten::eq.Tensor"), [Py_NE] = SAME("aten::ne.Tensor"),
-        [Py_GT] = SAME("aten::gt.Tensor"), [Py_GE] = SAME("aten::ge.Tensor"),
+#define NAME_BINARY(slot, name)
+#define NAME_INPLACE NAME_BINARY
+#define NAME_POWER NAME_BINARY
+#define NAME_INPLACE_POWER NAME_BINARY
+#define NAME_UNARY NAME_BINARY
+#define NAME_COMPARE(slot, name) [slot] = name,
+#define O(name, form, text, slot, op, overload, number_first) NAME_##form(slot, op overload)
+    static const char *const names[] = {
+#include "kiln/operator.def"
     };
-    return call_binary(&names[how], a, b);
+#undef O
+    return call_binary(names[how], a, b);
 }
 
 /* -- the type -------------------------------------------------------------------------------------- */
@@ -395,34 +367,18 @@ static PyType_Slot slots[] = {
     {Py_sq_contains, kp_contains},
     {Py_mp_length, tensor_length},
     {Py_mp_subscript, kp_subscript},
-    {Py_nb_add, op_add},
-    {Py_nb_subtract, op_sub},
-    {Py_nb_multiply, op_mul},
-    {Py_nb_true_divide, op_div},
-    {Py_nb_floor_divide, op_floordiv},
-    {Py_nb_remainder, op_mod},
-    {Py_nb_power, op_pow},
-    {Py_nb_and, op_and},
-    {Py_nb_or, op_or},
-    {Py_nb_xor, op_xor},
-    {Py_nb_lshift, op_shl},
-    {Py_nb_rshift, op_shr},
-    {Py_nb_inplace_add, op_iadd},
-    {Py_nb_inplace_subtract, op_isub},
-    {Py_nb_inplace_multiply, op_imul},
-    {Py_nb_inplace_true_divide, op_idiv},
-    {Py_nb_inplace_floor_divide, op_ifloordiv},
-    {Py_nb_inplace_remainder, op_imod},
-    {Py_nb_inplace_power, op_ipow},
-    {Py_nb_inplace_and, op_iand},
-    {Py_nb_inplace_or, op_ior},
-    {Py_nb_inplace_xor, op_ixor},
-    {Py_nb_inplace_lshift, op_ishl},
-    {Py_nb_inplace_rshift, op_ishr},
-    {Py_nb_negative, op_neg},
-    {Py_nb_positive, op_pos},
-    {Py_nb_absolute, op_abs},
-    {Py_nb_invert, op_invert},
+#define SLOT_BINARY(slot) {Py_nb_##slot, op_##slot},
+#define SLOT_INPLACE SLOT_BINARY
+#define SLOT_POWER SLOT_BINARY
+#define SLOT_INPLACE_POWER SLOT_BINARY
+#define SLOT_UNARY SLOT_BINARY
+#define SLOT_COMPARE(slot)
+#define O(name, form, text, slot, op, overload, number_first) SLOT_##form(slot)
+#include "kiln/operator.def"
+#undef O
+#undef S
+    {Py_nb_positive, op_positive},
+    {Py_nb_absolute, op_absolute},
     {Py_nb_bool, to_bool},
     {Py_nb_int, to_int},
     {Py_nb_float, to_float},

@@ -2,6 +2,7 @@
  *
  * Each type is looked at once and remembered: a call then compares addresses.  Knows how tensor types show
  * themselves (DLPack's exchange table, numpy's name, __dlpack__); knows no single tensor. */
+#include <stdio.h>
 #include <string.h>
 
 #include "kilnpy.h"
@@ -72,6 +73,14 @@ static kp_kind array_kind(PyTypeObject *type) {
     return plain && !derives(type, "numpy.ma", "MaskedArray") ? KP_NUMPY : KP_REFUSED;
 }
 
+static void copy_name(PyTypeObject *type, char *out, size_t size) {
+    PyObject *name = PyObject_GetAttrString((PyObject *)type, "__name__");
+    const char *text = name && PyUnicode_Check(name) ? PyUnicode_AsUTF8AndSize(name, NULL) : NULL;
+    snprintf(out, size, "%s", text ? text : "an object");
+    PyErr_Clear();
+    Py_XDECREF(name);
+}
+
 static kp_type look(kp_state *st, PyObject *o) {
     PyTypeObject *type = Py_TYPE(o);
     kp_type entry = {.type = type, .kind = is_numpy_number(type) ? KP_NUMPY_SCALAR : plain_kind(type)};
@@ -89,6 +98,8 @@ static kp_type look(kp_state *st, PyObject *o) {
         entry.kind = KP_DLPACK;
     } else if (PyIndex_Check(o)) {
         entry.kind = KP_INDEX;
+    } else {
+        copy_name(type, entry.name, sizeof entry.name);
     }
     return entry;
 }

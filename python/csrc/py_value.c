@@ -112,7 +112,7 @@ static int value_of_text(const kp_param *param, PyObject *o, kiln_value *out) {
     kiln_dtype dtype;
     if (!text) return -1;
     *out = kiln_v_str(text);
-    if (!param || param->kind != PARAM_DTYPE) return 0;
+    if (!param || param->kind != KILN_DTYPE_V) return 0;
     if (kp_dtype_parse(text, &dtype) < 0) return -1;
     *out = kiln_v_dtype(dtype);
     return 0;
@@ -120,7 +120,7 @@ static int value_of_text(const kp_param *param, PyObject *o, kiln_value *out) {
 
 /* A float parameter takes ints of any size. */
 static int value_of_any_number(kp_frame *f, const kp_param *param, PyObject *o, kiln_value *out) {
-    bool as_float = param && param->kind == PARAM_FLOAT;
+    bool as_float = param && param->kind == KILN_FLOAT_V;
     kp_number n;
     int found = as_float ? kp_element_from(f->st, o, &n) : kp_number_from(f->st, o, &n);
     if (found == 0) PyErr_Format(PyExc_NotImplementedError, "the number %R is not served", o);
@@ -155,7 +155,7 @@ static int value_of_sequence(kp_frame *f, const kp_param *param, PyObject *o, ki
     for (Py_ssize_t k = 0; k < n; k++) {
         PyObject *item = PyTuple_GetItem(tuple, k);
         kp_param plain = {
-            .name = param ? param->name : NULL, .kind = PARAM_OTHER, .written = param && param->written};
+            .name = param ? param->name : NULL, .kind = KILN_OBJECT_V, .written = param && param->written};
         if (PyList_Check(item) || PyTuple_Check(item)) {
             PyErr_SetString(PyExc_TypeError,
                             "lists in lists are not served as arguments; make a kiln.Tensor of them");
@@ -201,7 +201,7 @@ static int value_of_numpy_scalar(kp_frame *f, const kp_param *param, PyObject *o
 int kp_value(kp_frame *f, const kp_param *param, PyObject *o, kiln_value *out) {
     const kp_type *type = kp_type_of(f->st, o);
     if (!type) return -1;
-    if (type->kind == KP_NUMPY_SCALAR && param && param->kind == PARAM_TENSOR && !param->written)
+    if (type->kind == KP_NUMPY_SCALAR && param && param->kind == KILN_TENSOR && !param->written)
         return value_of_numpy_scalar(f, param, o, out);
     switch (type->kind) {
     case KP_NONE: return *out = kiln_v_none(), 0;

@@ -1,18 +1,17 @@
 /* graph_run.c - kiln_graph_run: a graph, node by node, through kiln_call.
  *
- * An overload that is named is called as it stands.  For torch.add, x.add and operator.add the overload is
- * chosen by the values at hand: they are laid into a scratch graph, whose one call is normalised there.  A
- * value is released after its last use.  Must not know what any operator computes. */
+ * An overload that is named is called as it stands.  For torch.add, x.add and operator.add the values at hand choose
+ * the overload, as in any call by a short name.  A value is released after its last use.  Must not know what any
+ * operator computes. */
 #include <stdio.h>
 #include <string.h>
 
 #include "api/ctx.h"
-#include "kiln/kiln_graph.h"
+#include "graph/overloads.h"
 
 typedef struct runner {
     kiln_ctx *ctx;
     kiln_graph *g;
-    kiln_schemas *schemas; /* NULL until a call needs it */
     kiln_lookup_fn lookup;
     void *user;
     kiln_value *results; /* by node->order; lists are in the arena */
@@ -57,8 +56,7 @@ static bool is_the_default(const kiln_gval *v) {
            (strcmp(v->u.s, "contiguous_format") == 0 || strcmp(v->u.s, "preserve_format") == 0);
 }
 
-static kiln_status evaluate(runner *r, const kiln_node *node, const kiln_gval *v, const kiln_value *by_order,
-                            kiln_value *out) {
+static kiln_status evaluate(runner *r, const kiln_node *node, const kiln_gval *v, kiln_value *out) {
     kiln_dtype dtype;
     switch ((kiln_gkind)v->kind) {
     case KILN_G_NONE: *out = kiln_v_none(); return KILN_OK;
@@ -68,7 +66,7 @@ static kiln_status evaluate(runner *r, const kiln_node *node, const kiln_gval *v
     case KILN_G_COMPLEX: *out = kiln_v_complex(v->u.c.re, v->u.c.im); return KILN_OK;
     case KILN_G_STR: *out = kiln_v_str(v->u.s); return KILN_OK;
     case KILN_G_CONST: return constant(r, node, v->u.s, out);
-    case KILN_G_NODE: *out = by_order[v->u.node->order]; return KILN_OK;
+    case KILN_G_NODE: *out = r->results[v->u.node->order]; return KILN_OK;
     case KILN_G_DTYPE:
         KILN_TRY(kiln_note(kiln_dtype_parse(v->u.s, &dtype), "node %.80s", node->name));
         *out = kiln_v_dtype(dtype);
@@ -83,30 +81,54 @@ static kiln_status evaluate(runner *r, const kiln_node *node, const kiln_gval *v
     }
     kiln_value *items = kiln_arena_alloc(&r->arena, (v->n + 1) * sizeof *items);
     if (!items) return KILN_NOMEM();
-    for (uint32_t i = 0; i < v->n; i++) KILN_TRY(evaluate(r, node, v->u.items[i], by_order, &items[i]));
+    for (uint32_t i = 0; i < v->n; i++) KILN_TRY(evaluate(r, node, v->u.items[i], &items[i]));
     *out = kiln_v_list(items, v->n);
     return KILN_OK;
 }
 
 /* -- calls -------------------------------------------------------------------------------------------- */
 
-/* Calls the operator of that full name.  torch.add's `input` is the schema's self. */
-static kiln_status call_named(runner *r, const kiln_node *node, const char *name, const kiln_bound_args *b,
-                              const kiln_value *by_order, kiln_value *out) {
-    const kiln_op *op;
-    KILN_TRY(kiln_note(kiln_op_find(r->ctx, name, &op), "node %.80s", node->name));
-    size_t n = b->nargs + b->nkwargs, nrets = kiln_op_nrets(op);
-    if (n > KILN_MAX_ARGS) return unsupported(node, "more arguments than an operator has");
+/* The node's arguments as values, the first two swapped on request; out=None, as torch's functions take it, is left
+ * out.  Too many for any operator are refused. */
+static kiln_status take_arguments(runner *r, const kiln_node *node, bool swapped, kiln_value *args,
+                                  size_t *n) {
+    size_t all = node->nargs + node->nkwargs;
+    *n = 0;
+    if (all > KILN_MAX_ARGS) return unsupported(node, "more arguments than an operator has");
+    for (uint32_t i = 0; i < all; i++) {
+        const kiln_kwarg *k = i < node->nargs ? NULL : &node->kwargs[i - node->nargs];
+        const kiln_gval *v = k ? k->value : node->args[swapped && i < 2 ? 1 - i : i];
+        if (k && v->kind == KILN_G_NONE && strcmp(k->name, "out") == 0) continue;
+        KILN_TRY(evaluate(r, node, v, &args[*n]));
+        args[(*n)++].name = k ? k->name : NULL;
+    }
+    return KILN_OK;
+}
+
+/* torch.add's `input` is the schema's self, unless the operator has an argument of that name. */
+static void rename_input(runner *r, const char *name, kiln_value *args, size_t n) {
+    const kiln_op *first;
+    if (kiln_op_overloads(r->ctx, name, &first, 1) == 0 || kiln_schema_arg(first->schema, "input") >= 0)
+        return;
+    for (size_t i = 0; i < n; i++)
+        if (args[i].name && strcmp(args[i].name, "input") == 0) args[i].name = "self";
+}
+
+/* Calls the operator of that name; a short one means the overload that the arguments choose. */
+static kiln_status call_named(runner *r, const kiln_node *node, const char *name, kiln_call_form form,
+                              bool swapped, kiln_value *out) {
     kiln_value args[KILN_MAX_ARGS];
     kiln_tensor *outs[KILN_MAX_RETS];
-    for (size_t i = 0; i < n; i++) {
-        const kiln_gval *v = i < b->nargs ? b->args[i] : b->kwargs[i - b->nargs].value;
-        KILN_TRY(evaluate(r, node, v, by_order, &args[i]));
-        if (i < b->nargs) continue;
-        const char *keyword = b->kwargs[i - b->nargs].name;
-        bool self = strcmp(keyword, "input") == 0 && kiln_schema_arg(op->schema, "input") < 0;
-        args[i].name = self ? "self" : keyword;
-    }
+    const kiln_op *op;
+    size_t n;
+    KILN_TRY(take_arguments(r, node, swapped, args, &n));
+    if (form == KILN_FORM_TORCH) rename_input(r, name, args, n);
+    if (form == KILN_FORM_METHOD && (n == 0 || args[0].kind != KILN_TENSOR || args[0].name))
+        return unsupported(node, "methods of other things than tensors cannot be run");
+    bool open = !strchr(name, '.') && strncmp(name, "aten::", 6) == 0;
+    if (open) name += 6; /* with its name space it would be the default overload's name */
+    KILN_TRY(kiln_note(kiln_op_choose(r->ctx, name, args, n, &op), "node %.80s", node->name));
+    size_t nrets = kiln_op_nrets(op);
     kiln_value *list = kiln_arena_alloc(&r->arena, (nrets + 1) * sizeof *list);
     if (!list) return KILN_NOMEM();
     KILN_TRY(kiln_note(kiln_call(r->ctx, op, args, n, outs, nrets), "node %.80s", node->name));
@@ -115,94 +137,23 @@ static kiln_status call_named(runner *r, const kiln_node *node, const char *name
     return KILN_OK;
 }
 
-/* A value of the run as a value of the scratch graph: tensors are placeholders there, the rest literals. */
-static kiln_status to_scratch(runner *r, kiln_graph *scratch, const kiln_value *v, kiln_value *by_order,
-                              const kiln_gval **out) {
-    kiln_node *node;
-    switch ((kiln_kind)v->kind) {
-    case KILN_NONE: *out = kiln_graph_none(scratch); return KILN_OK;
-    case KILN_BOOL_V: return kiln_graph_value(scratch, &(kiln_gval){.kind = KILN_G_BOOL, .u.i = v->u.i}, out);
-    case KILN_INT_V: return kiln_graph_int(scratch, v->u.i, out);
-    case KILN_FLOAT_V: return kiln_graph_float(scratch, v->u.f, out);
-    case KILN_COMPLEX_V:
-        return kiln_graph_value(scratch, &(kiln_gval){.kind = KILN_G_COMPLEX, .u.c = {v->u.c.re, v->u.c.im}},
-                                out);
-    case KILN_STR_V: return kiln_graph_str(scratch, KILN_G_STR, v->u.s, strlen(v->u.s), out);
-    case KILN_DTYPE_V: {
-        const char *name = kiln_dtype_torch_name((kiln_dtype)v->u.i);
-        return kiln_graph_str(scratch, KILN_G_DTYPE, name, strlen(name), out);
-    }
-    case KILN_TENSOR:
-        KILN_TRY(kiln_graph_placeholder(scratch, "t", 1, NULL, &node));
-        KILN_TRY(kiln_node_set_meta(node, "val", "Tensor", 6));
-        if (node->id >= KILN_MAX_ARGS)
-            return KILN_FAIL(KILN_E_LIMIT, "more than %d tensors in one call", KILN_MAX_ARGS);
-        node->order = node->id;
-        by_order[node->id] = *v;
-        *out = kiln_graph_ref(node);
-        return KILN_OK;
-    case KILN_LIST_V: break;
-    }
-    const kiln_gval **items = kiln_arena_alloc(&r->arena, (v->n + 1) * sizeof *items);
-    if (!items) return KILN_NOMEM();
-    for (uint32_t i = 0; i < v->n; i++) KILN_TRY(to_scratch(r, scratch, &v->u.list[i], by_order, &items[i]));
-    return kiln_graph_items(scratch, KILN_G_LIST, items, v->n, out);
-}
-
-static kiln_status call_in_scratch(runner *r, kiln_graph *scratch, const kiln_node *node,
-                                   const kiln_gval *target, bool swapped, kiln_value *out) {
-    kiln_value by_order[KILN_MAX_ARGS];
-    kiln_node *call;
-    kiln_bound_args bound;
-    const kiln_gval **args = kiln_arena_alloc(&r->arena, (node->nargs + 1) * sizeof *args);
-    kiln_kwarg *kwargs = kiln_arena_alloc(&r->arena, (node->nkwargs + 1) * sizeof *kwargs);
-    kiln_node_spec spec = {.op = (kiln_node_op)node->op,
-                           .name = node->name,
-                           .name_len = node->name_len,
-                           .args = args,
-                           .nargs = node->nargs,
-                           .kwargs = kwargs,
-                           .nkwargs = node->nkwargs};
-    if (!args || !kwargs) return KILN_NOMEM();
-    for (uint32_t i = 0; i < node->nargs + node->nkwargs; i++) {
-        bool named = i >= node->nargs;
-        const kiln_kwarg *k = named ? &node->kwargs[i - node->nargs] : NULL;
-        kiln_value v;
-        KILN_TRY(evaluate(r, node, named ? k->value : node->args[swapped ? 1 - i : i], r->results, &v));
-        KILN_TRY(to_scratch(r, scratch, &v, by_order, named ? &kwargs[i - node->nargs].value : &args[i]));
-        if (named) kwargs[i - node->nargs].name = k->name;
-    }
-    KILN_TRY(kiln_graph_str(scratch, (kiln_gkind)target->kind, target->u.s, target->n, &spec.target));
-    KILN_TRY(kiln_graph_add(scratch, NULL, &spec, &call));
-    if (!r->schemas) KILN_TRY(kiln_schemas_new(&r->schemas));
-    KILN_TRY(kiln_node_normalized(r->schemas, call, KILN_NO_DEFAULTS, &bound));
-    return call_named(r, node, bound.overload, &bound, by_order, out);
-}
-
-static kiln_status call_chosen(runner *r, const kiln_node *node, const kiln_gval *target, bool swapped,
-                               kiln_value *out) {
-    kiln_graph *scratch;
-    KILN_TRY(kiln_graph_new(&scratch));
-    kiln_status st = call_in_scratch(r, scratch, node, target, swapped, out);
-    kiln_graph_free(scratch);
-    return st;
-}
-
 /* -- Python's operators ------------------------------------------------------------------------------- */
 
 static const struct py_operator {
     const char *name, *op, *number_first;
 } operators[] = {
-#define R(name, op, number_first) {name, op, number_first},
-#include "api/graph_ops.def"
-#undef R
+#define S(name, form, text)
+#define O(name, form, text, slot, op, overload, number_first) {name, op, number_first},
+#include "kiln/operator.def"
+#undef O
+#undef S
 };
 
 static kiln_status get_item(runner *r, const kiln_node *node, kiln_value *out) {
     kiln_value list, index;
     if (node->nargs != 2 || node->nkwargs) return unsupported(node, "expected a tuple and an index");
-    KILN_TRY(evaluate(r, node, node->args[0], r->results, &list));
-    KILN_TRY(evaluate(r, node, node->args[1], r->results, &index));
+    KILN_TRY(evaluate(r, node, node->args[0], &list));
+    KILN_TRY(evaluate(r, node, node->args[1], &index));
     if (list.kind != KILN_LIST_V || index.kind != KILN_INT_V)
         return unsupported(node, "only tuples can be indexed, by a number");
     int64_t i = index.u.i < 0 ? index.u.i + list.n : index.u.i;
@@ -226,27 +177,28 @@ static kiln_status call_operator(runner *r, const kiln_node *node, const char *n
         if (strcmp(operators[i].name, name) == 0) found = &operators[i];
     if (!found || node->nargs < 1 || node->nkwargs) return unsupported(node, "no operator stands for it");
     kiln_value first;
-    KILN_TRY(evaluate(r, node, node->args[0], r->results, &first));
+    KILN_TRY(evaluate(r, node, node->args[0], &first));
     const char *op = found->op;
     bool number = is_number(&first), swapped = false;
     if (number && !found->number_first) return unsupported(node, "a number cannot come first");
     if (number && found->number_first[0]) op = found->number_first, swapped = node->nargs == 2;
-    kiln_gval target = {.kind = KILN_G_OP, .n = (uint32_t)strlen(op), .u.s = op};
-    return call_chosen(r, node, &target, swapped, out);
+    return call_named(r, node, op, KILN_FORM_OVERLOAD, swapped, out);
 }
 
 /* -- nodes -------------------------------------------------------------------------------------------- */
 
-static kiln_status call_function(runner *r, const kiln_node *node, kiln_value *out) {
+static kiln_status call_node(runner *r, const kiln_node *node, kiln_value *out) {
     static const char operator[] = "operator:";
+    char name[KILN_CALLEE_MAX];
     const kiln_gval *t = node->target;
     if (t->kind == KILN_G_CONST) return unsupported(node, "it is an object of its owner's");
     if (t->kind == KILN_G_FUNC && strncmp(t->u.s, operator, sizeof operator- 1) == 0)
         return call_operator(r, node, t->u.s + sizeof operator- 1, out);
-    if (t->kind != KILN_G_OP || !strchr(t->u.s, '.')) return call_chosen(r, node, t, false, out);
-    kiln_bound_args b = {
-        .args = node->args, .nargs = node->nargs, .kwargs = node->kwargs, .nkwargs = node->nkwargs};
-    return call_named(r, node, t->u.s, &b, r->results, out);
+    kiln_call_form form = kiln_callee_name(node, name);
+    if (form == KILN_FORM_NONE)
+        return KILN_FAIL(KILN_E_NOTFOUND, "node %.80s: no schema is known for its target '%.80s'", node->name,
+                         t->u.s);
+    return call_named(r, node, name, form, false, out);
 }
 
 static kiln_status take_input(runner *r, const kiln_node *node, kiln_value *out) {
@@ -254,7 +206,7 @@ static kiln_status take_input(runner *r, const kiln_node *node, kiln_value *out)
     if (r->next_input < r->ninputs)
         *out = r->inputs[r->next_input++];
     else if (node->nargs)
-        KILN_TRY(evaluate(r, node, node->args[0], r->results, out));
+        KILN_TRY(evaluate(r, node, node->args[0], out));
     else
         return KILN_FAIL(KILN_E_TYPE, "placeholder %.80s: no input is left for it (%zu given)", node->name,
                          r->ninputs);
@@ -271,8 +223,8 @@ static kiln_status run_node(runner *r, const kiln_node *node, kiln_value *out) {
         KILN_TRY(constant(r, node, node->target->u.s, out));
         each_tensor(out, true);
         return KILN_OK;
-    case KILN_CALL_FUNCTION: return call_function(r, node, out);
-    case KILN_CALL_METHOD: return call_chosen(r, node, node->target, false, out);
+    case KILN_CALL_FUNCTION:
+    case KILN_CALL_METHOD: return call_node(r, node, out);
     default: return unsupported(node, "modules cannot be run");
     }
 }
@@ -324,7 +276,7 @@ static kiln_status take_output(runner *r, const kiln_node *node, kiln_tensor ***
     kiln_value v = kiln_v_none();
     size_t n = 0;
     if (node) {
-        KILN_TRY(evaluate(r, node, node->args[0], r->results, &v));
+        KILN_TRY(evaluate(r, node, node->args[0], &v));
         n = flatten(&v, NULL);
         if (n == SIZE_MAX) return unsupported(node, "a result is not a tensor");
     }
@@ -349,7 +301,6 @@ kiln_status kiln_graph_run(kiln_ctx *ctx, kiln_graph *g, const kiln_value *input
     for (size_t i = 0; r.results && i < kiln_graph_count(g); i++) each_tensor(&r.results[i], false);
     kiln_free(r.results);
     kiln_free(r.left);
-    kiln_schemas_free(r.schemas);
     kiln_arena_free(&r.arena);
     return st;
 }

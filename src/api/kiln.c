@@ -35,6 +35,20 @@ kiln_status kiln_op_choose(kiln_ctx *ctx, const char *name, const kiln_value *ar
     return kiln_registry_choose(registry(ctx), name, args, nargs, out);
 }
 
+size_t kiln_op_overloads(kiln_ctx *ctx, const char *name, const kiln_op **out, size_t n) {
+    size_t count = 0;
+    return kiln_served_overloads(registry(ctx), name, out, n, &count) == KILN_OK ? count : 0;
+}
+
+kiln_status kiln_op_choose_among(const kiln_op *const *ops, size_t n, const kiln_value *args, size_t nargs,
+                                 size_t *out) {
+    KILN_NEED(ops);
+    KILN_NEED_ARGS(args, nargs);
+    KILN_NEED(out);
+    if (!n) return KILN_FAIL(KILN_E_ARG, "there are no operators to choose from");
+    return kiln_choose(ops, n, args, nargs, out);
+}
+
 size_t kiln_op_count(kiln_ctx *ctx) { return kiln_registry_count(registry(ctx)); }
 const kiln_op *kiln_op_at(kiln_ctx *ctx, size_t index) {
     const kiln_op *op;
@@ -49,10 +63,35 @@ int kiln_op_served(const kiln_op *op) { return kiln_family_served(op->row->famil
 const char *kiln_op_arg_name(const kiln_op *op, size_t i) {
     return i < (size_t)op->schema->nargs ? op->schema->args[i].name : NULL;
 }
-size_t kiln_op_nrets(const kiln_op *op) { return (size_t)op->schema->nrets; }
-int kiln_op_copies_out(const kiln_op *op) {
-    return op->form == KILN_FORM_OUT && op->row->typing.out == KILN_OUT_COPIED;
+
+static uint8_t kind_taken(const kiln_type *t) {
+    switch (t->kind) {
+    case KILN_T_TENSOR: return KILN_TENSOR;
+    case KILN_T_INT:
+    case KILN_T_SYMINT: return KILN_INT_V;
+    case KILN_T_FLOAT: return KILN_FLOAT_V;
+    case KILN_T_BOOL: return KILN_BOOL_V;
+    case KILN_T_SCALAR: return KILN_NUMBER_V;
+    case KILN_T_STR: return KILN_STR_V;
+    case KILN_T_DTYPE: return KILN_DTYPE_V;
+    case KILN_T_LIST: return KILN_LIST_V;
+    default: return KILN_OBJECT_V;
+    }
 }
+
+int kiln_op_arg_at(const kiln_op *op, size_t i, kiln_op_arg_info *out) {
+    if (i >= (size_t)op->schema->nargs) return 0;
+    const kiln_param *p = &op->schema->args[i];
+    *out = (kiln_op_arg_info){.name = p->name,
+                              .kind = kind_taken(kiln_type_strip(p->type, NULL)),
+                              .written = kiln_param_writes(p),
+                              .defaulted = p->def.kind != KILN_DEF_ABSENT,
+                              .by_name = p->kwarg_only};
+    return 1;
+}
+
+size_t kiln_op_nrets(const kiln_op *op) { return (size_t)op->schema->nrets; }
+int kiln_op_copies_out(const kiln_op *op) { return kiln_op_is_aside(op); }
 
 const char *kiln_op_form(const kiln_op *op) {
     switch (op->form) {

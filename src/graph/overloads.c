@@ -2,6 +2,7 @@
  *
  * The list that ships with the library is in order of names; a schema is parsed when it is first asked for.  Owns
  * its arena, and knows what a target's spelling says about the operator, but nothing about arguments. */
+#include <stdio.h>
 #include <string.h>
 
 #include "graph/overloads.h"
@@ -13,12 +14,6 @@ struct kiln_schemas {
     kiln_overload
         *of; /* one for each line of the list; those not asked for are zero, and their pages untouched */
 };
-
-bool kiln_param_writes(const kiln_param *p) {
-    const kiln_type *t = kiln_type_strip(p->type, NULL);
-    return (t->alias && t->alias->writes) ||
-           (t->kind == KILN_T_LIST && t->elem->alias && t->elem->alias->writes);
-}
 
 /* -- schemas ------------------------------------------------------------------------------------------ */
 
@@ -69,53 +64,49 @@ kiln_status kiln_overload_schema(kiln_schemas *s, kiln_overload *o, const kiln_s
 
 /* -- what a node calls -------------------------------------------------------------------------------- */
 
-static kiln_overload *aten(const kiln_schemas *s, const char *name, size_t n) {
-    enum { LONGEST = 200 };
-    char full[LONGEST + 6] = "aten::";
-    if (n > LONGEST) return NULL;
-    memcpy(full + 6, name, n);
-    return kiln_schemas_find(s, full, n + 6);
+/* The name after `prefix`, or NULL. */
+static const char *after(const kiln_gval *t, const char *prefix) {
+    size_t n = strlen(prefix);
+    return t->n > n && memcmp(t->u.s, prefix, n) == 0 ? t->u.s + n : NULL;
 }
 
-static void method(const kiln_schemas *s, const char *name, size_t n, kiln_callee *out) {
-    out->first = kiln_torch_is_method(name, n) ? NULL : aten(s, name, n);
-    out->form = out->first ? KILN_FORM_METHOD : KILN_FORM_NONE;
+/* How the operator is called that a target names, without a name space; NULL: the target names none. */
+static const char *bare_name(const kiln_node *node, kiln_call_form *form) {
+    const kiln_gval *t = node->target;
+    const char *name = node->op == KILN_CALL_METHOD ? t->u.s : NULL, *end = t->u.s + t->n;
+    if (!name && t->kind == KILN_G_FUNC) name = after(t, "torch:Tensor.");
+    if (!name && t->kind == KILN_G_FUNC) name = after(t, "torch._C:TensorBase.");
+    *form = KILN_FORM_METHOD;
+    if (name) return kiln_torch_is_method(name, (size_t)(end - name)) ? NULL : name;
+    const char *colon = t->kind == KILN_G_FUNC ? memchr(t->u.s, ':', t->n) : NULL;
+    *form = KILN_FORM_TORCH;
+    if (!colon || !kiln_torch_wraps(t->u.s, (size_t)(colon - t->u.s))) return NULL;
+    return kiln_torch_is_function(colon + 1, (size_t)(end - colon - 1)) ? NULL : colon + 1;
 }
 
-static void function(const kiln_schemas *s, const kiln_gval *t, kiln_callee *out) {
-    static const char tensor[] = "torch:Tensor.", base[] = "torch._C:TensorBase.";
-    const char *colon = memchr(t->u.s, ':', t->n);
-    size_t module = (size_t)(colon - t->u.s), n = t->n - module - 1;
-    if (t->n > sizeof tensor - 1 && memcmp(t->u.s, tensor, sizeof tensor - 1) == 0) {
-        method(s, t->u.s + sizeof tensor - 1, t->n - (sizeof tensor - 1), out);
-    } else if (t->n > sizeof base - 1 && memcmp(t->u.s, base, sizeof base - 1) == 0) {
-        method(s, t->u.s + sizeof base - 1, t->n - (sizeof base - 1), out);
-    } else if (kiln_torch_wraps(t->u.s, module) && !kiln_torch_is_function(colon + 1, n)) {
-        out->first = aten(s, colon + 1, n);
-        out->form = out->first ? KILN_FORM_TORCH : KILN_FORM_NONE;
-    }
+kiln_call_form kiln_callee_name(const kiln_node *node, char full[KILN_CALLEE_MAX]) {
+    kiln_call_form form = KILN_FORM_OVERLOAD;
+    const kiln_gval *t = node->target;
+    bool calls = node->op == KILN_CALL_FUNCTION || node->op == KILN_CALL_METHOD;
+    bool whole = node->op == KILN_CALL_FUNCTION && t->kind == KILN_G_OP;
+    const char *name = whole ? t->u.s : calls ? bare_name(node, &form) : NULL;
+    size_t n = name ? (size_t)(t->u.s + t->n - name) : 0;
+    if (!name || n + sizeof "aten::" > KILN_CALLEE_MAX) return KILN_FORM_NONE;
+    snprintf(full, KILN_CALLEE_MAX, "%s%.*s", whole ? "" : "aten::", (int)n, name);
+    return form;
 }
 
 /* "aten::add.Tensor" names one overload, "aten::relu.default" the one without a name, "aten::add" all. */
-static kiln_status named_overload(const kiln_schemas *s, const kiln_gval *t, kiln_callee *out) {
-    const char *dot = memchr(t->u.s, '.', t->n);
-    size_t n = dot ? (size_t)(dot - t->u.s) : t->n;
-    out->first = kiln_schemas_find(s, t->u.s, n);
-    if (!out->first) return KILN_OK;
-    out->form = KILN_FORM_OVERLOAD;
-    if (!dot) return KILN_OK;
-    size_t whole = strcmp(dot, ".default") == 0 ? n : t->n;
-    for (kiln_overload *o = out->first; o && !out->only; o = o->next)
-        if (o->n > whole && o->line[whole] == '(' && memcmp(o->line, t->u.s, whole) == 0) out->only = o;
-    if (!out->only) out->form = KILN_FORM_NONE;
-    return KILN_OK;
-}
-
 kiln_status kiln_callee_of(kiln_schemas *s, const kiln_node *node, kiln_callee *out) {
-    *out = (kiln_callee){KILN_FORM_NONE, NULL, NULL};
-    const kiln_gval *t = node->target;
-    if (node->op == KILN_CALL_METHOD) method(s, t->u.s, t->n, out);
-    if (node->op != KILN_CALL_FUNCTION) return KILN_OK;
-    if (t->kind == KILN_G_FUNC) function(s, t, out);
-    return t->kind == KILN_G_OP ? named_overload(s, t, out) : KILN_OK;
+    char full[KILN_CALLEE_MAX];
+    *out = (kiln_callee){kiln_callee_name(node, full), NULL, NULL};
+    if (out->form == KILN_FORM_NONE) return KILN_OK;
+    const char *dot = out->form == KILN_FORM_OVERLOAD ? strchr(full, '.') : NULL;
+    size_t n = strlen(full), bare = dot ? (size_t)(dot - full) : n;
+    out->first = kiln_schemas_find(s, full, bare);
+    size_t whole = dot && strcmp(dot, ".default") == 0 ? bare : n;
+    for (kiln_overload *o = dot ? out->first : NULL; o && !out->only; o = o->next)
+        if (o->n > whole && o->line[whole] == '(' && memcmp(o->line, full, whole) == 0) out->only = o;
+    if (!out->first || (dot && !out->only)) out->form = KILN_FORM_NONE;
+    return KILN_OK;
 }

@@ -1,4 +1,4 @@
-/* overloads.h - private to src/graph: PyTorch's schemas by operator name. */
+/* overloads.h - PyTorch's schemas by operator name, and which operator a node calls; not for users. */
 #ifndef KILN_GRAPH_OVERLOADS_H
 #define KILN_GRAPH_OVERLOADS_H
 #include "graph/graph.h"
@@ -17,8 +17,6 @@ kiln_overload *kiln_schemas_find(const kiln_schemas *s, const char *name, size_t
 /* Parses the line, once. */
 kiln_status kiln_overload_schema(kiln_schemas *s, kiln_overload *o, const kiln_schema **out) KILN_MUST_CHECK;
 
-bool kiln_param_writes(const kiln_param *p); /* has an alias with '!' */
-
 /* How a call reaches an operator. */
 typedef enum kiln_call_form {
     KILN_FORM_NONE,     /* no schema is known */
@@ -26,6 +24,11 @@ typedef enum kiln_call_form {
     KILN_FORM_TORCH,    /* torch.add: `self` is called input, results go to `out` */
     KILN_FORM_METHOD    /* x.add(...), torch.Tensor.add(x, ...): the first argument has no name */
 } kiln_call_form;
+
+/* The full name of the operator that a node's target means, "aten::add", whether there is one or not; an overload part
+ * may follow where the form is OVERLOAD. */
+enum { KILN_CALLEE_MAX = 256 };
+kiln_call_form kiln_callee_name(const kiln_node *node, char full[KILN_CALLEE_MAX]);
 
 /* The form of a call, the overloads it may mean, and which one it names, if it does. */
 typedef struct kiln_callee {

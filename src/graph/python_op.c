@@ -7,7 +7,18 @@
 
 #include "graph/python.h"
 
-enum form { BINARY, POWER, UNARY, INPLACE, CONTAINS, IDENTITY, GETITEM, SETITEM };
+enum form {
+    BINARY,
+    COMPARE = BINARY,
+    POWER,
+    UNARY,
+    INPLACE,
+    INPLACE_POWER = INPLACE,
+    CONTAINS,
+    IDENTITY,
+    GETITEM,
+    SETITEM
+};
 
 typedef struct spelling {
     const char *name;
@@ -16,9 +27,11 @@ typedef struct spelling {
 } spelling;
 
 static const spelling table[] = {
-#define P(name, form, text) {name, form, text},
-#include "graph/operators.def"
-#undef P
+#define S(name, form, text) {name, form, text},
+#define O(name, form, text, slot, op, overload, number_first) S(name, form, text)
+#include "kiln/operator.def"
+#undef O
+#undef S
 };
 
 static const spelling *find(const kiln_gval *target) {

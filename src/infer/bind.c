@@ -18,7 +18,8 @@ const char *kiln_value_kind_name(const kiln_value *v) {
     case KILN_DTYPE_V: return "ScalarType";
     case KILN_LIST_V: return "list";
     }
-    return "a value of unknown kind";
+    if (v->kind == KILN_OBJECT_V && v->u.s) return v->u.s;
+    return v->kind == KILN_NUMBER_V ? "a number" : v->kind == KILN_WIDE_V ? "int" : "a value of unknown kind";
 }
 
 /* -- types --------------------------------------------------------------------------------------------- */
@@ -74,21 +75,8 @@ static const char *given_kind(const kiln_value *v) {
 }
 
 static kiln_status wrong_type(const kiln_bound *b, const kiln_param *p, const kiln_value *v, int item) {
-    kiln_sb want;
-    kiln_sb_init(&want);
-    kiln_type_print(&want, p->type);
-    const char *text = want.p ? want.p : "another type";
-    kiln_status st = KILN_E_TYPE;
-    if (v->kind == KILN_DTYPE_V && (uint64_t)v->u.i >= KILN_DTYPE_COUNT)
-        st = KILN_FAIL(st, "%s: argument '%s' must be %s, but no dtype has the number %lld", b->op->name,
-                       p->name, text, (long long)v->u.i);
-    else if (item < 0)
-        st = KILN_FAIL(st, "%s: argument '%s' must be %s, not %s", b->op->name, p->name, text, given_kind(v));
-    else
-        st = KILN_FAIL(st, "%s: argument '%s' must be %s, but item %d is %s", b->op->name, p->name, text,
-                       item, given_kind(v));
-    kiln_sb_fini(&want);
-    return st;
+    kiln_misfit why = {KILN_MISFIT_TYPE, p, v, item};
+    return kiln_misfit_fail(b->op, &why);
 }
 
 /* A list argument: borrowed if its items already have their type, else converted into b->items. */
@@ -214,63 +202,99 @@ static kiln_status take_items(kiln_bound *b) {
     return KILN_OK;
 }
 
-/* -- binding ------------------------------------------------------------------------------------------- */
+/* -- what goes where ----------------------------------------------------------------------------------- */
 
-/* Which value goes to which argument of the schema. */
-static kiln_status place(const kiln_op *op, const kiln_value *args, size_t nargs, const kiln_value **given) {
-    const kiln_schema *s = op->schema;
-    bool named = false;
-    int positional = 0;
-    while (positional < s->nargs && !s->args[positional].kwarg_only) positional++;
+bool kiln_place(const kiln_schema *s, const kiln_value *args, size_t nargs, const kiln_value **given,
+                kiln_misfit *why) {
+    size_t i = 0;
     for (int a = 0; a < s->nargs; a++) given[a] = NULL;
-    for (size_t i = 0; i < nargs; i++) {
-        if (!args[i].name) {
-            if (named)
-                return KILN_FAIL(KILN_E_TYPE, "%s: a positional argument follows a named one", op->name);
-            if (i >= (size_t)positional && positional < s->nargs && i < (size_t)s->nargs)
-                return KILN_FAIL(KILN_E_TYPE, "%s: takes %d positional arguments; '%s' must be given by name",
-                                 op->name, positional, s->args[i].name);
-            if (i >= (size_t)positional)
-                return KILN_FAIL(KILN_E_TYPE, "%s: takes %d positional arguments, but %zu were given",
-                                 op->name, positional, nargs);
-            given[i] = &args[i];
-            continue;
-        }
-        named = true;
-        int a = kiln_schema_arg(s, args[i].name);
-        if (a < 0) return KILN_FAIL(KILN_E_TYPE, "%s: has no argument '%s'", op->name, args[i].name);
-        if (given[a])
-            return KILN_FAIL(KILN_E_TYPE, "%s: argument '%s' was given twice", op->name, args[i].name);
+    for (; i < nargs && !args[i].name; i++) {
+        if (i >= (size_t)s->nargs || s->args[i].kwarg_only)
+            return *why = (kiln_misfit){KILN_MISFIT_MANY, NULL, &args[i], (int)nargs}, false;
+        given[i] = &args[i];
+    }
+    for (; i < nargs; i++) {
+        int a = args[i].name ? kiln_schema_arg(s, args[i].name) : -1;
+        if (!args[i].name) return *why = (kiln_misfit){KILN_MISFIT_ORDER, NULL, &args[i], 0}, false;
+        if (a < 0) return *why = (kiln_misfit){KILN_MISFIT_NAME, NULL, &args[i], 0}, false;
+        if (given[a]) return *why = (kiln_misfit){KILN_MISFIT_TWICE, &s->args[a], &args[i], 0}, false;
         given[a] = &args[i];
     }
-    return KILN_OK;
+    for (int a = 0; a < s->nargs; a++)
+        if (!given[a] && s->args[a].def.kind == KILN_DEF_ABSENT)
+            return *why = (kiln_misfit){KILN_MISFIT_MISSING, &s->args[a], NULL, 0}, false;
+    return true;
 }
 
-static kiln_status missing(const kiln_op *op, const kiln_param *p) {
+static void say_type(kiln_sb *out, const kiln_misfit *m, const char *want) {
+    const kiln_value *v = m->value;
+    kiln_sb_printf(out, "argument '%s' must be %s, ", m->param->name, want);
+    if (v->kind == KILN_DTYPE_V && (uint64_t)v->u.i >= KILN_DTYPE_COUNT)
+        kiln_sb_printf(out, "but no dtype has the number %lld", (long long)v->u.i);
+    else if (m->n >= 0)
+        kiln_sb_printf(out, "but item %d is %s", m->n, given_kind(v));
+    else
+        kiln_sb_printf(out, "not %s", m->why == KILN_MISFIT_KIND ? kiln_value_kind_name(v) : given_kind(v));
+}
+
+static void say_many(kiln_sb *out, const kiln_schema *s, const kiln_misfit *m) {
+    int positional = 0;
+    while (positional < s->nargs && !s->args[positional].kwarg_only) positional++;
+    kiln_sb_printf(out, "takes %d positional argument%s", positional, positional == 1 ? "" : "s");
+    if (positional < s->nargs && m->n <= s->nargs)
+        kiln_sb_printf(out, "; '%s' must be given by name", s->args[positional].name);
+    else
+        kiln_sb_printf(out, ", but %d were given", m->n);
+}
+
+void kiln_misfit_print(kiln_sb *out, const kiln_schema *s, const kiln_misfit *m) {
     kiln_sb want;
     kiln_sb_init(&want);
-    kiln_type_print(&want, p->type);
-    kiln_status st = KILN_FAIL(KILN_E_TYPE, "%s: argument '%s' (%s) is missing", op->name, p->name,
-                               want.p ? want.p : "required");
+    if (m->param) {
+        kiln_type type = *m->param->type;
+        type.alias = NULL; /* that it is written is nothing a caller can mend */
+        kiln_type_print(&want, &type);
+    }
+    const char *text = want.p ? want.p : "of another type";
+    switch (m->why) {
+    case KILN_MISFIT_MANY: say_many(out, s, m); break;
+    case KILN_MISFIT_ORDER: kiln_sb_printf(out, "a positional argument follows a named one"); break;
+    case KILN_MISFIT_NAME: kiln_sb_printf(out, "has no argument '%.200s'", m->value->name); break;
+    case KILN_MISFIT_TWICE: kiln_sb_printf(out, "argument '%s' was given twice", m->param->name); break;
+    case KILN_MISFIT_MISSING:
+        kiln_sb_printf(out, "argument '%s' (%s) is missing", m->param->name, text);
+        break;
+    case KILN_MISFIT_KIND:
+    case KILN_MISFIT_TYPE: say_type(out, m, text); break;
+    }
     kiln_sb_fini(&want);
+}
+
+kiln_status kiln_misfit_fail(const kiln_op *op, const kiln_misfit *m) {
+    kiln_sb text;
+    kiln_sb_init(&text);
+    kiln_misfit_print(&text, op->schema, m);
+    kiln_status st = KILN_FAIL(KILN_E_TYPE, "%s: %s", op->name, text.p ? text.p : "arguments do not fit");
+    kiln_sb_fini(&text);
     return st;
 }
+
+/* -- binding ------------------------------------------------------------------------------------------- */
 
 kiln_status kiln_bind(const kiln_op *op, const kiln_value *args, size_t nargs, kiln_bound *out) {
     const kiln_schema *s = op->schema, *row = op->row->schema;
     const kiln_value *given[KILN_MAX_ARGS];
+    kiln_misfit why;
     uint64_t filled = 0;
     out->op = op;
     out->nitems = 0;
     out->nout = op->nout;
-    KILN_TRY(place(op, args, nargs, given));
+    if (!kiln_place(s, args, nargs, given, &why)) return kiln_misfit_fail(op, &why);
     for (int a = 0; a < s->nargs; a++) {
         kiln_value v;
         int slot = kiln_op_arg(op, a);
         if (given[a])
             KILN_TRY(take(out, &s->args[a], given[a], &v));
-        else if (s->args[a].def.kind == KILN_DEF_ABSENT)
-            return missing(op, &s->args[a]);
         else
             KILN_TRY(take_default(out, &s->args[a], &v));
         int8_t from = given[a] ? (int8_t)(given[a] - args) : -1;

@@ -1,62 +1,177 @@
 /* choose.c - an operator's short name and the arguments of a call -> the overload they mean.
  *
- * "add" beside a number means add.Scalar, beside a tensor add.Tensor: the first overload that the arguments
- * bind to, the default one before others.  Names that leave nothing open are found as ever.  Looks at the kinds
- * of values; must not know what an overload computes. */
+ * "add" beside a number means add.Scalar, beside a tensor add.Tensor: the overload whose arguments fit the kinds of
+ * the values best, the default one where several do, and one that copies into its outputs only where no other fits.
+ * The command, Python and running graphs all choose here.  Looks at kinds of values; must not know what an overload
+ * computes. */
 #include <stdio.h>
 #include <string.h>
 
-#include "infer/infer.h"
+#include "infer/infer_parts.h"
+
+/* -- how a value fits an argument ------------------------------------------------------------------------ */
+
+enum { NO = -1, HARDLY = 0, FAIR = 1, WELL = 2 };
+
+static bool is_number(uint32_t kind) {
+    return (kind >= KILN_BOOL_V && kind <= KILN_COMPLEX_V) || kind == KILN_NUMBER_V || kind == KILN_WIDE_V;
+}
+
+/* A tensor is taken for the number it holds, if it has no dimensions; n says so of one that is not at hand. */
+static int fit_tensor_for_number(const kiln_value *v) {
+    return (v->u.tensor ? v->u.tensor->rank : (int)v->n) == 0 ? HARDLY : NO;
+}
+
+/* An int or float argument; exact: what is made for it. */
+static int fit_number(const kiln_value *v, kiln_kind exact, bool whole) {
+    if (v->kind == KILN_TENSOR) return fit_tensor_for_number(v);
+    if (v->kind == (uint32_t)exact) return WELL;
+    return is_number(v->kind) && v->kind != KILN_COMPLEX_V && !(whole && v->kind == KILN_FLOAT_V) ? FAIR : NO;
+}
+
+/* numbers: whether one may stand for a tensor. */
+static int fit(const kiln_param *p, const kiln_value *v, bool numbers) {
+    bool optional;
+    const kiln_type *t = kiln_type_strip(p->type, &optional);
+    uint32_t k = v->kind;
+    if (k == KILN_NONE) return optional ? WELL : NO;
+    switch (t->kind) {
+    case KILN_T_TENSOR:
+        if (k == KILN_TENSOR) return WELL;
+        if (!numbers || !is_number(k) || kiln_param_writes(p)) return NO;
+        return k == KILN_NUMBER_V ? WELL : FAIR;
+    case KILN_T_SCALAR:
+        if (k == KILN_TENSOR) return fit_tensor_for_number(v);
+        return k == KILN_NUMBER_V || k == KILN_WIDE_V ? HARDLY : is_number(k) ? WELL : NO;
+    case KILN_T_INT:
+    case KILN_T_SYMINT: return fit_number(v, KILN_INT_V, true);
+    case KILN_T_FLOAT: return fit_number(v, KILN_FLOAT_V, false);
+    case KILN_T_BOOL: return k == KILN_BOOL_V ? WELL : k == KILN_NUMBER_V ? FAIR : NO;
+    case KILN_T_STR: return k == KILN_STR_V ? WELL : NO;
+    case KILN_T_DTYPE: return k == KILN_DTYPE_V ? WELL : k == KILN_STR_V || k == KILN_OBJECT_V ? FAIR : NO;
+    case KILN_T_LIST: return k == KILN_LIST_V ? WELL : k == KILN_INT_V ? FAIR : NO;
+    default: return k == KILN_TENSOR || k == KILN_LIST_V ? NO : HARDLY;
+    }
+}
+
+/* How well all of them fit op: NO, or a sum that is comparable among overloads. */
+static int fit_all(const kiln_op *op, const kiln_value *args, size_t nargs, bool numbers, kiln_misfit *why) {
+    const kiln_value *given[KILN_MAX_ARGS];
+    const kiln_schema *s = op->schema;
+    int sum = 0;
+    bool placed = kiln_place(s, args, nargs, given, why);
+    /* A value of a wrong kind says more than that another is missing. */
+    for (int a = 0; a < s->nargs && (placed || why->why == KILN_MISFIT_MISSING); a++) {
+        int points = given[a] ? fit(&s->args[a], given[a], numbers) : 0;
+        if (points == NO) return *why = (kiln_misfit){KILN_MISFIT_KIND, &s->args[a], given[a], -1}, NO;
+        sum += points;
+    }
+    return placed ? sum : NO;
+}
+
+/* -- the choice ------------------------------------------------------------------------------------------ */
+
+/* Where no overload takes a number and none is the default, a number means an overload that has no row: the dimension
+ * of aten::max.dim is no tensor of aten::max.other. */
+static bool takes_numbers(const kiln_op *const *ops, size_t n) {
+    for (size_t k = 0; k < n; k++) {
+        const kiln_schema *s = ops[k]->schema;
+        if (!*s->overload) return true;
+        for (int a = 0; a < s->nargs; a++)
+            if (s->args[a].def.kind == KILN_DEF_ABSENT && s->args[a].type->kind == KILN_T_SCALAR) return true;
+    }
+    return false;
+}
+
+/* Whether a reader expects op among those a call was compared with: forms with outputs where one is given, the
+ * others where none is. */
+static bool is_meant(const kiln_op *op, const kiln_value *args, size_t nargs) {
+    for (size_t k = 0; k < nargs; k++) {
+        int a = args[k].name ? kiln_schema_arg(op->schema, args[k].name) : -1;
+        bool output = a >= 0 ? kiln_param_writes(&op->schema->args[a])
+                             : args[k].name && strcmp(args[k].name, "out") == 0;
+        if (output) return op->form == KILN_FORM_OUT;
+    }
+    return op->form != KILN_FORM_OUT;
+}
+
+/* One line per overload that could be meant; where that is a single one, it is chosen: its own complaint says more. */
+static kiln_status none_fits(const kiln_op *const *ops, size_t n, const kiln_value *args, size_t nargs,
+                             bool numbers, size_t *out) {
+    size_t nmeant = 0;
+    kiln_sb lines;
+    for (size_t k = 0; k < n; k++)
+        if (is_meant(ops[k], args, nargs)) *out = k, nmeant++;
+    if (nmeant == 1 && numbers) return KILN_OK;
+    kiln_sb_init(&lines);
+    for (size_t k = 0; k < n; k++) {
+        kiln_misfit why;
+        if (nmeant && !is_meant(ops[k], args, nargs)) continue;
+        (void)fit_all(ops[k], args, nargs, numbers, &why);
+        kiln_sb_printf(&lines, "\n  %s: ", ops[k]->name);
+        kiln_misfit_print(&lines, ops[k]->schema, &why);
+    }
+    kiln_status st = KILN_FAIL(KILN_E_TYPE, "%.*s: no overload fits these arguments%s",
+                               (int)strcspn(ops[0]->name, "."), ops[0]->name, lines.p ? lines.p : "");
+    kiln_sb_fini(&lines);
+    return st;
+}
+
+kiln_status kiln_choose(const kiln_op *const *ops, size_t n, const kiln_value *args, size_t nargs,
+                        size_t *out) {
+    bool numbers = takes_numbers(ops, n);
+    int most = NO;
+    for (size_t k = 0; k < n; k++) {
+        kiln_misfit why;
+        int points = fit_all(ops[k], args, nargs, numbers, &why);
+        bool aside = kiln_op_is_aside(ops[k]), rather = most != NO && aside && !kiln_op_is_aside(ops[*out]);
+        if (points == NO || rather) continue;
+        bool better = most == NO || (!aside && kiln_op_is_aside(ops[*out])) || points > most;
+        if (!better) continue;
+        *out = k;
+        most = points;
+    }
+    return most == NO ? none_fits(ops, n, args, nargs, numbers, out) : KILN_OK;
+}
+
+/* -- by name --------------------------------------------------------------------------------------------- */
 
 enum { NAME_MAX_LEN = 256 };
 
-typedef struct search {
-    const kiln_op *fits, *first; /* the overload that takes the arguments; the first there is */
-    size_t n;                    /* overloads that can be called */
-    kiln_sb schemas;             /* theirs, for the message */
-} search;
-
-static kiln_status look_through(const kiln_registry *r, const char *full, const kiln_value *args,
-                                size_t nargs, search *s) {
-    kiln_bound bound;
-    size_t first, n = kiln_registry_overloads(r, full, &first);
-    for (size_t k = first; k < first + n && !s->fits; k++) {
+kiln_status kiln_served_overloads(const kiln_registry *r, const char *name, const kiln_op **out, size_t n,
+                                  size_t *count) {
+    char full[NAME_MAX_LEN];
+    size_t first, all = 0;
+    *count = 0;
+    if (strchr(name, '.') || strlen(name) + 7 > sizeof full) return KILN_OK;
+    snprintf(full, sizeof full, "%s%s", strstr(name, "::") ? "" : "aten::", name);
+    all = kiln_registry_overloads(r, full, &first);
+    for (size_t k = first; k < first + all; k++) {
         const kiln_op *op;
         KILN_TRY(kiln_registry_get(r, k, &op));
         if (!kiln_family_served(op->row->family)) continue;
-        if (s->n++ == 0) s->first = op;
-        if (kiln_bind(op, args, nargs, &bound) == KILN_OK) s->fits = op;
-        kiln_sb_printf(&s->schemas, "%s%s", s->n > 1 ? "; " : "", op->schema_text);
+        if (*count < n) out[*count] = op;
+        ++*count;
     }
     return KILN_OK;
 }
 
-/* The full name of all overloads that `name` may mean; false if it can mean one only. */
-static bool is_open(const kiln_registry *r, const char *name, char full[NAME_MAX_LEN]) {
-    const kiln_op *op;
-    bool space = strstr(name, "::") != NULL;
-    if (strchr(name, '.') || strlen(name) + 7 > NAME_MAX_LEN) return false;
-    snprintf(full, NAME_MAX_LEN, "%s%s", space ? "" : "aten::", name);
-    return !space || kiln_registry_find(r, name, &op) != KILN_OK || strcmp(op->name, name) != 0;
+/* Whether `name` leaves the overload open: the full name of a default overload means that one. */
+static bool is_open(const char *name, const kiln_op *const *ops, size_t n) {
+    return n > 0 && !(strstr(name, "::") && strcmp(ops[0]->name, name) == 0);
 }
 
 kiln_status kiln_registry_choose(const kiln_registry *r, const char *name, const kiln_value *args,
                                  size_t nargs, const kiln_op **out) {
-    char full[NAME_MAX_LEN];
-    search s = {0};
-    kiln_status st = KILN_OK;
-    kiln_sb_init(&s.schemas);
-    if (is_open(r, name, full)) st = look_through(r, full, args, nargs, &s);
-    if (s.fits) kiln_clear_error(); /* what the others lacked is no failure */
-    /* An only overload's own complaint says more, and so does the default one's. */
-    if (!s.fits && s.n && (s.n == 1 || strcmp(s.first->name, full) == 0)) s.fits = s.first;
-    if (st == KILN_OK && s.fits)
-        *out = s.fits;
-    else if (st == KILN_OK && s.n)
-        st = KILN_FAIL(KILN_E_TYPE, "%s: no overload takes these arguments; there are %s", full,
-                       s.schemas.p ? s.schemas.p : "several");
-    else if (st == KILN_OK)
+    size_t n, which;
+    KILN_TRY(kiln_served_overloads(r, name, NULL, 0, &n));
+    const kiln_op **ops = n ? kiln_alloc(n * sizeof(*ops)) : NULL;
+    if (n && !ops) return KILN_NOMEM();
+    kiln_status st = n ? kiln_served_overloads(r, name, ops, n, &n) : KILN_OK;
+    if (st == KILN_OK && !is_open(name, ops, n))
         st = kiln_registry_find(r, name, out);
-    kiln_sb_fini(&s.schemas);
+    else if (st == KILN_OK && (st = kiln_choose(ops, n, args, nargs, &which)) == KILN_OK)
+        *out = ops[which];
+    kiln_free(ops);
     return st;
 }

@@ -34,8 +34,16 @@ typedef struct kiln_bound {
 kiln_status kiln_bind(const kiln_op *op, const kiln_value *args, size_t nargs,
                       kiln_bound *out) KILN_MUST_CHECK;
 
-/* As kiln_registry_find; where the name leaves the overload open, the one that takes these arguments.  KILN_E_TYPE
- * names all there are if none does. */
+/* The served overloads of a name without an overload part, the default one first: `out` takes n of *count. */
+kiln_status kiln_served_overloads(const kiln_registry *r, const char *name, const kiln_op **out, size_t n,
+                                  size_t *count) KILN_MUST_CHECK;
+
+/* Which of n > 0 overloads of one name the arguments mean; only their kinds are read.  KILN_E_TYPE says of each why
+ * it does not fit. */
+kiln_status kiln_choose(const kiln_op *const *ops, size_t n, const kiln_value *args, size_t nargs,
+                        size_t *out) KILN_MUST_CHECK;
+
+/* As kiln_registry_find; where the name leaves the overload open, the one that these arguments mean. */
 kiln_status kiln_registry_choose(const kiln_registry *r, const char *name, const kiln_value *args,
                                  size_t nargs, const kiln_op **out) KILN_MUST_CHECK;
 

@@ -22,6 +22,26 @@ static inline const char *kiln_slot_name(const kiln_bound *call, int slot) {
     return call->op->row->schema->args[slot].name;
 }
 
+/* bind: which value of a call goes to which argument of a schema.  False says why nothing, or not everything, does. */
+typedef struct kiln_misfit {
+    enum {
+        KILN_MISFIT_MANY,    /* n values were given */
+        KILN_MISFIT_ORDER,   /* a value without a name after one with */
+        KILN_MISFIT_NAME,    /* no argument is called so */
+        KILN_MISFIT_TWICE,   /* param has a value already */
+        KILN_MISFIT_MISSING, /* param has none */
+        KILN_MISFIT_KIND,    /* the same as TYPE, of a value that only has a kind yet */
+        KILN_MISFIT_TYPE     /* value, item n (or -1) of what was given, is nothing that param takes */
+    } why;
+    const kiln_param *param;
+    const kiln_value *value;
+    int n;
+} kiln_misfit;
+bool kiln_place(const kiln_schema *s, const kiln_value *args, size_t nargs, const kiln_value **given,
+                kiln_misfit *why) KILN_MUST_CHECK;
+void kiln_misfit_print(kiln_sb *out, const kiln_schema *s, const kiln_misfit *m);
+kiln_status kiln_misfit_fail(const kiln_op *op, const kiln_misfit *m) KILN_MUST_CHECK;
+
 /* types: the common dtype by a typing and the arguments' dtypes; by that and the branch what results are; then who
  * may be what. */
 kiln_status kiln_typing_common(const kiln_bound *call, const kiln_typing *ty, kiln_dtype *promoted,

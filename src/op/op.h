@@ -192,6 +192,10 @@ static inline int kiln_op_arg(const kiln_op *op, int a) { return a < op->row->sc
 static inline int kiln_op_out_arg(const kiln_op *op, int k) {
     return op->form == KILN_FORM_INPLACE ? 0 : op->row->schema->nargs + k;
 }
+/* An out form that computes aside and copies. */
+static inline bool kiln_op_is_aside(const kiln_op *op) {
+    return op->form == KILN_FORM_OUT && op->row->typing.out == KILN_OUT_COPIED;
+}
 
 typedef struct kiln_registry kiln_registry;
 

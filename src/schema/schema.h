@@ -107,4 +107,5 @@ int kiln_schema_arg(const kiln_schema *s, const char *name); /* index, or -1 */
 
 /* The type under `?`, and whether there was one. */
 const kiln_type *kiln_type_strip(const kiln_type *t, bool *optional);
+bool kiln_param_writes(const kiln_param *p); /* it, or what it is a list of, has an alias with '!' */
 #endif

@@ -117,3 +117,9 @@ const kiln_type *kiln_type_strip(const kiln_type *t, bool *optional) {
     if (optional) *optional = was;
     return was ? t->elem : t;
 }
+
+bool kiln_param_writes(const kiln_param *p) {
+    const kiln_type *t = kiln_type_strip(p->type, NULL);
+    return (t->alias && t->alias->writes) ||
+           (t->kind == KILN_T_LIST && t->elem->alias && t->elem->alias->writes);
+}

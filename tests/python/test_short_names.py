@@ -181,13 +181,13 @@ def test_no_output():
 @pytest.mark.parametrize("name, args, kwargs, lines", [
     ("add", (T,), {}, ["Scalar: argument 'other' (Scalar) is missing", "Tensor: argument 'other' (Tensor) is missing"]),
     ("add", (T, T), {"alpha": "a"}, ["Scalar: argument 'other' must be Scalar, not Tensor", "Tensor: argument 'alpha' must be Scalar, not str"]),
-    ("add", (T, T), {"foo": 1}, ["Scalar: argument 'other' must be Scalar, not Tensor", "Tensor: has no argument 'foo'"]),
-    ("add", (T, T, T), {}, ["Scalar: argument 'other' must be Scalar, not Tensor", "Tensor: takes 2 positional arguments, but 3 were given"]),
-    ("add", (T, 2), {"self": T}, ["Scalar: argument 'self' is given twice", "Tensor: argument 'self' is given twice"]),
+    ("add", (T, T), {"foo": 1}, ["Scalar: has no argument 'foo'", "Tensor: has no argument 'foo'"]),
+    ("add", (T, T, T), {}, ["Scalar: argument 'other' must be Scalar, not Tensor", "Tensor: takes 2 positional arguments; 'alpha' must be given by name"]),
+    ("add", (T, 2), {"self": T}, ["Scalar: argument 'self' was given twice", "Tensor: argument 'self' was given twice"]),
     ("add", (T, 2), {"out": 5}, ["Scalar_out: argument 'out' must be Tensor, not int", "out: argument 'out' must be Tensor, not int"]),
-    ("add", (T, T, T, T), {}, ["Scalar: argument 'other' must be Scalar, not Tensor", "Tensor: takes 2 positional arguments, but 4 were given"]),
+    ("add", (T, T, T, T), {}, ["Scalar: takes 3 positional arguments, but 4 were given", "Tensor: takes 2 positional arguments, but 4 were given"]),
     ("add", (T, [T]), {}, ["Scalar: argument 'other' must be Scalar, not list", "Tensor: argument 'other' must be Tensor, not list"]),
-    ("add", (None, T), {}, ["Scalar: argument 'self' must be Tensor, not NoneType", "Tensor: argument 'self' must be Tensor, not NoneType"]),
+    ("add", (None, T), {}, ["Scalar: argument 'self' must be Tensor, not None", "Tensor: argument 'self' must be Tensor, not None"]),
     ("round", (T,), {"decimals": 1.5}, [": has no argument 'decimals'", "decimals: argument 'decimals' must be int, not float"])])
 def test_none_fits(name, args, kwargs, lines):
     with pytest.raises(TypeError) as caught:

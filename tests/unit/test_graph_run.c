@@ -155,7 +155,7 @@ static void every_allocation_may_fail(void **state) {
         assert_true(st == KILN_OK || st == KILN_E_NOMEM);
         failures += st != KILN_OK;
     }
-    assert_true(failures > 5);
+    assert_true(failures > 2);
     assert_int_equal(nouts, 2);
     for (size_t i = 0; i < nouts; i++) kiln_tensor_release(outs[i]);
     kiln_text_free((char *)outs);

@@ -184,7 +184,7 @@ static void bind_refuses(void **state) {
     assert_error(bind("add.Tensor", (kiln_value[]){t, t, two}, 3, &b), KILN_E_TYPE,
                  "'alpha' must be given by name");
     assert_error(bind("neg", (kiln_value[]){t, t}, 2, &b), KILN_E_TYPE,
-                 "takes 1 positional arguments, but 2 were given");
+                 "takes 1 positional argument, but 2 were given");
     assert_error(bind("add.Tensor", (kiln_value[]){t, two}, 2, &b), KILN_E_TYPE,
                  "argument 'other' must be Tensor, not int");
     assert_error(bind("add.Tensor", (kiln_value[]){t, kiln_v_none()}, 2, &b), KILN_E_TYPE,
