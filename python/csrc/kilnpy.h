@@ -369,6 +369,8 @@ typedef struct kp_op {
     struct kp_op *usual; /* the default one of overloads, or NULL */
     const kiln_op **ops; /* overloads: as the library has them, of the context of `epoch` */
     bool tuple_out;      /* overloads: several outputs, none called out */
+    uint8_t last_which;  /* overloads: which one kinds of arguments meant last; see py_pick.c */
+    uint32_t last_kinds, last_ints;
     int nparams;
     int nplain;  /* how many of the first are tensors that are only read; 0 unless there is one result */
     int nneeded; /* so many of the first must be given */

@@ -193,13 +193,48 @@ typedef struct choice {
     kiln_value sketches[KILN_MAX_ARGS];
 } choice;
 
+/* The kinds of positional arguments, one after the other; 0: there are too many. */
+static uint32_t kinds_of(kp_state *st, const kp_given *given) {
+    enum { BITS = 5, MOST = 6 };
+    uint32_t kinds = 1;
+    for (Py_ssize_t k = 0; k < given->nargs; k++) {
+        const kp_type *type = given->nargs <= MOST ? kp_type_of(st, given->args[k]) : NULL;
+        if (!type) return PyErr_Clear(), 0;
+        kinds = kinds << BITS | type->kind;
+    }
+    return kinds;
+}
+
+/* What kinds alone decided they decide next time, too, if ints are small again that a Scalar parameter takes. */
+static void remember(kp_op *set, const kp_op *op, const kp_given *given, size_t which) {
+    uint32_t ints = 0;
+    for (Py_ssize_t k = 0; k < given->nargs && k < op->nparams; k++) {
+        const kp_type *type = kp_type_of(set->st, given->args[k]);
+        if (!type || (type->kind >= KP_KILN && kp_takes_number(&op->params[k]))) return PyErr_Clear();
+        if (type->kind == KP_INT && op->params[k].kind == KILN_NUMBER_V) ints |= 1u << k;
+    }
+    set->last_kinds = kinds_of(set->st, given);
+    set->last_ints = ints;
+    set->last_which = (uint8_t)which;
+}
+
+/* The overload that the last call of such kinds meant, or NULL. */
+static kp_op *remembered(const kp_op *set, const kp_given *given) {
+    const kp_state *st = set->st;
+    if (given->kwnames || !set->last_kinds || !st->box || set->epoch != st->epoch) return NULL;
+    if (kinds_of(set->st, given) != set->last_kinds) return NULL;
+    for (Py_ssize_t k = 0; set->last_ints >> k; k++)
+        if (set->last_ints >> k & 1 && is_wide(given->args[k])) return NULL;
+    return (kp_op *)PyTuple_GetItem(set->overloads, set->last_which);
+}
+
 /* All tensors are looked at before the library says of each overload why it does not fit. */
 static void look_at_all(const kp_given *given, Py_ssize_t n, kiln_value *sketches) {
     for (Py_ssize_t k = 0; k < n; k++)
         if (sketches[k].kind == KILN_TENSOR && rank_of(given->args[k]) > 0) sketches[k].n = 1;
 }
 
-static int choose(const kp_op *set, const kp_given *given, choice *c, size_t *which) {
+static int choose(kp_op *set, const kp_given *given, choice *c, size_t *which) {
     size_t nops = (size_t)PyTuple_Size(given->overloads);
     Py_ssize_t n = given->nargs + (given->kwnames ? PyTuple_Size(given->kwnames) : 0);
     if (n > KILN_MAX_ARGS) {
@@ -208,9 +243,11 @@ static int choose(const kp_op *set, const kp_given *given, choice *c, size_t *wh
     }
     memcpy(c->ops, set->ops, nops * sizeof *c->ops);
     if (sketch_all(set, given, n, c->sketches) < 0) return -1;
+    bool by_kinds = !given->kwnames; /* until a value counts */
     for (int again = 1; again > 0;) {
         kiln_status status = kiln_op_choose_among(c->ops, nops, c->sketches, (size_t)n, which);
         if (status == KILN_E_TYPE && kp_foreign(set->st) == 0) {
+            by_kinds = false;
             look_at_all(given, n, c->sketches);
             status = kiln_op_choose_among(c->ops, nops, c->sketches, (size_t)n, which);
         }
@@ -218,6 +255,8 @@ static int choose(const kp_op *set, const kp_given *given, choice *c, size_t *wh
         kp_op *op = (kp_op *)PyTuple_GetItem(given->overloads, (Py_ssize_t)*which);
         again = look_closer(op, given, n, c->sketches);
         if (again < 0) return -1;
+        by_kinds = by_kinds && again == 0;
+        if (by_kinds) remember(set, op, given, *which);
     }
     return 0;
 }
@@ -225,6 +264,8 @@ static int choose(const kp_op *set, const kp_given *given, choice *c, size_t *wh
 kp_op *kp_pick(kp_op *set, kp_given *given) {
     choice c;
     size_t which = 0;
+    kp_op *same = remembered(set, given);
+    if (same) return given->overloads = Py_NewRef(set->overloads), same;
     kp_box *box = kp_box_take(set->st);
     int st = box ? kp_op_fresh(set, box) : -1;
     if (st == 0) {
@@ -248,6 +289,7 @@ static int set_overloads(kp_op *set, PyObject *stolen, const kiln_op *const *ops
     set->tuple_out = outputs_wanted(stolen) > 0;
     PyMem_Free(set->ops);
     set->ops = copy;
+    set->last_kinds = 0;
     set->overloads = stolen;
     Py_XDECREF(old);
     return 0;

@@ -119,10 +119,11 @@ static kiln_status none_fits(const kiln_op *const *ops, size_t n, const kiln_val
 
 kiln_status kiln_choose(const kiln_op *const *ops, size_t n, const kiln_value *args, size_t nargs,
                         size_t *out) {
-    bool numbers = takes_numbers(ops, n);
+    bool numbers = takes_numbers(ops, n), named = nargs && args[nargs - 1].name;
     int most = NO;
     for (size_t k = 0; k < n; k++) {
         kiln_misfit why;
+        if (!named && ops[k]->form == KILN_FORM_OUT) continue; /* outputs are given by name */
         int points = fit_all(ops[k], args, nargs, numbers, &why);
         bool aside = kiln_op_is_aside(ops[k]), rather = most != NO && aside && !kiln_op_is_aside(ops[*out]);
         if (points == NO || rather) continue;
