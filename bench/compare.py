@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""Two builds of Kiln by turns in one run: compare.py OLD NEW [ROUNDS], folders of sources built by `make python bench`.
+
+Of each time the best of the turns (7) counts for its side.  A row's noise is what the old side's odd turns differ from its
+even ones.  Exits 1 if a time is more than 3 % and more than the noise worse, if a slot hit takes one instruction more, or
+another path 3 % more.  Times of kernels are for 64 KB and 1 MB.
+"""
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ALLOWED = 1.03
+FROM_PYTHON = """
+import json, timeit, kiln
+x = kiln.Tensor([1.0] * 64); add, out = kiln.op("add"), x + x
+for what in ("x + x", "x + 2", "x ** 2", "add(x, x)", "add(x, 2)", "add(x, x, out=out)"):
+    for _ in range(3000): eval(what)
+    kiln.wait_idle()
+    ns = min(timeit.repeat(what, globals=globals(), number=2000, repeat=9)) / 2000 * 1e9
+    print(json.dumps({"bench": "python", "what": what, "ns": ns}))
+"""
+
+
+def turn(folder):
+    """One turn's times, by what was measured."""
+    lines = subprocess.run([folder / "build/kiln", "bench", "dispatch", "kernels", "open", "--json"], stdout=subprocess.PIPE,
+                           text=True, check=False).stdout  # a goal may be missed here
+    lines += subprocess.run([folder / ".venv/bin/python", "-c", FROM_PYTHON], stdout=subprocess.PIPE, text=True, check=True).stdout
+    times = {}
+    for row in map(json.loads, lines.splitlines()):
+        if row["bench"] == "kernels" and row["nbytes"] in (65536, 1 << 20):
+            times[f"kernels: {row['name']}, {row['nbytes']} bytes"] = row["ns_per_call"]
+        elif "what" in row:
+            times[f"{row['bench']}: {row['what']}"] = row.get("ns", row.get("value"))
+    return times
+
+
+def instructions(folder):
+    text = subprocess.run(["bench/instructions.sh"], cwd=folder, stdout=subprocess.PIPE, text=True, check=False).stdout
+    return {name: int(count) for name, count in re.findall(r"^(.{66}) +(\d+)  goal", text, re.M)}
+
+
+def main():
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
+    sides = [Path(arg).resolve() for arg in sys.argv[1:3]]
+    rounds = int(sys.argv[3]) if len(sys.argv) > 3 else 7
+    turns = [[turn(side) for side in sides] for _ in range(rounds)]
+    missed = 0
+
+    def show(what, old, new, bound, noise=None):
+        nonlocal missed
+        worse = new > bound
+        missed += worse
+        aside = f"  noise {noise:6.1%}" if noise is not None else ""
+        print(f"{what.strip():<72} {old:>12.6g} {new:>12.6g} {new / old:7.3f}{aside}{'  WORSE' if worse else ''}")
+
+    for what in turns[0][0]:
+        old, new = ([t[side][what] for t in turns if what in t[side]] for side in (0, 1))
+        if not new:
+            continue
+        noise = abs(min(old[::2]) / min(old[1::2] or old) - 1)
+        show(what, min(old), min(new), min(old) * max(ALLOWED, 1 + noise), noise)
+    counts = [instructions(side) for side in sides]
+    for what, old in counts[0].items():
+        show(what, old, counts[1].get(what, 0), old if what.startswith("slot") else old * ALLOWED)
+    print(f"{missed} worse" if missed else "none is worse")
+    return missed > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
