@@ -29,53 +29,6 @@ kiln_dtype element_part(kiln_dtype dtype) {
     return dtype == KILN_C64 ? KILN_F32 : dtype == KILN_C128 ? KILN_F64 : dtype;
 }
 
-/* The two 16-bit formats: bits of fraction and the exponent of the smallest normal number. */
-typedef struct half_format {
-    int fraction, emin;
-} half_format;
-
-static half_format half_format_of(kiln_dtype dtype) {
-    half_format f16 = {10, -14}, bf16 = {7, -126};
-    return dtype == KILN_F16 ? f16 : bf16;
-}
-
-static double half_decode(half_format f, uint16_t bits) {
-    int exponent = (bits & 0x7fff) >> f.fraction;
-    int top = 0x7fff >> f.fraction;
-    int fraction = bits & ((1 << f.fraction) - 1);
-    double v;
-    if (exponent == top)
-        v = fraction ? (double)NAN : (double)INFINITY;
-    else if (exponent == 0)
-        v = ldexp(fraction, f.emin - f.fraction);
-    else
-        v = ldexp(fraction + (1 << f.fraction), exponent - 1 + f.emin - f.fraction);
-    return bits & 0x8000 ? -v : v;
-}
-
-/* Rounds once, from double: going through float first could round twice. */
-static bool half_encode(half_format f, double v, uint16_t *out) {
-    uint16_t sign = signbit(v) ? 0x8000 : 0;
-    uint32_t infinity = 0x7fffu >> f.fraction << f.fraction;
-    if (isnan(v)) {
-        *out = (uint16_t)(sign | infinity | 1u << (f.fraction - 1));
-        return true;
-    }
-    if (isinf(v)) {
-        *out = (uint16_t)(sign | infinity);
-        return true;
-    }
-    int exponent = v == 0 ? f.emin : ilogb(v);
-    if (exponent < f.emin) exponent = f.emin;
-    if (exponent > -f.emin + 1) return false;
-    uint32_t steps = (uint32_t)rint(ldexp(fabs(v), f.fraction - exponent));
-    /* A carry out of the fraction moves into the exponent by itself, as does a missing leading bit. */
-    uint32_t bits = ((uint32_t)(exponent - f.emin) << f.fraction) + steps;
-    if (bits >= infinity) return false;
-    *out = (uint16_t)(sign | bits);
-    return true;
-}
-
 /* -- storing --------------------------------------------------------------------------------- */
 
 static bool int_range(kiln_dtype dtype, int64_t *low, int64_t *high) {
@@ -100,34 +53,21 @@ static bool int_range(kiln_dtype dtype, int64_t *low, int64_t *high) {
     return false;
 }
 
-static bool store_complex(kiln_dtype dtype, double re, double im, void *out);
-
-static bool store_float(kiln_dtype dtype, double value, void *out) {
-    if (element_part(dtype) != dtype) return store_complex(dtype, value, 0, out);
-    if (dtype == KILN_F64) {
-        memcpy(out, &value, sizeof value);
-        return true;
-    }
-    if (dtype == KILN_F32) {
-        float f = (float)value;
-        if (isinf(f) && !isinf(value)) return false;
-        memcpy(out, &f, sizeof f);
-        return true;
-    }
-    uint16_t bits;
-    if (!half_encode(half_format_of(dtype), value, &bits)) return false;
-    memcpy(out, &bits, sizeof bits);
+/* A finite number must stay finite, and of a complex one both parts, or nothing is stored. */
+static bool store_complex(kiln_dtype dtype, double re, double im, void *out) {
+    kiln_value v = kiln_v_complex(re, im), back;
+    char copy[16];
+    if (!kiln_element_set(dtype, &v, copy)) return false;
+    back = kiln_element_get(dtype, copy);
+    bool real = back.kind == KILN_FLOAT_V;
+    if (!isinf(re) && isinf(real ? back.u.f : back.u.c.re)) return false;
+    if (!real && !isinf(im) && isinf(back.u.c.im)) return false;
+    memcpy(out, copy, kiln_dtype_size(dtype));
     return true;
 }
 
-/* Both parts or none. */
-static bool store_complex(kiln_dtype dtype, double re, double im, void *out) {
-    kiln_dtype part = element_part(dtype);
-    char both[16];
-    size_t n = kiln_dtype_size(part);
-    if (!store_float(part, re, both) || !store_float(part, im, both + n)) return false;
-    memcpy(out, both, 2 * n);
-    return true;
+static bool store_float(kiln_dtype dtype, double value, void *out) {
+    return store_complex(dtype, value, 0, out);
 }
 
 bool element_store_int(kiln_dtype dtype, int64_t value, void *out) {
@@ -161,31 +101,9 @@ bool element_store_value(kiln_dtype dtype, const kiln_value *value, void *out) {
 
 /* -- reading --------------------------------------------------------------------------------- */
 
-int64_t element_int(kiln_dtype dtype, const void *p) {
-    size_t size = kiln_dtype_size(dtype);
-    int unused = 64 - 8 * (int)size;
-    uint64_t bits = 0;
-    memcpy(&bits, p, size);
-    if (dtype == KILN_BOOL) return bits != 0;
-    if (dtype == KILN_U8 || dtype == KILN_U16 || dtype == KILN_U32) return (int64_t)bits;
-    return (int64_t)(bits << unused) >> unused; /* carries the sign up */
-}
+int64_t element_int(kiln_dtype dtype, const void *p) { return kiln_element_get(dtype, p).u.i; }
 
-double element_real(kiln_dtype dtype, const void *p) {
-    if (dtype == KILN_F64) {
-        double v;
-        memcpy(&v, p, sizeof v);
-        return v;
-    }
-    if (dtype == KILN_F32) {
-        float v;
-        memcpy(&v, p, sizeof v);
-        return v;
-    }
-    uint16_t bits;
-    memcpy(&bits, p, sizeof bits);
-    return half_decode(half_format_of(dtype), bits);
-}
+double element_real(kiln_dtype dtype, const void *p) { return kiln_element_get(dtype, p).u.f; }
 
 bool element_same(kiln_dtype dtype, const void *a, const void *b) {
     kiln_dtype part = element_part(dtype);

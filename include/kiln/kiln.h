@@ -249,6 +249,12 @@ KILN_API kiln_status kiln_open(const kiln_config *config, kiln_ctx **out) KILN_M
 /* No call may be running; NULL is fine.  Compiles under way are stopped and their compilers killed. */
 KILN_API void kiln_close(kiln_ctx *ctx);
 
+/* One element as a number: a bool, int, float or complex value; KILN_WIDE_V with the bits in u.i for a u64 from 2^63
+ * up.  The other way a number is converted as PyTorch converts elements: integers wrap, floats that are too large
+ * become infinite.  0: v is no number, and nothing is written.  `at` need not be aligned. */
+KILN_API kiln_value kiln_element_get(kiln_dtype dtype, const void *at);
+KILN_API int kiln_element_set(kiln_dtype dtype, const kiln_value *v, void *at);
+
 /* -- operators ----------------------------------------------------------------------------------- */
 
 /* name: "aten::add.Tensor", "add.Tensor" (aten:: is assumed), "relu.default" (the default overload, as PyTorch

@@ -165,6 +165,8 @@ int kp_dtype_promote(kiln_dtype a, kiln_dtype b, kiln_dtype *out);
 bool kp_dtype_of_dl(uint8_t code, uint8_t bits, kiln_dtype *out);
 void kp_dl_of_dtype(kiln_dtype t, dl_tensor *out); /* sets code, bits and lanes */
 
+bool kp_number_of(const kiln_value *v, kp_number *out); /* false: it is none */
+kiln_value kp_value_of(kp_number n);                    /* KILN_WIDE_V from 2^63 up; a float if it is huge */
 kp_number kp_load(kiln_dtype t, const char *at);
 /* -1 with an exception that names `shown`, the object n is of, if n does not fit. */
 int kp_store(kiln_dtype t, char *at, kp_number n, PyObject *shown);

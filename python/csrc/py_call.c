@@ -11,19 +11,6 @@ enum { GIL_ELEMENTS = 4096 };
 
 /* -- arguments ------------------------------------------------------------------------------------- */
 
-/* Whether v is a number, and which. */
-static bool read_number(const kiln_value *v, kp_number *out) {
-    switch ((kiln_kind)v->kind) {
-    case KILN_BOOL_V: *out = (kp_number){.kind = NUM_BOOL, .i = v->u.i}; return true;
-    case KILN_INT_V: *out = (kp_number){.kind = NUM_INT, .i = v->u.i}; return true;
-    case KILN_FLOAT_V: *out = (kp_number){.kind = NUM_FLOAT, .f = v->u.f}; return true;
-    case KILN_COMPLEX_V:
-        *out = (kp_number){.kind = NUM_COMPLEX, .f = v->u.c.re, .im = v->u.c.im};
-        return true;
-    default: return false;
-    }
-}
-
 /* The dtype of the tensor that a number for a Tensor argument becomes: one that takes part in promotion as
  * PyTorch's numbers do, that is below every tensor of its kind or a higher one. */
 static kiln_dtype number_dtype(const kp_frame *f, kp_num_kind kind) {
@@ -91,7 +78,7 @@ static kp_num_kind highest_kind(const kp_frame *f) {
 /* wide: *v holds the bits of an int from 2^63 up, a u64; those promote with all but complex tensors as numbers do. */
 static int number_to_tensor(kp_frame *f, bool wide, kiln_value *v) {
     kp_number n;
-    if (!read_number(v, &n)) return 0;
+    if (!kp_number_of(v, &n)) return 0;
     n.wide = wide;
     if (wide && highest_kind(f) == NUM_COMPLEX)
         n = (kp_number){.kind = NUM_FLOAT, .f = (double)(uint64_t)n.i};

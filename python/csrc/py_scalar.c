@@ -164,141 +164,43 @@ void kp_dl_of_dtype(kiln_dtype t, dl_tensor *out) {
     out->lanes = 1;
 }
 
-/* -- half precision -------------------------------------------------------------------------------- */
-
-static double half_value(uint16_t h) {
-    int exponent = h >> 10 & 31, fraction = h & 1023;
-    double v;
-    if (exponent == 31)
-        v = fraction ? NAN : INFINITY;
-    else if (exponent)
-        v = ldexp(1024 + fraction, exponent - 25);
-    else
-        v = ldexp(fraction, -24);
-    return h >> 15 ? -v : v;
-}
-
-static uint16_t half_bits(double v) {
-    uint16_t sign = signbit(v) ? 0x8000 : 0;
-    v = fabs(v);
-    if (isnan(v)) return sign | 0x7e00;
-    if (v >= 65520) return sign | 0x7c00;
-    if (v < ldexp(1, -14)) return sign | (uint16_t)nearbyint(ldexp(v, 24)); /* 1024 is the least normal */
-    int exponent;
-    double m = frexp(v, &exponent);                     /* v = m * 2^exponent, 0.5 <= m < 1 */
-    int fraction = (int)nearbyint(ldexp(m, 11)) - 1024; /* 1024 carries into the exponent by itself */
-    return sign | (uint16_t)(((exponent + 14) << 10) + fraction);
-}
-
-static double bfloat_value(uint16_t h) {
-    uint32_t bits = (uint32_t)h << 16;
-    float f;
-    memcpy(&f, &bits, sizeof f);
-    return f;
-}
-
-static uint16_t bfloat_bits(double v) {
-    float f = (float)v;
-    uint32_t bits;
-    memcpy(&bits, &f, sizeof bits);
-    if (isnan(f)) return (uint16_t)(bits >> 16 | 0x40);
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
 /* -- elements -------------------------------------------------------------------------------------- */
 
-#define LOADER(type, name)                    \
-    static type load_##name(const char *at) { \
-        type v;                               \
-        memcpy(&v, at, sizeof v);             \
-        return v;                             \
+bool kp_number_of(const kiln_value *v, kp_number *out) {
+    switch (v->kind) {
+    case KILN_BOOL_V: *out = (kp_number){.kind = NUM_BOOL, .i = v->u.i}; return true;
+    case KILN_INT_V: *out = (kp_number){.kind = NUM_INT, .i = v->u.i}; return true;
+    case KILN_WIDE_V: *out = (kp_number){.kind = NUM_INT, .i = v->u.i, .wide = true}; return true;
+    case KILN_FLOAT_V: *out = (kp_number){.kind = NUM_FLOAT, .f = v->u.f}; return true;
+    case KILN_COMPLEX_V:
+        *out = (kp_number){.kind = NUM_COMPLEX, .f = v->u.c.re, .im = v->u.c.im};
+        return true;
+    default: return false;
     }
-LOADER(uint8_t, u8)
-LOADER(int8_t, i8)
-LOADER(int16_t, i16)
-LOADER(int32_t, i32)
-LOADER(int64_t, i64)
-LOADER(uint16_t, u16)
-LOADER(uint32_t, u32)
-LOADER(float, f32)
-LOADER(double, f64)
-#undef LOADER
-
-kp_number kp_load(kiln_dtype t, const char *at) {
-    kp_number n = {.kind = kp_dtype_kind(t), .wide = t == KILN_U64};
-    switch (t) {
-    case KILN_BOOL: n.i = load_u8(at) != 0; return n;
-    case KILN_U8: n.i = load_u8(at); return n;
-    case KILN_I8: n.i = load_i8(at); return n;
-    case KILN_I16: n.i = load_i16(at); return n;
-    case KILN_I32: n.i = load_i32(at); return n;
-    case KILN_I64:
-    case KILN_U64: n.i = load_i64(at); return n; /* an u64 as its bits */
-    case KILN_U16: n.i = load_u16(at); return n;
-    case KILN_U32: n.i = load_u32(at); return n;
-    case KILN_F16: n.f = half_value(load_u16(at)); break;
-    case KILN_BF16: n.f = bfloat_value(load_u16(at)); break;
-    case KILN_F32: n.f = load_f32(at); break;
-    case KILN_F64: n.f = load_f64(at); break;
-    case KILN_C64:
-        n.f = load_f32(at);
-        n.im = load_f32(at + 4);
-        break;
-    case KILN_C128:
-        n.f = load_f64(at);
-        n.im = load_f64(at + 8);
-        break;
-    case KILN_DTYPE_COUNT: break;
-    }
-    return n;
 }
 
 static bool has_bits(kp_number n) { return n.kind < NUM_FLOAT && !n.huge; }
 
-double kp_as_double(kp_number n) { return !has_bits(n) ? n.f : n.wide ? (double)(uint64_t)n.i : (double)n.i; }
-
-static float as_float(kp_number n) {
-    return !has_bits(n) ? (float)n.f : n.wide ? (float)(uint64_t)n.i : (float)n.i;
+kiln_value kp_value_of(kp_number n) {
+    if (n.kind == NUM_COMPLEX) return kiln_v_complex(n.f, n.im);
+    if (!has_bits(n)) return kiln_v_float(n.f);
+    if (n.kind == NUM_BOOL) return kiln_v_bool(n.i != 0);
+    return (kiln_value){.kind = n.wide && n.i < 0 ? KILN_WIDE_V : KILN_INT_V, .u.i = n.i};
 }
 
-/* A float outside the integers of 64 bits gives the least int64, as x86 does; C leaves it undefined. */
-static int64_t whole(kiln_dtype to, kp_number n) {
-    const double limit = 9223372036854775808.0;
-    if (has_bits(n)) return n.i;
-    if (to == KILN_U64 && n.f >= limit && n.f < 2 * limit) return (int64_t)(uint64_t)n.f;
-    return n.f >= -limit && n.f < limit ? (int64_t)n.f : INT64_MIN;
+kp_number kp_load(kiln_dtype t, const char *at) {
+    kiln_value v = kiln_element_get(t, at);
+    kp_number n = {.kind = NUM_BOOL};
+    (void)kp_number_of(&v, &n);
+    return n;
 }
 
 void kp_cast(kiln_dtype to, char *at, kp_number n) {
-    double f = kp_as_double(n), parts[] = {f, n.im};
-    float f32 = as_float(n), parts32[] = {f32, (float)n.im};
-    int64_t i = whole(to, n);
-    uint16_t half;
-    switch (to) {
-    case KILN_BOOL: *at = has_bits(n) ? n.i != 0 : n.f != 0 || n.im != 0; break;
-    case KILN_U8:
-    case KILN_I8:
-    case KILN_I16:
-    case KILN_I32:
-    case KILN_U16:
-    case KILN_U32:
-    case KILN_U64:
-    case KILN_I64: memcpy(at, &i, kiln_dtype_size(to)); break; /* little-endian: low bytes first */
-    case KILN_F16:
-        half = half_bits(f);
-        memcpy(at, &half, 2);
-        break;
-    case KILN_BF16:
-        half = bfloat_bits(f);
-        memcpy(at, &half, 2);
-        break;
-    case KILN_F32: memcpy(at, &f32, 4); break;
-    case KILN_F64: memcpy(at, &f, 8); break;
-    case KILN_C64: memcpy(at, parts32, 8); break;
-    case KILN_C128: memcpy(at, parts, 16); break;
-    case KILN_DTYPE_COUNT: break;
-    }
+    kiln_value v = kp_value_of(n);
+    (void)kiln_element_set(to, &v, at);
 }
+
+double kp_as_double(kp_number n) { return !has_bits(n) ? n.f : n.wide ? (double)(uint64_t)n.i : (double)n.i; }
 
 /* Whether integer dtype t has n; like PyTorch, a float's fraction counts: 255.5 is beyond uint8. */
 static bool fits(kiln_dtype t, kp_number n) {

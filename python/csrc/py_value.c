@@ -86,16 +86,6 @@ static kiln_value *items_new(kp_frame *f, size_t n) {
 
 /* -- numbers and texts ----------------------------------------------------------------------------- */
 
-static kiln_value value_of_number(kp_number n) {
-    switch (n.kind) {
-    case NUM_BOOL: return kiln_v_bool(n.i != 0);
-    case NUM_INT: return kiln_v_int(n.i);
-    case NUM_FLOAT: return kiln_v_float(n.f);
-    case NUM_COMPLEX: break;
-    }
-    return kiln_v_complex(n.f, n.im);
-}
-
 const char *kp_text(PyObject *o) {
     Py_ssize_t n;
     if (!PyUnicode_Check(o)) return PyErr_Format(PyExc_TypeError, "expected a text, not %.200R", o), NULL;
@@ -125,7 +115,7 @@ static int value_of_any_number(kp_frame *f, const kp_param *param, PyObject *o, 
     int found = as_float ? kp_element_from(f->st, o, &n) : kp_number_from(f->st, o, &n);
     if (found == 0) PyErr_Format(PyExc_NotImplementedError, "the number %R is not served", o);
     if (found <= 0) return -1;
-    *out = as_float && n.kind == NUM_INT ? kiln_v_float(kp_as_double(n)) : value_of_number(n);
+    *out = as_float && n.kind == NUM_INT ? kiln_v_float(kp_as_double(n)) : kp_value_of(n);
     return 0;
 }
 
@@ -182,7 +172,7 @@ static int value_of_tensor(kp_frame *f, const kp_type *type, const kp_param *par
         PyErr_SetString(PyExc_OverflowError, "an int argument does not fit 64 bits with its sign");
         return -1;
     }
-    *out = value_of_number(n);
+    *out = kp_value_of(n);
     return 0;
 }
 

@@ -162,6 +162,8 @@ float kiln_half_to_f32(uint16_t h);
 uint16_t kiln_f32_to_half(float f);
 float kiln_bf16_to_f32(uint16_t h);
 uint16_t kiln_f32_to_bf16(float f);
+/* As the vector code converts: a u64 from 2^63 up is the i64 of its bits, and what does not fit the least i64. */
+int64_t kiln_real_to_int(double f, kiln_dtype t);
 
 /* -- files ------------------------------------------------------------------------------------ */
 

@@ -152,43 +152,6 @@ static kiln_status take_default(kiln_bound *b, const kiln_param *p, kiln_value *
 
 /* -- items --------------------------------------------------------------------------------------------- */
 
-/* The number that a tensor of one element holds, as PyTorch's item(). */
-static kiln_value number_in(const kiln_tensor *t) {
-    union {
-        char bytes[16];
-        uint8_t u8;
-        int8_t i8;
-        uint16_t u16;
-        int16_t i16;
-        uint32_t u32;
-        int32_t i32;
-        int64_t i64;
-        uint64_t u64;
-        float f[2];
-        double d[2];
-    } v;
-    memcpy(v.bytes, t->data, kiln_dtype_size((kiln_dtype)t->dtype));
-    switch ((kiln_dtype)t->dtype) {
-    case KILN_BOOL: return kiln_v_bool(v.u8 != 0);
-    case KILN_U8: return kiln_v_int(v.u8);
-    case KILN_I8: return kiln_v_int(v.i8);
-    case KILN_U16: return kiln_v_int(v.u16);
-    case KILN_I16: return kiln_v_int(v.i16);
-    case KILN_U32: return kiln_v_int(v.u32);
-    case KILN_I32: return kiln_v_int(v.i32);
-    case KILN_I64: return kiln_v_int(v.i64);
-    case KILN_U64: return v.i64 < 0 ? kiln_v_float((double)v.u64) : kiln_v_int(v.i64);
-    case KILN_F16: return kiln_v_float((double)kiln_half_to_f32(v.u16));
-    case KILN_BF16: return kiln_v_float((double)kiln_bf16_to_f32(v.u16));
-    case KILN_F32: return kiln_v_float((double)v.f[0]);
-    case KILN_F64: return kiln_v_float(v.d[0]);
-    case KILN_C64: return kiln_v_complex((double)v.f[0], (double)v.f[1]);
-    case KILN_C128: return kiln_v_complex(v.d[0], v.d[1]);
-    case KILN_DTYPE_COUNT: break;
-    }
-    return kiln_v_none();
-}
-
 static kiln_status take_items(kiln_bound *b) {
     const kiln_row *row = b->op->row;
     for (int a = 0; a < row->schema->nargs; a++) {
@@ -197,7 +160,8 @@ static kiln_status take_items(kiln_bound *b) {
         if (t->rank != 0)
             return KILN_FAIL(KILN_E_ARG, "%s: argument '%s' must be a tensor without dimensions, but has %d",
                              b->op->name, row->schema->args[a].name, t->rank);
-        b->slot[a] = number_in(t);
+        b->slot[a] = kiln_element_get((kiln_dtype)t->dtype, t->data);
+        if (b->slot[a].kind == KILN_WIDE_V) b->slot[a] = kiln_v_float((double)(uint64_t)b->slot[a].u.i);
     }
     return KILN_OK;
 }

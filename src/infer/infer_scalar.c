@@ -63,20 +63,13 @@ static kiln_status read_number(const kiln_bound *call, int slot, int index, kiln
 
 /* -- conversion ---------------------------------------------------------------------------------------- */
 
-/* An u64 from 2^63 up is the i64 of its bits, as the vector code has it. */
-static int64_t to_int(double f, kiln_dtype t) {
-    if (t == KILN_U64 && f >= 0x1p63 && f < 0x1p64) return (int64_t)(uint64_t)f;
-    if (isnan(f) || f >= 0x1p63 || f < -0x1p63) return INT64_MIN;
-    return (int64_t)f;
-}
-
 static uint64_t store(const number *n, kiln_dtype t) {
     uint64_t slot = 0;
     double d = n->is_float ? n->f : (double)n->i;
     /* an i64 goes to f32 in one rounding, as converting an element does */
     float f = n->is_float ? (float)n->f : (float)n->i;
     uint16_t h;
-    int64_t i = n->is_float ? to_int(n->f, t) : n->i;
+    int64_t i = n->is_float ? kiln_real_to_int(n->f, t) : n->i;
     switch (t) {
     case KILN_BOOL: slot = n->is_float ? n->f != 0 : n->i != 0; break;
     case KILN_F16:
