@@ -488,6 +488,8 @@ static const struct {
     {"list", {.kind = KILN_H_LIST, .i = 2, .dtype = KILN_DTYPE_COUNT}},
     {"u", {.kind = KILN_H_UNKNOWN, .dtype = KILN_DTYPE_COUNT}},
     {"maybe", {.kind = KILN_H_UNKNOWN, .present_unknown = true, .dtype = KILN_DTYPE_COUNT}},
+    {"flat", {.kind = KILN_H_COMPLEX, .f = 2, .dtype = KILN_C128}},
+    {"turned", {.kind = KILN_H_COMPLEX, .f = 2, .im = 1, .dtype = KILN_C128}},
 };
 
 static void get(const kiln_henv *env, int arg, kiln_hval *out) {
@@ -591,6 +593,10 @@ static void host_comparisons(void **state) {
     gives("mode != \"trunc\"", "true");
     gives("none == \"floor\"", "false");
     gives("true != false", "true");
+    gives("flat == 2 and turned != 2 and flat != turned", "true");
+    gives("flat >= 2 and not flat > 2 and 1 / flat == 0.5", "true"); /* a real number by another name */
+    host_refuses("1 < turned", KILN_E_ARG, "t:1:5: expected a real number, found a complex one");
+    host_refuses("abs(turned)", KILN_E_ARG, "t:1:5: expected a real number, found a complex one");
     host_refuses("mode < \"a\"", KILN_E_TYPE, "t:1:1: cannot order these values");
     host_refuses("1 == 1 and t == 1", KILN_E_TYPE, "t:1:12: cannot compare a tensor or a list");
     host_refuses("list == 1", KILN_E_TYPE, "t:1:1: cannot compare a tensor or a list");

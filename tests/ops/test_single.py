@@ -1,0 +1,47 @@
+"""Single calls that Kiln once answered otherwise than PyTorch, each with the reason for what PyTorch does.
+
+The sweeps of test_map_diff.py may or may not draw such a call.  The comparison is theirs; nothing is known to differ here.
+"""
+import pytest
+
+from cases import Case, View, row_major
+from compare import tiers, with_torch
+from test_map_diff import torch_op
+
+
+class T:
+    """A tensor argument: dtype, sizes, strides (row-major if they are left out)."""
+
+    def __init__(self, dtype, sizes, strides=None):
+        self.dtype, self.sizes, self.strides = dtype, sizes, row_major(sizes) if strides is None else strides
+
+    def view(self, memory):
+        return View(self.dtype, self.sizes, self.strides, 0, memory)
+
+
+# What PyTorch does; what memory is filled with (see cases.memory); operator, arguments, named arguments.
+CALLS = [
+    # -- numbers
+    ("a complex number without an imaginary part is a real one where a real one is asked for", "random", [
+        ("softshrink", T("f32", (3,)), 2 + 0j),
+        ("hardtanh", T("u8", (3,)), 0 + 0j, 2 + 0j),
+        ("leaky_relu_backward", T("f32", (3,)), T("f32", (3,)), 2 + 0j, True),
+        ("elu_backward", T("f64", (3,)), 2 + 0j, 1, 1, True, T("f64", (3,))),
+    ]),
+]
+
+
+def case(fill, name, *args):
+    args, kwargs = (args[:-1], args[-1]) if isinstance(args[-1], dict) else (args, {})
+    values = tuple(a.view(k) if isinstance(a, T) else a for k, a in enumerate(args))
+    return Case(name, values, tuple(kwargs.items()), fill=fill)
+
+
+SINGLE = [(why, case(fill, *call)) for why, fill, calls in CALLS for call in calls]
+
+
+@pytest.mark.parametrize("why, c", SINGLE, ids=[str(c).split("   #")[0] for _, c in SINGLE])
+def test_is_pytorchs(why, c, interp, sync):
+    writes = c.op.partition(".")[0].endswith("_")
+    assert with_torch(interp.op(c.op), torch_op(c.op), c, writes=writes) is None, why
+    assert tiers(interp.op(c.op), sync.op(c.op), c, writes=writes) is None, why
