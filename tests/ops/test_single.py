@@ -22,6 +22,18 @@ class T:
 # What PyTorch does; what memory is filled with (see cases.memory); operator, arguments, named arguments.
 CALLS = [
     # -- numbers
+    ("celu converts 1 / alpha to what it computes in", "random", [
+        ("celu", T("f32", (3,)), 1e-40),
+        ("celu", T("bf16", (3,)), -1e-40),
+        ("celu", T("f32", (3,)), 1e-40 + 0j),
+        ("celu_", T("f16", (3,)), 1e-40),
+    ]),
+    ("the bounds of clamp are converted to a dtype that floats alone decide", "random", [
+        ("clamp", T("f32", (3,)), 2 + 0j, None),
+        ("clamp", T("f64", (3,)), None, 2 + 0j),
+        ("clip", T("bf16", (3,)), -1 + 0j, 2),
+        ("clamp_", T("f32", (3,)), 2 + 0j, None),
+    ]),
     ("a complex number without an imaginary part is a real one where a real one is asked for", "random", [
         ("softshrink", T("f32", (3,)), 2 + 0j),
         ("hardtanh", T("u8", (3,)), 0 + 0j, 2 + 0j),
