@@ -313,6 +313,9 @@ static kiln_status eval_word(host *h, const kiln_expr *e, kiln_hval *out) {
         *out = unknown();
         out->dtype = KILN_I64;
         return KILN_OK;
+    case KILN_WORD_in_place:
+        *out = h->env->in_place ? from_bool(h->env->in_place > 0) : unknown();
+        return KILN_OK;
     default: break;
     }
     return HOST_FAIL(h, e, "unknown name '%s'", e->name);

@@ -40,6 +40,10 @@ CALLS = [
         ("leaky_relu_backward", T("f32", (3,)), T("f32", (3,)), 2 + 0j, True),
         ("elu_backward", T("f64", (3,)), 2 + 0j, 1, 1, True, T("f64", (3,))),
     ]),
+    ("mul_ rounds the number to a half, mul does not: 0 * infinity is NaN", "special", [
+        ("mul_.Scalar", T("f16", (1,)), 2**40),
+        ("multiply_.Scalar", T("f16", (1,)), 2**40),
+    ]),
 ]
 
 

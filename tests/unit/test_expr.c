@@ -532,7 +532,7 @@ static kiln_dtype dtype(const kiln_henv *env, int arg) {
     return values[arg].value.dtype;
 }
 
-static const kiln_henv host = {get, item, size, dtype, KILN_U8, false, "t", NULL};
+static const kiln_henv host = {get, item, size, dtype, KILN_U8, false, 1, "t", NULL};
 
 static void gives(const char *text, const char *want) {
     kiln_hval v = {0};
@@ -610,6 +610,7 @@ static void host_questions(void **state) {
     gives("is_float(t)", "true");
     gives("is_int(two) and is_float(half) and is_bool(yes)", "true");
     gives("is_int(none)", "false");
+    gives("in_place and common == u8", "true");
     host_refuses("is_int(list)", KILN_E_TYPE, "t:1:1: 'is_int' takes a tensor, a number or common");
     host_refuses("is_int(mode)", KILN_E_TYPE, "t:1:1: 'is_int' takes a tensor, a number or common");
 }
