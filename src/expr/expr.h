@@ -190,6 +190,7 @@ typedef struct kiln_texpr {
     int id;     /* argument, state or axis */
     int index;  /* SCALAR: item of a list, or -1 */
     bool exact; /* ELEM, SCALAR: compute(x), not rounded to the common dtype first */
+    bool minus; /* SCALAR: the negative of the number, which is converted when it is negated */
     int64_t i;
     double f;
     const struct kiln_texpr **args;

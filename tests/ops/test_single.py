@@ -22,6 +22,23 @@ class T:
 # What PyTorch does; what memory is filled with (see cases.memory); operator, arguments, named arguments.
 CALLS = [
     # -- numbers
+    ("sub adds -alpha times other: it is -alpha that must fit", "random", [
+        ("sub.Tensor", T("i8", (3,)), T("i8", (3,)), {"alpha": 128}),
+        ("sub.Tensor", T("i8", (3,)), T("i8", (3,)), {"alpha": -128}),
+        ("sub.Tensor", T("i32", (3,)), T("i32", (3,)), {"alpha": 2**31}),
+        ("sub.Tensor", T("i32", (3,)), T("i32", (3,)), {"alpha": -(2**31)}),
+        ("sub.Scalar", T("i16", (3,)), 2, 2**15),
+        ("sub.Scalar", T("i16", (3,)), 2, -(2**15)),
+        ("sub_.Tensor", T("i8", (3,)), T("i8", (3,)), {"alpha": -128}),
+        ("rsub.Tensor", T("i8", (3,)), T("i8", (3,)), {"alpha": 128}),
+        ("rsub.Scalar", T("i8", (3,)), 2, -128),
+        ("subtract.Tensor", T("i8", (3,)), T("i8", (3,)), {"alpha": -128}),
+        ("subtract.Scalar", T("i8", (3,)), 2, 128),
+    ]),
+    ("the least integer is its own negative", "random", [
+        ("sub.Tensor", T("f32", (3,)), T("f32", (3,)), {"alpha": -(2**63)}),
+        ("sub.Tensor", T("c128", (3,)), T("c128", (3,)), {"alpha": -(2**63)}),
+    ]),
     ("celu converts 1 / alpha to what it computes in", "random", [
         ("celu", T("f32", (3,)), 1e-40),
         ("celu", T("bf16", (3,)), -1e-40),
