@@ -27,6 +27,12 @@ bool kiln_torch_has(const char *full, bool overloads);
  * row, but is PyTorch's. */
 kiln_status kiln_unserved(const char *full, kiln_family family);
 
+/* What a call has room for; rows that need more are not loaded. */
+enum {
+    KILN_MAX_OPERANDS = 24, /* tensors, results among them */
+    KILN_MAX_SCALARS = 64   /* numbers that a kernel is given; a complex one is two */
+};
+
 /* How the common dtype of a branch comes about. */
 typedef enum kiln_promo {
     KILN_PROMO_PROMOTE, /* PyTorch's result_type over `args` */
@@ -64,12 +70,13 @@ typedef struct kiln_typing {
     kiln_promo promo;
     kiln_out_rule out;
     kiln_strides strides;
-    int like;                   /* ROWS_OF, LIKE: a tensor argument */
-    uint64_t args;              /* bit a: argument a takes part in promotion */
-    uint64_t numbers;           /* bit a: a Scalar among them that is no tensor of rank 0: it must fit */
-    int lead;                   /* 1 + the argument whose strides count first; 0: in the schema's order */
-    int dtype_arg;              /* TO, SUM: a ScalarType? argument, or -1 */
-    int16_t ret[KILN_MAX_RETS]; /* KILN_RET_COMMON, KILN_RET_REAL, a kiln_dtype, or KILN_RET_ARG(a) */
+    int like;         /* ROWS_OF, LIKE: a tensor argument */
+    uint64_t args;    /* bit a: argument a takes part in promotion */
+    uint64_t numbers; /* bit a: a Scalar among them that is no tensor of rank 0: it must fit */
+    int norder;       /* above 0: strides do not count in the schema's order, but in that of `order` */
+    int8_t order[KILN_MAX_OPERANDS]; /* tensors; those that are not here follow */
+    int dtype_arg;                   /* TO, SUM: a ScalarType? argument, or -1 */
+    int16_t ret[KILN_MAX_RETS];      /* KILN_RET_COMMON, KILN_RET_REAL, a kiln_dtype, or KILN_RET_ARG(a) */
 } kiln_typing;
 
 /* One way to compute the row's results, taken when `when` holds (NULL: always). */
@@ -102,12 +109,6 @@ typedef struct kiln_named {
 enum { KILN_HOST_ID = KILN_MAX_ARGS };
 
 enum { KILN_ROW_MAX_NAMED = 16, KILN_ROW_MAX_BRANCHES = 16, KILN_ROW_MAX_CHECKS = 8 };
-
-/* What a call has room for; rows that need more are not loaded. */
-enum {
-    KILN_MAX_OPERANDS = 24, /* tensors, results among them */
-    KILN_MAX_SCALARS = 64   /* numbers that a kernel is given; a complex one is two */
-};
 
 typedef struct kiln_nameds {
     kiln_named *at;

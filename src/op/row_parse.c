@@ -97,23 +97,26 @@ kiln_status kiln_row_args(kiln_lex *lx, const kiln_row *row, uint64_t *set) {
     return KILN_OK;
 }
 
-/* promote([number] ARG, ...).  In another order than the schema's, the first one leads. */
+/* promote([number] ARG, ...).  In another order than the schema's, their strides count in that order. */
 static kiln_status parse_promoted(kiln_lex *lx, kiln_row *row, kiln_typing *t) {
-    bool more = true, number;
-    int first = -1;
+    bool more = true, number, in_order = true;
+    int last = -1;
     KILN_TRY(kiln_lex_expect(lx, "("));
     t->args = t->numbers = 0;
-    t->lead = 0;
+    t->norder = 0;
     while (more) {
         int arg = -1;
         KILN_TRY(kiln_lex_accept(lx, "number", &number));
         KILN_TRY(kiln_row_arg(lx, row, &arg));
+        bool again = t->args >> arg & 1, tensor = kiln_row_is_tensor(row, arg);
+        if (tensor && !again && t->norder < KILN_MAX_OPERANDS) t->order[t->norder++] = (int8_t)arg;
+        in_order = in_order && arg > last;
+        last = arg;
         t->args |= 1ull << arg;
         if (number) t->numbers |= 1ull << arg;
-        if (first < 0) first = arg;
-        if (arg < first) t->lead = 1 + first;
         KILN_TRY(kiln_lex_accept(lx, ",", &more));
     }
+    if (in_order) t->norder = 0;
     return kiln_lex_expect(lx, ")");
 }
 

@@ -61,6 +61,15 @@ CALLS = [
         ("mul_.Scalar", T("f16", (1,)), 2**40),
         ("multiply_.Scalar", T("f16", (1,)), 2**40),
     ]),
+    # -- strides
+    ("the strides of self count before those of weight and grad_output", "random", [
+        ("_prelu_kernel_backward", T("f32", (5, 2)), T("f32", (2,)), T("f32", (5, 2), (2, 10))),
+        ("_prelu_kernel_backward", T("f32", (5, 2), (1, 5)), T("f32", (2,)), T("f32", (5, 2), (2, 1))),
+    ]),
+    ("the strides of self and buffer count before those of a grad_output that is stretched", "random", [
+        ("log_sigmoid_backward", T("f32", (5, 1, 1), (1, 5, 99)), T("f32", (5, 1, 1, 1), (1, 1, 99, 1)),
+         T("f32", (5, 5, 1, 1), (5, 1, 5, 1))),
+    ]),
 ]
 
 
