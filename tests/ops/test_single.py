@@ -70,6 +70,25 @@ CALLS = [
         ("log_sigmoid_backward", T("f32", (5, 1, 1), (1, 5, 99)), T("f32", (5, 1, 1, 1), (1, 1, 99, 1)),
          T("f32", (5, 5, 1, 1), (5, 1, 5, 1))),
     ]),
+    ("the iterators of a number give dimensions of one, and of none, new strides", "random", [
+        ("special_ndtr", T("f32", (2, 1, 3, 1), (6, 12, 2, 12))),
+        ("isfinite", T("bf16", (2, 1, 3, 1), (6, 12, 2, 12))),
+        ("isfinite", T("c64", (1, 5, 1, 1), (10, 2, 10, 10))),
+        ("isinf", T("c64", (3, 1, 4), (4, 99, 1))),
+        ("native_dropout_backward", T("f32", (3, 1, 4), (1, 99, 3)), T("bool", (3, 1, 4), (1, 99, 3)), 2.0),
+        ("native_dropout_backward", T("f32", (1, 4, 3), (2, 1, 4)), T("bool", (1, 4, 3), (2, 1, 4)), 2.0),
+        ("native_dropout_backward", T("c128", (2, 0, 1), (1, 1, 99)), T("f32", (2, 0, 1), (1, 1, 99)), 2.0),
+        ("native_dropout_backward", T("f16", (2, 1, 0, 1)), T("u32", (2, 0, 1), (1, 2, 2)), 0.5),
+    ]),
+    ("a power that ldexp makes first has strides of its own", "random", [
+        ("ldexp.Tensor", T("c128", (1, 4, 3), (2, 1, 4)), T("i32", (1, 4, 3), (2, 1, 4))),
+        ("ldexp.Tensor", T("c64", (1, 1, 0, 1), (1, 2, 1, 2)), T("c64", (4, 1, 0, 1), (1, 4, 4, 4))),
+    ]),
+    ("a condition of u8 is made bool by a copy, which is dense", "random", [
+        ("where.self", T("u8", (5, 7), (0, 1)), T("f32", (5, 7), (1, 5)), T("f32", (5, 7))),
+        ("where.self", T("u8", (3, 4), (0, 0)), T("f32", (3, 4), (1, 3)), T("f32", (3, 4), (1, 3))),
+        ("where.ScalarSelf", T("u8", (1, 4, 1), (0, 2, 1)), 2, T("u8", (5, 1, 4, 1), (4, 0, 1, 99))),
+    ]),
 ]
 
 
