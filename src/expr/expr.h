@@ -190,6 +190,7 @@ typedef struct kiln_texpr {
     int id;     /* argument, state or axis */
     int index;  /* SCALAR: item of a list, or -1 */
     bool exact; /* ELEM, SCALAR: compute(x), not rounded to the common dtype first */
+    bool minus; /* SCALAR: the negative of the number, which is converted when it is negated */
     int64_t i;
     double f;
     const struct kiln_texpr **args;
@@ -291,6 +292,7 @@ typedef struct kiln_henv {
                         int arg); /* of a tensor or number; KILN_DTYPE_COUNT: neither */
     kiln_dtype common;            /* the dtype that `common` means; KILN_DTYPE_COUNT: not known */
     bool counted;                 /* `n` is the number of elements folded, not known yet */
+    int in_place;                 /* above 0: the in-place form was called; below: another; 0: not known */
     const char *source;
     kiln_steps *steps; /* as in kiln_env */
 } kiln_henv;

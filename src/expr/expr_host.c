@@ -73,10 +73,6 @@ static kiln_status eval_compare(host *h, const kiln_expr *e, kiln_hval a, kiln_h
         default: *out = from_bool(!nan && order >= 0); return KILN_OK;
         }
     }
-    if (!equality && (a.kind == KILN_H_COMPLEX || b.kind == KILN_H_COMPLEX)) {
-        (void)kiln_expr_fail(h->env->source, e, KILN_E_ARG, "a complex number cannot be ordered");
-        return KILN_E_ARG;
-    }
     if (!equality) return HOST_FAIL(h, e, "cannot order these values");
     if (is_many(a) || is_many(b)) return HOST_FAIL(h, e, "cannot compare a tensor or a list");
     if (a.kind == KILN_H_STR && b.kind == KILN_H_STR)
@@ -174,6 +170,15 @@ static bool is_for_host(kiln_prim p) {
     }
 }
 
+/* A complex number without an imaginary part is as good as a real one, as where PyTorch's Scalar becomes a double. */
+static kiln_status to_real(host *h, const kiln_expr *e, kiln_hval *v) {
+    if (v->im != 0)
+        return (kiln_expr_fail(h->env->source, e, KILN_E_ARG, "expected a real number, found a complex one"),
+                KILN_E_ARG);
+    *v = from_float(v->f);
+    return KILN_OK;
+}
+
 static kiln_status eval_prim(host *h, const kiln_expr *e, kiln_hval *out) {
     kiln_hval v[3] = {{0}};
     bool any_unknown = false;
@@ -183,6 +188,8 @@ static kiln_status eval_prim(host *h, const kiln_expr *e, kiln_hval *out) {
     for (int k = 0; k < e->nargs; k++) {
         KILN_TRY(eval(h, e->args[k], &v[k]));
         any_unknown = any_unknown || v[k].kind == KILN_H_UNKNOWN;
+        bool whole = e->prim == KILN_P_EQ || e->prim == KILN_P_NE;
+        if (v[k].kind == KILN_H_COMPLEX && !whole) KILN_TRY(to_real(h, e->args[k], &v[k]));
     }
     if (any_unknown) {
         *out = unknown();
@@ -305,6 +312,9 @@ static kiln_status eval_word(host *h, const kiln_expr *e, kiln_hval *out) {
         if (!h->env->counted) break;
         *out = unknown();
         out->dtype = KILN_I64;
+        return KILN_OK;
+    case KILN_WORD_in_place:
+        *out = h->env->in_place ? from_bool(h->env->in_place > 0) : unknown();
         return KILN_OK;
     default: break;
     }

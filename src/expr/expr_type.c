@@ -126,11 +126,19 @@ static kiln_status check_types(typer *ty, const kiln_expr *e, kiln_prim p, kiln_
                      float_only ? "; does the row need to_float or takes float?" : "");
 }
 
-/* -1 is a literal, so that it is checked like one where it meets a type. */
-static void negate(kiln_texpr *literal, const kiln_expr *e) {
-    literal->i = -literal->i;
-    literal->f = kiln_dtype_is_float(literal->dtype) ? -literal->f : (double)literal->i;
-    literal->from = e;
+/* -1 is a literal, so that it is checked like one where it meets a type.  -x of a Scalar is a number as well: PyTorch
+ * negates it before it looks whether it fits. */
+static bool negate(kiln_texpr *arg, const kiln_expr *e) {
+    if (arg->kind == KILN_TE_CONST && arg->weak) {
+        arg->i = -arg->i;
+        arg->f = kiln_dtype_is_float(arg->dtype) ? -arg->f : (double)arg->i;
+    } else if (arg->kind == KILN_TE_SCALAR && !arg->weak && arg->dtype != KILN_BOOL) {
+        arg->minus = !arg->minus;
+    } else {
+        return false;
+    }
+    arg->from = e;
+    return true;
 }
 
 static kiln_status type_prim(typer *ty, const kiln_expr *e, kiln_texpr **out) {
@@ -139,8 +147,7 @@ static kiln_status type_prim(typer *ty, const kiln_expr *e, kiln_texpr **out) {
     if (e->nargs <= first || e->nargs > 3)
         return KILN_BUG("'%s' of %d arguments", kiln_prim_name(e->prim), e->nargs);
     for (int k = 0; k < e->nargs; k++) KILN_TRY(type_expr(ty, e->args[k], &args[k]));
-    if (e->prim == KILN_P_NEG && args[0]->kind == KILN_TE_CONST && args[0]->weak) {
-        negate(args[0], e);
+    if (e->prim == KILN_P_NEG && negate(args[0], e)) {
         *out = args[0];
         return KILN_OK;
     }

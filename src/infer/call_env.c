@@ -87,4 +87,5 @@ static kiln_dtype dtype(const kiln_henv *env, int arg) {
 void kiln_call_env_init(kiln_call_env *ce, const kiln_bound *call, kiln_dtype common) {
     *ce = (kiln_call_env){{.get = get, .item = item, .size = size, .dtype = dtype, .common = common}, call};
     ce->env.source = call->op->row->source;
+    ce->env.in_place = call->op->form == KILN_FORM_INPLACE ? 1 : -1;
 }

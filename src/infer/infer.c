@@ -117,7 +117,7 @@ static void gather(kiln_plan *p) {
     }
 }
 
-/* The argument that leads goes before the others, which keep their order. */
+/* The argument goes before the others, which keep their order. */
 static void put_first(kiln_plan *p, int arg) {
     int at = 0;
     while (at < p->nin && p->in_arg[at] != arg) at++;
@@ -169,7 +169,8 @@ kiln_status kiln_infer(const kiln_bound *call, kiln_plan *out) {
     KILN_TRY(kiln_types_infer(out));
     out->number = any_wrapped(out);
     if (kiln_plan_out_rule(out) == KILN_OUT_COPIED) KILN_TRY(kiln_takes_check(call, out->promoted));
-    if (kiln_plan_branch(out)->typing.lead) put_first(out, kiln_plan_branch(out)->typing.lead - 1);
+    const kiln_typing *ty = &kiln_plan_branch(out)->typing;
+    for (int k = ty->norder - 1; k >= 0; k--) put_first(out, ty->order[k]);
     out->copy_out = false;
     if (call->nout) KILN_TRY(kiln_overlap_check(out));
     KILN_TRY(kiln_shape_infer(out));

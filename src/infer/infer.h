@@ -123,7 +123,9 @@ void kiln_plan_key(const kiln_plan *plan, kiln_isa isa, kiln_key *out);
  * PyTorch makes the number a tensor and converts that.  kiln_plan_scalar does as PyTorch does for this
  * argument: cast a Scalar that takes part in promotion, unless it is optional; else to.
  * The number is converted to `via` (a half type, or t itself) and that to t.  part: 1 for the real, 2 for the
- * imaginary part, 0 for a number that must be real. */
+ * imaginary part, 0 for a number that must be real; with KILN_MINUS of the negative of the number, as a Scalar of
+ * PyTorch's has it: the least integer is its own. */
+enum { KILN_MINUS = 4 };
 kiln_status kiln_scalar_to(const kiln_bound *call, int slot, int index, kiln_dtype t,
                            uint64_t *out) KILN_MUST_CHECK;
 kiln_status kiln_scalar_cast(const kiln_bound *call, int slot, int index, kiln_dtype t,

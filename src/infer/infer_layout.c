@@ -56,8 +56,7 @@ static void channels_last_strides(int rank, const int64_t *sizes, int64_t *strid
 
 /* Whether a number counts as a tensor of rank 0. */
 static bool counts_number(const kiln_plan *p) {
-    kiln_strides s = kiln_plan_branch(p)->typing.strides;
-    return s == KILN_STRIDES_WITH || (p->number && s != KILN_STRIDES_WITHOUT);
+    return p->number && kiln_plan_branch(p)->typing.strides != KILN_STRIDES_WITHOUT;
 }
 
 /* True if every tensor walks memory the same way; ret_strides then says how. */
@@ -135,11 +134,6 @@ static layout copy_layout(const layout *t, int64_t *strides) {
 static bool copied_layout(const kiln_plan *p, int i, layout *l, int64_t *room) {
     const kiln_typing *ty = &kiln_plan_branch(p)->typing;
     const kiln_tensor *t = p->in[i];
-    if (ty->strides == KILN_STRIDES_ROWS_OF && p->in_arg[i] == ty->like) {
-        kiln_row_major(t->rank, t->sizes, room);
-        *l = (layout){t->rank, kiln_layout_flags(t->rank, t->sizes, room, t->nelem), t->sizes, room};
-        return true;
-    }
     bool converted = (ty->args >> p->in_arg[i] & 1) && t->dtype != p->common;
     if ((t->flags & KILN_TF_DENSE) || !converted) return false;
     *l = copy_layout(l, room);
@@ -204,6 +198,104 @@ static void strides_like(kiln_plan *p, const kiln_tensor *t) {
         copy_layout(&own, p->ret_strides);
 }
 
+/* -- strides that several iterators make, one after the other --------------------------------------------- */
+
+/* The layout of an argument, or of what PyTorch makes on the way. */
+typedef struct made {
+    layout l;        /* of the sizes and strides below */
+    kiln_dtype own;  /* its dtype */
+    kiln_dtype to;   /* what it is converted to; KILN_DTYPE_COUNT: the dtype of those it meets */
+    bool has_common; /* has the call's common dtype, as what met a number has */
+    int64_t sizes[KILN_MAX_RANK], strides[KILN_MAX_RANK];
+} made;
+
+static void set_made(made *m, int rank, const int64_t *sizes, const int64_t *strides) {
+    int64_t nelem = 1;
+    for (int d = 0; d < rank; d++) {
+        m->sizes[d] = sizes[d];
+        m->strides[d] = strides[d];
+        nelem *= sizes[d];
+    }
+    m->l = (layout){rank, kiln_layout_flags(rank, m->sizes, m->strides, nelem), m->sizes, m->strides};
+    m->own = m->to = KILN_BOOL; /* equal: not converted */
+}
+
+static void take_argument(const kiln_plan *p, kiln_link link, made *out) {
+    const kiln_tensor *t = p->call->slot[link.n].u.tensor;
+    bool rows = link.kind == KILN_LINK_ROWS, promoted = kiln_plan_branch(p)->typing.args >> link.n & 1;
+    int64_t strides[KILN_MAX_RANK];
+    for (int d = 0; d < t->rank; d++) strides[d] = t->strides[d] * (link.kind == KILN_LINK_PART ? 2 : 1);
+    if (rows) kiln_row_major(t->rank, t->sizes, strides);
+    set_made(out, t->rank, t->sizes, strides);
+    out->has_common = rows;
+    out->own = out->to = (kiln_dtype)t->dtype;
+    if (link.kind == KILN_LINK_TO) out->to = (kiln_dtype)link.dtype;
+    if (link.kind == KILN_LINK_OWN && promoted) out->to = KILN_DTYPE_COUNT;
+}
+
+/* Copies those of another dtype than the iterator's, as PyTorch does first. */
+static void convert(const kiln_plan *p, made *in, int n) {
+    bool has_common = false;
+    for (int i = 0; i < n; i++) has_common = has_common || in[i].has_common;
+    for (int i = 0; i < n; i++) {
+        made *m = &in[i];
+        kiln_dtype to = m->to < KILN_DTYPE_COUNT ? m->to : has_common ? p->common : p->promoted;
+        if (m->own != to && !(m->l.flags & KILN_TF_DENSE)) m->l = copy_layout(&m->l, m->strides);
+    }
+    in[0].has_common = has_common;
+}
+
+/* The n layouts at `in` meet in one iterator: in[0] becomes that of its result.  q: a plan to work it out with. */
+static void meet(made *in, int n, kiln_plan *q, deciders *f) {
+    uint8_t perm[KILN_MAX_RANK];
+    q->rank = 0;
+    for (int i = 0; i < n; i++) q->rank = in[i].l.rank > q->rank ? in[i].l.rank : q->rank;
+    q->number = false; /* it is among them, and has no dimensions */
+    q->uniform = true;
+    for (int i = 0; i < n; i++) q->uniform = q->uniform && in[i].l.rank == q->rank;
+    for (int d = 0; d < q->rank; d++) {
+        q->sizes[d] = 1;
+        for (int i = 0, at; i < n; i++)
+            if ((at = d - q->rank + in[i].l.rank) >= 0 && in[i].sizes[at] != 1) q->sizes[d] = in[i].sizes[at];
+        for (int i = 0; i < n && q->uniform; i++) q->uniform = in[i].sizes[d] == q->sizes[d];
+    }
+    f->flags = KILN_TF_CONTIGUOUS | KILN_TF_DENSE | KILN_TF_CHANNELS_LAST | KILN_TF_CANONICAL;
+    for (f->n = 0; f->n < n; f->n++) {
+        f->at[f->n] = steps_of(q, &in[f->n].l, f->stretched[f->n]);
+        f->flags &= in[f->n].l.flags;
+    }
+    if (!one_layout(q, f)) {
+        order_dims(q, f, perm);
+        strides_in_order(q, perm);
+    }
+    set_made(in, q->rank, q->sizes, q->ret_strides);
+}
+
+/* Works the links out on a stack.  Where arguments that they do not name stretch the result, it has the usual strides. */
+static void strides_of_chain(kiln_plan *p) {
+    const kiln_typing *ty = &kiln_plan_branch(p)->typing;
+    size_t nbytes = (size_t)p->rank * sizeof *p->sizes;
+    made stack[KILN_MAX_LINKED];
+    kiln_plan q;
+    deciders f;
+    int n = 0;
+    for (int k = 0; k < ty->nchain; k++, n++) {
+        kiln_link link = ty->chain[k];
+        if (link.kind == KILN_LINK_MEET) {
+            n -= link.n;
+            convert(p, &stack[n], link.n);
+            meet(&stack[n], link.n, &q, &f);
+        } else if (link.kind == KILN_LINK_NUMBER) {
+            set_made(&stack[n], 0, NULL, NULL);
+            stack[n].has_common = true;
+        } else {
+            take_argument(p, link, &stack[n]);
+        }
+    }
+    if (stack[0].l.rank == p->rank && memcmp(stack[0].sizes, p->sizes, nbytes) == 0)
+        memcpy(p->ret_strides, stack[0].strides, nbytes);
+}
+
 /* Where PyTorch copies a result into out=, it resizes that without a look at the result's strides. */
 static bool resized_for_copy(const kiln_plan *p) {
     bool resized = false;
@@ -223,6 +315,8 @@ static bool own_strides(kiln_plan *p) {
         kiln_row_major(p->rank, p->sizes, p->ret_strides);
     else if (ty->strides == KILN_STRIDES_LIKE)
         strides_like(p, p->call->slot[ty->like].u.tensor);
+    else if (ty->strides == KILN_STRIDES_CHAIN)
+        strides_of_chain(p);
     else
         channels_last_strides(p->rank, p->sizes, p->ret_strides);
     return memcmp(before, p->ret_strides, n) != 0;

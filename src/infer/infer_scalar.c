@@ -15,7 +15,7 @@ typedef struct number {
     double f, im;
 } number;
 
-static kiln_status host_number(const kiln_bound *call, int k, kiln_dtype common, number *out) {
+static kiln_status host_number(const kiln_bound *call, int k, kiln_dtype common, kiln_value *out) {
     const kiln_row *row = call->op->row;
     kiln_call_env env;
     kiln_hval v;
@@ -26,7 +26,9 @@ static kiln_status host_number(const kiln_bound *call, int k, kiln_dtype common,
     if (v.kind != KILN_H_BOOL && v.kind != KILN_H_INT && v.kind != KILN_H_FLOAT)
         return KILN_FAIL(KILN_E_ARG, "%s: '%s' is not a number for this call", call->op->name,
                          row->hosts.at[k].name);
-    *out = (number){v.kind == KILN_H_FLOAT, v.kind == KILN_H_BOOL, v.i, v.f, 0};
+    *out = v.kind == KILN_H_FLOAT  ? kiln_v_float(v.f)
+           : v.kind == KILN_H_BOOL ? kiln_v_bool(v.i != 0)
+                                   : kiln_v_int(v.i);
     return KILN_OK;
 }
 
@@ -46,15 +48,32 @@ static bool number_of(const kiln_value *v, number *out) {
     return false;
 }
 
-static kiln_status read_number(const kiln_bound *call, int slot, int index, kiln_dtype common, number *out) {
-    if (slot >= KILN_HOST_ID) return host_number(call, slot - KILN_HOST_ID, common, out);
-    const kiln_value *v = &call->slot[slot];
-    const char *op = call->op->name, *name = kiln_slot_name(call, slot);
-    if (v->kind == KILN_LIST_V) {
+/* As a Scalar of PyTorch's has it: the least integer is its own negative. */
+static kiln_value negative(const kiln_value *v) {
+    if (v->kind == KILN_FLOAT_V) return kiln_v_float(-v->u.f);
+    if (v->kind == KILN_COMPLEX_V) return kiln_v_complex(-v->u.c.re, -v->u.c.im);
+    bool whole = v->kind == KILN_INT_V || v->kind == KILN_BOOL_V;
+    return whole ? kiln_v_int((int64_t)(0 - (uint64_t)v->u.i)) : *v;
+}
+
+static kiln_status read_number(const kiln_bound *call, int slot, int index, kiln_dtype common, bool minus,
+                               number *out) {
+    bool host = slot >= KILN_HOST_ID;
+    const kiln_value *v = host ? NULL : &call->slot[slot];
+    const char *op = call->op->name, *name = host ? NULL : kiln_slot_name(call, slot);
+    kiln_value made;
+    if (host) {
+        KILN_TRY(host_number(call, slot - KILN_HOST_ID, common, &made));
+        v = &made;
+    } else if (v->kind == KILN_LIST_V) {
         if (index < 0 || (uint32_t)index >= v->n)
             return KILN_FAIL(KILN_E_INDEX, "%s: argument '%s' has no item %d: it has %u", op, name, index,
                              v->n);
         v = &v->u.list[index];
+    }
+    if (minus) {
+        made = negative(v);
+        v = &made;
     }
     if (number_of(v, out)) return KILN_OK;
     return KILN_FAIL(KILN_E_ARG, "%s: argument '%s' must be a number here, not %s", op, name,
@@ -125,13 +144,13 @@ static kiln_status convert_part(const kiln_bound *call, int slot, const number *
 
 kiln_status kiln_scalar_to(const kiln_bound *call, int slot, int index, kiln_dtype t, uint64_t *out) {
     number n;
-    KILN_TRY(read_number(call, slot, index, KILN_DTYPE_COUNT, &n));
+    KILN_TRY(read_number(call, slot, index, KILN_DTYPE_COUNT, false, &n));
     return convert_part(call, slot, &n, 0, t, true, out);
 }
 
 kiln_status kiln_scalar_cast(const kiln_bound *call, int slot, int index, kiln_dtype t, uint64_t *out) {
     number n;
-    KILN_TRY(read_number(call, slot, index, KILN_DTYPE_COUNT, &n));
+    KILN_TRY(read_number(call, slot, index, KILN_DTYPE_COUNT, false, &n));
     return convert_part(call, slot, &n, 0, t, false, out);
 }
 
@@ -165,6 +184,10 @@ bool kiln_number_convert(const kiln_value *v, int part, kiln_dtype via, kiln_dty
                          uint64_t *out) {
     number n;
     if (part == 0 && via == t && store_usual(v, t, out)) return true;
+    if (part & KILN_MINUS) {
+        kiln_value minus = negative(v);
+        return kiln_number_convert(&minus, part & ~KILN_MINUS, via, t, checked, out);
+    }
     if (!number_of(v, &n)) return false;
     if (part == 0 && n.im != 0) return false; /* rare: the caller finds out what to say */
     number one = part_of(&n, part);
@@ -183,8 +206,9 @@ kiln_status kiln_plan_scalar(const kiln_plan *plan, int slot, int index, int par
     number n;
     if (part == 0 && via == t && slot < KILN_HOST_ID && store_usual(&plan->call->slot[slot], t, out))
         return KILN_OK;
-    KILN_TRY(read_number(plan->call, slot, index, plan->common, &n));
-    KILN_TRY(convert_part(plan->call, slot, &n, part, via, kiln_plan_scalar_checked(plan, slot), out));
+    KILN_TRY(read_number(plan->call, slot, index, plan->common, part & KILN_MINUS, &n));
+    KILN_TRY(convert_part(plan->call, slot, &n, part & ~KILN_MINUS, via, kiln_plan_scalar_checked(plan, slot),
+                          out));
     if (via != t) *out = widen_half(via, *out); /* only halves are computed in another type */
     return KILN_OK;
 }

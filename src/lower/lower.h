@@ -12,7 +12,7 @@
 typedef struct kiln_scalar_source {
     int16_t slot, index;
     kiln_dtype via, dtype;
-    kiln_ir_part part;
+    int part; /* a kiln_ir_part, with KILN_MINUS for the negative of the number */
 } kiln_scalar_source;
 
 typedef struct kiln_lowered {

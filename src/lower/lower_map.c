@@ -56,7 +56,8 @@ static kiln_ref scalar_part(mapper *m, const kiln_texpr *e, kiln_ir_part part) {
     static const char *const ends[] = {"", ".re", ".im"}; /* ORDER: kiln_ir_part */
     kiln_lowered *low = m->out;
     kiln_dtype via = kiln_dtype_real(scalar_via(m, e)), t = kiln_dtype_real(e->dtype);
-    kiln_scalar_source want = {(int16_t)e->id, (int16_t)e->index, via, t, part};
+    kiln_scalar_source want = {(int16_t)e->id, (int16_t)e->index, via, t,
+                               (int)part | (e->minus ? KILN_MINUS : 0)};
     int k = 0;
     while (k < low->nscalars && memcmp(&low->scalars[k], &want, sizeof want) != 0) k++;
     if (k == KILN_MAX_SCALARS) {
@@ -68,10 +69,10 @@ static kiln_ref scalar_part(mapper *m, const kiln_texpr *e, kiln_ir_part part) {
         char name[160];
         const char *label = e->id >= KILN_HOST_ID ? m->row->hosts.at[e->id - KILN_HOST_ID].name
                                                   : m->row->schema->args[e->id].name;
-        int n = snprintf(name, sizeof name, "%.100s%s", label, ends[part]);
+        int n = snprintf(name, sizeof name, "%.100s%s%s", label, e->minus ? ".minus" : "", ends[part]);
         for (int other = 0; other < low->nscalars;
              other++) /* another item, type or rounding of the same argument */
-            if (low->scalars[other].slot == want.slot && low->scalars[other].part == part) {
+            if (low->scalars[other].slot == want.slot && low->scalars[other].part == want.part) {
                 snprintf(name + n, sizeof name - (size_t)n, ".%d", k);
                 break;
             }

@@ -27,6 +27,12 @@ bool kiln_torch_has(const char *full, bool overloads);
  * row, but is PyTorch's. */
 kiln_status kiln_unserved(const char *full, kiln_family family);
 
+/* What a call has room for; rows that need more are not loaded. */
+enum {
+    KILN_MAX_OPERANDS = 24, /* tensors, results among them */
+    KILN_MAX_SCALARS = 64   /* numbers that a kernel is given; a complex one is two */
+};
+
 /* How the common dtype of a branch comes about. */
 typedef enum kiln_promo {
     KILN_PROMO_PROMOTE, /* PyTorch's result_type over `args` */
@@ -51,25 +57,43 @@ typedef enum kiln_out_rule {
 /* How strides of new results come about. */
 typedef enum kiln_strides {
     KILN_STRIDES_USUAL,   /* from all tensors, as PyTorch's iterator has it */
-    KILN_STRIDES_WITH,    /* the same, with a number that counts as a tensor of rank 0 */
-    KILN_STRIDES_WITHOUT, /* the same, but no number counts */
-    KILN_STRIDES_ROWS_OF, /* the same, as if argument `like` were row-major */
+    KILN_STRIDES_WITHOUT, /* the same, but no number counts as a tensor of rank 0 */
     KILN_STRIDES_ROWS,    /* row-major */
     KILN_STRIDES_LIKE,    /* those of argument `like`, made dense where it has gaps */
+    KILN_STRIDES_CHAIN,   /* from several iterators, of which `chain` says who walks what */
     KILN_STRIDES_CHANNELS_LAST,
     KILN_STRIDES_CHANNELS_LAST_3D
 } kiln_strides;
+
+/* A link of a chain of iterators: puts a layout on a stack, or makes one of the n on top, as an iterator would. */
+typedef enum kiln_link_kind {
+    KILN_LINK_OWN,    /* of tensor argument n */
+    KILN_LINK_TO,     /* of it, converted to a dtype: another one makes a copy, dense in its order */
+    KILN_LINK_PART,   /* of a view of one part of its complex numbers */
+    KILN_LINK_ROWS,   /* of a new tensor of its shape and the common dtype, row-major */
+    KILN_LINK_NUMBER, /* of a tensor without dimensions */
+    KILN_LINK_MEET    /* of the result that an iterator over n layouts makes */
+} kiln_link_kind;
+
+typedef struct kiln_link {
+    uint8_t kind, n, dtype;
+} kiln_link;
+
+enum { KILN_MAX_LINKS = 16, KILN_MAX_LINKED = 4 }; /* of a chain; layouts on the stack */
 
 typedef struct kiln_typing {
     kiln_promo promo;
     kiln_out_rule out;
     kiln_strides strides;
-    int like;                   /* ROWS_OF, LIKE: a tensor argument */
-    uint64_t args;              /* bit a: argument a takes part in promotion */
-    uint64_t numbers;           /* bit a: a Scalar among them that is no tensor of rank 0: it must fit */
-    int lead;                   /* 1 + the argument whose strides count first; 0: in the schema's order */
-    int dtype_arg;              /* TO, SUM: a ScalarType? argument, or -1 */
-    int16_t ret[KILN_MAX_RETS]; /* KILN_RET_COMMON, KILN_RET_REAL, a kiln_dtype, or KILN_RET_ARG(a) */
+    int like; /* LIKE: a tensor argument */
+    kiln_link chain[KILN_MAX_LINKS];
+    int nchain;
+    uint64_t args;    /* bit a: argument a takes part in promotion */
+    uint64_t numbers; /* bit a: a Scalar among them that is no tensor of rank 0: it must fit */
+    int norder;       /* above 0: strides do not count in the schema's order, but in that of `order` */
+    int8_t order[KILN_MAX_OPERANDS]; /* tensors; those that are not here follow */
+    int dtype_arg;                   /* TO, SUM: a ScalarType? argument, or -1 */
+    int16_t ret[KILN_MAX_RETS];      /* KILN_RET_COMMON, KILN_RET_REAL, a kiln_dtype, or KILN_RET_ARG(a) */
 } kiln_typing;
 
 /* One way to compute the row's results, taken when `when` holds (NULL: always). */
@@ -102,12 +126,6 @@ typedef struct kiln_named {
 enum { KILN_HOST_ID = KILN_MAX_ARGS };
 
 enum { KILN_ROW_MAX_NAMED = 16, KILN_ROW_MAX_BRANCHES = 16, KILN_ROW_MAX_CHECKS = 8 };
-
-/* What a call has room for; rows that need more are not loaded. */
-enum {
-    KILN_MAX_OPERANDS = 24, /* tensors, results among them */
-    KILN_MAX_SCALARS = 64   /* numbers that a kernel is given; a complex one is two */
-};
 
 typedef struct kiln_nameds {
     kiln_named *at;

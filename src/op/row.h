@@ -18,6 +18,8 @@ bool kiln_row_clause_word(const kiln_lex *lx);
 
 /* Attributes up to `=`, a clause or the end of the row, into t (and row->takes). */
 kiln_status kiln_row_attrs(kiln_lex *lx, kiln_row *row, kiln_typing *t) KILN_MUST_CHECK;
+kiln_status kiln_row_strides(kiln_lex *lx, kiln_row *row,
+                             kiln_typing *t) KILN_MUST_CHECK; /* after the word */
 kiln_status kiln_row_bodies(kiln_lex *lx, kiln_row *row, kiln_branch *b) KILN_MUST_CHECK;
 /* A new branch with the head's typing; fails when there are too many. */
 kiln_status kiln_row_branch(kiln_lex *lx, kiln_row *row, kiln_branch **out) KILN_MUST_CHECK;

@@ -106,7 +106,7 @@ typedef struct numbers {
     struct {
         int id, index;
         kiln_dtype dtype;
-        bool exact;
+        bool exact, minus;
     } at[KILN_MAX_SCALARS];
     int n, nparts; /* of a complex number there are two */
 } numbers;
@@ -114,7 +114,7 @@ typedef struct numbers {
 static kiln_status note_number(const char *source, const kiln_texpr *e, numbers *ns) {
     for (int k = 0; k < ns->n; k++)
         if (ns->at[k].id == e->id && ns->at[k].index == e->index && ns->at[k].dtype == e->dtype &&
-            ns->at[k].exact == e->exact)
+            ns->at[k].exact == e->exact && ns->at[k].minus == e->minus)
             return KILN_OK;
     ns->nparts += kiln_dtype_is_complex(e->dtype) ? 2 : 1;
     if (ns->nparts > KILN_MAX_SCALARS)
@@ -126,6 +126,7 @@ static kiln_status note_number(const char *source, const kiln_texpr *e, numbers 
     ns->at[ns->n].id = e->id;
     ns->at[ns->n].index = e->index;
     ns->at[ns->n].dtype = e->dtype;
+    ns->at[ns->n].minus = e->minus;
     ns->at[ns->n++].exact = e->exact;
     return KILN_OK;
 }

@@ -97,23 +97,26 @@ kiln_status kiln_row_args(kiln_lex *lx, const kiln_row *row, uint64_t *set) {
     return KILN_OK;
 }
 
-/* promote([number] ARG, ...).  In another order than the schema's, the first one leads. */
+/* promote([number] ARG, ...).  In another order than the schema's, their strides count in that order. */
 static kiln_status parse_promoted(kiln_lex *lx, kiln_row *row, kiln_typing *t) {
-    bool more = true, number;
-    int first = -1;
+    bool more = true, number, in_order = true;
+    int last = -1;
     KILN_TRY(kiln_lex_expect(lx, "("));
     t->args = t->numbers = 0;
-    t->lead = 0;
+    t->norder = 0;
     while (more) {
         int arg = -1;
         KILN_TRY(kiln_lex_accept(lx, "number", &number));
         KILN_TRY(kiln_row_arg(lx, row, &arg));
+        bool again = t->args >> arg & 1, tensor = kiln_row_is_tensor(row, arg);
+        if (tensor && !again && t->norder < KILN_MAX_OPERANDS) t->order[t->norder++] = (int8_t)arg;
+        in_order = in_order && arg > last;
+        last = arg;
         t->args |= 1ull << arg;
         if (number) t->numbers |= 1ull << arg;
-        if (first < 0) first = arg;
-        if (arg < first) t->lead = 1 + first;
         KILN_TRY(kiln_lex_accept(lx, ",", &more));
     }
+    if (in_order) t->norder = 0;
     return kiln_lex_expect(lx, ")");
 }
 
@@ -178,30 +181,6 @@ static kiln_status parse_item(kiln_lex *lx, kiln_row *row, kiln_typing *t) {
     return kiln_lex_next(lx);
 }
 
-/* strides rows [of ARG] | like ARG | channels_last | channels_last_3d | with numbers | without numbers */
-static kiln_status parse_strides(kiln_lex *lx, kiln_row *row, kiln_typing *t) {
-    static const char *const words[] = {[KILN_STRIDES_WITH] = "with",
-                                        [KILN_STRIDES_WITHOUT] = "without",
-                                        [KILN_STRIDES_ROWS] = "rows",
-                                        [KILN_STRIDES_LIKE] = "like",
-                                        [KILN_STRIDES_CHANNELS_LAST] = "channels_last",
-                                        [KILN_STRIDES_CHANNELS_LAST_3D] = "channels_last_3d"};
-    int s = KILN_STRIDES_WITH, last = KILN_STRIDES_CHANNELS_LAST_3D;
-    bool of = false;
-    while (s <= last && !(words[s] && kiln_lex_is(lx, words[s]))) s++;
-    if (s > last) return kiln_lex_fail(lx, "rows, like, with, without, channels_last or channels_last_3d");
-    t->strides = (kiln_strides)s;
-    KILN_TRY(kiln_lex_next(lx));
-    if (s <= KILN_STRIDES_WITHOUT) return kiln_lex_expect(lx, "numbers");
-    if (s == KILN_STRIDES_ROWS) KILN_TRY(kiln_lex_accept(lx, "of", &of));
-    if (of) t->strides = KILN_STRIDES_ROWS_OF;
-    if (!of && s != KILN_STRIDES_LIKE) return KILN_OK;
-    t->like = lx->tok == KILN_TOK_NAME ? kiln_schema_arg(row->schema, lx->str) : -1;
-    if (t->like < 0 || !kiln_row_is_tensor(row, t->like) || kiln_row_optional(row, t->like))
-        return kiln_lex_fail(lx, "the name of a tensor that is always given");
-    return kiln_lex_next(lx);
-}
-
 /* to(ARG), sum_dtype(ARG) */
 static kiln_status parse_dtype_arg(kiln_lex *lx, const kiln_row *row, kiln_promo promo, kiln_typing *t) {
     KILN_TRY(kiln_lex_expect(lx, "("));
@@ -233,7 +212,7 @@ static const struct {
 } attrs[] = {
     {"takes", parse_takes},       {"promote", parse_promoted},    {"to", parse_to},
     {"to_float", parse_to_float}, {"to_double", parse_to_double}, {"sum_dtype", parse_sum_dtype},
-    {"out", parse_out},           {"strides", parse_strides},     {"->", parse_rets},
+    {"out", parse_out},           {"strides", kiln_row_strides},  {"->", parse_rets},
     {"item", parse_item},
 };
 enum { ATTRS = sizeof attrs / sizeof *attrs };

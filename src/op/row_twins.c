@@ -28,8 +28,9 @@ static bool same_code(const kiln_branch *a, const kiln_branch *b) {
     const kiln_typing *s = &a->typing, *t = &b->typing;
     if (a->nbody != b->nbody || a->uses != b->uses || a->knows != b->knows || a->exact != b->exact)
         return false;
-    if (s->promo != t->promo || s->args != t->args || s->numbers != t->numbers || s->lead != t->lead ||
-        s->dtype_arg != t->dtype_arg || memcmp(s->ret, t->ret, sizeof s->ret) != 0)
+    if (s->promo != t->promo || s->args != t->args || s->numbers != t->numbers || s->norder != t->norder ||
+        s->dtype_arg != t->dtype_arg || memcmp(s->ret, t->ret, sizeof s->ret) != 0 ||
+        memcmp(s->order, t->order, (size_t)s->norder) != 0)
         return false;
     for (int k = 0; k < a->nbody; k++)
         if (!same_expr(a->body[k], b->body[k])) return false;

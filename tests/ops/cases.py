@@ -29,6 +29,7 @@ def seeded(*what):
 # Numbers for Scalar arguments.  2**40 does not fit most types, 1e40 not f32, and -0.0 and nan must stay themselves.
 NUMBERS = (1, 2, -1, 0, 3, True, False, 2.5, 0.5, -1.5, 0.0, -0.0, float("inf"), float("-inf"), float("nan"), 1e-3,
            200, 2**40, -(2**40), 2**63 - 1, -(2**63), 1e40, 2j, -0.5 + 1j)
+EDGES = (128, -128, 1e-40, 2 + 0j)  # only one of the first two fits i8; the third has no reciprocal in f32; the last is real
 
 SPECIAL = 32  # at least as many as there are special values of any type
 
@@ -243,6 +244,31 @@ def layouts(k):
     return list(seen.values())
 
 
+def drawn_view(shape, rng):
+    """(sizes, strides, offset) of a tensor that broadcasts to shape: dimensions left out or of one, in any order in memory,
+    with gaps or repeated, and strides of dimensions of one that mean nothing."""
+    sizes = [n if rng.random() < 0.75 else 1 for n in shape[rng.choice([0, 0, 0, 1]):]]
+    order, strides, step = list(reversed(range(len(sizes)))), [0] * len(sizes), rng.choice([1, 1, 1, 2])
+    if rng.random() < 0.5:
+        rng.shuffle(order)
+    for d in order:
+        strides[d] = step
+        if sizes[d] == 1 and rng.random() < 0.5:
+            strides[d] = rng.choice([0, 1, 2, 99])
+        elif sizes[d] > 1 and rng.random() < 0.1:
+            strides[d] = 0
+        elif sizes[d] > 1:
+            step *= sizes[d] + (rng.random() < 0.1)
+    return tuple(sizes), tuple(strides), rng.choice([0, 0, 1])
+
+
+def drawn_layouts(k, count, rng):
+    """Layouts in which the tensors have little to do with each other."""
+    for _ in range(count):
+        shape = [rng.choice([1, 2, 3, 5, 0 if rng.random() < 0.2 else 4]) for _ in range(rng.randint(1, 4))]
+        yield "drawn", [drawn_view(shape, rng) for _ in range(k)]
+
+
 # -- dtypes ------------------------------------------------------------------------------------------------
 
 def dtype_tuples(names, k, limit, rng):
@@ -398,6 +424,27 @@ def functional(s):
                     yield s.case(structure, views(layout, dtypes), s.draw_numbers(structure, rng), fill=fill,
                                  note=layout[0])
         yield from number_cases(s, structure, rng)
+        yield from edge_cases(s, structure)
+        yield from layout_cases(s, structure, tuples)
+
+
+def edge_cases(s, structure):
+    """Each number argument at each edge, the others as usual, for each dtype."""
+    arguments, k = s.number_arguments(structure), len(s.present(structure))
+    for at, edge in itertools.product(range(len(arguments)), () if s.tame else EDGES):
+        if kind_of(arguments[at])[0] == "number":
+            numbers = [DEFAULT if a.has_default_value() and a.default_value is not None else 2 for a in arguments]
+            numbers[at] = edge
+            for t in s.dtypes:
+                yield s.case(structure, views(("row", [(5, 7), (7,)]), [t] * k), numbers, note="edge")
+
+
+def layout_cases(s, structure, tuples):
+    """A few layouts for each tuple of dtypes: what PyTorch makes of strides depends on both."""
+    k, rng = len(s.present(structure)), seeded("layouts", s.name, str(structure), len(tuples))
+    for dtypes in tuples if k else ():
+        for layout in drawn_layouts(k, 3, rng):
+            yield s.case(structure, views(layout, dtypes), s.draw_numbers(structure, rng), note=layout[0])
 
 
 def number_cases(s, structure, rng):

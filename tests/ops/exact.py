@@ -115,8 +115,6 @@ def airy(x):
 EXACT = {
     "pow": power, "float_power": power,
     "ldexp": lambda x, y: x * mp.mpf(2) ** y,
-    "sub": lambda x, y, alpha=1: x - alpha * y, "subtract": lambda x, y, alpha=1: x - alpha * y,
-    "rsub": lambda x, y, alpha=1: y - alpha * x,
     "div": quotient, "divide": quotient, "true_divide": quotient,
     "addcdiv": lambda x, y, z, value=1: x + value * y / z,
     "sigmoid": sigmoid, "special_expit": sigmoid, "silu": silu,
@@ -174,22 +172,12 @@ def by_c99(packet, value):
     return value.real, value.imag, 0.0, 0.0
 
 
-def by_ieee(packet, x, y, alpha=1):
-    """x - alpha * y where something is infinite."""
-    if packet == "rsub":
-        x, y = y, x
-    if not any(isinstance(v, complex) for v in (x, y, alpha)):
-        return x - alpha * y, 0.0, 0.0, 0.0
-    x, y, a = complex(x), complex(y), complex(-alpha)
-    return x.real + a.real * y.real - a.imag * y.imag, x.imag + a.real * y.imag + a.imag * y.real, 0.0, 0.0
-
-
 @functools.lru_cache(maxsize=1 << 16)
 def evaluate(packet, args, kwargs):
     """(real part, imaginary part, size, slack); None where there is no exact answer.  A part whose very sign is in doubt is
     None."""
     if not all(map(finite, [*args, *(v for _, v in kwargs)])):
-        return by_ieee(packet, *args, **dict(kwargs)) if packet in ("sub", "subtract", "rsub") else by_c99(packet, args[0])
+        return by_c99(packet, args[0])
     if packet not in EXACT:
         return None
     try:

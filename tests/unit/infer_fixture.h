@@ -33,6 +33,13 @@ static int open_registry(void **state) {
         "    ignore pads, flag, eps, k\n"
         "    when mode == \"a\" = self\n"
         "    when mode == \"b\" = self + 1\n"
+        "map test::finite(Tensor self) -> Tensor : takes complex -> bool\n"
+        "    when true strides ((part self, part self), ((part self), number)) = im(self) == 0\n"
+        "map test::scaled(Tensor self, Tensor mask, float k) -> Tensor : takes float complex\n"
+        "    when true strides ((self, mask), number) = self * mask * compute(f64(k))\n"
+        "map test::power(Tensor self, Tensor other) -> Tensor : takes float\n"
+        "    when common == f64 strides (self, rows other) = self * other\n"
+        "    when true promote(other, self) = self * other\n"
         "index test::rows(Tensor self, int[2] k) -> Tensor : takes float = self[.., y, 0]\n"
         "    host h = size(self, -2), twice = k[1] * 2\n"
         "    out [.., y: h - twice]\n";

@@ -488,6 +488,8 @@ static const struct {
     {"list", {.kind = KILN_H_LIST, .i = 2, .dtype = KILN_DTYPE_COUNT}},
     {"u", {.kind = KILN_H_UNKNOWN, .dtype = KILN_DTYPE_COUNT}},
     {"maybe", {.kind = KILN_H_UNKNOWN, .present_unknown = true, .dtype = KILN_DTYPE_COUNT}},
+    {"flat", {.kind = KILN_H_COMPLEX, .f = 2, .dtype = KILN_C128}},
+    {"turned", {.kind = KILN_H_COMPLEX, .f = 2, .im = 1, .dtype = KILN_C128}},
 };
 
 static void get(const kiln_henv *env, int arg, kiln_hval *out) {
@@ -530,7 +532,7 @@ static kiln_dtype dtype(const kiln_henv *env, int arg) {
     return values[arg].value.dtype;
 }
 
-static const kiln_henv host = {get, item, size, dtype, KILN_U8, false, "t", NULL};
+static const kiln_henv host = {get, item, size, dtype, KILN_U8, false, 1, "t", NULL};
 
 static void gives(const char *text, const char *want) {
     kiln_hval v = {0};
@@ -591,6 +593,10 @@ static void host_comparisons(void **state) {
     gives("mode != \"trunc\"", "true");
     gives("none == \"floor\"", "false");
     gives("true != false", "true");
+    gives("flat == 2 and turned != 2 and flat != turned", "true");
+    gives("flat >= 2 and not flat > 2 and 1 / flat == 0.5", "true"); /* a real number by another name */
+    host_refuses("1 < turned", KILN_E_ARG, "t:1:5: expected a real number, found a complex one");
+    host_refuses("abs(turned)", KILN_E_ARG, "t:1:5: expected a real number, found a complex one");
     host_refuses("mode < \"a\"", KILN_E_TYPE, "t:1:1: cannot order these values");
     host_refuses("1 == 1 and t == 1", KILN_E_TYPE, "t:1:12: cannot compare a tensor or a list");
     host_refuses("list == 1", KILN_E_TYPE, "t:1:1: cannot compare a tensor or a list");
@@ -604,6 +610,7 @@ static void host_questions(void **state) {
     gives("is_float(t)", "true");
     gives("is_int(two) and is_float(half) and is_bool(yes)", "true");
     gives("is_int(none)", "false");
+    gives("in_place and common == u8", "true");
     host_refuses("is_int(list)", KILN_E_TYPE, "t:1:1: 'is_int' takes a tensor, a number or common");
     host_refuses("is_int(mode)", KILN_E_TYPE, "t:1:1: 'is_int' takes a tensor, a number or common");
 }

@@ -330,6 +330,27 @@ static void two_outputs_may_not_share(void **state) {
     free(p);
 }
 
+/* As PyTorch has them where it runs several iterators, or ones of another order. */
+static void strides_come_from_several_iterators(void **state) {
+    (void)state;
+    static const char *const calls[] = {
+        "test::finite c64[1,5,1,1](10,2,10,10)@0+0 = bool[1,5,1,1](5,1,1,1)", /* isfinite */
+        "test::scaled c128[2,0,1](1,1,99)@0+0 f32[2,0,1](1,1,99)@1+0 f2 = c128[2,0,1](0,1,0)",
+        "test::power f64[2,3](1,2)@0+0 f64[3](1)@1+0 = f64[2,3](1,2)",
+        "test::power f64[3](1)@0+0 f64[2,3](1,2)@1+0 = f64[2,3](3,1)", /* a row-major copy of other */
+        "test::power f32[2,3](3,1)@0+0 f32[2,3](1,2)@1+0 = f32[2,3](1,2)",
+        "where.self u8[5,7](0,1)@0+0 f32[5,7](1,5)@1+0 f32[5,7](7,1)@2+0 = f32[5,7](7,1)",
+    };
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        call_text c;
+        char *copy = strdup(calls[i]);
+        read_call(&c, copy);
+        if (!agrees(&c)) fail_msg("%s", calls[i]);
+        free_call(&c);
+        free(copy);
+    }
+}
+
 static void negative_strides_are_walked(void **state) {
     (void)state;
     static const char *const calls[] = {
@@ -576,6 +597,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(no_case_of_the_row),
         cmocka_unit_test(read_only_is_not_written),
         cmocka_unit_test(two_outputs_may_not_share),
+        cmocka_unit_test(strides_come_from_several_iterators),
         cmocka_unit_test(negative_strides_are_walked),
         cmocka_unit_test(plans),
         cmocka_unit_test(equal_code_equal_key),

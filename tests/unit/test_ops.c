@@ -551,16 +551,16 @@ static void every_tensor_has_its_dtypes(void **state) {
             "r:1:5: result 0 follows 'k', no tensor");
     takes(G ": takes real -> other = self + other");
     refuses(KILN_E_PARSE, F ": strides up = self",
-            "r:1:44: expected rows, like, with, without, channels_last or channels_last_3d, found 'up'");
+            "r:1:44: expected rows, like, without, channels_last, channels_last_3d or '(', found 'up'");
     refuses(KILN_E_PARSE, F ": strides like other = self",
             "r:1:49: expected the name of a tensor that is always given, found 'other'");
     refuses(KILN_E_PARSE, "map my::f(Tensor self, int k) -> Tensor : item k = self",
             "r:1:48: expected the name of a tensor, at the head of the row, found 'k'");
     takes(G ": item other takes real = self + compute(other)");
-    refuses(KILN_E_PARSE, F ": strides with = self", "r:1:49: expected 'numbers', found '='");
+    refuses(KILN_E_PARSE, F ": strides without = self", "r:1:52: expected 'numbers', found '='");
     takes(
         F
-        "\n    when is_bool(common) strides rows = self\n    when is_int(common) strides rows of self = self\n"
+        "\n    when is_bool(common) strides rows = self\n    when is_int(common) strides (rows self) = self\n"
         "    when true strides like self = self");
     takes(
         G
@@ -571,6 +571,19 @@ static void every_tensor_has_its_dtypes(void **state) {
     refuses(KILN_E_PARSE, "map my::f(Tensor self, int k) -> Tensor : takes real takes k: int = self + k",
             "r:1:5: 'takes k:' but 'k' is no tensor");
     takes(G ": promote(self) takes real takes other: int -> other = self > 0 ? other : 0");
+}
+
+static void strides_of_several_iterators(void **state) {
+    (void)state;
+    takes(G ": strides (((i64 self, number)), (part other, (rows self, number))) = self + other");
+    refuses(KILN_E_PARSE, F ": strides () = self",
+            "r:1:45: expected the name of a tensor that is always given, found ')'");
+    refuses(KILN_E_PARSE, "map my::f(Tensor self, Tensor? w) -> Tensor : strides (self, w) = self",
+            "r:1:62: expected the name of a tensor that is always given, found 'w'");
+    refuses(KILN_E_PARSE, F ": strides (self, number, self, (self, number)) = self",
+            "r:1:78: expected at most 16 names and brackets, 4 layouts at a time, found ')'");
+    refuses(KILN_E_PARSE, F ": strides ((((((((((((((((((self)))))))))))))))))) = self",
+            "r:1:61: expected at most 16 brackets, found '('");
 }
 
 /* -- refusals: clauses ------------------------------------------------------------------------------------- */
@@ -964,6 +977,7 @@ int main(void) {
         T(bad_names),
         T(types_wrong_for_one_dtype),
         T(every_tensor_has_its_dtypes),
+        T(strides_of_several_iterators),
         T(bad_clauses),
         T(conditions_are_checked_before_any_call),
         T(branches_are_all_reached),
