@@ -47,12 +47,18 @@ typedef struct kiln_source {
     int lines_before; /* of which start is not the first */
 } kiln_source;
 
+#define KILN_WHERE "%s:%d:%d" /* how a place of a text is written: name, line, column */
 #define KILN_FAIL_AT(text, where, st, ...) (kiln_set_error_at((text), (where), (st), __VA_ARGS__), (st))
+/* The same where line and column are known. */
+#define KILN_FAIL_LINE(st, name, line, col, ...) \
+    (kiln_set_error_line((name), (line), (col), (st), __VA_ARGS__), (st))
 /* "expected WHAT, found" the character at `where`. */
 #define KILN_FAIL_EXPECTED(text, where, what) (kiln_set_expected((text), (where), (what)), KILN_E_PARSE)
 
 void kiln_set_error_at(const kiln_source *text, const char *where, kiln_status st, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
+void kiln_set_error_line(const char *name, int line, int col, kiln_status st, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
 void kiln_set_expected(const kiln_source *text, const char *where, const char *what);
 
 /* -- memory ----------------------------------------------------------------------------------- */

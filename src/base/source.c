@@ -7,6 +7,19 @@
 
 #include "base/base.h"
 
+static void set_error(const char *name, int line, int col, kiln_status st, const char *fmt, va_list ap) {
+    char problem[2048];
+    vsnprintf(problem, sizeof problem, fmt, ap);
+    kiln_set_error(__FILE__, __LINE__, st, KILN_WHERE ": %s", name, line, col, problem);
+}
+
+void kiln_set_error_line(const char *name, int line, int col, kiln_status st, const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    set_error(name, line, col, st, fmt, ap);
+    va_end(ap);
+}
+
 void kiln_set_error_at(const kiln_source *text, const char *where, kiln_status st, const char *fmt, ...) {
     int line = text->lines_before + 1;
     const char *line_start = text->start;
@@ -15,13 +28,10 @@ void kiln_set_error_at(const kiln_source *text, const char *where, kiln_status s
         line++;
         line_start = c + 1;
     }
-    char problem[512];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(problem, sizeof problem, fmt, ap);
+    set_error(text->name, line, (int)(where - line_start) + 1, st, fmt, ap);
     va_end(ap);
-    kiln_set_error(__FILE__, __LINE__, st, "%s:%d:%d: %s", text->name, line, (int)(where - line_start) + 1,
-                   problem);
 }
 
 void kiln_set_expected(const kiln_source *text, const char *where, const char *what) {

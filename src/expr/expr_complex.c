@@ -77,8 +77,7 @@ kiln_status kiln_crule_parse(kiln_arena *arena, const char *source, const char *
 
 kiln_status kiln_crules_put(kiln_crules *rules, kiln_crule *r) {
     if (rules->n == KILN_MAX_RULES)
-        return KILN_FAIL(KILN_E_LIMIT, "%s:%d:%d: at most %d rules", r->source, r->line, r->col,
-                         KILN_MAX_RULES);
+        return KILN_FAIL_LINE(KILN_E_LIMIT, r->source, r->line, r->col, "at most %d rules", KILN_MAX_RULES);
     kiln_digest pair[2] = {rules->digest, r->digest};
     rules->digest = kiln_hash128(pair, sizeof pair);
     rules->n++;

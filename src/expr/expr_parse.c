@@ -29,8 +29,8 @@ static kiln_expr *node(parser *ps, kiln_ekind kind) {
 static kiln_status grow(parser *ps, kiln_expr *e, const kiln_expr *below) {
     if (below->height >= e->height) e->height = below->height + 1;
     if (e->height <= KILN_EXPR_MAX_HEIGHT) return KILN_OK;
-    return KILN_FAIL(KILN_E_LIMIT, "%s:%d:%d: expression has more than %d levels", ps->lx->source, e->line,
-                     e->col, KILN_EXPR_MAX_HEIGHT);
+    return KILN_FAIL_LINE(KILN_E_LIMIT, ps->lx->source, e->line, e->col, "expression has more than %d levels",
+                          KILN_EXPR_MAX_HEIGHT);
 }
 
 static kiln_status make(parser *ps, kiln_ekind kind, kiln_prim prim, const kiln_expr *const *args, int n,
@@ -145,9 +145,9 @@ static kiln_status parse_call(parser *ps, kiln_expr *e) {
     if (!kiln_prim_find(e->name, strlen(e->name), &e->prim)) return KILN_OK;
     e->kind = KILN_X_PRIM;
     if (n != kiln_prim_arity(e->prim))
-        return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: '%s' takes %d argument%s, found %d", ps->lx->source,
-                         e->line, e->col, e->name, kiln_prim_arity(e->prim),
-                         kiln_prim_arity(e->prim) == 1 ? "" : "s", n);
+        return KILN_FAIL_LINE(KILN_E_PARSE, ps->lx->source, e->line, e->col,
+                              "'%s' takes %d argument%s, found %d", e->name, kiln_prim_arity(e->prim),
+                              kiln_prim_arity(e->prim) == 1 ? "" : "s", n);
     return KILN_OK;
 }
 
@@ -223,8 +223,8 @@ static kiln_status parse_binary(parser *ps, int level, const kiln_expr **out);
 
 static kiln_status parse_unary(parser *ps, const kiln_expr **out) {
     if (++ps->depth > KILN_EXPR_MAX_DEPTH)
-        return KILN_FAIL(KILN_E_LIMIT, "%s:%d:%d: expression nested deeper than %d", ps->lx->source,
-                         ps->lx->tok_line, ps->lx->tok_col, KILN_EXPR_MAX_DEPTH);
+        return KILN_FAIL_LINE(KILN_E_LIMIT, ps->lx->source, ps->lx->tok_line, ps->lx->tok_col,
+                              "expression nested deeper than %d", KILN_EXPR_MAX_DEPTH);
     for (size_t k = 0; k < sizeof unary / sizeof *unary; k++) {
         if (!kiln_lex_is(ps->lx, unary[k].text)) continue;
         const kiln_expr *arg;
@@ -279,8 +279,8 @@ static kiln_status parse_cond(parser *ps, const kiln_expr **out) {
     KILN_TRY(kiln_lex_accept(ps->lx, "?", &cond));
     if (!cond) return KILN_OK;
     if (++ps->depth > KILN_EXPR_MAX_DEPTH)
-        return KILN_FAIL(KILN_E_LIMIT, "%s:%d:%d: expression nested deeper than %d", ps->lx->source,
-                         ps->lx->tok_line, ps->lx->tok_col, KILN_EXPR_MAX_DEPTH);
+        return KILN_FAIL_LINE(KILN_E_LIMIT, ps->lx->source, ps->lx->tok_line, ps->lx->tok_col,
+                              "expression nested deeper than %d", KILN_EXPR_MAX_DEPTH);
     const kiln_expr *args[3] = {*out};
     KILN_TRY(parse_cond(ps, &args[1]));
     KILN_TRY(kiln_lex_expect(ps->lx, ":"));
@@ -303,7 +303,7 @@ kiln_status kiln_expr_fail(const char *source, const kiln_expr *e, kiln_status s
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    return KILN_FAIL(st, "%s:%d:%d: %s", source, e->line, e->col, text);
+    return KILN_FAIL_LINE(st, source, e->line, e->col, "%s", text);
 }
 
 bool kiln_steps_take(kiln_steps *s, const char *source, const kiln_expr *e) {

@@ -59,7 +59,7 @@ static kiln_status lex_number(kiln_lex *lx) {
     bool whole = kiln_f64_parse(text, n, &lx->f);
     if (!is_float) lx->i = strtoll(text, &stop, 10);
     if (!whole || errno == ERANGE || (p < lx->end && name_char(*p)))
-        return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: malformed number", lx->source, lx->tok_line, lx->tok_col);
+        return KILN_FAIL_LINE(KILN_E_PARSE, lx->source, lx->tok_line, lx->tok_col, "malformed number");
     lx->tok = KILN_TOK_NUM;
     lx->p = p;
     return KILN_OK;
@@ -75,8 +75,8 @@ static kiln_status lex_string(kiln_lex *lx) {
     }
     if (p == lx->end || *p != '"') {
         kiln_sb_fini(&text);
-        return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: string without a closing quote", lx->source, lx->tok_line,
-                         lx->tok_col);
+        return KILN_FAIL_LINE(KILN_E_PARSE, lx->source, lx->tok_line, lx->tok_col,
+                              "string without a closing quote");
     }
     lx->str = kiln_arena_strndup(lx->arena, text.p ? text.p : "", text.len);
     bool failed = text.failed || !lx->str;
@@ -102,8 +102,8 @@ static kiln_status lex_punct(kiln_lex *lx) {
         lx->p += n;
         return KILN_OK;
     }
-    return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: unexpected character 0x%02x", lx->source, lx->tok_line,
-                     lx->tok_col, (unsigned char)*lx->p);
+    return KILN_FAIL_LINE(KILN_E_PARSE, lx->source, lx->tok_line, lx->tok_col, "unexpected character 0x%02x",
+                          (unsigned char)*lx->p);
 }
 
 kiln_status kiln_lex_next(kiln_lex *lx) {
@@ -144,11 +144,11 @@ kiln_status kiln_lex_accept(kiln_lex *lx, const char *text, bool *did) {
 void kiln_lex_blame(const kiln_lex *lx, const char *expected) {
     int n = lx->len > 30 ? 30 : (int)lx->len;
     if (lx->tok == KILN_TOK_END)
-        (void)KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: expected %s, found the end of the row", lx->source,
-                        lx->tok_line, lx->tok_col, expected);
+        (void)KILN_FAIL_LINE(KILN_E_PARSE, lx->source, lx->tok_line, lx->tok_col,
+                             "expected %s, found the end of the row", expected);
     else
-        (void)KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: expected %s, found '%.*s'", lx->source, lx->tok_line,
-                        lx->tok_col, expected, n, lx->start);
+        (void)KILN_FAIL_LINE(KILN_E_PARSE, lx->source, lx->tok_line, lx->tok_col, "expected %s, found '%.*s'",
+                             expected, n, lx->start);
 }
 
 kiln_status kiln_lex_expect(kiln_lex *lx, const char *text) {

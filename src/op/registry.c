@@ -100,8 +100,8 @@ static kiln_status push_op(void *user, const kiln_op *op) {
 }
 
 static kiln_status defined_already(const kiln_row *row, const char *name, const kiln_row *old) {
-    return KILN_FAIL(KILN_E_ARG, "%s:%d:%d: %s is defined already, at %s:%d:%d", row->source, row->line,
-                     row->col, name, old->source, old->line, old->col);
+    return KILN_FAIL_LINE(KILN_E_ARG, row->source, row->line, row->col,
+                          "%s is defined already, at " KILN_WHERE, name, old->source, old->line, old->col);
 }
 
 /* A row of aten:: must carry PyTorch's schema to the letter. */
@@ -110,11 +110,12 @@ static kiln_status check_against_list(const load *l, const kiln_op *op) {
     const kiln_row *row = op->row;
     if (!l->list || strncmp(op->name, "aten::", 6) != 0) return KILN_OK;
     if (!kiln_schema_list_find(l->list, op->name, strlen(op->name), &line))
-        return KILN_FAIL(KILN_E_NOTFOUND, "%s:%d:%d: PyTorch has no operator %s; use a namespace of your own",
-                         row->source, row->line, row->col, op->name);
+        return KILN_FAIL_LINE(KILN_E_NOTFOUND, row->source, row->line, row->col,
+                              "PyTorch has no operator %s; use a namespace of your own", op->name);
     if (strlen(op->schema_text) == line.n && memcmp(op->schema_text, line.text, line.n) == 0) return KILN_OK;
-    return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: the schema of %s is not PyTorch's, which is: %.*s", row->source,
-                     row->line, row->col, op->name, (int)line.n, line.text);
+    return KILN_FAIL_LINE(KILN_E_PARSE, row->source, row->line, row->col,
+                          "the schema of %s is not PyTorch's, which is: %.*s", op->name, (int)line.n,
+                          line.text);
 }
 
 /* *same: the base has this very row. */
@@ -140,8 +141,9 @@ static kiln_status add_rule(load *l, const char *source, const char *text, size_
     bool here = old && old->owner == r; /* twice in one text is a mistake */
     if (old && !here && memcmp(&old->digest, &rule->digest, sizeof old->digest) == 0) return KILN_OK;
     if (old && (here || !l->replace || old->shipped))
-        return KILN_FAIL(KILN_E_ARG, "%s:%d:%d: the rule for %s is defined already, at %s:%d:%d", source,
-                         rule->line, rule->col, rule->name, old->source, old->line, old->col);
+        return KILN_FAIL_LINE(KILN_E_ARG, source, rule->line, rule->col,
+                              "the rule for %s is defined already, at " KILN_WHERE, rule->name, old->source,
+                              old->line, old->col);
     rule->owner = r;
     l->changed = true;
     return kiln_crules_put(&r->rules, rule);
@@ -157,8 +159,9 @@ static kiln_status add_row(load *l, const char *source, const char *text, size_t
         return add_rule(l, source, text, n, line);
     KILN_TRY(kiln_row_parse(&r->arena, source, text, n, line, &row));
     if (l->served && !kiln_family_served(row->family))
-        return KILN_FAIL(KILN_E_UNSUP, "%s:%d:%d: %s: rows of the family '%s' are not served yet", source,
-                         row->line, row->col, row->name, kiln_family_name(row->family));
+        return KILN_FAIL_LINE(KILN_E_UNSUP, source, row->line, row->col,
+                              "%s: rows of the family '%s' are not served yet", row->name,
+                              kiln_family_name(row->family));
     KILN_TRY(look_in_base(l, row, &same));
     if (same) return KILN_OK;
     KILN_TRY(kiln_op_make(&r->arena, row->declared, row, KILN_FORM_FUNCTIONAL, &op));

@@ -191,15 +191,15 @@ static kiln_status check_states(kiln_row_env *re, const kiln_nameds *list, const
         const kiln_named *v = &list->at[k];
         const kiln_named *s = state(re->row, v->name);
         if (!s)
-            return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: '%s' in %s is not a state", re->env.source, v->line,
-                             v->col, v->name, clause);
+            return KILN_FAIL_LINE(KILN_E_PARSE, re->env.source, v->line, v->col, "'%s' in %s is not a state",
+                                  v->name, clause);
         char why[64];
         snprintf(why, sizeof why, "a %s cannot see this", clause);
         KILN_TRY(check_expr(re, v->expr, state_dtype(re, s), (inspection){refused, why, NULL}));
     }
     if (list->n && list->n != states->n)
-        return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: %s gives %d of %d states", re->env.source, list->at[0].line,
-                         list->at[0].col, clause, list->n, states->n);
+        return KILN_FAIL_LINE(KILN_E_PARSE, re->env.source, list->at[0].line, list->at[0].col,
+                              "%s gives %d of %d states", clause, list->n, states->n);
     return KILN_OK;
 }
 
@@ -218,8 +218,8 @@ static kiln_status check_block(kiln_row_env *re) {
         sofar = (kiln_nameds){block->at, k + 1};
     }
     if (block->n && given != re->row->reduce.states.n)
-        return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: block gives %d of %d states", re->env.source,
-                         block->at[0].line, block->at[0].col, given, re->row->reduce.states.n);
+        return KILN_FAIL_LINE(KILN_E_PARSE, re->env.source, block->at[0].line, block->at[0].col,
+                              "block gives %d of %d states", given, re->row->reduce.states.n);
     re->scope = NULL;
     re->env.in_block = false;
     return KILN_OK;
@@ -319,8 +319,8 @@ static kiln_status check_dtype(checker *c, kiln_dtype t) {
         KILN_TRY(check_branch(c, &c->row->branches[b]));
     }
     if (!any)
-        return KILN_FAIL(KILN_E_TYPE, "%s:%d:%d: no branch covers %s; say what the row takes", c->row->source,
-                         c->row->line, c->row->col, kiln_dtype_name(t));
+        return KILN_FAIL_LINE(KILN_E_TYPE, c->row->source, c->row->line, c->row->col,
+                              "no branch covers %s; say what the row takes", kiln_dtype_name(t));
     c->common = common_of(&c->row->typing, t);
     return check_conditions(c);
 }
@@ -378,13 +378,13 @@ static kiln_status check_compose(const kiln_registry *r, const kiln_row *row, ki
     checker c = {.row = row, .common = KILN_F32, .steps = steps};
     uint64_t given = 0;
     if (!row->compose.callee) return CHECK_FAIL(&c, "a compose row needs a call clause");
-    KILN_TRY(kiln_note(kiln_registry_find_row(r, row->compose.callee, &callee), "%s:%d:%d", row->source,
+    KILN_TRY(kiln_note(kiln_registry_find_row(r, row->compose.callee, &callee), KILN_WHERE, row->source,
                        row->compose.line, row->compose.col));
     for (int k = 0; k < row->compose.args.n; k++) KILN_TRY(check_compose_arg(row, callee, k, &given));
     for (int a = 0; a < callee->schema->nargs; a++)
         if (!(given >> a & 1) && callee->schema->args[a].def.kind == KILN_DEF_ABSENT)
-            return KILN_FAIL(KILN_E_TYPE, "%s:%d:%d: %s is called without '%s'", row->source,
-                             row->compose.line, row->compose.col, callee->name, callee->schema->args[a].name);
+            return KILN_FAIL_LINE(KILN_E_TYPE, row->source, row->compose.line, row->compose.col,
+                                  "%s is called without '%s'", callee->name, callee->schema->args[a].name);
     if (callee->row == row) return CHECK_FAIL(&c, "%s calls itself", row->name);
     return check_conditions(&c);
 }

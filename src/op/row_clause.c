@@ -268,11 +268,12 @@ kiln_status kiln_row_clause(kiln_lex *lx, kiln_row *row) {
     for (size_t k = 0; k < sizeof clauses / sizeof *clauses; k++) {
         if (!kiln_lex_is(lx, clauses[k].word)) continue;
         if (!(clauses[k].families & (1u << row->family)))
-            return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: a %s row has no '%s' clause", lx->source, lx->tok_line,
-                             lx->tok_col, kiln_family_name(row->family), clauses[k].word);
+            return KILN_FAIL_LINE(KILN_E_PARSE, lx->source, lx->tok_line, lx->tok_col,
+                                  "a %s row has no '%s' clause", kiln_family_name(row->family),
+                                  clauses[k].word);
         if ((row->clauses >> k & 1) && !clauses[k].again)
-            return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: a second '%s' clause", lx->source, lx->tok_line,
-                             lx->tok_col, clauses[k].word);
+            return KILN_FAIL_LINE(KILN_E_PARSE, lx->source, lx->tok_line, lx->tok_col, "a second '%s' clause",
+                                  clauses[k].word);
         row->clauses |= 1u << k;
         KILN_TRY(kiln_lex_next(lx));
         return clauses[k].parse(lx, row);

@@ -341,11 +341,11 @@ static kiln_status parse_schema(kiln_lex *lx, kiln_row *row) {
     }
     lx->p += used;
     if (schema->nrets > KILN_MAX_RETS)
-        return KILN_FAIL(KILN_E_LIMIT, "%s:%d:%d: more than %d results", row->source, row->line, row->col,
-                         KILN_MAX_RETS);
+        return KILN_FAIL_LINE(KILN_E_LIMIT, row->source, row->line, row->col, "more than %d results",
+                              KILN_MAX_RETS);
     if (schema->vararg || schema->varret)
-        return KILN_FAIL(KILN_E_UNSUP, "%s:%d:%d: a row cannot take or return '...'", row->source, row->line,
-                         row->col);
+        return KILN_FAIL_LINE(KILN_E_UNSUP, row->source, row->line, row->col,
+                              "a row cannot take or return '...'");
     if (!schema->ns[0]) schema->ns = "aten";
     row->schema = row->declared = schema;
     row->arg_takes = kiln_arena_alloc(lx->arena, (size_t)schema->nargs * sizeof *row->arg_takes);

@@ -239,19 +239,19 @@ static kiln_status check_used(const kiln_row *row, const usage *all) {
         const char *name = row->schema->args[a].name;
         bool used = all->set >> a & 1, ignored = row->ignored >> a & 1, in_class = row->statics >> a & 1;
         if (!used && !ignored && !in_class)
-            return KILN_FAIL(KILN_E_PARSE,
-                             "%s:%d:%d: %s: argument '%s' is not used; write 'ignore %s' if that is meant",
-                             row->source, row->line, row->col, row->name, name, name);
+            return KILN_FAIL_LINE(KILN_E_PARSE, row->source, row->line, row->col,
+                                  "%s: argument '%s' is not used; write 'ignore %s' if that is meant",
+                                  row->name, name, name);
         if (used && ignored)
-            return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: %s: argument '%s' is ignored but used", row->source,
-                             row->line, row->col, row->name, name);
+            return KILN_FAIL_LINE(KILN_E_PARSE, row->source, row->line, row->col,
+                                  "%s: argument '%s' is ignored but used", row->name, name);
     }
     for (int h = 0; h < 2; h++) {
         const kiln_nameds *list = h ? &row->hosts : &row->lets;
         for (int k = 0; k < list->n; k++)
             if (!((h ? all->hosts : all->lets) >> k & 1))
-                return KILN_FAIL(KILN_E_PARSE, "%s:%d:%d: '%s' is not used", row->source, list->at[k].line,
-                                 list->at[k].col, list->at[k].name);
+                return KILN_FAIL_LINE(KILN_E_PARSE, row->source, list->at[k].line, list->at[k].col,
+                                      "'%s' is not used", list->at[k].name);
     }
     return KILN_OK;
 }
