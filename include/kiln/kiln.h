@@ -221,6 +221,12 @@ typedef void (*kiln_log_fn)(void *user, int level, const char *topic, const char
  * returned. */
 typedef void (*kiln_parallel_fn)(void *user, int64_t n, void (*body)(void *arg, int64_t k), void *arg);
 
+/* Whether a thread that waits for a compiler is to wait no longer, as when its user pressed Ctrl-C.  Asked on that thread,
+ * before it begins and about 50 times a second.  Not 0: the compilers it started are killed and its call of Kiln fails with
+ * KILN_E_INTERRUPTED, as if it had not been made; the next one compiles.  Waits that no caller is in are not asked about.
+ * Must not call Kiln. */
+typedef int (*kiln_interrupted_fn)(void *user);
+
 /* Zero-filled means all defaults.  Fields set here beat the environment. */
 typedef struct kiln_config {
     size_t size; /* sizeof(kiln_config), so that fields can be added; 0: the fields up to log_user */
@@ -236,6 +242,8 @@ typedef struct kiln_config {
     int threads;                   /* that one call may use; 0: KILN_THREADS, else the CPUs of this process */
     kiln_parallel_fn parallel_for; /* the host's own pool, instead of Kiln's; NULL: Kiln's */
     void *parallel_user;
+    kiln_interrupted_fn interrupted; /* NULL: never; a compiler has 30 s */
+    void *interrupted_user;
 } kiln_config;
 
 KILN_API kiln_status kiln_open(const kiln_config *config, kiln_ctx **out) KILN_MUST_CHECK;
@@ -333,7 +341,7 @@ typedef struct kiln_stats {
 /* Writes at most `size` bytes (pass sizeof(kiln_stats)). */
 KILN_API void kiln_stats_get(kiln_ctx *ctx, kiln_stats *out, size_t size);
 
-KILN_API void kiln_wait_idle(kiln_ctx *ctx); /* returns when no compile is running or queued */
+KILN_API kiln_status kiln_wait_idle(kiln_ctx *ctx); /* KILN_OK: no compile is running or queued */
 /* Gives memory that this thread and ended ones keep for reuse back to the system. */
 KILN_API void kiln_trim(void);
 

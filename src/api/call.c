@@ -218,7 +218,7 @@ kiln_status kiln_call_general(kiln_ctx *ctx, kiln_thread *t, const kiln_op *op, 
     if (w.r && replay(t, w.r, w.generation, args, outs)) return KILN_OK;
     KILN_TRY(understand(op, args, nargs, &w));
     KILN_TRY(find_class(ctx, t, args, nargs, &w, &offer));
-    if (ctx->mode == KILN_MODE_SYNC) kiln_class_compile_if_due(w.c);
+    if (ctx->mode == KILN_MODE_SYNC) KILN_TRY(kiln_class_compile_if_due(w.c));
     kiln_tensor *made[KILN_MAX_RETS];
     KILN_TRY(run_class(&w.plan, w.c, made, &run));
     for (int k = 0; k < w.plan.nrets; k++) outs[k] = made[k];

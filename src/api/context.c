@@ -116,6 +116,8 @@ static kiln_status configure(kiln_ctx *ctx, const kiln_config *given) {
                                       offsetof(kiln_config, threads),
                                       offsetof(kiln_config, parallel_for),
                                       offsetof(kiln_config, parallel_user),
+                                      offsetof(kiln_config, interrupted),
+                                      offsetof(kiln_config, interrupted_user),
                                       sizeof(kiln_config)};
         size_t k = 0, n = sizeof ends / sizeof *ends;
         while (k < n && ends[k] != given->size) k++;
@@ -126,6 +128,8 @@ static kiln_status configure(kiln_ctx *ctx, const kiln_config *given) {
     }
     ctx->log = cfg.log;
     ctx->log_user = cfg.log_user;
+    ctx->interrupted = cfg.interrupted;
+    ctx->interrupted_user = cfg.interrupted_user;
     KILN_TRY(parse_mode(ctx, cfg.mode));
     KILN_TRY(parse_isa(ctx, cfg.isa));
     KILN_TRY(number(cfg.max_kernels, "KILN_MAX_KERNELS", MAX_KERNELS, &ctx->max_kernels));
@@ -219,6 +223,7 @@ static kiln_status open_toolchain(kiln_ctx *ctx) {
         if (!usable) KILN_TRY(temporary_dir(ctx));
     }
     KILN_TRY(kiln_toolchain_open(ctx->cc, ctx->scratch, &ctx->toolchain));
+    kiln_toolchain_set_interrupted(ctx->toolchain, kiln_ctx_interrupted, ctx);
     if (ctx->closing) kiln_toolchain_stop(ctx->toolchain);
     return KILN_OK;
 }

@@ -90,11 +90,15 @@ void kiln_stats_get(kiln_ctx *ctx, kiln_stats *out, size_t size) {
     memcpy(out, &now, size < sizeof now ? size : sizeof now);
 }
 
-static void doctor_compiler(kiln_ctx *ctx, kiln_sb *out) {
+/* The search for one may be interrupted: then there is no answer. */
+static kiln_status doctor_compiler(kiln_ctx *ctx, kiln_sb *out) {
     kiln_toolchain *tc;
-    if (kiln_ctx_toolchain(ctx, &tc) != KILN_OK) {
+    kiln_status st = kiln_ctx_toolchain(ctx, &tc);
+    if (st == KILN_OK) st = kiln_toolchain_find(tc);
+    if (st == KILN_E_INTERRUPTED) return st;
+    if (st != KILN_OK) {
         kiln_sb_printf(out, "!compiler: %s\n", kiln_last_error());
-        return;
+        return KILN_OK;
     }
     bool found = kiln_toolchain_route(tc) != KILN_CC_NONE;
     const char *why = kiln_toolchain_why(tc);
@@ -103,6 +107,7 @@ static void doctor_compiler(kiln_ctx *ctx, kiln_sb *out) {
     else
         kiln_sb_printf(out, "!compiler: none: %s; every call is interpreted\n", why);
     if (found && why[0]) kiln_sb_printf(out, "!compiler route: %s\n", why);
+    return KILN_OK;
 }
 
 /* How many builds failed, of what, and what the last one said. */
@@ -175,7 +180,8 @@ kiln_status kiln_doctor(kiln_ctx *ctx, char **out) {
     kiln_sb_printf(&text, "threads: %d\n", ctx->parallel.threads);
     kiln_sb_printf(&text, "pool: %s\n", ctx->parallel.host ? "the host's" : "Kiln's");
     kiln_sb_printf(&text, "max_kernels: %zu\n", ctx->max_kernels);
-    doctor_compiler(ctx, &text);
+    kiln_status st = doctor_compiler(ctx, &text);
+    if (st != KILN_OK) return kiln_sb_fini(&text), st;
     doctor_failures(ctx, &text);
     doctor_folder(ctx, &text);
     kiln_sb_printf(&text, "dump folder: %s\n", ctx->dump_dir ? ctx->dump_dir : "none");
