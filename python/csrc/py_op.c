@@ -63,7 +63,6 @@ int kp_op_find(kp_op *op, kp_box *box) {
     for (int k = 0; k < op->nparams; k++)
         if (!op->params[k].defaulted) op->nneeded = k + 1;
     op->epoch = op->st->epoch;
-    memset(op->seen, 0, sizeof op->seen);
     return 0;
 }
 
