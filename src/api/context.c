@@ -318,7 +318,7 @@ static void delist(kiln_ctx *ctx) {
 static void drop_class(kiln_entry *e) { kiln_class_free((kiln_class *)e); /* its first member */ }
 static kiln_status open_parts(kiln_ctx *ctx, const kiln_config *config) {
     KILN_TRY(configure(ctx, config));
-    KILN_TRY(kiln_domain_init(&ctx->domain, kiln_slots_free));
+    KILN_TRY(kiln_domain_init(&ctx->domain, &kiln_slots_none, kiln_slots_free));
     KILN_TRY(kiln_cache_new(&ctx->domain, ctx->max_kernels, drop_class, &ctx->cache));
     enlist(ctx);
     return KILN_OK;
