@@ -156,9 +156,8 @@ static kiln_status load_rows(kiln_ctx *ctx, const kiln_row_text *text, bool repl
 
 static kiln_status load_from(kiln_ctx *ctx, const char *source, const char *text, size_t nbytes,
                              bool replace) {
-    KILN_NEED(ctx);
-    KILN_NEED(source);
-    if (nbytes) KILN_NEED(text);
+    KILN_NEED(ctx, source);
+    KILN_NEED_ITEMS(text, nbytes);
     kiln_row_text t = {source, text ? text : "", nbytes, true};
     pthread_mutex_lock(&ctx->load_lock);
     kiln_status st = load_rows(ctx, &t, replace);

@@ -20,47 +20,39 @@ static const kiln_registry *registry(kiln_ctx *ctx) {
 }
 
 kiln_status kiln_op_find(kiln_ctx *ctx, const char *name, const kiln_op **out) {
-    KILN_NEED(ctx);
-    KILN_NEED(name);
-    KILN_NEED(out);
+    KILN_NEED(ctx, name, out);
     return kiln_registry_find(registry(ctx), name, out);
 }
 
 kiln_status kiln_op_choose(kiln_ctx *ctx, const char *name, const kiln_value *args, size_t nargs,
                            const kiln_op **out) {
-    KILN_NEED(ctx);
-    KILN_NEED(name);
-    KILN_NEED_ARGS(args, nargs);
-    KILN_NEED(out);
+    KILN_NEED(ctx, name, out);
+    KILN_NEED_ITEMS(args, nargs);
     return kiln_registry_choose(registry(ctx), name, args, nargs, out);
 }
 
-size_t kiln_op_count(kiln_ctx *ctx) { return kiln_registry_count(registry(ctx)); }
+size_t kiln_op_count(kiln_ctx *ctx) { return ctx ? kiln_registry_count(registry(ctx)) : 0; }
 const kiln_op *kiln_op_at(kiln_ctx *ctx, size_t index) {
     const kiln_op *op;
     bool found = index < kiln_op_count(ctx) && kiln_registry_get(registry(ctx), index, &op) == KILN_OK;
     return found ? op : NULL;
 }
-const char *kiln_op_name(const kiln_op *op) { return op->name; }
-const char *kiln_op_schema(const kiln_op *op) { return op->schema_text; }
-const char *kiln_op_family(const kiln_op *op) { return kiln_family_name(op->row->family); }
-const char *kiln_op_row(const kiln_op *op) { return op->row->text; }
-int kiln_op_served(const kiln_op *op) { return kiln_family_served(op->row->family); }
+const char *kiln_op_name(const kiln_op *op) { return op ? op->name : NULL; }
+const char *kiln_op_schema(const kiln_op *op) { return op ? op->schema_text : NULL; }
+const char *kiln_op_family(const kiln_op *op) { return op ? kiln_family_name(op->row->family) : NULL; }
+const char *kiln_op_row(const kiln_op *op) { return op ? op->row->text : NULL; }
+int kiln_op_served(const kiln_op *op) { return op && kiln_family_served(op->row->family); }
 const char *kiln_op_arg_name(const kiln_op *op, size_t i) {
-    return i < (size_t)op->schema->nargs ? op->schema->args[i].name : NULL;
+    return op && i < (size_t)op->schema->nargs ? op->schema->args[i].name : NULL;
 }
-size_t kiln_op_nrets(const kiln_op *op) { return (size_t)op->schema->nrets; }
+size_t kiln_op_nrets(const kiln_op *op) { return op ? (size_t)op->schema->nrets : 0; }
 int kiln_op_copies_out(const kiln_op *op) {
-    return op->form == KILN_FORM_OUT && op->row->typing.out == KILN_OUT_COPIED;
+    return op && op->form == KILN_FORM_OUT && op->row->typing.out == KILN_OUT_COPIED;
 }
-
 const char *kiln_op_form(const kiln_op *op) {
-    switch (op->form) {
-    case KILN_FORM_FUNCTIONAL: return "functional";
-    case KILN_FORM_INPLACE: return "inplace";
-    case KILN_FORM_OUT: return "out";
-    }
-    return "?";
+    static const char *const names[] = {
+        [KILN_FORM_FUNCTIONAL] = "functional", [KILN_FORM_INPLACE] = "inplace", [KILN_FORM_OUT] = "out"};
+    return op ? names[op->form] : NULL;
 }
 
 kiln_status kiln_ops_check(kiln_ctx *ctx, kiln_check_fn report, void *user) {
@@ -83,7 +75,8 @@ kiln_status kiln_ops_check(kiln_ctx *ctx, kiln_check_fn report, void *user) {
 
 void kiln_stats_get(kiln_ctx *ctx, kiln_stats *out, size_t size) {
     kiln_stats now;
-#define C(name, meaning) now.name = kiln_count_sum(&ctx->domain, KILN_COUNTER_##name);
+    if (!out) return;
+#define C(name, meaning) now.name = ctx ? kiln_count_sum(&ctx->domain, KILN_COUNTER_##name) : 0;
 #include "kiln/counter.def"
 #undef C
     now.calls += now.slot_hits; /* the shortest way counts once */
@@ -170,8 +163,7 @@ static void doctor_operators(kiln_ctx *ctx, kiln_sb *out) {
 }
 
 kiln_status kiln_doctor(kiln_ctx *ctx, char **out) {
-    KILN_NEED(ctx);
-    KILN_NEED(out);
+    KILN_NEED(ctx, out);
     kiln_sb text;
     kiln_sb_init(&text);
     kiln_sb_printf(&text, "version: %s (kernel ABI %d)\n", kiln_version(), KILN_ABI_VERSION);

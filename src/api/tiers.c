@@ -246,6 +246,7 @@ static void enqueue(kiln_class *c) {
 }
 
 kiln_status kiln_wait_idle(kiln_ctx *ctx) {
+    KILN_NEED(ctx);
     kiln_builds *b = &ctx->builds;
     kiln_status st = KILN_OK;
     pthread_mutex_lock(&b->lock);
