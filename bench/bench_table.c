@@ -92,7 +92,7 @@ static void run(kiln_domain *d, uint32_t count, size_t (*path)(kiln_domain *, co
 
 int main(void) {
     kiln_domain d;
-    if (kiln_domain_init(&d, no_user) != KILN_OK) die("kiln_domain_init");
+    if (kiln_domain_init(&d, NULL, no_user) != KILN_OK) die("kiln_domain_init");
     run(&d, 100, path_few);
     run(&d, 100000, path_many);
     kiln_domain_fini(&d);

@@ -57,11 +57,11 @@ static inline const char *mul(kiln_ctx *ctx, bool hot) {
 
 /* -- compilers ----------------------------------------------------------------------------------------- */
 
-/* A driver that writes a line per run, does `text`, and unless that ended it compiles. */
+/* A driver that writes its process id per run, does `text`, and unless that ended it compiles. */
 static inline const char *compiler(const char *text) {
     char all[1200];
     unlink(in_scratch("runs"));
-    snprintf(all, sizeof all, DRIVER_ONLY "echo run >> %s/runs\nfor last; do :; done\n%s\nexec gcc \"$@\"",
+    snprintf(all, sizeof all, DRIVER_ONLY "echo $$ >> %s/runs\nfor last; do :; done\n%s\nexec gcc \"$@\"",
              scratch, text);
     return script("compiler", all);
 }

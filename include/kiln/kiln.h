@@ -12,8 +12,8 @@
  *   - `T **out` parameters are written on success only and are then the caller's to release.
  *   - Inputs are borrowed for the duration of the call.
  *   - A pointer may be NULL only where it is said here, and arrays of no items may be.  Where it may not, a function
- *     that returns a kiln_status answers KILN_E_ARG; kiln_call, kiln_kernel_run and kiln_tensor_borrow look at outs,
- *     data and sizes only, for the sake of speed.  A NULL inside a kiln_value is KILN_E_TYPE.
+ *     that returns a kiln_status answers KILN_E_ARG, and others do nothing or answer 0 or NULL (KILN_DTYPE_COUNT, if
+ *     they answer a dtype).  A NULL inside a kiln_value is KILN_E_TYPE.
  *   - Any function may be called from any thread, except that one kiln_tensor's header must not be
  *     changed while another thread uses it.
  *   - A call needs up to 128 KiB of stack.
@@ -228,6 +228,12 @@ typedef void (*kiln_log_fn)(void *user, int level, const char *topic, const char
  * returned. */
 typedef void (*kiln_parallel_fn)(void *user, int64_t n, void (*body)(void *arg, int64_t k), void *arg);
 
+/* Whether a thread that waits for a compiler is to wait no longer, as when its user pressed Ctrl-C.  Asked on that thread,
+ * before it begins and about 50 times a second.  Not 0: the compilers it started are killed and its call of Kiln fails with
+ * KILN_E_INTERRUPTED, as if it had not been made; the next one compiles.  Waits that no caller is in are not asked about.
+ * Must not call Kiln. */
+typedef int (*kiln_interrupted_fn)(void *user);
+
 /* Zero-filled means all defaults.  Fields set here beat the environment. */
 typedef struct kiln_config {
     size_t size; /* sizeof(kiln_config), so that fields can be added; 0: the fields up to log_user */
@@ -243,8 +249,11 @@ typedef struct kiln_config {
     int threads;                   /* that one call may use; 0: KILN_THREADS, else the CPUs of this process */
     kiln_parallel_fn parallel_for; /* the host's own pool, instead of Kiln's; NULL: Kiln's */
     void *parallel_user;
+    kiln_interrupted_fn interrupted; /* NULL: never; a compiler has 30 s */
+    void *interrupted_user;
 } kiln_config;
 
+/* config may be NULL for all defaults. */
 KILN_API kiln_status kiln_open(const kiln_config *config, kiln_ctx **out) KILN_MUST_CHECK;
 /* No call may be running; NULL is fine.  Compiles under way are stopped and their compilers killed. */
 KILN_API void kiln_close(kiln_ctx *ctx);
@@ -286,8 +295,6 @@ KILN_API const char *kiln_op_row(const kiln_op *op);    /* the text of the row i
 KILN_API const char *kiln_op_form(const kiln_op *op);   /* "functional", "inplace" or "out" */
 KILN_API int kiln_op_served(const kiln_op *op);         /* 1 if its family can be run by this build */
 KILN_API size_t kiln_op_nrets(const kiln_op *op);       /* results that kiln_call writes */
-/* 1 for an out form that computes aside and copies: PyTorch derived it, and no function of torch reaches it */
-KILN_API int kiln_op_copies_out(const kiln_op *op);
 
 /* What the i-th argument of its schema takes; 0 past the end. */
 typedef struct kiln_op_arg_info {
@@ -316,7 +323,7 @@ KILN_API kiln_status kiln_ops_replace(kiln_ctx *ctx, const char *source, const c
                                       size_t nbytes) KILN_MUST_CHECK;
 
 /* Types every row for every dtype it takes.  Calls report once per row: ntyped dtype combinations, and
- * the error text or NULL.  Returns KILN_OK only if every row is right. */
+ * the error text or NULL; report may be NULL.  Returns KILN_OK only if every row is right. */
 typedef void (*kiln_check_fn)(void *user, const kiln_op *op, int ntyped, const char *error);
 KILN_API kiln_status kiln_ops_check(kiln_ctx *ctx, kiln_check_fn report, void *user) KILN_MUST_CHECK;
 
@@ -337,7 +344,7 @@ KILN_API kiln_status kiln_prepare(kiln_ctx *ctx, const kiln_op *op, const kiln_v
                                   kiln_kernel **out) KILN_MUST_CHECK;
 KILN_API kiln_status kiln_kernel_run(kiln_kernel *k, const kiln_value *args, size_t nargs, kiln_tensor **outs,
                                      size_t nouts) KILN_MUST_CHECK;
-KILN_API void kiln_kernel_release(kiln_kernel *k);
+KILN_API void kiln_kernel_release(kiln_kernel *k); /* NULL is fine */
 
 /* The kernel's code, as kiln_abi.h says it is called; valid until kiln_kernel_release.  For hosts that fill
  * launches themselves, and for measuring what a call adds. */
@@ -352,7 +359,7 @@ KILN_API const char *kiln_last_tier(void);
  * *out is heap text, freed with kiln_text_free. */
 KILN_API kiln_status kiln_explain(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
                                   const char *stage, char **out) KILN_MUST_CHECK;
-KILN_API void kiln_text_free(char *text);
+KILN_API void kiln_text_free(char *text); /* NULL is fine */
 
 /* -- looking in ------------------------------------------------------------------------------------ */
 
@@ -362,10 +369,10 @@ typedef struct kiln_stats {
 #undef C
 } kiln_stats;
 
-/* Writes at most `size` bytes (pass sizeof(kiln_stats)). */
+/* Writes at most `size` bytes (pass sizeof(kiln_stats)); zeros where ctx is NULL. */
 KILN_API void kiln_stats_get(kiln_ctx *ctx, kiln_stats *out, size_t size);
 
-KILN_API void kiln_wait_idle(kiln_ctx *ctx); /* returns when no compile is running or queued */
+KILN_API kiln_status kiln_wait_idle(kiln_ctx *ctx); /* KILN_OK: no compile is running or queued */
 /* Gives memory that this thread and ended ones keep for reuse back to the system. */
 KILN_API void kiln_trim(void);
 

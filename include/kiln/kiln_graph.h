@@ -201,7 +201,7 @@ KILN_API kiln_status kiln_graph_replace_uses(kiln_node *old, const kiln_gval *no
 KILN_API kiln_status kiln_graph_erase(kiln_node *node) KILN_MUST_CHECK; /* KILN_E_ARG while it has users */
 /* Erases what nothing uses, except placeholders, outputs and nodes that may do more than compute: in-place
  * and out forms, random ones, calls of modules, of unknown functions and of what `keep` (may be NULL)
- * says. */
+ * says.  nerased may be NULL. */
 typedef int (*kiln_keep_fn)(void *user, const kiln_node *node);
 KILN_API kiln_status kiln_graph_dead_code(kiln_schemas *s, kiln_graph *g, kiln_keep_fn keep, void *user,
                                           size_t *nerased) KILN_MUST_CHECK;
@@ -259,7 +259,7 @@ KILN_API kiln_status kiln_graph_bind(kiln_graph *g, const kiln_sig_param *sig, s
 
 /* The schemas PyTorch 2.13 ships, read when they are asked for; one thread at a time. */
 KILN_API kiln_status kiln_schemas_new(kiln_schemas **out) KILN_MUST_CHECK;
-KILN_API void kiln_schemas_free(kiln_schemas *s);
+KILN_API void kiln_schemas_free(kiln_schemas *s); /* NULL is fine */
 
 /* The arguments of a call by the schema of its target: an overload, all overloads of an operator, a
  * function of torch that wraps one, or a method of a tensor.  The node is not changed.  KILN_E_NOTFOUND:
@@ -267,7 +267,7 @@ KILN_API void kiln_schemas_free(kiln_schemas *s);
 KILN_API kiln_status kiln_node_normalized(kiln_schemas *s, kiln_node *node, unsigned flags,
                                           kiln_bound_args *out) KILN_MUST_CHECK;
 /* Does so to every node with a schema; nodes whose arguments fit none fail the whole, before anything is
- * changed. */
+ * changed.  nchanged may be NULL. */
 KILN_API kiln_status kiln_graph_normalize(kiln_schemas *s, kiln_graph *g, unsigned flags,
                                           size_t *nchanged) KILN_MUST_CHECK;
 
@@ -306,10 +306,10 @@ typedef struct kiln_python {
     void *owner;
 } kiln_python;
 
-/* Python source that, run, means what the graph means. */
+/* Python source that, run, means what the graph means.  options may be NULL for all defaults. */
 KILN_API kiln_status kiln_graph_python(kiln_graph *g, const kiln_python_options *options,
                                        kiln_python *out) KILN_MUST_CHECK;
-KILN_API void kiln_python_free(kiln_python *p);
+KILN_API void kiln_python_free(kiln_python *p); /* NULL is fine */
 /* One value as an expression, with the names of the graph's nodes as they are; heap, kiln_text_free. */
 KILN_API kiln_status kiln_gval_text(const kiln_gval *v, char **out) KILN_MUST_CHECK;
 
@@ -319,7 +319,7 @@ KILN_API kiln_status kiln_gval_text(const kiln_gval *v, char **out) KILN_MUST_CH
 typedef kiln_tensor *(*kiln_lookup_fn)(void *user, const char *name);
 
 /* Runs the graph node by node with kiln_call.  inputs: one per placeholder, those with a default may be
- * left off.  *outs: the tensors of the output in order, *nouts of them, each to be released and the array
+ * left off.  lookup may be NULL where there is nothing to look up.  *outs: the tensors of the output in order, *nouts of them, each to be released and the array
  * freed with kiln_text_free. KILN_E_UNSUP names the node that cannot be run. */
 KILN_API kiln_status kiln_graph_run(kiln_ctx *ctx, kiln_graph *g, const kiln_value *inputs, size_t ninputs,
                                     kiln_lookup_fn lookup, void *user, kiln_tensor ***outs,

@@ -138,6 +138,17 @@ int kp_help(kp_state *st, const char *name, PyObject *a,
  * (kp_settle).  -1 with RecursionError if the thread's stack is about to end, else 0. */
 int kp_foreign(kp_state *st);
 
+/* -- waiting ---------------------------------------------------------------------------------------- */
+
+/* Around a function of the library that may wait for a compiler: the GIL is given up.  Such a wait ends with
+ * KILN_E_INTERRUPTED by a Ctrl-C, and at once where the GIL was kept, since others may need it to finish what is waited
+ * for.  kp_wait_again then lets the handlers of signals run, and says whether to call the function again, now with the GIL
+ * given up; if not, there is an exception or the status is another. */
+void kp_wait_begin(void);
+void kp_wait_end(void);
+bool kp_wait_again(kp_state *st, kiln_status status);
+int kp_interrupted(void *unused); /* for kiln_config */
+
 /* -- element types and single elements ------------------------------------------------------------- */
 
 /* ORDER DTYPE: the kinds of dtype.def, in the order in which they win a promotion. */
@@ -194,18 +205,12 @@ void kp_look_at(const kiln_tensor *t, kp_view *out);
 typedef struct kp_tensor {
     PyObject_HEAD kiln_tensor *t;
     kiln_tensor *root; /* of a view: the tensor whose memory it shows, which t holds; else NULL */
-    uint32_t sort;     /* kp_sort of t, or 0 before it is asked for */
     bool readonly;
 } kp_tensor;
 
 extern PyType_Spec kp_tensor_spec;
 PyObject *kp_tensor_object(kp_state *st, kiln_tensor *stolen, bool readonly);
 void kp_tensor_spares(int users); /* memory of dead Tensors is kept while there are users: so many more */
-
-/* What of a tensor decides how long a call takes: whether it is large, and what another class of calls may follow from.
- * Never 0. */
-enum { KP_LARGE = 2 };
-uint32_t kp_sort(const kiln_tensor *t);
 
 /* kiln_tensor_wrap, or the same of memory that must not be written. */
 kiln_status kp_wrap(void *data, kiln_dtype dtype, int rank, const int64_t *sizes, const int64_t *strides,
@@ -378,7 +383,6 @@ typedef struct kp_op {
     int nneeded; /* so many of the first must be given */
     kp_param *params;
     char *doc;
-    uint64_t seen[4];  /* signatures that were called before, as a bloom filter: others may compile */
     PyObject *kwnames; /* of the last call with keywords: a call site passes the same tuple each time */
     int8_t kwparams[8];
     PyMethodDef method;

@@ -2,8 +2,6 @@
  *
  * Results are of the kind of the first tensor argument; a written argument is returned itself.  The GIL is given up
  * where the call may take long.  Everything that must live until the call is over is in its frame. */
-#include <string.h>
-
 #include "kilnpy.h"
 
 /* Elements from which a call takes longer than giving up the GIL and taking it back. */
@@ -226,48 +224,20 @@ int kp_frame_fill(kp_frame *f, kp_op *op, PyObject *const *args, Py_ssize_t narg
 
 /* -- running --------------------------------------------------------------------------------------- */
 
-enum { HASH_SEED = 0x811c9dc5u, HASH_STEP = 16777619u };
+static bool is_large(const kiln_tensor *t) { return kiln_tensor_nelem(t) >= GIL_ELEMENTS; }
 
-uint32_t kp_sort(const kiln_tensor *t) {
-    int rank = kiln_tensor_rank(t);
-    int64_t step = rank ? kiln_tensor_strides(t)[rank - 1] : 0;
-    return 1 | (kiln_tensor_nelem(t) >= GIL_ELEMENTS ? KP_LARGE : 0) | (uint32_t)kiln_tensor_dtype(t) << 8 |
-           (uint32_t)(rank > 2 ? 2 : rank) << 4 |
-           (step == 1 ? 1u
-            : step    ? 2u
-                      : 0u)
-               << 2;
-}
-
-/* Whether a call of this hash was made before; it is from now on, if it is to be noted. */
-static bool was_seen(kp_op *op, uint32_t hash, bool note) {
-    hash ^= hash >> 15;
-    uint64_t bit = (uint64_t)1 << (hash & 63), *word = &op->seen[hash >> 6 & 3];
-    bool seen = *word & bit;
-    if (note) *word |= bit;
-    return seen;
-}
-
-/* Whether to give up the GIL: for work over a few microseconds, and for a call that differs from all before
- * it in a way that may mean another class, since that one may wait for a compiler. */
-static bool is_long(kp_op *op, const kp_frame *f) {
-    uint32_t hash = HASH_SEED, any = 0;
-    for (int k = 0; k < f->nheld; k++) {
-        uint32_t sort = kp_sort(f->held[k].t);
-        any |= sort;
-        hash = (hash ^ sort) * HASH_STEP;
-    }
-    for (size_t k = 0; k < f->nargs; k++)
-        if (f->args[k].kind != KILN_TENSOR) hash = (hash ^ (uint32_t)(k << 8 | f->args[k].kind)) * HASH_STEP;
-    return !was_seen(op, hash, true) || any & KP_LARGE;
-}
-
-static kiln_status run(bool release_gil, kiln_ctx *ctx, const kiln_op *what, kp_frame *f,
-                       kiln_tensor **outs) {
-    if (!release_gil) return kiln_call(ctx, what, f->args, f->nargs, outs, KILN_MAX_RETS);
+/* The GIL is given up for work over a few microseconds, and where a first attempt would have waited for a compiler. */
+static kiln_status run(kiln_ctx *ctx, const kiln_op *what, kp_frame *f, kiln_tensor **outs) {
+    bool give_up = false;
     kiln_status status;
-    Py_BEGIN_ALLOW_THREADS status = kiln_call(ctx, what, f->args, f->nargs, outs, KILN_MAX_RETS);
-    Py_END_ALLOW_THREADS return status;
+    for (int k = 0; k < f->nheld; k++) give_up = give_up || is_large(f->held[k].t);
+    do {
+        if (give_up) kp_wait_begin();
+        status = kiln_call(ctx, what, f->args, f->nargs, outs, KILN_MAX_RETS);
+        if (give_up) kp_wait_end();
+        give_up = true;
+    } while (kp_wait_again(f->st, status) && kp_settle(f) == 0);
+    return status;
 }
 
 /* -- results --------------------------------------------------------------------------------------- */
@@ -277,7 +247,6 @@ static PyObject *result_object(kp_frame *f, kiln_tensor *stolen) {
     for (int k = 0; k < f->nheld; k++) {
         const kp_held *h = &f->held[k];
         if (h->t == stolen && h->object) { /* written in place: the very object */
-            if (h->kind == KP_KILN) ((kp_tensor *)h->object)->sort = 0; /* it may have another shape now */
             kiln_tensor_release(stolen);
             return Py_NewRef(h->object);
         }
@@ -344,7 +313,7 @@ static PyObject *call_filled(kp_op *op, const kiln_op *what, kp_box *box, kp_fra
     kiln_tensor *outs[KILN_MAX_RETS];
     if (f->torch && check_autograd(op, f) < 0) return NULL;
     size_t nouts = kiln_op_nrets(what);
-    kiln_status status = run(is_long(op, f), box->ctx, what, f, outs);
+    kiln_status status = run(box->ctx, what, f, outs);
     if (status != KILN_OK) return kp_raise(status), NULL;
     if (!(f->recorded && lost_gradients(op, f, outs, nouts)) && (!f->writes || kp_after_write(f) == 0)) {
         PyObject *all = result(f, outs, nouts);
@@ -361,19 +330,18 @@ static bool call_plain(kp_op *op, PyObject *const *args, Py_ssize_t nargs, PyObj
     enum { MOST = 4 };
     kiln_value values[MOST];
     kp_state *st = op->st;
-    uint32_t hash = HASH_SEED, any = 0;
+    bool large = false;
     if (nargs > op->nplain || nargs > MOST || nargs == 0 || !st->box || op->epoch != st->epoch) return false;
     for (Py_ssize_t k = 0; k < nargs; k++) {
         kp_tensor *t = (kp_tensor *)args[k];
         if (Py_TYPE(args[k]) != st->tensor_type) return false;
-        if (!t->sort) t->sort = kp_sort(t->t);
-        any |= t->sort;
-        hash = (hash ^ t->sort) * HASH_STEP;
+        large = large || is_large(t->t);
         values[k] = kiln_v_tensor(t->t);
     }
-    if (any & KP_LARGE || !was_seen(op, hash, false)) return false;
+    if (large) return false;
     kiln_tensor *result;
     kiln_status status = kiln_call(st->box->ctx, op->op, values, (size_t)nargs, &result, 1);
+    if (status == KILN_E_INTERRUPTED) return false; /* it would have waited for a compiler */
     *out = status == KILN_OK ? kp_tensor_object(st, result, false) : (kp_raise(status), NULL);
     return true;
 }

@@ -1,7 +1,8 @@
-/* py_foreign.c - code that is not ours: counted where it may run, and stopped before the stack ends.
+/* py_foreign.c - code that is not ours: counted where it may run, stopped before the stack ends, and let in by a Ctrl-C.
  *
  * An argument's methods may call Kiln with arguments whose methods call Kiln, and so on.  Python counts its own frames,
- * but does not know how large ours are or what a thread's stack holds, so the stack itself is asked. */
+ * but does not know how large ours are or what a thread's stack holds, so the stack itself is asked.  Python handles
+ * signals between its own instructions, so a wait in the library is left for them, and taken up again after. */
 #include <pthread.h>
 
 #include "kilnpy.h"
@@ -33,4 +34,32 @@ int kp_foreign(kp_state *st) {
     PyErr_SetString(PyExc_RecursionError,
                     "the stack is too small for so many calls of Kiln inside each other's arguments");
     return -1;
+}
+
+/* -- waiting ---------------------------------------------------------------------------------------- */
+
+/* This thread's, while it has given up the GIL for the library. */
+static _Thread_local PyThreadState *waiting;
+
+void kp_wait_begin(void) { waiting = PyEval_SaveThread(); }
+
+void kp_wait_end(void) {
+    PyThreadState *thread = waiting;
+    waiting = NULL;
+    PyEval_RestoreThread(thread);
+}
+
+/* Looks only, so that no handler calls Kiln in the middle of a build: a SIGINT that was seen is put back. */
+int kp_interrupted(void *unused) {
+    (void)unused;
+    if (!waiting) return 1; /* it has the GIL */
+    PyEval_RestoreThread(waiting);
+    int seen = PyOS_InterruptOccurred();
+    if (seen) PyErr_SetInterrupt();
+    waiting = PyEval_SaveThread();
+    return seen;
+}
+
+bool kp_wait_again(kp_state *st, kiln_status status) {
+    return status == KILN_E_INTERRUPTED && kp_foreign(st) == 0 && PyErr_CheckSignals() == 0;
 }

@@ -35,7 +35,9 @@ static void raise_as(PyObject *exception, kiln_status status) {
     Py_XDECREF(message);
 }
 
-void kp_raise(kiln_status status) { raise_as(exception_for(status), status); }
+void kp_raise(kiln_status status) {
+    if (status != KILN_E_INTERRUPTED || !PyErr_Occurred()) raise_as(exception_for(status), status);
+}
 
 void kp_raise_value(kiln_status status) {
     bool given = status == KILN_E_ARG || status == KILN_E_PARSE || status == KILN_E_LIMIT ||
@@ -147,7 +149,7 @@ static int load_rows(kiln_ctx *ctx, PyObject *text, bool replace) {
 
 static int open_context(kp_state *st, PyObject *settings, kiln_ctx **out) {
     bool bad = false;
-    kiln_config config = {.size = sizeof config};
+    kiln_config config = {.size = sizeof config, .interrupted = kp_interrupted};
     const char *mode = setting(settings, "mode", &bad);
     config.cc = setting(settings, "cc", &bad);
     config.cache_dir = setting(settings, "cache_dir", &bad);
@@ -242,16 +244,25 @@ static PyObject *f_load_ops(PyObject *module, PyObject *args, PyObject *kwargs) 
     return done == 0 ? Py_NewRef(Py_None) : NULL;
 }
 
-/* The text of a stage, or NULL with an exception. */
-static PyObject *explain_values(kp_box *box, const kiln_op *op, const kiln_value *args, size_t nargs,
-                                const char *stage) {
-    kiln_status status;
-    char *text;
-    Py_BEGIN_ALLOW_THREADS status = kiln_explain(box->ctx, op, args, nargs, stage, &text);
-    Py_END_ALLOW_THREADS if (status != KILN_OK) return kp_raise(status), NULL;
+/* A text of the library's, or the exception for its absence. */
+static PyObject *text_or_raise(kiln_status status, char *text) {
+    if (status != KILN_OK) return kp_raise(status), NULL;
     PyObject *out = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
     kiln_text_free(text);
     return out;
+}
+
+/* The text of a stage, or NULL with an exception.  f: the frame that holds args, or NULL. */
+static PyObject *explain_values(kp_state *st, kp_box *box, kp_frame *f, const kiln_op *op,
+                                const kiln_value *args, size_t nargs, const char *stage) {
+    char *text = NULL;
+    kiln_status status;
+    do {
+        kp_wait_begin();
+        status = kiln_explain(box->ctx, op, args, nargs, stage, &text);
+        kp_wait_end();
+    } while (kp_wait_again(st, status) && (!f || kp_settle(f) == 0));
+    return text_or_raise(status, text);
 }
 
 /* explain(name, stage, args, kwargs): kiln/__init__.py gives it its Python face. */
@@ -262,7 +273,7 @@ static PyObject *explain_with(kp_op *op, kp_box *box, const char *stage, const k
     if (kp_op_fresh(op, box) == 0) {
         const kiln_op *what = op->op;
         if (kp_frame_fill(&frame, op, given->args, given->nargs, given->kwnames) == 0)
-            out = explain_values(box, what, frame.args, frame.nargs, stage);
+            out = explain_values(op->st, box, &frame, what, frame.args, frame.nargs, stage);
     }
     kp_frame_fini(&frame);
     return out;
@@ -276,7 +287,8 @@ static PyObject *f_explain_text(PyObject *module, PyObject *args) {
     const kiln_op *op;
     calltext call;
     if (!PyArg_ParseTuple(args, "s#s:explain_text", &text, &n, &stage)) return NULL;
-    kp_box *box = kp_box_take(kp_state_of(module));
+    kp_state *st = kp_state_of(module);
+    kp_box *box = kp_box_take(st);
     if (!box) return NULL;
     PyObject *out = NULL;
     const calltext_limits limits = {.max_bytes = CALLTEXT_BYTES, .no_data = true};
@@ -287,7 +299,7 @@ static PyObject *f_explain_text(PyObject *module, PyObject *args) {
         if (status != KILN_OK)
             kp_raise(status);
         else
-            out = explain_values(box, op, call.args, call.nargs, stage);
+            out = explain_values(st, box, NULL, op, call.args, call.nargs, stage);
         calltext_free(&call);
     }
     kp_box_drop(box);
@@ -342,11 +354,17 @@ static PyObject *f_stats(PyObject *module, PyObject *unused) {
 
 static PyObject *f_wait_idle(PyObject *module, PyObject *unused) {
     (void)unused;
-    kp_box *box = kp_box_take(kp_state_of(module));
+    kp_state *st = kp_state_of(module);
+    kp_box *box = kp_box_take(st);
+    kiln_status status;
     if (!box) return NULL;
-    Py_BEGIN_ALLOW_THREADS kiln_wait_idle(box->ctx);
-    Py_END_ALLOW_THREADS kp_box_drop(box);
-    return Py_NewRef(Py_None);
+    do {
+        kp_wait_begin();
+        status = kiln_wait_idle(box->ctx);
+        kp_wait_end();
+    } while (kp_wait_again(st, status));
+    kp_box_drop(box);
+    return status == KILN_OK ? Py_NewRef(Py_None) : (kp_raise(status), NULL);
 }
 
 static PyObject *f_trim(PyObject *module, PyObject *unused) {
@@ -364,16 +382,18 @@ static PyObject *f_last_tier(PyObject *module, PyObject *unused) {
 
 static PyObject *f_show_config(PyObject *module, PyObject *unused) {
     (void)unused;
-    char *text;
+    kp_state *st = kp_state_of(module);
+    char *text = NULL;
     kiln_status status;
-    kp_box *box = kp_box_take(kp_state_of(module));
+    kp_box *box = kp_box_take(st);
     if (!box) return NULL;
-    Py_BEGIN_ALLOW_THREADS status = kiln_doctor(box->ctx, &text);
-    Py_END_ALLOW_THREADS if (status != KILN_OK) kp_raise(status);
+    do {
+        kp_wait_begin();
+        status = kiln_doctor(box->ctx, &text);
+        kp_wait_end();
+    } while (kp_wait_again(st, status));
+    PyObject *out = text_or_raise(status, text);
     kp_box_drop(box);
-    if (status != KILN_OK) return NULL;
-    PyObject *out = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
-    kiln_text_free(text);
     return out;
 }
 

@@ -68,7 +68,6 @@ int kp_op_find(kp_op *op, kp_box *box) {
     op->op = found;
     op->nplain = kiln_op_nrets(found) == 1 ? count_plain(op) : 0;
     op->epoch = op->st->epoch;
-    memset(op->seen, 0, sizeof op->seen);
     return 0;
 }
 

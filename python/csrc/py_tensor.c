@@ -52,7 +52,6 @@ PyObject *kp_tensor_object(kp_state *st, kiln_tensor *stolen, bool readonly) {
     if (!self) return kiln_tensor_release(stolen), NULL;
     self->t = stolen;
     self->root = NULL;
-    self->sort = 0;
     self->readonly = readonly;
     return (PyObject *)self;
 }

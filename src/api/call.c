@@ -131,15 +131,21 @@ static void count_run(kiln_thread *t, kiln_class *c, const kiln_plan *plan, bool
 }
 
 /* Apart, so that it costs a call that is right nothing. */
-static __attribute__((noinline)) kiln_status no_room(const kiln_op *op, kiln_tensor **outs, size_t nouts,
-                                                     size_t n) {
+static __attribute__((noinline)) kiln_status not_given(const kiln_op *op, const kiln_value *args,
+                                                       size_t nargs, kiln_tensor **outs, size_t nouts) {
+    KILN_NEED_IN("kiln_call", op);
+    size_t n = kiln_op_nrets(op);
+    if (!args && nargs)
+        return KILN_FAIL(KILN_E_ARG, "%s: args is NULL, and there should be %zu", op->name, nargs);
     if (!outs) return KILN_FAIL(KILN_E_ARG, "%s: outs is NULL, expected room for %zu results", op->name, n);
     return KILN_FAIL(KILN_E_ARG, "%s: room for %zu results, expected %zu", op->name, nouts, n);
 }
 
-static kiln_status check_outs(const kiln_op *op, kiln_tensor **outs, size_t nouts) {
-    size_t n = kiln_op_nrets(op);
-    return nouts < n || (n && !outs) ? no_room(op, outs, nouts, n) : KILN_OK;
+/* Whether what must be given is, and there is room for the results. */
+static inline kiln_status check_given(const kiln_op *op, const kiln_value *args, size_t nargs,
+                                      kiln_tensor **outs, size_t nouts) {
+    bool given = op && (args || !nargs) && nouts >= (size_t)op->schema->nrets && (outs || !op->schema->nrets);
+    return given ? KILN_OK : not_given(op, args, nargs, outs, nouts);
 }
 
 /* A call on its way. */
@@ -212,13 +218,13 @@ kiln_status kiln_call_general(kiln_ctx *ctx, kiln_thread *t, const kiln_op *op, 
     under_way w;
     kiln_runner run;
     bool offer;
-    KILN_TRY(check_outs(op, outs, nouts));
+    KILN_TRY(check_given(op, args, nargs, outs, nouts));
     w.generation = kiln_generation(&ctx->domain);
     w.r = kiln_recipe_find(t, op, args, nargs);
     if (w.r && replay(t, w.r, w.generation, args, outs)) return KILN_OK;
     KILN_TRY(understand(op, args, nargs, &w));
     KILN_TRY(find_class(ctx, t, args, nargs, &w, &offer));
-    if (ctx->mode == KILN_MODE_SYNC) kiln_class_compile_if_due(w.c);
+    if (ctx->mode == KILN_MODE_SYNC) KILN_TRY(kiln_class_compile_if_due(w.c));
     kiln_tensor *made[KILN_MAX_RETS];
     KILN_TRY(run_class(&w.plan, w.c, made, &run));
     for (int k = 0; k < w.plan.nrets; k++) outs[k] = made[k];
@@ -251,10 +257,8 @@ kiln_status kiln_prepare(kiln_ctx *ctx, const kiln_op *op, const kiln_value *arg
                          kiln_kernel **out) {
     kiln_bound call;
     kiln_plan plan;
-    KILN_NEED(ctx);
-    KILN_NEED(op);
-    KILN_NEED_ARGS(args, nargs);
-    KILN_NEED(out);
+    KILN_NEED(ctx, op, out);
+    KILN_NEED_ITEMS(args, nargs);
     KILN_TRY(kiln_bind(op, args, nargs, &call));
     KILN_TRY(kiln_infer(&call, &plan));
     kiln_thread *t = kiln_thread_of(&ctx->domain);
@@ -287,7 +291,8 @@ kiln_status kiln_kernel_run(kiln_kernel *k, const kiln_value *args, size_t nargs
     under_way w;
     kiln_runner run;
     kiln_tensor *made[KILN_MAX_RETS];
-    KILN_TRY(check_outs(k->op, outs, nouts));
+    KILN_NEED(k);
+    KILN_TRY(check_given(k->op, args, nargs, outs, nouts));
     w.generation = kiln_generation(&k->c->ctx->domain);
     kiln_thread *t = kiln_thread_of(&k->c->ctx->domain);
     if (!t) return KILN_NOMEM();
@@ -304,7 +309,7 @@ kiln_status kiln_kernel_run(kiln_kernel *k, const kiln_value *args, size_t nargs
 }
 
 kiln_entry_fn kiln_kernel_entry(const kiln_kernel *k) {
-    return atomic_load_explicit(&k->c->fn, memory_order_acquire);
+    return k ? atomic_load_explicit(&k->c->fn, memory_order_acquire) : NULL;
 }
 
 void kiln_kernel_release(kiln_kernel *k) {

@@ -116,6 +116,8 @@ static kiln_status configure(kiln_ctx *ctx, const kiln_config *given) {
                                       offsetof(kiln_config, threads),
                                       offsetof(kiln_config, parallel_for),
                                       offsetof(kiln_config, parallel_user),
+                                      offsetof(kiln_config, interrupted),
+                                      offsetof(kiln_config, interrupted_user),
                                       sizeof(kiln_config)};
         size_t k = 0, n = sizeof ends / sizeof *ends;
         while (k < n && ends[k] != given->size) k++;
@@ -126,6 +128,8 @@ static kiln_status configure(kiln_ctx *ctx, const kiln_config *given) {
     }
     ctx->log = cfg.log;
     ctx->log_user = cfg.log_user;
+    ctx->interrupted = cfg.interrupted;
+    ctx->interrupted_user = cfg.interrupted_user;
     KILN_TRY(parse_mode(ctx, cfg.mode));
     KILN_TRY(parse_isa(ctx, cfg.isa));
     KILN_TRY(number(cfg.max_kernels, "KILN_MAX_KERNELS", MAX_KERNELS, &ctx->max_kernels));
@@ -152,9 +156,8 @@ static kiln_status load_rows(kiln_ctx *ctx, const kiln_row_text *text, bool repl
 
 static kiln_status load_from(kiln_ctx *ctx, const char *source, const char *text, size_t nbytes,
                              bool replace) {
-    KILN_NEED(ctx);
-    KILN_NEED(source);
-    if (nbytes) KILN_NEED(text);
+    KILN_NEED(ctx, source);
+    KILN_NEED_ITEMS(text, nbytes);
     kiln_row_text t = {source, text ? text : "", nbytes, true};
     pthread_mutex_lock(&ctx->load_lock);
     kiln_status st = load_rows(ctx, &t, replace);
@@ -219,6 +222,7 @@ static kiln_status open_toolchain(kiln_ctx *ctx) {
         if (!usable) KILN_TRY(temporary_dir(ctx));
     }
     KILN_TRY(kiln_toolchain_open(ctx->cc, ctx->scratch, &ctx->toolchain));
+    kiln_toolchain_set_interrupted(ctx->toolchain, kiln_ctx_interrupted, ctx);
     if (ctx->closing) kiln_toolchain_stop(ctx->toolchain);
     return KILN_OK;
 }
@@ -313,7 +317,7 @@ static void delist(kiln_ctx *ctx) {
 static void drop_class(kiln_entry *e) { kiln_class_free((kiln_class *)e); /* its first member */ }
 static kiln_status open_parts(kiln_ctx *ctx, const kiln_config *config) {
     KILN_TRY(configure(ctx, config));
-    KILN_TRY(kiln_domain_init(&ctx->domain, kiln_slots_free));
+    KILN_TRY(kiln_domain_init(&ctx->domain, &kiln_slots_none, kiln_slots_free));
     KILN_TRY(kiln_cache_new(&ctx->domain, ctx->max_kernels, drop_class, &ctx->cache));
     enlist(ctx);
     return KILN_OK;

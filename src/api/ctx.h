@@ -64,6 +64,8 @@ struct kiln_ctx {
     char *cc, *cache_dir, *dump_dir; /* as configured, or NULL */
     kiln_log_fn log;
     void *log_user;
+    kiln_interrupted_fn interrupted;
+    void *interrupted_user;
     _Atomic(const kiln_registry *) registry;
     pthread_mutex_t load_lock; /* guards loaded, and makes loads take turns */
     kiln_registry **loaded; /* all that loading rows made, freed at close: operators of old ones stay good */
@@ -107,10 +109,12 @@ void kiln_builds_stop(kiln_ctx *ctx); /* ends what runs and drops what waits; fo
 void kiln_builds_fini(kiln_builds *b);
 void kiln_builds_after_fork(kiln_ctx *ctx); /* in the child, under the lock */
 
+/* Whether this thread, which waits for a compiler, is to wait no longer.  user: the context.  No lock may be held. */
+int kiln_ctx_interrupted(void *user);
 /* Compiles c now unless that was done; waits for a build under way. */
 kiln_status kiln_class_compile(kiln_class *c) KILN_MUST_CHECK;
-/* The same in sync mode, except that a class that failed is left alone for a while. */
-void kiln_class_compile_if_due(kiln_class *c);
+/* The same in sync mode, except that a class that failed is left alone for a while.  Fails only if interrupted. */
+kiln_status kiln_class_compile_if_due(kiln_class *c) KILN_MUST_CHECK;
 /* Notes an interpreted call over nelem elements; may queue a build. */
 void kiln_class_heat(kiln_class *c, int64_t nelem);
 #endif

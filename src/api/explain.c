@@ -84,11 +84,8 @@ static const struct {
 
 kiln_status kiln_explain(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
                          const char *stage, char **out) {
-    KILN_NEED(ctx);
-    KILN_NEED(op);
-    KILN_NEED_ARGS(args, nargs);
-    KILN_NEED(stage);
-    KILN_NEED(out);
+    KILN_NEED(ctx, op, stage, out);
+    KILN_NEED_ITEMS(args, nargs);
     size_t k = 0, n = sizeof stages / sizeof *stages;
     while (k < n && strcmp(stages[k].name, stage) != 0) k++;
     if (k == n)

@@ -290,6 +290,8 @@ static kiln_status take_output(runner *r, const kiln_node *node, kiln_tensor ***
 
 kiln_status kiln_graph_run(kiln_ctx *ctx, kiln_graph *g, const kiln_value *inputs, size_t ninputs,
                            kiln_lookup_fn lookup, void *user, kiln_tensor ***outs, size_t *nouts) {
+    KILN_NEED(ctx, g, outs, nouts);
+    KILN_NEED_ITEMS(inputs, ninputs);
     runner r = {.ctx = ctx, .g = g, .lookup = lookup, .user = user, .inputs = inputs, .ninputs = ninputs};
     const kiln_node *output = NULL;
     KILN_TRY(kiln_graph_verify(g)); /* also numbers the nodes */

@@ -20,48 +20,45 @@ static const kiln_registry *registry(kiln_ctx *ctx) {
 }
 
 kiln_status kiln_op_find(kiln_ctx *ctx, const char *name, const kiln_op **out) {
-    KILN_NEED(ctx);
-    KILN_NEED(name);
-    KILN_NEED(out);
+    KILN_NEED(ctx, name, out);
     return kiln_registry_find(registry(ctx), name, out);
 }
 
 kiln_status kiln_op_choose(kiln_ctx *ctx, const char *name, const kiln_value *args, size_t nargs,
                            const kiln_op **out) {
-    KILN_NEED(ctx);
-    KILN_NEED(name);
-    KILN_NEED_ARGS(args, nargs);
-    KILN_NEED(out);
+    KILN_NEED(ctx, name, out);
+    KILN_NEED_ITEMS(args, nargs);
     return kiln_registry_choose(registry(ctx), name, args, nargs, out);
 }
 
 size_t kiln_op_overloads(kiln_ctx *ctx, const char *name, const kiln_op **out, size_t n) {
     size_t count = 0;
+    if (!ctx || !name || (n && !out)) return 0;
     return kiln_served_overloads(registry(ctx), name, out, n, &count) == KILN_OK ? count : 0;
 }
 
 kiln_status kiln_op_choose_among(const kiln_op *const *ops, size_t n, const kiln_value *args, size_t nargs,
                                  size_t *out) {
-    KILN_NEED(ops);
-    KILN_NEED_ARGS(args, nargs);
-    KILN_NEED(out);
+    KILN_NEED(ops, out);
+    KILN_NEED_ITEMS(args, nargs);
     if (!n) return KILN_FAIL(KILN_E_ARG, "there are no operators to choose from");
+    for (size_t k = 0; k < n; k++) KILN_NEED(ops[k]);
     return kiln_choose(ops, n, args, nargs, out);
 }
 
-size_t kiln_op_count(kiln_ctx *ctx) { return kiln_registry_count(registry(ctx)); }
+size_t kiln_op_count(kiln_ctx *ctx) { return ctx ? kiln_registry_count(registry(ctx)) : 0; }
 const kiln_op *kiln_op_at(kiln_ctx *ctx, size_t index) {
     const kiln_op *op;
     bool found = index < kiln_op_count(ctx) && kiln_registry_get(registry(ctx), index, &op) == KILN_OK;
     return found ? op : NULL;
 }
-const char *kiln_op_name(const kiln_op *op) { return op->name; }
-const char *kiln_op_schema(const kiln_op *op) { return op->schema_text; }
-const char *kiln_op_family(const kiln_op *op) { return kiln_family_name(op->row->family); }
-const char *kiln_op_row(const kiln_op *op) { return op->row->text; }
-int kiln_op_served(const kiln_op *op) { return kiln_family_served(op->row->family); }
+const char *kiln_op_name(const kiln_op *op) { return op ? op->name : NULL; }
+const char *kiln_op_schema(const kiln_op *op) { return op ? op->schema_text : NULL; }
+const char *kiln_op_family(const kiln_op *op) { return op ? kiln_family_name(op->row->family) : NULL; }
+const char *kiln_op_row(const kiln_op *op) { return op ? op->row->text : NULL; }
+int kiln_op_served(const kiln_op *op) { return op && kiln_family_served(op->row->family); }
 const char *kiln_op_arg_name(const kiln_op *op, size_t i) {
-    return i < (size_t)op->schema->nargs ? op->schema->args[i].name : NULL;
+    return op && i < (size_t)op->schema->nargs ? op->schema->args[i].name : NULL;
 }
 
 static uint8_t kind_taken(const kiln_type *t) {
@@ -80,7 +77,7 @@ static uint8_t kind_taken(const kiln_type *t) {
 }
 
 int kiln_op_arg_at(const kiln_op *op, size_t i, kiln_op_arg_info *out) {
-    if (i >= (size_t)op->schema->nargs) return 0;
+    if (!op || !out || i >= (size_t)op->schema->nargs) return 0;
     const kiln_param *p = &op->schema->args[i];
     *out = (kiln_op_arg_info){.name = p->name,
                               .kind = kind_taken(kiln_type_strip(p->type, NULL)),
@@ -90,16 +87,12 @@ int kiln_op_arg_at(const kiln_op *op, size_t i, kiln_op_arg_info *out) {
     return 1;
 }
 
-size_t kiln_op_nrets(const kiln_op *op) { return (size_t)op->schema->nrets; }
-int kiln_op_copies_out(const kiln_op *op) { return kiln_op_is_aside(op); }
+size_t kiln_op_nrets(const kiln_op *op) { return op ? (size_t)op->schema->nrets : 0; }
 
 const char *kiln_op_form(const kiln_op *op) {
-    switch (op->form) {
-    case KILN_FORM_FUNCTIONAL: return "functional";
-    case KILN_FORM_INPLACE: return "inplace";
-    case KILN_FORM_OUT: return "out";
-    }
-    return "?";
+    static const char *const names[] = {
+        [KILN_FORM_FUNCTIONAL] = "functional", [KILN_FORM_INPLACE] = "inplace", [KILN_FORM_OUT] = "out"};
+    return op ? names[op->form] : NULL;
 }
 
 kiln_status kiln_ops_check(kiln_ctx *ctx, kiln_check_fn report, void *user) {
@@ -122,18 +115,23 @@ kiln_status kiln_ops_check(kiln_ctx *ctx, kiln_check_fn report, void *user) {
 
 void kiln_stats_get(kiln_ctx *ctx, kiln_stats *out, size_t size) {
     kiln_stats now;
-#define C(name, meaning) now.name = kiln_count_sum(&ctx->domain, KILN_COUNTER_##name);
+    if (!out) return;
+#define C(name, meaning) now.name = ctx ? kiln_count_sum(&ctx->domain, KILN_COUNTER_##name) : 0;
 #include "kiln/counter.def"
 #undef C
     now.calls += now.slot_hits; /* the shortest way counts once */
     memcpy(out, &now, size < sizeof now ? size : sizeof now);
 }
 
-static void doctor_compiler(kiln_ctx *ctx, kiln_sb *out) {
+/* The search for one may be interrupted: then there is no answer. */
+static kiln_status doctor_compiler(kiln_ctx *ctx, kiln_sb *out) {
     kiln_toolchain *tc;
-    if (kiln_ctx_toolchain(ctx, &tc) != KILN_OK) {
+    kiln_status st = kiln_ctx_toolchain(ctx, &tc);
+    if (st == KILN_OK) st = kiln_toolchain_find(tc);
+    if (st == KILN_E_INTERRUPTED) return st;
+    if (st != KILN_OK) {
         kiln_sb_printf(out, "!compiler: %s\n", kiln_last_error());
-        return;
+        return KILN_OK;
     }
     bool found = kiln_toolchain_route(tc) != KILN_CC_NONE;
     const char *why = kiln_toolchain_why(tc);
@@ -142,6 +140,7 @@ static void doctor_compiler(kiln_ctx *ctx, kiln_sb *out) {
     else
         kiln_sb_printf(out, "!compiler: none: %s; every call is interpreted\n", why);
     if (found && why[0]) kiln_sb_printf(out, "!compiler route: %s\n", why);
+    return KILN_OK;
 }
 
 /* How many builds failed, of what, and what the last one said. */
@@ -204,8 +203,7 @@ static void doctor_operators(kiln_ctx *ctx, kiln_sb *out) {
 }
 
 kiln_status kiln_doctor(kiln_ctx *ctx, char **out) {
-    KILN_NEED(ctx);
-    KILN_NEED(out);
+    KILN_NEED(ctx, out);
     kiln_sb text;
     kiln_sb_init(&text);
     kiln_sb_printf(&text, "version: %s (kernel ABI %d)\n", kiln_version(), KILN_ABI_VERSION);
@@ -214,7 +212,8 @@ kiln_status kiln_doctor(kiln_ctx *ctx, char **out) {
     kiln_sb_printf(&text, "threads: %d\n", ctx->parallel.threads);
     kiln_sb_printf(&text, "pool: %s\n", ctx->parallel.host ? "the host's" : "Kiln's");
     kiln_sb_printf(&text, "max_kernels: %zu\n", ctx->max_kernels);
-    doctor_compiler(ctx, &text);
+    kiln_status st = doctor_compiler(ctx, &text);
+    if (st != KILN_OK) return kiln_sb_fini(&text), st;
     doctor_failures(ctx, &text);
     doctor_folder(ctx, &text);
     kiln_sb_printf(&text, "dump folder: %s\n", ctx->dump_dir ? ctx->dump_dir : "none");

@@ -169,9 +169,11 @@ static kiln_status back(const kiln_class *c, kiln_sb *source, kiln_object *objec
     KILN_TRY(kiln_emit_c(c->body->ir, c->ctx->isa, source));
     dump(c, source);
     int64_t deadline = kiln_toolchain_deadline(tc);
-    if (kiln_toolchain_route(tc) != KILN_CC_NONE) *cause = KILN_COUNTER_compiler_errors;
     kiln_status st = kiln_build(tc, c->ctx->isa, source->p, source->len, object);
-    if (st != KILN_OK && kiln_clock_ns() >= deadline) *cause = KILN_COUNTER_compiler_timeouts;
+    if (st == KILN_E_BUILD && kiln_clock_ns() >= deadline)
+        *cause = KILN_COUNTER_compiler_timeouts;
+    else if (st == KILN_E_BUILD && kiln_toolchain_route(tc) != KILN_CC_NONE)
+        *cause = KILN_COUNTER_compiler_errors;
     KILN_TRY(st);
     *cause = KILN_COUNTER_load_failures;
     KILN_TRY(kiln_code_load(tc, object, KILN_KERNEL_SYMBOL, code));
@@ -188,7 +190,7 @@ kiln_status kiln_class_build(kiln_class *c) {
     kiln_status st = kiln_note(back(c, &source, &object, &code, &cause), "compiling %s", c->body->ir->name);
     if (st == KILN_OK) {
         publish(c, code);
-    } else if (!kiln_ctx_is_closing(c->ctx)) { /* else it was stopped */
+    } else if (st != KILN_E_INTERRUPTED && !kiln_ctx_is_closing(c->ctx)) { /* else it was stopped */
         KILN_COUNT(c->ctx, compile_failures);
         kiln_count(&c->ctx->domain, st == KILN_E_NOMEM ? KILN_COUNTER_memory_failures : cause, 1);
         kiln_ctx_log(c->ctx, 1, "compile", "%s", kiln_last_error());

@@ -26,7 +26,7 @@ static size_t place_of(const kiln_op *op, const kiln_value *args, size_t nargs) 
 
 kiln_recipe *kiln_recipe_find(const kiln_thread *t, const kiln_op *op, const kiln_value *args, size_t nargs) {
     const kiln_slots *mine = t->user;
-    if (nargs == 0 || nargs > KILN_RECIPE_ARGS || !mine || !mine->recipes) return NULL;
+    if (nargs == 0 || nargs > KILN_RECIPE_ARGS || !mine->recipes) return NULL;
     kiln_recipe *r = &mine->recipes[place_of(op, args, nargs)];
     if (r->op != op || r->nargs != nargs) return NULL;
     const kiln_recipe_arg *a = r->arg;

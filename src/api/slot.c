@@ -234,9 +234,9 @@ static bool hit_any(kiln_slot *s, const kiln_value *args, kiln_tensor **outs) {
 static __attribute__((noinline)) kiln_status call_any(kiln_ctx *ctx, const kiln_op *op,
                                                       const kiln_value *args, size_t nargs,
                                                       kiln_tensor **outs, size_t nouts) {
-    kiln_thread *t = kiln_thread_of(&ctx->domain); /* entered: cannot fail */
-    kiln_slot *s = t->user ? *kiln_slot_of(t->user, op) : NULL;
-    bool mine = s && s->op == op && s->nargs == nargs && nouts >= s->nrets && outs &&
+    kiln_thread *t = kiln_thread_last.record; /* which has entered */
+    kiln_slot *s = *kiln_slot_of(t->user, op);
+    bool mine = s->op == op && s->nargs == nargs && nouts >= s->nrets && args && outs &&
                 s->generation == kiln_generation(&ctx->domain);
     if (mine && hit_any(s, args, outs)) return finish(t, s);
     kiln_status st = kiln_call_general(ctx, t, op, args, nargs, outs, nouts);
@@ -246,10 +246,11 @@ static __attribute__((noinline)) kiln_status call_any(kiln_ctx *ctx, const kiln_
 
 /* -- the call --------------------------------------------------------------------------------------------------- */
 
-/* The first call of a thread, or after one in another context. */
+/* The first call of a thread, or after one in another context; or there is no context. */
 static __attribute__((noinline)) kiln_status call_first(kiln_ctx *ctx, const kiln_op *op,
                                                         const kiln_value *args, size_t nargs,
                                                         kiln_tensor **outs, size_t nouts) {
+    KILN_NEED_IN("kiln_call", ctx);
     kiln_thread *t = kiln_thread_of(&ctx->domain);
     if (!t) return KILN_NOMEM();
     kiln_thread_enter(&ctx->domain, t);
@@ -300,12 +301,13 @@ kiln_slot_hit *const kiln_slot_hits[KILN_SLOT_LEAD + 1] = {hit_0, hit_1, hit_2, 
 
 kiln_status kiln_call(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
                       kiln_tensor **outs, size_t nouts) {
-    if (UNLIKELY(kiln_thread_last.id != ctx->domain.id)) return call_first(ctx, op, args, nargs, outs, nouts);
+    if (UNLIKELY(!ctx || kiln_thread_last.id != ctx->domain.id))
+        return call_first(ctx, op, args, nargs, outs, nouts);
     kiln_thread *t = kiln_thread_last.record;
-    kiln_slot *s;
     kiln_thread_enter(&ctx->domain, t);
-    if (t->user && (s = *kiln_slot_of(t->user, op))->op == op && s->simple_nargs == nargs && nouts && outs &&
-        kiln_generation(&ctx->domain) == s->generation)
+    kiln_slot *s = *kiln_slot_of(t->user, op);
+    if (s->op == op && args && s->simple_nargs == nargs && nouts &&
+        kiln_generation(&ctx->domain) == s->generation && outs)
         return s->hit(t, s, args, nargs, outs);
     return call_any(ctx, op, args, nargs, outs, nouts);
 }

@@ -53,9 +53,9 @@ typedef kiln_status kiln_slot_hit(kiln_thread *t, kiln_slot *s, const kiln_value
                                   kiln_tensor **outs);
 
 struct kiln_slot {
-    const kiln_op *op;   /* NULL: empty */
+    const kiln_op *op;   /* if it holds nothing the slot's own address, which is no operator's */
     uint64_t generation; /* of the domain when the class was found */
-    size_t simple_nargs; /* nargs if there is one result, one nest, no guard and no text; else 0 */
+    size_t simple_nargs; /* nargs if there is one result, one nest, no guard and no text; else SIZE_MAX */
     kiln_slot_hit *hit;  /* if simple_nargs */
     kiln_class *c;
     /* The last shape, and what follows from it. */
@@ -89,14 +89,16 @@ typedef struct kiln_slots {
     struct kiln_recipe *recipes; /* KILN_RECIPE_COUNT of them; NULL before the first */
 } kiln_slots;
 
+extern kiln_slots kiln_slots_none; /* of a thread that has filled none; never written */
+
 static inline kiln_slot **kiln_slot_of(kiln_slots *slots, const kiln_op *op) {
     _Static_assert(KILN_SLOT_COUNT == 128, "seven bits of the product");
     return &slots->at[(uint64_t)(uintptr_t)op * UINT64_C(0x9e3779b97f4a7c15) >> 57];
 }
 
-/* slot_fill.c: the thread's, made on first use; NULL without memory. */
+/* slot_fill.c: the thread's own, made on first use; NULL without memory. */
 kiln_slots *kiln_slots_of(kiln_thread *t);
-void kiln_slots_free(void *slots); /* NULL is fine */
+void kiln_slots_free(void *slots); /* kiln_slots_none is fine */
 
 /* slot_fill.c: remembers a call that the kernel fn has just answered, if a slot can hold it. */
 void kiln_slot_fill(kiln_thread *t, uint64_t generation, const kiln_value *args, size_t nargs,

@@ -146,18 +146,20 @@ static bool fits_slot(const kiln_plan *p, const kiln_class *c, size_t nargs) {
     return !p->strided && !p->copy_out && p->ndim == 1 && p->nelem > 0;
 }
 
-static kiln_slot empty; /* never written: its op is no operator */
+static kiln_slot empty = {.op = (const kiln_op *)&empty}; /* never written */
+kiln_slots kiln_slots_none = {.at = {[0 ... KILN_SLOT_COUNT - 1] = &empty}};
 
-/* The slot of op, to be filled; NULL without memory. */
 kiln_slots *kiln_slots_of(kiln_thread *t) {
-    if (!t->user) {
+    if (t->user == &kiln_slots_none) {
         kiln_slots *slots = kiln_calloc_apart(sizeof *slots);
-        for (int k = 0; slots && k < KILN_SLOT_COUNT; k++) slots->at[k] = &empty;
+        if (!slots) return NULL;
+        *slots = kiln_slots_none;
         t->user = slots;
     }
     return t->user;
 }
 
+/* The slot of op, to be filled; NULL without memory. */
 static kiln_slot *slot_for(kiln_thread *t, const kiln_op *op) {
     kiln_slots *slots = kiln_slots_of(t);
     if (!slots) return NULL;
@@ -171,9 +173,10 @@ static kiln_slot *slot_for(kiln_thread *t, const kiln_op *op) {
 
 void kiln_slots_free(void *user) {
     kiln_slots *slots = user;
-    for (int k = 0; slots && k < KILN_SLOT_COUNT; k++)
+    if (slots == &kiln_slots_none) return;
+    for (int k = 0; k < KILN_SLOT_COUNT; k++)
         if (slots->at[k] != &empty) kiln_free(slots->at[k]);
-    if (slots) kiln_free(slots->recipes);
+    kiln_free(slots->recipes);
     kiln_free(slots);
 }
 
@@ -185,7 +188,7 @@ void kiln_slot_fill(kiln_thread *t, uint64_t generation, const kiln_value *args,
     kiln_slot *s = slot_for(t, op);
     if (!s) return; /* slower, not wrong */
     filling f = {.s = s, .args = args, .plan = plan, .first = -1};
-    s->op = NULL; /* until all of it is right */
+    s->op = (const kiln_op *)s; /* until all of it is right */
     s->generation = generation;
     s->c = c;
     s->nargs = (uint32_t)nargs;
@@ -203,7 +206,7 @@ void kiln_slot_fill(kiln_thread *t, uint64_t generation, const kiln_value *args,
         .ndim = 2, .n = s->n, .ptr = s->ptr, .stride = s->stride, .origin = origin, .par = s->par};
     if (!fill_args(&f) || !fill_shape(&f) || !fill_operands(&f) || !fill_scalars(&f, c)) return;
     bool simple = s->nrets == 1 && s->nnests == 1 && s->nguards == 0 && !s->text.given;
-    s->simple_nargs = simple ? s->nargs : 0;
+    s->simple_nargs = simple ? s->nargs : SIZE_MAX;
     s->hit = kiln_slot_hits[leading_tensors(s)];
     s->op = op;
 }

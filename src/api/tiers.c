@@ -10,12 +10,15 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "api/ctx.h"
 #include "build/proc.h"
 
 enum { QUEUE_MAX = 256, LOW_PRIORITY = 10 };
+#define ASK_NS INT64_C(20000000) /* how often a wait asks whether it is called off */
+#define NS_PER_S INT64_C(1000000000)
 #define PS_PER_NS UINT64_C(1000)
 #define BUILD_PRICE (UINT64_C(30000000) * PS_PER_NS) /* 30 ms, in picoseconds */
 #define PRICE_MAX (UINT64_MAX / 8)
@@ -108,8 +111,8 @@ static void end(kiln_class *c, kiln_status st, int64_t took_ns) {
     kiln_builds *b = &c->ctx->builds;
     unlink_class(&b->running, c);
     c->state = KILN_BUILD_IDLE;
-    if (st == KILN_E_NOMEM) {
-        set_due(c, true); /* want of memory says nothing of the class */
+    if (st == KILN_E_NOMEM || st == KILN_E_INTERRUPTED) {
+        set_due(c, true); /* neither says anything of the class */
     } else if (st != KILN_OK && !b->closing) {
         c->nfailed++;
         put_off(c, took_ns);
@@ -135,15 +138,37 @@ static bool has_kernel(const kiln_class *c) {
     return atomic_load_explicit(&c->fn, memory_order_acquire) != NULL;
 }
 
+/* -- callers, who may be interrupted ------------------------------------------------------------------ */
+
+static _Thread_local bool is_background; /* nobody waits for it, so it is not asked */
+
+int kiln_ctx_interrupted(void *user) {
+    const kiln_ctx *ctx = user;
+    return ctx->interrupted && !is_background && ctx->interrupted(ctx->interrupted_user);
+}
+
+/* Waits until a build was queued or ended, or for a moment.  The lock is held on both sides. */
+static kiln_status wait_for_builds(kiln_ctx *ctx) {
+    kiln_builds *b = &ctx->builds;
+    int64_t ns = kiln_clock_ns() + ASK_NS;
+    struct timespec until = {ns / NS_PER_S, ns % NS_PER_S};
+    pthread_cond_timedwait(&b->changed, &b->lock, &until);
+    pthread_mutex_unlock(&b->lock);
+    bool stop = kiln_ctx_interrupted(ctx);
+    pthread_mutex_lock(&b->lock);
+    return stop ? KILN_FAIL(KILN_E_INTERRUPTED, "interrupted while another thread compiled") : KILN_OK;
+}
+
 /* only_if_due: leaves a class alone that failed lately. */
 static kiln_status compile(kiln_class *c, bool only_if_due) {
     kiln_builds *b = &c->ctx->builds;
     kiln_status st = KILN_OK;
+    if (kiln_ctx_interrupted(c->ctx)) return KILN_FAIL(KILN_E_INTERRUPTED, "interrupted before a compile");
     pthread_mutex_lock(&b->lock);
     uint32_t nfailed = c->nfailed;
-    while (c->state == KILN_BUILD_RUNNING) pthread_cond_wait(&b->changed, &b->lock);
+    while (c->state == KILN_BUILD_RUNNING && st == KILN_OK) st = wait_for_builds(c->ctx);
     bool refused = c->nfailed != nfailed || (only_if_due && !is_due(c));
-    if (!has_kernel(c))
+    if (!has_kernel(c) && st == KILN_OK)
         st = refused ? KILN_FAIL(KILN_E_BUILD, "compiling failed before: %s", b->last_failure) : build_now(c);
     pthread_mutex_unlock(&b->lock);
     return st;
@@ -156,9 +181,12 @@ kiln_status kiln_class_compile(kiln_class *c) {
     return compile(c, false);
 }
 
-void kiln_class_compile_if_due(kiln_class *c) {
-    if (has_kernel(c) || !is_due(c)) return;
-    if (compile(c, true) != KILN_OK) kiln_clear_error(); /* a failed build costs speed only */
+kiln_status kiln_class_compile_if_due(kiln_class *c) {
+    if (has_kernel(c) || !is_due(c)) return KILN_OK;
+    kiln_status st = compile(c, true);
+    if (st == KILN_E_INTERRUPTED) return st;
+    if (st != KILN_OK) kiln_clear_error(); /* a failed build costs speed only */
+    return KILN_OK;
 }
 
 /* -- the background --------------------------------------------------------------------------------- */
@@ -170,6 +198,7 @@ static void *work(void *user) {
     kiln_ctx *ctx = user;
     kiln_builds *b = &ctx->builds;
     lower_priority();
+    is_background = true;
     pthread_mutex_lock(&b->lock);
     while (!b->closing) {
         if (!b->queue)
@@ -216,19 +245,30 @@ static void enqueue(kiln_class *c) {
     if (!started) kiln_ctx_log(c->ctx, 1, "compile", "the thread that compiles cannot be started");
 }
 
-void kiln_wait_idle(kiln_ctx *ctx) {
+kiln_status kiln_wait_idle(kiln_ctx *ctx) {
+    KILN_NEED(ctx);
     kiln_builds *b = &ctx->builds;
+    kiln_status st = KILN_OK;
     pthread_mutex_lock(&b->lock);
-    while (b->queue || b->running) pthread_cond_wait(&b->changed, &b->lock);
+    while ((b->queue || b->running) && st == KILN_OK) st = wait_for_builds(ctx);
     pthread_mutex_unlock(&b->lock);
     kiln_domain_reclaim(&ctx->domain); /* a good moment: what was replaced need not stay */
+    return st;
 }
 
 /* -- begin, end, fork --------------------------------------------------------------------------------- */
 
+static void init_changed(kiln_builds *b) {
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC); /* as kiln_clock_ns */
+    pthread_cond_init(&b->changed, &attr);
+    pthread_condattr_destroy(&attr);
+}
+
 void kiln_builds_init(kiln_builds *b) {
     pthread_mutex_init(&b->lock, NULL);
-    pthread_cond_init(&b->changed, NULL);
+    init_changed(b);
     b->queue_end = &b->queue;
 }
 
@@ -252,7 +292,7 @@ void kiln_builds_fini(kiln_builds *b) {
 /* Builds of threads that do not exist here are nobody's: their classes are as if never queued. */
 void kiln_builds_after_fork(kiln_ctx *ctx) {
     kiln_builds *b = &ctx->builds;
-    pthread_cond_init(&b->changed, NULL); /* it may have had waiters */
+    init_changed(b); /* it may have had waiters */
     while (b->running) {
         kiln_class *c = b->running;
         b->running = c->next;

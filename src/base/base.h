@@ -24,18 +24,26 @@
     } while (0)
 #define KILN_NOMEM() KILN_FAIL(KILN_E_NOMEM, "out of memory")
 
-/* For pointers that the caller of a public function must give. */
-#define KILN_NEED(pointer) \
-    if (!(pointer)) return KILN_FAIL(KILN_E_ARG, "%s: " #pointer " is NULL", __func__)
-#define KILN_NEED_ARGS(args, n) \
-    if (!(args) && (n))         \
-    return KILN_FAIL(KILN_E_ARG, "%s: %zu arguments, but " #args " is NULL", __func__, (n))
+/* For pointers that the caller of a public function must give; for an array of n items. */
+#define KILN_NEED(...) KILN_NEED_IN(__func__, __VA_ARGS__)
+#define KILN_NEED_IN(function, ...)                                                             \
+    do {                                                                                        \
+        const void *const need_[] = {__VA_ARGS__};                                              \
+        for (size_t k_ = 0; k_ < sizeof need_ / sizeof *need_; k_++)                            \
+            if (!need_[k_]) return kiln_set_null_error(function, #__VA_ARGS__, k_), KILN_E_ARG; \
+    } while (0)
+#define KILN_NEED_ITEMS(items, n) \
+    if (!(items) && (n))          \
+    return KILN_FAIL(KILN_E_ARG, "%s: " #items " is NULL, and there should be %zu", __func__, (size_t)(n))
 
 /* Broken invariant: aborts in debug builds' tests only through the returned status. */
 #define KILN_BUG(...) KILN_FAIL(KILN_E_BUG, __VA_ARGS__)
 
 void kiln_set_error(const char *file, int line, kiln_status st, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
+
+/* "function: NAME is NULL", for the k-th of names that have ", " between them. */
+void kiln_set_null_error(const char *function, const char *names, size_t k);
 
 /* Puts "context: " before the current message if st is a failure; returns st. */
 kiln_status kiln_note(kiln_status st, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

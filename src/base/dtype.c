@@ -47,8 +47,7 @@ kiln_dtype kiln_dtype_complex(kiln_dtype t) {
 }
 
 kiln_status kiln_dtype_parse(const char *name, kiln_dtype *out) {
-    KILN_NEED(name);
-    KILN_NEED(out);
+    KILN_NEED(name, out);
     for (int t = 0; t < KILN_DTYPE_COUNT; t++) {
         if (strcmp(name, facts[t].name) != 0 && strcmp(name, facts[t].torch) != 0) continue;
         *out = (kiln_dtype)t;

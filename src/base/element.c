@@ -19,7 +19,7 @@ kiln_value kiln_element_get(kiln_dtype dtype, const void *at) {
         float f[2];
         double d[2];
     } v;
-    if ((unsigned)dtype >= KILN_DTYPE_COUNT) return kiln_v_none();
+    if (!at || (unsigned)dtype >= KILN_DTYPE_COUNT) return kiln_v_none();
     memcpy(&v, at, kiln_dtype_size(dtype));
     switch (dtype) {
     case KILN_BOOL: return kiln_v_bool(v.u8 != 0);
@@ -74,7 +74,7 @@ static bool number_of(const kiln_value *v, number *n) {
 int kiln_element_set(kiln_dtype dtype, const kiln_value *v, void *at) {
     number n;
     uint16_t half;
-    if ((unsigned)dtype >= KILN_DTYPE_COUNT || !number_of(v, &n)) return 0;
+    if (!at || !v || (unsigned)dtype >= KILN_DTYPE_COUNT || !number_of(v, &n)) return 0;
     if (!n.whole) n.i = kiln_real_to_int(n.d[0], dtype);
     switch (dtype) {
     case KILN_BOOL: *(uint8_t *)at = n.whole ? n.i != 0 : n.d[0] != 0 || n.d[1] != 0; break;

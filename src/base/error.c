@@ -61,6 +61,11 @@ void kiln_set_error(const char *file, int line, kiln_status st, const char *fmt,
     set(text);
 }
 
+void kiln_set_null_error(const char *function, const char *names, size_t k) {
+    while (k-- > 0) names = strchr(names, ',') + 2;
+    (void)KILN_FAIL(KILN_E_ARG, "%s: %.*s is NULL", function, (int)strcspn(names, ","), names);
+}
+
 kiln_status kiln_note(kiln_status st, const char *fmt, ...) {
     if (st == KILN_OK) return st;
     char text[ERROR_MAX], context[512];

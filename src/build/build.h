@@ -25,6 +25,7 @@ typedef struct kiln_toolchain kiln_toolchain;
  * dir: existing scratch folder for objects and logs. */
 kiln_status kiln_toolchain_open(const char *cc, const char *dir, kiln_toolchain **out) KILN_MUST_CHECK;
 void kiln_toolchain_close(kiln_toolchain *tc);
+kiln_status kiln_toolchain_find(const kiln_toolchain *tc) KILN_MUST_CHECK; /* now, if not before */
 kiln_cc_route kiln_toolchain_route(const kiln_toolchain *tc);
 const char *kiln_toolchain_id(const kiln_toolchain *tc);  /* "gcc-12.2.0 (cc1 | as)"; for keys and doctor */
 const char *kiln_toolchain_why(const kiln_toolchain *tc); /* why no better route was taken, or "" */
@@ -34,6 +35,8 @@ void kiln_toolchain_set_timeout_ms(kiln_toolchain *tc, int ms);
 /* When a kiln_build begun now gives up, on kiln_clock_ns. */
 int64_t kiln_toolchain_deadline(const kiln_toolchain *tc);
 
+/* Before the first use: what a thread that waits asks.  It then ends with KILN_E_INTERRUPTED, its compilers killed. */
+void kiln_toolchain_set_interrupted(kiln_toolchain *tc, kiln_interrupted_fn interrupted, void *user);
 /* Kills the compilers that run; builds end with KILN_E_BUILD from now on.  Any thread. */
 void kiln_toolchain_stop(kiln_toolchain *tc);
 

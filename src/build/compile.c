@@ -214,7 +214,7 @@ static kiln_status execute(run *r, kiln_object *out) {
     else
         plan_driver(r);
     kiln_status st = kiln_proc_run(r->procs, r->nprocs, r->job->rq->env, r->job->deadline_ns,
-                                   &r->job->rq->stop);
+                                   &r->job->rq->halt);
     if (st == KILN_OK) st = fetch(r, out);
     return st == KILN_E_BUILD ? explain(r) : st;
 }
@@ -234,7 +234,7 @@ kiln_status kiln_tools_ask(const kiln_tools_request *rq, char *const *argv, int6
     if (fd < 0) return KILN_FAIL(KILN_E_BUILD, "cannot make a scratch file: %s", strerror(errno));
     size_t n;
     kiln_proc p = {.argv = argv, .in = KILN_PROC_NULL, .out = fd, .err = fd, .result = KILN_PROC_NULL};
-    kiln_status st = kiln_proc_run(&p, 1, rq->env, deadline_ns, &rq->stop);
+    kiln_status st = kiln_proc_run(&p, 1, rq->env, deadline_ns, &rq->halt);
     kiln_status got = kiln_scratch_read(fd, LOG_MAX, out, &n);
     close(fd);
     return got != KILN_OK ? got : st;

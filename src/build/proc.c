@@ -233,7 +233,9 @@ static void pause_until(const struct pollfd *fds, int n, bool pollable, int64_t 
     }
 }
 
-static bool wait_all(kiln_proc *procs, int n, int64_t deadline_ns, const atomic_bool *stop) {
+typedef enum outcome { ENDED, LATE, STOPPED, INTERRUPTED } outcome;
+
+static outcome wait_all(kiln_proc *procs, int n, int64_t deadline_ns, const kiln_halt *halt) {
     for (;;) {
         struct pollfd fds[2];
         int alive = 0;
@@ -246,9 +248,11 @@ static bool wait_all(kiln_proc *procs, int n, int64_t deadline_ns, const atomic_
             fds[alive++] = (struct pollfd){.fd = p->pidfd, .events = POLLIN};
             if (p->pidfd < 0) pollable = false;
         }
-        if (alive == 0) return true;
+        if (alive == 0) return ENDED;
+        if (atomic_load(&halt->stop)) return STOPPED;
+        if (kiln_halt_asked(halt)) return INTERRUPTED;
         int64_t left = deadline_ns - kiln_clock_ns();
-        if (left <= 0 || atomic_load(stop)) return false;
+        if (left <= 0) return LATE;
         pause_until(fds, alive, pollable, left);
     }
 }
@@ -260,7 +264,7 @@ static void kill_all(kiln_proc *procs, int n) {
         if (procs[i].pid && waitid(P_PID, (id_t)procs[i].pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0)
             (void)kill(-procs[i].pid, SIGKILL);
     }
-    static const atomic_bool never;
+    static const kiln_halt never;
     (void)wait_all(procs, n, kiln_clock_ns() + KILL_GRACE_NS, &never);
 }
 
@@ -296,8 +300,8 @@ static kiln_status judge(const kiln_proc *procs, int n) {
 }
 
 kiln_status kiln_proc_run(kiln_proc *procs, int n, char *const *envp, int64_t deadline_ns,
-                          const atomic_bool *stop) {
-    if (atomic_load(stop)) return KILN_FAIL(KILN_E_BUILD, "stopped");
+                          const kiln_halt *halt) {
+    if (atomic_load(&halt->stop)) return KILN_FAIL(KILN_E_BUILD, "stopped");
     int64_t began = kiln_clock_ns();
     for (int i = 0; i < n; i++) {
         procs[i].pid = 0;
@@ -306,13 +310,18 @@ kiln_status kiln_proc_run(kiln_proc *procs, int n, char *const *envp, int64_t de
         procs[i].status = 0;
     }
     kiln_status st = start_all(procs, n, envp);
-    bool in_time = st == KILN_OK && wait_all(procs, n, deadline_ns, stop);
-    if (!in_time) kill_all(procs, n);
+    outcome how = st == KILN_OK ? wait_all(procs, n, deadline_ns, halt) : STOPPED;
+    if (how != ENDED) kill_all(procs, n);
     for (int i = 0; i < n; i++) reap(&procs[i]);
     if (st != KILN_OK) return st;
-    if (in_time) return judge(procs, n);
-    if (atomic_load(stop)) return KILN_FAIL(KILN_E_BUILD, "%s was stopped", base_name(procs[0].argv[0]));
-    return KILN_FAIL(KILN_E_BUILD, "%s did not finish within %lld ms and was stopped",
-                     base_name(procs[0].argv[0]),
-                     (long long)((deadline_ns > began ? deadline_ns - began : 0) / NS_PER_MS));
+    const char *name = base_name(procs[0].argv[0]);
+    switch (how) {
+    case ENDED: break;
+    case STOPPED: return KILN_FAIL(KILN_E_BUILD, "%s was stopped", name);
+    case INTERRUPTED: return KILN_FAIL(KILN_E_INTERRUPTED, "%s was interrupted", name);
+    case LATE:
+        return KILN_FAIL(KILN_E_BUILD, "%s did not finish within %lld ms and was stopped", name,
+                         (long long)((deadline_ns > began ? deadline_ns - began : 0) / NS_PER_MS));
+    }
+    return judge(procs, n);
 }

@@ -26,12 +26,20 @@ typedef struct kiln_proc {
     int status; /* as waitpid gives it */
 } kiln_proc;
 
+/* Whether processes that run are to be killed. */
+typedef struct kiln_halt {
+    atomic_bool stop;                /* for good */
+    kiln_interrupted_fn interrupted; /* by the thread that waits; or NULL */
+    void *user;
+} kiln_halt;
+static inline bool kiln_halt_asked(const kiln_halt *h) { return h->interrupted && h->interrupted(h->user); }
+
 /* Runs n (1 or 2) processes at once, each its own process group, with default signals and bounded
  * memory and file size.  KILN_OK: all ended, and those with a known status succeeded.  KILN_E_BUILD:
- * one could not start, failed, was killed, the deadline passed or *stop became true (then all groups were
- * killed). */
+ * one could not start, failed, was killed, the deadline passed or halt->stop became true (then all groups were
+ * killed, as for KILN_E_INTERRUPTED). */
 kiln_status kiln_proc_run(kiln_proc *procs, int n, char *const *envp, int64_t deadline_ns,
-                          const atomic_bool *stop) KILN_MUST_CHECK;
+                          const kiln_halt *halt) KILN_MUST_CHECK;
 
 int64_t kiln_clock_ns(void); /* monotonic */
 

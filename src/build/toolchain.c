@@ -12,7 +12,7 @@
 #include "build/proc.h"
 #include "build/tools.h"
 
-enum { TIMEOUT_MS = 30000 };
+enum { TIMEOUT_MS = 30000, ASK_NAPS = 20 };
 #define NS_PER_MS INT64_C(1000000)
 
 struct kiln_toolchain {
@@ -88,7 +88,11 @@ void kiln_toolchain_close(kiln_toolchain *tc) {
 }
 
 void kiln_toolchain_set_timeout_ms(kiln_toolchain *tc, int ms) { atomic_store(&tc->timeout_ms, ms); }
-void kiln_toolchain_stop(kiln_toolchain *tc) { atomic_store(&tc->rq.stop, true); }
+void kiln_toolchain_stop(kiln_toolchain *tc) { atomic_store(&tc->rq.halt.stop, true); }
+void kiln_toolchain_set_interrupted(kiln_toolchain *tc, kiln_interrupted_fn interrupted, void *user) {
+    tc->rq.halt.interrupted = interrupted;
+    tc->rq.halt.user = user;
+}
 void kiln_toolchain_avoid(kiln_toolchain *tc, unsigned avoid) { tc->rq.avoid = avoid; }
 const kiln_tools_request *kiln_toolchain_request(const kiln_toolchain *tc) { return &tc->rq; }
 
@@ -111,7 +115,7 @@ static kiln_status find_quietly(kiln_toolchain *tc, int64_t deadline_ns) {
 
 kiln_status kiln_toolchain_tools(const kiln_toolchain *handle, int64_t deadline_ns, const kiln_tools **out) {
     kiln_toolchain *tc = (kiln_toolchain *)(uintptr_t)handle; /* finding is invisible to the caller */
-    int me = (int)getpid();
+    int me = (int)getpid(), naps = 0;
     while (!(*out = atomic_load(&tc->tools))) {
         int other = atomic_load(&tc->finder);
         if (other != me && atomic_compare_exchange_strong(&tc->finder, &other, me)) {
@@ -122,10 +126,17 @@ kiln_status kiln_toolchain_tools(const kiln_toolchain *handle, int64_t deadline_
         }
         if (kiln_clock_ns() >= deadline_ns)
             return KILN_FAIL(KILN_E_BUILD, "timed out while another thread looked for a compiler");
+        if (++naps % ASK_NAPS == 0 && kiln_halt_asked(&tc->rq.halt))
+            return KILN_FAIL(KILN_E_INTERRUPTED, "interrupted while another thread looked for a compiler");
         struct timespec nap = {0, (long)NS_PER_MS};
         (void)nanosleep(&nap, NULL);
     }
     return KILN_OK;
+}
+
+kiln_status kiln_toolchain_find(const kiln_toolchain *tc) {
+    const kiln_tools *t;
+    return kiln_toolchain_tools(tc, kiln_toolchain_deadline(tc), &t);
 }
 
 static const kiln_tools *found(const kiln_toolchain *tc) {
@@ -145,7 +156,7 @@ const char *kiln_toolchain_id(const kiln_toolchain *tc) {
 
 const char *kiln_toolchain_why(const kiln_toolchain *tc) {
     const kiln_tools *t = found(tc);
-    return t ? t->why : "out of memory while looking for a compiler";
+    return t ? t->why : "the search for a compiler was cut short";
 }
 
 /* -- building -------------------------------------------------------------------------------------- */

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 
 #include "build/build.h"
+#include "build/proc.h"
 
 /* What tests take away, to reach the routes behind. */
 enum { KILN_AVOID_DIRECT = 1, KILN_AVOID_DRIVER = 2, KILN_AVOID_FD_OUTPUT = 4, KILN_AVOID_LINK = 8 };
@@ -17,7 +18,7 @@ typedef struct kiln_tools_request {
     const char *dir;     /* scratch folder */
     char **env;          /* the children's environment: the host's at open, in the C locale */
     unsigned avoid;      /* KILN_AVOID_* */
-    atomic_bool stop;    /* no process may run any more */
+    kiln_halt halt;
 } kiln_tools_request;
 
 typedef struct kiln_tools {
@@ -35,7 +36,8 @@ typedef struct kiln_tools {
     const char *id, *why;
 } kiln_tools;
 
-/* Finds tools; a result without a compiler (KILN_CC_NONE) is KILN_OK.  Fails only for want of memory. */
+/* Finds tools; a result without a compiler (KILN_CC_NONE) is KILN_OK.  Fails only for want of memory or
+ * when interrupted. */
 kiln_status kiln_tools_find(const kiln_tools_request *rq, int64_t deadline_ns,
                             kiln_tools **out) KILN_MUST_CHECK;
 void kiln_tools_free(kiln_tools *t);

@@ -213,7 +213,7 @@ static kiln_status ask(const kiln_tools_request *rq, kiln_tools *t, int64_t dead
     if (!question) return KILN_NOMEM();
     kiln_status st = kiln_tools_ask(rq, question, deadline, &text);
     *hangs = st != KILN_OK && kiln_clock_ns() >= deadline;
-    if (text && st != KILN_E_NOMEM) {
+    if (text && (st == KILN_OK || st == KILN_E_BUILD)) {
         kiln_status read = read_answer(rq, t, text, march);
         if (read != KILN_OK) st = read;
         if (st == KILN_E_BUILD) st = kiln_tools_quote(st, text);
@@ -309,7 +309,7 @@ static kiln_status try_direct(const kiln_tools_request *rq, kiln_tools *t, int64
     return KILN_E_BUILD;
 }
 
-/* KILN_OK: t->route is set, perhaps to none.  Anything else is want of memory. */
+/* KILN_OK: t->route is set, perhaps to none.  Anything else is want of memory, or an interruption. */
 static kiln_status try_command(const kiln_tools_request *rq, kiln_tools *t, int64_t deadline, kiln_sb *why) {
     bool hangs = false;
     t->cc1 = t->as = NULL;

@@ -65,7 +65,7 @@ static void set_up(void) {
     has_exit_key = pthread_key_create(&exit_key, end_thread) == 0;
 }
 
-kiln_status kiln_domain_init(kiln_domain *d, void (*drop_user)(void *user)) {
+kiln_status kiln_domain_init(kiln_domain *d, void *first_user, void (*drop_user)(void *user)) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, set_up);
     if (!has_exit_key) return KILN_FAIL(KILN_E_NOMEM, "the process has no thread-specific keys left");
@@ -73,6 +73,7 @@ kiln_status kiln_domain_init(kiln_domain *d, void (*drop_user)(void *user)) {
     atomic_init(&d->epoch, 1);
     pthread_mutex_init(&d->lock, NULL);
     d->limbo_end = &d->limbo;
+    d->first_user = first_user;
     d->drop_user = drop_user;
     pthread_mutex_lock(&lock);
     d->id = next_id++;
@@ -176,6 +177,8 @@ static kiln_thread *new_record(kiln_domain *d) {
     if (pthread_setspecific(exit_key, mine) != 0) return NULL;
     kiln_thread *t = kiln_calloc_apart(sizeof *t);
     if (!t) return NULL;
+    t->depth = -1;
+    t->user = d->first_user;
     pthread_mutex_lock(&d->lock);
     t->next = d->threads;
     d->threads = t;

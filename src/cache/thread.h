@@ -23,7 +23,7 @@ typedef enum kiln_counter {
 /* One thread's part of one domain.  Only its thread writes it. */
 typedef struct kiln_thread {
     atomic_uint_fast64_t epoch; /* of the domain when the thread entered; 0: outside */
-    uint32_t depth;             /* enters without their leaves */
+    int32_t depth;              /* enters without their leaves, less 1: -1 outside */
     void *user;                 /* what the domain's owner keeps per thread */
     atomic_uint_fast64_t count[KILN_COUNTER_COUNT];
     struct kiln_thread *next; /* of the same domain */
@@ -45,12 +45,13 @@ typedef struct kiln_domain {
     kiln_retired *limbo, **limbo_end;  /* oldest first */
     uint64_t safe;                     /* retired before this epoch: nobody can hold it */
     size_t since_scan;                 /* retirements since safe was found */
+    void *first_user;                  /* of every new record */
     void (*drop_user)(void *user);
     struct kiln_domain *next; /* of the process's domains */
 } kiln_domain;
 
-/* drop_user frees a record's user, which may be NULL. */
-kiln_status kiln_domain_init(kiln_domain *d, void (*drop_user)(void *user)) KILN_MUST_CHECK;
+/* A record's user is first_user at first; drop_user frees it, whatever it is then. */
+kiln_status kiln_domain_init(kiln_domain *d, void *first_user, void (*drop_user)(void *user)) KILN_MUST_CHECK;
 /* Drops all that is retired, and the records.  No thread may be inside. */
 void kiln_domain_fini(kiln_domain *d);
 
@@ -74,7 +75,7 @@ static inline kiln_thread *kiln_thread_of(kiln_domain *d) {
 
 /* Calls nest: a log or a deleter may call again. */
 static inline void kiln_thread_enter(kiln_domain *d, kiln_thread *t) {
-    if (__builtin_expect(t->depth++ != 0, 0)) return;
+    if (__builtin_expect(++t->depth != 0, 0)) return;
     uint64_t now = atomic_load_explicit(&d->epoch, memory_order_acquire);
     atomic_store_explicit(&t->epoch, now, memory_order_release);
     if (__builtin_expect(kiln_thread_needs_fence, 0))
@@ -84,7 +85,7 @@ static inline void kiln_thread_enter(kiln_domain *d, kiln_thread *t) {
 }
 
 static inline void kiln_thread_leave(kiln_thread *t) {
-    if (__builtin_expect(--t->depth == 0, 1)) atomic_store_explicit(&t->epoch, 0, memory_order_release);
+    if (__builtin_expect(--t->depth < 0, 1)) atomic_store_explicit(&t->epoch, 0, memory_order_release);
 }
 
 /* Read after entering: while it is the same as before, nothing seen then has been retired. */

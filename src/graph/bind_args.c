@@ -164,6 +164,10 @@ static kiln_status lay_out(kiln_graph *g, const binding *b, unsigned flags, kiln
 kiln_status kiln_graph_bind(kiln_graph *g, const kiln_sig_param *sig, size_t nsig,
                             const kiln_gval *const *args, size_t nargs, const kiln_kwarg *kwargs,
                             size_t nkwargs, unsigned flags, kiln_bound_args *out) {
+    KILN_NEED(g, out);
+    KILN_NEED_ITEMS(sig, nsig);
+    KILN_NEED_ITEMS(args, nargs);
+    KILN_NEED_ITEMS(kwargs, nkwargs);
     binding b = {
         .sig = sig, .nsig = nsig, .args = args, .nargs = nargs, .kwargs = kwargs, .nkwargs = nkwargs};
     size_t from = 0;

@@ -59,6 +59,7 @@ static kiln_status removable(kiln_schemas *s, const kiln_node *node, bool *out) 
 
 kiln_status kiln_graph_dead_code(kiln_schemas *s, kiln_graph *g, kiln_keep_fn keep, void *user,
                                  size_t *nerased) {
+    KILN_NEED(s, g);
     size_t erased = 0;
     for (kiln_node *node = g->last, *prev; node; node = prev) {
         bool dead;

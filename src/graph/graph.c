@@ -22,6 +22,7 @@ static const kiln_gval *constant(kiln_graph *g, kiln_gkind kind, int64_t i) {
 }
 
 kiln_status kiln_graph_new(kiln_graph **out) {
+    KILN_NEED(out);
     kiln_graph *g = kiln_calloc(1, sizeof *g);
     if (!g) return KILN_NOMEM();
     kiln_arena_init(&g->arena);
@@ -44,9 +45,9 @@ void kiln_graph_free(kiln_graph *g) {
     kiln_free(g);
 }
 
-kiln_node *kiln_graph_first(const kiln_graph *g) { return g->first; }
-kiln_node *kiln_graph_last(const kiln_graph *g) { return g->last; }
-size_t kiln_graph_count(const kiln_graph *g) { return g->count; }
+kiln_node *kiln_graph_first(const kiln_graph *g) { return g ? g->first : NULL; }
+kiln_node *kiln_graph_last(const kiln_graph *g) { return g ? g->last : NULL; }
+size_t kiln_graph_count(const kiln_graph *g) { return g ? g->count : 0; }
 
 /* -- names -------------------------------------------------------------------------------------------- */
 
@@ -84,7 +85,7 @@ kiln_gname *kiln_graph_intern(kiln_graph *g, const char *text, size_t n) {
 }
 
 kiln_node *kiln_graph_find(const kiln_graph *g, const char *name, size_t n) {
-    if (!g->names_cap) return NULL;
+    if (!g || !name || !g->names_cap) return NULL;
     return place(g->names, g->names_cap, name, n, (uint32_t)kiln_hash64_keyed(name, n))->node;
 }
 
@@ -218,8 +219,11 @@ static kiln_status copy_args(kiln_node *node, const kiln_gval *const *args, size
     const kiln_gval **list = nargs ? kiln_arena_alloc(arena, nargs * sizeof *list) : NULL;
     kiln_kwarg *named = nkwargs ? kiln_arena_alloc(arena, nkwargs * sizeof *named) : NULL;
     if ((nargs && !list) || (nkwargs && !named)) return KILN_NOMEM();
-    for (size_t i = 0; i < nargs; i++) list[i] = args[i];
+    for (size_t i = 0; i < nargs; i++)
+        if (!(list[i] = args[i])) return KILN_FAIL(KILN_E_ARG, "argument %zu is NULL", i);
     for (size_t i = 0; i < nkwargs; i++) {
+        if (!kwargs[i].name || !kwargs[i].value)
+            return KILN_FAIL(KILN_E_ARG, "the name or value of keyword argument %zu is NULL", i);
         size_t n = strlen(kwargs[i].name);
         if (n) KILN_TRY(check_name(kwargs[i].name, n)); /* "" can be passed in Python, by ** */
         kiln_gname *name = kiln_graph_intern(g, kwargs[i].name, n);
@@ -263,6 +267,10 @@ static kiln_status fill(kiln_graph *g, kiln_node *node, const kiln_node_spec *sp
 }
 
 kiln_status kiln_graph_add(kiln_graph *g, kiln_node *before, const kiln_node_spec *spec, kiln_node **out) {
+    KILN_NEED(g, spec, out);
+    KILN_NEED(spec->target);
+    KILN_NEED_ITEMS(spec->args, spec->nargs);
+    KILN_NEED_ITEMS(spec->kwargs, spec->nkwargs);
     if (spec->op >= KILN_NODE_OP_COUNT) return KILN_FAIL(KILN_E_ARG, "no node is of kind %d", (int)spec->op);
     if (before && (before->graph != g || before->erased))
         return KILN_FAIL(KILN_E_ARG, "node %.60s is not in the graph", before->name);
@@ -284,6 +292,7 @@ kiln_status kiln_graph_add(kiln_graph *g, kiln_node *before, const kiln_node_spe
 
 kiln_status kiln_graph_placeholder(kiln_graph *g, const char *name, size_t n, const kiln_gval *fallback,
                                    kiln_node **out) {
+    KILN_NEED(g, name, out);
     kiln_node_spec spec = {.op = KILN_PLACEHOLDER, .args = &fallback, .nargs = fallback ? 1 : 0};
     KILN_TRY(kiln_graph_str(g, KILN_G_STR, name, n, &spec.target));
     return kiln_graph_add(g, NULL, &spec, out);
@@ -293,6 +302,9 @@ kiln_status kiln_graph_placeholder(kiln_graph *g, const char *name, size_t n, co
 
 kiln_status kiln_node_set_args(kiln_node *node, const kiln_gval *const *args, size_t nargs,
                                const kiln_kwarg *kwargs, size_t nkwargs) {
+    KILN_NEED(node);
+    KILN_NEED_ITEMS(args, nargs);
+    KILN_NEED_ITEMS(kwargs, nkwargs);
     kiln_node old = *node;
     kiln_status st = copy_args(node, args, nargs, kwargs, nkwargs);
     node->uses = NULL;
@@ -311,6 +323,7 @@ kiln_status kiln_node_set_args(kiln_node *node, const kiln_gval *const *args, si
 }
 
 kiln_status kiln_node_set_target(kiln_node *node, const kiln_gval *target) {
+    KILN_NEED(node, target);
     const kiln_gval *old = node->target;
     node->target = target;
     kiln_status st = check_shape(node);
@@ -319,9 +332,12 @@ kiln_status kiln_node_set_target(kiln_node *node, const kiln_gval *target) {
 }
 
 kiln_status kiln_node_set_meta(kiln_node *node, const char *key, const char *text, size_t n) {
+    KILN_NEED(node, key);
+    KILN_NEED_ITEMS(text, n);
     kiln_graph *g = node->graph;
     kiln_meta *m = node->meta;
     KILN_TRY(check_name(key, strlen(key)));
+    if (!text) text = "";
     if (memchr(text, 0, n) || !kiln_gtext_is_utf8(text, n))
         return KILN_FAIL(KILN_E_ARG, "the text of '%.60s' holds a NUL byte or is not UTF-8", key);
     int others = 0;
@@ -342,13 +358,13 @@ kiln_status kiln_node_set_meta(kiln_node *node, const char *key, const char *tex
 }
 
 const char *kiln_node_get_meta(const kiln_node *node, const char *key) {
-    for (const kiln_meta *m = node->meta; m; m = m->next)
+    for (const kiln_meta *m = node && key ? node->meta : NULL; m; m = m->next)
         if (strcmp(m->key, key) == 0) return m->text;
     return NULL;
 }
 
 void kiln_node_move(kiln_node *node, kiln_node *before) {
-    if (node == before) return;
+    if (!node || node == before) return;
     unlink_node(node->graph, node);
     insert(node->graph, node, before);
 }
@@ -386,6 +402,7 @@ static kiln_status replace_in(kiln_node *user, const kiln_node *old, const kiln_
 }
 
 kiln_status kiln_graph_replace_uses(kiln_node *old, const kiln_gval *now, const kiln_node *except) {
+    KILN_NEED(old, now);
     if (now->kind == KILN_G_NODE && now->u.node == old) return KILN_OK;
     const kiln_use *last = old->last_user; /* `now` may hold `old`, and so add uses */
     bool more = last != NULL;
@@ -398,6 +415,7 @@ kiln_status kiln_graph_replace_uses(kiln_node *old, const kiln_gval *now, const 
 }
 
 kiln_status kiln_graph_erase(kiln_node *node) {
+    KILN_NEED(node);
     if (node->erased) return KILN_FAIL(KILN_E_ARG, "node %.60s is erased already", node->name);
     if (node->nusers)
         return KILN_FAIL(KILN_E_ARG, "node %.60s is still used by %.60s", node->name,

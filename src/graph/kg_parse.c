@@ -160,6 +160,9 @@ static kiln_status parse_lines(kg_parser *p) {
 }
 
 kiln_status kiln_graph_parse(const char *text, size_t n, kiln_graph **out) {
+    KILN_NEED(out);
+    KILN_NEED_ITEMS(text, n);
+    if (!text) text = "";
     kg_parser p = {.start = text, .at = text, .end = text + n};
     if (n > MAX_TEXT)
         return KILN_FAIL(KILN_E_LIMIT, "a graph of %zu bytes; at most %d are allowed", n, MAX_TEXT);

@@ -127,6 +127,7 @@ static void put_value(kiln_sb *out, const kiln_gval *v) {
 }
 
 kiln_status kiln_gval_text(const kiln_gval *v, char **out) {
+    KILN_NEED(v, out);
     kiln_sb text;
     kiln_sb_init(&text);
     put_value(&text, v);
@@ -196,6 +197,7 @@ static void put_node(kiln_sb *out, const kiln_node *node) {
 }
 
 kiln_status kiln_graph_text(const kiln_graph *g, char **out) {
+    KILN_NEED(g, out);
     kiln_sb text;
     kiln_sb_init(&text);
     kiln_sb_puts(&text, KG_HEADER "\n");

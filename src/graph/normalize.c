@@ -337,6 +337,7 @@ static kiln_status may_be_tensor(kiln_schemas *s, const kiln_gval *v, bool *out)
 }
 
 kiln_status kiln_node_normalized(kiln_schemas *s, kiln_node *node, unsigned flags, kiln_bound_args *out) {
+    KILN_NEED(s, node, out);
     kiln_callee callee;
     choice c = {.cost = -1};
     bool fits = true;
@@ -372,6 +373,7 @@ static bool same_layout(const kiln_node *node, const kiln_bound_args *b) {
 }
 
 kiln_status kiln_graph_normalize(kiln_schemas *s, kiln_graph *g, unsigned flags, size_t *nchanged) {
+    KILN_NEED(s, g);
     kiln_bound_args *all = kiln_calloc(g->count + 1, sizeof *all);
     if (!all) return KILN_NOMEM();
     kiln_status st = KILN_OK;

@@ -18,6 +18,7 @@ struct kiln_schemas {
 /* -- schemas ------------------------------------------------------------------------------------------ */
 
 kiln_status kiln_schemas_new(kiln_schemas **out) {
+    KILN_NEED(out);
     kiln_schemas *s = kiln_calloc(1, sizeof *s);
     kiln_overload *of = kiln_calloc(kiln_torch_schemas.nlines, sizeof *of);
     if (!s || !of) {

@@ -40,6 +40,7 @@ static void put_caption(kiln_sb *out, const kiln_node *node, size_t most, bool x
 /* -- Graphviz ----------------------------------------------------------------------------------------- */
 
 kiln_status kiln_graph_dot(const kiln_graph *g, char **out) {
+    KILN_NEED(g, out);
     kiln_sb text;
     kiln_sb_init(&text);
     kiln_sb_puts(&text, "digraph graph_ {\n  node [shape=box, fontname=\"monospace\"];\n");
@@ -151,6 +152,7 @@ static void put_box(kiln_sb *out, const spot *s) {
 }
 
 kiln_status kiln_graph_svg(const kiln_graph *g, char **out) {
+    KILN_NEED(g, out);
     layout l;
     kiln_status st = lay_out(g, &l);
     kiln_sb text;

@@ -269,6 +269,7 @@ static kiln_status print_graph(py_printer *p, const char *function, bool keep, k
 }
 
 kiln_status kiln_graph_python(kiln_graph *g, const kiln_python_options *given, kiln_python *out) {
+    KILN_NEED(g, out);
     kiln_python_options o = {.size = sizeof o};
     if (given && given->size) memcpy(&o, given, given->size < sizeof o ? given->size : sizeof o);
     const char *function = o.function ? o.function : "forward";
@@ -297,6 +298,7 @@ kiln_status kiln_graph_python(kiln_graph *g, const kiln_python_options *given, k
 }
 
 void kiln_python_free(kiln_python *p) {
+    if (!p) return;
     kiln_free(p->source);
     kiln_free(p->globals);
     kiln_free(p->lines);

@@ -139,10 +139,12 @@ static kiln_status new_value(kiln_graph *g, const kiln_gval *v, kiln_gval **out)
 static kiln_status text_value(kiln_graph *g, const kiln_gval *v, const kiln_gval **out) {
     kiln_gval copy = *v, *made;
     int64_t small;
-    KILN_TRY(check_text(v));
+    if (!v->u.s && v->n) return KILN_FAIL(KILN_E_ARG, "a text of %u bytes is NULL", v->n);
+    if (!v->u.s) copy.u.s = "";
+    KILN_TRY(check_text(&copy));
     if (v->kind == KILN_G_BIGINT && kiln_gtext_read_int(v->u.s, v->n, &small))
         return kiln_graph_int(g, small, out);
-    copy.u.s = kiln_arena_strndup(&g->arena, v->u.s, v->n);
+    copy.u.s = kiln_arena_strndup(&g->arena, copy.u.s, v->n);
     if (!copy.u.s) return KILN_NOMEM();
     copy.nest = copy.has_node = 0;
     KILN_TRY(new_value(g, &copy, &made));
@@ -158,7 +160,8 @@ static kiln_status items_value(kiln_graph *g, const kiln_gval *v, const kiln_gva
     unsigned tallest = 0;
     copy.has_node = 0;
     for (uint32_t i = 0; i < v->n; i++) {
-        const kiln_gval *item = v->u.items[i];
+        const kiln_gval *item = v->u.items ? v->u.items[i] : NULL;
+        if (!item) return KILN_FAIL(KILN_E_ARG, "item %u of a value is NULL", i);
         if (item->nest > tallest) tallest = item->nest;
         copy.has_node |= item->has_node;
     }
@@ -184,6 +187,7 @@ static kiln_status plain_value(kiln_graph *g, const kiln_gval *v, const kiln_gva
 }
 
 kiln_status kiln_graph_value(kiln_graph *g, const kiln_gval *v, const kiln_gval **out) {
+    KILN_NEED(g, v, out);
     kiln_gkind kind = v->kind;
     switch (kind) {
     case KILN_G_NONE: *out = g->none; return KILN_OK;
@@ -193,6 +197,7 @@ kiln_status kiln_graph_value(kiln_graph *g, const kiln_gval *v, const kiln_gval 
     case KILN_G_FLOAT:
     case KILN_G_COMPLEX: return plain_value(g, v, out);
     case KILN_G_NODE:
+        if (!v->u.node) return KILN_FAIL(KILN_E_ARG, "the node of a value is NULL");
         if (v->u.node->graph != g)
             return KILN_FAIL(KILN_E_ARG, "node %s is of another graph", v->u.node->name);
         *out = &v->u.node->ref;
@@ -205,6 +210,7 @@ kiln_status kiln_graph_value(kiln_graph *g, const kiln_gval *v, const kiln_gval 
 }
 
 kiln_status kiln_graph_int(kiln_graph *g, int64_t i, const kiln_gval **out) {
+    KILN_NEED(g, out);
     bool shared = i >= FIRST_INT && i < FIRST_INT + SHARED_INTS;
     if (shared && g->ints[i - FIRST_INT]) {
         *out = g->ints[i - FIRST_INT];
@@ -216,10 +222,12 @@ kiln_status kiln_graph_int(kiln_graph *g, int64_t i, const kiln_gval **out) {
 }
 
 kiln_status kiln_graph_float(kiln_graph *g, double f, const kiln_gval **out) {
+    KILN_NEED(g, out);
     return plain_value(g, &(kiln_gval){.kind = KILN_G_FLOAT, .u.f = f}, out);
 }
 
 kiln_status kiln_graph_str(kiln_graph *g, kiln_gkind kind, const char *s, size_t n, const kiln_gval **out) {
+    KILN_NEED(g, out);
     if (!kiln_gkind_is_text(kind)) return KILN_FAIL(KILN_E_ARG, "no value of kind %d is text", (int)kind);
     if (n > UINT32_MAX - 1)
         return KILN_FAIL(KILN_E_LIMIT, "a text of %zu bytes; at most 4 GiB are allowed", n);
@@ -228,6 +236,7 @@ kiln_status kiln_graph_str(kiln_graph *g, kiln_gkind kind, const char *s, size_t
 
 kiln_status kiln_graph_items(kiln_graph *g, kiln_gkind kind, const kiln_gval *const *items, size_t n,
                              const kiln_gval **out) {
+    KILN_NEED(g, out);
     if (!kiln_gkind_is_items(kind)) return KILN_FAIL(KILN_E_ARG, "no value of kind %d has items", (int)kind);
     if (n > KILN_GRAPH_MAX_ITEMS)
         return KILN_FAIL(KILN_E_LIMIT, "a value of %zu items; at most %d are allowed", n,
@@ -235,8 +244,8 @@ kiln_status kiln_graph_items(kiln_graph *g, kiln_gkind kind, const kiln_gval *co
     return items_value(g, &(kiln_gval){.kind = (uint8_t)kind, .n = (uint32_t)n, .u.items = items}, out);
 }
 
-const kiln_gval *kiln_graph_none(kiln_graph *g) { return g->none; }
-const kiln_gval *kiln_graph_ref(kiln_node *node) { return &node->ref; }
+const kiln_gval *kiln_graph_none(kiln_graph *g) { return g ? g->none : NULL; }
+const kiln_gval *kiln_graph_ref(kiln_node *node) { return node ? &node->ref : NULL; }
 
 /* -- looking ----------------------------------------------------------------------------------------- */
 
@@ -247,7 +256,7 @@ static bool same_float(double a, double b) {
 
 int kiln_gval_equal(const kiln_gval *a, const kiln_gval *b) {
     if (a == b) return 1;
-    if (a->kind != b->kind || a->n != b->n) return 0;
+    if (!a || !b || a->kind != b->kind || a->n != b->n) return 0;
     kiln_gkind kind = a->kind;
     if (kiln_gkind_is_text(kind)) return memcmp(a->u.s, b->u.s, a->n) == 0;
     if (kiln_gkind_is_items(kind)) {

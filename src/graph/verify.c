@@ -75,6 +75,7 @@ kiln_status kiln_graph_number(kiln_graph *g) {
 
 /* Names are unique by making; that they are is looked up apart, as it costs as much as all the rest. */
 kiln_status kiln_graph_verify(kiln_graph *g) {
+    KILN_NEED(g);
     KILN_TRY(kiln_graph_number(g));
     for (const kiln_node *node = g->first; node; node = node->next)
         if (kiln_graph_find(g, node->name, node->name_len) != node)

@@ -39,8 +39,7 @@ kiln_status kiln_tensor_from_dlpack(void *managed, kiln_tensor **out) {
     kiln_dl_managed *m = managed;
     kiln_dtype dtype;
     kiln_tensor *t;
-    KILN_NEED(managed);
-    KILN_NEED(out);
+    KILN_NEED(managed, out);
     /* Of another major version only the deleter's place is known, and it stays the caller's to call. */
     if (m->major != KILN_DL_MAJOR)
         return KILN_FAIL(KILN_E_UNSUP, "DLPack version %u.%u is not served; %d.x is", m->major, m->minor,
@@ -64,8 +63,7 @@ static void delete_export(kiln_dl_managed *m) {
 }
 
 kiln_status kiln_tensor_to_dlpack(kiln_tensor *t, void **out_managed) {
-    KILN_NEED(t);
-    KILN_NEED(out_managed);
+    KILN_NEED(t, out_managed);
     size_t dims = (size_t)t->rank * sizeof(int64_t);
     if (t->flags & KILN_TF_BORROWED)
         return KILN_FAIL(KILN_E_ARG, "a tensor with a borrowed header cannot be exported: it may end first");

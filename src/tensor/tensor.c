@@ -245,35 +245,40 @@ kiln_status kiln_tensor_wrap(void *data, kiln_dtype dtype, int rank, const int64
     return KILN_OK;
 }
 
-/* Completes a header that has its addresses; any shape, checked in full. */
-static __attribute__((noinline)) kiln_status borrow_any(kiln_tensor *t, int readonly, kiln_dtype dtype,
-                                                        int rank, kiln_tensor **out) {
-    KILN_TRY(check_foreign(t->data, dtype, rank, t->sizes, t->strides, &t->nelem));
-    if (!t->strides) {
-        t->strides = (int64_t *)(t + 1);
-        kiln_row_major(rank, t->sizes, t->strides);
-    }
-    unsigned flags = kiln_layout_flags(rank, t->sizes, t->strides, t->nelem) | KILN_TF_BORROWED;
+/* Any shape, checked in full.  Parameters as kiln_tensor_borrow's: they stay where they are. */
+static __attribute__((noinline)) kiln_status borrow_any(kiln_tensor_header *header, void *data,
+                                                        kiln_dtype dtype, int rank, const int64_t *sizes,
+                                                        const int64_t *strides, int readonly,
+                                                        kiln_tensor **out) {
+    kiln_tensor *t = (kiln_tensor *)header;
+    KILN_NEED_IN("kiln_tensor_borrow", header, out);
+    KILN_TRY(check_foreign(data, dtype, rank, sizes, strides, &t->nelem));
+    atomic_init(&t->refs, 1);
+    t->data = data;
+    t->sizes = (int64_t *)sizes; /* never written: a borrowed tensor is not resized */
+    t->strides = strides ? (int64_t *)strides : (int64_t *)(t + 1);
+    if (!strides) kiln_row_major(rank, sizes, t->strides);
+    t->home = KILN_HOME_CARE;
+    unsigned flags = kiln_layout_flags(rank, sizes, t->strides, t->nelem) | KILN_TF_BORROWED;
     t->sig = KILN_SIG(dtype, readonly ? flags | KILN_TF_READONLY : flags, rank);
     *out = t;
     return KILN_OK;
 }
 
-/* Whether a glance shows a shape to be CANONICAL and of no size to worry about. */
-static inline __attribute__((always_inline)) bool is_plain(int rank, const int64_t *sizes,
-                                                           const int64_t *strides, int64_t *nelem) {
-    enum { LOG_SIZE_MAX = 19, RANK_MAX = 3 }; /* up to here no product of sizes is too large */
-    uint64_t expect = 1;
-    if ((unsigned)rank > RANK_MAX || !sizes || !strides) return false;
-    for (long d = rank; d-- > 0;) {
-        uint64_t size = (uint64_t)sizes[d];
-        if ((uint64_t)strides[d] != expect || (size - 1) >> LOG_SIZE_MAX) return false;
-        expect *= size;
-    }
-    *nelem = (int64_t)expect;
+/* Whether a glance shows a shape to be CANONICAL and of no size to worry about, or empty. */
+static inline __attribute__((always_inline)) bool is_plain(unsigned rank, const int64_t *sizes,
+                                                           const int64_t *strides, uint64_t *nelem) {
+    enum { SIZE_LIMIT = 1 << 19, RANK_MAX = 3 }; /* up to here no product of sizes is too large */
+    uint64_t n = 1;
+    if (rank > RANK_MAX) return false;
+    for (unsigned long d = rank; d-- > 0; n *= (uint64_t)sizes[d])
+        if ((uint64_t)strides[d] != n || (uint64_t)sizes[d] > SIZE_LIMIT) return false;
+    *nelem = n;
     return true;
 }
 
+/* The shapes that are met most, for the fewest instructions; borrow_any begins anew with all others and with what is wrong.
+ * The tests stand apart, with stores between them, because gcc joins neighbours into one that costs more than both. */
 kiln_status kiln_tensor_borrow(kiln_tensor_header *header, void *data, kiln_dtype dtype, int rank,
                                const int64_t *sizes, const int64_t *strides, int readonly,
                                kiln_tensor **out) {
@@ -284,25 +289,35 @@ kiln_status kiln_tensor_borrow(kiln_tensor_header *header, void *data, kiln_dtyp
     };
     enum { PLAIN = KILN_TF_BORROWED | KILN_TF_CONTIGUOUS | KILN_TF_DENSE | KILN_TF_CANONICAL };
     kiln_tensor *t = (kiln_tensor *)header;
+    uint64_t n;
+    if (!header) goto any;
     atomic_init(&t->refs, 1);
     t->data = data;
-    t->sizes = (int64_t *)sizes; /* never written: a borrowed tensor is not resized */
+    if (!data || (unsigned)dtype >= KILN_DTYPE_COUNT || ((uintptr_t)data & align_mask[dtype])) goto any;
+    t->sizes = (int64_t *)sizes; /* never written, as above */
+    if (!sizes) goto any;
     t->strides = (int64_t *)strides;
+    if (!strides) goto any;
     t->home = KILN_HOME_CARE;
-    bool plain = data && (unsigned)dtype < KILN_DTYPE_COUNT && !((uintptr_t)data & align_mask[dtype]) &&
-                 is_plain(rank, sizes, strides, &t->nelem);
-    if (!plain) return borrow_any(t, readonly, dtype, rank, out);
-    t->sig = KILN_SIG(dtype, PLAIN, rank);
+    if (!is_plain((unsigned)rank, sizes, strides, &n)) goto any;
+    t->nelem = (int64_t)n;
+    t->sig = KILN_SIG(dtype, PLAIN, (unsigned)rank);
     if (readonly) t->flags |= KILN_TF_READONLY;
-    if (t->nelem == 1) t->flags |= rank ? KILN_TF_SINGLE : KILN_TF_SINGLE | KILN_TF_SCALAR;
+    if (n <= 1) {
+        if (!n) goto any;
+        t->flags |= rank ? KILN_TF_SINGLE : KILN_TF_SINGLE | KILN_TF_SCALAR;
+    }
+    if (!out) goto any;
     *out = t;
     return KILN_OK;
+any:
+    return borrow_any(header, data, dtype, rank, sizes, strides, readonly, out);
 }
 
 /* -- references ---------------------------------------------------------------------------------------- */
 
 kiln_tensor *kiln_tensor_retain(kiln_tensor *t) {
-    atomic_fetch_add_explicit(&t->refs, 1, memory_order_relaxed);
+    if (t) atomic_fetch_add_explicit(&t->refs, 1, memory_order_relaxed);
     return t;
 }
 
@@ -414,11 +429,11 @@ kiln_status kiln_tensor_resize(kiln_tensor *t, int rank, const int64_t *sizes, c
 
 /* -- looking ------------------------------------------------------------------------------------------- */
 
-kiln_dtype kiln_tensor_dtype(const kiln_tensor *t) { return (kiln_dtype)t->dtype; }
-int kiln_tensor_rank(const kiln_tensor *t) { return t->rank; }
-const int64_t *kiln_tensor_sizes(const kiln_tensor *t) { return t->sizes; }
-const int64_t *kiln_tensor_strides(const kiln_tensor *t) { return t->strides; }
-int64_t kiln_tensor_nelem(const kiln_tensor *t) { return t->nelem; }
-void *kiln_tensor_data(const kiln_tensor *t) { return t->data; }
+kiln_dtype kiln_tensor_dtype(const kiln_tensor *t) { return t ? (kiln_dtype)t->dtype : KILN_DTYPE_COUNT; }
+int kiln_tensor_rank(const kiln_tensor *t) { return t ? t->rank : 0; }
+const int64_t *kiln_tensor_sizes(const kiln_tensor *t) { return t ? t->sizes : NULL; }
+const int64_t *kiln_tensor_strides(const kiln_tensor *t) { return t ? t->strides : NULL; }
+int64_t kiln_tensor_nelem(const kiln_tensor *t) { return t ? t->nelem : 0; }
+void *kiln_tensor_data(const kiln_tensor *t) { return t ? t->data : NULL; }
 
 void kiln_trim(void) { kiln_blocks_trim(); }

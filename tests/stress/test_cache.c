@@ -71,7 +71,7 @@ static void begin(fixture *f, size_t bound) {
     memset(f, 0, sizeof *f);
     atomic_store(&nlive, 0);
     atomic_store(&ndropped, 0);
-    MUST_OK(kiln_domain_init(&f->domain, no_user));
+    MUST_OK(kiln_domain_init(&f->domain, NULL, no_user));
     MUST_OK(kiln_cache_new(&f->domain, bound, drop, &f->cache));
 }
 
@@ -276,7 +276,7 @@ static void records_end_with_threads_and_domains(void **state) {
     kiln_domain all[4];
     for (int round = 0; round < 20; round++) {
         pthread_t threads[THREADS];
-        for (int k = 0; k < 4; k++) MUST_OK(kiln_domain_init(&all[k], no_user));
+        for (int k = 0; k < 4; k++) MUST_OK(kiln_domain_init(&all[k], NULL, no_user));
         for (int k = 0; k < THREADS; k++) assert_int_equal(pthread_create(&threads[k], NULL, visit, all), 0);
         (void)visit(all);
         for (int k = 0; k < THREADS; k++) assert_int_equal(pthread_join(threads[k], NULL), 0);

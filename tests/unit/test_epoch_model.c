@@ -519,6 +519,7 @@ static const char *search(fault planted, bool fences, depth d, bool whole) {
     run.whole = whole;
     kiln_thread_needs_fence = fences;
     for (int k = 0; k < THREADS; k++) {
+        s.begun.record[k].depth = -1;
         s.begun.record[k].next = s.begun.domain.threads;
         s.begun.domain.threads = &here.record[k];
     }

@@ -357,7 +357,7 @@ static void fill_memory(fuzz *f) {
 static void plant(const fuzz *f, const char *name) {
     const kiln_op *op = op_of(contexts[1], name);
     kiln_thread *t = kiln_thread_of(&contexts[1]->domain);
-    kiln_slot *s = t->user ? *kiln_slot_of(t->user, op) : NULL;
+    kiln_slot *s = *kiln_slot_of(t->user, op);
     if (f->plant_slot && s && s->op == op)
         for (unsigned k = 0; k < s->nargs; k++) {
             s->arg[k].mask &= ~KILN_SIG_FLAGS(KILN_TF_READONLY);
