@@ -184,9 +184,8 @@ int kp_store(kiln_dtype t, char *at, kp_number n, PyObject *shown);
 void kp_cast(kiln_dtype to, char *at, kp_number n); /* like C's conversions: wraps, never fails */
 PyObject *kp_number_object(kp_number n);
 double kp_as_double(kp_number n);
-/* 1 found, 0 not a number, -1 exception: OverflowError for an int that int64 does not hold. */
+/* 1 found, 0 not a number, -1 exception.  An int may be wide or huge. */
 int kp_number_from(kp_state *st, PyObject *o, kp_number *out);
-int kp_element_from(kp_state *st, PyObject *o, kp_number *out); /* the same of any int; may be wide or huge */
 
 /* -- tensors --------------------------------------------------------------------------------------- */
 

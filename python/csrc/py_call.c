@@ -57,9 +57,7 @@ static int lift_unsigned(kp_frame *f, kiln_dtype to) {
         kiln_dtype t = kiln_tensor_dtype(v->u.tensor);
         if (!kiln_dtype_is_limited(t) || is_written(f, v->u.tensor)) continue;
         kp_number n = kp_load(t, kiln_tensor_data(v->u.tensor));
-        n.f = n.wide ? (double)(uint64_t)n.i : (double)n.i;
-        n.kind = NUM_FLOAT;
-        if (hold_number(f, to, n, v) < 0) return -1;
+        if (hold_number(f, to, (kp_number){.kind = NUM_FLOAT, .f = kp_as_double(n)}, v) < 0) return -1;
     }
     return 0;
 }
@@ -73,38 +71,17 @@ static kp_num_kind highest_kind(const kp_frame *f) {
     return most;
 }
 
-/* wide: *v holds the bits of an int from 2^63 up, a u64; those promote with all but complex tensors as numbers do. */
-static int number_to_tensor(kp_frame *f, bool wide, kiln_value *v) {
+/* An int from 2^63 up is a u64, which promotes with all but complex tensors as numbers do. */
+static int number_to_tensor(kp_frame *f, kiln_value *v) {
     kp_number n;
     if (!kp_number_of(v, &n)) return 0;
-    n.wide = wide;
-    if (wide && highest_kind(f) == NUM_COMPLEX)
-        n = (kp_number){.kind = NUM_FLOAT, .f = (double)(uint64_t)n.i};
+    if (n.wide && highest_kind(f) == NUM_COMPLEX) n = (kp_number){.kind = NUM_FLOAT, .f = kp_as_double(n)};
     kiln_dtype dtype = n.wide ? KILN_U64 : number_dtype(f, n.kind);
     if (n.kind == NUM_COMPLEX && lift_unsigned(f, dtype) < 0) return -1;
     return hold_number(f, dtype, n, v);
 }
 
-/* -- ints from 2^63 up ----------------------------------------------------------------------------- */
-
-/* Whether kp_value refused o for being one, where param takes it: *v is then its bits, and no exception is set. */
-static bool fill_wide(kp_state *st, const kp_param *param, PyObject *o, kiln_value *v) {
-    bool takes = param && !param->written && (param->kind == KILN_TENSOR || param->kind == KILN_NUMBER_V);
-    if (!takes || !PyErr_ExceptionMatches(PyExc_OverflowError) || !PyIndex_Check(o)) return false;
-    PyObject *type, *value, *trace;
-    PyErr_Fetch(&type, &value, &trace);
-    PyObject *i = kp_foreign(st) < 0 ? NULL : PyNumber_Index(o);
-    unsigned long long bits = i ? PyLong_AsUnsignedLongLong(i) : 0;
-    bool fits = !PyErr_Occurred();
-    Py_XDECREF(i);
-    PyErr_Restore(type, value, trace);
-    if (!fits) return false;
-    PyErr_Clear();
-    *v = kiln_v_int((int64_t)bits);
-    return true;
-}
-
-/* For a Scalar parameter: a float beside tensors that are computed in floats. */
+/* An int from 2^63 up for a Scalar parameter: a float beside tensors that are computed in floats. */
 static int wide_scalar(const kp_frame *f, kiln_value *v) {
     if (highest_kind(f) >= NUM_FLOAT) {
         *v = kiln_v_named(v->name, kiln_v_float((double)(uint64_t)v->u.i));
@@ -164,25 +141,17 @@ static inline bool fill_tensor(kp_frame *f, const kp_param *param, PyObject *o, 
 /* What is left to do once all tensors are known; bit k: argument k. */
 typedef struct later {
     uint64_t numbers; /* a number for a Tensor parameter: its dtype follows the tensors' */
-    uint64_t wide;    /* holds the bits of an int from 2^63 up */
+    uint64_t wide;    /* an int from 2^63 up */
 } later;
 
-static int fill_one(kp_frame *f, const kp_param *param, PyObject *o, size_t k, later *rest) {
+static int fill_one(kp_frame *f, const kp_op *op, const kp_param *param, PyObject *o, size_t k, later *rest) {
     kiln_value *v = &f->args[k];
     if (fill_tensor(f, param, o, v)) return 0;
-    if (kp_value(f, param, o, v) < 0) return -1;
+    if (kp_value(f, param, o, v) < 0) return kp_blame(op->name, param ? param->name : NULL), -1;
     v->name = NULL;
-    if (param && param->kind == KILN_TENSOR && !param->written && v->kind != KILN_TENSOR)
-        rest->numbers |= (uint64_t)1 << k;
-    return 0;
-}
-
-/* What fill_one could not read: 0 for an int from 2^63 up, else -1 with its exception. */
-static __attribute__((noinline)) int fill_rare(kp_frame *f, const kp_op *op, const kp_param *param,
-                                               PyObject *o, size_t k, later *rest) {
-    if (!fill_wide(f->st, param, o, &f->args[k])) return kp_blame(op->name, param ? param->name : NULL), -1;
-    rest->wide |= (uint64_t)1 << k;
-    if (param && param->kind == KILN_TENSOR) rest->numbers |= (uint64_t)1 << k;
+    bool number = param && param->kind == KILN_TENSOR && !param->written && v->kind != KILN_TENSOR;
+    rest->numbers |= (uint64_t)number << k;
+    rest->wide |= (uint64_t)(v->kind == KILN_WIDE_V) << k;
     return 0;
 }
 
@@ -193,7 +162,7 @@ static const char *arg_name(const kp_op *op, const kp_frame *f, size_t k) {
 static int fill_later(kp_frame *f, const kp_op *op, later rest) {
     for (size_t k = 0; k < f->nargs && (rest.numbers | rest.wide) >> k; k++) {
         bool wide = rest.wide >> k & 1, number = rest.numbers >> k & 1;
-        int st = number ? number_to_tensor(f, wide, &f->args[k]) : wide ? wide_scalar(f, &f->args[k]) : 0;
+        int st = number ? number_to_tensor(f, &f->args[k]) : wide ? wide_scalar(f, &f->args[k]) : 0;
         if (st < 0) return kp_blame(op->name, arg_name(op, f, k)), -1;
     }
     return 0;
@@ -205,16 +174,11 @@ int kp_frame_fill(kp_frame *f, kp_op *op, PyObject *const *args, Py_ssize_t narg
     if (nargs + nnamed > KILN_MAX_ARGS) return too_many(op, nargs + nnamed);
     for (Py_ssize_t k = 0; k < nargs; k++) {
         const kp_param *param = k < op->nparams ? &op->params[k] : NULL;
-        if (fill_one(f, param, args[k], (size_t)k, &rest) < 0 &&
-            fill_rare(f, op, param, args[k], (size_t)k, &rest) < 0)
-            return -1;
+        if (fill_one(f, op, param, args[k], (size_t)k, &rest) < 0) return -1;
     }
     for (Py_ssize_t k = nargs; k < nargs + nnamed; k++) {
         const kp_param *param = keyword(op, kwnames, nnamed, k - nargs);
-        if (!param) return -1;
-        if (fill_one(f, param, args[k], (size_t)k, &rest) < 0 &&
-            fill_rare(f, op, param, args[k], (size_t)k, &rest) < 0)
-            return -1;
+        if (!param || fill_one(f, op, param, args[k], (size_t)k, &rest) < 0) return -1;
         f->args[k].name = param->name;
     }
     f->nargs = (size_t)(nargs + nnamed);

@@ -45,7 +45,7 @@ static int note_dtype(builder *b, PyObject *o, kp_number n) {
 static int leaf(builder *b, PyObject *o, int depth) {
     kp_number n;
     if (b->rank < 0) b->rank = depth;
-    int found = depth == b->rank ? kp_element_from(b->st, o, &n) : 0;
+    int found = depth == b->rank ? kp_number_from(b->st, o, &n) : 0;
     if (found < 0) return -1;
     if (!found) {
         PyErr_Format(depth == b->rank ? PyExc_TypeError : PyExc_ValueError,

@@ -252,8 +252,11 @@ PyObject *kp_number_object(kp_number n) {
 
 /* -- Python numbers -------------------------------------------------------------------------------- */
 
-/* An int that int64 does not hold, of a tensor's elements. */
-static int from_wide_int(PyObject *o, kp_number *out) {
+static int from_int(PyObject *o, kp_number *out) {
+    int overflow;
+    *out = (kp_number){.kind = NUM_INT};
+    out->i = PyLong_AsLongLongAndOverflow(o, &overflow);
+    if (!overflow) return out->i == -1 && PyErr_Occurred() ? -1 : 1;
     out->i = (int64_t)PyLong_AsUnsignedLongLong(o);
     out->wide = !PyErr_Occurred();
     if (out->wide) return 1;
@@ -262,17 +265,6 @@ static int from_wide_int(PyObject *o, kp_number *out) {
     out->f = PyLong_AsDouble(o);
     return out->f == -1 && PyErr_Occurred() ? -1 : 1;
 }
-
-static int from_int(PyObject *o, bool element, kp_number *out) {
-    int overflow;
-    *out = (kp_number){.kind = NUM_INT};
-    out->i = PyLong_AsLongLongAndOverflow(o, &overflow);
-    if (overflow && element) return from_wide_int(o, out);
-    if (overflow) PyErr_SetString(PyExc_OverflowError, "an int argument does not fit 64 bits with its sign");
-    return overflow || (out->i == -1 && PyErr_Occurred()) ? -1 : 1;
-}
-
-static int number_from(kp_state *st, PyObject *o, bool element, kp_number *out);
 
 static int from_float(PyObject *o, kp_number *out) {
     *out = (kp_number){.kind = NUM_FLOAT, .f = PyFloat_AsDouble(o)};
@@ -285,41 +277,35 @@ static int from_complex(PyObject *o, kp_number *out) {
 }
 
 /* A NumPy scalar: item() answers with a Python number, except for numbers that Python has none for. */
-static int from_item(kp_state *st, PyObject *o, bool element, kp_number *out) {
+static int from_item(kp_state *st, PyObject *o, kp_number *out) {
     if (PyFloat_Check(o)) return from_float(o, out);
     if (PyComplex_Check(o)) return from_complex(o, out);
     PyObject *plain = kp_foreign(st) < 0 ? NULL : PyObject_CallMethod(o, "item", NULL);
     if (!plain) return -1;
     const kp_type *type = kp_type_of(st, plain);
     int found = type ? 0 : -1;
-    if (type && type->kind >= KP_BOOL && type->kind <= KP_COMPLEX)
-        found = number_from(st, plain, element, out);
+    if (type && type->kind >= KP_BOOL && type->kind <= KP_COMPLEX) found = kp_number_from(st, plain, out);
     Py_DECREF(plain);
     return found;
 }
 
-static int from_index(kp_state *st, PyObject *o, bool element, kp_number *out) {
+static int from_index(kp_state *st, PyObject *o, kp_number *out) {
     PyObject *i = kp_foreign(st) < 0 ? NULL : PyNumber_Index(o);
-    if (!i) return -1;
-    int found = from_int(i, element, out);
-    Py_DECREF(i);
+    int found = i ? from_int(i, out) : -1;
+    Py_XDECREF(i);
     return found;
 }
 
-static int number_from(kp_state *st, PyObject *o, bool element, kp_number *out) {
+int kp_number_from(kp_state *st, PyObject *o, kp_number *out) {
     const kp_type *type = kp_type_of(st, o);
     if (!type) return -1;
     switch (type->kind) {
     case KP_BOOL: *out = (kp_number){.kind = NUM_BOOL, .i = o == Py_True}; return 1;
-    case KP_INT: return from_int(o, element, out);
+    case KP_INT: return from_int(o, out);
     case KP_FLOAT: return from_float(o, out);
     case KP_COMPLEX: return from_complex(o, out);
-    case KP_NUMPY_SCALAR: return from_item(st, o, element, out);
-    case KP_INDEX: return from_index(st, o, element, out);
+    case KP_NUMPY_SCALAR: return from_item(st, o, out);
+    case KP_INDEX: return from_index(st, o, out);
     default: return 0;
     }
 }
-
-int kp_number_from(kp_state *st, PyObject *o, kp_number *out) { return number_from(st, o, false, out); }
-
-int kp_element_from(kp_state *st, PyObject *o, kp_number *out) { return number_from(st, o, true, out); }

@@ -108,14 +108,20 @@ static int value_of_text(const kp_param *param, PyObject *o, kiln_value *out) {
     return 0;
 }
 
-/* A float parameter takes ints of any size. */
+/* A float parameter takes ints of any size, a Scalar or Tensor one those below 2^64. */
 static int value_of_any_number(kp_frame *f, const kp_param *param, PyObject *o, kiln_value *out) {
-    bool as_float = param && param->kind == KILN_FLOAT_V;
+    bool takes_wide = param && !param->written &&
+                      (param->kind == KILN_TENSOR || param->kind == KILN_NUMBER_V);
     kp_number n;
-    int found = as_float ? kp_element_from(f->st, o, &n) : kp_number_from(f->st, o, &n);
+    int found = kp_number_from(f->st, o, &n);
     if (found == 0) PyErr_Format(PyExc_NotImplementedError, "the number %R is not served", o);
     if (found <= 0) return -1;
-    *out = as_float && n.kind == NUM_INT ? kiln_v_float(kp_as_double(n)) : kp_value_of(n);
+    bool as_float = param && param->kind == KILN_FLOAT_V && n.kind == NUM_INT;
+    if (!as_float && (n.huge || (n.wide && n.i < 0 && !takes_wide))) {
+        PyErr_SetString(PyExc_OverflowError, "an int argument does not fit 64 bits with its sign");
+        return -1;
+    }
+    *out = as_float ? kiln_v_float(kp_as_double(n)) : kp_value_of(n);
     return 0;
 }
 
