@@ -117,24 +117,19 @@ void kiln_typed_of(const kiln_plan *plan, kiln_typed *out);
 kiln_status kiln_infer_again(const kiln_bound *call, const kiln_typed *typed, kiln_plan *out) KILN_MUST_CHECK;
 void kiln_plan_key(const kiln_plan *plan, kiln_isa isa, kiln_key *out);
 
-/* Number argument `slot` (item `index` of a list, or -1; KILN_HOST_ID + k: the row's k-th host number)
- * converted to dtype t, into an 8-byte parameter slot.  KILN_E_ARG if it does not fit, as PyTorch's
- * Scalar::to.  kiln_scalar_cast never refuses a number: integers wrap and floats become infinite, as when
- * PyTorch makes the number a tensor and converts that.  kiln_plan_scalar does as PyTorch does for this
- * argument: cast a Scalar that takes part in promotion, unless it is optional; else to.
- * The number is converted to `via` (a half type, or t itself) and that to t.  part: 1 for the real, 2 for the
- * imaginary part, 0 for a number that must be real; with KILN_MINUS of the negative of the number, as a Scalar of
- * PyTorch's has it: the least integer is its own. */
+/* Number argument `slot` (item `index` of a list, or -1; KILN_HOST_ID + k: the row's k-th host number) converted to
+ * dtype t, into an 8-byte parameter slot.  PyTorch has two ways: a number that takes part in promotion and is not
+ * optional becomes a tensor, which converts like an element (kiln_element_set); any other must fit, as in its
+ * Scalar::to, and is KILN_E_ARG if it does not.  kiln_scalar_to always takes the second.
+ * The number is converted to `via` (a half type, or t itself) and that to t.  part: 1 for the real, 2 for the imaginary
+ * part, 0 for a number that must be real; + KILN_MINUS: of the number negated. */
 enum { KILN_MINUS = 4 };
 kiln_status kiln_scalar_to(const kiln_bound *call, int slot, int index, kiln_dtype t,
                            uint64_t *out) KILN_MUST_CHECK;
-kiln_status kiln_scalar_cast(const kiln_bound *call, int slot, int index, kiln_dtype t,
-                             uint64_t *out) KILN_MUST_CHECK;
 kiln_status kiln_plan_scalar(const kiln_plan *plan, int slot, int index, int part, kiln_dtype via,
                              kiln_dtype t, uint64_t *out) KILN_MUST_CHECK;
 
-/* The same for a number by itself: `checked` as kiln_scalar_to, else as kiln_scalar_cast.  False if it does not fit
- * or is no number; no error is set. */
+/* The same for a number by itself; checked: it must fit.  False if it does not fit or is no number; no error is set. */
 bool kiln_number_convert(const kiln_value *v, int part, kiln_dtype via, kiln_dtype t, bool checked,
                          uint64_t *out);
 

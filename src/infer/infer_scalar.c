@@ -8,13 +8,6 @@
 
 #include "infer/infer_parts.h"
 
-/* A number of any kind, exact; im is 0 unless it is complex. */
-typedef struct number {
-    bool is_float, is_bool;
-    int64_t i;
-    double f, im;
-} number;
-
 static kiln_status host_number(const kiln_bound *call, int k, kiln_dtype common, kiln_value *out) {
     const kiln_row *row = call->op->row;
     kiln_call_env env;
@@ -32,22 +25,6 @@ static kiln_status host_number(const kiln_bound *call, int k, kiln_dtype common,
     return KILN_OK;
 }
 
-/* False if v is no number. */
-static bool number_of(const kiln_value *v, number *out) {
-    switch ((kiln_kind)v->kind) {
-    case KILN_BOOL_V:
-    case KILN_INT_V: *out = (number){false, v->kind == KILN_BOOL_V, v->u.i, (double)v->u.i, 0}; return true;
-    case KILN_FLOAT_V: *out = (number){true, false, 0, v->u.f, 0}; return true;
-    case KILN_COMPLEX_V: *out = (number){true, false, 0, v->u.c.re, v->u.c.im}; return true;
-    case KILN_NONE:
-    case KILN_TENSOR:
-    case KILN_STR_V:
-    case KILN_DTYPE_V:
-    case KILN_LIST_V: break;
-    }
-    return false;
-}
-
 /* As a Scalar of PyTorch's has it: the least integer is its own negative. */
 static kiln_value negative(const kiln_value *v) {
     if (v->kind == KILN_FLOAT_V) return kiln_v_float(-v->u.f);
@@ -56,110 +33,32 @@ static kiln_value negative(const kiln_value *v) {
     return whole ? kiln_v_int((int64_t)(0 - (uint64_t)v->u.i)) : *v;
 }
 
-static kiln_status read_number(const kiln_bound *call, int slot, int index, kiln_dtype common, bool minus,
-                               number *out) {
-    bool host = slot >= KILN_HOST_ID;
-    const kiln_value *v = host ? NULL : &call->slot[slot];
-    const char *op = call->op->name, *name = host ? NULL : kiln_slot_name(call, slot);
-    kiln_value made;
-    if (host) {
-        KILN_TRY(host_number(call, slot - KILN_HOST_ID, common, &made));
-        v = &made;
-    } else if (v->kind == KILN_LIST_V) {
+static bool is_number(const kiln_value *v) { return v->kind >= KILN_BOOL_V && v->kind <= KILN_COMPLEX_V; }
+
+static kiln_status read_number(const kiln_bound *call, int slot, int index, kiln_dtype common,
+                               kiln_value *out) {
+    if (slot >= KILN_HOST_ID) return host_number(call, slot - KILN_HOST_ID, common, out);
+    const kiln_value *v = &call->slot[slot];
+    const char *op = call->op->name, *name = kiln_slot_name(call, slot);
+    if (v->kind == KILN_LIST_V) {
         if (index < 0 || (uint32_t)index >= v->n)
             return KILN_FAIL(KILN_E_INDEX, "%s: argument '%s' has no item %d: it has %u", op, name, index,
                              v->n);
         v = &v->u.list[index];
     }
-    if (minus) {
-        made = negative(v);
-        v = &made;
-    }
-    if (number_of(v, out)) return KILN_OK;
+    *out = *v;
+    if (is_number(v)) return KILN_OK;
     return KILN_FAIL(KILN_E_ARG, "%s: argument '%s' must be a number here, not %s", op, name,
                      kiln_value_kind_name(v));
 }
 
 /* -- conversion ---------------------------------------------------------------------------------------- */
 
-static uint64_t store(const number *n, kiln_dtype t) {
-    uint64_t slot = 0;
-    double d = n->is_float ? n->f : (double)n->i;
-    /* an i64 goes to f32 in one rounding, as converting an element does */
-    float f = n->is_float ? (float)n->f : (float)n->i;
-    uint16_t h;
-    int64_t i = n->is_float ? kiln_real_to_int(n->f, t) : n->i;
-    switch (t) {
-    case KILN_BOOL: slot = n->is_float ? n->f != 0 : n->i != 0; break;
-    case KILN_F16:
-        h = kiln_f32_to_half(f);
-        memcpy(&slot, &h, sizeof h);
-        break;
-    case KILN_BF16:
-        h = kiln_f32_to_bf16(f);
-        memcpy(&slot, &h, sizeof h);
-        break;
-    case KILN_F32: memcpy(&slot, &f, sizeof f); break;
-    case KILN_F64: memcpy(&slot, &d, sizeof d); break;
-    default:
-        memcpy(&slot, &i, kiln_dtype_size(t));
-        break; /* little-endian: the low bytes are the wrapped value */
-    }
-    return slot;
-}
-
-static kiln_status convert(const kiln_bound *call, int slot, const number *n, kiln_dtype t, bool checked,
-                           uint64_t *out) {
-    if (checked && !kiln_dtype_fits(t, n->is_float, n->is_bool, n->i, n->f))
-        return KILN_FAIL(KILN_E_ARG,
-                         "%s: argument '%s': value cannot be converted to type %s without overflow",
-                         call->op->name,
-                         slot < KILN_HOST_ID ? kiln_slot_name(call, slot)
-                                             : call->op->row->hosts.at[slot - KILN_HOST_ID].name,
-                         kiln_dtype_name(t));
-    *out = store(n, t);
-    return KILN_OK;
-}
-
-/* One part of n as a number of its own. */
-static number part_of(const number *n, int part) {
-    number im = {true, false, 0, n->im, 0}, re = *n;
-    re.im = 0;
-    return part == 2 ? im : re;
-}
-
-static kiln_status convert_part(const kiln_bound *call, int slot, const number *n, int part, kiln_dtype t,
-                                bool checked, uint64_t *out) {
-    if (part == 0 && n->im != 0) {
-        if (t != KILN_BOOL)
-            return KILN_FAIL(
-                KILN_E_ARG, "%s: argument '%s': value cannot be converted to type %s without overflow",
-                call->op->name, slot < KILN_HOST_ID ? kiln_slot_name(call, slot) : "?", kiln_dtype_name(t));
-        *out = 1;
-        return KILN_OK;
-    }
-    number one = part_of(n, part);
-    return convert(call, slot, &one, t, checked, out);
-}
-
-kiln_status kiln_scalar_to(const kiln_bound *call, int slot, int index, kiln_dtype t, uint64_t *out) {
-    number n;
-    KILN_TRY(read_number(call, slot, index, KILN_DTYPE_COUNT, false, &n));
-    return convert_part(call, slot, &n, 0, t, true, out);
-}
-
-kiln_status kiln_scalar_cast(const kiln_bound *call, int slot, int index, kiln_dtype t, uint64_t *out) {
-    number n;
-    KILN_TRY(read_number(call, slot, index, KILN_DTYPE_COUNT, false, &n));
-    return convert_part(call, slot, &n, 0, t, false, out);
-}
-
-/* The f32 that a half in a slot stands for, as a slot. */
-static uint64_t widen_half(kiln_dtype half, uint64_t slot) {
-    float f = half == KILN_F16 ? kiln_half_to_f32((uint16_t)slot) : kiln_bf16_to_f32((uint16_t)slot);
-    uint64_t out = 0;
-    memcpy(&out, &f, sizeof f);
-    return out;
+/* The part of a complex number that is asked for; a number that must be real is its own. */
+static kiln_value part_of(const kiln_value *v, int part) {
+    bool complex = v->kind == KILN_COMPLEX_V;
+    if (part == 2) return kiln_v_float(complex ? v->u.c.im : 0);
+    return complex ? kiln_v_float(v->u.c.re) : *v;
 }
 
 /* The usual numbers, which fit wherever one looks: true if v is one. */
@@ -182,19 +81,41 @@ static bool store_usual(const kiln_value *v, kiln_dtype t, uint64_t *out) {
 
 bool kiln_number_convert(const kiln_value *v, int part, kiln_dtype via, kiln_dtype t, bool checked,
                          uint64_t *out) {
-    number n;
     if (part == 0 && via == t && store_usual(v, t, out)) return true;
     if (part & KILN_MINUS) {
         kiln_value minus = negative(v);
         return kiln_number_convert(&minus, part & ~KILN_MINUS, via, t, checked, out);
     }
-    if (!number_of(v, &n)) return false;
-    if (part == 0 && n.im != 0) return false; /* rare: the caller finds out what to say */
-    number one = part_of(&n, part);
-    if (checked && !kiln_dtype_fits(via, one.is_float, one.is_bool, one.i, one.f)) return false;
-    *out = store(&one, via);
-    if (via != t) *out = widen_half(via, *out);
+    if (!is_number(v)) return false;
+    *out = 1;
+    if (part == 0 && v->kind == KILN_COMPLEX_V && v->u.c.im != 0) return via == KILN_BOOL;
+    kiln_value one = part_of(v, part);
+    bool real = one.kind == KILN_FLOAT_V;
+    if (checked &&
+        !kiln_dtype_fits(via, real, one.kind == KILN_BOOL_V, real ? 0 : one.u.i, real ? one.u.f : 0))
+        return false;
+    *out = 0;
+    (void)kiln_element_set(via, &one, out);
+    if (via == t) return true;
+    kiln_value half = kiln_element_get(via, out); /* only halves are computed in another type, f32 */
+    (void)kiln_element_set(t, &half, out);
     return true;
+}
+
+static kiln_status convert(const kiln_bound *call, int slot, int index, kiln_dtype common, int part,
+                           kiln_dtype via, kiln_dtype t, bool checked, uint64_t *out) {
+    kiln_value v;
+    KILN_TRY(read_number(call, slot, index, common, &v));
+    if (kiln_number_convert(&v, part, via, t, checked, out)) return KILN_OK;
+    bool host = slot >= KILN_HOST_ID;
+    return KILN_FAIL(KILN_E_ARG, "%s: argument '%s': value cannot be converted to type %s without overflow",
+                     call->op->name,
+                     host ? call->op->row->hosts.at[slot - KILN_HOST_ID].name : kiln_slot_name(call, slot),
+                     kiln_dtype_name(via));
+}
+
+kiln_status kiln_scalar_to(const kiln_bound *call, int slot, int index, kiln_dtype t, uint64_t *out) {
+    return convert(call, slot, index, KILN_DTYPE_COUNT, 0, t, t, true, out);
 }
 
 bool kiln_plan_scalar_checked(const kiln_plan *plan, int slot) {
@@ -203,12 +124,8 @@ bool kiln_plan_scalar_checked(const kiln_plan *plan, int slot) {
 
 kiln_status kiln_plan_scalar(const kiln_plan *plan, int slot, int index, int part, kiln_dtype via,
                              kiln_dtype t, uint64_t *out) {
-    number n;
     if (part == 0 && via == t && slot < KILN_HOST_ID && store_usual(&plan->call->slot[slot], t, out))
         return KILN_OK;
-    KILN_TRY(read_number(plan->call, slot, index, plan->common, part & KILN_MINUS, &n));
-    KILN_TRY(convert_part(plan->call, slot, &n, part & ~KILN_MINUS, via, kiln_plan_scalar_checked(plan, slot),
-                          out));
-    if (via != t) *out = widen_half(via, *out); /* only halves are computed in another type */
-    return KILN_OK;
+    return convert(plan->call, slot, index, plan->common, part, via, t, kiln_plan_scalar_checked(plan, slot),
+                   out);
 }
