@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 
 #include "call_cases.h"
+#include "float_env.h"
 #include "op/op.h"
 #include "tensor/tensor.h"
 
@@ -197,12 +198,15 @@ static inline kiln_status call_copied(kiln_ctx *ctx, const char *name, const kil
 
 /* True if the call gives the same in both contexts: the same results, or the same refusal.  *ran: it was not
  * refused.  Tensors of an in-place call must be guarded ones. */
-static inline bool tiers_agree(kiln_ctx *a, kiln_ctx *b, const char *name, const kiln_value *args,
-                               size_t nargs, kiln_status *st, char *why) {
+static inline bool tiers_agree(kiln_ctx *a, kiln_ctx *b, const float_env *env, const char *name,
+                               const kiln_value *args, size_t nargs, kiln_status *st, char *why) {
     kiln_tensor *one[KILN_MAX_RETS] = {0}, *two[KILN_MAX_RETS] = {0};
+    fenv_t before;
     why[0] = 0;
+    enter_env(env, &before);
     *st = call_copied(a, name, args, nargs, one);
     kiln_status other = call_copied(b, name, args, nargs, two);
+    fesetenv(&before);
     bool same = *st == other;
     if (!same) snprintf(why, WHY_MAX, "statuses %s and %s", kiln_status_name(*st), kiln_status_name(other));
     for (int k = 0; k < KILN_MAX_RETS; k++) {
@@ -244,6 +248,7 @@ typedef struct tier_task {
     const char *name;
     kiln_dtype first, rest; /* of the first tensor and of the others */
     unsigned layouts;       /* bit k: layout k; 0: the usual ones */
+    const float_env *env;   /* NULL: the default */
     uint64_t seed;
     long calls; /* out: calls that gave results */
 } tier_task;
@@ -366,39 +371,55 @@ static inline bool compare_call(tier_task *task, const kiln_row *row, tier_layou
     char texts[KILN_MAX_ARGS][32], detail[WHY_MAX];
     uint64_t seed = task->seed;
     size_t n = make_args(task, row, layout, shape, variant, zeros, args, texts);
-    bool same = tiers_agree(task->a, task->b, task->name, args, n, st, detail);
+    bool same = tiers_agree(task->a, task->b, task->env, task->name, args, n, st, detail);
     drop_args(args, n);
     if (*st == KILN_OK) task->calls++;
     if (!same)
-        snprintf(why, WHY_MAX, "%s %s %s variant %d layout %d rank %d of %lld seed %#llx: %.300s", task->name,
-                 kiln_dtype_name(task->first), kiln_dtype_name(task->rest), variant, (int)layout, shape->rank,
+        snprintf(why, WHY_MAX, "%s %s %s %s variant %d layout %d rank %d of %lld seed %#llx: %.300s",
+                 task->name, kiln_dtype_name(task->first), kiln_dtype_name(task->rest),
+                 task->env ? task->env->name : "by default", variant, (int)layout, shape->rank,
                  (long long)(shape->rank ? shape->sizes[shape->rank - 1] : 1), (unsigned long long)seed,
                  detail);
     return same;
 }
 
-/* Every variant, layout and shape of a row; false at the first difference, which `why` describes. */
+/* The same, and where a divisor was zero once more without zeros. */
+static inline bool compare_shape(tier_task *task, const kiln_row *row, tier_layout layout,
+                                 const struct tier_shape *shape, int variant, char *why) {
+    kiln_status st;
+    if (!compare_call(task, row, layout, shape, variant, true, &st, why)) return false;
+    if (st != KILN_E_DIVZERO) return true;
+    if (!compare_call(task, row, layout, shape, variant, false, &st, why)) return false;
+    if (st == KILN_E_DIVZERO) fail_msg("%s: no divisor was zero", task->name);
+    return true;
+}
+
+/* Every shape in the default environment, one in each of the others. */
+static inline bool compare_layout(tier_task *task, const kiln_row *row, tier_layout layout, int variant,
+                                  char *why) {
+    static const struct tier_shape some = {2, {3, 333}};
+    bool same = true;
+    for (size_t s = 0; same && s < sizeof tier_shapes / sizeof *tier_shapes; s++)
+        same = compare_shape(task, row, layout, &tier_shapes[s], variant, why);
+    for (int e = 0; same && e < FLOAT_ENVS; e++) {
+        task->env = &float_envs[e];
+        same = compare_shape(task, row, layout, &some, variant, why);
+    }
+    task->env = NULL;
+    return same;
+}
+
+/* Every variant and layout of a row; false at the first difference, which `why` describes. */
 static inline bool compare_row(tier_task *task, char *why) {
     const kiln_row *row = op_of(task->a, task->name)->row;
     unsigned layouts = task->layouts ? task->layouts : USUAL_LAYOUTS;
     int variants = 1;
     for (int a = 0; a < row->schema->nargs; a++) variants *= count_choices(row, a);
     why[0] = 0;
-    for (int v = 0; v < variants; v++) {
-        for (int layout = 0; layout < LAYOUT_COUNT; layout++) {
-            if (!(layouts >> layout & 1)) continue;
-            for (size_t s = 0; s < sizeof tier_shapes / sizeof *tier_shapes; s++) {
-                kiln_status st;
-                if (!compare_call(task, row, (tier_layout)layout, &tier_shapes[s], v, true, &st, why))
-                    return false;
-                bool again = st == KILN_E_DIVZERO;
-                if (again &&
-                    !compare_call(task, row, (tier_layout)layout, &tier_shapes[s], v, false, &st, why))
-                    return false;
-                if (again && st == KILN_E_DIVZERO) fail_msg("%s: no divisor was zero", task->name);
-            }
-        }
-    }
+    for (int v = 0; v < variants; v++)
+        for (int layout = 0; layout < LAYOUT_COUNT; layout++)
+            if (layouts >> layout & 1 && !compare_layout(task, row, (tier_layout)layout, v, why))
+                return false;
     return true;
 }
 #endif

@@ -74,7 +74,10 @@ kiln_status kiln_class_new(kiln_ctx *ctx, const kiln_plan *plan, const kiln_key 
     kiln_body *body = kiln_calloc(1, sizeof *body);
     if (!body) return KILN_NOMEM();
     kiln_arena_init(&body->arena);
+    fenv_t own;
+    kiln_env_default(&own);
     kiln_status st = front(ctx, plan, body, &low);
+    fesetenv(&own);
     kiln_class *c = st == KILN_OK ? assemble(ctx, key, body, &low) : NULL;
     if (!c) {
         free_body(body);
@@ -186,8 +189,11 @@ kiln_status kiln_class_build(kiln_class *c) {
     kiln_object object = {0};
     kiln_code *code = NULL;
     kiln_counter cause;
+    fenv_t own;
     kiln_sb_init(&source);
+    kiln_env_default(&own);
     kiln_status st = kiln_note(back(c, &source, &object, &code, &cause), "compiling %s", c->body->ir->name);
+    fesetenv(&own);
     if (st == KILN_OK) {
         publish(c, code);
     } else if (st != KILN_E_INTERRUPTED && !kiln_ctx_is_closing(c->ctx)) { /* else it was stopped */

@@ -7,6 +7,7 @@
  *   arenas   own everything made during one compile or one registry build; freed whole. */
 #ifndef KILN_BASE_H
 #define KILN_BASE_H
+#include <fenv.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -100,6 +101,12 @@ void *kiln_arena_alloc(kiln_arena *a, size_t nbytes); /* 16-byte aligned, zero-f
 void *kiln_arena_grow(kiln_arena *a, void *items, size_t n, size_t nbytes);
 char *kiln_arena_strndup(kiln_arena *a, const char *s, size_t n); /* NUL-terminated copy */
 
+/* -- floating point ------------------------------------------------------------------------------ */
+
+/* Sets the default environment, so that what is made once and used by all (rows, constants, source text) does not
+ * depend on the rounding mode of whoever came first.  fesetenv(own) goes back. */
+void kiln_env_default(fenv_t *own);
+
 /* -- text ---------------------------------------------------------------------------------------- */
 
 /* A growing string.  A failed allocation sets `failed` and later writes do nothing, so callers check once. */
@@ -118,7 +125,7 @@ void kiln_sb_printf(kiln_sb *s, const char *fmt, ...) __attribute__((format(prin
 void kiln_sb_vprintf(kiln_sb *s, const char *fmt, va_list ap);
 void kiln_sb_f64(kiln_sb *s, double v); /* shortest text that reads back to the same bits; inf, -inf, nan */
 void kiln_sb_f32(kiln_sb *s, float v);  /* the same for a float */
-/* Reads all of text[0..n) as one number.  Like kiln_sb_f64 it uses '.', whatever the process's locale. */
+/* Reads all of text[0..n) as one number, to nearest.  Like kiln_sb_f64 it uses '.', whatever the process's locale. */
 bool kiln_f64_parse(const char *text, size_t n, double *out);
 
 /* Ends building: hands the text over (free with kiln_free) or fails with KILN_E_NOMEM. */

@@ -124,13 +124,16 @@ float kiln_half_to_f32(uint16_t h) {
     return sign ? -tiny : tiny;
 }
 
+/* To nearest even by integers, whatever the rounding mode. */
 uint16_t kiln_f32_to_half(float f) {
     uint32_t u = bits_of_f32(f), sign = u >> 16 & 0x8000, mag = u & 0x7fffffff;
     if (mag > 0x7f800000) return (uint16_t)(sign | 0x7e00 | (mag >> 13 & 0x3ff));
     if (mag >= 0x477ff000) return (uint16_t)(sign | 0x7c00); /* rounds to infinity */
-    if (mag < 0x38800000) {                                  /* subnormal: let the adder round */
-        float shifted = f32_of_bits(mag) + 0.5f;
-        return (uint16_t)(sign | (bits_of_f32(shifted) - bits_of_f32(0.5f)));
+    if (mag <= 0x33000000) return (uint16_t)sign;            /* half of the smallest, or less */
+    if (mag < 0x38800000) {                                  /* subnormal: a multiple of 2^-24 */
+        uint32_t shift = 126 - (mag >> 23), whole = (mag & 0x7fffff) | 0x800000, r = whole >> shift;
+        uint32_t rest = whole - (r << shift), half = 1u << (shift - 1);
+        return (uint16_t)(sign | (r + (rest > half || (rest == half && (r & 1)))));
     }
     uint32_t odd = mag >> 13 & 1;
     return (uint16_t)(sign | ((mag - (112u << 23) + 0xfff + odd) >> 13));

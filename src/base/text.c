@@ -85,24 +85,35 @@ static bool put_special(kiln_sb *s, double v) {
     return true;
 }
 
+void kiln_env_default(fenv_t *own) {
+    fegetenv(own);
+    fesetenv(FE_DFL_ENV);
+}
+
 void kiln_sb_f64(kiln_sb *s, double v) {
     char text[40];
+    fenv_t own;
     if (put_special(s, v)) return;
+    kiln_env_default(&own);
     /* 15 digits give every shorter text back, its zeros cut off; but numbers below DBL_MIN have fewer digits. */
     for (int digits = fabs(v) < DBL_MIN ? 1 : 15; digits <= 17; digits++) {
         snprintf(text, sizeof text, "%.*g", digits, v);
         if (strtod(text, NULL) == v) break;
     }
+    fesetenv(&own);
     put_number(s, text);
 }
 
 void kiln_sb_f32(kiln_sb *s, float v) {
     char text[40];
+    fenv_t own;
     if (put_special(s, (double)v)) return;
+    kiln_env_default(&own);
     for (int digits = 1; digits <= 9; digits++) {
         snprintf(text, sizeof text, "%.*g", digits, (double)v);
         if (strtof(text, NULL) == v) break;
     }
+    fesetenv(&own);
     put_number(s, text);
 }
 
@@ -119,7 +130,10 @@ bool kiln_f64_parse(const char *text, size_t n, double *out) {
     int after = dot ? (int)(n - before - 1) : 0;
     int len = snprintf(local, sizeof local, "%.*s%s%.*s", (int)before, text, point, after,
                        dot ? dot + 1 : "");
+    fenv_t own;
+    kiln_env_default(&own);
     double v = strtod(local, &end);
+    fesetenv(&own);
     if (end != local + len) return false;
     *out = v;
     return true;

@@ -13,9 +13,10 @@
 
 enum { WORDS_MAX = 500, COMMANDS_MAX = 16, PATH_LEN = 4096 };
 
-/* Bits must not depend on the compiler's taste, code must stand alone, and the loader wants short
- * distances: see the loader for what it refuses. */
-#define COMMON_FLAGS "-O1", "-ffp-contract=off", "-fwrapv", "-fPIC", "-w"
+/* Bits must not depend on the compiler's taste, code must stand alone, and the loader wants short distances: see the
+ * loader for what it refuses.  -frounding-math: constants are not computed by the compiler, which rounds to nearest.
+ * -fsignaling-nans: x * -1 is not made -x, which is something else where subnormal numbers are zeros. */
+#define COMMON_FLAGS "-O1", "-ffp-contract=off", "-frounding-math", "-fwrapv", "-fPIC", "-w"
 #define KERNEL_FLAGS                                                                     \
     "-ffreestanding", "-fno-math-errno", "-fno-strict-aliasing", "-fno-stack-protector", \
         "-fvisibility=hidden", "-fno-asynchronous-unwind-tables"
@@ -27,6 +28,7 @@ enum { WORDS_MAX = 500, COMMANDS_MAX = 16, PATH_LEN = 4096 };
 static const char *const gcc_flags[] = {COMMON_FLAGS,
                                         KERNEL_FLAGS MACHINE_FLAGS,
                                         "-fexpensive-optimizations",
+                                        "-fsignaling-nans",
                                         "-fno-tree-loop-distribute-patterns",
                                         "-pipe",
                                         NULL};

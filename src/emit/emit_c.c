@@ -358,10 +358,11 @@ static void tail_in(emitter *em, const nest_use *u) {
     for (int b = 0; b < em->ir->nbufs; b++) {
         int size = (int)kiln_dtype_size(em->ir->bufs[b].dtype);
         if (!touched(u, b) || em->ir->bufs[b].stride != KILN_STRIDE_CONTIG) continue;
+        bool two = kiln_dtype_is_complex(em->ir->bufs[b].dtype); /* registers */
         kiln_sb_puts(&em->body, "                ");
         if (u->reads[b]) {
-            fn(em, kiln_dtype_is_complex(em->ir->bufs[b].dtype) ? "copy_tail" : "tail_in");
-            kiln_sb_printf(&em->body, "(e%d, p%d, k * %d); ", b, b, size);
+            fn(em, two ? "copy_in" : "tail_in");
+            kiln_sb_printf(&em->body, "(e%d, %sp%d, k * %d); ", b, two ? "2, " : "", b, size);
         }
         if (u->writes[b]) kiln_sb_printf(&em->body, "m%d = p%d; ", b, b);
         kiln_sb_printf(&em->body, "p%d = e%d;\n", b, b);

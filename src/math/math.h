@@ -16,7 +16,8 @@
  *     scatter_T(p, stride, k, v)       the first k lanes
  *     splat_T(x)                       x in every lane (bool: a mask of 8-bit lanes)
  *     copy_tail(dst, src, nbytes)      fewer bytes than a full vector
- *     tail_in(buffer, src, nbytes) tail_out(dst, buffer, nbytes)      the same through a 64-byte buffer, nbytes < 64
+ *     copy_in(buffer, registers, src, nbytes)      the same, the rest of one or two registers' bytes zero
+ *     tail_in(buffer, src, nbytes) tail_out(dst, buffer, nbytes)      through a 64-byte buffer, nbytes < 64, the rest zero
  *     stream_T(p, v) stream_end()      store_T past the caches, p aligned; after the last one
  *     any_lane(m)                      whether a mask of 8-bit lanes has one set */
 #ifndef KILN_MATH_H

@@ -46,16 +46,31 @@ static const char *operand(const ctx *c, const node *n, uint32_t at, int k) {
     return n->shift >> k & 1 ? p + c->row * n->size : p;
 }
 
-static void run_call(ctx *c, const node *n) {
-    const char *a = c->ptr[n->a], *b = c->ptr[n->b], *d = c->ptr[n->c];
-    if (n->shift) {
-        /* the condition of a select is bool, its other operands are not */
-        size_t first = n->slot ? 1 : n->size;
-        if (n->shift & 1) a += c->row * first;
-        if (n->shift & 2) b += c->row * n->size;
-        if (n->shift & 4) d += c->row * n->size;
+/* The elements of a block from `first` on, fewer than LANES.  A loop computes whole vectors: the lanes that are no
+ * elements are zeros, and not what happens to lie there, since that could send a primitive on its longest way. */
+static void call_rest(const node *n, char *out, const char *const *from, const size_t *size, size_t first,
+                      size_t len) {
+    enum { VECTOR = 64 }; /* bytes of the widest */
+    const uint32_t given[3] = {n->a, n->b, n->c};
+    _Alignas(VECTOR) char pad[3][LANES * sizeof(int64_t) + VECTOR];
+    for (int k = 0; k < 3; k++) {
+        if (!given[k]) continue;
+        memcpy(pad[k], from[k] + first * size[k], len * size[k]);
+        memset(pad[k] + len * size[k], 0, VECTOR);
     }
-    n->u.fn(c->ptr[n->out], a, b, d, count(c, n));
+    n->u.fn(out + first * kiln_dtype_size((kiln_dtype)n->dtype), pad[0], pad[1], pad[2], len);
+}
+
+static void run_call(ctx *c, const node *n) {
+    /* the condition of a select is bool, its other operands are not */
+    const size_t size[3] = {n->slot ? 1 : n->size, n->size, n->size};
+    const char *from[3] = {c->ptr[n->a], c->ptr[n->b], c->ptr[n->c]};
+    char *out = c->ptr[n->out];
+    size_t len = count(c, n), rest = len % LANES;
+    for (int k = 0; n->shift >> k; k++)
+        if (n->shift >> k & 1) from[k] += c->row * size[k];
+    if (len > rest) n->u.fn(out, from[0], from[1], from[2], len - rest);
+    if (rest) call_rest(n, out, from, size, len - rest, rest);
 }
 
 static void run_splat(ctx *c, const node *n) {

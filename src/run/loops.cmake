@@ -19,7 +19,7 @@ foreach(level ${KILN_LOOP_LEVELS})
         target_compile_definitions(${unit} PRIVATE KILN_LOOPS_ISA=${level} KILN_LOOPS_SIZE=${size})
         # -O2 in every build type: the loops are the same code everywhere.  -Wno-psabi: no vector crosses
         # a function that is not inlined into this unit.
-        target_compile_options(${unit} PRIVATE -O2 -ffp-contract=off -fwrapv -fno-math-errno -Wno-psabi
+        target_compile_options(${unit} PRIVATE -O2 -ffp-contract=off -frounding-math -fwrapv -fno-math-errno -Wno-psabi
             ${KILN_LOOP_MARCH_${level}})
         set_target_properties(${unit} PROPERTIES POSITION_INDEPENDENT_CODE ON C_VISIBILITY_PRESET hidden)
         list(APPEND KILN_LOOP_OBJECTS $<TARGET_OBJECTS:${unit}>)

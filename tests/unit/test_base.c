@@ -18,6 +18,7 @@
 
 #include "base/base.h"
 #include "base/isa.h"
+#include "float_env.h"
 
 static char folder[] = "/tmp/kiln-test-base-XXXXXX"; /* scratch, gone when the tests end */
 
@@ -340,6 +341,42 @@ static void reading_f64_takes_all_or_nothing(void **state) {
     assert_true(v == 42);
     assert_true(kiln_f64_parse(zeros, 512, &v));
     assert_true(v == 0);
+}
+
+static void text_and_halves_ignore_the_rounding_mode(void **state) {
+    (void)state;
+    static const double values[] = {0.1, 1.0 / 3, 5e-324, -1e-310, DBL_MAX};
+    enum { N = sizeof values / sizeof *values };
+    for (int e = 0; e < FLOAT_ENVS; e++) {
+        kiln_sb wide, narrow;
+        double back[N];
+        uint16_t halves[3];
+        fenv_t before;
+        kiln_sb_init(&wide);
+        kiln_sb_init(&narrow);
+        enter_env(&float_envs[e], &before);
+        for (int k = 0; k < N; k++) {
+            size_t at = wide.len;
+            kiln_sb_f64(&wide, values[k]);
+            kiln_f64_parse(wide.p + at, wide.len - at, &back[k]);
+            kiln_sb_putc(&wide, ' ');
+        }
+        kiln_sb_f32(&narrow, 0.1f);
+        halves[0] = kiln_f32_to_half(0x1.8p-24f); /* one and a half of the smallest */
+        halves[1] = kiln_f32_to_half(-0x1.4p-24f);
+        halves[2] = kiln_f32_to_half(0x1.002p-14f);
+        int rounding = fegetround();
+        fesetenv(&before);
+        assert_int_equal(rounding, float_envs[e].rounding);
+        assert_string_equal(wide.p, "0.1 0.3333333333333333 5e-324 -1e-310 1.7976931348623157e+308 ");
+        assert_string_equal(narrow.p, "0.1");
+        assert_memory_equal(back, values, sizeof back);
+        assert_int_equal(halves[0], 2);
+        assert_int_equal(halves[1], 0x8001);
+        assert_int_equal(halves[2], 0x400);
+        kiln_sb_fini(&wide);
+        kiln_sb_fini(&narrow);
+    }
 }
 
 static void strings_compare_with_null(void **state) {
@@ -739,6 +776,7 @@ int main(void) {
         cmocka_unit_test(f64_text_reads_back_to_the_same_bits),
         cmocka_unit_test(f64_text_ignores_the_locale),
         cmocka_unit_test(reading_f64_takes_all_or_nothing),
+        cmocka_unit_test(text_and_halves_ignore_the_rounding_mode),
         cmocka_unit_test(strings_compare_with_null),
         cmocka_unit_test(edit_distance_counts_changes),
         cmocka_unit_test(edit_distance_of_long_names),

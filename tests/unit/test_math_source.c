@@ -1,15 +1,16 @@
 /* test_math_source.c - math fragments as emitted into kernels.
  *
  * Each compiles with nothing but what it names, with gcc and clang, needs no library, and computes the
- * same bits as the loops compiled into the interpreter. */
+ * same bits as the loops compiled into the interpreter, in every rounding mode. */
 #include <dlfcn.h>
 #include <unistd.h>
 
 #include "base/base.h"
+#include "float_env.h"
 #include "math/math.h"
 #include "math_cases.h"
 
-#define KERNEL_FLAGS "-O1 -fexpensive-optimizations -Wno-psabi" /* what decides the code of a kernel */
+#define KERNEL_FLAGS "-O1 -fexpensive-optimizations -fsignaling-nans -Wno-psabi" /* what decides the code of a kernel */
 
 typedef void (*entry_fn)(void *out, const void *a, const void *b, const void *c, long n);
 
@@ -243,14 +244,32 @@ static void *build_all(const char *cc, const char *flags, kiln_isa isa, int lane
     snprintf(object, sizeof object, "%s/all_%s_%d_%s.so", folder, kiln_isa_name(isa), lanes, cc);
     write_unit(&a.u, a.names, a.n, source);
     kiln_sb_fini(&a.u.text);
-    run("%s %s -ffp-contract=off -fwrapv -std=gnu11 -w -fPIC -shared -nostdlib -Wl,-z,defs %s -o %s %s", cc,
-        flags, march(isa), object, source);
+    run("%s %s -ffp-contract=off -frounding-math -fwrapv -std=gnu11 -w -fPIC -shared -nostdlib -Wl,-z,defs %s -o %s %s",
+        cc, flags, march(isa), object, source);
     void *lib = dlopen(object, RTLD_NOW | RTLD_LOCAL);
     if (!lib) fail_msg("%s", dlerror());
     return lib;
 }
 
 static block in[3], got, want;
+static int differences; /* that were found and said */
+
+/* NULL: in the default environment. */
+static void compare_in(const float_env *env, entry_fn emitted, kiln_loop_fn loop, kiln_dtype rt, kiln_dtype t,
+                       const char *entry, const char *level) {
+    fenv_t before;
+    enter_env(env, &before);
+    emitted(&got, &in[0], &in[1], &in[2], N);
+    loop(&want, &in[0], &in[1], &in[2], N);
+    fesetenv(&before);
+    int at = first_difference(&got, &want, rt, N);
+    if (at < 0) return;
+    differences++;
+    print_message("%s at %s %s, element %d: (%llx, %llx) -> %llx emitted, %llx interpreted\n", entry, level,
+                  env ? env->name : "by default", at, (unsigned long long)bits_at(&in[0], t, at),
+                  (unsigned long long)bits_at(&in[1], t, at), (unsigned long long)bits_at(&got, rt, at),
+                  (unsigned long long)bits_at(&want, rt, at));
+}
 
 static void compare(void *lib, kiln_loop_fn loop, kiln_dtype rt, kiln_dtype t, const char *entry,
                     const char *level) {
@@ -259,13 +278,8 @@ static void compare(void *lib, kiln_loop_fn loop, kiln_dtype rt, kiln_dtype t, c
         entry_fn fn;
     } k = {dlsym(lib, entry)};
     assert_non_null(k.p);
-    k.fn(&got, &in[0], &in[1], &in[2], N);
-    loop(&want, &in[0], &in[1], &in[2], N);
-    int at = first_difference(&got, &want, rt, N);
-    if (at >= 0)
-        fail_msg("%s at %s, element %d: (%llx, %llx) -> %llx emitted, %llx interpreted", entry, level, at,
-                 (unsigned long long)bits_at(&in[0], t, at), (unsigned long long)bits_at(&in[1], t, at),
-                 (unsigned long long)bits_at(&got, rt, at), (unsigned long long)bits_at(&want, rt, at));
+    compare_in(NULL, k.fn, loop, rt, t, entry, level);
+    for (int e = 0; e < FLOAT_ENVS; e++) compare_in(&float_envs[e], k.fn, loop, rt, t, entry, level);
 }
 
 static void check_memory(void *lib, kiln_dtype t) {
@@ -311,6 +325,7 @@ static void compare_all(const char *cc, const char *flags, kiln_isa isa, int lan
     const kiln_loops *l = kiln_loops_for(isa);
     void *lib = build_all(cc, flags, isa, lanes);
     char entry[48], level[48];
+    differences = 0;
     snprintf(level, sizeof level, "%s with %d lanes by %s", kiln_isa_name(isa), lanes, cc);
     for (kiln_dtype t = 0; t < KILN_C64; t++) {
         for (kiln_prim p = 0; p < KILN_PRIM_COUNT; p++) {
@@ -330,6 +345,7 @@ static void compare_all(const char *cc, const char *flags, kiln_isa isa, int lan
         check_splat(lib, t, lanes);
     }
     dlclose(lib);
+    assert_int_equal(differences, 0);
 }
 
 /* The flags of the compile path, at every level; then other widths and clang at the best one. */

@@ -105,8 +105,8 @@ static long search(uint64_t seed, bool planted, long *kept) {
             kiln_status st;
             if (round == ROUNDS - 1) at[draw(&seed) % TENSORS] = any_layout(&seed, rank, shape);
             size_t n = make_call(&seed, op, at, args);
-            if (!tiers_agree(contexts[0], contexts[1], ops[op].name, args, n, &st, why) && wrong++ == 0 &&
-                !planted)
+            if (!tiers_agree(contexts[0], contexts[1], NULL, ops[op].name, args, n, &st, why) &&
+                wrong++ == 0 && !planted)
                 print_message("%s: %s\n", ops[op].name, why);
             assert_int_equal(st, KILN_OK);
             kiln_recipe *r = kiln_recipe_find(kiln_thread_of(&contexts[1]->domain),

@@ -105,6 +105,12 @@ static void in_place_calls_agree(void **state) {
         assert_true(compare_dtype(op_of(interp, names[n]), KILN_F32, KILN_F32, 0, n) > 20);
 }
 
+/* A compiler that takes rounding to be to nearest says that x - 0 is x; -0 it is when rounding downward. */
+static void zeros_that_a_compiler_knows_agree(void **state) {
+    (void)state;
+    assert_true(compare_dtype(op_of(interp, "lerp.Scalar"), KILN_C64, KILN_C64, 0, 1) > 20);
+}
+
 /* -- ISA levels --------------------------------------------------------------------------------------- */
 
 /* Operators whose code differs most between levels: fused arithmetic, conversions, masks, integers. */
@@ -177,6 +183,7 @@ int main(void) {
         cmocka_unit_test(compiled_kernels_agree_with_the_interpreter),
         cmocka_unit_test(mixed_dtypes_agree),
         cmocka_unit_test(in_place_calls_agree),
+        cmocka_unit_test(zeros_that_a_compiler_knows_agree),
         cmocka_unit_test(levels_agree),
     };
     return cmocka_run_group_tests(tests, open_tiers, close_tiers);
