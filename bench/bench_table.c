@@ -30,7 +30,7 @@ static void make_key(uint8_t *key, uint32_t which) {
     memcpy(key + KEY_BYTES / 2, &which, sizeof which);
 }
 
-static kiln_cache *fill(kiln_domain *d, uint32_t count) {
+static kiln_cache *fill(kiln_epochs *d, uint32_t count) {
     kiln_cache *c;
     kiln_thread *t = kiln_thread_of(d);
     if (!t || kiln_cache_new(d, count, drop, &c) != KILN_OK) die("kiln_cache_new");
@@ -50,7 +50,7 @@ static kiln_cache *fill(kiln_domain *d, uint32_t count) {
 }
 
 /* What the call path does for a table hit, beside making the key. */
-static inline size_t look_up(kiln_domain *d, const kiln_cache *c, uint32_t count) {
+static inline size_t look_up(kiln_epochs *d, const kiln_cache *c, uint32_t count) {
     size_t found = 0;
     uint32_t which = 1;
     uint8_t key[KEY_BYTES];
@@ -67,11 +67,11 @@ static inline size_t look_up(kiln_domain *d, const kiln_cache *c, uint32_t count
     return found;
 }
 
-__attribute__((noinline)) static size_t path_few(kiln_domain *d, const kiln_cache *c, uint32_t count) {
+__attribute__((noinline)) static size_t path_few(kiln_epochs *d, const kiln_cache *c, uint32_t count) {
     return look_up(d, c, count);
 }
 
-__attribute__((noinline)) static size_t path_many(kiln_domain *d, const kiln_cache *c, uint32_t count) {
+__attribute__((noinline)) static size_t path_many(kiln_epochs *d, const kiln_cache *c, uint32_t count) {
     return look_up(d, c, count);
 }
 
@@ -81,7 +81,7 @@ static double now_ns(void) {
     return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-static void run(kiln_domain *d, uint32_t count, size_t (*path)(kiln_domain *, const kiln_cache *, uint32_t)) {
+static void run(kiln_epochs *d, uint32_t count, size_t (*path)(kiln_epochs *, const kiln_cache *, uint32_t)) {
     kiln_cache *c = fill(d, count);
     double start = now_ns();
     if (path(d, c, count) != LOOKUPS) die("a key is missing");
@@ -91,10 +91,10 @@ static void run(kiln_domain *d, uint32_t count, size_t (*path)(kiln_domain *, co
 }
 
 int main(void) {
-    kiln_domain d;
-    if (kiln_domain_init(&d, NULL, no_user) != KILN_OK) die("kiln_domain_init");
+    kiln_epochs d;
+    if (kiln_epochs_init(&d, NULL, no_user) != KILN_OK) die("kiln_epochs_init");
     run(&d, 100, path_few);
     run(&d, 100000, path_many);
-    kiln_domain_fini(&d);
+    kiln_epochs_fini(&d);
     return 0;
 }

@@ -38,8 +38,8 @@ static inline void make_hot(kiln_ctx *ctx, const kiln_op *op, const kiln_value *
     kiln_class *c = NULL;
     MUST_OK(kiln_bind(op, args, nargs, &call));
     MUST_OK(kiln_infer(&call, &plan));
-    kiln_thread *t = kiln_thread_of(&ctx->domain);
-    kiln_thread_enter(&ctx->domain, t);
+    kiln_thread *t = kiln_thread_of(&ctx->epochs);
+    kiln_thread_enter(&ctx->epochs, t);
     MUST_OK(kiln_class_of(ctx, &plan, &c));
     atomic_store(&c->hot_at, 0);
     kiln_thread_leave(t);

@@ -9,7 +9,7 @@
 
 #define KILN_ABI_VERSION 2
 
-/* One run of one nest of a kernel over a box of its iteration domain.
+/* One run of one nest of a kernel over a box of its points.
  * Dimension order: a nest's axes in the order the kernel declares them; a grid axis takes two
  * dimensions, the inner one (n0) first.  Strides are in bytes and may be zero or negative. */
 typedef struct kiln_launch {
@@ -19,7 +19,7 @@ typedef struct kiln_launch {
     char *const *ptr;      /* one base address per buffer, in the kernel's order */
     const int64_t *stride; /* stride[b * ndim + d]: bytes per step of dimension d in buffer b */
     const int64_t *origin; /* origin[d]: index of the box's first point (for `index`) */
-    const uint64_t *par;   /* scalars, one 8-byte slot each, already in their compute type */
+    const uint64_t *par;   /* scalars, 8 bytes each, already in their compute type */
     char *work;            /* workspace for tmp buffers the nest owns, or null */
     uint64_t flags;        /* KILN_LAUNCH_* */
 } kiln_launch;

@@ -18,8 +18,7 @@ bool kiln_asked_of(const kiln_plan *plan, const kiln_value *v, int a, uint64_t s
     const kiln_row *row = plan->call->op->row;
     bool asked = a >= 0 && row->asked >> a & 1;
     *mask = *want = 0;
-    if (a < 0 ? v->kind != KILN_TENSOR : v->kind != plan->call->slot[a].kind)
-        return false; /* was converted */
+    if (a < 0 ? v->kind != KILN_TENSOR : v->kind != plan->call->arg[a].kind) return false; /* was converted */
     switch ((kiln_kind)v->kind) {
     case KILN_NONE: return true;
     case KILN_TENSOR:

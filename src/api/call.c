@@ -105,10 +105,10 @@ static kiln_status run_class(const kiln_plan *plan, const kiln_class *c, kiln_te
                          .parallel = &c->ctx->parallel,
                          .isa = c->ctx->isa,
                          .cost_ps = c->cost_element};
-    if (!run->fn) run->interp = c->body->interp;
+    if (!run->fn) run->interp = c->program->interp;
     for (int k = 0; k < c->nscalars; k++) {
         const kiln_scalar_source *s = &c->scalars[k];
-        KILN_TRY(kiln_plan_scalar(plan, s->slot, s->index, s->part, s->via, s->dtype, &par[k]));
+        KILN_TRY(kiln_plan_scalar(plan, s->arg, s->index, s->part, s->via, s->dtype, &par[k]));
     }
     for (int k = 0; k < plan->noperands; k++)
         ptr[k] = plan->operand[k].tensor ? plan->operand[k].tensor->data : NULL;
@@ -152,7 +152,7 @@ static inline kiln_status check_given(const kiln_op *op, const kiln_value *args,
 typedef struct under_way {
     kiln_bound call;
     kiln_plan plan;
-    uint64_t generation; /* of the domain before anything of it was looked at */
+    uint64_t generation; /* kiln_generation before anything was looked at */
     kiln_recipe *r;      /* or NULL */
     uint32_t serial;     /* of r: a call made meanwhile by a hook may have put another in its place */
     kiln_class *c;       /* NULL: to be found */
@@ -219,7 +219,7 @@ kiln_status kiln_call_general(kiln_ctx *ctx, kiln_thread *t, const kiln_op *op, 
     kiln_runner run;
     bool offer;
     KILN_TRY(check_given(op, args, nargs, outs, nouts));
-    w.generation = kiln_generation(&ctx->domain);
+    w.generation = kiln_generation(&ctx->epochs);
     w.r = kiln_recipe_find(t, op, args, nargs);
     if (w.r && replay(t, w.r, w.generation, args, outs)) return KILN_OK;
     KILN_TRY(understand(op, args, nargs, &w));
@@ -261,11 +261,11 @@ kiln_status kiln_prepare(kiln_ctx *ctx, const kiln_op *op, const kiln_value *arg
     KILN_NEED_ITEMS(args, nargs);
     KILN_TRY(kiln_bind(op, args, nargs, &call));
     KILN_TRY(kiln_infer(&call, &plan));
-    kiln_thread *t = kiln_thread_of(&ctx->domain);
+    kiln_thread *t = kiln_thread_of(&ctx->epochs);
     kiln_kernel *k = t ? kiln_alloc(sizeof *k) : NULL;
     if (!k) return KILN_NOMEM();
     *k = (kiln_kernel){NULL, op};
-    kiln_thread_enter(&ctx->domain, t);
+    kiln_thread_enter(&ctx->epochs, t);
     kiln_status st = pin_class(ctx, &plan, &k->c);
     kiln_thread_leave(t);
     if (st == KILN_OK)
@@ -293,8 +293,8 @@ kiln_status kiln_kernel_run(kiln_kernel *k, const kiln_value *args, size_t nargs
     kiln_tensor *made[KILN_MAX_RETS];
     KILN_NEED(k);
     KILN_TRY(check_given(k->op, args, nargs, outs, nouts));
-    w.generation = kiln_generation(&k->c->ctx->domain);
-    kiln_thread *t = kiln_thread_of(&k->c->ctx->domain);
+    w.generation = kiln_generation(&k->c->ctx->epochs);
+    kiln_thread *t = kiln_thread_of(&k->c->ctx->epochs);
     if (!t) return KILN_NOMEM();
     w.r = kiln_recipe_find(t, k->op, args, nargs);
     KILN_TRY(understand(k->op, args, nargs, &w));

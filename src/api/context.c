@@ -317,8 +317,8 @@ static void delist(kiln_ctx *ctx) {
 static void drop_class(kiln_entry *e) { kiln_class_free((kiln_class *)e); /* its first member */ }
 static kiln_status open_parts(kiln_ctx *ctx, const kiln_config *config) {
     KILN_TRY(configure(ctx, config));
-    KILN_TRY(kiln_domain_init(&ctx->domain, &kiln_slots_none, kiln_slots_free));
-    KILN_TRY(kiln_cache_new(&ctx->domain, ctx->max_kernels, drop_class, &ctx->cache));
+    KILN_TRY(kiln_epochs_init(&ctx->epochs, &kiln_slots_none, kiln_slots_free));
+    KILN_TRY(kiln_cache_new(&ctx->epochs, ctx->max_kernels, drop_class, &ctx->cache));
     enlist(ctx);
     return KILN_OK;
 }
@@ -345,7 +345,7 @@ void kiln_close(kiln_ctx *ctx) {
     kiln_builds_stop(ctx);
     delist(ctx);
     kiln_cache_free(ctx->cache);
-    kiln_domain_fini(&ctx->domain);
+    kiln_epochs_fini(&ctx->epochs);
     kiln_builds_fini(&ctx->builds);
     kiln_toolchain_close(ctx->toolchain);
     remove_temporary_dir(ctx);

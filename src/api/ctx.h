@@ -11,21 +11,21 @@
 #include "run/driver.h"
 
 /* What the interpreter needs of a class.  Goes when a kernel has taken over. */
-typedef struct kiln_body {
+typedef struct kiln_program {
     kiln_retired retired;
     kiln_arena arena; /* holds ir */
     kiln_ir *ir;
     kiln_interp *interp;
-} kiln_body;
+} kiln_program;
 
 typedef enum kiln_build_state { KILN_BUILD_IDLE, KILN_BUILD_QUEUED, KILN_BUILD_RUNNING } kiln_build_state;
 
-/* A class of calls.  Lives in the cache; valid from the lookup until the thread leaves the context's domain. */
+/* A class of calls.  Lives in the cache; valid from the lookup until the thread leaves the context's epochs. */
 typedef struct kiln_class {
     kiln_entry entry; /* first: the cache's part, with the key */
     struct kiln_ctx *ctx;
     _Atomic(kiln_kernel_fn) fn; /* NULL until a kernel is published, then never changed */
-    kiln_body *body;            /* to be used only where fn was read as NULL after entering the domain */
+    kiln_program *program;      /* to be used only where fn was read as NULL after entering the epochs */
     uint16_t nnests, nguards, nscalars, ntraps; /* nguards: leading nests that only look for traps */
     const kiln_scalar_source *scalars;
     const kiln_ir_trap *traps;
@@ -54,7 +54,7 @@ typedef struct kiln_builds {
 } kiln_builds;
 
 struct kiln_ctx {
-    kiln_domain domain; /* of the cache's classes and tables */
+    kiln_epochs epochs; /* of the cache's classes and tables */
     kiln_cache *cache;
     kiln_mode mode;
     kiln_isa isa;
@@ -79,7 +79,7 @@ struct kiln_ctx {
     struct kiln_ctx *next; /* of the process's contexts */
 };
 
-#define KILN_COUNT(ctx, name) kiln_count(&(ctx)->domain, KILN_COUNTER_##name, 1)
+#define KILN_COUNT(ctx, name) kiln_count(&(ctx)->epochs, KILN_COUNTER_##name, 1)
 #define KILN_COUNT_IN(thread, name) kiln_thread_count((thread), KILN_COUNTER_##name, 1)
 
 void kiln_ctx_log(const kiln_ctx *ctx, int level, const char *topic, const char *fmt, ...)
@@ -94,7 +94,7 @@ void kiln_ctx_stop_compilers(kiln_ctx *ctx); /* those that run, and all that wou
 /* The folder for scratch and logs as configured; heap text. */
 kiln_status kiln_ctx_cache_dir(const kiln_ctx *ctx, char **out) KILN_MUST_CHECK;
 
-/* pipeline.c: the class of an inferred call, made if it has not been seen (the caller is inside the domain); one
+/* pipeline.c: the class of an inferred call, made if it has not been seen (the caller is inside the epochs); one
  * that is in no cache; and its kernel, built by the one thread whose turn it is. */
 kiln_status kiln_class_of(kiln_ctx *ctx, const kiln_plan *plan, kiln_class **out) KILN_MUST_CHECK;
 kiln_status kiln_class_new(kiln_ctx *ctx, const kiln_plan *plan, const kiln_key *key,

@@ -47,13 +47,13 @@ static kiln_status make_class(explainer *ex) {
 
 static kiln_status show_ir(explainer *ex) {
     KILN_TRY(make_class(ex));
-    kiln_ir_print(ex->out, ex->c->body->ir);
+    kiln_ir_print(ex->out, ex->c->program->ir);
     return KILN_OK;
 }
 
 static kiln_status show_source(explainer *ex) {
     KILN_TRY(make_class(ex));
-    return kiln_emit_c(ex->c->body->ir, ex->ctx->isa, ex->out);
+    return kiln_emit_c(ex->c->program->ir, ex->ctx->isa, ex->out);
 }
 
 static kiln_status show_asm(explainer *ex) {
@@ -63,7 +63,7 @@ static kiln_status show_asm(explainer *ex) {
     KILN_TRY(make_class(ex));
     KILN_TRY(kiln_ctx_toolchain(ex->ctx, &tc));
     kiln_sb_init(&source);
-    kiln_status st = kiln_emit_c(ex->c->body->ir, ex->ctx->isa, &source);
+    kiln_status st = kiln_emit_c(ex->c->program->ir, ex->ctx->isa, &source);
     if (st == KILN_OK) st = kiln_build_asm(tc, ex->ctx->isa, source.p, source.len, &text);
     if (st == KILN_OK) kiln_sb_puts(ex->out, text);
     kiln_free(text);

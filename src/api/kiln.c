@@ -104,7 +104,7 @@ kiln_status kiln_ops_check(kiln_ctx *ctx, kiln_check_fn report, void *user) {
         KILN_TRY(kiln_registry_get(r, k, &op));
         if (op->form != KILN_FORM_FUNCTIONAL) continue;
         int ntyped = 0;
-        kiln_status st = kiln_row_check(r, op->row, &(kiln_steps){INT64_MAX, 0}, &ntyped);
+        kiln_status st = kiln_row_check(r, op->row, &(kiln_budget){INT64_MAX, 0}, &ntyped);
         if (st != KILN_OK) worst = st;
         if (report) report(user, op, ntyped, st == KILN_OK ? NULL : kiln_last_error());
     }
@@ -116,7 +116,7 @@ kiln_status kiln_ops_check(kiln_ctx *ctx, kiln_check_fn report, void *user) {
 void kiln_stats_get(kiln_ctx *ctx, kiln_stats *out, size_t size) {
     kiln_stats now;
     if (!out) return;
-#define C(name, meaning) now.name = ctx ? kiln_count_sum(&ctx->domain, KILN_COUNTER_##name) : 0;
+#define C(name, meaning) now.name = ctx ? kiln_count_sum(&ctx->epochs, KILN_COUNTER_##name) : 0;
 #include "kiln/counter.def"
 #undef C
     now.calls += now.slot_hits; /* the shortest way counts once */
@@ -154,12 +154,12 @@ static void doctor_failures(kiln_ctx *ctx, kiln_sb *out) {
                   {KILN_COUNTER_load_failures, "in loading"},
                   {KILN_COUNTER_selftest_failures, "by the self-test"},
                   {KILN_COUNTER_memory_failures, "for want of memory"}};
-    uint64_t all = kiln_count_sum(&ctx->domain, KILN_COUNTER_compile_failures);
+    uint64_t all = kiln_count_sum(&ctx->epochs, KILN_COUNTER_compile_failures);
     if (!all) return;
     kiln_sb_printf(out, "!failed compiles: %llu", (unsigned long long)all);
     const char *mark = ": ";
     for (size_t k = 0; k < sizeof causes / sizeof *causes; k++) {
-        uint64_t n = kiln_count_sum(&ctx->domain, causes[k].counter);
+        uint64_t n = kiln_count_sum(&ctx->epochs, causes[k].counter);
         if (n) kiln_sb_printf(out, "%s%llu %s", mark, (unsigned long long)n, causes[k].what);
         if (n) mark = ", ";
     }

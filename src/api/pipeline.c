@@ -23,26 +23,28 @@ static int count_guards(const kiln_ir *ir) {
     return nest;
 }
 
-static void free_body(kiln_body *body) {
-    kiln_interp_free(body->interp);
-    kiln_arena_free(&body->arena);
-    kiln_free(body);
+static void free_program(kiln_program *program) {
+    kiln_interp_free(program->interp);
+    kiln_arena_free(&program->arena);
+    kiln_free(program);
 }
 
-static void drop_body(kiln_retired *r) { free_body((kiln_body *)r); /* its first member */ }
+static void drop_program(kiln_retired *r) { free_program((kiln_program *)r); /* its first member */ }
 
-static kiln_status front(const kiln_ctx *ctx, const kiln_plan *plan, kiln_body *body, kiln_lowered *low) {
-    KILN_TRY(kiln_lower(&body->arena, plan, low));
+static kiln_status front(const kiln_ctx *ctx, const kiln_plan *plan, kiln_program *program,
+                         kiln_lowered *low) {
+    KILN_TRY(kiln_lower(&program->arena, plan, low));
     KILN_TRY(kiln_note(kiln_ir_verify(low->ir), "after lowering"));
     KILN_TRY(kiln_ir_simplify(low->ir));
     KILN_TRY(kiln_note(kiln_ir_verify(low->ir), "after simplification"));
-    body->ir = low->ir;
-    return kiln_interp_new(body->ir, ctx->isa, &body->interp);
+    program->ir = low->ir;
+    return kiln_interp_new(program->ir, ctx->isa, &program->interp);
 }
 
-/* One block holds the class, its scalars, traps, their texts and its key: all that outlives the body. */
-static kiln_class *assemble(kiln_ctx *ctx, const kiln_key *key, kiln_body *body, const kiln_lowered *low) {
-    const kiln_ir *ir = body->ir;
+/* One block holds the class, its scalars, traps, their texts and its key: all that outlives the program. */
+static kiln_class *assemble(kiln_ctx *ctx, const kiln_key *key, kiln_program *program,
+                            const kiln_lowered *low) {
+    const kiln_ir *ir = program->ir;
     size_t ntext = 0, nscalars = (size_t)low->nscalars, ntraps = (size_t)ir->ntraps;
     for (size_t k = 0; k < ntraps; k++) ntext += strlen(ir->traps[k].text) + 1;
     kiln_class *c = kiln_calloc(1, sizeof *c + ntraps * sizeof *c->traps + nscalars * sizeof *c->scalars +
@@ -59,7 +61,7 @@ static kiln_class *assemble(kiln_ctx *ctx, const kiln_key *key, kiln_body *body,
     memcpy(text, key->bytes, key->n);
     c->entry = (kiln_entry){.hash = kiln_hash64(key->bytes, key->n), .key = text, .n = key->n};
     c->ctx = ctx;
-    c->body = body;
+    c->program = program;
     c->nnests = (uint16_t)ir->nnests;
     c->nguards = (uint16_t)count_guards(ir);
     c->nscalars = (uint16_t)nscalars;
@@ -71,16 +73,16 @@ static kiln_class *assemble(kiln_ctx *ctx, const kiln_key *key, kiln_body *body,
 
 kiln_status kiln_class_new(kiln_ctx *ctx, const kiln_plan *plan, const kiln_key *key, kiln_class **out) {
     kiln_lowered low;
-    kiln_body *body = kiln_calloc(1, sizeof *body);
-    if (!body) return KILN_NOMEM();
-    kiln_arena_init(&body->arena);
+    kiln_program *program = kiln_calloc(1, sizeof *program);
+    if (!program) return KILN_NOMEM();
+    kiln_arena_init(&program->arena);
     fenv_t own;
     kiln_env_default(&own);
-    kiln_status st = front(ctx, plan, body, &low);
+    kiln_status st = front(ctx, plan, program, &low);
     fesetenv(&own);
-    kiln_class *c = st == KILN_OK ? assemble(ctx, key, body, &low) : NULL;
+    kiln_class *c = st == KILN_OK ? assemble(ctx, key, program, &low) : NULL;
     if (!c) {
-        free_body(body);
+        free_program(program);
         return st == KILN_OK ? KILN_NOMEM() : st;
     }
     kiln_class_estimate(c);
@@ -90,11 +92,11 @@ kiln_status kiln_class_new(kiln_ctx *ctx, const kiln_plan *plan, const kiln_key 
 
 void kiln_class_free(kiln_class *c) {
     if (c->code) {
-        kiln_count(&c->ctx->domain, KILN_COUNTER_kernels, (uint64_t)-1);
-        kiln_count(&c->ctx->domain, KILN_COUNTER_bytes_cached, -(uint64_t)kiln_code_nbytes(c->code));
+        kiln_count(&c->ctx->epochs, KILN_COUNTER_kernels, (uint64_t)-1);
+        kiln_count(&c->ctx->epochs, KILN_COUNTER_bytes_cached, -(uint64_t)kiln_code_nbytes(c->code));
         kiln_code_free(c->code);
     } else {
-        free_body(c->body);
+        free_program(c->program);
     }
     kiln_free(c);
 }
@@ -112,7 +114,7 @@ static kiln_status make_class(kiln_ctx *ctx, const kiln_plan *plan, const kiln_k
     *out = (kiln_class *)winner; /* its first member */
     if (ctx->mode == KILN_MODE_FROZEN && *out == c) {
         KILN_COUNT(ctx, frozen_misses);
-        kiln_ctx_log(ctx, 1, "frozen", "%s: not in the cache, interpreted", c->body->ir->name);
+        kiln_ctx_log(ctx, 1, "frozen", "%s: not in the cache, interpreted", c->program->ir->name);
     }
     return KILN_OK;
 }
@@ -135,7 +137,8 @@ static kiln_status write_dump(const kiln_class *c, const kiln_sb *source) {
     kiln_sb name;
     kiln_sb_init(&name);
     kiln_sb_printf(&name, "%s/", dir);
-    for (const char *p = c->body->ir->name; *p; p++) kiln_sb_putc(&name, *p == ':' || *p == '/' ? '_' : *p);
+    for (const char *p = c->program->ir->name; *p; p++)
+        kiln_sb_putc(&name, *p == ':' || *p == '/' ? '_' : *p);
     kiln_sb_printf(&name, "-%016llx.c", (unsigned long long)c->entry.hash);
     KILN_TRY(kiln_sb_take(&name, &path));
     kiln_status st = kiln_mkdirs(dir);
@@ -153,14 +156,14 @@ static void dump(const kiln_class *c, const kiln_sb *source) {
     kiln_clear_error();
 }
 
-/* Calls that began before still interpret: the body goes when they have left. */
+/* Calls that began before still interpret: the program goes when they have left. */
 static void publish(kiln_class *c, kiln_code *code) {
     c->code = code;
     KILN_COUNT(c->ctx, compiles);
     KILN_COUNT(c->ctx, kernels);
-    kiln_count(&c->ctx->domain, KILN_COUNTER_bytes_cached, kiln_code_nbytes(code));
+    kiln_count(&c->ctx->epochs, KILN_COUNTER_bytes_cached, kiln_code_nbytes(code));
     atomic_store_explicit(&c->fn, kiln_code_entry(code), memory_order_release);
-    kiln_retire(&c->ctx->domain, &c->body->retired, drop_body);
+    kiln_retire(&c->ctx->epochs, &c->program->retired, drop_program);
 }
 
 /* *cause: the counter of the stage that is under way, so that a failure has a name. */
@@ -169,7 +172,7 @@ static kiln_status back(const kiln_class *c, kiln_sb *source, kiln_object *objec
     kiln_toolchain *tc;
     *cause = KILN_COUNTER_no_compiler;
     KILN_TRY(kiln_ctx_toolchain(c->ctx, &tc));
-    KILN_TRY(kiln_emit_c(c->body->ir, c->ctx->isa, source));
+    KILN_TRY(kiln_emit_c(c->program->ir, c->ctx->isa, source));
     dump(c, source);
     int64_t deadline = kiln_toolchain_deadline(tc);
     kiln_status st = kiln_build(tc, c->ctx->isa, source->p, source->len, object);
@@ -181,7 +184,7 @@ static kiln_status back(const kiln_class *c, kiln_sb *source, kiln_object *objec
     *cause = KILN_COUNTER_load_failures;
     KILN_TRY(kiln_code_load(tc, object, KILN_KERNEL_SYMBOL, code));
     *cause = KILN_COUNTER_selftest_failures;
-    return kiln_selftest(c->body->ir, c->body->interp, kiln_code_entry(*code));
+    return kiln_selftest(c->program->ir, c->program->interp, kiln_code_entry(*code));
 }
 
 kiln_status kiln_class_build(kiln_class *c) {
@@ -192,13 +195,14 @@ kiln_status kiln_class_build(kiln_class *c) {
     fenv_t own;
     kiln_sb_init(&source);
     kiln_env_default(&own);
-    kiln_status st = kiln_note(back(c, &source, &object, &code, &cause), "compiling %s", c->body->ir->name);
+    kiln_status st = kiln_note(back(c, &source, &object, &code, &cause), "compiling %s",
+                               c->program->ir->name);
     fesetenv(&own);
     if (st == KILN_OK) {
         publish(c, code);
     } else if (st != KILN_E_INTERRUPTED && !kiln_ctx_is_closing(c->ctx)) { /* else it was stopped */
         KILN_COUNT(c->ctx, compile_failures);
-        kiln_count(&c->ctx->domain, st == KILN_E_NOMEM ? KILN_COUNTER_memory_failures : cause, 1);
+        kiln_count(&c->ctx->epochs, st == KILN_E_NOMEM ? KILN_COUNTER_memory_failures : cause, 1);
         kiln_ctx_log(c->ctx, 1, "compile", "%s", kiln_last_error());
     }
     if (st != KILN_OK && code) kiln_code_free(code);

@@ -48,11 +48,11 @@ void kiln_recipe_bind(const kiln_recipe *r, const kiln_value *args, kiln_bound *
     out->nitems = 0;
     out->nout = r->op->nout;
     for (int i = 0; i < r->nargs; i++) {
-        int slot = r->arg[i].slot, k = r->arg[i].out;
-        if (slot >= 0) {
-            out->slot[slot] = args[i];
-            out->slot[slot].name = NULL;
-            out->given[slot] = (int8_t)i;
+        int a = r->arg[i].to, k = r->arg[i].out;
+        if (a >= 0) {
+            out->arg[a] = args[i];
+            out->arg[a].name = NULL;
+            out->given[a] = (int8_t)i;
         }
         if (k >= 0) {
             out->out[k] = args[i].u.tensor;
@@ -60,8 +60,8 @@ void kiln_recipe_bind(const kiln_recipe *r, const kiln_value *args, kiln_bound *
         }
     }
     for (int k = 0; k < r->ndefaults; k++) {
-        out->slot[r->default_slot[k]] = r->defaults[k];
-        out->given[r->default_slot[k]] = -1;
+        out->arg[r->default_arg[k]] = r->defaults[k];
+        out->given[r->default_arg[k]] = -1;
     }
 }
 
@@ -70,15 +70,15 @@ void kiln_recipe_bind(const kiln_recipe *r, const kiln_value *args, kiln_bound *
 /* Where values go, and what arguments are where none is given. */
 static bool place_args(kiln_recipe *r, const kiln_value *args, const kiln_plan *plan) {
     const kiln_bound *call = plan->call;
-    for (int i = 0; i < r->nargs; i++) r->arg[i].slot = r->arg[i].out = -1;
+    for (int i = 0; i < r->nargs; i++) r->arg[i].to = r->arg[i].out = -1;
     for (int a = 0; a < call->op->row->schema->nargs; a++) {
         if (call->given[a] >= 0) {
-            r->arg[call->given[a]].slot = (int8_t)a;
+            r->arg[call->given[a]].to = (int8_t)a;
             continue;
         }
-        if (r->ndefaults == KILN_RECIPE_DEFAULTS || call->slot[a].kind == KILN_LIST_V) return false;
-        r->default_slot[r->ndefaults] = (int8_t)a;
-        r->defaults[r->ndefaults++] = call->slot[a];
+        if (r->ndefaults == KILN_RECIPE_DEFAULTS || call->arg[a].kind == KILN_LIST_V) return false;
+        r->default_arg[r->ndefaults] = (int8_t)a;
+        r->defaults[r->ndefaults++] = call->arg[a];
     }
     for (int k = 0; k < call->nout; k++) {
         if (call->given_out[k] < 0) return false;
@@ -86,9 +86,9 @@ static bool place_args(kiln_recipe *r, const kiln_value *args, const kiln_plan *
     }
     for (int i = 0; i < r->nargs; i++) {
         kiln_recipe_arg *to = &r->arg[i];
-        if (to->slot < 0 && to->out < 0) return false;
+        if (to->to < 0 && to->out < 0) return false;
         to->kind = (uint8_t)args[i].kind;
-        if (!kiln_asked_of(plan, &args[i], to->slot, SIG_TYPED, &r->text, &to->mask, &to->want)) return false;
+        if (!kiln_asked_of(plan, &args[i], to->to, SIG_TYPED, &r->text, &to->mask, &to->want)) return false;
     }
     return true;
 }

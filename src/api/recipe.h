@@ -26,7 +26,7 @@ typedef struct kiln_recipe_arg {
     const char *name; /* the schema's; NULL: given by position */
     uint64_t mask, want;
     uint8_t kind;
-    int8_t slot, out; /* argument of the row, result; -1: none */
+    int8_t to, out; /* argument of the row, result; -1: none */
 } kiln_recipe_arg;
 
 /* A call whose one result a compiled kernel made anew (replay.c): laid out alike, another needs only addresses and
@@ -59,13 +59,13 @@ typedef struct kiln_recipe {
     uint8_t nargs, ndefaults, nfound;
     uint8_t calls; /* since the last that was offered to a slot */
     kiln_recipe_arg arg[KILN_RECIPE_ARGS];
-    uint64_t generation; /* of the domain when the classes were found */
+    uint64_t generation; /* kiln_generation when the classes were found */
     struct {
         uint64_t stride_bits; /* of the plan */
         kiln_class *c;
     } found[KILN_RECIPE_CLASSES];
     kiln_typed typed;
-    int8_t default_slot[KILN_RECIPE_DEFAULTS];
+    int8_t default_arg[KILN_RECIPE_DEFAULTS];
     kiln_value defaults[KILN_RECIPE_DEFAULTS];
     kiln_asked_text text;
     uint8_t oldest, passed; /* of kept; layouts that were not kept since the last that was */
@@ -88,7 +88,7 @@ void kiln_recipe_learn(kiln_recipe *r, const kiln_plan *plan, uint64_t generatio
 
 /* A call of r that was laid out like this one; NULL if none is kept. */
 kiln_replay *kiln_replay_find(kiln_recipe *r, uint64_t generation, const kiln_value *args);
-/* The call again: its result.  NULL: nothing has happened.  The caller is inside the domain. */
+/* The call again: its result.  NULL: nothing has happened.  The caller is inside the context's epochs. */
 kiln_tensor *kiln_replay_run(kiln_replay *p, const kiln_value *args);
 /* Remembers a call that the kernel of `run` has just answered with `made`, if it can be had again so. */
 void kiln_replay_keep(kiln_recipe *r, const kiln_value *args, const kiln_plan *plan, kiln_class *c,

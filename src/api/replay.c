@@ -83,9 +83,9 @@ static bool keep_scalars(kiln_replay *p, const kiln_plan *plan, const kiln_class
     p->nscalars = 0;
     for (int k = 0; k < c->nscalars; k++) {
         const kiln_scalar_source *s = &c->scalars[k];
-        if (s->slot >= KILN_HOST_ID || s->index >= 0) return false;
-        bool checked = kiln_plan_scalar_checked(plan, s->slot);
-        int arg = plan->call->given[s->slot];
+        if (s->arg >= KILN_HOST_ID || s->index >= 0) return false;
+        bool checked = kiln_plan_scalar_checked(plan, s->arg);
+        int arg = plan->call->given[s->arg];
         if (arg >= 0)
             p->scalar[p->nscalars++] = (kiln_replay_scalar){.arg = (uint8_t)arg,
                                                             .par = (uint8_t)k,
@@ -93,7 +93,7 @@ static bool keep_scalars(kiln_replay *p, const kiln_plan *plan, const kiln_class
                                                             .via = (uint8_t)s->via,
                                                             .dtype = (uint8_t)s->dtype,
                                                             .checked = checked};
-        else if (!kiln_number_convert(&plan->call->slot[s->slot], (int)s->part, s->via, s->dtype, checked,
+        else if (!kiln_number_convert(&plan->call->arg[s->arg], (int)s->part, s->via, s->dtype, checked,
                                       &p->par[k]))
             return false;
     }

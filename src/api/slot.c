@@ -237,7 +237,7 @@ static __attribute__((noinline)) kiln_status call_any(kiln_ctx *ctx, const kiln_
     kiln_thread *t = kiln_thread_last.record; /* which has entered */
     kiln_slot *s = *kiln_slot_of(t->user, op);
     bool mine = s->op == op && s->nargs == nargs && nouts >= s->nrets && args && outs &&
-                s->generation == kiln_generation(&ctx->domain);
+                s->generation == kiln_generation(&ctx->epochs);
     if (mine && hit_any(s, args, outs)) return finish(t, s);
     kiln_status st = kiln_call_general(ctx, t, op, args, nargs, outs, nouts);
     kiln_thread_leave(t);
@@ -251,9 +251,9 @@ static __attribute__((noinline)) kiln_status call_first(kiln_ctx *ctx, const kil
                                                         const kiln_value *args, size_t nargs,
                                                         kiln_tensor **outs, size_t nouts) {
     KILN_NEED_IN("kiln_call", ctx);
-    kiln_thread *t = kiln_thread_of(&ctx->domain);
+    kiln_thread *t = kiln_thread_of(&ctx->epochs);
     if (!t) return KILN_NOMEM();
-    kiln_thread_enter(&ctx->domain, t);
+    kiln_thread_enter(&ctx->epochs, t);
     return call_any(ctx, op, args, nargs, outs, nouts);
 }
 
@@ -301,13 +301,13 @@ kiln_slot_hit *const kiln_slot_hits[KILN_SLOT_LEAD + 1] = {hit_0, hit_1, hit_2, 
 
 kiln_status kiln_call(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
                       kiln_tensor **outs, size_t nouts) {
-    if (UNLIKELY(!ctx || kiln_thread_last.id != ctx->domain.id))
+    if (UNLIKELY(!ctx || kiln_thread_last.id != ctx->epochs.id))
         return call_first(ctx, op, args, nargs, outs, nouts);
     kiln_thread *t = kiln_thread_last.record;
-    kiln_thread_enter(&ctx->domain, t);
+    kiln_thread_enter(&ctx->epochs, t);
     kiln_slot *s = *kiln_slot_of(t->user, op);
     if (s->op == op && args && s->simple_nargs == nargs && nouts &&
-        kiln_generation(&ctx->domain) == s->generation && outs)
+        kiln_generation(&ctx->epochs) == s->generation && outs)
         return s->hit(t, s, args, nargs, outs);
     return call_any(ctx, op, args, nargs, outs, nouts);
 }

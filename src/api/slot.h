@@ -48,13 +48,13 @@ typedef struct kiln_slot_scalar {
 typedef struct kiln_slot kiln_slot;
 
 /* Answers a call of a slot's operator with as many values and room for one result.  The thread is inside the
- * domain, and leaves it.  Parameters as kiln_call's where they are the same: they stay in their registers. */
+ * epochs, and leaves them.  Parameters as kiln_call's where they are the same: they stay in their registers. */
 typedef kiln_status kiln_slot_hit(kiln_thread *t, kiln_slot *s, const kiln_value *args, size_t nargs,
                                   kiln_tensor **outs);
 
 struct kiln_slot {
     const kiln_op *op;   /* if it holds nothing the slot's own address, which is no operator's */
-    uint64_t generation; /* of the domain when the class was found */
+    uint64_t generation; /* kiln_generation when the class was found */
     size_t simple_nargs; /* nargs if there is one result, one nest, no guard and no text; else SIZE_MAX */
     kiln_slot_hit *hit;  /* if simple_nargs */
     kiln_class *c;
@@ -107,7 +107,7 @@ void kiln_slot_fill(kiln_thread *t, uint64_t generation, const kiln_value *args,
  * for any. */
 extern kiln_slot_hit *const kiln_slot_hits[KILN_SLOT_LEAD + 1];
 
-/* call.c: the call as if there were no slots.  The caller is inside the domain. */
+/* call.c: the call as if there were no slots.  The caller is inside the context's epochs. */
 kiln_status kiln_call_general(kiln_ctx *ctx, kiln_thread *t, const kiln_op *op, const kiln_value *args,
                               size_t nargs, kiln_tensor **outs, size_t nouts) KILN_MUST_CHECK;
 

@@ -115,17 +115,17 @@ static bool fill_scalars(filling *f, const kiln_class *c) {
     s->scalar_end = s->scalar;
     for (int k = 0; k < c->nscalars; k++) {
         const kiln_scalar_source *src = &c->scalars[k];
-        if (src->slot >= KILN_HOST_ID || src->index >= 0) return false;
-        bool checked = kiln_plan_scalar_checked(p, src->slot);
-        const kiln_value *v = &p->call->slot[src->slot];
+        if (src->arg >= KILN_HOST_ID || src->index >= 0) return false;
+        bool checked = kiln_plan_scalar_checked(p, src->arg);
+        const kiln_value *v = &p->call->arg[src->arg];
         s->par[k] = 0;
-        if (p->call->given[src->slot] < 0) { /* a default, converted once */
+        if (p->call->given[src->arg] < 0) { /* a default, converted once */
             if (!kiln_number_convert(v, (int)src->part, src->via, src->dtype, checked, &s->par[k]))
                 return false;
             continue;
         }
         *s->scalar_end++ = (kiln_slot_scalar){.how = how_of(v, src),
-                                              .arg = (uint32_t)p->call->given[src->slot],
+                                              .arg = (uint32_t)p->call->given[src->arg],
                                               .par = &s->par[k],
                                               .part = (uint8_t)src->part,
                                               .via = (uint8_t)src->via,

@@ -28,7 +28,7 @@ enum { QUEUE_MAX = 256, LOW_PRIORITY = 10 };
 /* A kernel saves the walk over the instructions, once per call and block, and their passes through memory. */
 void kiln_class_estimate(kiln_class *c) {
     enum { CALL_PS = 100000, CALL_INS_PS = 20000, ELEMENT_INS_PS = 40, VALUE_PS = 15, BYTE_PS = 8 };
-    const kiln_ir *ir = c->body->ir;
+    const kiln_ir *ir = c->program->ir;
     uint32_t n = 0;
     for (int k = 0; k < ir->nins; k++) n += kiln_ir_op_makes(ir->ins[k].op);
     c->gain_call = CALL_PS + n * CALL_INS_PS;
@@ -84,7 +84,7 @@ static void leave_queue(kiln_builds *b, kiln_class *c) {
     c->state = KILN_BUILD_IDLE;
 }
 
-/* The last that may be done with c by who is not inside the domain: it may be evicted and dropped at once. */
+/* The last that may be done with c by who is not inside the epochs: it may be evicted and dropped at once. */
 static void unpin(kiln_class *c) {
     bool pinned = c->pinned;
     c->pinned = false;
@@ -252,7 +252,7 @@ kiln_status kiln_wait_idle(kiln_ctx *ctx) {
     pthread_mutex_lock(&b->lock);
     while ((b->queue || b->running) && st == KILN_OK) st = wait_for_builds(ctx);
     pthread_mutex_unlock(&b->lock);
-    kiln_domain_reclaim(&ctx->domain); /* a good moment: what was replaced need not stay */
+    kiln_epochs_reclaim(&ctx->epochs); /* a good moment: what was replaced need not stay */
     return st;
 }
 

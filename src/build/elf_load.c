@@ -15,7 +15,7 @@ enum { HOST_MACHINE = EM_AARCH64 };
 enum { HOST_MACHINE = EM_X86_64 };
 #endif
 
-enum { MAX_SECTIONS = 4096, MAX_SYMBOLS = 1 << 16, MAX_BYTES = 16 << 20, MAX_ALIGN = 4096, SLOT = 8 };
+enum { MAX_SECTIONS = 4096, MAX_SYMBOLS = 1 << 16, MAX_BYTES = 16 << 20, MAX_ALIGN = 4096, GOT_ENTRY = 8 };
 #define UNPLACED SIZE_MAX
 
 typedef struct object {
@@ -28,7 +28,7 @@ typedef struct object {
     size_t symtab;      /* section index of symbols */
     size_t nsymbols;
     size_t *offset; /* per section: where it goes in the piece, or UNPLACED */
-    size_t slots;   /* offset of the address slots, one per symbol, or UNPLACED */
+    size_t got;     /* offset of the table of addresses, one per symbol, or UNPLACED */
     size_t nbytes;  /* of the piece */
     size_t align;
     bool linkable; /* well formed so far */
@@ -117,7 +117,7 @@ static kiln_status read_tables(object *o) {
 }
 
 static kiln_status read_object(object *o, const kiln_object *file) {
-    *o = (object){.p = file->bytes, .n = file->n, .slots = UNPLACED, .align = KILN_CODEMEM_ALIGN};
+    *o = (object){.p = file->bytes, .n = file->n, .got = UNPLACED, .align = KILN_CODEMEM_ALIGN};
     KILN_TRY(read_head(o));
     return read_tables(o);
 }
@@ -255,9 +255,9 @@ static kiln_status check_relocation(object *o, const Elf64_Shdr *target, size_t 
     if (r->r_offset > target->sh_size || nbytes > target->sh_size - r->r_offset)
         return MALFORMED(o, "a relocation lies past its section");
     KILN_TRY(resolve(o, ELF64_R_SYM(r->r_info), &value));
-    if (kind == KILN_RELOC_VIA_SLOT && o->slots == UNPLACED) {
-        o->slots = (o->nbytes + SLOT - 1) & ~(size_t)(SLOT - 1);
-        o->nbytes = o->slots + o->nsymbols * SLOT;
+    if (kind == KILN_RELOC_VIA_GOT && o->got == UNPLACED) {
+        o->got = (o->nbytes + GOT_ENTRY - 1) & ~(size_t)(GOT_ENTRY - 1);
+        o->nbytes = o->got + o->nsymbols * GOT_ENTRY;
     }
     return KILN_OK;
 }
@@ -271,9 +271,9 @@ static kiln_status apply_relocation(object *o, const Elf64_Shdr *target, size_t 
     if (kind == KILN_RELOC_NONE) return KILN_OK;
     KILN_TRY(resolve(o, symbol, &value));
     uint64_t base = (uint64_t)(uintptr_t)mem->exec;
-    if (kind == KILN_RELOC_VIA_SLOT) {
+    if (kind == KILN_RELOC_VIA_GOT) {
         uint64_t address = base + value;
-        value = o->slots + symbol * SLOT;
+        value = o->got + symbol * GOT_ENTRY;
         memcpy(mem->write + value, &address, sizeof address);
     }
     size_t at = o->offset[target_index] + r->r_offset;

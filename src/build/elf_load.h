@@ -27,7 +27,7 @@ typedef enum kiln_reloc_kind {
     KILN_RELOC_UNKNOWN,
     KILN_RELOC_NONE, /* nothing to do */
     KILN_RELOC_PLAIN,
-    KILN_RELOC_VIA_SLOT /* refers to an 8-byte slot that holds the symbol's address */
+    KILN_RELOC_VIA_GOT /* refers to an entry of 8 bytes that holds the symbol's address */
 } kiln_reloc_kind;
 
 /* e_machine: EM_X86_64 or EM_AARCH64.  *nbytes: bytes that the relocation rewrites. */

@@ -33,7 +33,7 @@ static kiln_reloc_kind classify_x86(uint32_t type, size_t *nbytes) {
     case R_X86_64_32S: return KILN_RELOC_PLAIN;
     case R_X86_64_GOTPCREL:
     case R_X86_64_GOTPCRELX:
-    case R_X86_64_REX_GOTPCRELX: return KILN_RELOC_VIA_SLOT;
+    case R_X86_64_REX_GOTPCRELX: return KILN_RELOC_VIA_GOT;
     default: return KILN_RELOC_UNKNOWN;
     }
 }
@@ -74,7 +74,7 @@ static kiln_reloc_kind classify_a64(uint32_t type, size_t *nbytes) {
     case R_AARCH64_JUMP26:
     case R_AARCH64_CALL26: return KILN_RELOC_PLAIN;
     case R_AARCH64_ADR_GOT_PAGE:
-    case R_AARCH64_LD64_GOT_LO12_NC: return KILN_RELOC_VIA_SLOT;
+    case R_AARCH64_LD64_GOT_LO12_NC: return KILN_RELOC_VIA_GOT;
     default: return KILN_RELOC_UNKNOWN;
     }
 }

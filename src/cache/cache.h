@@ -1,12 +1,12 @@
 /* cache.h - key bytes -> an object of the owner's, found again by any thread without a lock.
  *
  * Objects carry a kiln_entry.  Entries never change once they are in; the table grows by being replaced;
- * what is evicted is dropped when no reader of the domain can hold it.  At most `bound` entries stay,
+ * what is evicted is dropped when no reader can hold it.  At most `bound` entries stay,
  * those found since the hand of a clock last passed before others; pinned ones always.  Knows bytes, not
  * kernels or compilers. */
 #ifndef KILN_CACHE_H
 #define KILN_CACHE_H
-#include "cache/thread.h"
+#include "cache/epoch.h"
 
 typedef struct kiln_cache kiln_cache;
 
@@ -23,9 +23,9 @@ typedef struct kiln_entry {
 } kiln_entry;
 
 /* drop: called once for every entry that was inserted, when it is evicted and unseen or the cache is freed. */
-kiln_status kiln_cache_new(kiln_domain *d, size_t bound, void (*drop)(kiln_entry *e),
+kiln_status kiln_cache_new(kiln_epochs *d, size_t bound, void (*drop)(kiln_entry *e),
                            kiln_cache **out) KILN_MUST_CHECK;
-void kiln_cache_free(kiln_cache *c); /* no thread may be inside the domain */
+void kiln_cache_free(kiln_cache *c); /* no thread may be inside */
 
 /* Notes that e was of use.  Written only when clear, so that readers share the line. */
 static inline void kiln_entry_touch(kiln_entry *e) {
@@ -33,11 +33,11 @@ static inline void kiln_entry_touch(kiln_entry *e) {
         atomic_store_explicit(&e->used, true, memory_order_relaxed);
 }
 
-/* The entry of key, touched; NULL if absent.  Valid until the thread leaves the domain. */
+/* The entry of key, touched; NULL if absent.  Valid until the thread leaves. */
 kiln_entry *kiln_cache_get(const kiln_cache *c, uint64_t hash, const void *key, size_t n);
 
 /* Inserts e, evicting another if there are too many.  *winner is e, or the entry another thread inserted first
- * (e is then still the caller's).  The caller is inside the domain.  On failure nothing is inserted. */
+ * (e is then still the caller's).  The caller is inside.  On failure nothing is inserted. */
 kiln_status kiln_cache_put(kiln_cache *c, kiln_entry *e, kiln_entry **winner) KILN_MUST_CHECK;
 
 /* Keeps e from being evicted until unpinned; pins are counted.  False if it has been evicted already. */

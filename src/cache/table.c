@@ -1,8 +1,8 @@
 /* table.c - the memory table: open addressing over entries, read with acquire loads, written under a lock.
  *
- * A slot goes from free to an entry, from an entry to the tombstone and back, so a reader that meets any
+ * A cell goes from free to an entry, from an entry to the tombstone and back, so a reader that meets any
  * of them while it changes finds its key or misses it; a miss looks again under the lock.  The whole key
- * is compared, so a hash collision costs a probe and never an answer.  Less than half of the slots are in
+ * is compared, so a hash collision costs a probe and never an answer.  Less than half of the cells are in
  * use.  Knows nothing of what it stores. */
 #include <string.h>
 
@@ -12,36 +12,36 @@ enum { FIRST_CAP = 64 };
 
 typedef struct table {
     kiln_retired retired;
-    size_t mask; /* slots - 1; their number is a power of two */
-    _Atomic(kiln_entry *) slot[];
+    size_t mask; /* cells - 1; their number is a power of two */
+    _Atomic(kiln_entry *) cell[];
 } table;
 
 struct kiln_cache {
     _Atomic(table *) now;
-    kiln_domain *domain;
+    kiln_epochs *epochs;
     size_t bound;
     void (*drop)(kiln_entry *e);
     pthread_mutex_t lock; /* guards what follows, and all writing */
     size_t count;         /* entries */
-    size_t filled;        /* slots that are not free: entries and tombstones */
+    size_t filled;        /* cells that are not free: entries and tombstones */
     size_t hand;          /* of the clock */
 };
 
 static kiln_entry tombstone; /* no key has n = 0 */
 
 static kiln_entry *at(const table *t, size_t k) {
-    return atomic_load_explicit(&t->slot[k], memory_order_acquire);
+    return atomic_load_explicit(&t->cell[k], memory_order_acquire);
 }
 
 static table *new_table(size_t cap) {
-    table *t = kiln_calloc(1, sizeof *t + cap * sizeof *t->slot);
+    table *t = kiln_calloc(1, sizeof *t + cap * sizeof *t->cell);
     if (t) t->mask = cap - 1;
     return t;
 }
 
 static void drop_table(kiln_retired *r) { kiln_free(r); /* the table's first member */ }
 
-kiln_status kiln_cache_new(kiln_domain *d, size_t bound, void (*drop)(kiln_entry *e), kiln_cache **out) {
+kiln_status kiln_cache_new(kiln_epochs *d, size_t bound, void (*drop)(kiln_entry *e), kiln_cache **out) {
     kiln_cache *c = kiln_calloc(1, sizeof *c);
     table *t = new_table(FIRST_CAP);
     if (!c || !t) {
@@ -50,7 +50,7 @@ kiln_status kiln_cache_new(kiln_domain *d, size_t bound, void (*drop)(kiln_entry
         return KILN_NOMEM();
     }
     atomic_init(&c->now, t);
-    c->domain = d;
+    c->epochs = d;
     c->bound = bound;
     c->drop = drop;
     pthread_mutex_init(&c->lock, NULL);
@@ -86,14 +86,14 @@ kiln_entry *kiln_cache_get(const kiln_cache *c, uint64_t hash, const void *key, 
 
 /* -- writing, under the lock ------------------------------------------------------------------------ */
 
-/* The first slot of e's chain that is free, or with `or_tombstone` also one that was. */
-static size_t free_slot(const table *t, uint64_t hash, bool or_tombstone) {
+/* The first cell of e's chain that is free, or with `or_tombstone` also one that was. */
+static size_t free_cell(const table *t, uint64_t hash, bool or_tombstone) {
     size_t k = hash & t->mask;
     while (at(t, k) && !(or_tombstone && at(t, k) == &tombstone)) k = (k + 1) & t->mask;
     return k;
 }
 
-/* Replaces the table by one without tombstones in which a quarter of the slots is used at most.  *old is for
+/* Replaces the table by one without tombstones in which a quarter of the cells is used at most.  *old is for
  * the caller to retire. */
 static kiln_status rebuild(kiln_cache *c, table **old) {
     size_t cap = FIRST_CAP;
@@ -103,7 +103,7 @@ static kiln_status rebuild(kiln_cache *c, table **old) {
     for (size_t k = 0; k <= was->mask; k++) {
         kiln_entry *e = at(was, k);
         if (e && e != &tombstone)
-            atomic_store_explicit(&t->slot[free_slot(t, e->hash, false)], e, memory_order_relaxed);
+            atomic_store_explicit(&t->cell[free_cell(t, e->hash, false)], e, memory_order_relaxed);
     }
     atomic_store_explicit(&c->now, t, memory_order_release);
     c->filled = c->count;
@@ -115,7 +115,7 @@ static kiln_status rebuild(kiln_cache *c, table **old) {
 /* Second chance: the hand clears marks until it meets an entry that has none.  NULL if all are pinned. */
 static kiln_entry *evict(kiln_cache *c) {
     table *t = atomic_load_explicit(&c->now, memory_order_relaxed);
-    for (size_t steps = 0; steps < 2 * (t->mask + 1); steps++) {
+    for (size_t tries = 0; tries < 2 * (t->mask + 1); tries++) {
         size_t k = c->hand++ & t->mask;
         kiln_entry *e = at(t, k);
         if (!e || e == &tombstone || e->pins) continue;
@@ -123,7 +123,7 @@ static kiln_entry *evict(kiln_cache *c) {
             atomic_store_explicit(&e->used, false, memory_order_relaxed);
             continue;
         }
-        atomic_store_explicit(&t->slot[k], &tombstone, memory_order_release);
+        atomic_store_explicit(&t->cell[k], &tombstone, memory_order_release);
         e->out = true;
         c->count--;
         return e;
@@ -133,9 +133,9 @@ static kiln_entry *evict(kiln_cache *c) {
 
 static void place(kiln_cache *c, kiln_entry *e) {
     table *t = atomic_load_explicit(&c->now, memory_order_relaxed);
-    size_t k = free_slot(t, e->hash, true);
+    size_t k = free_cell(t, e->hash, true);
     if (!at(t, k)) c->filled++;
-    atomic_store_explicit(&t->slot[k], e, memory_order_release);
+    atomic_store_explicit(&t->cell[k], e, memory_order_release);
     c->count++;
 }
 
@@ -171,11 +171,11 @@ kiln_status kiln_cache_put(kiln_cache *c, kiln_entry *e, kiln_entry **winner) {
     pthread_mutex_lock(&c->lock);
     kiln_status st = insert(c, e, winner, &left);
     pthread_mutex_unlock(&c->lock);
-    if (left.table) kiln_retire(c->domain, &left.table->retired, drop_table);
+    if (left.table) kiln_retire(c->epochs, &left.table->retired, drop_table);
     for (kiln_retired *r = left.entries, *next; r; r = next) {
         next = r->next;
-        kiln_count(c->domain, KILN_COUNTER_evictions, 1);
-        kiln_retire(c->domain, r, drop_entry);
+        kiln_count(c->epochs, KILN_COUNTER_evictions, 1);
+        kiln_retire(c->epochs, r, drop_entry);
     }
     return st;
 }

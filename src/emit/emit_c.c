@@ -168,33 +168,33 @@ static const char *const part_names[] = {"", "re", "im"};
 static void load_part(emitter *em, const kiln_ir_ins *in) {
     kiln_dtype t = (kiln_dtype)in->dtype;
     const char *name = kiln_dtype_name(t);
-    if (!strided(em, in->slot)) {
+    if (!strided(em, in->which)) {
         fn(em, "load_%s_%s", part_names[in->prim], name);
-        kiln_sb_printf(&em->body, "(p%d)", in->slot);
+        kiln_sb_printf(&em->body, "(p%d)", in->which);
         return;
     }
     fn(em, "gather_%s", name);
-    kiln_sb_printf(&em->body, "(p%d + %d, s%d, k)", in->slot,
-                   in->prim == KILN_PART_IM ? (int)kiln_dtype_size(t) : 0, in->slot);
+    kiln_sb_printf(&em->body, "(p%d + %d, s%d, k)", in->which,
+                   in->prim == KILN_PART_IM ? (int)kiln_dtype_size(t) : 0, in->which);
 }
 
 static void load(emitter *em, const kiln_ir_ins *in) {
-    const kiln_ir_buf *b = &em->ir->bufs[in->slot];
+    const kiln_ir_buf *b = &em->ir->bufs[in->which];
     if (b->stride == KILN_STRIDE_BCAST) {
-        kiln_sb_printf(&em->body, "b%d%s", in->slot, part_names[in->prim]);
+        kiln_sb_printf(&em->body, "b%d%s", in->which, part_names[in->prim]);
         return;
     }
     if (in->prim != KILN_PART_WHOLE) {
         load_part(em, in);
         return;
     }
-    fn(em, strided(em, in->slot) ? "gather_%s" : "load_%s", kiln_dtype_name(b->dtype));
-    kiln_sb_printf(&em->body, strided(em, in->slot) ? "(p%d, s%d, k)" : "(p%d)", in->slot, in->slot);
+    fn(em, strided(em, in->which) ? "gather_%s" : "load_%s", kiln_dtype_name(b->dtype));
+    kiln_sb_printf(&em->body, strided(em, in->which) ? "(p%d, s%d, k)" : "(p%d)", in->which, in->which);
 }
 
 /* The rest of a store's call: where, and the value or both parts. */
 static void store_arguments(emitter *em, const kiln_ir_ins *in) {
-    kiln_sb_printf(&em->body, "(p%d", in->slot);
+    kiln_sb_printf(&em->body, "(p%d", in->which);
     for (int k = 0; k < kiln_ir_store_values(in); k++) {
         kiln_sb_puts(&em->body, ", ");
         use(em, in->arg[k], 8);
@@ -211,8 +211,8 @@ static bool streams(const emitter *em, int buf) {
 /* `store` of a row of elements, or `stream` where the row asked for that; how the call goes on, says the caller. */
 static void store_row(emitter *em, const kiln_ir_ins *in, const char *suffix, const char *type) {
     kiln_sb_puts(&em->body, "            ");
-    if (streams(em, in->slot)) {
-        kiln_sb_printf(&em->body, "if (nt%d) ", in->slot);
+    if (streams(em, in->which)) {
+        kiln_sb_printf(&em->body, "if (nt%d) ", in->which);
         fn(em, "stream%s_%s", suffix, type);
         store_arguments(em, in);
         kiln_sb_puts(&em->body, "            else ");
@@ -224,31 +224,31 @@ static void store_row(emitter *em, const kiln_ir_ins *in, const char *suffix, co
 static void store_parts(emitter *em, const kiln_ir_ins *in) {
     kiln_dtype t = kiln_dtype_real((kiln_dtype)in->dtype);
     const char *name = kiln_dtype_name(t);
-    if (!strided(em, in->slot)) {
+    if (!strided(em, in->which)) {
         store_row(em, in, "_parts", name);
         return;
     }
     for (int k = 0; k < 2; k++) {
         kiln_sb_puts(&em->body, "            ");
         fn(em, "scatter_%s", name);
-        kiln_sb_printf(&em->body, "(p%d + %d, s%d, k, t%u);\n", in->slot, k * (int)kiln_dtype_size(t),
-                       in->slot, in->arg[k]);
+        kiln_sb_printf(&em->body, "(p%d + %d, s%d, k, t%u);\n", in->which, k * (int)kiln_dtype_size(t),
+                       in->which, in->arg[k]);
     }
 }
 
 static void store(emitter *em, const kiln_ir_ins *in) {
-    const kiln_ir_buf *b = &em->ir->bufs[in->slot];
+    const kiln_ir_buf *b = &em->ir->bufs[in->which];
     if (kiln_dtype_is_complex(b->dtype)) {
         store_parts(em, in);
         return;
     }
-    if (!strided(em, in->slot)) {
+    if (!strided(em, in->which)) {
         store_row(em, in, "", kiln_dtype_name(b->dtype));
         return;
     }
     kiln_sb_puts(&em->body, "            ");
     fn(em, "scatter_%s", kiln_dtype_name(b->dtype));
-    kiln_sb_printf(&em->body, "(p%d, s%d, k, ", in->slot, in->slot);
+    kiln_sb_printf(&em->body, "(p%d, s%d, k, ", in->which, in->which);
     use(em, in->arg[0], 8);
     kiln_sb_puts(&em->body, ");\n");
 }
@@ -259,7 +259,7 @@ static void trap(emitter *em, const kiln_ir_ins *in) {
     kiln_sb_puts(&em->body, "; if (");
     fn(em, "any_lane");
     kiln_sb_printf(&em->body, "(bad)) for (long j = 0; j < k; j++) if (bad[j]) return %d; }\n",
-                   KILN_TRAP_BASE + in->slot);
+                   KILN_TRAP_BASE + in->which);
 }
 
 /* Scalars are read before the loops: for all the compiler knows, a store could change them. */
@@ -287,7 +287,7 @@ static kiln_status instruction(emitter *em, kiln_ref r) {
     kiln_sb_printf(&em->body, " t%u = ", r);
     switch ((kiln_ir_op)in->op) {
     case KILN_IR_CONST: constant(em, in); break;
-    case KILN_IR_PAR: kiln_sb_printf(&em->body, "c%d", in->slot); break;
+    case KILN_IR_PAR: kiln_sb_printf(&em->body, "c%d", in->which); break;
     case KILN_IR_LOAD:
         if (in->ncoord || in->arg[0] != KILN_NOREF)
             return KILN_FAIL(KILN_E_UNSUP, "emit: computed places have no C form yet");
@@ -414,7 +414,7 @@ static void nest_head(emitter *em, int nest, const nest_use *u) {
 
 static kiln_status check_shape(const kiln_ir *ir, int begin) {
     const kiln_ir_ins *f = &ir->ins[begin];
-    if (!ir->axes[f->slot].grid || ir->naxes != 1 || !f->vec)
+    if (!ir->axes[f->which].grid || ir->naxes != 1 || !f->vec)
         return KILN_FAIL(KILN_E_UNSUP, "emit: only element-wise nests have a C form yet");
     return KILN_OK;
 }
@@ -424,9 +424,9 @@ static kiln_status emit_nest(emitter *em, int nest) {
     KILN_TRY(check_shape(em->ir, begin));
     nest_use u = {{0}, {0}, {0}};
     for (int r = begin + 1; r < end; r++) {
-        if (em->ir->ins[r].op == KILN_IR_LOAD) u.reads[em->ir->ins[r].slot] = true;
-        if (em->ir->ins[r].op == KILN_IR_STORE) u.writes[em->ir->ins[r].slot] = true;
-        if (em->ir->ins[r].op == KILN_IR_PAR) u.pars[em->ir->ins[r].slot] = true;
+        if (em->ir->ins[r].op == KILN_IR_LOAD) u.reads[em->ir->ins[r].which] = true;
+        if (em->ir->ins[r].op == KILN_IR_STORE) u.writes[em->ir->ins[r].which] = true;
+        if (em->ir->ins[r].op == KILN_IR_PAR) u.pars[em->ir->ins[r].which] = true;
     }
     nest_head(em, nest, &u);
     tail_in(em, &u);

@@ -15,9 +15,9 @@ enum {
 };
 
 /* What looking at many expressions may cost: a step is one node typed or evaluated once. */
-typedef struct kiln_steps {
+typedef struct kiln_budget {
     int64_t most, taken;
-} kiln_steps;
+} kiln_budget;
 
 /* -- trees --------------------------------------------------------------------------------------- */
 
@@ -114,7 +114,7 @@ kiln_status kiln_expr_fail(const char *source, const kiln_expr *e, kiln_status s
     __attribute__((format(printf, 4, 5)));
 
 /* Takes one step at e; false where none is left, with the error set for KILN_E_LIMIT.  s NULL: nothing is counted. */
-bool kiln_steps_take(kiln_steps *s, const char *source, const kiln_expr *e) KILN_MUST_CHECK;
+bool kiln_budget_take(kiln_budget *s, const char *source, const kiln_expr *e) KILN_MUST_CHECK;
 
 /* Settles what the names in e mean on the host: find(user, name, &means) gives the argument, or -1 and perhaps the
  * expression that it names.  Names it does not know stay what their spelling says: true, f32, common. */
@@ -159,7 +159,7 @@ typedef struct kiln_env {
     const char *source; /* "ops" */
     kiln_arena *arena;
     const struct kiln_crules *complex; /* what functions do to complex numbers, or NULL: nothing */
-    kiln_steps *steps;                 /* each node takes one; NULL: an expression's own limits alone */
+    kiln_budget *budget;               /* each node takes one; NULL: an expression's own limits alone */
 } kiln_env;
 
 typedef enum kiln_tekind {
@@ -294,7 +294,7 @@ typedef struct kiln_henv {
     bool counted;                 /* `n` is the number of elements folded, not known yet */
     int in_place;                 /* above 0: the in-place form was called; below: another; 0: not known */
     const char *source;
-    kiln_steps *steps; /* as in kiln_env */
+    kiln_budget *budget; /* as in kiln_env */
 } kiln_henv;
 
 /* Evaluates e.  Unknown inputs give KILN_H_UNKNOWN unless the result does not depend on them

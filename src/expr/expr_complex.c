@@ -151,7 +151,7 @@ static kiln_status apply(kiln_typer *ty, const kiln_expr *e, const kiln_crule *r
     re.env.arena = ty->env->arena;
     re.env.common = re.env.compute;
     re.env.complex = ty->env->complex;
-    re.env.steps = ty->env->steps;
+    re.env.budget = ty->env->budget;
     for (const kiln_applied *a = ty->rule; a; a = a->outer)
         if (a->rule == rule) return COMPLEX_FAIL(ty, e, "the rule for '%s' needs itself", rule->name);
     for (re.n = 0; re.n < rule->nargs; re.n++) re.local[re.n] = args[re.n];

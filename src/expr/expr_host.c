@@ -362,7 +362,7 @@ static kiln_status eval(host *h, const kiln_expr *e, kiln_hval *out) {
                              high ? KILN_EXPR_MAX_HEIGHT : KILN_EXPR_MAX_NODES, high ? "levels" : "nodes");
         return KILN_E_LIMIT;
     }
-    if (!kiln_steps_take(h->env->steps, h->env->source, e)) return KILN_E_LIMIT;
+    if (!kiln_budget_take(h->env->budget, h->env->source, e)) return KILN_E_LIMIT;
     kiln_status st = eval_kind(h, e, out);
     h->height--;
     return st;

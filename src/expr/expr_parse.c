@@ -306,7 +306,7 @@ kiln_status kiln_expr_fail(const char *source, const kiln_expr *e, kiln_status s
     return KILN_FAIL_LINE(st, source, e->line, e->col, "%s", text);
 }
 
-bool kiln_steps_take(kiln_steps *s, const char *source, const kiln_expr *e) {
+bool kiln_budget_take(kiln_budget *s, const char *source, const kiln_expr *e) {
     if (!s || s->taken++ < s->most) return true;
     kiln_expr_fail(
         source, e, KILN_E_LIMIT,

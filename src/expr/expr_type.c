@@ -460,7 +460,7 @@ static void blame_size(const typer *ty, const kiln_expr *e) {
 static kiln_status type_expr(typer *ty, const kiln_expr *e, kiln_texpr **out) {
     if (++ty->height > KILN_EXPR_MAX_HEIGHT || ++ty->nodes > KILN_EXPR_MAX_NODES)
         return blame_size(ty, e), KILN_E_LIMIT;
-    if (!kiln_steps_take(ty->env->steps, ty->env->source, e)) return KILN_E_LIMIT;
+    if (!kiln_budget_take(ty->env->budget, ty->env->source, e)) return KILN_E_LIMIT;
     kiln_status st = type_kind(ty, e, out);
     ty->height--;
     return st;

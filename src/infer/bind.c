@@ -1,4 +1,4 @@
-/* bind.c - argument values -> the slots of a row's schema, checked and with defaults filled in.
+/* bind.c - argument values -> the arguments of a row's schema, checked and with defaults filled in.
  *
  * Numbers are brought to the declared type here, so that nothing later asks whether a float argument was
  * given as an int.  Allocates nothing; lists are borrowed, or kept in the kiln_bound where they change. */
@@ -156,12 +156,12 @@ static kiln_status take_items(kiln_bound *b) {
     const kiln_row *row = b->op->row;
     for (int a = 0; a < row->schema->nargs; a++) {
         if (!(row->items >> a & 1)) continue;
-        const kiln_tensor *t = b->slot[a].u.tensor;
+        const kiln_tensor *t = b->arg[a].u.tensor;
         if (t->rank != 0)
             return KILN_FAIL(KILN_E_ARG, "%s: argument '%s' must be a tensor without dimensions, but has %d",
                              b->op->name, row->schema->args[a].name, t->rank);
-        b->slot[a] = kiln_element_get((kiln_dtype)t->dtype, t->data);
-        if (b->slot[a].kind == KILN_WIDE_V) b->slot[a] = kiln_v_float((double)(uint64_t)b->slot[a].u.i);
+        b->arg[a] = kiln_element_get((kiln_dtype)t->dtype, t->data);
+        if (b->arg[a].kind == KILN_WIDE_V) b->arg[a] = kiln_v_float((double)(uint64_t)b->arg[a].u.i);
     }
     return KILN_OK;
 }
@@ -256,7 +256,7 @@ kiln_status kiln_bind(const kiln_op *op, const kiln_value *args, size_t nargs, k
     if (!kiln_place(s, args, nargs, given, &why)) return kiln_misfit_fail(op, &why);
     for (int a = 0; a < s->nargs; a++) {
         kiln_value v;
-        int slot = kiln_op_arg(op, a);
+        int arg = kiln_op_arg(op, a);
         if (given[a])
             KILN_TRY(take(out, &s->args[a], given[a], &v));
         else
@@ -267,15 +267,15 @@ kiln_status kiln_bind(const kiln_op *op, const kiln_value *args, size_t nargs, k
             out->out[k] = v.u.tensor;
             out->given_out[k] = from;
         }
-        if (slot < 0) continue;
-        out->slot[slot] = v;
-        out->given[slot] = from;
-        filled |= (uint64_t)1 << slot;
+        if (arg < 0) continue;
+        out->arg[arg] = v;
+        out->given[arg] = from;
+        filled |= (uint64_t)1 << arg;
     }
-    for (int slot = 0; slot < row->nargs; slot++)
-        if (!(filled >> slot & 1)) {
-            KILN_TRY(take_default(out, &row->args[slot], &out->slot[slot]));
-            out->given[slot] = -1;
+    for (int arg = 0; arg < row->nargs; arg++)
+        if (!(filled >> arg & 1)) {
+            KILN_TRY(take_default(out, &row->args[arg], &out->arg[arg]));
+            out->given[arg] = -1;
         }
     return op->row->items ? take_items(out) : KILN_OK;
 }

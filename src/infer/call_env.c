@@ -14,7 +14,7 @@ static kiln_hval number(kiln_hkind kind, kiln_dtype dtype, const kiln_value *v) 
     return h;
 }
 
-static kiln_hval host_value(const kiln_value *v, int slot) {
+static kiln_hval host_value(const kiln_value *v, int arg) {
     kiln_hval h = {.kind = KILN_H_NONE, .dtype = KILN_DTYPE_COUNT};
     switch ((kiln_kind)v->kind) {
     case KILN_BOOL_V: return number(KILN_H_BOOL, KILN_BOOL, v);
@@ -22,7 +22,7 @@ static kiln_hval host_value(const kiln_value *v, int slot) {
     case KILN_FLOAT_V: return number(KILN_H_FLOAT, KILN_F64, v);
     case KILN_TENSOR:
         h.kind = KILN_H_TENSOR;
-        h.i = slot;
+        h.i = arg;
         h.dtype = (kiln_dtype)v->u.tensor->dtype;
         break;
     case KILN_STR_V:
@@ -50,11 +50,11 @@ static kiln_hval host_value(const kiln_value *v, int slot) {
 }
 
 static void get(const kiln_henv *env, int arg, kiln_hval *out) {
-    *out = host_value(&((const kiln_call_env *)env)->call->slot[arg], arg);
+    *out = host_value(&((const kiln_call_env *)env)->call->arg[arg], arg);
 }
 
 static bool item(const kiln_henv *env, int arg, int64_t k, kiln_hval *out) {
-    const kiln_value *v = &((const kiln_call_env *)env)->call->slot[arg];
+    const kiln_value *v = &((const kiln_call_env *)env)->call->arg[arg];
     if (v->kind != KILN_LIST_V) return false;
     if (k < 0) k += v->n;
     if (k < 0 || k >= (int64_t)v->n) return false;
@@ -64,7 +64,7 @@ static bool item(const kiln_henv *env, int arg, int64_t k, kiln_hval *out) {
 
 static bool size(const kiln_henv *env, int arg, int64_t dim, int64_t *out) {
     const kiln_call_env *ce = (const kiln_call_env *)env;
-    const kiln_value *v = &ce->call->slot[arg];
+    const kiln_value *v = &ce->call->arg[arg];
     if (v->kind != KILN_TENSOR) return false;
     if (dim < 0) dim += v->u.tensor->rank;
     if (dim < 0 || dim >= v->u.tensor->rank) return false;
@@ -73,7 +73,7 @@ static bool size(const kiln_henv *env, int arg, int64_t dim, int64_t *out) {
 }
 
 static kiln_dtype dtype(const kiln_henv *env, int arg) {
-    const kiln_value *v = &((const kiln_call_env *)env)->call->slot[arg];
+    const kiln_value *v = &((const kiln_call_env *)env)->call->arg[arg];
     switch ((kiln_kind)v->kind) {
     case KILN_TENSOR: return (kiln_dtype)v->u.tensor->dtype;
     case KILN_BOOL_V: return KILN_BOOL;

@@ -48,12 +48,12 @@ static kiln_status is_taken(const kiln_plan *p, const kiln_branch *br, bool *out
 
 typedef struct search {
     const kiln_bound *call;
-    int slot;
+    int arg;
 } search;
 
 static kiln_status first_argument(void *user, const kiln_expr *e) {
     search *s = user;
-    if (s->slot < 0 && e->name) s->slot = kiln_schema_arg(s->call->op->row->schema, e->name);
+    if (s->arg < 0 && e->name) s->arg = kiln_schema_arg(s->call->op->row->schema, e->name);
     return KILN_OK;
 }
 
@@ -70,19 +70,19 @@ static kiln_status no_branch(const kiln_bound *call) {
         if (b > 0) kiln_sb_puts(&want, "; ");
         kiln_expr_print(&want, row->branches[b].when);
         kiln_status st = kiln_expr_names(row->branches[b].when, first_argument, &s);
-        if (st != KILN_OK) s.slot = -1;
+        if (st != KILN_OK) s.arg = -1;
     }
     const char *text = want.p ? want.p : "another value";
     kiln_status st = KILN_E_ARG;
-    if (s.slot < 0)
+    if (s.arg < 0)
         st = KILN_FAIL(st, "%s: the arguments fit no case of this operator; expected one of: %s",
                        call->op->name, text);
-    else if (call->slot[s.slot].kind == KILN_STR_V)
+    else if (call->arg[s.arg].kind == KILN_STR_V)
         st = KILN_FAIL(st, "%s: argument '%s': unexpected \"%s\"; expected one of: %s", call->op->name,
-                       kiln_slot_name(call, s.slot), call->slot[s.slot].u.s, text);
+                       kiln_arg_name(call, s.arg), call->arg[s.arg].u.s, text);
     else
         st = KILN_FAIL(st, "%s: argument '%s': unexpected value (%s); expected one of: %s", call->op->name,
-                       kiln_slot_name(call, s.slot), kiln_value_kind_name(&call->slot[s.slot]), text);
+                       kiln_arg_name(call, s.arg), kiln_value_kind_name(&call->arg[s.arg]), text);
     kiln_sb_fini(&want);
     return st;
 }
@@ -109,10 +109,10 @@ static void gather(kiln_plan *p) {
     const kiln_row *row = call->op->row;
     p->nin = 0;
     for (int a = 0; a < row->schema->nargs; a++) {
-        if (call->slot[a].kind != KILN_TENSOR) continue;
-        p->dtypes[a] = (kiln_dtype)call->slot[a].u.tensor->dtype;
+        if (call->arg[a].kind != KILN_TENSOR) continue;
+        p->dtypes[a] = (kiln_dtype)call->arg[a].u.tensor->dtype;
         if (row->ignored >> a & 1) continue;
-        p->in[p->nin] = call->slot[a].u.tensor; /* there is room: no row with more tensors is loaded */
+        p->in[p->nin] = call->arg[a].u.tensor; /* there is room: no row with more tensors is loaded */
         p->in_arg[p->nin++] = (int8_t)a;
     }
 }
@@ -133,7 +133,7 @@ static void put_first(kiln_plan *p, int arg) {
 
 static bool any_wrapped(const kiln_plan *p) {
     for (int a = 0; a < p->call->op->row->schema->nargs; a++)
-        if (kiln_slot_wrapped(p, a)) return true;
+        if (kiln_arg_wrapped(p, a)) return true;
     return false;
 }
 
@@ -204,7 +204,7 @@ kiln_status kiln_infer_again(const kiln_bound *call, const kiln_typed *typed, ki
     for (int k = 0; k < out->nrets; k++) out->ret_dtype[k] = (kiln_dtype)typed->ret_dtype[k];
     for (int i = 0; i < out->nin; i++) {
         int a = out->in_arg[i] = typed->in_arg[i];
-        out->in[i] = call->slot[a].u.tensor;
+        out->in[i] = call->arg[a].u.tensor;
         out->dtypes[a] = (kiln_dtype)out->in[i]->dtype;
     }
     out->copy_out = false;

@@ -1,6 +1,6 @@
 /* infer.h - (operator, actual arguments) -> everything a call needs that is not code.
  *
- *   bind    values -> schema slots: names, defaults, types
+ *   bind    values -> arguments of the schema: names, defaults, types
  *   infer   branch, dtypes, broadcast shape, output strides, overlap: exactly as PyTorch 2.13
  *           (kiln_infer_again: the same without branch and dtypes, where these are known)
  *   plan    dimensions permuted and coalesced, byte strides, iteration class
@@ -16,16 +16,16 @@
 
 enum { KILN_MAX_DIMS = KILN_MAX_RANK };
 
-/* Arguments by the slots of the row's functional schema.  Only the slots of the row's arguments are set.
+/* The arguments of the row's functional schema, by their place in it.
  * Values may point into `items`, so a kiln_bound must not be copied. */
 typedef struct kiln_bound {
     const kiln_op *op;
-    kiln_value slot[KILN_MAX_ARGS];  /* KILN_NONE where absent; defaults filled in */
+    kiln_value arg[KILN_MAX_ARGS];   /* KILN_NONE where absent; defaults filled in */
     kiln_value items[KILN_MAX_ARGS]; /* storage for list defaults and single values widened to lists */
     int nitems;
     kiln_tensor *out[KILN_MAX_RETS]; /* INPLACE, OUT: where results go, borrowed */
     int nout;
-    int8_t given[KILN_MAX_ARGS]; /* which value of the call a slot came from; -1: its default */
+    int8_t given[KILN_MAX_ARGS]; /* which value of the call an argument came from; -1: its default */
     int8_t given_out[KILN_MAX_RETS];
 } kiln_bound;
 
@@ -57,7 +57,7 @@ typedef struct kiln_key {
 /* One tensor the kernel touches. */
 typedef struct kiln_operand {
     const kiln_tensor *tensor; /* NULL: an output still to be allocated */
-    int arg;                   /* argument slot, or -1 - k for result k */
+    int arg;                   /* argument, or -1 - k for result k */
     kiln_dtype dtype;          /* of its memory: what the kernel loads or stores */
     kiln_dtype
         alloc_dtype; /* results: ret_dtype[k], which dtype may differ from where out= casts; inputs: dtype */
@@ -86,7 +86,7 @@ typedef struct kiln_plan {
     /* The tensors that decide shape and layout: every one given, whether the bodies use it or not, in the order
      * in which their strides count. */
     const kiln_tensor *in[KILN_MAX_OPERANDS];
-    int8_t in_arg[KILN_MAX_OPERANDS]; /* its slot */
+    int8_t in_arg[KILN_MAX_OPERANDS]; /* which argument it is */
     int nin;
     bool number;  /* a number stands beside the tensors as one of rank 0 */
     bool uniform; /* every tensor of `in` has the broadcast shape */
@@ -117,16 +117,16 @@ void kiln_typed_of(const kiln_plan *plan, kiln_typed *out);
 kiln_status kiln_infer_again(const kiln_bound *call, const kiln_typed *typed, kiln_plan *out) KILN_MUST_CHECK;
 void kiln_plan_key(const kiln_plan *plan, kiln_isa isa, kiln_key *out);
 
-/* Number argument `slot` (item `index` of a list, or -1; KILN_HOST_ID + k: the row's k-th host number) converted to
- * dtype t, into an 8-byte parameter slot.  PyTorch has two ways: a number that takes part in promotion and is not
+/* Number argument `arg` (item `index` of a list, or -1; KILN_HOST_ID + k: the row's k-th host number) converted to
+ * dtype t, into an 8-byte parameter.  PyTorch has two ways: a number that takes part in promotion and is not
  * optional becomes a tensor, which converts like an element (kiln_element_set); any other must fit, as in its
  * Scalar::to, and is KILN_E_ARG if it does not.  kiln_scalar_to always takes the second.
  * The number is converted to `via` (a half type, or t itself) and that to t.  part: 1 for the real, 2 for the imaginary
  * part, 0 for a number that must be real; + KILN_MINUS: of the number negated. */
 enum { KILN_MINUS = 4 };
-kiln_status kiln_scalar_to(const kiln_bound *call, int slot, int index, kiln_dtype t,
+kiln_status kiln_scalar_to(const kiln_bound *call, int arg, int index, kiln_dtype t,
                            uint64_t *out) KILN_MUST_CHECK;
-kiln_status kiln_plan_scalar(const kiln_plan *plan, int slot, int index, int part, kiln_dtype via,
+kiln_status kiln_plan_scalar(const kiln_plan *plan, int arg, int index, int part, kiln_dtype via,
                              kiln_dtype t, uint64_t *out) KILN_MUST_CHECK;
 
 /* The same for a number by itself; checked: it must fit.  False if it does not fit or is no number; no error is set. */
@@ -134,7 +134,7 @@ bool kiln_number_convert(const kiln_value *v, int part, kiln_dtype via, kiln_dty
                          uint64_t *out);
 
 bool kiln_plan_scalar_checked(const kiln_plan *plan,
-                              int slot); /* whether kiln_plan_scalar refuses what does not fit */
+                              int arg); /* whether kiln_plan_scalar refuses what does not fit */
 
 /* The host environment that evaluates a row's when and check for a bound call. */
 typedef struct kiln_call_env {

@@ -32,7 +32,7 @@ static uint64_t optionals_present(const kiln_bound *call) {
     const kiln_row *row = call->op->row;
     uint64_t set = 0;
     for (int a = 0; a < row->schema->nargs; a++)
-        if (row->schema->args[a].type->kind == KILN_T_OPTIONAL && call->slot[a].kind != KILN_NONE)
+        if (row->schema->args[a].type->kind == KILN_T_OPTIONAL && call->arg[a].kind != KILN_NONE)
             set |= (uint64_t)1 << a;
     return set & ~row->ignored;
 }
@@ -71,7 +71,7 @@ static void put_hashed(kiln_key *k, const kiln_bound *call, uint64_t statics) {
     kiln_digest chain = {0, 0};
     for (int a = 0; statics; a++, statics >>= 1) {
         if (!(statics & 1)) continue;
-        const kiln_value *v = &call->slot[a];
+        const kiln_value *v = &call->arg[a];
         uint32_t n = v->kind == KILN_LIST_V ? v->n : 1;
         for (uint32_t i = 0; i <= n; i++) {
             uint8_t piece[sizeof chain + KILN_KEY_MAX];
@@ -98,7 +98,7 @@ static void put_statics(kiln_key *k, const kiln_bound *call, uint64_t statics) {
     size_t len = 0, cap = KILN_KEY_MAX - k->n;
     uint64_t left = statics;
     for (int a = 0; left; a++, left >>= 1)
-        if (left & 1) encode(&call->slot[a], buf, cap, &len);
+        if (left & 1) encode(&call->arg[a], buf, cap, &len);
     if (len <= cap)
         put(k, buf, len);
     else
@@ -141,8 +141,8 @@ static void print_named(kiln_sb *out, const kiln_plan *plan, const char *field, 
     if (!args) kiln_sb_puts(out, "none");
     for (int a = 0; args; a++, args >>= 1) {
         if (!(args & 1)) continue;
-        const kiln_value *v = &plan->call->slot[a];
-        kiln_sb_printf(out, "%s%s", sep, kiln_slot_name(plan->call, a));
+        const kiln_value *v = &plan->call->arg[a];
+        kiln_sb_printf(out, "%s%s", sep, kiln_arg_name(plan->call, a));
         if (values) kiln_sb_putc(out, '=');
         if (values) kiln_value_print(out, v);
         sep = ", ";
@@ -163,7 +163,7 @@ static void print_operands(kiln_sb *out, const kiln_plan *plan, const kiln_key *
         if (arg < 0)
             kiln_sb_printf(out, "result %d", -1 - arg);
         else
-            kiln_sb_puts(out, kiln_slot_name(plan->call, arg));
+            kiln_sb_puts(out, kiln_arg_name(plan->call, arg));
         kiln_sb_printf(out, " %s %s", kiln_dtype_name((kiln_dtype)at[0]),
                        at[1] < KILN_STRIDE_COUNT ? strides[at[1]] : "?");
     }

@@ -18,11 +18,11 @@ typedef struct layout {
 } layout;
 
 /* Elements per step of each dimension of the call; zero where a tensor is stretched. */
-typedef const int64_t *steps;
+typedef const int64_t *strides;
 
 typedef struct deciders {
-    steps at[KILN_MAX_OPERANDS + KILN_MAX_RETS]; /* given outputs that keep their shape, then the inputs */
-    steps in[KILN_MAX_OPERANDS];                 /* the inputs as they are in memory */
+    strides at[KILN_MAX_OPERANDS + KILN_MAX_RETS]; /* given outputs that keep their shape, then the inputs */
+    strides in[KILN_MAX_OPERANDS];                 /* the inputs as they are in memory */
     int n;
     uint16_t flags; /* KILN_TF_: what is true of all of them */
     bool copied;    /* some strides are those of a copy, which PyTorch makes and Kiln does not */
@@ -32,7 +32,7 @@ typedef struct deciders {
 static layout layout_of(const kiln_tensor *t) { return (layout){t->rank, t->flags, t->sizes, t->strides}; }
 
 /* Steps of t in the call's shape: its strides, or, if it is broadcast, what they come to, in room. */
-static steps steps_of(const kiln_plan *p, const layout *t, int64_t *room) {
+static strides strides_of(const kiln_plan *p, const layout *t, int64_t *room) {
     if (p->uniform) return t->strides;
     int lead = p->rank - t->rank;
     for (int d = 0; d < lead; d++) room[d] = 0;
@@ -89,7 +89,7 @@ static void flat_loop(kiln_plan *p) {
 /* Above zero if dimension a should come after b, below if before, zero if no tensor can tell.  The first
  * tensor that walks both decides; at equal strides the longer dimension comes later.  Direction does not
  * matter, so negative strides count by their size. */
-static int order(const steps *t, int nt, const int64_t *sizes, int a, int b) {
+static int order(const strides *t, int nt, const int64_t *sizes, int a, int b) {
     for (int i = 0; i < nt; i++) {
         int64_t sa = llabs(t[i][a]), sb = llabs(t[i][b]);
         if (sa == 0 || sb == 0) continue;
@@ -99,9 +99,9 @@ static int order(const steps *t, int nt, const int64_t *sizes, int a, int b) {
     return 0;
 }
 
-/* perm[k]: the dimension that moves k-th fastest.  An insertion sort that steps over ties, exactly as
+/* perm[k]: the dimension that moves k-th fastest.  An insertion sort that passes over ties, exactly as
  * PyTorch's: with ambiguous comparisons another sort would give another order. */
-static void sort_dims(const steps *t, int nt, int rank, const int64_t *sizes, uint8_t *perm) {
+static void sort_dims(const strides *t, int nt, int rank, const int64_t *sizes, uint8_t *perm) {
     for (int k = 0; k < rank; k++) perm[k] = (uint8_t)(rank - 1 - k);
     for (int k = 1; k < rank; k++) {
         int at = k;
@@ -152,9 +152,9 @@ static void collect(const kiln_plan *p, deciders *f) {
     for (int i = 0; i < p->nin; i++, f->n++) {
         const kiln_tensor *t = p->in[i];
         layout l = layout_of(t);
-        f->at[f->n] = f->in[i] = steps_of(p, &l, f->stretched[i]);
-        if (copied_layout(p, i, &l, f->copies[i] + (p->rank - t->rank))) { /* where steps_of leaves them */
-            f->at[f->n] = steps_of(p, &l, f->copies[i]);
+        f->at[f->n] = f->in[i] = strides_of(p, &l, f->stretched[i]);
+        if (copied_layout(p, i, &l, f->copies[i] + (p->rank - t->rank))) { /* where strides_of leaves them */
+            f->at[f->n] = strides_of(p, &l, f->copies[i]);
             f->copied = true;
         }
         f->flags &= l.flags;
@@ -221,7 +221,7 @@ static void set_made(made *m, int rank, const int64_t *sizes, const int64_t *str
 }
 
 static void take_argument(const kiln_plan *p, kiln_link link, made *out) {
-    const kiln_tensor *t = p->call->slot[link.n].u.tensor;
+    const kiln_tensor *t = p->call->arg[link.n].u.tensor;
     bool rows = link.kind == KILN_LINK_ROWS, promoted = kiln_plan_branch(p)->typing.args >> link.n & 1;
     int64_t strides[KILN_MAX_RANK];
     for (int d = 0; d < t->rank; d++) strides[d] = t->strides[d] * (link.kind == KILN_LINK_PART ? 2 : 1);
@@ -261,7 +261,7 @@ static void meet(made *in, int n, kiln_plan *q, deciders *f) {
     }
     f->flags = KILN_TF_CONTIGUOUS | KILN_TF_DENSE | KILN_TF_CHANNELS_LAST | KILN_TF_CANONICAL;
     for (f->n = 0; f->n < n; f->n++) {
-        f->at[f->n] = steps_of(q, &in[f->n].l, f->stretched[f->n]);
+        f->at[f->n] = strides_of(q, &in[f->n].l, f->stretched[f->n]);
         f->flags &= in[f->n].l.flags;
     }
     if (!one_layout(q, f)) {
@@ -314,7 +314,7 @@ static bool own_strides(kiln_plan *p) {
     if (rows)
         kiln_row_major(p->rank, p->sizes, p->ret_strides);
     else if (ty->strides == KILN_STRIDES_LIKE)
-        strides_like(p, p->call->slot[ty->like].u.tensor);
+        strides_like(p, p->call->arg[ty->like].u.tensor);
     else if (ty->strides == KILN_STRIDES_CHAIN)
         strides_of_chain(p);
     else
@@ -325,7 +325,7 @@ static bool own_strides(kiln_plan *p) {
 /* -- merging dimensions -------------------------------------------------------------------------------- */
 
 /* Every operand as it is in memory, results still to be made included. */
-static void operand_steps(const kiln_plan *p, const deciders *f, steps *out) {
+static void operand_strides(const kiln_plan *p, const deciders *f, strides *out) {
     uint64_t uses = kiln_plan_branch(p)->uses;
     for (int k = 0; k < p->nrets; k++, out++) {
         const kiln_tensor *given = p->operand[k].tensor;
@@ -336,7 +336,7 @@ static void operand_steps(const kiln_plan *p, const deciders *f, steps *out) {
 }
 
 /* Whether dimension d goes on where the last one ends, for every operand. */
-static bool merges(const kiln_plan *p, const steps *of, int d) {
+static bool merges(const kiln_plan *p, const strides *of, int d) {
     int last = p->ndim - 1;
     if (last < 0) return false;
     for (int o = 0; o < p->noperands; o++)
@@ -344,7 +344,7 @@ static bool merges(const kiln_plan *p, const steps *of, int d) {
     return true;
 }
 
-static void merge_dims(kiln_plan *p, const steps *of, const uint8_t *perm) {
+static void merge_dims(kiln_plan *p, const strides *of, const uint8_t *perm) {
     p->ndim = 0;
     for (int k = 0; k < p->rank; k++) {
         int d = perm[k];
@@ -382,7 +382,7 @@ static void classify(kiln_plan *p) {
 
 void kiln_layout_infer(kiln_plan *p) {
     deciders f;
-    steps operands[KILN_MAX_OPERANDS];
+    strides operands[KILN_MAX_OPERANDS];
     uint8_t perm[KILN_MAX_RANK];
     collect(p, &f);
     bool flat = one_layout(p, &f);
@@ -394,7 +394,7 @@ void kiln_layout_infer(kiln_plan *p) {
     if ((flat && !unlike) || p->nelem == 0) {
         flat_loop(p);
     } else {
-        operand_steps(p, &f, operands);
+        operand_strides(p, &f, operands);
         if (unlike) sort_dims(operands, p->noperands, p->rank, p->sizes, perm);
         merge_dims(p, operands, perm);
     }

@@ -8,18 +8,18 @@ static inline const kiln_branch *kiln_plan_branch(const kiln_plan *p) {
 }
 /* Whether PyTorch makes a tensor of rank 0 of a number: of a Scalar that is promoted and always there,
  * unless the row says that it stays a number (an optional one, as clamp has, always does). */
-static inline bool kiln_slot_wrapped(const kiln_plan *p, int slot) {
+static inline bool kiln_arg_wrapped(const kiln_plan *p, int arg) {
     const kiln_typing *ty = &kiln_plan_branch(p)->typing;
-    return ((ty->args & ~ty->numbers) >> slot & 1) &&
-           p->call->op->row->schema->args[slot].type->kind == KILN_T_SCALAR;
+    return ((ty->args & ~ty->numbers) >> arg & 1) &&
+           p->call->op->row->schema->args[arg].type->kind == KILN_T_SCALAR;
 }
 /* How given tensors receive the results.  Only an out form copies; in place is as usual. */
 static inline kiln_out_rule kiln_plan_out_rule(const kiln_plan *p) {
     kiln_out_rule r = kiln_plan_branch(p)->typing.out;
     return r == KILN_OUT_COPIED && p->call->op->form != KILN_FORM_OUT ? KILN_OUT_USUAL : r;
 }
-static inline const char *kiln_slot_name(const kiln_bound *call, int slot) {
-    return call->op->row->schema->args[slot].name;
+static inline const char *kiln_arg_name(const kiln_bound *call, int arg) {
+    return call->op->row->schema->args[arg].name;
 }
 
 /* bind: which value of a call goes to which argument of a schema.  False says why nothing, or not everything, does. */

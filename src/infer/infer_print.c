@@ -55,7 +55,7 @@ void kiln_bound_print(kiln_sb *out, const kiln_bound *call) {
     kiln_sb_printf(out, "operator: %s\nform: %s\n", op->name, forms[op->form]);
     for (int a = 0; a < row->nargs; a++) {
         kiln_sb_printf(out, "%s: ", row->args[a].name);
-        kiln_value_print(out, &call->slot[a]);
+        kiln_value_print(out, &call->arg[a]);
         kiln_sb_putc(out, '\n');
     }
     for (int k = 0; k < call->nout; k++) {
@@ -95,7 +95,7 @@ void kiln_plan_print(kiln_sb *out, const kiln_plan *p) {
         if (op->arg < 0)
             kiln_sb_printf(out, "  result %d: ", -1 - op->arg);
         else
-            kiln_sb_printf(out, "  %s: ", kiln_slot_name(p->call, op->arg));
+            kiln_sb_printf(out, "  %s: ", kiln_arg_name(p->call, op->arg));
         kiln_sb_printf(out, "%s %s, byte strides ", kiln_dtype_name(op->dtype), strides[op->stride]);
         kiln_sizes_print(out, p->ndim, p->stride[o]);
         kiln_sb_putc(out, '\n');

@@ -1,4 +1,4 @@
-/* infer_scalar.c - number arguments -> the 8-byte parameter slots of a launch, in their compute type.
+/* infer_scalar.c - number arguments -> the 8-byte parameters of a launch, in their compute type.
  *
  * Two ways, as PyTorch has two: a number that is used as it is must fit its type; one that was promoted
  * among tensors went through a tensor and is converted like an element. */
@@ -35,11 +35,11 @@ static kiln_value negative(const kiln_value *v) {
 
 static bool is_number(const kiln_value *v) { return v->kind >= KILN_BOOL_V && v->kind <= KILN_COMPLEX_V; }
 
-static kiln_status read_number(const kiln_bound *call, int slot, int index, kiln_dtype common,
+static kiln_status read_number(const kiln_bound *call, int arg, int index, kiln_dtype common,
                                kiln_value *out) {
-    if (slot >= KILN_HOST_ID) return host_number(call, slot - KILN_HOST_ID, common, out);
-    const kiln_value *v = &call->slot[slot];
-    const char *op = call->op->name, *name = kiln_slot_name(call, slot);
+    if (arg >= KILN_HOST_ID) return host_number(call, arg - KILN_HOST_ID, common, out);
+    const kiln_value *v = &call->arg[arg];
+    const char *op = call->op->name, *name = kiln_arg_name(call, arg);
     if (v->kind == KILN_LIST_V) {
         if (index < 0 || (uint32_t)index >= v->n)
             return KILN_FAIL(KILN_E_INDEX, "%s: argument '%s' has no item %d: it has %u", op, name, index,
@@ -102,30 +102,30 @@ bool kiln_number_convert(const kiln_value *v, int part, kiln_dtype via, kiln_dty
     return true;
 }
 
-static kiln_status convert(const kiln_bound *call, int slot, int index, kiln_dtype common, int part,
+static kiln_status convert(const kiln_bound *call, int arg, int index, kiln_dtype common, int part,
                            kiln_dtype via, kiln_dtype t, bool checked, uint64_t *out) {
     kiln_value v;
-    KILN_TRY(read_number(call, slot, index, common, &v));
+    KILN_TRY(read_number(call, arg, index, common, &v));
     if (kiln_number_convert(&v, part, via, t, checked, out)) return KILN_OK;
-    bool host = slot >= KILN_HOST_ID;
+    bool host = arg >= KILN_HOST_ID;
     return KILN_FAIL(KILN_E_ARG, "%s: argument '%s': value cannot be converted to type %s without overflow",
                      call->op->name,
-                     host ? call->op->row->hosts.at[slot - KILN_HOST_ID].name : kiln_slot_name(call, slot),
+                     host ? call->op->row->hosts.at[arg - KILN_HOST_ID].name : kiln_arg_name(call, arg),
                      kiln_dtype_name(via));
 }
 
-kiln_status kiln_scalar_to(const kiln_bound *call, int slot, int index, kiln_dtype t, uint64_t *out) {
-    return convert(call, slot, index, KILN_DTYPE_COUNT, 0, t, t, true, out);
+kiln_status kiln_scalar_to(const kiln_bound *call, int arg, int index, kiln_dtype t, uint64_t *out) {
+    return convert(call, arg, index, KILN_DTYPE_COUNT, 0, t, t, true, out);
 }
 
-bool kiln_plan_scalar_checked(const kiln_plan *plan, int slot) {
-    return slot >= KILN_HOST_ID || !kiln_slot_wrapped(plan, slot);
+bool kiln_plan_scalar_checked(const kiln_plan *plan, int arg) {
+    return arg >= KILN_HOST_ID || !kiln_arg_wrapped(plan, arg);
 }
 
-kiln_status kiln_plan_scalar(const kiln_plan *plan, int slot, int index, int part, kiln_dtype via,
+kiln_status kiln_plan_scalar(const kiln_plan *plan, int arg, int index, int part, kiln_dtype via,
                              kiln_dtype t, uint64_t *out) {
-    if (part == 0 && via == t && slot < KILN_HOST_ID && store_usual(&plan->call->slot[slot], t, out))
+    if (part == 0 && via == t && arg < KILN_HOST_ID && store_usual(&plan->call->arg[arg], t, out))
         return KILN_OK;
-    return convert(plan->call, slot, index, plan->common, part, via, t, kiln_plan_scalar_checked(plan, slot),
+    return convert(plan->call, arg, index, plan->common, part, via, t, kiln_plan_scalar_checked(plan, arg),
                    out);
 }

@@ -17,7 +17,7 @@ static kiln_status broadcast(kiln_plan *p, int i, int seen) {
                 KILN_E_ARG,
                 "%s: argument '%s': The size of tensor a (%lld) must match the size of tensor b (%lld) at "
                 "non-singleton dimension %d",
-                p->call->op->name, kiln_slot_name(p->call, p->in_arg[i]), (long long)a, (long long)b,
+                p->call->op->name, kiln_arg_name(p->call, p->in_arg[i]), (long long)a, (long long)b,
                 seen - (p->rank - d));
         p->sizes[d] = b;
     }

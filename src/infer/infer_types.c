@@ -53,7 +53,7 @@ static kiln_status result_type(const kiln_bound *call, uint64_t args, kiln_dtype
     kiln_dtype dim = NONE, zero = NONE, number = NONE;
     meeting m = {call, KILN_OK};
     for (int a = 0; args; a++, args >>= 1) {
-        const kiln_value *v = &call->slot[a];
+        const kiln_value *v = &call->arg[a];
         if (!(args & 1) || v->kind == KILN_NONE) continue;
         if (v->kind == KILN_TENSOR) {
             kiln_dtype *of = v->u.tensor->rank > 0 ? &dim : &zero;
@@ -68,7 +68,7 @@ static kiln_status result_type(const kiln_bound *call, uint64_t args, kiln_dtype
 
 static kiln_dtype first_tensor_dtype(const kiln_bound *call) {
     for (int a = 0; a < call->op->row->schema->nargs; a++)
-        if (call->slot[a].kind == KILN_TENSOR) return (kiln_dtype)call->slot[a].u.tensor->dtype;
+        if (call->arg[a].kind == KILN_TENSOR) return (kiln_dtype)call->arg[a].u.tensor->dtype;
     return KILN_F32;
 }
 
@@ -103,7 +103,7 @@ kiln_status kiln_takes_check(const kiln_bound *call, kiln_dtype promoted) {
 /* f64, or c128 beside a complex tensor or number: a conversion of each, so no dtypes refuse each other. */
 static kiln_dtype double_type(const kiln_bound *call, uint64_t args) {
     for (int a = 0; args; a++, args >>= 1) {
-        const kiln_value *v = &call->slot[a];
+        const kiln_value *v = &call->arg[a];
         bool is_complex = v->kind == KILN_TENSOR ? kiln_dtype_is_complex((kiln_dtype)v->u.tensor->dtype)
                                                  : v->kind == KILN_COMPLEX_V;
         if ((args & 1) && is_complex) return KILN_C128;
@@ -129,8 +129,8 @@ kiln_status kiln_typing_common(const kiln_bound *call, const kiln_typing *ty, ki
     case KILN_PROMO_TO:
     case KILN_PROMO_SUM:
         if (ty->promo == KILN_PROMO_SUM && kiln_dtype_kind(t) < KILN_KIND_FLOAT) *common = KILN_I64;
-        if (ty->dtype_arg >= 0 && call->slot[ty->dtype_arg].kind == KILN_DTYPE_V)
-            *common = (kiln_dtype)call->slot[ty->dtype_arg].u.i;
+        if (ty->dtype_arg >= 0 && call->arg[ty->dtype_arg].kind == KILN_DTYPE_V)
+            *common = (kiln_dtype)call->arg[ty->dtype_arg].u.i;
         break;
     }
     return KILN_OK;
@@ -142,7 +142,7 @@ static uint64_t exact_args(const kiln_plan *p) {
     uint64_t set = kiln_plan_branch(p)->exact;
     if (kiln_dtype_compute(p->common) == p->common) return 0;
     for (int a = 0; a < p->call->op->row->schema->nargs; a++) {
-        const kiln_value *v = &p->call->slot[a];
+        const kiln_value *v = &p->call->arg[a];
         bool number = v->kind == KILN_TENSOR && v->u.tensor->rank == 0 && v->u.tensor->dtype != p->common;
         if (!number) set &= ~(1ull << a);
     }
@@ -162,8 +162,8 @@ kiln_status kiln_types_infer(kiln_plan *p) {
             p->ret_dtype[k] = p->common;
         else if (r == KILN_RET_REAL)
             p->ret_dtype[k] = kiln_dtype_real(p->common);
-        else if (call->slot[-2 - r].kind == KILN_TENSOR)
-            p->ret_dtype[k] = (kiln_dtype)call->slot[-2 - r].u.tensor->dtype;
+        else if (call->arg[-2 - r].kind == KILN_TENSOR)
+            p->ret_dtype[k] = (kiln_dtype)call->arg[-2 - r].u.tensor->dtype;
         else
             return KILN_BUG("%s: result %d follows an argument that is not a tensor", call->op->name, k);
     }
@@ -190,7 +190,7 @@ static bool converts(const kiln_plan *p, int k) {
     if (ty->promo != KILN_PROMO_PROMOTE) return true;
     int operands = 0;
     for (int a = 0; a < p->call->op->row->schema->nargs; a++)
-        operands += (ty->args >> a & 1) && (p->call->slot[a].kind == KILN_TENSOR || kiln_slot_wrapped(p, a));
+        operands += (ty->args >> a & 1) && (p->call->arg[a].kind == KILN_TENSOR || kiln_arg_wrapped(p, a));
     return operands > 1;
 }
 
@@ -215,13 +215,13 @@ static kiln_status check_output(const kiln_plan *p, int k) {
                      op->name, name, from, kiln_dtype_name(to));
 }
 
-static kiln_status wrong_dtype(const kiln_plan *p, int slot, kiln_dtypes want) {
+static kiln_status wrong_dtype(const kiln_plan *p, int arg, kiln_dtypes want) {
     kiln_sb set;
     kiln_sb_init(&set);
     print_dtypes(&set, want);
     kiln_status st = KILN_FAIL(KILN_E_ARG, "%s: expected argument '%s' to have dtype %s, but got %s",
-                               p->call->op->name, kiln_slot_name(p->call, slot), set.p ? set.p : "another",
-                               kiln_dtype_name(p->dtypes[slot]));
+                               p->call->op->name, kiln_arg_name(p->call, arg), set.p ? set.p : "another",
+                               kiln_dtype_name(p->dtypes[arg]));
     kiln_sb_fini(&set);
     return st;
 }
@@ -232,7 +232,7 @@ kiln_status kiln_types_check(const kiln_plan *p) {
     uint64_t promoted = kiln_plan_branch(p)->typing.args;
     for (int a = 0; a < row->schema->nargs; a++) {
         kiln_dtypes want = row->arg_takes[a];
-        if (call->slot[a].kind != KILN_TENSOR || !want || (promoted >> a & 1)) continue;
+        if (call->arg[a].kind != KILN_TENSOR || !want || (promoted >> a & 1)) continue;
         if (!(want & KILN_DT(p->dtypes[a]))) return wrong_dtype(p, a, want);
     }
     for (int k = 0; k < call->nout; k++) KILN_TRY(check_output(p, k));

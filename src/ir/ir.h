@@ -1,7 +1,7 @@
 /* ir.h - the loop IR: what a kernel computes, before anything is said of C, CUDA or blocks.
  *
  * A kernel is a list of buffers, scalars and axes, and a list of nests run one after the other over
- * the whole domain.  Inside a nest, instructions in SSA form compute one point; loops over further
+ * all points.  Inside a nest, instructions in SSA form compute one point; loops over further
  * axes may stand inside.  docs/IR.md is the specification: grammar, types, meaning, fold tree.
  *
  *   kernel "add" {
@@ -42,7 +42,7 @@ typedef uint32_t kiln_ref; /* index of the instruction that made a value */
 
 typedef struct kiln_ir_axis {
     const char *name;
-    bool grid; /* stands for the whole N-d domain of an element-wise nest; two launch dimensions */
+    bool grid; /* stands for all points of an element-wise nest; two launch dimensions */
 } kiln_ir_axis;
 
 typedef enum kiln_ir_role { KILN_BUF_IN, KILN_BUF_OUT, KILN_BUF_INOUT, KILN_BUF_TMP } kiln_ir_role;
@@ -81,8 +81,9 @@ typedef struct kiln_ir_ins {
     uint8_t dtype; /* of the value made; bool for comparisons */
     uint8_t prim;  /* PRIM: kiln_prim; LOAD: kiln_ir_part */
     uint8_t nargs; /* args in use; YIELD, FOLD, SCAN: the states, in list */
-    uint16_t
-        slot; /* LOAD/STORE: buffer; PAR: scalar; INDEX/EXTENT/FOR/FOLD/SCAN: axis; STATE/LEFT/RIGHT/RESULT: state; TRAP: message */
+    /* LOAD, STORE: which buffer; PAR: scalar; INDEX, EXTENT, FOR, FOLD, SCAN: axis; STATE, LEFT, RIGHT, RESULT: state;
+     * TRAP: message */
+    uint16_t which;
     uint8_t ncoord; /* LOAD/STORE: computed coordinates */
     uint8_t vec;    /* FOR/FOLD/SCAN: this axis is the vector axis */
     kiln_ref arg

@@ -154,7 +154,7 @@ kiln_ref kiln_ir_par_read(kiln_ir *ir, int par) {
     if (par < 0 || par >= ir->npars) fail(ir, "no such scalar");
     if (ir->failed) return KILN_NOREF;
     kiln_ir_ins ins = ins_of(KILN_IR_PAR, ir->pars[par].dtype);
-    ins.slot = (uint16_t)par;
+    ins.which = (uint16_t)par;
     return add(ir, ins);
 }
 
@@ -181,7 +181,7 @@ kiln_ref kiln_ir_load_part(kiln_ir *ir, int buf, kiln_ir_part part, const kiln_i
     kiln_dtype t = ir->bufs[buf].dtype;
     kiln_ir_ins ins = ins_of(KILN_IR_LOAD, part == KILN_PART_WHOLE ? t : kiln_dtype_real(t));
     ins.prim = (uint8_t)part;
-    ins.slot = (uint16_t)buf;
+    ins.which = (uint16_t)buf;
     ins.coord = coords;
     ins.ncoord = (uint8_t)ncoord;
     ins.nargs = guard == KILN_NOREF ? 0 : 2;
@@ -209,7 +209,7 @@ void kiln_ir_store_parts(kiln_ir *ir, int buf, kiln_ref re, kiln_ref im, const k
     kiln_ir_coord *coords = copy_coords(ir, coord, ncoord);
     if (ir->failed) return;
     kiln_ir_ins ins = ins_of(KILN_IR_STORE, ir->bufs[buf].dtype);
-    ins.slot = (uint16_t)buf;
+    ins.which = (uint16_t)buf;
     ins.coord = coords;
     ins.ncoord = (uint8_t)ncoord;
     ins.arg[ins.nargs++] = re;
@@ -262,7 +262,7 @@ static kiln_ref axis_value(kiln_ir *ir, kiln_ir_op op, int axis) {
     if (axis < 0 || axis >= ir->naxes) fail(ir, "no such axis");
     if (ir->failed) return KILN_NOREF;
     kiln_ir_ins ins = ins_of(op, KILN_I64);
-    ins.slot = (uint16_t)axis;
+    ins.which = (uint16_t)axis;
     return add(ir, ins);
 }
 
@@ -278,7 +278,7 @@ void kiln_ir_trap_if(kiln_ir *ir, kiln_ref cond, kiln_status st, const char *tex
     ir->traps = traps;
     ir->traps[ir->ntraps] = (kiln_ir_trap){st, text};
     kiln_ir_ins ins = ins_of(KILN_IR_TRAP, KILN_BOOL);
-    ins.slot = (uint16_t)ir->ntraps++;
+    ins.which = (uint16_t)ir->ntraps++;
     ins.nargs = 1;
     ins.arg[0] = cond;
     add(ir, ins);
@@ -300,7 +300,7 @@ static kiln_ref open_region(kiln_ir *ir, kiln_ir_op op, int axis, bool vec, cons
     if (axis < 0 || axis >= ir->naxes) fail(ir, "no such axis");
     if (ir->nopen >= KILN_IR_MAX_NEST) fail(ir, "loops nested more than 8 deep");
     kiln_ir_ins ins = ins_of(op, KILN_BOOL);
-    ins.slot = (uint16_t)axis;
+    ins.which = (uint16_t)axis;
     ins.vec = vec;
     ins.nargs = (uint8_t)n;
     if (op != KILN_IR_FOR) ins.list = copy_refs(ir, init, n);
@@ -335,7 +335,7 @@ static kiln_ref state_value(kiln_ir *ir, kiln_ir_op op, int k) {
     if (k < 0 || k >= fold->nargs) fail(ir, "no such state");
     if (ir->failed) return KILN_NOREF;
     kiln_ir_ins ins = ins_of(op, type_of(ir, fold->list[k]));
-    ins.slot = (uint16_t)k;
+    ins.which = (uint16_t)k;
     return add(ir, ins);
 }
 
@@ -366,7 +366,7 @@ kiln_ref kiln_ir_result(kiln_ir *ir, kiln_ref fold, int k) {
     if (!ir->failed && (k < 0 || k >= f->nargs)) fail(ir, "no such state");
     if (ir->failed) return KILN_NOREF;
     kiln_ir_ins ins = ins_of(KILN_IR_RESULT, type_of(ir, f->list[k]));
-    ins.slot = (uint16_t)k;
+    ins.which = (uint16_t)k;
     ins.nargs = 1;
     ins.arg[0] = fold;
     return add(ir, ins);

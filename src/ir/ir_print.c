@@ -76,7 +76,7 @@ static void put_coords(printer *p, const kiln_ir_ins *ins) {
 
 static void put_load(printer *p, const kiln_ir_ins *ins) {
     static const char *const ends[] = {"", ".re", ".im"}; /* ORDER: kiln_ir_part */
-    kiln_sb_printf(p->out, " %s%s", buf_name(p, ins->slot),
+    kiln_sb_printf(p->out, " %s%s", buf_name(p, ins->which),
                    ins->prim <= KILN_PART_IM ? ends[ins->prim] : ".?");
     put_coords(p, ins);
     if (ins->nargs < 2) return;
@@ -87,7 +87,7 @@ static void put_load(printer *p, const kiln_ir_ins *ins) {
 }
 
 static void put_store(printer *p, const kiln_ir_ins *ins) {
-    kiln_sb_printf(p->out, " %s, ", buf_name(p, ins->slot));
+    kiln_sb_printf(p->out, " %s, ", buf_name(p, ins->which));
     put_refs(p, ins->arg, kiln_ir_store_values(ins));
     put_coords(p, ins);
     if (kiln_ir_store_guard(ins) == KILN_NOREF) return;
@@ -98,14 +98,14 @@ static void put_store(printer *p, const kiln_ir_ins *ins) {
 static void put_trap(printer *p, const kiln_ir_ins *ins) {
     kiln_sb_putc(p->out, ' ');
     put_ref(p, ins->arg[0]);
-    if (ins->slot >= p->ir->ntraps) return;
-    const kiln_ir_trap *t = &p->ir->traps[ins->slot];
+    if (ins->which >= p->ir->ntraps) return;
+    const kiln_ir_trap *t = &p->ir->traps[ins->which];
     kiln_sb_printf(p->out, ", %s ", kiln_status_name(t->status) + strlen("KILN_"));
     put_quoted(p->out, t->text);
 }
 
 static void put_open(printer *p, const kiln_ir_ins *ins) {
-    kiln_sb_printf(p->out, " %s ", axis_name(p, ins->slot));
+    kiln_sb_printf(p->out, " %s ", axis_name(p, ins->which));
     if (ins->op != KILN_IR_FOR) {
         kiln_sb_putc(p->out, '(');
         put_refs(p, ins->list, ins->nargs);
@@ -118,10 +118,10 @@ static void put_operands(printer *p, const kiln_ir_ins *ins) {
     switch ((kiln_ir_op)ins->op) {
     case KILN_IR_CONST: put_const(p->out, ins); break;
     case KILN_IR_PAR:
-        kiln_sb_printf(p->out, " %s", ins->slot < p->ir->npars ? p->ir->pars[ins->slot].name : "?");
+        kiln_sb_printf(p->out, " %s", ins->which < p->ir->npars ? p->ir->pars[ins->which].name : "?");
         break;
     case KILN_IR_INDEX:
-    case KILN_IR_EXTENT: kiln_sb_printf(p->out, " %s", axis_name(p, ins->slot)); break;
+    case KILN_IR_EXTENT: kiln_sb_printf(p->out, " %s", axis_name(p, ins->which)); break;
     case KILN_IR_LOAD: put_load(p, ins); break;
     case KILN_IR_STORE: put_store(p, ins); break;
     case KILN_IR_PRIM:
@@ -138,7 +138,7 @@ static void put_operands(printer *p, const kiln_ir_ins *ins) {
     case KILN_IR_SCAN: put_open(p, ins); break;
     case KILN_IR_STATE:
     case KILN_IR_LEFT:
-    case KILN_IR_RIGHT: kiln_sb_printf(p->out, " %d", ins->slot); break;
+    case KILN_IR_RIGHT: kiln_sb_printf(p->out, " %d", ins->which); break;
     case KILN_IR_YIELD:
         kiln_sb_putc(p->out, ' ');
         put_refs(p, ins->list, ins->nargs);
@@ -146,7 +146,7 @@ static void put_operands(printer *p, const kiln_ir_ins *ins) {
     case KILN_IR_RESULT:
         kiln_sb_putc(p->out, ' ');
         put_ref(p, ins->arg[0]);
-        kiln_sb_printf(p->out, " %d", ins->slot);
+        kiln_sb_printf(p->out, " %d", ins->which);
         break;
     case KILN_IR_MERGE:
     case KILN_IR_END:

@@ -16,7 +16,7 @@ typedef struct key {
     uint32_t owner; /* state, left, right: their fold */
     uint32_t epoch; /* load: stores and traps before it */
     kiln_ir_coord coord[KILN_IR_MAX_AXES];
-    uint16_t slot;
+    uint16_t which;
     uint8_t op, dtype, prim, ncoord;
 } key;
 
@@ -175,7 +175,7 @@ static bool key_of(const pass *s, int i, key *k) {
     switch ((kiln_ir_op)ins->op) {
     case KILN_IR_CONST: memcpy(&k->imm, &ins->imm, sizeof k->imm); break;
     case KILN_IR_LOAD:
-        if (s->ir->bufs[ins->slot].role != KILN_BUF_IN) return false;
+        if (s->ir->bufs[ins->which].role != KILN_BUF_IN) return false;
         k->epoch = s->epoch;
         break;
     case KILN_IR_STATE:
@@ -197,7 +197,7 @@ static bool key_of(const pass *s, int i, key *k) {
     k->op = ins->op;
     k->dtype = ins->dtype;
     k->prim = ins->prim;
-    k->slot = ins->slot;
+    k->which = ins->which;
     k->ncoord = ins->ncoord;
     for (int a = 0; a < ins->nargs; a++) k->arg[a] = ins->arg[a] + 1;
     for (int c = 0; c < ins->ncoord; c++) { /* field by field: padding stays zero */
@@ -322,18 +322,18 @@ static void compact(pass *s) {
 
 kiln_status kiln_ir_simplify(kiln_ir *ir) {
     KILN_TRY(kiln_ir_verify(ir));
-    size_t n = (size_t)ir->nins, slots = 16;
-    while (slots < 2 * n) slots *= 2;
+    size_t n = (size_t)ir->nins, cells = 16;
+    while (cells < 2 * n) cells *= 2;
     size_t per_ins = sizeof(key) + sizeof(kiln_ref) + sizeof(uint32_t) + sizeof(bool);
-    char *memory = kiln_calloc(1, n * per_ins + slots * sizeof(kiln_ref));
+    char *memory = kiln_calloc(1, n * per_ins + cells * sizeof(kiln_ref));
     if (!memory) return KILN_NOMEM();
-    pass s = {.ir = ir, .mask = (uint32_t)slots - 1};
+    pass s = {.ir = ir, .mask = (uint32_t)cells - 1};
     s.keys = (key *)(void *)memory;
     s.same = (kiln_ref *)(void *)(s.keys + n);
     s.part = s.same + n;
     s.table = s.part + n;
-    s.keep = (bool *)(s.table + slots);
-    memset(s.table, 0xff, slots * sizeof *s.table);
+    s.keep = (bool *)(s.table + cells);
+    memset(s.table, 0xff, cells * sizeof *s.table);
     forwards(&s);
     backwards(&s);
     compact(&s);

@@ -110,25 +110,25 @@ static kiln_status check_const(const checker *c, const kiln_ir_ins *ins) {
 /* The loop over axis that is open here, or -1.  A merge is outside its fold's loop. */
 static int loop_over(const checker *c, int axis) {
     for (int k = 0; k < c->depth; k++)
-        if (opener(c, k)->slot == axis && !c->stack[k].merge) return k;
+        if (opener(c, k)->which == axis && !c->stack[k].merge) return k;
     return -1;
 }
 
 static kiln_status check_axis(const checker *c, const kiln_ir_ins *ins) {
     const kiln_ir *ir = c->ir;
-    if (ins->slot >= ir->naxes) return BAD(c, "axis %d of %d", ins->slot, ir->naxes);
-    const kiln_ir_axis *a = &ir->axes[ins->slot];
+    if (ins->which >= ir->naxes) return BAD(c, "axis %d of %d", ins->which, ir->naxes);
+    const kiln_ir_axis *a = &ir->axes[ins->which];
     if (ins->dtype != KILN_I64) return BAD(c, "makes %s, expected i64", dt(ins->dtype));
     if (a->grid) return BAD(c, "grid axis %s has neither index nor extent", a->name);
-    if (ins->op == KILN_IR_INDEX && loop_over(c, ins->slot) < 0)
+    if (ins->op == KILN_IR_INDEX && loop_over(c, ins->which) < 0)
         return BAD(c, "expected to stand in a loop over %s", a->name);
     return KILN_OK;
 }
 
 static kiln_status check_access(const checker *c, const kiln_ir_ins *ins) {
     const kiln_ir *ir = c->ir;
-    if (ins->slot >= ir->nbufs) return BAD(c, "buffer %d of %d", ins->slot, ir->nbufs);
-    const kiln_ir_buf *b = &ir->bufs[ins->slot];
+    if (ins->which >= ir->nbufs) return BAD(c, "buffer %d of %d", ins->which, ir->nbufs);
+    const kiln_ir_buf *b = &ir->bufs[ins->which];
     bool part = ins->op == KILN_IR_LOAD && ins->prim != KILN_PART_WHOLE;
     if (part && (ins->prim > KILN_PART_IM || !kiln_dtype_is_complex(b->dtype)))
         return BAD(c, "buffer %s holds %s, which has no parts", b->name, dt(b->dtype));
@@ -156,7 +156,7 @@ static kiln_status check_access(const checker *c, const kiln_ir_ins *ins) {
 
 static kiln_status check_load(const checker *c, const kiln_ir_ins *ins) {
     KILN_TRY(check_access(c, ins));
-    const kiln_ir_buf *b = &c->ir->bufs[ins->slot];
+    const kiln_ir_buf *b = &c->ir->bufs[ins->which];
     if (b->role == KILN_BUF_OUT) return BAD(c, "buffer %s is out: it is written only", b->name);
     if (ins->nargs != 0 && ins->nargs != 2) return BAD0(c, "a guard and its other value go together");
     if (ins->nargs == 0) return KILN_OK;
@@ -173,7 +173,7 @@ static kiln_status in_no_fold(const checker *c) {
 static kiln_status check_store(checker *c, const kiln_ir_ins *ins) {
     KILN_TRY(check_access(c, ins));
     KILN_TRY(in_no_fold(c));
-    const kiln_ir_buf *b = &c->ir->bufs[ins->slot];
+    const kiln_ir_buf *b = &c->ir->bufs[ins->which];
     if (b->role == KILN_BUF_IN) return BAD(c, "buffer %s is in: it is read only", b->name);
     int n = kiln_ir_store_values(ins);
     if (ins->nargs != n && ins->nargs != n + 1) return BAD(c, "expected %d value(s) and at most a guard", n);
@@ -185,7 +185,7 @@ static kiln_status check_store(checker *c, const kiln_ir_ins *ins) {
 }
 
 static kiln_status check_trap(checker *c, const kiln_ir_ins *ins) {
-    if (ins->slot >= c->ir->ntraps) return BAD(c, "message %d of %d", ins->slot, c->ir->ntraps);
+    if (ins->which >= c->ir->ntraps) return BAD(c, "message %d of %d", ins->which, c->ir->ntraps);
     KILN_TRY(in_no_fold(c));
     KILN_TRY(operand(c, ins->arg[0], KILN_BOOL, "the condition"));
     if (c->wrote) return BAD0(c, "a nest that stores does not trap");
@@ -209,14 +209,14 @@ static kiln_status check_states(const checker *c, const kiln_ir_ins *ins) {
 
 static kiln_status check_open(checker *c, const kiln_ir_ins *ins) {
     const kiln_ir *ir = c->ir;
-    if (ins->slot >= ir->naxes) return BAD(c, "axis %d of %d", ins->slot, ir->naxes);
-    const kiln_ir_axis *a = &ir->axes[ins->slot];
+    if (ins->which >= ir->naxes) return BAD(c, "axis %d of %d", ins->which, ir->naxes);
+    const kiln_ir_axis *a = &ir->axes[ins->which];
     if (c->depth == KILN_IR_MAX_NEST) return BAD(c, "loops nested more than %d deep", KILN_IR_MAX_NEST);
     if (c->depth == 0 && ins->op != KILN_IR_FOR) return BAD0(c, "the outermost loop of a nest must be a for");
     if (a->grid && (c->depth || ins->op != KILN_IR_FOR))
         return BAD(c, "grid axis %s is looped over by an outermost for only", a->name);
     for (int k = 0; k < c->depth; k++) {
-        if (opener(c, k)->slot == ins->slot) return BAD(c, "already inside a loop over %s", a->name);
+        if (opener(c, k)->which == ins->which) return BAD(c, "already inside a loop over %s", a->name);
         if (ins->vec && opener(c, k)->vec) return BAD0(c, "already inside a vec loop");
         if (c->stack[k].merge) return BAD0(c, "a merge holds no loop");
     }
@@ -271,8 +271,8 @@ static kiln_status check_state(const checker *c, const kiln_ir_ins *ins) {
     const kiln_ir_ins *f = opener(c, k);
     if ((ins->op == KILN_IR_STATE) == c->stack[k].merge)
         return BAD(c, "expected in a %s", ins->op == KILN_IR_STATE ? "step" : "merge");
-    if (ins->slot >= f->nargs) return BAD(c, "state %d of %d", ins->slot, f->nargs);
-    int t = c->ir->ins[f->list[ins->slot]].dtype;
+    if (ins->which >= f->nargs) return BAD(c, "state %d of %d", ins->which, f->nargs);
+    int t = c->ir->ins[f->list[ins->which]].dtype;
     if (ins->dtype != t) return BAD(c, "makes %s, expected %s", dt(ins->dtype), dt(t));
     return KILN_OK;
 }
@@ -285,8 +285,8 @@ static kiln_status check_result(const checker *c, const kiln_ir_ins *ins) {
     if (!part_is_open(c, c->part_of[r])) return BAD0(c, "the fold is in a region that has ended");
     for (int k = 0; k < c->depth; k++)
         if (c->stack[k].open == (int)r) return BAD0(c, "stands inside its own fold");
-    if (ins->slot >= f->nargs) return BAD(c, "state %d of %d", ins->slot, f->nargs);
-    int t = c->ir->ins[f->list[ins->slot]].dtype;
+    if (ins->which >= f->nargs) return BAD(c, "state %d of %d", ins->which, f->nargs);
+    int t = c->ir->ins[f->list[ins->which]].dtype;
     if (ins->dtype != t) return BAD(c, "makes %s, expected %s", dt(ins->dtype), dt(t));
     return KILN_OK;
 }
@@ -302,8 +302,8 @@ static kiln_status check_ins(checker *c, const kiln_ir_ins *ins) {
     switch ((kiln_ir_op)ins->op) {
     case KILN_IR_CONST: return check_const(c, ins);
     case KILN_IR_PAR:
-        if (ins->slot >= c->ir->npars) return BAD(c, "scalar %d of %d", ins->slot, c->ir->npars);
-        if (ins->dtype != c->ir->pars[ins->slot].dtype) return BAD0(c, "has not the scalar's type");
+        if (ins->which >= c->ir->npars) return BAD(c, "scalar %d of %d", ins->which, c->ir->npars);
+        if (ins->dtype != c->ir->pars[ins->which].dtype) return BAD0(c, "has not the scalar's type");
         return KILN_OK;
     case KILN_IR_INDEX:
     case KILN_IR_EXTENT: return check_axis(c, ins);

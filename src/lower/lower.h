@@ -7,10 +7,10 @@
 #include "infer/infer.h"
 #include "ir/ir.h"
 
-/* Where a kernel's scalar comes from: argument `slot` (item `index` of a list, or -1), converted to `via`
+/* Where a kernel's scalar comes from: argument `arg` (item `index` of a list, or -1), converted to `via`
  * and from that to `dtype`, the type the kernel computes with.  A complex number is two scalars. */
 typedef struct kiln_scalar_source {
-    int16_t slot, index;
+    int16_t arg, index;
     kiln_dtype via, dtype;
     int part; /* a kiln_ir_part, with KILN_MINUS for the negative of the number */
 } kiln_scalar_source;

@@ -1,4 +1,4 @@
-/* lower_map.c - element-wise rows: (map row, inferred call) -> one nest over the whole domain.
+/* lower_map.c - element-wise rows: (map row, inferred call) -> one nest over all points.
  *
  * Each argument is loaded, rounded to the common dtype as PyTorch does, and widened to the compute type;
  * bodies become primitives; each result is rounded to its dtype and stored.  Integer division gets a
@@ -72,7 +72,7 @@ static kiln_ref scalar_part(mapper *m, const kiln_texpr *e, kiln_ir_part part) {
         int n = snprintf(name, sizeof name, "%.100s%s%s", label, e->minus ? ".minus" : "", ends[part]);
         for (int other = 0; other < low->nscalars;
              other++) /* another item, type or rounding of the same argument */
-            if (low->scalars[other].slot == want.slot && low->scalars[other].part == want.part) {
+            if (low->scalars[other].arg == want.arg && low->scalars[other].part == want.part) {
                 snprintf(name + n, sizeof name - (size_t)n, ".%d", k);
                 break;
             }
@@ -204,7 +204,7 @@ static kiln_status type_bodies(mapper *m) {
     kiln_row_env re;
     kiln_row_env_init(&re, m->row, m->branch, m->plan->common, m->plan->dtypes, m->arena);
     for (int a = 0; a < m->row->schema->nargs; a++) {
-        bool given = m->plan->call->slot[a].kind != KILN_NONE;
+        bool given = m->plan->call->arg[a].kind != KILN_NONE;
         if (given)
             re.present |= 1ull << a;
         else if (kiln_row_optional(m->row, a))

@@ -9,7 +9,7 @@
 #include "math/math.h"
 #include "math/text.h"
 
-enum { MAX_FRAGS = 1024, MAX_NAMES = 1536, SLOTS = 4096 };
+enum { MAX_FRAGS = 1024, MAX_NAMES = 1536, CELLS = 4096 };
 
 typedef struct frag {
     const char *text; /* after the marker line */
@@ -25,7 +25,7 @@ typedef struct name {
 static struct {
     frag frag[MAX_FRAGS];
     name name[MAX_NAMES];
-    uint16_t slot[SLOTS]; /* open addressing: 1 + the name's number, 0 is free */
+    uint16_t cell[CELLS]; /* open addressing: 1 + the name's number, 0 is free */
     int nfrag, nname;
     const char *fault; /* what is wrong with the texts, or NULL */
 } idx;
@@ -55,12 +55,12 @@ static size_t next_ident(const char **p, const char *end) {
     return s < end ? (size_t)(e - s) : 0;
 }
 
-/* The slot of a name, or the free one where it would go. */
-static uint16_t *find_slot(const char *p, size_t len) {
+/* The cell of a name, or the free one where it would go. */
+static uint16_t *find_cell(const char *p, size_t len) {
     uint32_t h = 2166136261u;
     for (size_t i = 0; i < len; i++) h = (h ^ (unsigned char)p[i]) * 16777619u;
     for (;; h++) {
-        uint16_t *s = &idx.slot[h % SLOTS];
+        uint16_t *s = &idx.cell[h % CELLS];
         const name *n = &idx.name[*s ? *s - 1 : 0];
         if (*s == 0 || (n->len == len && memcmp(n->p, p, len) == 0)) return s;
     }
@@ -71,13 +71,13 @@ static uint16_t *find_slot(const char *p, size_t len) {
 /* One marker line: [p, end) lists the names of the fragment that follows. */
 static void add_names(const char *p, const char *end) {
     for (size_t n; (n = next_ident(&p, end)) != 0; p += n) {
-        uint16_t *slot = find_slot(p, n);
-        if (*slot || idx.nname == MAX_NAMES) {
-            idx.fault = *slot ? "a name has two fragments" : "too many names";
+        uint16_t *cell = find_cell(p, n);
+        if (*cell || idx.nname == MAX_NAMES) {
+            idx.fault = *cell ? "a name has two fragments" : "too many names";
             return;
         }
         idx.name[idx.nname] = (name){p, (uint16_t)n, (uint16_t)idx.nfrag};
-        *slot = (uint16_t)++idx.nname;
+        *cell = (uint16_t)++idx.nname;
     }
 }
 
@@ -119,14 +119,14 @@ static void put_frag(walk *w, int f) {
     w->seen[f] = true;
     const char *p = idx.frag[f].text, *end = p + idx.frag[f].len;
     for (size_t n; (n = next_ident(&p, end)) != 0; p += n) {
-        uint16_t id = *find_slot(p, n);
+        uint16_t id = *find_cell(p, n);
         if (id) put_frag(w, idx.name[id - 1].frag);
     }
     kiln_sb_putn(w->out, idx.frag[f].text, idx.frag[f].len);
 }
 
 static kiln_status put_name(walk *w, const char *text) {
-    uint16_t id = *find_slot(text, strlen(text));
+    uint16_t id = *find_cell(text, strlen(text));
     if (!id) return KILN_BUG("src/math has no fragment for '%s'", text);
     put_frag(w, idx.name[id - 1].frag);
     return KILN_OK;

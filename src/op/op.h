@@ -257,12 +257,12 @@ kiln_status kiln_registry_find(const kiln_registry *r, const char *name, const k
 kiln_status kiln_registry_find_row(const kiln_registry *r, const char *name,
                                    const kiln_op **out) KILN_MUST_CHECK;
 
-/* Types a row's every branch for every dtype it takes, which takes steps.  *ntyped: combinations typed. */
-kiln_status kiln_row_check(const kiln_registry *r, const kiln_row *row, kiln_steps *steps,
+/* Types a row's every branch for every dtype it takes, which takes of the budget.  *ntyped: combinations typed. */
+kiln_status kiln_row_check(const kiln_registry *r, const kiln_row *row, kiln_budget *budget,
                            int *ntyped) KILN_MUST_CHECK;
-/* How many steps checking the rows of a text may take: dtypes of several arguments multiply, and loading must end. */
-enum { KILN_STEPS_FIRST = 1 << 20, KILN_STEPS_PER_BYTE = 64 };
-kiln_steps kiln_steps_for(size_t nbytes);
+/* What checking the rows of a text may take: dtypes of several arguments multiply, and loading must end. */
+enum { KILN_BUDGET_FIRST = 1 << 20, KILN_BUDGET_PER_BYTE = 64 };
+kiln_budget kiln_budget_for(size_t nbytes);
 
 /* -- what infer and lower ask of a row ------------------------------------------------------------- */
 

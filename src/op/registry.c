@@ -261,7 +261,7 @@ static void sort_ops(kiln_registry *r) {
     if (r->n) qsort(r->ops, r->n, sizeof(kiln_op *), by_op_name);
 }
 
-static kiln_status freeze(load *l, kiln_steps steps) {
+static kiln_status freeze(load *l, kiln_budget budget) {
     kiln_registry *r = l->r;
     for (size_t k = 0; l->list && k < r->nrows; k++)
         KILN_TRY(kiln_forms_of(&r->arena, l->list, r->rows[k], push_op, r));
@@ -272,7 +272,7 @@ static kiln_status freeze(load *l, kiln_steps steps) {
     for (size_t k = 0; k < r->nrows; k++) kiln_row_set_rules(r->rows[k], &r->rules, r->rules.digest);
     for (size_t k = 0; k < r->nrows; k++) {
         int ntyped;
-        KILN_TRY(kiln_row_check(r, r->rows[k], &steps, &ntyped));
+        KILN_TRY(kiln_row_check(r, r->rows[k], &budget, &ntyped));
     }
     return KILN_OK;
 }
@@ -286,7 +286,7 @@ static kiln_status fill(load *l, const kiln_row_text *texts, int ntexts) {
     for (int k = 0; k < ntexts; k++) KILN_TRY(add_text(l, &texts[k]));
     size_t nbytes = 0;
     for (int k = 0; k < ntexts; k++) nbytes += texts[k].n;
-    return freeze(l, kiln_steps_for(nbytes));
+    return freeze(l, kiln_budget_for(nbytes));
 }
 
 kiln_status kiln_registry_new(const kiln_registry *base, const kiln_row_text *texts, int ntexts,

@@ -14,7 +14,7 @@ typedef struct checker {
     kiln_dtype dtypes[KILN_MAX_ARGS]; /* of arguments outside promotion */
     kiln_dtype common;
     kiln_arena *arena;
-    kiln_steps *steps;
+    kiln_budget *budget;
     int ntyped;
     uint32_t taken; /* bit b: branch b was typed for some dtype */
 } checker;
@@ -51,7 +51,7 @@ static kiln_status eval_before_call(const checker *c, const kiln_expr *e, kiln_h
                      .common = c->common,
                      .counted = folds,
                      .source = c->row->source,
-                     .steps = c->steps},
+                     .budget = c->budget},
                     c};
     return kiln_expr_eval_every(&ce.env, e, out);
 }
@@ -263,13 +263,13 @@ static kiln_status check_bodies(const checker *c, const kiln_branch *b, uint64_t
     kiln_row_env re;
     kiln_row_env_init(&re, c->row, b, c->common, c->dtypes, c->arena);
     re.absent = absent;
-    re.env.steps = c->steps;
+    re.env.budget = c->budget;
     numbers ns = {.n = 0};
     inspection in = {c->row->family == KILN_FAMILY_MAP ? OTHER_PLACES : 0,
                      "a map sees one element of each argument and no other place", &ns};
-    int64_t before = c->steps->taken;
+    int64_t before = c->budget->taken;
     for (int k = 0; k < b->nbody; k++) KILN_TRY(check_expr(&re, b->body[k], ret_dtype(c, b, k), in));
-    if (c->steps->taken - before > KILN_EXPR_MAX_NODES) /* they become one kernel */
+    if (c->budget->taken - before > KILN_EXPR_MAX_NODES) /* they become one kernel */
         return kiln_expr_fail(c->row->source, b->body[0], KILN_E_LIMIT,
                               "the bodies have together more than %d nodes, with names and rules expanded",
                               KILN_EXPR_MAX_NODES);
@@ -373,9 +373,9 @@ static kiln_status check_compose_arg(const kiln_row *row, const kiln_op *callee,
     return KILN_OK;
 }
 
-static kiln_status check_compose(const kiln_registry *r, const kiln_row *row, kiln_steps *steps) {
+static kiln_status check_compose(const kiln_registry *r, const kiln_row *row, kiln_budget *budget) {
     const kiln_op *callee;
-    checker c = {.row = row, .common = KILN_F32, .steps = steps};
+    checker c = {.row = row, .common = KILN_F32, .budget = budget};
     uint64_t given = 0;
     if (!row->compose.callee) return CHECK_FAIL(&c, "a compose row needs a call clause");
     KILN_TRY(kiln_note(kiln_registry_find_row(r, row->compose.callee, &callee), KILN_WHERE, row->source,
@@ -389,19 +389,19 @@ static kiln_status check_compose(const kiln_registry *r, const kiln_row *row, ki
     return check_conditions(&c);
 }
 
-kiln_steps kiln_steps_for(size_t nbytes) {
-    return (kiln_steps){KILN_STEPS_FIRST + (int64_t)nbytes * KILN_STEPS_PER_BYTE, 0};
+kiln_budget kiln_budget_for(size_t nbytes) {
+    return (kiln_budget){KILN_BUDGET_FIRST + (int64_t)nbytes * KILN_BUDGET_PER_BYTE, 0};
 }
 
-kiln_status kiln_row_check(const kiln_registry *r, const kiln_row *row, kiln_steps *steps, int *ntyped) {
+kiln_status kiln_row_check(const kiln_registry *r, const kiln_row *row, kiln_budget *budget, int *ntyped) {
     if (row->family == KILN_FAMILY_COMPOSE) {
-        KILN_TRY(check_compose(r, row, steps));
+        KILN_TRY(check_compose(r, row, budget));
         *ntyped = 1;
         return KILN_OK;
     }
     kiln_arena arena;
     kiln_arena_init(&arena);
-    checker c = {.row = row, .arena = &arena, .steps = steps};
+    checker c = {.row = row, .arena = &arena, .budget = budget};
     kiln_status st = KILN_OK;
     for (int t = 0; t < KILN_DTYPE_COUNT && st == KILN_OK; t++)
         if (row->takes & KILN_DT(t))

@@ -43,7 +43,7 @@ static kiln_status run_box(const drive *d, int32_t *trap) {
 }
 
 /* Moves to the next outer index; false when all have been visited. */
-static bool step(drive *d) {
+static bool advance(drive *d) {
     const kiln_plan *plan = d->plan;
     for (int k = 0; k < plan->ndim; k++) {
         if (k == d->first || k == d->second) continue;
@@ -130,7 +130,7 @@ static kiln_status run_tiles(drive *d, const tiles *t, int32_t *trap) {
             st = run_band(d, t, i, base, room, trap);
         memcpy(d->at, base, (size_t)p->noperands * sizeof *base); /* some led into this frame */
         KILN_TRY(st);
-    } while (*trap == 0 && step(d));
+    } while (*trap == 0 && advance(d));
     return KILN_OK;
 }
 
@@ -182,7 +182,7 @@ static kiln_status run_side_by_side(drive *d, int32_t *trap) {
                 KILN_TRY(run_box(d, trap));
             }
         memcpy(d->at, base, (size_t)p->noperands * sizeof *base);
-    } while (*trap == 0 && step(d));
+    } while (*trap == 0 && advance(d));
     return KILN_OK;
 }
 
@@ -235,7 +235,7 @@ static kiln_status drive_alone(const kiln_plan *plan, const kiln_runner *run, in
     if (run->fn && reads_again(plan, flags)) return run_side_by_side(&d, trap);
     do {
         KILN_TRY(run_box(&d, trap));
-    } while (*trap == 0 && step(&d));
+    } while (*trap == 0 && advance(&d));
     return KILN_OK;
 }
 
@@ -322,7 +322,7 @@ bool kiln_walk_make(const kiln_plan *plan, const kiln_runner *run, kiln_walk *ou
     out->nouter = 0;
     for (int k = 0; k < plan->ndim; k++) {
         if (k == first || k == second) continue;
-        for (int b = 0; b < plan->noperands; b++) out->step[out->nouter][b] = plan->stride[b][k];
+        for (int b = 0; b < plan->noperands; b++) out->outer_stride[out->nouter][b] = plan->stride[b][k];
         out->count[out->nouter++] = plan->n[k];
     }
     return true;
@@ -331,9 +331,9 @@ bool kiln_walk_make(const kiln_plan *plan, const kiln_runner *run, kiln_walk *ou
 /* Moves ptr to the next place; false when all have been visited. */
 static bool next_place(const kiln_walk *w, int64_t *index, char **ptr) {
     for (int k = 0; k < w->nouter; k++) {
-        for (int b = 0; b < w->noperands; b++) ptr[b] += w->step[k][b];
+        for (int b = 0; b < w->noperands; b++) ptr[b] += w->outer_stride[k][b];
         if (++index[k] < w->count[k]) return true;
-        for (int b = 0; b < w->noperands; b++) ptr[b] -= w->step[k][b] * w->count[k];
+        for (int b = 0; b < w->noperands; b++) ptr[b] -= w->outer_stride[k][b] * w->count[k];
         index[k] = 0;
     }
     return false;

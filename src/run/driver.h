@@ -14,7 +14,7 @@ typedef struct kiln_runner {
     uint32_t cost_ps;              /* estimate of the work for one element, in picoseconds */
 } kiln_runner;
 
-/* Runs nest `nest` over the whole domain of plan.  ptr: one address per operand.  *trap: 0, or what the
+/* Runs nest `nest` over all points of plan.  ptr: one address per operand.  *trap: 0, or what the
  * kernel returned. */
 kiln_status kiln_drive(const kiln_plan *plan, const kiln_runner *run, int nest, char *const *ptr,
                        const uint64_t *par, int32_t *trap) KILN_MUST_CHECK;
@@ -25,7 +25,7 @@ enum { KILN_WALK_OPERANDS = 5, KILN_WALK_OUTER = 6 };
 typedef struct kiln_walk {
     int noperands, nouter;
     int64_t n[2], stride[2 * KILN_WALK_OPERANDS]; /* of the launch */
-    int64_t count[KILN_WALK_OUTER], step[KILN_WALK_OUTER][KILN_WALK_OPERANDS];
+    int64_t count[KILN_WALK_OUTER], outer_stride[KILN_WALK_OUTER][KILN_WALK_OPERANDS];
 } kiln_walk;
 
 /* False if the plan is more than that. */

@@ -63,7 +63,7 @@ static void call_rest(const node *n, char *out, const char *const *from, const s
 
 static void run_call(ctx *c, const node *n) {
     /* the condition of a select is bool, its other operands are not */
-    const size_t size[3] = {n->slot ? 1 : n->size, n->size, n->size};
+    const size_t size[3] = {n->which ? 1 : n->size, n->size, n->size};
     const char *from[3] = {c->ptr[n->a], c->ptr[n->b], c->ptr[n->c]};
     char *out = c->ptr[n->out];
     size_t len = count(c, n), rest = len % LANES;
@@ -81,7 +81,7 @@ static void run_splat(ctx *c, const node *n) {
 
 static void run_index(ctx *c, const node *n) {
     int64_t *out = (int64_t *)(void *)c->ptr[n->out];
-    int64_t first = c->launch->origin[n->slot] + c->pos[n->slot];
+    int64_t first = c->launch->origin[n->which] + c->pos[n->which];
     size_t len = count(c, n);
     for (size_t i = 0; i < len; i++) out[i] = first + (int64_t)i;
 }
@@ -111,7 +111,7 @@ static int32_t run_trap(const ctx *c, const node *n) {
     size_t len = count(c, n);
     char any = 0;
     for (size_t i = 0; i < len; i++) any |= cond[i];
-    return any ? KILN_TRAP_BASE + n->slot : 0;
+    return any ? KILN_TRAP_BASE + n->which : 0;
 }
 
 /* -- loops ------------------------------------------------------------------------------------------ */
@@ -170,10 +170,10 @@ int32_t kiln_interp_list(ctx *c, const node *n) {
         switch ((node_kind)n->kind) {
         case NODE_CALL: run_call(c, n); break;
         case NODE_CONST: memcpy(c->ptr[n->out], &n->u.bits, n->size); break;
-        case NODE_PAR: memcpy(c->ptr[n->out], &c->launch->par[n->slot], n->size); break;
+        case NODE_PAR: memcpy(c->ptr[n->out], &c->launch->par[n->which], n->size); break;
         case NODE_SPLAT: run_splat(c, n); break;
         case NODE_INDEX: run_index(c, n); break;
-        case NODE_EXTENT: memcpy(c->ptr[n->out], &c->launch->n[n->slot], n->size); break;
+        case NODE_EXTENT: memcpy(c->ptr[n->out], &c->launch->n[n->which], n->size); break;
         case NODE_LOAD: run_load(c, n); break;
         case NODE_GATHER: kiln_interp_gather(c, n); break;
         case NODE_STORE: run_store(c, n); break;

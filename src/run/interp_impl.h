@@ -1,7 +1,7 @@
 /* interp_impl.h - the prepared program that interp_prep.c makes and interp.c runs.
  *
  * A nest becomes a tree of regions, each with a few lists of nodes.  A node works on whole blocks through
- * a table of pointers, made anew for each run: most point at scratch slots, some straight at a tensor.
+ * a table of pointers, made anew for each run: most point at scratch registers, some straight at a tensor.
  * A value is uniform (one element), a block (elements of the vector loop) or lanes (the 64 partial
  * states of a vec fold). */
 #ifndef KILN_INTERP_IMPL_H
@@ -21,10 +21,10 @@ typedef enum width { UNIFORM, BLOCK, LANE } width; /* ORDER: the wider of two op
 typedef enum node_kind {
     NODE_CALL,   /* out = fn(a, b, c) */
     NODE_CONST,  /* out = bits */
-    NODE_PAR,    /* out = scalar slot */
+    NODE_PAR,    /* out = scalar `which` */
     NODE_SPLAT,  /* out = a in each element of vec's block */
-    NODE_INDEX,  /* out = index along dimension slot */
-    NODE_EXTENT, /* out = extent of dimension slot */
+    NODE_INDEX,  /* out = index along dimension `which` */
+    NODE_EXTENT, /* out = extent of dimension `which` */
     NODE_LOAD,   /* out = memory, a run of elements */
     NODE_GATHER, /* out = memory, each element by itself */
     NODE_STORE,
@@ -54,7 +54,7 @@ typedef struct node {
     struct node *next;
     uint8_t kind, width, size, dtype;
     uint8_t shift; /* bit k: operand k is a block read at the current row of lanes */
-    uint16_t slot;
+    uint16_t which;
     uint32_t out, a, b, c; /* pointer-table indices */
     union {
         kiln_loop_fn fn;
@@ -95,7 +95,7 @@ typedef struct region {
 } region;
 
 typedef struct home {
-    uint32_t units; /* where the slot starts, in elements' bytes; UINT32_MAX: no slot of its own */
+    uint32_t units; /* where its register starts, in elements' bytes; UINT32_MAX: it has none of its own */
     uint32_t next_free;
     uint8_t wide, size;
 } home;
@@ -105,8 +105,9 @@ typedef struct program {
     region *root, *folds;
     home *homes; /* the pointer table's initial contents */
     uint32_t nhomes, cap;
-    uint32_t wide_units, narrow_units; /* bytes per element of all block slots, of all 64-element slots */
-    uint32_t block;                    /* elements of a block */
+    uint32_t wide_units,
+        narrow_units; /* bytes per element of all registers of a block, of all of 64 elements */
+    uint32_t block;   /* elements of a block */
     int ndim;
 } program;
 

@@ -85,7 +85,7 @@ static void mark_stores(prep *q, int open, int end) {
     bool stored = false;
     for (int i = open + 1; i < end; i++) {
         const kiln_ir_ins *ins = &q->ir->ins[i];
-        if (ins->op == KILN_IR_LOAD && stored && q->ir->bufs[ins->slot].role != KILN_BUF_IN) return;
+        if (ins->op == KILN_IR_LOAD && stored && q->ir->bufs[ins->which].role != KILN_BUF_IN) return;
         stored |= ins->op == KILN_IR_STORE;
     }
     for (int i = open + 1; i < end; i++)
@@ -101,13 +101,13 @@ static bool overwritable(const prep *q, int open, int end, uint32_t v, int k) {
         const kiln_ref *refs = ins->list ? ins->list : ins->arg;
         for (int a = 0; later && a < ins->nargs + ins->ncoord; a++) {
             const kiln_ir_ins *d = &q->ir->ins[a < ins->nargs ? refs[a] : ins->coord[a - ins->nargs].at];
-            if (d->op == KILN_IR_STATE && d->slot == k) return false;
+            if (d->op == KILN_IR_STATE && d->which == k) return false;
         }
     }
     return true;
 }
 
-/* Marks new states that need no slot of their own.  An outer fold's states are none of this region's,
+/* Marks new states that need no register of their own.  An outer fold's states are none of this region's,
  * but marking too little is harmless. */
 static void mark_direct(prep *q, int open, int end) {
     const kiln_ir_ins *yield = &q->ir->ins[end - 1];

@@ -1,8 +1,8 @@
-/* interp_prep.c - a nest of IR -> lists of nodes over scratch slots.
+/* interp_prep.c - a nest of IR -> lists of nodes over scratch registers.
  *
  * Every value goes to the outermost list in which its operands are known (its rank), so what does not
- * change in a loop is computed before it.  Values that stay in their own region share slots by
- * liveness; a value moved outwards keeps a slot to itself, since it runs before what is textually
+ * change in a loop is computed before it.  Values that stay in their own region share registers by
+ * liveness; a value moved outwards keeps a register to itself, since it runs before what is textually
  * earlier.  Nothing here runs code, and nothing here looks at sizes or strides. */
 #include <string.h>
 
@@ -14,7 +14,7 @@ enum { PART_ROW = 1, PART_BODY = 2, PART_LANE = 3 };
 
 static uint8_t size_of(int t) { return (uint8_t)kiln_dtype_size((kiln_dtype)t); }
 
-/* -- slots -------------------------------------------------------------------------------------------- */
+/* -- registers ---------------------------------------------------------------------------------------- */
 
 static int size_class(int size) { return size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : 3; }
 
@@ -35,7 +35,7 @@ static uint32_t new_home(prep *q) {
     return g->nhomes++;
 }
 
-static uint32_t fresh_slot(prep *q, int w, int size) {
+static uint32_t fresh_register(prep *q, int w, int size) {
     uint32_t at = new_home(q);
     if (q->nomem) return 0;
     bool wide = w == BLOCK;
@@ -45,9 +45,9 @@ static uint32_t fresh_slot(prep *q, int w, int size) {
     return at;
 }
 
-static uint32_t shared_slot(prep *q, int w, int size) {
-    uint32_t *head = &q->free_slots[w == BLOCK][size_class(size)];
-    if (*head == NONE) return fresh_slot(q, w, size);
+static uint32_t shared_register(prep *q, int w, int size) {
+    uint32_t *head = &q->free_registers[w == BLOCK][size_class(size)];
+    if (*head == NONE) return fresh_register(q, w, size);
     uint32_t at = *head;
     *head = q->g->homes[at].next_free;
     return at;
@@ -55,7 +55,7 @@ static uint32_t shared_slot(prep *q, int w, int size) {
 
 static void give_back(prep *q, uint32_t at) {
     home *h = &q->g->homes[at];
-    uint32_t *head = &q->free_slots[h->wide][size_class(h->size)];
+    uint32_t *head = &q->free_registers[h->wide][size_class(h->size)];
     h->next_free = *head;
     *head = at;
 }
@@ -66,7 +66,7 @@ static void bury(prep *q, uint32_t i) {
         value *v = &q->v[r];
         if (v->owned_splat) give_back(q, v->splat);
         if (!v->owned) continue;
-        if (!v->region) give_back(q, v->slot);
+        if (!v->region) give_back(q, v->reg);
         for (int k = 0; v->region && k < v->region->nstates; k++) give_back(q, v->region->states[k].result);
     }
 }
@@ -116,24 +116,24 @@ static node *add_node(prep *q, int rank, node_kind kind, int w) {
 }
 
 /* A new state that may overwrite the old one at once: where that is.  NONE if it may not. */
-static uint32_t state_slot(prep *q, const value *v, int w, int rank) {
+static uint32_t state_register(prep *q, const value *v, int w, int rank) {
     region *r = q->stack[here(q)];
     if (!v->direct || !stays(q, rank) || w != (r->split ? LANE : r->width)) return NONE;
     r->direct = true;
     return r->states[v->direct - 1].now;
 }
 
-/* Makes the node that computes instruction i, with a slot for its value. */
+/* Makes the node that computes instruction i, with a register for its value. */
 static node *make(prep *q, int i, node_kind kind, int w, int rank) {
     value *v = &q->v[i];
     int t = q->ir->ins[i].dtype;
     v->width = (uint8_t)w;
     v->rank = (uint8_t)rank;
-    uint32_t at = state_slot(q, v, w, rank);
+    uint32_t at = state_register(q, v, w, rank);
     v->owned = at == NONE && stays(q, rank);
-    v->ptr = v->slot = at != NONE ? at
-                       : v->owned ? shared_slot(q, w, size_of(t))
-                                  : fresh_slot(q, w, size_of(t));
+    v->ptr = v->reg = at != NONE ? at
+                      : v->owned ? shared_register(q, w, size_of(t))
+                                 : fresh_register(q, w, size_of(t));
     dies(q, (uint32_t)i);
     node *n = add_node(q, rank, kind, w);
     n->out = v->ptr;
@@ -149,7 +149,7 @@ static uint32_t as_block(prep *q, kiln_ref r) {
     if (v->splat != NONE && v->splat_for == q->vec) return v->splat;
     int t = q->ir->ins[r].dtype, rank = v->rank;
     bool own = stays(q, rank) && v->splat == NONE && v->last > 0;
-    uint32_t at = own ? shared_slot(q, BLOCK, size_of(t)) : fresh_slot(q, BLOCK, size_of(t));
+    uint32_t at = own ? shared_register(q, BLOCK, size_of(t)) : fresh_register(q, BLOCK, size_of(t));
     if (own && !v->owned) own = false; /* not on the list of the dying by itself */
     node *n = add_node(q, rank, NODE_SPLAT, BLOCK);
     n->out = at;
@@ -188,7 +188,7 @@ static kiln_status prep_call(prep *q, int i, kiln_loop_fn fn) {
     d->c = at[2];
     d->shift = shift;
     d->size = size_of(q->ir->ins[ins->arg[n - 1]].dtype);
-    d->slot = ins->op == KILN_IR_PRIM && kiln_prim_rule((kiln_prim)ins->prim) == KILN_RULE_SELECT;
+    d->which = ins->op == KILN_IR_PRIM && kiln_prim_rule((kiln_prim)ins->prim) == KILN_RULE_SELECT;
     return KILN_OK;
 }
 
@@ -232,18 +232,18 @@ static int level_of(const prep *q, int axis) {
 }
 
 static void prep_index(prep *q, int i) {
-    int axis = q->ir->ins[i].slot, level = level_of(q, axis);
+    int axis = q->ir->ins[i].which, level = level_of(q, axis);
     bool varies = q->vec && q->vec->dim == q->dim_of[axis];
     node *n = make(q, i, NODE_INDEX, varies ? BLOCK : UNIFORM, rank_at(level, PART_BODY));
-    n->slot = q->dim_of[axis];
+    n->which = q->dim_of[axis];
 }
 
 /* Fills m's dimensions; returns the rank below which its address is not known. */
 static int address_rank(prep *q, const kiln_ir_ins *ins, access *m) {
-    const kiln_ir_buf *b = &q->ir->bufs[ins->slot];
+    const kiln_ir_buf *b = &q->ir->bufs[ins->which];
     uint32_t axes = b->axes;
     int rank = 0;
-    m->buf = ins->slot;
+    m->buf = ins->which;
     m->size = size_of(kiln_dtype_real(b->dtype));
     m->offset = ins->op == KILN_IR_LOAD && ins->prim == KILN_PART_IM ? m->size : 0;
     m->vec_dim = -1;
@@ -313,7 +313,7 @@ static void prep_load(prep *q, int i) {
         if (m->guard_step || m->other_step) w = BLOCK;
     }
     bool plain = !ins->nargs && !ins->ncoord;
-    if (!plain || q->ir->bufs[ins->slot].role != KILN_BUF_IN)
+    if (!plain || q->ir->bufs[ins->which].role != KILN_BUF_IN)
         rank = rank_at(here(q), PART_BODY); /* not moved */
     node *n = make(q, i, plain ? NODE_LOAD : NODE_GATHER, w, rank);
     n->x.mem = m;
@@ -351,7 +351,7 @@ static void prep_trap(prep *q, int i) {
     kiln_ref cond = ins->arg[0];
     node *n = add_node(q, rank_at(here(q), PART_BODY), NODE_TRAP, q->v[cond].width);
     n->a = q->v[cond].ptr;
-    n->slot = ins->slot;
+    n->which = ins->which;
 }
 
 /* -- states -------------------------------------------------------------------------------------------- */
@@ -371,7 +371,7 @@ static int level_of_region(const prep *q, const region *r) {
 static void prep_state(prep *q, int i) {
     const kiln_ir_ins *ins = &q->ir->ins[i];
     region *r = fold_here(q);
-    const state *s = &r->states[ins->slot];
+    const state *s = &r->states[ins->which];
     value *v = &q->v[i];
     bool lanes = r->vec && (r->split || r->merging);
     v->ptr = ins->op == KILN_IR_STATE ? s->now : ins->op == KILN_IR_LEFT ? s->left : s->right;
@@ -382,7 +382,7 @@ static void prep_state(prep *q, int i) {
 static void prep_result(prep *q, int i) {
     const kiln_ir_ins *ins = &q->ir->ins[i];
     const value *f = &q->v[ins->arg[0]];
-    q->v[i].ptr = f->region->states[ins->slot].result;
+    q->v[i].ptr = f->region->states[ins->which].result;
     q->v[i].width = f->region->vec ? UNIFORM : f->region->width;
     q->v[i].rank = f->rank;
 }
@@ -410,8 +410,8 @@ static void prep_yield(prep *q, int i) {
         const state *s = &r->states[k];
         from[k] = as_width(q, v, w);
         shift[k] = w == LANE && q->v[v].width == BLOCK;
-        if ((d->op != KILN_IR_STATE && d->op != KILN_IR_LEFT) || d->slot == k) continue;
-        uint32_t aside = fresh_slot(q, w, s->size);
+        if ((d->op != KILN_IR_STATE && d->op != KILN_IR_LEFT) || d->which == k) continue;
+        uint32_t aside = fresh_register(q, w, s->size);
         copy_node(q, rank, w, aside, from[k], s->size, false);
         from[k] = aside;
     }
@@ -433,8 +433,8 @@ static kiln_status prep_ins(prep *q, int i) {
     if (pure && q->v[i].last == 0) return KILN_OK; /* nobody reads it */
     switch ((kiln_ir_op)ins->op) {
     case KILN_IR_CONST: prep_const(q, i); break;
-    case KILN_IR_PAR: make(q, i, NODE_PAR, UNIFORM, 0)->slot = ins->slot; break;
-    case KILN_IR_EXTENT: make(q, i, NODE_EXTENT, UNIFORM, 0)->slot = q->dim_of[ins->slot]; break;
+    case KILN_IR_PAR: make(q, i, NODE_PAR, UNIFORM, 0)->which = ins->which; break;
+    case KILN_IR_EXTENT: make(q, i, NODE_EXTENT, UNIFORM, 0)->which = q->dim_of[ins->which]; break;
     case KILN_IR_INDEX: prep_index(q, i); break;
     case KILN_IR_LOAD: prep_load(q, i); break;
     case KILN_IR_STORE: prep_store(q, i); break;
@@ -484,7 +484,7 @@ static void prep_states(prep *q, region *r, const kiln_ir_ins *ins) {
         s->right = new_home(q);
         s->at = r->entry_units;
         r->entry_units += s->size;
-        if (ins->op == KILN_IR_SCAN) s->result = shared_slot(q, r->width, s->size);
+        if (ins->op == KILN_IR_SCAN) s->result = shared_register(q, r->width, s->size);
     }
     if (ins->op != KILN_IR_FOLD) return;
     r->stack = new_home(q);
@@ -501,8 +501,8 @@ static region *new_region(prep *q, int open) {
     }
     r->op = ins->op;
     r->vec = ins->vec;
-    r->grid = q->ir->axes[ins->slot].grid;
-    r->dim = q->dim_of[ins->slot];
+    r->grid = q->ir->axes[ins->which].grid;
+    r->dim = q->dim_of[ins->which];
     r->width = q->vec ? BLOCK : UNIFORM;
     if (ins->list) prep_states(q, r, ins);
     return r;
@@ -518,7 +518,7 @@ static void close_region(prep *q, int open, region *r) {
     }
     if (ins->op == KILN_IR_FOLD)
         for (int k = 0; k < r->nstates; k++)
-            r->states[k].result = shared_slot(q, r->width, r->states[k].size);
+            r->states[k].result = shared_register(q, r->width, r->states[k].size);
     int rank = rank_at(here(q), PART_BODY);
     add_node(q, rank, NODE_LOOP, UNIFORM)->u.loop = r;
     if (ins->op == KILN_IR_FOR) return;
@@ -551,7 +551,7 @@ static kiln_status prep_region(prep *q, int open) {
     return q->nomem ? KILN_NOMEM() : KILN_OK;
 }
 
-/* Blocks as long as their slots stay in the first-level cache. */
+/* Blocks as long as their registers stay in the first-level cache. */
 static void choose_block(program *g) {
     size_t units = g->wide_units;
     for (const region *f = g->folds; f; f = f->next_fold)
@@ -562,7 +562,7 @@ static void choose_block(program *g) {
 
 kiln_status kiln_interp_prepare(kiln_interp *p, const kiln_ir *ir, int nest, int begin) {
     prep q = {.arena = &p->arena, .loops = p->loops, .ir = ir, .g = &p->nest[nest]};
-    memset(q.free_slots, 0xff, sizeof q.free_slots);
+    memset(q.free_registers, 0xff, sizeof q.free_registers);
     for (int a = 0; a < ir->naxes; a++) {
         q.dim_of[a] = (uint8_t)q.g->ndim;
         q.g->ndim += ir->axes[a].grid ? 2 : 1;

@@ -1,5 +1,5 @@
 /* interp_prep.h - what the two halves of preparing share: interp_live.c says when values are read for the
- * last time, interp_prep.c makes nodes and slots of them. */
+ * last time, interp_prep.c makes nodes and registers of them. */
 #ifndef KILN_INTERP_PREP_H
 #define KILN_INTERP_PREP_H
 #include "run/interp_impl.h"
@@ -12,11 +12,11 @@ typedef struct value {
     uint32_t last;        /* instruction after which nobody reads it; 0: nobody does */
     uint32_t dying, next; /* head of the list of values with last == this one; its next */
     uint32_t ptr, splat;  /* pointer-table indices */
-    uint32_t slot;        /* what goes back after last; ptr unless a load may stay in place */
+    uint32_t reg;         /* what goes back after last; ptr unless a load may stay in place */
     const region *splat_for;
     region *region; /* folds and scans */
     uint8_t width, rank;
-    bool owned, owned_splat; /* the slot goes back after last */
+    bool owned, owned_splat; /* the register goes back after last */
     bool late;               /* runs after the rest of its region: lanes of a vec fold, stores */
     bool lane;               /* depends on the state of a vec fold */
     uint8_t direct;          /* yields: 1 + the state it may be written to at once, 0: none */
@@ -32,8 +32,8 @@ typedef struct prep {
     int depth;
     const region *vec; /* the vector loop open here, or NULL */
     uint8_t dim_of[KILN_IR_MAX_AXES];
-    uint32_t free_slots[2][4]; /* by width and size */
-    node sink;                 /* what is written to once memory is out */
+    uint32_t free_registers[2][4]; /* by width and size */
+    node sink;                     /* what is written to once memory is out */
     access sink_access;
     bool nomem;
 } prep;

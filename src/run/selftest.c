@@ -58,13 +58,13 @@ typedef struct trial {
 static void layout(const kiln_ir *ir, trial *t, size_t *total) {
     *total = 0;
     for (int b = 0; b < ir->nbufs; b++) {
-        int64_t size = (int64_t)kiln_dtype_size(ir->bufs[b].dtype), step = size;
-        if (ir->bufs[b].stride == KILN_STRIDE_BCAST) step = 0;
-        if (ir->bufs[b].stride == KILN_STRIDE_ANY) step = GAP * size;
-        int64_t row = step ? step * (COLS + 1) : size;
-        t->stride[b * NDIM] = step;
+        int64_t size = (int64_t)kiln_dtype_size(ir->bufs[b].dtype), apart = size;
+        if (ir->bufs[b].stride == KILN_STRIDE_BCAST) apart = 0;
+        if (ir->bufs[b].stride == KILN_STRIDE_ANY) apart = GAP * size;
+        int64_t row = apart ? apart * (COLS + 1) : size;
+        t->stride[b * NDIM] = apart;
         t->stride[b * NDIM + 1] = row;
-        t->nbytes[b] = (size_t)(row * ROWS + step * COLS + size);
+        t->nbytes[b] = (size_t)(row * ROWS + apart * COLS + size);
         *total += (t->nbytes[b] + ALIGN - 1) / ALIGN * ALIGN;
     }
 }

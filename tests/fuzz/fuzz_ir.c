@@ -52,13 +52,13 @@ static bool runnable(const kiln_ir *ir) {
     for (int i = 0; i < ir->nins; i++) {
         const kiln_ir_ins *ins = &ir->ins[i];
         if (ins->ncoord) return false;
-        if (ins->op == KILN_IR_STORE && vec[depth] & ~ir->bufs[ins->slot].axes) return false;
+        if (ins->op == KILN_IR_STORE && vec[depth] & ~ir->bufs[ins->which].axes) return false;
         work += points[depth];
         if (ins->op == KILN_IR_END) depth--;
         if (ins->op != KILN_IR_FOR && ins->op != KILN_IR_FOLD && ins->op != KILN_IR_SCAN) continue;
-        int64_t n = extents[dim[ins->slot]] * (ir->axes[ins->slot].grid ? extents[dim[ins->slot] + 1] : 1);
+        int64_t n = extents[dim[ins->which]] * (ir->axes[ins->which].grid ? extents[dim[ins->which] + 1] : 1);
         points[depth + 1] = points[depth] * n;
-        vec[depth + 1] = vec[depth] | (uint32_t)ins->vec << ins->slot;
+        vec[depth + 1] = vec[depth] | (uint32_t)ins->vec << ins->which;
         depth++;
     }
     return work < WORK;

@@ -43,7 +43,7 @@ static void round_trip(const kiln_expr *e) {
     kiln_arena_free(&arena);
 }
 
-static void walk(const kiln_registry *r, kiln_steps steps) {
+static void walk(const kiln_registry *r, kiln_budget steps) {
     const kiln_op *op;
     int ntyped;
     for (size_t k = 0; k < kiln_registry_count(r); k++) {
@@ -70,9 +70,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     kiln_status st = kiln_registry_new(NULL, &text, 1, NULL, false, &r);
     spent cost = spent_stop();
     require(cost.most <= HELD_FIRST + n * HELD_PER_BYTE);
-    require(cost.total <= (size_t)kiln_steps_for(n).most * ASKED_PER_STEP);
+    require(cost.total <= (size_t)kiln_budget_for(n).most * ASKED_PER_STEP);
     if (st == KILN_OK) {
-        walk(r, kiln_steps_for(n));
+        walk(r, kiln_budget_for(n));
         kiln_registry_free(r);
         return 0;
     }

@@ -39,7 +39,7 @@ static int walk_part_end(const walk *w, int i) {
 
 static void walk_fold(walk *w, int open, states *out) {
     const kiln_ir_ins *f = &w->ir->ins[open];
-    int dim = w->dim[f->slot], merge = walk_part_end(w, open + 1) + 1, top = 0;
+    int dim = w->dim[f->which], merge = walk_part_end(w, open + 1) + 1, top = 0;
     int64_t n = w->l->n[dim];
     static _Thread_local states init[8], lane[8][64], stack[8][8];
     static _Thread_local int depth;
@@ -70,16 +70,16 @@ static void walk_fold(walk *w, int open, states *out) {
 static void walk_scan(walk *w, int open, states *out) {
     const kiln_ir_ins *f = &w->ir->ins[open];
     for (int k = 0; k < f->nargs; k++) out->s[k] = w->v[f->list[k]];
-    for (int64_t i = 0; i < w->l->n[w->dim[f->slot]] && !w->trap; i++) {
-        w->pos[w->dim[f->slot]] = i;
+    for (int64_t i = 0; i < w->l->n[w->dim[f->which]] && !w->trap; i++) {
+        w->pos[w->dim[f->which]] = i;
         walk_part(w, open + 1, out, NULL, out);
     }
 }
 
 static void walk_for(walk *w, int open, const states *now) {
     const kiln_ir_ins *f = &w->ir->ins[open];
-    int dim = w->dim[f->slot];
-    bool grid = w->ir->axes[f->slot].grid;
+    int dim = w->dim[f->which];
+    bool grid = w->ir->axes[f->which].grid;
     for (int64_t j = 0; j < (grid ? w->l->n[dim + 1] : 1) && !w->trap; j++)
         for (int64_t i = 0; i < w->l->n[dim] && !w->trap; i++) {
             w->pos[dim] = i;
@@ -110,28 +110,28 @@ static void walk_value(walk *w, int i, const states *now, const states *right) {
     int t = ins->nargs && !ins->list ? w->ir->ins[ins->arg[ins->nargs - 1]].dtype : 0;
     switch (ins->op) {
     case KILN_IR_CONST: memcpy(out, ins->dtype == KILN_F32 ? (void *)&f : (void *)&ins->imm, size); break;
-    case KILN_IR_PAR: memcpy(out, &w->l->par[ins->slot], size); break;
-    case KILN_IR_EXTENT: memcpy(out, &w->l->n[w->dim[ins->slot]], size); break;
-    case KILN_IR_INDEX: memcpy(out, &w->pos[w->dim[ins->slot]], size); break;
+    case KILN_IR_PAR: memcpy(out, &w->l->par[ins->which], size); break;
+    case KILN_IR_EXTENT: memcpy(out, &w->l->n[w->dim[ins->which]], size); break;
+    case KILN_IR_INDEX: memcpy(out, &w->pos[w->dim[ins->which]], size); break;
     case KILN_IR_PRIM: w->loops->prim[ins->prim][t](out, arg[0], arg[1], arg[2], 1); break;
     case KILN_IR_CAST: w->loops->cast[ins->dtype][t](out, arg[0], NULL, NULL, 1); break;
     case KILN_IR_STATE:
-    case KILN_IR_LEFT: *out = now->s[ins->slot]; break;
-    case KILN_IR_RIGHT: *out = right->s[ins->slot]; break;
+    case KILN_IR_LEFT: *out = now->s[ins->which]; break;
+    case KILN_IR_RIGHT: *out = right->s[ins->which]; break;
     case KILN_IR_LOAD:
         if (ins->nargs) memcpy(out, arg[1], size);
         if (!ins->nargs || arg[0][0])
-            memcpy(out, walk_address(w, ins->slot) + (ins->prim == KILN_PART_IM ? size : 0), size);
+            memcpy(out, walk_address(w, ins->which) + (ins->prim == KILN_PART_IM ? size : 0), size);
         if (ins->dtype == KILN_BOOL) out->byte[0] = out->byte[0] != 0;
         break;
     case KILN_IR_STORE:
         size = kiln_dtype_size(kiln_dtype_real((kiln_dtype)ins->dtype));
         for (int k = 0, n = kiln_ir_store_values(ins); k < n; k++)
             if (ins->nargs == n || arg[n][0])
-                memcpy(walk_address(w, ins->slot) + (size_t)k * size, arg[k], size);
+                memcpy(walk_address(w, ins->which) + (size_t)k * size, arg[k], size);
         break;
     case KILN_IR_TRAP:
-        if (arg[0][0]) w->trap = KILN_TRAP_BASE + ins->slot;
+        if (arg[0][0]) w->trap = KILN_TRAP_BASE + ins->which;
         break;
     default: break;
     }
@@ -158,7 +158,7 @@ static void walk_part(walk *w, int begin, const states *now, const states *right
             int end = kiln_ir_region_end(w->ir, i);
             for (int j = end + 1; j < w->ir->nins; j++) /* results may stand deeper */
                 if (w->ir->ins[j].op == KILN_IR_RESULT && w->ir->ins[j].arg[0] == (kiln_ref)i)
-                    w->v[j] = made.s[w->ir->ins[j].slot];
+                    w->v[j] = made.s[w->ir->ins[j].which];
             i = end;
         } else {
             walk_value(w, i, now, right);

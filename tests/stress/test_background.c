@@ -170,8 +170,8 @@ static void attempts_grow_rare(void **state) {
     for (int k = 1; k < 70; k++) {
         (void)mul(ctx, true);
         kiln_wait_idle(ctx);
-        kiln_thread *t = kiln_thread_of(&ctx->domain);
-        kiln_thread_enter(&ctx->domain, t);
+        kiln_thread *t = kiln_thread_of(&ctx->epochs);
+        kiln_thread_enter(&ctx->epochs, t);
         MUST_OK(kiln_class_of(ctx, &plan, &c));
         uint64_t wait = atomic_load(&c->hot_at) - atomic_load(&c->heat);
         kiln_thread_leave(t);

@@ -61,7 +61,7 @@ static object *look_or_put(kiln_cache *c, uint64_t key) {
 }
 
 typedef struct fixture {
-    kiln_domain domain;
+    kiln_epochs epochs;
     kiln_cache *cache;
     atomic_int wrong;
     atomic_bool stop;
@@ -71,13 +71,13 @@ static void begin(fixture *f, size_t bound) {
     memset(f, 0, sizeof *f);
     atomic_store(&nlive, 0);
     atomic_store(&ndropped, 0);
-    MUST_OK(kiln_domain_init(&f->domain, NULL, no_user));
-    MUST_OK(kiln_cache_new(&f->domain, bound, drop, &f->cache));
+    MUST_OK(kiln_epochs_init(&f->epochs, NULL, no_user));
+    MUST_OK(kiln_cache_new(&f->epochs, bound, drop, &f->cache));
 }
 
 static void finish(fixture *f) {
     kiln_cache_free(f->cache);
-    kiln_domain_fini(&f->domain);
+    kiln_epochs_fini(&f->epochs);
     assert_int_equal(atomic_load(&nlive), 0);
     assert_int_equal(atomic_load(&f->wrong), 0);
 }
@@ -88,16 +88,16 @@ static void growing_keeps_everything(void **state) {
     (void)state;
     fixture f;
     begin(&f, 1 << 20);
-    kiln_thread *t = kiln_thread_of(&f.domain);
+    kiln_thread *t = kiln_thread_of(&f.epochs);
     for (uint64_t k = 0; k < KEYS; k++) {
-        kiln_thread_enter(&f.domain, t);
+        kiln_thread_enter(&f.epochs, t);
         object *o = look_or_put(f.cache, k);
         assert_non_null(o);
         assert_ptr_equal(look(f.cache, k), o);
         kiln_thread_leave(t);
     }
     assert_int_equal(kiln_cache_count(f.cache), KEYS);
-    kiln_thread_enter(&f.domain, t);
+    kiln_thread_enter(&f.epochs, t);
     for (uint64_t k = 0; k < KEYS; k++) assert_int_equal(look(f.cache, k)->twice, 2 * k);
     assert_null(look(f.cache, KEYS));
     kiln_thread_leave(t);
@@ -110,20 +110,20 @@ static void the_used_and_the_pinned_stay(void **state) {
     (void)state;
     fixture f;
     begin(&f, BOUND);
-    kiln_thread *t = kiln_thread_of(&f.domain);
-    kiln_thread_enter(&f.domain, t);
+    kiln_thread *t = kiln_thread_of(&f.epochs);
+    kiln_thread_enter(&f.epochs, t);
     object *pinned = look_or_put(f.cache, 1000000), *used = look_or_put(f.cache, 1000001);
     assert_true(kiln_cache_pin(f.cache, &pinned->entry));
     kiln_thread_leave(t);
     for (uint64_t k = 0; k < KEYS; k++) {
-        kiln_thread_enter(&f.domain, t);
+        kiln_thread_enter(&f.epochs, t);
         assert_non_null(look_or_put(f.cache, k));
         assert_ptr_equal(look(f.cache, 1000001), used);
         kiln_thread_leave(t);
         assert_true(kiln_cache_count(f.cache) <= BOUND);
     }
     assert_int_equal(pinned->alive, ALIVE);
-    assert_int_equal(kiln_count_sum(&f.domain, KILN_COUNTER_evictions), KEYS + 2 - BOUND);
+    assert_int_equal(kiln_count_sum(&f.epochs, KILN_COUNTER_evictions), KEYS + 2 - BOUND);
     assert_true(atomic_load(&nlive) < 4 * BOUND); /* not all kept until the end */
     kiln_cache_unpin(f.cache, &pinned->entry);
     finish(&f);
@@ -135,8 +135,8 @@ static void pins_beat_the_bound(void **state) {
     fixture f;
     object *held[3 * BOUND];
     begin(&f, BOUND);
-    kiln_thread *t = kiln_thread_of(&f.domain);
-    kiln_thread_enter(&f.domain, t);
+    kiln_thread *t = kiln_thread_of(&f.epochs);
+    kiln_thread_enter(&f.epochs, t);
     for (uint64_t k = 0; k < 3 * BOUND; k++) {
         held[k] = look_or_put(f.cache, k);
         assert_true(kiln_cache_pin(f.cache, &held[k]->entry));
@@ -163,8 +163,8 @@ static void growing_without_memory(void **state) {
     fixture f;
     bool failed = false;
     begin(&f, 1 << 20);
-    kiln_thread *t = kiln_thread_of(&f.domain);
-    kiln_thread_enter(&f.domain, t);
+    kiln_thread *t = kiln_thread_of(&f.epochs);
+    kiln_thread_enter(&f.epochs, t);
     for (uint64_t k = 0; k < 1000; k++) {
         object *o = new_object(k);
         kiln_entry *winner = NULL;
@@ -196,11 +196,11 @@ static void *hammer(void *user) {
     fixture *f = user;
     uint64_t random = (uint64_t)(uintptr_t)&random;
     for (int k = 0; k < ROUNDS; k++) {
-        kiln_thread *t = kiln_thread_of(&f->domain);
+        kiln_thread *t = kiln_thread_of(&f->epochs);
         uint64_t key = next_random(&random) % KEYS;
         if (key % 4 == 0) key %= 8; /* some are hot */
         if (!t) return NULL;
-        kiln_thread_enter(&f->domain, t);
+        kiln_thread_enter(&f->epochs, t);
         object *o = look_or_put(f->cache, key);
         if (key % 1024 == 0) sched_yield();
         if (!o || o->alive != ALIVE || o->key != key || o->twice != 2 * key) atomic_fetch_add(&f->wrong, 1);
@@ -217,8 +217,8 @@ static void no_reader_loses_what_it_holds(void **state) {
     for (int k = 0; k < THREADS; k++) assert_int_equal(pthread_create(&threads[k], NULL, hammer, &f), 0);
     for (int k = 0; k < THREADS; k++) assert_int_equal(pthread_join(threads[k], NULL), 0);
     assert_true(kiln_cache_count(f.cache) <= BOUND);
-    assert_true(kiln_count_sum(&f.domain, KILN_COUNTER_evictions) > ROUNDS / 2); /* ended threads' counts */
-    assert_null(f.domain.threads);
+    assert_true(kiln_count_sum(&f.epochs, KILN_COUNTER_evictions) > ROUNDS / 2); /* ended threads' counts */
+    assert_null(f.epochs.threads);
     finish(&f);
 }
 
@@ -233,8 +233,8 @@ static void no_reader_loses_it_with_fences(void **state) {
 /* One thread stays inside: what it may have seen stays; when it leaves, it goes. */
 static void *stay_inside(void *user) {
     fixture *f = user;
-    kiln_thread *t = kiln_thread_of(&f->domain);
-    kiln_thread_enter(&f->domain, t);
+    kiln_thread *t = kiln_thread_of(&f->epochs);
+    kiln_thread_enter(&f->epochs, t);
     object *o = look_or_put(f->cache, 7);
     atomic_store(&f->wrong, 1); /* tells that it is inside */
     while (!atomic_load(&f->stop)) sched_yield();
@@ -250,40 +250,40 @@ static void a_long_reader_holds_back_the_drops(void **state) {
     begin(&f, BOUND);
     assert_int_equal(pthread_create(&thread, NULL, stay_inside, &f), 0);
     while (!atomic_load(&f.wrong)) sched_yield();
-    kiln_thread *t = kiln_thread_of(&f.domain);
+    kiln_thread *t = kiln_thread_of(&f.epochs);
     for (uint64_t k = 1000; k < 2000; k++) {
-        kiln_thread_enter(&f.domain, t);
+        kiln_thread_enter(&f.epochs, t);
         assert_non_null(look_or_put(f.cache, k));
         kiln_thread_leave(t);
     }
     assert_int_equal(atomic_load(&ndropped), 0);
     atomic_store(&f.stop, true);
     assert_int_equal(pthread_join(thread, NULL), 0);
-    kiln_domain_reclaim(&f.domain);
+    kiln_epochs_reclaim(&f.epochs);
     assert_int_equal(atomic_load(&ndropped), 1001 - BOUND);
     finish(&f);
 }
 
-/* Threads that come and go, over domains that come and go: no record is left, none is freed twice. */
+/* Threads that come and go, over epochs that come and go: no record is left, none is freed twice. */
 static void *visit(void *user) {
-    kiln_domain *all = user;
+    kiln_epochs *all = user;
     for (int k = 0; k < 8; k++) kiln_count(&all[k % 4], KILN_COUNTER_calls, 1);
     return NULL;
 }
 
 static void records_end_with_threads_and_domains(void **state) {
     (void)state;
-    kiln_domain all[4];
+    kiln_epochs all[4];
     for (int round = 0; round < 20; round++) {
         pthread_t threads[THREADS];
-        for (int k = 0; k < 4; k++) MUST_OK(kiln_domain_init(&all[k], NULL, no_user));
+        for (int k = 0; k < 4; k++) MUST_OK(kiln_epochs_init(&all[k], NULL, no_user));
         for (int k = 0; k < THREADS; k++) assert_int_equal(pthread_create(&threads[k], NULL, visit, all), 0);
         (void)visit(all);
         for (int k = 0; k < THREADS; k++) assert_int_equal(pthread_join(threads[k], NULL), 0);
         for (int k = 0; k < 4; k++) {
             assert_int_equal(kiln_count_sum(&all[k], KILN_COUNTER_calls), 2 * (THREADS + 1));
             assert_true(all[k].threads && !all[k].threads->next); /* this thread's own */
-            kiln_domain_fini(&all[k]);
+            kiln_epochs_fini(&all[k]);
         }
     }
 }

@@ -189,7 +189,7 @@ static void kernels_are_evicted(void **state) {
     assert_true(s.kernels <= 6 + 32); /* those waiting to be dropped included */
     assert_true(s.evictions > 0);
     assert_true(s.compiles >= 12);
-    kiln_domain_reclaim(&ctx->domain);
+    kiln_epochs_reclaim(&ctx->epochs);
     assert_true(stats_of(ctx).kernels <= 6);
     MUST_OK(kiln_kernel_run(held, ARGS(TEN(a), TEN(a)), &out, 1));
     HOLDS_I32(out, SIZES(3), 1, 4, 9);

@@ -279,7 +279,7 @@ static void a_host_takes_the_slot_of_two_results(void **state) {
     kiln_tensor *x = new_tensor(KILN_F32, SIZES(N), NULL);
     for (int k = 0; k < N; k++) ((float *)kiln_tensor_data(x))[k] = 3;
     check_frexp(&h, x);
-    kiln_slots *slots = kiln_thread_of(&h.ctx->domain)->user;
+    kiln_slots *slots = kiln_thread_of(&h.ctx->epochs)->user;
     kiln_slot **two = kiln_slot_of(slots, op_of(h.ctx, "frexp.Tensor"));
     kiln_slot **one = kiln_slot_of(slots, op_of(h.ctx, "neg")), *own = *one;
     *one = *two;

@@ -93,10 +93,10 @@ static size_t any_args(fuzz *f, const kiln_op *op, kiln_value *args) {
 static bool run(const kiln_plan *p, const kiln_class *c, kiln_tensor **outs) {
     char *ptr[KILN_MAX_OPERANDS];
     uint64_t par[KILN_MAX_SCALARS];
-    kiln_runner runner = {.interp = c->body->interp};
+    kiln_runner runner = {.interp = c->program->interp};
     for (int k = 0; k < c->nscalars; k++) {
         const kiln_scalar_source *s = &c->scalars[k];
-        if (kiln_plan_scalar(p, s->slot, s->index, s->part, s->via, s->dtype, &par[k]) != KILN_OK)
+        if (kiln_plan_scalar(p, s->arg, s->index, s->part, s->via, s->dtype, &par[k]) != KILN_OK)
             return false;
     }
     for (int k = 0; k < p->noperands; k++) {
@@ -135,7 +135,7 @@ static int find(const fuzz *f, const kiln_key *key) {
 static void learn(fuzz *f, const kiln_plan *p, const kiln_key *key, kiln_class *c) {
     kiln_sb source;
     kiln_sb_init(&source);
-    MUST_OK(kiln_emit_c(c->body->ir, contexts[0]->isa, &source));
+    MUST_OK(kiln_emit_c(c->program->ir, contexts[0]->isa, &source));
     assert_true(f->n < KEYS_MAX);
     known *k = &f->at[f->n];
     *k = (known){*key, c, NULL, p->call->op->row};

@@ -1,4 +1,4 @@
-/* test_epoch_model.c - epochs proven and not sampled: cache/thread.c itself, run in every order.
+/* test_epoch_model.c - epochs proven and not sampled: cache/epoch.c itself, run in every order.
  *
  * The file is compiled into this program with its atomic operations, fences and membarrier replaced by steps of a model.
  * Two readers make calls, one writer takes actions of its choice (publishes a kernel, evicts a class with or without a
@@ -55,7 +55,7 @@ static long model_membarrier(void);
 #define pthread_mutex_lock(m) ((void)(m))          /* the writer alone takes it */
 #define pthread_mutex_unlock(m) ((void)(m))
 #define syscall(...) model_membarrier()
-#include "cache/thread.c"
+#include "cache/epoch.c"
 
 /* -- the world: what the code works on ------------------------------------------------------------------ */
 
@@ -64,7 +64,7 @@ enum { READERS = 2, WRITER = READERS, THREADS, CLASSES = 3, OBJECTS = 2 * CLASSE
 
 /* Each part is one thread's own.  The atomics in it are not: they are in the model's memory. */
 typedef struct world {
-    kiln_domain domain; /* the writer's, with all up to published */
+    kiln_epochs epochs; /* the writer's, with all up to published */
     kiln_retired object[OBJECTS];
     uint32_t in_table; /* class */
     bool published[CLASSES];
@@ -194,7 +194,7 @@ static uint8_t make_step(state *s, int thread, int choice) {
     F(GENERATION_TOO_LATE, "a slot is filled with a generation read after the class")    \
     F(ENTER_RELAXED, "a reader's epoch is stored without release")                       \
     F(LEAVE_RELAXED, "a reader leaves without release")                                  \
-    F(READ_RELAXED, "readers load the domain's epoch without acquire")                   \
+    F(READ_RELAXED, "readers load the common epoch without acquire")                     \
     F(RAISE_RELAXED, "the epoch is raised without release")                              \
     F(SCAN_RELAXED, "a scan loads records without acquire")
 
@@ -305,12 +305,12 @@ static void call(int reader) {
     kiln_thread *t = &here.record[reader];
     struct slot *s = &here.slot[reader];
     uint64_t generation = 0, c = 0;
-    if (run.planted == GENERATION_TOO_SOON) generation = kiln_generation(&here.domain);
+    if (run.planted == GENERATION_TOO_SOON) generation = kiln_generation(&here.epochs);
     if (run.planted == LOOK_THEN_ENTER) c = model_load(&table, memory_order_acquire);
     int entering = run.nresults;
-    kiln_thread_enter(&here.domain, t);
+    kiln_thread_enter(&here.epochs, t);
     forget(entering);
-    if (run.planted != GENERATION_TOO_SOON) generation = kiln_generation(&here.domain);
+    if (run.planted != GENERATION_TOO_SOON) generation = kiln_generation(&here.epochs);
     bool hit = s->generation && s->generation == generation;
     bool last = !hit && run.s->thread[reader].action + 1 == run.depth.calls[reader];
     if (last) forget(entering);
@@ -319,8 +319,8 @@ static void call(int reader) {
     else if (run.planted != LOOK_THEN_ENTER)
         c = model_load(&table, memory_order_acquire);
     use(c);
-    if (run.planted == GENERATION_TOO_LATE) generation = kiln_generation(&here.domain);
-    kiln_thread_enter(&here.domain, t); /* a call within the call */
+    if (run.planted == GENERATION_TOO_LATE) generation = kiln_generation(&here.epochs);
+    kiln_thread_enter(&here.epochs, t); /* a call within the call */
     if (!model_load(&kernel[c], memory_order_acquire)) use(BODY(c));
     kiln_thread_leave(t);
     use(c);
@@ -338,9 +338,9 @@ static void drop_one(kiln_retired *r) {
 }
 
 static void retire(uint32_t object, const _Atomic(void *) *link, uint64_t instead, bool scans) {
-    here.domain.since_scan = scans ? SCAN_EVERY - 1 : 0;
+    here.epochs.since_scan = scans ? SCAN_EVERY - 1 : 0;
     if (run.planted != UNLINK_LAST) model_store(link, instead, memory_order_release);
-    kiln_retire(&here.domain, &here.object[object], drop_one);
+    kiln_retire(&here.epochs, &here.object[object], drop_one);
     if (run.planted == UNLINK_LAST) model_store(link, instead, memory_order_release);
 }
 
@@ -356,7 +356,7 @@ static void publish(void) {
 static void evict(bool scans) {
     uint32_t c = here.in_table;
     if (c + 1 == CLASSES) return;
-    kiln_thread_enter(&here.domain, &here.record[WRITER]);
+    kiln_thread_enter(&here.epochs, &here.record[WRITER]);
     here.in_table = c + 1;
     retire(c, &table, c + 1, scans);
     use(c);
@@ -366,13 +366,13 @@ static void evict(bool scans) {
 static void act(bool last) {
     uint64_t what = next_step((step){last ? WAIT : CHOOSE, 0, 4, false});
     if (what == 0)
-        kiln_domain_reclaim(&here.domain);
+        kiln_epochs_reclaim(&here.epochs);
     else if (what == 1)
         publish();
     else
         evict(what == 3);
-    if (last && here.domain.limbo && is_new()) run.wrong = "all have left, and something is not dropped";
-    if (here.domain.limbo) run.nheld++;
+    if (last && here.epochs.limbo && is_new()) run.wrong = "all have left, and something is not dropped";
+    if (here.epochs.limbo) run.nheld++;
 }
 
 static __attribute__((noinline)) void run_actions(state *s, int thread) {
@@ -520,10 +520,10 @@ static const char *search(fault planted, bool fences, depth d, bool whole) {
     kiln_thread_needs_fence = fences;
     for (int k = 0; k < THREADS; k++) {
         s.begun.record[k].depth = -1;
-        s.begun.record[k].next = s.begun.domain.threads;
-        s.begun.domain.threads = &here.record[k];
+        s.begun.record[k].next = s.begun.epochs.threads;
+        s.begun.epochs.threads = &here.record[k];
     }
-    s.begun.domain.limbo_end = &here.domain.limbo;
+    s.begun.epochs.limbo_end = &here.epochs.limbo;
     for (int k = 0; k < LOCATIONS; k++) s.nvalues[k] = 1;
     s.memory[EPOCH][0].value = 1;
     for (int k = 0; k < THREADS; k++) advance(&s, k);

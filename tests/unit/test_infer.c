@@ -218,38 +218,38 @@ static void bind_fills_in(void **state) {
     kiln_value t = kiln_v_tensor(x);
     assert_int_equal(bind("add.Tensor", (kiln_value[]){t, kiln_v_named("other", kiln_v_tensor(y))}, 2, &b),
                      KILN_OK);
-    assert_ptr_equal(b.slot[1].u.tensor, y);
-    assert_null(b.slot[1].name);
-    assert_int_equal(b.slot[2].kind, KILN_INT_V);
-    assert_int_equal(b.slot[2].u.i, 1);
+    assert_ptr_equal(b.arg[1].u.tensor, y);
+    assert_null(b.arg[1].name);
+    assert_int_equal(b.arg[2].kind, KILN_INT_V);
+    assert_int_equal(b.arg[2].u.i, 1);
     assert_int_equal(b.nout, 0);
     assert_int_equal(bind("clamp", (kiln_value[]){t, kiln_v_named("max", kiln_v_int(3))}, 2, &b), KILN_OK);
-    assert_int_equal(b.slot[1].kind, KILN_NONE);
-    assert_int_equal(b.slot[2].u.i, 3);
+    assert_int_equal(b.arg[1].kind, KILN_NONE);
+    assert_int_equal(b.arg[2].u.i, 3);
     assert_int_equal(bind("add_.Tensor", (kiln_value[]){t, kiln_v_tensor(y)}, 2, &b), KILN_OK);
-    assert_ptr_equal(b.slot[0].u.tensor, x);
+    assert_ptr_equal(b.arg[0].u.tensor, x);
     assert_ptr_equal(b.out[0], x);
     assert_int_equal(bind("add.out", (kiln_value[]){t, t, kiln_v_named("out", kiln_v_tensor(y))}, 3, &b),
                      KILN_OK);
     assert_ptr_equal(b.out[0], y);
     assert_int_equal(bind("test::picky", &t, 1, &b), KILN_OK); /* str="a", int[2]=0, float=1, bool, int=3 */
-    assert_string_equal(b.slot[1].u.s, "a");
-    assert_int_equal(b.slot[2].n, 2);
-    assert_int_equal(b.slot[2].u.list[1].u.i, 0);
-    assert_int_equal(b.slot[3].kind, KILN_FLOAT_V);
-    assert_true(b.slot[3].u.f == 1.0);
-    assert_int_equal(b.slot[4].kind, KILN_BOOL_V);
+    assert_string_equal(b.arg[1].u.s, "a");
+    assert_int_equal(b.arg[2].n, 2);
+    assert_int_equal(b.arg[2].u.list[1].u.i, 0);
+    assert_int_equal(b.arg[3].kind, KILN_FLOAT_V);
+    assert_true(b.arg[3].u.f == 1.0);
+    assert_int_equal(b.arg[4].kind, KILN_BOOL_V);
     kiln_value pads = kiln_v_named("pads", kiln_v_int(7)), eps = kiln_v_named("eps", kiln_v_int(2));
     assert_int_equal(bind("test::picky", (kiln_value[]){t, pads, eps}, 3, &b), KILN_OK);
-    assert_int_equal(b.slot[2].u.list[1].u.i, 7);
-    assert_true(b.slot[3].kind == KILN_FLOAT_V && b.slot[3].u.f == 2.0);
+    assert_int_equal(b.arg[2].u.list[1].u.i, 7);
+    assert_true(b.arg[3].kind == KILN_FLOAT_V && b.arg[3].u.f == 2.0);
     kiln_value truth[] = {kiln_v_bool(1), kiln_v_int(5)}; /* a converted list lives in the bound call */
     pads = kiln_v_named("pads", kiln_v_list(truth, 2));
     assert_int_equal(bind("test::picky", (kiln_value[]){t, pads, kiln_v_named("k", kiln_v_bool(1))}, 3, &b),
                      KILN_OK);
-    assert_true(b.slot[2].u.list != truth && b.slot[2].u.list[0].kind == KILN_INT_V &&
-                b.slot[2].u.list[0].u.i == 1);
-    assert_true(b.slot[5].kind == KILN_INT_V && b.slot[5].u.i == 1);
+    assert_true(b.arg[2].u.list != truth && b.arg[2].u.list[0].kind == KILN_INT_V &&
+                b.arg[2].u.list[0].u.i == 1);
+    assert_true(b.arg[5].kind == KILN_INT_V && b.arg[5].u.i == 1);
     kiln_tensor_release(x);
     kiln_tensor_release(y);
 }

@@ -264,7 +264,7 @@ static void spoil(kiln_ir *ir, const spoilt *c) {
     if (!strcmp(c->field, "nargs")) ins->nargs = (uint8_t)c->value;
     if (!strcmp(c->field, "arg")) ins->arg[1] = (kiln_ref)c->value;
     if (!strcmp(c->field, "dtype")) ins->dtype = (uint8_t)c->value;
-    if (!strcmp(c->field, "slot")) ins->slot = (uint16_t)c->value;
+    if (!strcmp(c->field, "which")) ins->which = (uint16_t)c->value;
     if (!strcmp(c->field, "op")) ins->op = (uint8_t)c->value;
     if (!strcmp(c->field, "prim")) ins->prim = (uint8_t)c->value;
     if (!strcmp(c->field, "nins")) ir->nins = (int)c->value;
@@ -282,8 +282,8 @@ static void verifier_refuses_data(void **state) {
         {2, "arg", 0, "must be a value, not a for"},
         {2, "dtype", KILN_F64, "makes f64, expected f32"},
         {1, "dtype", KILN_F64, "is f64, buffer x holds f32"},
-        {1, "slot", 99, "buffer 99 of 8"},
-        {0, "slot", 9, "axis 9 of 4"},
+        {1, "which", 99, "buffer 99 of 8"},
+        {0, "which", 9, "axis 9 of 4"},
         {1, "op", KILN_IR_PAR, NULL}, /* scalar 0 has the right type: nothing wrong */
         {4, "op", KILN_IR_YIELD, "instruction 4 (yield)"},
         {-1, "nins", 4, "1 regions are not closed"},
@@ -565,7 +565,7 @@ static void simplifier_keeps_nests_and_traps(void **state) {
     assert_int_equal(kiln_ir_simplify(ir), KILN_OK);
     assert_int_equal(ir->nnests, 3);
     assert_int_equal(ir->ins[2].op, KILN_IR_TRAP);
-    assert_int_equal(ir->ins[2].slot, 1); /* ordinals stay: launches return them */
+    assert_int_equal(ir->ins[2].which, 1); /* ordinals stay: launches return them */
     print_to(got, sizeof got, ir);
     assert_null(strstr(got, "never"));
     assert_non_null(strstr(got, "for q {\n  }\n"));

@@ -115,7 +115,7 @@ static void the_hard_operators_type(void **state) {
     for (size_t k = 0; k < sizeof hard / sizeof *hard; k++) {
         const kiln_op *op = find_in(shipped, hard[k].name);
         int ntyped = 0;
-        kiln_steps steps = kiln_steps_for(strlen(op->row->text));
+        kiln_budget steps = kiln_budget_for(strlen(op->row->text));
         assert_string_equal(op->name, hard[k].name);
         assert_string_equal(kiln_family_name(op->row->family), hard[k].family);
         assert_int_equal(kiln_row_check(shipped, op->row, &steps, &ntyped), KILN_OK);

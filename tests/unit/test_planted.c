@@ -144,7 +144,7 @@ static kiln_class *victim; /* the class whose interpreter the wrong kernels star
 
 static int32_t right_kernel(const kiln_launch *l) {
     int32_t trap = 0;
-    return kiln_interp_run(victim->body->interp, l, &trap) == KILN_OK ? trap : -1;
+    return kiln_interp_run(victim->program->interp, l, &trap) == KILN_OK ? trap : -1;
 }
 
 /* One bit of the last element of the last row. */
@@ -206,7 +206,7 @@ static void the_comparison_sees_a_wrong_source(void **state) {
     kiln_sb source;
     kiln_sb_init(&source);
     victim = class_of(ctx, "maximum", ARGS(TEN(x), TEN(x)), &key);
-    MUST_OK(kiln_emit_c(victim->body->ir, ctx->isa, &source));
+    MUST_OK(kiln_emit_c(victim->program->ir, ctx->isa, &source));
     char *use = strstr(source.p, " = max_i32(");
     assert_non_null(use);
     memcpy(strstr(use, ", t"), " +t", 3); /* max(a, b) -> a + b in the place of the call */
@@ -214,7 +214,7 @@ static void the_comparison_sees_a_wrong_source(void **state) {
     MUST_OK(kiln_toolchain_open(NULL, scratch, &tc));
     MUST_OK(kiln_build(tc, ctx->isa, source.p, source.len, &object));
     MUST_OK(kiln_code_load(tc, &object, KILN_KERNEL_SYMBOL, &code));
-    assert_int_equal(kiln_selftest(victim->body->ir, victim->body->interp, kiln_code_entry(code)),
+    assert_int_equal(kiln_selftest(victim->program->ir, victim->program->interp, kiln_code_entry(code)),
                      KILN_E_BUG);
     assert_false(notices(honest, ctx, "maximum", KILN_I32));
     atomic_store(&victim->fn, kiln_code_entry(code));

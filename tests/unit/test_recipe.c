@@ -119,7 +119,7 @@ static bool same_bound(const kiln_bound *a, const kiln_bound *b) {
     for (int k = 0; k < a->nout; k++)
         if (a->out[k] != b->out[k] || a->given_out[k] != b->given_out[k]) return false;
     for (int s = 0; s < a->op->row->schema->nargs; s++)
-        if (a->given[s] != b->given[s] || !same_value(&a->slot[s], &b->slot[s])) return false;
+        if (a->given[s] != b->given[s] || !same_value(&a->arg[s], &b->arg[s])) return false;
     return true;
 }
 
@@ -168,7 +168,7 @@ static void compare(fuzz *f, const kiln_op *op, const kiln_value *args, size_t n
     static kiln_bound one, two;
     static kiln_plan a, b;
     char text[WHY_MAX];
-    kiln_recipe *r = kiln_recipe_find(kiln_thread_of(&f->ctx->domain), op, args, n);
+    kiln_recipe *r = kiln_recipe_find(kiln_thread_of(&f->ctx->epochs), op, args, n);
     if (!r) return;
     kiln_recipe_bind(r, args, &one);
     f->found++;
@@ -183,7 +183,7 @@ static void compare(fuzz *f, const kiln_op *op, const kiln_value *args, size_t n
     else if (st == KILN_OK && !same_plan(&a, &b))
         blame(f, op, "another plan");
     if (st != KILN_OK || f->wrong) return;
-    const kiln_class *c = kiln_recipe_class(r, kiln_generation(&f->ctx->domain), &b);
+    const kiln_class *c = kiln_recipe_class(r, kiln_generation(&f->ctx->epochs), &b);
     f->classed += c != NULL;
     if (c && !has_key(c, &a)) blame(f, op, "another class");
 }
@@ -224,7 +224,7 @@ static void some_calls(fuzz *f) {
         if (!f->wrong) call(f, op, args, n); /* by a wrong recipe it could read past its tensors */
         any_shapes(f, args, n);
     }
-    kiln_recipe *r = f->forgetful ? kiln_recipe_find(kiln_thread_of(&f->ctx->domain), op, args, n) : NULL;
+    kiln_recipe *r = f->forgetful ? kiln_recipe_find(kiln_thread_of(&f->ctx->epochs), op, args, n) : NULL;
     if (r) r->arg[0].mask = r->arg[0].want = 0;
     drop_args(args, n);
 }

@@ -109,9 +109,9 @@ static long search(uint64_t seed, bool planted, long *kept) {
                 wrong++ == 0 && !planted)
                 print_message("%s: %s\n", ops[op].name, why);
             assert_int_equal(st, KILN_OK);
-            kiln_recipe *r = kiln_recipe_find(kiln_thread_of(&contexts[1]->domain),
+            kiln_recipe *r = kiln_recipe_find(kiln_thread_of(&contexts[1]->epochs),
                                               op_of(contexts[1], ops[op].name), args, n);
-            kiln_replay *p = r ? kiln_replay_find(r, kiln_generation(&contexts[1]->domain), args) : NULL;
+            kiln_replay *p = r ? kiln_replay_find(r, kiln_generation(&contexts[1]->epochs), args) : NULL;
             *kept += round == 1 && p && (!planted || steps_count(&p->walk));
             if (p && planted) p->walk.stride[FIRST_INPUT] += (int64_t)sizeof(float);
             drop_args(args, n);

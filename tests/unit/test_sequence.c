@@ -356,7 +356,7 @@ static void fill_memory(fuzz *f) {
 /* Slots that do not ask whether tensors may be written, replays that take the first tensor's last stride for 1. */
 static void plant(const fuzz *f, const char *name) {
     const kiln_op *op = op_of(contexts[1], name);
-    kiln_thread *t = kiln_thread_of(&contexts[1]->domain);
+    kiln_thread *t = kiln_thread_of(&contexts[1]->epochs);
     kiln_slot *s = *kiln_slot_of(t->user, op);
     if (f->plant_slot && s && s->op == op)
         for (unsigned k = 0; k < s->nargs; k++) {

@@ -18,7 +18,7 @@ static void unpin_and_evict(kiln_cache *c, kiln_entry *e) {
     uint64_t before = stats_of(evicting).evictions;
     kiln_tensor *x = F32(SIZES(2), 1, 2), *y = call1(evicting, "neg", ARGS(TEN(x)));
     drop_args(ARGS(TEN(x), TEN(y)));
-    kiln_domain_reclaim(&evicting->domain);
+    kiln_epochs_reclaim(&evicting->epochs);
     nevicted += stats_of(evicting).evictions > before;
 }
 

@@ -1,13 +1,13 @@
-/* thread.h - what each thread keeps beside a domain of shared objects: its epoch and its counters.
+/* epoch.h - when shared objects may be freed, and what each thread keeps for that: its epoch and its counters.
  *
- * A domain is what readers use without a lock and writers replace.  A reader stands between
+ * A kiln_epochs guards what readers use without a lock and writers replace.  A reader stands between
  * kiln_thread_enter and kiln_thread_leave; a writer unlinks an object, retires it, and the object is
  * dropped once every thread that might have seen it has left.  Readers write only their own record: two
  * plain stores a call.  The missing fence is the writer's membarrier, or a fence where there is none.
  *
- * Records are made on a thread's first use of a domain and end with the thread; its counts are kept. */
-#ifndef KILN_CACHE_THREAD_H
-#define KILN_CACHE_THREAD_H
+ * Records are made on a thread's first use of a kiln_epochs and end with the thread; its counts are kept. */
+#ifndef KILN_CACHE_EPOCH_H
+#define KILN_CACHE_EPOCH_H
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -20,13 +20,13 @@ typedef enum kiln_counter {
     KILN_COUNTER_COUNT
 } kiln_counter;
 
-/* One thread's part of one domain.  Only its thread writes it. */
+/* One thread's part of one kiln_epochs.  Only its thread writes it. */
 typedef struct kiln_thread {
-    atomic_uint_fast64_t epoch; /* of the domain when the thread entered; 0: outside */
+    atomic_uint_fast64_t epoch; /* the common one when the thread entered; 0: outside */
     int32_t depth;              /* enters without their leaves, less 1: -1 outside */
-    void *user;                 /* what the domain's owner keeps per thread */
+    void *user;                 /* what the owner of the epochs keeps per thread */
     atomic_uint_fast64_t count[KILN_COUNTER_COUNT];
-    struct kiln_thread *next; /* of the same domain */
+    struct kiln_thread *next; /* of the same epochs */
 } kiln_thread;
 
 /* An object on its way out; part of the object, so that retiring cannot fail. */
@@ -36,7 +36,7 @@ typedef struct kiln_retired {
     void (*drop)(struct kiln_retired *self);
 } kiln_retired;
 
-typedef struct kiln_domain {
+typedef struct kiln_epochs {
     atomic_uint_fast64_t epoch; /* from 1; raised by every retirement */
     uint64_t id;                /* never used again in this process */
     pthread_mutex_t lock;       /* guards what follows */
@@ -47,18 +47,18 @@ typedef struct kiln_domain {
     size_t since_scan;                 /* retirements since safe was found */
     void *first_user;                  /* of every new record */
     void (*drop_user)(void *user);
-    struct kiln_domain *next; /* of the process's domains */
-} kiln_domain;
+    struct kiln_epochs *next; /* of all in the process */
+} kiln_epochs;
 
 /* A record's user is first_user at first; drop_user frees it, whatever it is then. */
-kiln_status kiln_domain_init(kiln_domain *d, void *first_user, void (*drop_user)(void *user)) KILN_MUST_CHECK;
+kiln_status kiln_epochs_init(kiln_epochs *d, void *first_user, void (*drop_user)(void *user)) KILN_MUST_CHECK;
 /* Drops all that is retired, and the records.  No thread may be inside. */
-void kiln_domain_fini(kiln_domain *d);
+void kiln_epochs_fini(kiln_epochs *d);
 
 /* -- readers ---------------------------------------------------------------------------------------- */
 
 typedef struct kiln_thread_cursor {
-    uint64_t id; /* of the domain this thread used last; 0: none */
+    uint64_t id; /* of the epochs this thread used last; 0: none */
     kiln_thread *record;
 } kiln_thread_cursor;
 
@@ -66,15 +66,15 @@ extern _Thread_local kiln_thread_cursor kiln_thread_last __attribute__((tls_mode
 /* Settled before the first record is made. */
 extern bool kiln_thread_needs_fence __attribute__((visibility("hidden")));
 
-kiln_thread *kiln_thread_join(kiln_domain *d); /* out of line; NULL: no memory */
+kiln_thread *kiln_thread_join(kiln_epochs *d); /* out of line; NULL: no memory */
 
 /* This thread's record, made on first use; NULL: no memory. */
-static inline kiln_thread *kiln_thread_of(kiln_domain *d) {
+static inline kiln_thread *kiln_thread_of(kiln_epochs *d) {
     return kiln_thread_last.id == d->id ? kiln_thread_last.record : kiln_thread_join(d);
 }
 
 /* Calls nest: a log or a deleter may call again. */
-static inline void kiln_thread_enter(kiln_domain *d, kiln_thread *t) {
+static inline void kiln_thread_enter(kiln_epochs *d, kiln_thread *t) {
     if (__builtin_expect(++t->depth != 0, 0)) return;
     uint64_t now = atomic_load_explicit(&d->epoch, memory_order_acquire);
     atomic_store_explicit(&t->epoch, now, memory_order_release);
@@ -89,7 +89,7 @@ static inline void kiln_thread_leave(kiln_thread *t) {
 }
 
 /* Read after entering: while it is the same as before, nothing seen then has been retired. */
-static inline uint64_t kiln_generation(const kiln_domain *d) {
+static inline uint64_t kiln_generation(const kiln_epochs *d) {
     return atomic_load_explicit(&d->epoch, memory_order_acquire);
 }
 
@@ -97,8 +97,8 @@ static inline uint64_t kiln_generation(const kiln_domain *d) {
 
 /* Drops r once no reader can hold it; r->drop may not retire.  r must not be reachable any more.  May drop others
  * now, so the caller holds no lock that a drop takes. */
-void kiln_retire(kiln_domain *d, kiln_retired *r, void (*drop)(kiln_retired *self));
-void kiln_domain_reclaim(kiln_domain *d); /* drops what can be dropped now */
+void kiln_retire(kiln_epochs *d, kiln_retired *r, void (*drop)(kiln_retired *self));
+void kiln_epochs_reclaim(kiln_epochs *d); /* drops what can be dropped now */
 
 /* -- counters --------------------------------------------------------------------------------------- */
 
@@ -107,8 +107,8 @@ static inline void kiln_thread_count(kiln_thread *t, kiln_counter which, uint64_
     atomic_store_explicit(&t->count[which], now + by, memory_order_relaxed);
 }
 
-void kiln_count(kiln_domain *d, kiln_counter which, uint64_t by); /* `by` may be a negative number */
-uint64_t kiln_count_sum(kiln_domain *d, kiln_counter which);
+void kiln_count(kiln_epochs *d, kiln_counter which, uint64_t by); /* `by` may be a negative number */
+uint64_t kiln_count_sum(kiln_epochs *d, kiln_counter which);
 
 /* -- forking ---------------------------------------------------------------------------------------- */
 

@@ -1,21 +1,21 @@
-/* thread.c - records of threads, and the epochs that say when a retired object may be dropped.
+/* epoch.c - records of threads, and the epochs that say when a retired object may be dropped.
  *
  * An object retired in epoch e is dropped when no thread is inside with an epoch of e or less.  A thread
  * that the scan sees outside may be entering: the barrier before the scan makes it either visible here or
  * see there what was unlinked.  The section on retiring says why that is enough, and
  * tests/unit/test_epoch_model.c tries it in every order.  Knows nothing of what is retired.
  *
- * Locks: the process's list of domains, then a domain's own.  Objects are dropped under neither. */
+ * Locks: the process's list of epochs, then the lock of one of them.  Objects are dropped under neither. */
 #include <linux/membarrier.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "cache/thread.h"
+#include "cache/epoch.h"
 
 enum { SCAN_EVERY = 16, DROPS = 4 };
 
-/* The records of one thread, by domain. */
+/* The records of one thread, by kiln_epochs. */
 typedef struct membership {
     uint64_t id;
     kiln_thread *record;
@@ -31,8 +31,8 @@ static _Thread_local memberships *mine;
 
 bool kiln_thread_needs_fence = true;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards domains and next_id */
-static kiln_domain *domains;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards all and next_id */
+static kiln_epochs *all;
 static uint64_t next_id = 1;
 static pthread_key_t exit_key;
 static bool has_exit_key;
@@ -56,7 +56,7 @@ static bool fence_all(void) {
     return false;
 }
 
-/* -- domains ---------------------------------------------------------------------------------------- */
+/* -- beginning and ending ---------------------------------------------------------------------------- */
 
 static void end_thread(void *list);
 
@@ -65,7 +65,7 @@ static void set_up(void) {
     has_exit_key = pthread_key_create(&exit_key, end_thread) == 0;
 }
 
-kiln_status kiln_domain_init(kiln_domain *d, void *first_user, void (*drop_user)(void *user)) {
+kiln_status kiln_epochs_init(kiln_epochs *d, void *first_user, void (*drop_user)(void *user)) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, set_up);
     if (!has_exit_key) return KILN_FAIL(KILN_E_NOMEM, "the process has no thread-specific keys left");
@@ -77,13 +77,13 @@ kiln_status kiln_domain_init(kiln_domain *d, void *first_user, void (*drop_user)
     d->drop_user = drop_user;
     pthread_mutex_lock(&lock);
     d->id = next_id++;
-    d->next = domains;
-    domains = d;
+    d->next = all;
+    all = d;
     pthread_mutex_unlock(&lock);
     return KILN_OK;
 }
 
-static void free_record(const kiln_domain *d, kiln_thread *t) {
+static void free_record(const kiln_epochs *d, kiln_thread *t) {
     d->drop_user(t->user);
     kiln_free(t);
 }
@@ -96,10 +96,10 @@ static void drop_list(kiln_retired *r) {
     }
 }
 
-void kiln_domain_fini(kiln_domain *d) {
+void kiln_epochs_fini(kiln_epochs *d) {
     if (!d->id) return;
     pthread_mutex_lock(&lock);
-    kiln_domain **link = &domains;
+    kiln_epochs **link = &all;
     while (*link != d) link = &(*link)->next;
     *link = d->next;
     pthread_mutex_unlock(&lock);
@@ -112,8 +112,8 @@ void kiln_domain_fini(kiln_domain *d) {
     pthread_mutex_destroy(&d->lock);
 }
 
-static kiln_domain *find_domain(uint64_t id) {
-    kiln_domain *d = domains;
+static kiln_epochs *find_domain(uint64_t id) {
+    kiln_epochs *d = all;
     while (d && d->id != id) d = d->next;
     return d;
 }
@@ -121,7 +121,7 @@ static kiln_domain *find_domain(uint64_t id) {
 /* -- records ---------------------------------------------------------------------------------------- */
 
 /* Takes t out of d and keeps its counts.  Under both locks. */
-static void end_record(kiln_domain *d, kiln_thread *t) {
+static void end_record(kiln_epochs *d, kiln_thread *t) {
     kiln_thread **link = &d->threads;
     while (*link != t) link = &(*link)->next;
     *link = t->next;
@@ -129,12 +129,12 @@ static void end_record(kiln_domain *d, kiln_thread *t) {
         d->gone[k] += atomic_load_explicit(&t->count[k], memory_order_relaxed);
 }
 
-/* At a thread's end, by its key.  Records of domains that ended before are gone already. */
+/* At a thread's end, by its key.  Records of epochs that ended before are gone already. */
 static void end_thread(void *list) {
     memberships *m = list;
     pthread_mutex_lock(&lock);
     for (size_t k = 0; k < m->n; k++) {
-        kiln_domain *d = find_domain(m->at[k].id);
+        kiln_epochs *d = find_domain(m->at[k].id);
         if (!d) continue;
         pthread_mutex_lock(&d->lock);
         end_record(d, m->at[k].record);
@@ -147,7 +147,7 @@ static void end_thread(void *list) {
     kiln_thread_last = (kiln_thread_cursor){0, NULL};
 }
 
-/* Forgets domains that ended.  Under the lock. */
+/* Forgets epochs that ended.  Under the lock. */
 static void prune(memberships *m) {
     size_t kept = 0;
     for (size_t k = 0; k < m->n; k++)
@@ -172,7 +172,7 @@ static bool make_room(void) {
     return true;
 }
 
-static kiln_thread *new_record(kiln_domain *d) {
+static kiln_thread *new_record(kiln_epochs *d) {
     if (!make_room()) return NULL;
     if (pthread_setspecific(exit_key, mine) != 0) return NULL;
     kiln_thread *t = kiln_calloc_apart(sizeof *t);
@@ -187,7 +187,7 @@ static kiln_thread *new_record(kiln_domain *d) {
     return t;
 }
 
-kiln_thread *kiln_thread_join(kiln_domain *d) {
+kiln_thread *kiln_thread_join(kiln_epochs *d) {
     kiln_thread *t = NULL;
     for (size_t k = 0; mine && k < mine->n && !t; k++)
         if (mine->at[k].id == d->id) t = mine->at[k].record;
@@ -200,13 +200,13 @@ kiln_thread *kiln_thread_join(kiln_domain *d) {
  *
  * Why nothing is dropped that a thread still uses.
  *
- *   A reader  R1 loads the domain's epoch, R2 stores it in its record, R3 finds an object, R4 uses it,
+ *   A reader  R1 loads the common epoch, R2 stores it in its record, R3 finds an object, R4 uses it,
  *             R5 stores 0 in its record.
- *   A writer  W1 unlinks an object, W2 notes the domain's epoch in it, e, and raises the domain's to e + 1,
+ *   A writer  W1 unlinks an object, W2 notes the common epoch in it, e, and raises it to e + 1,
  *             W3 has a barrier in every thread, W4 loads all records, W5 drops the object if e < safe.
  *
- * safe is the least of the domain's epoch and of the epochs that W4 finds in records.  W2 to W5 are under the
- * domain's lock, so that the domain's epoch does not move meanwhile.
+ * safe is the least of the common epoch and of the epochs that W4 finds in records.  W2 to W5 are under the
+ * common lock, so that the common epoch does not move meanwhile.
  *
  * 1. Whoever has loaded an epoch above e cannot find the object afterwards: it acquired what W2 or a later
  *    raise released, and W1 came before.  So the epoch of a reader that finds it is e or less.
@@ -219,10 +219,10 @@ kiln_thread *kiln_thread_join(kiln_domain *d) {
  * 4. If W4 sees R5, or R2 of a later call, then R4 is over: both stores release what came before them, and W4
  *    acquires.
  * 5. safe holds until the next scan, although threads enter after W4.  It speaks only of objects that were
- *    retired before the scan, because it is not above the domain's epoch, which later ones get at least.  (If
+ *    retired before the scan, because it is not above the common epoch, which later ones get at least.  (If
  *    it were infinite when all are outside, it would speak of those as well, and they may be in use.)
  *
- * Objects that are remembered: slots and recipes keep an object with the generation g, the domain's epoch as
+ * Objects that are remembered: slots and recipes keep an object with the generation g, the common epoch as
  * loaded before the object was found; by 1, g <= e.  They use it again only if g is what they load at R3.  If
  * W4 does not see R2, they load more than e by 2, which is not g.  If it does, then the reader's epoch, which
  * was loaded before, is at most g, hence at most e, and 3 holds.
@@ -236,7 +236,7 @@ kiln_thread *kiln_thread_join(kiln_domain *d) {
  * what others held is nobody's there.  Where the barrier fails, safe stays what it was. */
 
 /* What was retired before this epoch is held by nobody.  After a barrier. */
-static uint64_t oldest(kiln_domain *d) {
+static uint64_t oldest(kiln_epochs *d) {
     uint64_t least = atomic_load_explicit(&d->epoch, memory_order_relaxed); /* raised under the lock alone */
     for (kiln_thread *t = d->threads; t; t = t->next) {
         uint64_t e = atomic_load_explicit(&t->epoch, memory_order_acquire);
@@ -245,13 +245,13 @@ static uint64_t oldest(kiln_domain *d) {
     return least;
 }
 
-static void scan(kiln_domain *d) {
+static void scan(kiln_epochs *d) {
     d->since_scan = 0;
     if (d->limbo && fence_all()) d->safe = oldest(d);
 }
 
 /* Takes at most `most` out of limbo that nobody can hold. */
-static kiln_retired *take_safe(kiln_domain *d, size_t most) {
+static kiln_retired *take_safe(kiln_epochs *d, size_t most) {
     kiln_retired *first = d->limbo, **link = &first;
     while (most-- && *link && (*link)->epoch < d->safe) link = &(*link)->next;
     d->limbo = *link;
@@ -261,7 +261,7 @@ static kiln_retired *take_safe(kiln_domain *d, size_t most) {
 }
 
 /* Drops a few for each that comes: enough to catch up, and no call spends its time on what others left. */
-void kiln_retire(kiln_domain *d, kiln_retired *r, void (*drop)(kiln_retired *self)) {
+void kiln_retire(kiln_epochs *d, kiln_retired *r, void (*drop)(kiln_retired *self)) {
     r->next = NULL;
     r->drop = drop;
     pthread_mutex_lock(&d->lock);
@@ -274,7 +274,7 @@ void kiln_retire(kiln_domain *d, kiln_retired *r, void (*drop)(kiln_retired *sel
     drop_list(list);
 }
 
-void kiln_domain_reclaim(kiln_domain *d) {
+void kiln_epochs_reclaim(kiln_epochs *d) {
     pthread_mutex_lock(&d->lock);
     scan(d);
     kiln_retired *list = take_safe(d, SIZE_MAX);
@@ -284,7 +284,7 @@ void kiln_domain_reclaim(kiln_domain *d) {
 
 /* -- counters --------------------------------------------------------------------------------------- */
 
-void kiln_count(kiln_domain *d, kiln_counter which, uint64_t by) {
+void kiln_count(kiln_epochs *d, kiln_counter which, uint64_t by) {
     kiln_thread *t = kiln_thread_of(d);
     if (t) {
         kiln_thread_count(t, which, by);
@@ -295,7 +295,7 @@ void kiln_count(kiln_domain *d, kiln_counter which, uint64_t by) {
     pthread_mutex_unlock(&d->lock);
 }
 
-uint64_t kiln_count_sum(kiln_domain *d, kiln_counter which) {
+uint64_t kiln_count_sum(kiln_epochs *d, kiln_counter which) {
     pthread_mutex_lock(&d->lock);
     uint64_t sum = d->gone[which];
     for (kiln_thread *t = d->threads; t; t = t->next)
@@ -314,10 +314,10 @@ static bool is_mine(const kiln_thread *t) {
 
 void kiln_threads_before_fork(void) {
     pthread_mutex_lock(&lock);
-    for (kiln_domain *d = domains; d; d = d->next) pthread_mutex_lock(&d->lock);
+    for (kiln_epochs *d = all; d; d = d->next) pthread_mutex_lock(&d->lock);
 }
 
-static void end_others(kiln_domain *d) {
+static void end_others(kiln_epochs *d) {
     for (kiln_thread *t = d->threads, *next; t; t = next) {
         next = t->next;
         if (is_mine(t)) continue;
@@ -327,7 +327,7 @@ static void end_others(kiln_domain *d) {
 }
 
 void kiln_threads_after_fork(bool in_child) {
-    for (kiln_domain *d = domains; d; d = d->next) {
+    for (kiln_epochs *d = all; d; d = d->next) {
         if (in_child) end_others(d);
         pthread_mutex_unlock(&d->lock);
     }
