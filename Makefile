@@ -3,7 +3,7 @@ prefix ?= /usr/local
 T ?= schema
 SECONDS ?= 60
 
-.PHONY: all help run python test test-all check asan tsan lint format fuzz bless bench install clean setup setup-test
+.PHONY: all help run python test test-all check asan tsan lint format fuzz bless bench install clean setup setup-check setup-test
 
 all: setup                ## build/kiln, build/libkiln.so and build/libkiln.a, optimised
 	@cmake --preset release >/dev/null
@@ -25,22 +25,22 @@ test: setup-test all      ## everything: lint, unit, sanitizers, fuzzers, CLI, A
 test-all: setup-test all  ## the same with every sweep whole instead of sampled
 	@KILN_TEST_ALL=1 tools/run_tests.sh
 
-check: setup-test         ## the C unit tests alone
+check: setup-check        ## the C tests alone; needs no PyTorch
 	@tools/run_tests.sh unit
 
-asan: setup-test          ## the C tests under AddressSanitizer and UndefinedBehaviorSanitizer
+asan: setup-check         ## the C tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@tools/run_tests.sh asan
 
-tsan: setup-test          ## the threaded tests under ThreadSanitizer
+tsan: setup-check         ## the threaded tests under ThreadSanitizer
 	@tools/run_tests.sh tsan
 
-lint: setup-test          ## layers, sizes, clang-format, clang-tidy
+lint: setup-check         ## layers, sizes, clang-format, clang-tidy in full on what changed since it was found right
 	@tools/lint.sh
 
-format: setup-test        ## rewrites C files in place with clang-format
+format: setup-check       ## rewrites C files in place with clang-format
 	@tools/lint.sh --fix
 
-fuzz: setup-test          ## one fuzzer for SECONDS seconds: make fuzz T=schema SECONDS=60
+fuzz: setup-check         ## one fuzzer for SECONDS seconds: make fuzz T=schema SECONDS=60
 	@tools/fuzz.sh --seconds $(SECONDS) $(T)
 
 bless: all                ## rewrites expected output of CLI and golden tests, and docs/OPERATORS.md; review the diff
@@ -60,6 +60,9 @@ clean:                    ## removes what was built, keeps .venv
 
 setup:
 	@tools/setup.sh build
+
+setup-check:
+	@tools/setup.sh check
 
 setup-test:
 	@tools/setup.sh test

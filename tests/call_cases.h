@@ -23,6 +23,16 @@
 
 #include "kiln/kiln.h"
 
+#ifndef __has_feature
+#define __has_feature(x) 0
+#endif
+#define TSAN __has_feature(thread_sanitizer)
+#if TSAN || __has_feature(address_sanitizer)
+enum { SANITIZED = 1 };
+#else
+enum { SANITIZED = 0 };
+#endif
+
 /* -- scratch folder and environment ------------------------------------------------------------------- */
 
 static char scratch[] = "/tmp/kiln-test-call-XXXXXX";

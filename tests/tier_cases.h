@@ -10,16 +10,6 @@
 #include "api/ctx.h"
 #include "call_cases.h"
 
-#ifndef __has_feature
-#define __has_feature(x) 0
-#endif
-#define TSAN __has_feature(thread_sanitizer)
-#if TSAN || __has_feature(address_sanitizer)
-enum { SANITIZED = 1 };
-#else
-enum { SANITIZED = 0 };
-#endif
-
 /* The child of a process with threads starts threads of its own here; ThreadSanitizer asks to be told. */
 const char *__tsan_default_options(void);
 const char *__tsan_default_options(void) { return "die_after_fork=0"; }

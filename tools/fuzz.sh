@@ -15,26 +15,36 @@ if [ $explore = yes ]; then
     cmake --preset fuzz >/dev/null && cmake --build --preset fuzz --target fuzzers || exit 1
 fi
 
-passed=0 failed=0
-for source in tests/fuzz/fuzz_*.c; do
-    name=$(basename "$source" .c)
-    name=${name#fuzz_}
-    case " ${*:-$name} " in *" $name "*) ;; *) continue ;; esac
-    found=build-fuzz/corpus/$name # libFuzzer writes to the first folder and only reads the others
+# fuzz NAME: leaves what there is to say of it in build-fuzz/NAME.said
+fuzz() {
+    local name=$1 found=build-fuzz/corpus/$1 seeds=tests/fuzz/corpus/$1 # libFuzzer writes to the first folder, reads the others
     [ $explore = yes ] || rm -rf "$found"
     mkdir -p "$found"
-    seeds=tests/fuzz/corpus/$name
     [ -d "$seeds" ] || seeds=
     # shellcheck disable=SC2086 -- these are words
     if timeout 600 ${fixed:-} "build-fuzz/fuzz_$name" $limit -timeout=20 -rss_limit_mb=4096 -print_final_stats=1 -verbosity=0 \
         -artifact_prefix="build-fuzz/crash-$name-" "$found" $seeds >"build-fuzz/$name.log" 2>&1; then
-        passed=$((passed + 1))
         echo "fuzz_$name: $(sed -n 's/stat::number_of_executed_units: *//p' "build-fuzz/$name.log") runs"
     else
-        failed=$((failed + 1))
         echo "fuzz_$name FAILED"
         tail -n 60 "build-fuzz/$name.log"
-    fi
+    fi >"build-fuzz/$name.said"
+}
+
+passed=0 failed=0 names=() running=0
+for source in tests/fuzz/fuzz_*.c; do
+    name=$(basename "$source" .c)
+    name=${name#fuzz_}
+    case " ${*:-$name} " in *" $name "*) ;; *) continue ;; esac
+    names+=("$name")
+    [ "$running" -lt "$(nproc)" ] || { wait -n; running=$((running - 1)); }
+    fuzz "$name" &
+    running=$((running + 1))
+done
+wait
+for name in "${names[@]}"; do
+    cat "build-fuzz/$name.said"
+    case $(head -n 1 "build-fuzz/$name.said") in *" runs") passed=$((passed + 1)) ;; *) failed=$((failed + 1)) ;; esac
 done
 echo "$passed passed, $failed failed"
 [ $failed = 0 ] && [ $passed != 0 ]

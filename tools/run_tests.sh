@@ -1,40 +1,46 @@
 #!/usr/bin/env bash
 # run_tests.sh [PART...] - runs the test suite, or the named parts of it, and sums up.
-# Prints one line per part, the output of each part that failed, and last `N passed, N failed`.
-# A part that ran nothing counts as a failure.  Logs stay in build-logs/.
+# Says when a part starts and how far it is, shows the output of each that failed, then a table of counts and times, and
+# last `N passed, N failed`.  A part that ran nothing counts as a failure.  Logs stay in build-logs/.
+# Parts that keep every core busy run alone; the others, of one process each, run beside each other.
 set -u
 cd "$(dirname "$0")/.."
-all_parts="lint unit asan tsan fuzz cli golden abi install ops python graph pyasan"
+wide_parts="lint unit asan tsan fuzz ops"
+narrow_parts="pyasan graph python cli install golden abi" # the longest first
+all_parts="$wide_parts $narrow_parts"
 logs=build-logs
 mkdir -p "$logs"
-passed=0 failed=0
+rm -f "$logs"/*.running "$logs"/*.result
 # Sanitizers of clang 14 cannot map their shadow where the kernel spreads addresses widely: fixed addresses for all.
 setarch -R true 2>/dev/null && fixed="setarch -R"
 export fixed=${fixed:-}
 
-# build PRESET [TARGET...]
+case ${KILN_TEST_ALL:-0} in 0) lint=--shallow ;; *) lint= ;; esac # as tests/whole.h says
+
+# build PRESET [TARGET...]; one at a time
 build() {
     local preset=$1
     shift
-    cmake --preset "$preset" >/dev/null && cmake --build --preset "$preset" ${1:+--target "$@"}
+    flock "$logs/lock" cmake --preset "$preset" >/dev/null && flock "$logs/lock" cmake --build --preset "$preset" ${1:+--target "$@"}
 }
+module() { build release && flock "$logs/lock" make -s python; }
 
 # Counts single cmocka tests (TAP lines), not programs; a program that died counts as one failure more.
 # c_tests PRESET [CTEST OPTION...]
 c_tests() {
-    local preset=$1 out ok bad died
+    local preset=$1 out=$logs/ctest_$1.out ok bad died
     shift
     # shellcheck disable=SC2086 -- fixed is words
-    out=$(CMOCKA_MESSAGE_OUTPUT=TAP $fixed ctest --preset "$preset" -V -j "$(nproc)" "$@" 2>&1)
-    printf '%s\n' "$out"
-    ok=$(printf '%s\n' "$out" | grep -cE '^[0-9]+: ok ')
-    bad=$(printf '%s\n' "$out" | grep -E '^[0-9]+: not ok ' | grep -vc '# SKIP')
-    died=$(printf '%s\n' "$out" | sed -nE 's/.* ([0-9]+) tests? failed out of .*/\1/p')
+    CMOCKA_MESSAGE_OUTPUT=TAP $fixed ctest --preset "$preset" -V -j "$(nproc)" "$@" 2>&1 | tee "$out"
+    ok=$(grep -cE '^[0-9]+: ok ' "$out")
+    bad=$(grep -E '^[0-9]+: not ok ' "$out" | grep -vc '# SKIP')
+    died=$(sed -nE 's/.* ([0-9]+) tests? failed out of .*/\1/p' "$out")
     [ "${died:-0}" -gt "$bad" ] && bad=$died
     echo "$ok passed, $bad failed"
 }
 
-part_lint() { build dev && tools/lint.sh; }
+# shellcheck disable=SC2086 -- nothing, or a word
+part_lint() { tools/lint.sh $lint; }
 part_unit() { build dev && c_tests dev; }
 part_asan() { build asan unit_tests stress_tests && c_tests asan; }
 part_tsan() { build tsan stress_tests && c_tests tsan -L stress; }
@@ -43,10 +49,10 @@ part_cli() { build release && tools/cli_tests.sh tests/cli; }
 part_golden() { build release && tools/cli_tests.sh tests/golden; }
 part_abi() { build release && tests/abi/check_exports.sh; }
 part_install() { build release && tests/abi/check_install.sh; }
-part_ops() { build release && make -s python && side_by_side; }
-part_python() { build release && make -s python && py_tests tests/python; }
+part_ops() { module && side_by_side; }
+part_python() { module && py_tests tests/python; }
 part_pyasan() { build asan kiln_static && pytest_counts tools/py_asan.sh; }
-part_graph() { build release && make -s python && py_tests tests/graph; }
+part_graph() { module && py_tests tests/graph; }
 
 py_tests() { pytest_counts .venv/bin/python -m pytest -q -p no:cacheprovider "$@"; }
 
@@ -64,25 +70,29 @@ side_by_side() {
 # pytest_counts COMMAND...: runs it, gives pytest's closing line as `N passed, N failed`, and its exit status
 pytest_counts() {
     local out status
-    out=$("$@" 2>&1)
-    status=$?
-    printf '%s\n' "$out"
+    out=$(mktemp)
+    "$@" 2>&1 | tee "$out"
+    status=${PIPESTATUS[0]}
     # An error while collecting or in a fixture is a failure too.
-    printf '%s\n' "$out" | grep -E '^[0-9]+ [a-z]+.* in [0-9.]+s' | tail -n 1 | awk '{
+    grep -hE '^[0-9]+ [a-z]+.* in [0-9.]+s' "$out" | tail -n 1 | awk '{
         for (i = 2; i <= NF; i++) {
             if ($i ~ /^passed/) ok = $(i - 1)
             if ($i ~ /^(failed|errors?)/) bad += $(i - 1)
         }
     }
     END { print ok + 0 " passed, " bad + 0 " failed" }'
+    rm -f "$out"
     return "$status"
 }
 
-# Runs one part; its last line is `N passed, N failed`, whatever its exit status.
+# Runs one part, in a shell of its own.  The part's last line is `N passed, N failed`, whatever its exit status.
 run_part() {
     local name=$1 start=$SECONDS status counts ok bad
+    printf '%-8s starts\n' "$name"
+    echo "$start" >"$logs/$name.running"
     "part_$name" >"$logs/$name.log" 2>&1
     status=$?
+    rm -f "$logs/$name.running"
     counts=$(tail -n 1 "$logs/$name.log" | sed -nE 's/^([0-9]+) passed, ([0-9]+) failed$/\1 \2/p')
     read -r ok bad <<<"${counts:-0 0}"
     if [ -z "$counts" ] || { [ "$status" != 0 ] && [ "$bad" = 0 ]; }; then
@@ -91,19 +101,66 @@ run_part() {
         echo "no test ran" >>"$logs/$name.log"
         bad=1
     fi
-    passed=$((passed + ok)) failed=$((failed + bad))
     if [ "$bad" != 0 ]; then
         printf -- '--- %s: output of the failing part (%s) ---\n' "$name" "$logs/$name.log"
         tail -n 200 "$logs/$name.log"
     fi
-    printf '%-8s %6d passed, %d failed  %4d s\n' "$name" "$ok" "$bad" $((SECONDS - start))
+    times >"$logs/$name.times" # second line: of what the shell waited for
+    echo "$ok $bad $((SECONDS - start)) $(awk 'NR == 2 { gsub(/[ms]/, " "); print int($1 * 60 + $2 + $3 * 60 + $4 + 0.5) }' "$logs/$name.times")" >"$logs/$name.result"
+    printf '%-8s %6d passed, %d failed\n' "$name" "$ok" "$bad"
 }
 
-for name in ${*:-$all_parts}; do
+# Every half minute: how far the running parts are, by the last mark of pytest, ctest, Ninja or tidy.py in their logs.
+show_progress() {
+    local file name mark
+    while sleep 30 >/dev/null 2>&1; do
+        for file in "$logs"/*.running; do
+            [ -f "$file" ] || continue
+            name=$(basename "$file" .running)
+            mark=$(cat "$logs/$name".log "$logs/${name}"_*.log 2>/dev/null | grep -oE '\[ *[0-9]+%\]|\[[0-9]+/[0-9]+\]|[0-9]+/[0-9]+ Test' | tail -n 1)
+            printf '%-8s runs for %d s%s\n' "$name" $((SECONDS - $(cat "$file"))) "${mark:+, at $mark}"
+        done
+    done
+}
+
+# The parts as they are listed, with sums; then the closing line.  Returns 1 if something failed.
+sum_up() {
+    local name ok bad seconds cpu passed=0 failed=0 work=0
+    printf '\n%-8s %8s %8s %8s %8s\n' part passed failed seconds cpu
+    for name in "$@"; do
+        read -r ok bad seconds cpu <"$logs/$name.result" || { ok=0 bad=1 seconds=0 cpu=0; }
+        passed=$((passed + ok)) failed=$((failed + bad)) work=$((work + cpu))
+        printf '%-8s %8d %8d %8d %8d\n' "$name" "$ok" "$bad" "$seconds" "$cpu"
+    done
+    printf '%-8s %8d %8d %8d %8d\n' all "$passed" "$failed" "$SECONDS" "$work"
+    echo "$passed passed, $failed failed"
+    [ "$failed" = 0 ]
+}
+
+parts=${*:-$all_parts}
+for name in $parts; do
     case " $all_parts " in
-    *" $name "*) run_part "$name" ;;
+    *" $name "*) ;;
     *) echo "run_tests.sh: no part '$name'; there are: $all_parts" >&2; exit 2 ;;
     esac
 done
-echo "$passed passed, $failed failed"
-[ "$failed" = 0 ]
+show_progress &
+watcher=$!
+trap 'kill "$watcher"' EXIT
+for name in $parts; do
+    case " $wide_parts " in *" $name "*) (run_part "$name") ;; esac
+done
+running=0 pids=()
+for name in $parts; do
+    case " $narrow_parts " in *" $name "*) ;; *) continue ;; esac
+    [ "$running" -lt "$(nproc)" ] || { wait -n; running=$((running - 1)); }
+    (run_part "$name") &
+    pids+=($!)
+    running=$((running + 1))
+done
+[ ${#pids[@]} = 0 ] || wait "${pids[@]}"
+trap - EXIT
+kill "$watcher"
+wait "$watcher" 2>/dev/null
+# shellcheck disable=SC2086 -- parts are words
+sum_up $parts

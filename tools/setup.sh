@@ -1,7 +1,8 @@
 #!/bin/sh
-# setup.sh [build|test] - gets what building (or building and testing) needs; does nothing when it is there.
-# Debian packages are installed as root or through password-less sudo; otherwise the command to run is
-# printed and the exit status is 1.  `test` also makes .venv with the packages of tools/requirements.txt.
+# setup.sh [build|check|test] - gets what is needed to build, to run the C tests and lint as well, or to test everything;
+# does nothing when it is there.  Debian packages are installed as root or through password-less sudo; otherwise the
+# command to run is printed and the exit status is 1.  `test` alone makes .venv, with the packages of
+# tools/requirements.txt, PyTorch among them.
 set -eu
 cd "$(dirname "$0")/.."
 what=${1:-build}
@@ -9,10 +10,14 @@ what=${1:-build}
 packages="gcc libc6-dev cmake ninja-build pkg-config libxxhash-dev libjansson-dev"
 programs="cc cmake ninja pkg-config"
 modules="libxxhash jansson"
-if [ "$what" = test ]; then
-    packages="$packages g++ clang clang-tidy clang-format libclang-rt-14-dev llvm libcmocka-dev valgrind python3 python3-dev python3-venv ca-certificates"
-    programs="$programs c++ clang clang-tidy clang-format llvm-symbolizer valgrind nm python3"
+if [ "$what" != build ]; then
+    packages="$packages clang clang-tidy clang-format libclang-rt-14-dev llvm libcmocka-dev python3"
+    programs="$programs clang clang-tidy clang-format llvm-symbolizer python3"
     modules="$modules cmocka"
+fi
+if [ "$what" = test ]; then
+    packages="$packages g++ valgrind python3-dev python3-venv ca-certificates"
+    programs="$programs c++ valgrind nm"
 fi
 
 missing_packages() {

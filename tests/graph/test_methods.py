@@ -5,6 +5,7 @@ The first three samples of each operator that is a method written in C, or with 
 import itertools
 import warnings
 
+import descriptions
 import fxlib
 import pytest
 import torch
@@ -21,7 +22,7 @@ def is_binding(op):
 
 def samples(op):
     dtype = torch.float32 if torch.float32 in op.dtypes else sorted(op.dtypes, key=str)[0]
-    return itertools.islice(op.sample_inputs("cpu", dtype), None if WHOLE else 3)
+    return itertools.islice(descriptions.samples(op, dtype), None if WHOLE else 3)
 
 
 def called(op, tensors, join):

@@ -6,6 +6,7 @@ sample of.  The first sample of each operator, or with KILN_TEST_ALL all of them
 import copy
 import warnings
 
+import descriptions
 import fxlib
 import pytest
 import torch
@@ -24,7 +25,7 @@ UNDEFINED = ("empty", "empty_like", "empty_permuted", "empty_strided", "new_empt
 
 def samples(op):
     for dtype in [torch.float32] if torch.float32 in op.dtypes else sorted(op.dtypes, key=str)[:1]:
-        for sample in op.sample_inputs("cpu", dtype):
+        for sample in descriptions.samples(op, dtype):
             yield sample
             if not WHOLE:
                 return
@@ -64,7 +65,7 @@ def direct(op, tensors, join):
 
 def copies(tensors):
     """Of the whole storage: operators on strides may reach beyond the view."""
-    torch.manual_seed(0)
+    descriptions.seed(0)
     return [copy.deepcopy(tensor) if tensor.layout is torch.strided else tensor.clone() for tensor in tensors]
 
 

@@ -2,96 +2,23 @@
 
 An operator's schema says what its arguments are, its row says where values are drawn from (`domain`) and which
 strings it knows.  A call is a Case: plain data that prints as the CLI writes calls, and that `Case.build` turns into
-tensors.  Its axes are dtypes, layouts, values, numbers, strings and absent optionals; everything random is seeded by
-the name of what it is for, so a case is the same in every run.
+tensors.  Its axes are dtypes, layouts, values, numbers, strings and absent optionals, each with each; covering.py makes
+fewer calls of them.  A case is the same in every run.
 """
-import functools
 import itertools
-import random
 import re
-import zlib
 from dataclasses import dataclass, field, replace
 
 import torch
 
 from kilnlib import DTYPES, Owned, reach
+from values import MEMORY, SPECIAL, memory, seeded
 from whole import WHOLE
-
-MEMORY = 4096  # elements behind each tensor argument
-
-
-def seeded(*what):
-    return random.Random(zlib.crc32(repr(what).encode()))
-
-
-# -- values ------------------------------------------------------------------------------------------------
 
 # Numbers for Scalar arguments.  2**40 does not fit most types, 1e40 not f32, and -0.0 and nan must stay themselves.
 NUMBERS = (1, 2, -1, 0, 3, True, False, 2.5, 0.5, -1.5, 0.0, -0.0, float("inf"), float("-inf"), float("nan"), 1e-3,
            200, 2**40, -(2**40), 2**63 - 1, -(2**63), 1e40, 2j, -0.5 + 1j)
 EDGES = (128, -128, 1e-40, 2 + 0j)  # only one of the first two fits i8; the third has no reciprocal in f32; the last is real
-
-SPECIAL = 32  # at least as many as there are special values of any type
-
-
-def special_values(dtype):
-    if dtype == torch.bool:
-        return [False, True]
-    if dtype.is_complex:
-        inf, nan = float("inf"), float("nan")
-        return [complex(x, y) for x, y in (
-            (0, 0), (1, 0), (0, 1), (-1, 0), (0, -1), (1, 1), (-1, 0.5), (0.5, -2), (3, 4), (-3, 4), (1e-3, 2), (2, 1e-3), (-2.5, -1.5),
-            (7, -3), (1e4, 1), (1, -1e4), (-0.0, 0), (0, -0.0), (-1, -0.0), (inf, 0), (-inf, 0), (0, inf), (0, -inf), (inf, 2), (-inf, -1),
-            (1, inf), (inf, inf), (nan, 0), (0, nan), (nan, nan), (inf, nan), (nan, -inf))]
-    if not dtype.is_floating_point:
-        i = torch.iinfo(dtype)
-        return [v for v in (0, 1, -1, 2, 3, -7, 100, i.min, i.max, i.min + 1, i.max - 1, 63, 64) if i.min <= v <= i.max]
-    f = torch.finfo(dtype)
-    return [0.0, -0.0, 1.0, -1.0, float("inf"), float("-inf"), float("nan"), f.max, f.min, f.tiny,
-            f.smallest_normal * f.eps, -f.tiny, 0.5, -0.5, 1.5, 2.5, -3.0, 100.0, f.eps, 1e-3]
-
-
-def random_values(dtype, domain, rng):
-    low, high = domain
-    if dtype == torch.bool:
-        return [rng.random() < 0.5 for _ in range(MEMORY)]
-    if dtype.is_floating_point:  # a few whole numbers, for ties
-        return [rng.uniform(low, high) if rng.random() < 0.9 else float(rng.randint(int(low), int(high)))
-                for _ in range(MEMORY)]
-    if dtype.is_complex:
-        return [complex(rng.uniform(low, high), rng.uniform(low, high)) for _ in range(MEMORY)]
-    i = torch.iinfo(dtype)
-    return [rng.randint(max(int(low), i.min), min(int(high), i.max)) for _ in range(MEMORY)]
-
-
-def wide_values(dtype, rng):
-    """Any bits: every exponent, every integer."""
-    if dtype == torch.bool:
-        return torch.tensor([rng.random() < 0.5 for _ in range(MEMORY)])
-    if dtype.is_complex:  # parts of like size, none so large that a square overflows
-        parts = [rng.uniform(-1, 1) * 10.0 ** rng.randint(-9, 9) for _ in range(2 * MEMORY)]
-        return torch.tensor([complex(x, y) for x, y in zip(parts[::2], parts[1::2])], dtype=dtype)
-    size = torch.empty(0, dtype=dtype).element_size()
-    return torch.frombuffer(bytearray(rng.randbytes(MEMORY * size)), dtype=dtype).clone()
-
-
-@functools.lru_cache(maxsize=None)
-def memory(dtype, fill, position, domain, avoid=()):
-    """What stands behind the argument at `position`.  Read only: written arguments get a copy.  Special values are
-    laid out so that any two arguments meet in every combination within SPECIAL squared elements."""
-    t = DTYPES[dtype]
-    if fill == "wide":
-        return wide_values(t, seeded("memory", dtype, position))
-    if fill == "random":
-        values = random_values(t, domain, seeded("memory", dtype, position, domain))
-        if avoid:
-            values = [v for v in values if v not in avoid] * 2
-        values = values[:MEMORY]
-    else:
-        values = [v for v in special_values(t) if v not in avoid]
-        step = (1, SPECIAL, 7)[position % 3]
-        values = [values[p // step % len(values)] for p in range(MEMORY)]
-    return torch.tensor(values, dtype=torch.float64 if t.is_floating_point else t).to(t)
 
 
 # -- calls -------------------------------------------------------------------------------------------------
@@ -213,6 +140,8 @@ LAYOUTS = [
     ("channels_last", [channels_last(2, 3, 4, 5)]),
     ("channels_last and plain", [channels_last(2, 3, 4, 5), (2, 3, 4, 5)]),
     ("channels_last and channel", [channels_last(2, 3, 4, 5), (3, 1, 1)]),
+    ("channel and channels_last", [(3, 1, 1), channels_last(2, 3, 4, 5)]),
+    ("row and transposed", [(18,), ((19, 18), (1, 19))]),
     ("channels_last and 0-d", [channels_last(2, 3, 4, 5), ()]),
     ("permuted", [((2, 3, 2, 3, 2), (18, 1, 3, 6, 36)), ((2, 3, 2, 3, 2), (1, 24, 12, 4, 2))]),
     ("odd strides of ones", [((3, 1, 4), (4, 99, 1)), ((3, 1, 4), (1, 1, 3))]),
@@ -220,6 +149,9 @@ LAYOUTS = [
     ("0-d third, large", [((19, 18), (1, 19)), (19, 18), ((), (), 49)]),  # the largest of the special values
     ("sizes do not fit", [(5, 7), (5,)]),
 ]
+
+
+LONG, PLAIN = (next(layout for layout in LAYOUTS if layout[0] == name) for name in ("long", "2-d"))
 
 
 def views(layout, dtypes):
@@ -380,8 +312,21 @@ class Subject:
                 args.append(value)
         return Case(self.name, tuple(args), tuple(kwargs), domain=self.domain, avoid=self.avoid, **more)
 
+    def answers(self, case):
+        """Whether PyTorch takes the call."""
+        args, kwargs, _ = case.build(True, False)
+        try:
+            self.torch_op(*args, **kwargs)
+        except (RuntimeError, TypeError, IndexError, ValueError):
+            return False
+        return True
+
     def number_arguments(self, structure):
         return [a for a in self.inputs if is_number(a) and structure[a.name] is ...]
+
+    def usual_numbers(self, structure):
+        """Numbers that every dtype takes."""
+        return [DEFAULT if a.has_default_value() and a.default_value is not None else 2 for a in self.number_arguments(structure)]
 
     def draw_numbers(self, structure, rng):
         """Mostly ordinary numbers, so that most calls are not refused."""
@@ -415,14 +360,32 @@ def drawn(s, form, some, most):
                 yield structure, k, dtype_tuples(s.dtypes, k, limit, rng), rng
 
 
+def plain(s, structure, dtypes):
+    """A call in which nothing is special but the dtypes."""
+    return s.case(structure, views(PLAIN, dtypes), s.usual_numbers(structure), note=PLAIN[0])
+
+
+REFUSED = 6  # of a call that PyTorch refuses for its dtypes, one layout in so many, and the last one, which is refused too
+
+
+def combined(s, structure, k, tuples, rng):
+    """(call, layout, place): dtypes x layouts, with numbers that are drawn.  place: of the call among the others."""
+    for n, dtypes in enumerate(tuples):
+        every = WHOLE or s.answers(plain(s, structure, dtypes))
+        for place, layout in enumerate(layouts(k), n):
+            numbers = s.draw_numbers(structure, rng)
+            if every or place % REFUSED == 0 or layout is LAYOUTS[-1]:
+                yield s.case(structure, views(layout, dtypes), numbers, note=layout[0]), layout, place
+
+
 def functional(s):
-    """Every structure x dtypes x layouts x values, then every number x dtypes."""
+    """Every structure x dtypes x layouts, then every number x dtypes.  Values do not decide what is inferred: they are taken
+    in turn where there are many calls, and each with each in a whole run."""
     for structure, k, tuples, rng in drawn(s, "functional", 100, 1000):
-        for dtypes in tuples:
-            for layout in layouts(k):
-                for fill in fills(s, layout):
-                    yield s.case(structure, views(layout, dtypes), s.draw_numbers(structure, rng), fill=fill,
-                                 note=layout[0])
+        for case, layout, place in combined(s, structure, k, tuples, rng):
+            every = fills(s, layout)
+            for fill in every if WHOLE or k < 2 else [every[place % len(every)]]:
+                yield replace(case, fill=fill)
         yield from number_cases(s, structure, rng)
         yield from edge_cases(s, structure)
         yield from layout_cases(s, structure, tuples)
@@ -468,15 +431,19 @@ def square(dtypes, memory_of=lambda k: k):
     return [View(t, (6, 6), (6, 1), 0, memory_of(k)) for k, t in enumerate(dtypes)]
 
 
+def shared_with(t):
+    """An argument that looks at all of the written tensor's memory, at a part of it, and at all of it in another order."""
+    return t, replace(t, offset=1), replace(t, strides=(1, 6))
+
+
 def inplace(s):
     """The written tensor is the first one.  Then arguments that share its memory: all of it, or a part."""
     for structure, k, tuples, rng in drawn(s, "inplace", 40, 100):
-        for dtypes in tuples:
-            for layout in layouts(k):
-                yield s.case(structure, views(layout, dtypes), s.draw_numbers(structure, rng), note=layout[0])
+        for case, _, _ in combined(s, structure, k, tuples, rng):
+            yield case
         for t, other in itertools.product(s.dtypes if k > 1 else (), range(1, k)):
             tensors = square([t] * k)
-            for shared in (tensors[0], replace(tensors[0], offset=1), replace(tensors[0], strides=(1, 6))):
+            for shared in shared_with(tensors[0]):
                 tensors[other] = shared
                 yield s.case(structure, tensors, s.draw_numbers(structure, rng), note="shared memory")
 
@@ -499,35 +466,32 @@ OUTS = [
 ]
 
 
+def with_outs(s, case, dtypes, entry):
+    """The call with out= tensors of these dtypes, which stand to the result as `entry` of OUTS says; None if they cannot."""
+    note, sizes, strides, offset, shared, owned, of = entry
+    if shared is not None and not case.views():
+        return None
+    tensors = {v: replace(v, sizes=(6, 6), strides=of) for v in case.views()}
+    place = 12 if shared is None else shared
+    outs = tuple((a.name, View(t, sizes, strides, offset, place + n, owned)) for n, (a, t) in enumerate(zip(s.out, dtypes)))
+    return replace(case, args=tuple(tensors.get(v, v) for v in case.args), note=f"out {note}",
+                   kwargs=tuple((name, tensors.get(v, v)) for name, v in case.kwargs) + outs)
+
+
+TURNS = (0, 5)  # of the ways to stand to the result each dtype of out= meets those that are as far from its own place
+
+
 def out(s):
+    """Every structure x dtypes x dtype of out=, and of the ways in which that stands to the result two in turn, so that each
+    meets every dtype; in a whole run each with each.  Where it looks at an argument's memory it is of the argument's dtype."""
     for structure, k, tuples, rng in drawn(s, "out", 16, 40):
-        for dtypes in tuples:
-            for note, sizes, strides, offset, shared, owned, of in OUTS:
-                tensors = [replace(t, strides=of) for t in square(dtypes)]
-                if shared is not None and k == 0:
-                    continue
-                for t in s.dtypes if shared is None else dtypes[:1]:
-                    place = 2 if shared is None else shared
-                    given = [(a.name, View(t, sizes, strides, offset, place + (10 if shared is None else 0) + n, owned))
-                             for n, a in enumerate(s.out)]
-                    case = s.case(structure, tensors, s.draw_numbers(structure, rng), note=f"out {note}")
-                    yield replace(case, kwargs=case.kwargs + tuple(given))
-
-
-def classes(s):
-    """About ten classes of calls: a few dtypes, each in every layout."""
-    rng = seeded("classes", s.name)
-    structures = s.structures()
-    for structure in structures:
-        k = len(s.present(structure))
-        wanted = max(1, round((30 if WHOLE else 9) / (3, 3, 6, 12)[k] / len(structures)))
-        for dtypes in rng.sample(dtype_tuples(s.dtypes, k, 100, rng), wanted):
-            numbers = s.draw_numbers(structure, rng)  # one kind of number, or every kind is a class
-            for layout, fill in itertools.product(layouts(k), ("random",) if s.tame else ("random", "special")):
-                yield s.case(structure, views(layout, dtypes), numbers, fill=fill, note=layout[0])
-
-
-def written(s):
-    """A few classes of the in-place or out form."""
-    every = list(out(s) if s.out else inplace(s))
-    return seeded("written", s.name).sample(every, 40 if WHOLE else 4)
+        for n, dtypes in enumerate(tuples):
+            for place, t in enumerate(s.dtypes, n):
+                case = s.case(structure, square(dtypes), s.draw_numbers(structure, rng))
+                apart = [entry for entry in OUTS if entry[4] is None]
+                for entry in apart if WHOLE else [apart[(place + turn) % len(apart)] for turn in TURNS]:
+                    yield with_outs(s, case, (t,) * len(s.out), entry)
+            for entry in OUTS if k else ():
+                if entry[4] is not None:
+                    case = s.case(structure, square(dtypes), s.draw_numbers(structure, rng))
+                    yield with_outs(s, case, dtypes[:1] * len(s.out), entry)

@@ -3,7 +3,7 @@
 The same: both raise, and the same kind of exception; or both return, and every result has the same dtype, sizes and
 strides, and values that torch.testing.assert_close accepts with its default tolerances (integers and truth values
 exactly, any NaN for any NaN).  Whatever memory the arguments look at must end up the same too, and a call that Kiln
-refuses must leave it as it was.  Two tiers of Kiln are the same only bit for bit, any NaN again equal to any NaN.
+refuses must leave it as it was.
 
 PyTorch does not always agree with itself: its vectors and its loop over single elements round differently, and which of
 them computes an element depends on the layout.  An element is right if it is what either gives, or if mpmath says so for an
@@ -252,34 +252,6 @@ def beside(case, actual, expected):
         if not same_bits(m, expected.memories[k]):
             return f"memory {k} differs after the call: something outside of the result was written"
     return None
-
-
-def tiers(one_op, other_op, case, writes=False):
-    """The one comparison of tiers.  Returns None, or how the second differs from the first."""
-    one = call(one_op, case.build(writes, True), refused_writes=writes)
-    other = call(other_op, case.build(writes, True), refused_writes=writes)
-    if one.error is not None or other.error is not None:
-        if type(one.error) is type(other.error) and str(one.error) == str(other.error):
-            return None
-        return f"raised {other.error!r}, the first tier {one.error!r}"
-    for k, (a, b) in enumerate(zip(one.results, other.results, strict=True)):
-        if a.stride() != b.stride() or not same_bits(b, a):
-            return f"result {k}: {describe(b)} is not bit for bit the first tier's {describe(a)}: {bits_of(b, a)}"
-    for k, m in one.memories.items():
-        if writes and not same_bits(m, other.memories[k]):
-            return f"memory {k} differs after the call"
-    return None
-
-
-def bits_of(a, b):
-    if a.shape != b.shape or a.dtype != b.dtype:
-        return ""
-    if a.is_complex():
-        a, b = torch.view_as_real(a), torch.view_as_real(b)
-    bits = BITS[a.element_size()]
-    wrong = (a.view(bits) != b.view(bits)) & ~(a.isnan() & b.isnan())
-    at = tuple(int(i) for i in wrong.nonzero()[0]) if wrong.dim() else ()
-    return f"at {list(at)} {a[at].item()!r} and {b[at].item()!r}"
 
 
 def report(differences):

@@ -66,6 +66,12 @@ def quotient(x, y, rounding_mode=None):
     return x / y if rounding_mode is None else None
 
 
+def addcdiv(x, y, z, value=1):
+    """The quotient is rounded before it is added, and may be nearly -x."""
+    q = value * y / z
+    return Near(x + q, abs(x) + abs(q))
+
+
 def logaddexp(a, b):
     hi, lo = (a, b) if mp.re(a) >= mp.re(b) else (b, a)
     return hi + mp.log1p(mp.exp(lo - hi))
@@ -116,7 +122,7 @@ EXACT = {
     "pow": power, "float_power": power,
     "ldexp": lambda x, y: x * mp.mpf(2) ** y,
     "div": quotient, "divide": quotient, "true_divide": quotient,
-    "addcdiv": lambda x, y, z, value=1: x + value * y / z,
+    "addcdiv": addcdiv,
     "sigmoid": sigmoid, "special_expit": sigmoid, "silu": silu,
     "silu_backward": silu_backward, "gelu_backward": gelu_backward,
     "logaddexp": logaddexp,

@@ -1,6 +1,7 @@
-"""Every element-wise operator, in every form, against PyTorch; and both tiers against each other.
+"""Every element-wise operator, in every form, against PyTorch.
 
-The operators come from the registry: a new row is tested by being there.
+The operators come from the registry: a new row is tested by being there.  Each gets the calls of its covering set
+(covering.py), and one of each signature (signature.py), or in a whole run each, those of every combination (cases.py).
 """
 import warnings
 
@@ -8,10 +9,12 @@ import pytest
 import torch
 
 import cases
+import covering
 import exact
 import known
-from compare import report, tally, tiers, with_torch
+from compare import report, tally, with_torch
 from kilnlib import Kiln
+from signature import Groups
 from whole import WHOLE
 
 FAMILY = "map"
@@ -40,6 +43,7 @@ def subjects():
 
 
 SUBJECTS = subjects()
+GROUPS = {form: Groups(found, known.names()) for form, found in SUBJECTS.items()}
 
 
 def each(form):
@@ -49,30 +53,35 @@ def each(form):
 RAN = set()  # operators compared with PyTorch
 
 
-def run(made, compare, kind, entries=None):
-    """Compares every case.  entries: differences that are known, each of which must be met."""
+def run(made, compare, kind, entries):
+    """Compares every case.  entries: differences that are known."""
     differences = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # resizing an out tensor
         for case in made:
             tally.cases[kind] += 1
             said = compare(case)
-            why = entries.why(f"{case} {said}") if said and entries else None
+            why = entries.why(f"{case} {said}") if said else None
             if why:
                 tally.notes[f"calls known to differ: {why}"] += 1
             elif said:
                 differences.append((case, said))
     if differences:
         pytest.fail(report(differences), pytrace=False)
-    if entries and entries.stale():
-        pytest.fail(f"no call differs any more as known.py says: {sorted(entries.stale())}", pytrace=False)
 
 
-def against_torch(s, interp, made, kind, writes):
-    op = interp.op(s.name)
+def against_torch(s, interp, form, writes):
+    op, entries = interp.op(s.name), known.Entries(s.name, WHOLE)
     RAN.add(s.name)
-    run(made(s), lambda c: with_torch(op, s.torch_op, c, writes=writes), f"{kind}, interpreter against PyTorch",
-        known.Entries(s.name, WHOLE))
+
+    def compare(case):
+        return with_torch(op, s.torch_op, case, writes=writes)
+    every = WHOLE or GROUPS[form].speaks(s)
+    run(getattr(covering, form)(s), compare, f"{form}, covering set", entries)
+    if every:
+        run(getattr(cases, form)(s), compare, f"{form}, every combination", entries)
+    if every and entries.stale():
+        pytest.fail(f"no call differs any more as known.py says: {sorted(entries.stale())}", pytrace=False)
 
 
 def test_there_are_operators():
@@ -81,44 +90,24 @@ def test_there_are_operators():
 
 @each("functional")
 def test_functional(s, interp):
-    against_torch(s, interp, cases.functional, "functional", writes=False)
+    against_torch(s, interp, "functional", writes=False)
 
 
 @each("inplace")
 def test_inplace(s, interp):
-    against_torch(s, interp, cases.inplace, "in place", writes=True)
+    against_torch(s, interp, "inplace", writes=True)
 
 
 @each("out")
 def test_out(s, interp):
-    against_torch(s, interp, cases.out, "out=", writes=True)
+    against_torch(s, interp, "out", writes=True)
 
 
 def test_functional_every_judge_is_asked():
-    """A function of exact.py that decides nothing any more is to be deleted.  Only a run of all operators can tell."""
-    if RAN >= {s.name for s in SUBJECTS["functional"]}:
+    """A function of exact.py that decides nothing any more is to be deleted.  Only a whole run of all operators can tell."""
+    if WHOLE and RAN >= {s.name for s in SUBJECTS["functional"]}:
         assert exact.EXACT.keys() - {exact.packet_of(name) for name in tally.judged} == set()
 
 
 def test_known_names_are_of_operators():
-    names = {s.name.removeprefix("aten::") for subjects in SUBJECTS.values() for s in subjects}
-    assert {n.removesuffix("*") for entry in known.KNOWN for n in entry[0].split()} <= names
-
-
-def no_fallback(sync):
-    stats = sync.stats()
-    assert stats["fallbacks"] == stats["compile_failures"] == stats["selftest_failures"] == 0, stats
-
-
-@each("functional")
-def test_tiers(s, interp, sync):
-    one, other = interp.op(s.name), sync.op(s.name)
-    run(cases.classes(s), lambda c: tiers(one, other, c), "functional, compiled against interpreter")
-    no_fallback(sync)
-
-
-@pytest.mark.parametrize("s", SUBJECTS["inplace"] + SUBJECTS["out"], ids=lambda s: s.name.removeprefix("aten::"))
-def test_tiers_written(s, interp, sync):
-    one, other = interp.op(s.name), sync.op(s.name)
-    run(cases.written(s), lambda c: tiers(one, other, c, writes=True), "in place and out=, compiled against interpreter")
-    no_fallback(sync)
+    assert known.names() <= {s.name for subjects in SUBJECTS.values() for s in subjects}

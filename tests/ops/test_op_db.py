@@ -20,6 +20,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 
+import descriptions
 import kiln
 import known
 from compare import by_mpmath, describe, difference, first_line, opinions, tally
@@ -239,15 +240,16 @@ def pick(items, n, rng):
     return items if len(items) <= n else [items[k] for k in sorted(rng.sample(range(len(items)), n))]
 
 
-def run_description(op, rng):
+def run_description(op, rng, replay):
+    """Samples are made outside of the replay: many are made for the few that are picked."""
     dtypes = sorted((d for d in op.supported_dtypes("cpu") if d in SHORT), key=str)
     for dtype in pick(dtypes, DTYPES_EACH, rng):
-        torch.manual_seed(rng.randrange(1 << 30))
-        for sample in pick(op.sample_inputs("cpu", dtype), SAMPLES_EACH, rng):
-            run_sample(op, sample, dtype)
-    if op.error_inputs_func is not None:
-        for wrong in pick(op.error_inputs("cpu"), SAMPLES_EACH, rng):
-            try_form(lambda: run(op, wrong.sample_input))
+        for sample in pick(descriptions.samples(op, dtype), SAMPLES_EACH, rng):
+            with replay:
+                run_sample(op, sample, dtype)
+    for sample in pick(descriptions.wrong_samples(op), SAMPLES_EACH, rng):
+        with replay:
+            try_form(lambda: run(op, sample))
 
 
 def title(op):
@@ -257,9 +259,10 @@ def title(op):
 @pytest.mark.parametrize("op", op_db, ids=title)
 def test_description(op):
     rng = random.Random(title(op))
-    with warnings.catch_warnings(), Replay() as replay:
+    replay = Replay()
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        run_description(op, rng)
+        run_description(op, rng, replay)
     fresh = []
     for name, said in replay.differences:
         why = known.Entries(name, WHOLE).why(said.removeprefix("aten::"))

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 import cases
-from compare import call, report, same_bits, tiers, with_torch
+import covering
+from compare import call, report, same_bits, with_torch
 from kilnlib import Kiln
 
 SILU = torch.ops.aten.silu.default
@@ -20,6 +21,9 @@ WRONG = [
 ]
 
 
+MANY = 100  # differences are enough
+
+
 def name_of(row):
     return row.split()[1].split("(")[0]
 
@@ -31,21 +35,26 @@ def planted():
         yield k
 
 
-def differences(kiln, row):
+def differences(kiln, row, torch_op=SILU, made=covering.functional):
     op = kiln.op(name_of(row))
-    subject = cases.Subject(op.name, op.row, SILU)
-    found = ((case, with_torch(op, SILU, case)) for case in cases.functional(subject))
-    return [(case, said) for case, said in found if said]
+    subject = cases.Subject(op.name, op.row, torch_op)
+    found = ((case, with_torch(op, torch_op, case)) for case in made(subject))
+    return list(itertools.islice(((case, said) for case, said in found if said), MANY))
 
 
-def test_a_right_row_is_found_right(planted):
-    found = differences(planted, RIGHT)
+SETS = pytest.mark.parametrize("made", [covering.functional, cases.functional], ids=["covering", "every"])
+
+
+@SETS
+def test_a_right_row_is_found_right(planted, made):
+    found = differences(planted, RIGHT, made=made)
     assert not found, report(found)
 
 
+@SETS
 @pytest.mark.parametrize("row", WRONG, ids=name_of)
-def test_a_wrong_row_is_found_wrong(planted, row):
-    assert differences(planted, row)
+def test_a_wrong_row_is_found_wrong(planted, row, made):
+    assert differences(planted, row, made=made)
 
 
 def test_a_wrong_body_is_shown_with_the_call_and_the_value(planted):
@@ -53,16 +62,33 @@ def test_a_wrong_body_is_shown_with_the_call_and_the_value(planted):
     assert "planted::sign(f16[" in text and "PyTorch's" in text
 
 
-def test_one_bit_between_tiers_is_found():
-    case = next(cases.functional(cases.Subject("aten::silu", RIGHT, SILU)))
-    case = cases.replace(case, args=(cases.View("f32", (8,), (1,)),))
+HYPOT = torch.ops.aten.hypot.default
+BINARY = "(Tensor self, Tensor other) -> Tensor : promote(self, other) takes float"
+STRIDES = [f"map planted::{name}{BINARY} strides {rule} = hypot(self, other)" for name, rule in (
+    ("rows", "rows"), ("rows_of_first", "rows of self"), ("rows_of_second", "rows of other"))]
 
-    def one_bit_off(x):
-        result = SILU(x)
-        result.view(torch.int32)[3] ^= 1
-        return result
-    assert tiers(SILU, SILU, case) is None
-    assert "bit for bit" in tiers(SILU, one_bit_off, case)
+
+def test_the_covering_set_finds_strides_that_are_wrong_for_a_broadcast():
+    right = f"map planted::hypot{BINARY} = hypot(self, other)"
+    with Kiln("interp") as kiln:
+        kiln.load("\n".join([right, *STRIDES]))
+        assert not differences(kiln, right, HYPOT)
+        for row in STRIDES:
+            found = differences(kiln, row, HYPOT)
+            assert any("strides=" in said and len({v.sizes for v in case.views()}) > 1 for case, said in found), row
+
+
+def test_every_value_of_an_axis_is_in_the_covering_set():
+    row = "map add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor : promote(self, other) takes all complex"
+    s = cases.Subject("aten::add.Tensor", row, torch.ops.aten.add.Tensor)
+    made = list(covering.functional(s))
+    for place in (0, 1):
+        assert {case.args[place].dtype for case in made} == set(cases.DTYPES)
+    assert {case.note for case in made} == {layout[0] for layout in cases.layouts(2)}
+    assert {repr(dict(case.kwargs)["alpha"]) for case in made} >= set(map(repr, cases.NUMBERS))
+    for t in set(cases.DTYPES) - {"u16", "u32", "u64"}:
+        dense = {case.fill for case in made if case.note == "long" and all(v.dtype == t for v in case.views())}
+        assert dense == {"random", "special", "wide"}
 
 
 def test_any_nan_equals_any_nan_and_zeros_differ_in_bits():

@@ -16,7 +16,9 @@
  * with these results up to the next step.  So states can be copied, compared and forgotten.
  *
  * What must hold: nobody uses what was dropped; every use happens before the drop; what was retired is dropped by a scan
- * when all have left.  Faults planted in these rules must be found. */
+ * when all have left.  Faults planted in these rules must be found.
+ *
+ * Not under sanitizers: what is searched is a model, and test_epochs.c is for them. */
 #include <linux/membarrier.h>
 #include <pthread.h>
 #include <setjmp.h>

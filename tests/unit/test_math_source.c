@@ -1,20 +1,24 @@
 /* test_math_source.c - math fragments as emitted into kernels.
  *
  * Each compiles with nothing but what it names, with gcc and clang, needs no library, and computes the
- * same bits as the loops compiled into the interpreter, in every rounding mode. */
+ * same bits as the loops compiled into the interpreter, in every rounding mode.  What a compiler made of a text is kept
+ * under the hash of both (compile_cache.h).  A sampled run tries each primitive of one type alone, with one of the compilers, and every
+ * entry at one other width instead of three.
+ * Not under sanitizers: what is tested is compiled by itself, and nothing watches it there. */
 #include <dlfcn.h>
 #include <unistd.h>
 
 #include "base/base.h"
+#include "compile_cache.h"
 #include "float_env.h"
 #include "math/math.h"
 #include "math_cases.h"
+#include "whole.h"
 
-#define KERNEL_FLAGS "-O1 -fexpensive-optimizations -fsignaling-nans -Wno-psabi" /* what decides the code of a kernel */
+#define KERNEL_FLAGS \
+    "-O1 -fexpensive-optimizations -fsignaling-nans -Wno-psabi" /* what decides the code of a kernel */
 
 typedef void (*entry_fn)(void *out, const void *a, const void *b, const void *c, long n);
-
-static char folder[64];
 
 /* -- one entry point per primitive or cast ---- */
 
@@ -25,6 +29,7 @@ typedef struct unit {
     int nname;
     kiln_isa isa;
     int lanes;
+    bool chosen; /* a sampled run tries this one alone */
 } unit;
 
 static void use(unit *u, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -117,24 +122,12 @@ static void splat_entry(unit *u, kiln_dtype t, const char *ctype, const char *en
 
 /* -- compiling ---- */
 
-static void write_unit(const unit *u, const char *const *names, int n, const char *path) {
-    kiln_sb sb;
-    kiln_sb_init(&sb);
-    assert_int_equal(kiln_math_source(&sb, u->isa, u->lanes, names, n), KILN_OK);
-    kiln_sb_puts(&sb, u->text.p);
-    assert_false(sb.failed);
-    assert_int_equal(kiln_file_write_atomic(path, sb.p, sb.len), KILN_OK);
-    kiln_sb_fini(&sb);
-}
-
-static void run(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-static void run(const char *fmt, ...) {
-    char command[512];
-    va_list ap;
-    va_start(ap, fmt);
-    assert_true(vsnprintf(command, sizeof command, fmt, ap) < (int)sizeof command);
-    va_end(ap);
-    if (system(command) != 0) fail_msg("failed: %s", command);
+/* The source of the entries in u, which use n names. */
+static void unit_source(const unit *u, const char *const *names, int n, kiln_sb *sb) {
+    kiln_sb_init(sb);
+    assert_int_equal(kiln_math_source(sb, u->isa, u->lanes, names, n), KILN_OK);
+    kiln_sb_puts(sb, u->text.p);
+    assert_false(sb->failed);
 }
 
 static const char *march(kiln_isa isa) {
@@ -152,15 +145,23 @@ static void begin(unit *u) {
     u->nname = 0;
 }
 
+/* One type of each primitive, in turn. */
+static bool is_turn(kiln_prim p, kiln_dtype t) {
+    kiln_dtypes types = kiln_prim_types(p) & (KILN_DT(KILN_C64) - 1);
+    for (int skip = (int)p % __builtin_popcount(types); skip > 0; skip--) types &= types - 1;
+    return __builtin_ctz(types) == (int)t;
+}
+
 static void each_entry(unit *u, visit_fn visit, void *arg) {
     static const char *const ctype[] = {"_Bool",        "unsigned char", "signed char",    "short",
                                         "int",          "long",          "unsigned short", "unsigned short",
                                         "float",        "double",        "unsigned short", "unsigned",
                                         "unsigned long"};
     char entry[48];
-#define VISIT(make, ...)                            \
+#define VISIT(turn, make, ...)                      \
     do {                                            \
         begin(u);                                   \
+        u->chosen = turn;                           \
         snprintf(entry, sizeof entry, __VA_ARGS__); \
         make;                                       \
         visit(arg, u, entry);                       \
@@ -170,58 +171,74 @@ static void each_entry(unit *u, visit_fn visit, void *arg) {
         const char *tn = kiln_dtype_name(t);
         for (kiln_prim p = 0; p < KILN_PRIM_COUNT; p++)
             if (kiln_prim_types(p) & KILN_DT(t))
-                VISIT(prim_entry(u, p, t, entry), "k_%s_%s", kiln_prim_name(p), tn);
+                VISIT(is_turn(p, t), prim_entry(u, p, t, entry), "k_%s_%s", kiln_prim_name(p), tn);
         for (kiln_dtype f = 0; f < KILN_DTYPE_COUNT; f++)
             if (t != f && kiln_loops_for(u->isa)->cast[t][f])
-                VISIT(cast_entry(u, t, f, entry), "k_cast_%s_%s", tn, kiln_dtype_name(f));
-        VISIT(memory_entry(u, t, entry), "k_memory_%s", tn);
-        VISIT(splat_entry(u, t, ctype[t], entry), "k_splat_%s", tn);
+                VISIT((t + f) % 4 == 0, cast_entry(u, t, f, entry), "k_cast_%s_%s", tn, kiln_dtype_name(f));
+        VISIT(true, memory_entry(u, t, entry), "k_memory_%s", tn);
+        VISIT(true, splat_entry(u, t, ctype[t], entry), "k_splat_%s", tn);
     }
 }
 
 /* -- alone ---- */
 
-static void write_alone(void *arg, unit *u, const char *entry) {
-    const char *names[8];
-    char path[160];
-    (void)arg;
-    for (int i = 0; i < u->nname; i++) names[i] = u->name[i];
-    snprintf(path, sizeof path, "%s/%s.c", folder, entry);
-    write_unit(u, names, u->nname, path);
-}
+typedef struct alone {
+    const char *cc;
+    int part; /* a sampled run gives every other one that is chosen to this compiler */
+    int place, tried, known;
+} alone;
 
-static void compile_alone(const char *cc, kiln_isa isa, int lanes) {
-    unit u = {.isa = isa, .lanes = lanes};
-    each_entry(&u, write_alone, NULL);
-    run("cd %s && %s -fsyntax-only -std=gnu11 -Wall -Wextra -Werror -Wno-psabi -Wno-unused-function %s k_*.c "
-        "&& rm k_*.c",
-        folder, cc, march(isa));
+static void compile_alone(void *arg, unit *u, const char *entry) {
+    alone *a = arg;
+    const char *names[8];
+    char command[200];
+    kiln_sb sb;
+    if (!whole_run() && (!u->chosen || a->place++ % 2 != a->part)) return;
+    for (int i = 0; i < u->nname; i++) names[i] = u->name[i];
+    unit_source(u, names, u->nname, &sb);
+    snprintf(command, sizeof command,
+             "%s -fsyntax-only -x c -std=gnu11 -Wall -Wextra -Werror -Wno-psabi -Wno-unused-function %s",
+             a->cc, march(u->isa));
+    a->tried++;
+    a->known += cached_check(a->cc, command, sb.p, sb.len, entry);
+    kiln_sb_fini(&sb);
 }
 
 static kiln_isa best(void) { return kiln_isa_detect(); }
 
+static void compile_each_alone(const char *cc, int part) {
+    unit u = {.isa = best(), .lanes = kiln_isa_vector_bytes(best()) / 4};
+    alone a = {.cc = cc, .part = part};
+    each_entry(&u, compile_alone, &a);
+    print_message("%s: %d entries alone, of which %d were known\n", cc, a.tried, a.known);
+    assert_true(a.tried > 50);
+}
+
 static void entries_compile_alone_with_gcc(void **state) {
     (void)state;
-    compile_alone("gcc", best(), kiln_isa_vector_bytes(best()) / 4);
+    compile_each_alone("gcc", 0);
 }
 
 static void entries_compile_alone_with_clang(void **state) {
     (void)state;
-    compile_alone("clang", best(), kiln_isa_vector_bytes(best()) / 4);
+    compile_each_alone("clang", 1);
 }
 
 /* -- the same bits ---- */
 
 typedef struct all {
-    unit u; /* the text of every entry */
+    unit u; /* the text of every entry, its level and lanes */
     char name[4096][32];
     const char *names[4096];
-    int n;
+    int n, place;
+    int parts, part; /* of the entries those whose place modulo `parts` is `part` */
+    int compared;
 } all;
 
 static void append(void *arg, unit *u, const char *entry) {
     all *a = arg;
     (void)entry;
+    if (a->place++ % a->parts != a->part) return;
     kiln_sb_puts(&a->u.text, u->text.p);
     for (int i = 0; i < u->nname; i++) {
         assert_true(a->n < 4096);
@@ -231,23 +248,23 @@ static void append(void *arg, unit *u, const char *entry) {
     }
 }
 
-/* All entries as one shared object without a library: an undefined symbol fails the link. */
-static void *build_all(const char *cc, const char *flags, kiln_isa isa, int lanes) {
-    static all a;
-    char source[96], object[128];
-    unit u = {.isa = isa, .lanes = lanes};
-    a.u = u;
-    a.n = 0;
-    kiln_sb_init(&a.u.text);
-    each_entry(&u, append, &a);
-    snprintf(source, sizeof source, "%s/all.c", folder);
-    snprintf(object, sizeof object, "%s/all_%s_%d_%s.so", folder, kiln_isa_name(isa), lanes, cc);
-    write_unit(&a.u, a.names, a.n, source);
-    kiln_sb_fini(&a.u.text);
-    run("%s %s -ffp-contract=off -frounding-math -fwrapv -std=gnu11 -w -fPIC -shared -nostdlib -Wl,-z,defs %s -o %s %s",
-        cc, flags, march(isa), object, source);
-    void *lib = dlopen(object, RTLD_NOW | RTLD_LOCAL);
+/* The entries of one part as one shared object without a library: an undefined symbol fails the link. */
+static void *build_all(const char *cc, const char *flags, all *a) {
+    char command[300];
+    kiln_sb sb;
+    unit u = {.isa = a->u.isa, .lanes = a->u.lanes};
+    a->n = a->place = 0;
+    kiln_sb_init(&a->u.text);
+    each_entry(&u, append, a);
+    unit_source(&a->u, a->names, a->n, &sb);
+    kiln_sb_fini(&a->u.text);
+    snprintf(
+        command, sizeof command,
+        "%s %s -ffp-contract=off -frounding-math -fwrapv -x c -std=gnu11 -w -fPIC -shared -nostdlib -Wl,-z,defs %s",
+        cc, flags, march(u.isa));
+    void *lib = dlopen(cached_object(cc, command, sb.p, sb.len), RTLD_NOW | RTLD_LOCAL);
     if (!lib) fail_msg("%s", dlerror());
+    kiln_sb_fini(&sb);
     return lib;
 }
 
@@ -271,26 +288,24 @@ static void compare_in(const float_env *env, entry_fn emitted, kiln_loop_fn loop
                   (unsigned long long)bits_at(&want, rt, at));
 }
 
-static void compare(void *lib, kiln_loop_fn loop, kiln_dtype rt, kiln_dtype t, const char *entry,
-                    const char *level) {
+/* The entry's function, or NULL if it is of another part. */
+static entry_fn find(all *a, void *lib, const char *entry) {
     union {
         void *p;
         entry_fn fn;
     } k = {dlsym(lib, entry)};
-    assert_non_null(k.p);
-    compare_in(NULL, k.fn, loop, rt, t, entry, level);
-    for (int e = 0; e < FLOAT_ENVS; e++) compare_in(&float_envs[e], k.fn, loop, rt, t, entry, level);
+    a->compared += k.p != NULL;
+    return k.fn;
 }
 
-static void check_memory(void *lib, kiln_dtype t) {
-    char entry[48];
-    union {
-        void *p;
-        entry_fn fn;
-    } k;
+static void compare(entry_fn fn, kiln_loop_fn loop, kiln_dtype rt, kiln_dtype t, const char *entry,
+                    const char *level) {
+    compare_in(NULL, fn, loop, rt, t, entry, level);
+    for (int e = 0; e < FLOAT_ENVS; e++) compare_in(&float_envs[e], fn, loop, rt, t, entry, level);
+}
+
+static void check_memory(entry_fn fn, kiln_dtype t) {
     size_t size = kiln_dtype_size(t);
-    snprintf(entry, sizeof entry, "k_memory_%s", kiln_dtype_name(t));
-    k.p = dlsym(lib, entry);
     fill(&in[0], t, 0);
     fill(&in[1], KILN_I64, 1);
     for (long n = 1; n < 200; n += 7) {
@@ -299,53 +314,68 @@ static void check_memory(void *lib, kiln_dtype t) {
         for (long i = 0; i < n; i++)
             memcpy(want.u8 + (size_t)i * size, in[0].u8 + (size_t)(n - 1 - i) * size, size);
         memcpy(want.u8 + n * 8, &in[1], (size_t)(n % 64));
-        k.fn(&got, &in[0], &in[1], NULL, n);
+        fn(&got, &in[0], &in[1], NULL, n);
         assert_memory_equal(&got, &want, sizeof got);
     }
 }
 
-static void check_splat(void *lib, kiln_dtype t, int lanes) {
-    char entry[48];
-    union {
-        void *p;
-        entry_fn fn;
-    } k;
+static void check_splat(entry_fn fn, kiln_dtype t, int lanes) {
     size_t size = kiln_dtype_size(t);
-    snprintf(entry, sizeof entry, "k_splat_%s", kiln_dtype_name(t));
-    k.p = dlsym(lib, entry);
     fill(&in[0], t, 0);
     for (int i = 0; i < N; i++) {
-        k.fn(&got, in[0].u8 + (size_t)i * size, NULL, NULL, 0);
+        fn(&got, in[0].u8 + (size_t)i * size, NULL, NULL, 0);
         for (int j = 0; j < lanes; j++) memcpy(want.u8 + (size_t)j * size, in[0].u8 + (size_t)i * size, size);
         assert_int_equal(first_difference(&got, &want, t, lanes), -1);
     }
 }
 
-static void compare_all(const char *cc, const char *flags, kiln_isa isa, int lanes) {
-    const kiln_loops *l = kiln_loops_for(isa);
-    void *lib = build_all(cc, flags, isa, lanes);
+static void compare_prims(all *a, void *lib, kiln_dtype t, const char *level) {
+    const kiln_loops *l = kiln_loops_for(a->u.isa);
+    char entry[48];
+    entry_fn fn;
+    for (kiln_prim p = 0; p < KILN_PRIM_COUNT; p++) {
+        if (!l->prim[p][t]) continue;
+        snprintf(entry, sizeof entry, "k_%s_%s", kiln_prim_name(p), kiln_dtype_name(t));
+        if (!(fn = find(a, lib, entry))) continue;
+        for (int k = 0; k < 3; k++) fill(&in[k], t, k);
+        if (kiln_prim_rule(p) == KILN_RULE_SELECT) fill(&in[0], KILN_BOOL, 0);
+        compare(fn, l->prim[p][t], kiln_prim_result(p, t), t, entry, level);
+    }
+    for (kiln_dtype f = 0; f < KILN_DTYPE_COUNT; f++) {
+        if (t == f || !l->cast[t][f]) continue;
+        snprintf(entry, sizeof entry, "k_cast_%s_%s", kiln_dtype_name(t), kiln_dtype_name(f));
+        if (!(fn = find(a, lib, entry))) continue;
+        fill(&in[0], f, 0);
+        compare(fn, l->cast[t][f], t, f, entry, level);
+    }
+}
+
+/* The entries of one part, compiled by cc, against the loops of the interpreter. */
+static void compare_part(const char *cc, const char *flags, kiln_isa isa, int lanes, int part, int parts) {
+    static all a;
     char entry[48], level[48];
     differences = 0;
+    entry_fn fn;
+    a.u = (unit){.isa = isa, .lanes = lanes};
+    a.parts = parts;
+    a.part = part;
+    a.compared = 0;
+    void *lib = build_all(cc, flags, &a);
     snprintf(level, sizeof level, "%s with %d lanes by %s", kiln_isa_name(isa), lanes, cc);
     for (kiln_dtype t = 0; t < KILN_C64; t++) {
-        for (kiln_prim p = 0; p < KILN_PRIM_COUNT; p++) {
-            if (!l->prim[p][t]) continue;
-            for (int k = 0; k < 3; k++) fill(&in[k], t, k);
-            if (kiln_prim_rule(p) == KILN_RULE_SELECT) fill(&in[0], KILN_BOOL, 0);
-            snprintf(entry, sizeof entry, "k_%s_%s", kiln_prim_name(p), kiln_dtype_name(t));
-            compare(lib, l->prim[p][t], kiln_prim_result(p, t), t, entry, level);
-        }
-        for (kiln_dtype f = 0; f < KILN_DTYPE_COUNT; f++) {
-            if (t == f || !l->cast[t][f]) continue;
-            fill(&in[0], f, 0);
-            snprintf(entry, sizeof entry, "k_cast_%s_%s", kiln_dtype_name(t), kiln_dtype_name(f));
-            compare(lib, l->cast[t][f], t, f, entry, level);
-        }
-        check_memory(lib, t);
-        check_splat(lib, t, lanes);
+        compare_prims(&a, lib, t, level);
+        snprintf(entry, sizeof entry, "k_memory_%s", kiln_dtype_name(t));
+        if ((fn = find(&a, lib, entry))) check_memory(fn, t);
+        snprintf(entry, sizeof entry, "k_splat_%s", kiln_dtype_name(t));
+        if ((fn = find(&a, lib, entry))) check_splat(fn, t, lanes);
     }
+    assert_int_equal(a.compared, (a.place - part + parts - 1) / parts);
     dlclose(lib);
     assert_int_equal(differences, 0);
+}
+
+static void compare_all(const char *cc, const char *flags, kiln_isa isa, int lanes) {
+    compare_part(cc, flags, isa, lanes, 0, 1);
 }
 
 /* The flags of the compile path, at every level; then other widths and clang at the best one. */
@@ -358,9 +388,9 @@ static void emitted_and_compiled_in_give_the_same_bits(void **state) {
 static void bits_do_not_depend_on_the_width(void **state) {
     (void)state;
     int bytes = kiln_isa_vector_bytes(best());
-    compare_all("gcc", KERNEL_FLAGS, best(), bytes / 8);
-    compare_all("gcc", KERNEL_FLAGS, best(), bytes);
-    compare_all("gcc", KERNEL_FLAGS, best(), 2);
+    const int lanes[] = {bytes / 8, bytes, 2};
+    for (int k = 0; k < 3; k++)
+        compare_part("gcc", KERNEL_FLAGS, best(), lanes[k], whole_run() ? 0 : k, whole_run() ? 1 : 3);
 }
 
 static void bits_do_not_depend_on_the_compiler(void **state) {
@@ -405,20 +435,6 @@ static void a_failed_allocation_is_reported(void **state) {
     kiln_sb_fini(&sb);
 }
 
-static int make_folder(void **state) {
-    const char *tmp = getenv("TMPDIR");
-    (void)state;
-    snprintf(folder, sizeof folder, "%s/kiln_math_XXXXXX", tmp && strlen(tmp) < 40 ? tmp : "/tmp");
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state) {
-    char command[96];
-    (void)state;
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    return system(command);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(source_holds_what_is_named_and_no_more),
@@ -430,5 +446,5 @@ int main(void) {
         cmocka_unit_test(entries_compile_alone_with_gcc),
         cmocka_unit_test(entries_compile_alone_with_clang),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, cache_open, cache_close);
 }

@@ -1,16 +1,18 @@
 /* test_tiers.c - compiled kernels and the interpreter give the same bits, for every served row.
  *
  * A seeded choice of dtypes per row; KILN_TEST_ALL takes every dtype a row takes, and every layout.
- * Inputs end at forbidden pages, so that a kernel which reads past them dies. */
+ * Inputs end at forbidden pages, so that a kernel which reads past them dies.  Sanitizers do not see into kernels,
+ * and each costs a compile: under them both contexts interpret, so that they watch over every row's loops. */
 #include "tier_compare.h"
 #include "whole.h"
 
+static const kiln_mode FAST = SANITIZED ? KILN_MODE_INTERP : KILN_MODE_SYNC;
 static kiln_ctx *interp, *compiled;
 
 static int open_tiers(void **state) {
     if (call_setup(state) != 0) return -1;
     interp = open_mode(KILN_MODE_INTERP);
-    compiled = open_mode(KILN_MODE_SYNC);
+    compiled = open_mode(FAST);
     return 0;
 }
 
@@ -77,8 +79,11 @@ static void compiled_kernels_agree_with_the_interpreter(void **state) {
     kiln_stats s = stats_of(compiled);
     assert_int_equal(s.compile_failures, 0);
     assert_int_equal(s.fallbacks, 0);
-    assert_int_equal(s.interp_calls, 0);
     assert_int_equal(s.compiles, s.kernels);
+    if (SANITIZED)
+        assert_int_equal(s.compiles, 0);
+    else
+        assert_int_equal(s.interp_calls, 0);
     assert_int_equal(stats_of(interp).compiles, 0);
 }
 
@@ -165,7 +170,7 @@ static void levels_agree(void **state) {
     kiln_ctx *slow[N], *fast[N];
     for (int k = 0; k < N; k++) {
         slow[k] = open_level(KILN_MODE_INTERP, levels[k]);
-        fast[k] = open_level(KILN_MODE_SYNC, levels[k]);
+        fast[k] = open_level(FAST, levels[k]);
         if (slow[k] && fast[k]) compare_levels(slow[k], fast[k], k == N - 1 ? 1 : 3);
     }
     for (int k = FUSED + 1; k < N; k++) {
