@@ -1,6 +1,6 @@
 /* element.c - one tensor element <-> C numbers and text, checked.
  *
- * Conversions are exact or correctly rounded in one step, so that what is printed reads back to the same
+ * Numbers become elements as PyTorch makes them (kiln_element_set), and what is printed reads back to the same
  * bits.  Owns nothing and must not know about calls or commands. */
 #include "element.h"
 
