@@ -167,7 +167,7 @@ typedef struct kiln_row {
     uint64_t items;              /* bit a: a Tensor without dimensions, bound as the number in it */
     const char *text;            /* the row as written, comments and all */
     int line, col;               /* of its schema in its source */
-    const char *source;          /* "map.ops" */
+    const char *source;          /* "logic.ops" */
     kiln_digest digest;          /* of the text with white space folded */
     kiln_dtypes takes;           /* dtypes the promoted arguments may have */
     kiln_dtypes *arg_takes;      /* dtypes of each tensor argument outside promotion; 0: not one */

@@ -47,7 +47,7 @@ size_t kiln_shipped_search(const char *name, bool *found) {
 
 static const char *text_of(const kiln_shipped_text *t) { return kiln_text_ops[t->file].text + t->start; }
 
-/* "map.ops" for messages. */
+/* "logic.ops" for messages. */
 static kiln_status file_name(const kiln_shipped_text *t, const char **out) {
     kiln_sb name;
     kiln_sb_init(&name);

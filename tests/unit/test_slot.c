@@ -130,7 +130,7 @@ static void names_are_read_where_they_are(void **state) {
     drop(x);
 }
 
-/* Halves are truncated before they are rounded where the divisor has one element (ops/map.ops). */
+/* Halves are truncated before they are rounded where the divisor has one element (ops/arithmetic.ops). */
 static void one_element_is_not_many(void **state) {
     (void)state;
     kiln_tensor *x = filled(KILN_BF16, SIZES(1), NULL), *many = filled(KILN_BF16, SIZES(9), NULL);

@@ -1,4 +1,4 @@
-/* element.c - one element of a tensor's memory <-> a number.
+/* number.c - one element of a tensor's memory <-> a number.
  *
  * Converts as PyTorch converts elements: integers wrap, reals round to nearest and halves by way of f32.  Elements need
  * not be aligned.  Must not know tensors. */
