@@ -31,72 +31,38 @@ kiln_dtype element_part(kiln_dtype dtype) {
 
 /* -- storing --------------------------------------------------------------------------------- */
 
-static bool int_range(kiln_dtype dtype, int64_t *low, int64_t *high) {
-    switch (dtype) {
-    case KILN_BOOL: *low = 0, *high = 1; return true;
-    case KILN_U8: *low = 0, *high = UINT8_MAX; return true;
-    case KILN_I8: *low = INT8_MIN, *high = INT8_MAX; return true;
-    case KILN_I16: *low = INT16_MIN, *high = INT16_MAX; return true;
-    case KILN_I32: *low = INT32_MIN, *high = INT32_MAX; return true;
-    case KILN_I64: *low = INT64_MIN, *high = INT64_MAX; return true;
-    case KILN_U16: *low = 0, *high = UINT16_MAX; return true;
-    case KILN_U32: *low = 0, *high = UINT32_MAX; return true;
-    case KILN_U64: *low = 0, *high = INT64_MAX; return true; /* of those an int64_t can ask for */
-    case KILN_F16:
-    case KILN_BF16:
-    case KILN_F32:
-    case KILN_F64:
-    case KILN_C64:
-    case KILN_C128:
-    case KILN_DTYPE_COUNT: break;
-    }
-    return false;
+static bool stays_finite(double asked, double got) { return isinf(asked) || !isinf(got); }
+
+/* Whether `got`, which an element gives back, is the number that was asked for: whole ones to the last bit. */
+static bool holds(const kiln_value *asked, const kiln_value *got) {
+    double f = asked->kind == KILN_FLOAT_V ? asked->u.f : asked->kind == KILN_COMPLEX_V ? asked->u.c.re : 0;
+    if (got->kind == KILN_FLOAT_V) return stays_finite(f, got->u.f);
+    if (got->kind == KILN_COMPLEX_V)
+        return stays_finite(f, got->u.c.re) &&
+               stays_finite(asked->kind == KILN_COMPLEX_V ? asked->u.c.im : 0, got->u.c.im);
+    bool wide = got->kind == KILN_WIDE_V;
+    if (asked->kind == KILN_FLOAT_V) return f == (wide ? (double)(uint64_t)got->u.i : (double)got->u.i);
+    return asked->kind != KILN_COMPLEX_V && !wide && asked->u.i == got->u.i;
 }
 
-/* A finite number must stay finite, and of a complex one both parts, or nothing is stored. */
-static bool store_complex(kiln_dtype dtype, double re, double im, void *out) {
-    kiln_value v = kiln_v_complex(re, im), back;
+bool element_store_value(kiln_dtype dtype, const kiln_value *value, void *out) {
     char copy[16];
-    if (!kiln_element_set(dtype, &v, copy)) return false;
-    back = kiln_element_get(dtype, copy);
-    bool real = back.kind == KILN_FLOAT_V;
-    if (!isinf(re) && isinf(real ? back.u.f : back.u.c.re)) return false;
-    if (!real && !isinf(im) && isinf(back.u.c.im)) return false;
+    if (value->kind == KILN_COMPLEX_V && element_part(dtype) == dtype) return false;
+    if (!kiln_element_set(dtype, value, copy)) return false;
+    kiln_value back = kiln_element_get(dtype, copy);
+    if (!holds(value, &back)) return false;
     memcpy(out, copy, kiln_dtype_size(dtype));
     return true;
 }
 
-static bool store_float(kiln_dtype dtype, double value, void *out) {
-    return store_complex(dtype, value, 0, out);
-}
-
 bool element_store_int(kiln_dtype dtype, int64_t value, void *out) {
-    int64_t low, high;
-    if (!int_range(dtype, &low, &high)) return store_float(dtype, (double)value, out);
-    if (value < low || value > high) return false;
-    memcpy(out, &value,
-           kiln_dtype_size(dtype)); /* the low bytes: every machine Kiln runs on is little endian */
-    return true;
+    kiln_value v = kiln_v_int(value);
+    return element_store_value(dtype, &v, out);
 }
 
 bool element_store_real(kiln_dtype dtype, double value, void *out) {
-    if (element_is_float(dtype) || element_part(dtype) != dtype) return store_float(dtype, value, out);
-    if (dtype == KILN_U64 && value >= 0x1p63 && value < 0x1p64) {
-        uint64_t whole = (uint64_t)value;
-        memcpy(out, &whole, sizeof whole);
-        return true;
-    }
-    if (!(value >= -0x1p63 && value < 0x1p63) || value != trunc(value)) return false;
-    return element_store_int(dtype, (int64_t)value, out);
-}
-
-bool element_store_value(kiln_dtype dtype, const kiln_value *value, void *out) {
-    if (value->kind == KILN_COMPLEX_V && element_part(dtype) != dtype)
-        return store_complex(dtype, value->u.c.re, value->u.c.im, out);
-    if (value->kind == KILN_FLOAT_V) return element_store_real(dtype, value->u.f, out);
-    if (value->kind == KILN_INT_V || value->kind == KILN_BOOL_V)
-        return element_store_int(dtype, value->u.i, out);
-    return false;
+    kiln_value v = kiln_v_float(value);
+    return element_store_value(dtype, &v, out);
 }
 
 /* -- reading --------------------------------------------------------------------------------- */
@@ -130,7 +96,8 @@ enum { REAL_TEXT_MAX = ELEMENT_TEXT_MAX / 2 - 2 };
 
 static bool reads_back(kiln_dtype dtype, const char *text, const void *p) {
     char copy[8];
-    return store_float(dtype, strtod(text, NULL), copy) && memcmp(copy, p, kiln_dtype_size(dtype)) == 0;
+    return element_store_real(dtype, strtod(text, NULL), copy) &&
+           memcmp(copy, p, kiln_dtype_size(dtype)) == 0;
 }
 
 static void real_text(kiln_dtype dtype, const void *p, char text[REAL_TEXT_MAX]) {
