@@ -74,12 +74,13 @@ static const char *after(const kiln_gval *t, const char *prefix) {
 /* How the operator is called that a target names, without a name space; NULL: the target names none. */
 static const char *bare_name(const kiln_node *node, kiln_call_form *form) {
     const kiln_gval *t = node->target;
-    const char *name = node->op == KILN_CALL_METHOD ? t->u.s : NULL, *end = t->u.s + t->n;
-    if (!name && t->kind == KILN_G_FUNC) name = after(t, "torch:Tensor.");
-    if (!name && t->kind == KILN_G_FUNC) name = after(t, "torch._C:TensorBase.");
     *form = KILN_FORM_METHOD;
+    if (node->op == KILN_CALL_METHOD) return kiln_torch_is_method(t->u.s, t->n) ? NULL : t->u.s;
+    if (t->kind != KILN_G_FUNC) return NULL;
+    const char *name = after(t, "torch:Tensor."), *end = t->u.s + t->n;
+    if (!name) name = after(t, "torch._C:TensorBase.");
     if (name) return kiln_torch_is_method(name, (size_t)(end - name)) ? NULL : name;
-    const char *colon = t->kind == KILN_G_FUNC ? memchr(t->u.s, ':', t->n) : NULL;
+    const char *colon = memchr(t->u.s, ':', t->n);
     *form = KILN_FORM_TORCH;
     if (!colon || !kiln_torch_wraps(t->u.s, (size_t)(colon - t->u.s))) return NULL;
     return kiln_torch_is_function(colon + 1, (size_t)(end - colon - 1)) ? NULL : colon + 1;

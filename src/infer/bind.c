@@ -190,9 +190,9 @@ bool kiln_place(const kiln_schema *s, const kiln_value *args, size_t nargs, cons
     return true;
 }
 
-static void say_type(kiln_sb *out, const kiln_misfit *m, const char *want) {
+static void say_type(kiln_sb *out, const kiln_misfit *m, const char *name, const char *want) {
     const kiln_value *v = m->value;
-    kiln_sb_printf(out, "argument '%s' must be %s, ", m->param->name, want);
+    kiln_sb_printf(out, "argument '%s' must be %s, ", name, want);
     if (v->kind == KILN_DTYPE_V && (uint64_t)v->u.i >= KILN_DTYPE_COUNT)
         kiln_sb_printf(out, "but no dtype has the number %lld", (long long)v->u.i);
     else if (m->n >= 0)
@@ -219,17 +219,15 @@ void kiln_misfit_print(kiln_sb *out, const kiln_schema *s, const kiln_misfit *m)
         type.alias = NULL; /* that it is written is nothing a caller can mend */
         kiln_type_print(&want, &type);
     }
-    const char *text = want.p ? want.p : "of another type";
+    const char *text = want.p ? want.p : "of another type", *name = m->param ? m->param->name : "";
     switch (m->why) {
     case KILN_MISFIT_MANY: say_many(out, s, m); break;
     case KILN_MISFIT_ORDER: kiln_sb_printf(out, "a positional argument follows a named one"); break;
     case KILN_MISFIT_NAME: kiln_sb_printf(out, "has no argument '%.200s'", m->value->name); break;
-    case KILN_MISFIT_TWICE: kiln_sb_printf(out, "argument '%s' was given twice", m->param->name); break;
-    case KILN_MISFIT_MISSING:
-        kiln_sb_printf(out, "argument '%s' (%s) is missing", m->param->name, text);
-        break;
+    case KILN_MISFIT_TWICE: kiln_sb_printf(out, "argument '%s' was given twice", name); break;
+    case KILN_MISFIT_MISSING: kiln_sb_printf(out, "argument '%s' (%s) is missing", name, text); break;
     case KILN_MISFIT_KIND:
-    case KILN_MISFIT_TYPE: say_type(out, m, text); break;
+    case KILN_MISFIT_TYPE: say_type(out, m, name, text); break;
     }
     kiln_sb_fini(&want);
 }

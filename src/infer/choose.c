@@ -157,20 +157,16 @@ kiln_status kiln_served_overloads(const kiln_registry *r, const char *name, cons
     return KILN_OK;
 }
 
-/* Whether `name` leaves the overload open: the full name of a default overload means that one. */
-static bool is_open(const char *name, const kiln_op *const *ops, size_t n) {
-    return n > 0 && !(strstr(name, "::") && strcmp(ops[0]->name, name) == 0);
-}
-
 kiln_status kiln_registry_choose(const kiln_registry *r, const char *name, const kiln_value *args,
                                  size_t nargs, const kiln_op **out) {
     size_t n, which;
     KILN_TRY(kiln_served_overloads(r, name, NULL, 0, &n));
-    const kiln_op **ops = n ? kiln_alloc(n * sizeof(*ops)) : NULL;
-    if (n && !ops) return KILN_NOMEM();
-    kiln_status st = n ? kiln_served_overloads(r, name, ops, n, &n) : KILN_OK;
-    if (st == KILN_OK && !is_open(name, ops, n))
-        st = kiln_registry_find(r, name, out);
+    if (n == 0) return kiln_registry_find(r, name, out);
+    const kiln_op **ops = kiln_alloc(n * sizeof(*ops));
+    if (!ops) return KILN_NOMEM();
+    kiln_status st = kiln_served_overloads(r, name, ops, n, &n);
+    if (st == KILN_OK && strcmp(ops[0]->name, name) == 0) /* the full name of the default overload */
+        *out = ops[0];
     else if (st == KILN_OK && (st = kiln_choose(ops, n, args, nargs, &which)) == KILN_OK)
         *out = ops[which];
     kiln_free(ops);
