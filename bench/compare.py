@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""Two builds of Kiln by turns in one run: compare.py OLD NEW [ROUNDS], folders of sources built by `make python bench`.
+"""Two builds of Kiln by turns in one run: compare.py OLD NEW [ROUNDS].
+
+OLD and NEW are folders of sources, each built by `make python` and `cmake --build build --target benches`; where one has no
+.venv, calls from Python are left out.
 
 Of each time the best of the turns (7) counts for its side.  A row's noise is what the old side's odd turns differ from its
 even ones.  Exits 1 if a time is more than 3 % and more than the noise worse, if a slot hit takes one instruction more, or
@@ -23,13 +26,14 @@ for what in ("x + x", "x + 2", "x ** 2", "add(x, x)", "add(x, 2)", "add(x, x, ou
 """
 
 
-def turn(folder):
+def turn(folder, python):
     """One turn's times, by what was measured."""
     lines = ""
     for name in ("dispatch", "kernels", "open"):  # a goal may be missed here, and an old build lack one of them
         lines += subprocess.run([folder / "build/kiln", "bench", name, "--json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                                 text=True, check=False).stdout
-    lines += subprocess.run([folder / ".venv/bin/python", "-c", FROM_PYTHON], stdout=subprocess.PIPE, text=True, check=True).stdout
+    if python:
+        lines += subprocess.run([folder / ".venv/bin/python", "-c", FROM_PYTHON], stdout=subprocess.PIPE, text=True, check=True).stdout
     times = {}
     for row in map(json.loads, lines.splitlines()):
         if row["bench"] == "kernels" and row["nbytes"] in (65536, 1 << 20):
@@ -41,15 +45,20 @@ def turn(folder):
 
 def instructions(folder):
     text = subprocess.run(["bench/instructions.sh"], cwd=folder, stdout=subprocess.PIPE, text=True, check=False).stdout
-    return {name: int(count) for name, count in re.findall(r"^(.{66}) +(\d+)  goal", text, re.M)}
+    found = {name: int(count) for name, count in re.findall(r"^(.{66}) +(\d+)  goal", text, re.M)}
+    return found or sys.exit(f"compare.py: {folder}/bench/instructions.sh counted nothing")
 
 
 def main():
     if len(sys.argv) < 3:
         sys.exit(__doc__)
     sides = [Path(arg).resolve() for arg in sys.argv[1:3]]
+    for side in sides:
+        if not (side / "build/kiln").exists() or not (side / "build/bench/bench_general").exists():
+            sys.exit(f"compare.py: {side} has no build/kiln or no build/bench/bench_general")
+    python = all((side / ".venv/bin/python").exists() for side in sides)
     rounds = int(sys.argv[3]) if len(sys.argv) > 3 else 7
-    turns = [[turn(side) for side in sides] for _ in range(rounds)]
+    turns = [[turn(side, python) for side in sides] for _ in range(rounds)]
     missed = 0
 
     def show(what, old, new, bound, noise=None):
@@ -62,12 +71,14 @@ def main():
     for what in turns[0][0]:
         old, new = ([t[side][what] for t in turns if what in t[side]] for side in (0, 1))
         if not new:
+            print(f"{what:<72} is not measured by NEW")
+            missed += 1
             continue
         noise = abs(min(old[::2]) / min(old[1::2] or old) - 1)
         show(what, min(old), min(new), min(old) * max(ALLOWED, 1 + noise), noise)
     counts = [instructions(side) for side in sides]
     for what, old in counts[0].items():
-        show(what, old, counts[1].get(what, 0), old if what.startswith("slot") else old * ALLOWED)
+        show(what, old, counts[1].get(what, float("inf")), old if what.startswith("slot") else old * ALLOWED)
     print(f"{missed} worse" if missed else "none is worse")
     return missed > 0
 

@@ -18,7 +18,7 @@ import torch.fx as fx
 
 import kiln.fx
 from kiln import _kiln
-from kiln._fxbridge import Bridge
+from kiln._fxbridge import Bridge, Printing
 
 SIZES = (10_000, 100_000)
 GOALS = (  # (what, at most)
@@ -59,7 +59,7 @@ def measure(n, rounds):
     runs = {
         "torch.fx": lambda: graph.python_code("self"),
         "kiln.fx.python_code": lambda: kiln.fx.python_code(graph),
-        "printer alone": lambda: converted.python(bridge, "forward", "self", False, ()),
+        "printer alone": lambda: converted.python(Printing(bridge), "forward", "self", False, ()),
     }
     times = {name: [] for name in runs}
     for _ in range(rounds):

@@ -156,7 +156,9 @@ int main(int argc, char **argv) {
     must(kiln_registry_new(NULL, files, nfiles, &list, false, &r));
     for (int k = 0; k < nfiles; k++) must(kiln_rows_split(&files[k], note_row, &files[k]));
     if (nrules) qsort(rules, nrules, sizeof *rules, by_name);
-    FILE *out = fopen(argv[1], "wb");
+    char part[4096]; /* becomes OUT.c when it is whole */
+    if (snprintf(part, sizeof part, "%s.part", argv[1]) >= (int)sizeof part) fail("the path is too long");
+    FILE *out = fopen(part, "wb");
     if (!out) fail("cannot write its output");
     fprintf(out, "/* Made by tools/index_ops.c; do not edit. */\n#include \"base/text_entry.h\"\n");
     fprintf(out, "#include \"op/shipped.h\"\n\n");
@@ -164,7 +166,7 @@ int main(int argc, char **argv) {
     write_ops(out, r);
     write_rows(out);
     write_index(out, r);
-    if (fclose(out) != 0) fail("cannot write its output");
+    if (fclose(out) != 0 || rename(part, argv[1]) != 0) fail("cannot write its output");
     kiln_registry_free(r);
     kiln_arena_free(&arena);
     for (int k = 0; k < nfiles; k++) kiln_free((char *)files[k].text);

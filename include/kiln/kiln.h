@@ -133,10 +133,11 @@ typedef enum kiln_kind {
     KILN_LIST_V     /* u.list, n items, borrowed */
 } kiln_kind;
 
-/* Kinds of arguments that a binding has yet to make values of: an overload can be chosen by them, not called. */
+/* Kinds that choose an overload (kiln_op_choose_among) where a binding has yet to make values of its arguments; no
+ * call takes them. */
 enum {
     KILN_NUMBER_V = 16, /* a number that is a tensor without dimensions as well, as NumPy's scalars are */
-    KILN_WIDE_V,        /* an int from 2^63 up where one of the tensors holds u64 */
+    KILN_WIDE_V,        /* an int from 2^63 up, its bits in u.i, where one of the tensors holds u64 */
     KILN_OBJECT_V       /* neither tensor, number, list nor text; u.s: what messages call it */
 };
 

@@ -80,7 +80,7 @@ static bool beside_u64(kp_state *st, const kp_given *given) {
 }
 
 /* Looks at the values for which op was chosen in doubt: a number's parameter takes no tensor with dimensions, and a
- * Scalar one no int from 2^63 up beside a u64, since a tensor of u64 does.  1 if a sketch is another now, 0 if none is,
+ * Scalar one no int from 2^63 up beside a u64: the overload with a Tensor parameter takes that.  1 if a sketch is another now, 0 if none is,
  * -1 with an exception. */
 static int look_closer(const kp_op *op, const kp_given *given, Py_ssize_t n, kiln_value *sketches) {
     int changed = 0;
@@ -144,7 +144,9 @@ static int replace_keyword(kp_given *given, Py_ssize_t place, Py_ssize_t n, cons
     return 0;
 }
 
-static bool is_settled(PyObject *out) { return out != Py_None && !PyTuple_Check(out) && !PyList_Check(out); }
+static bool is_one_output(PyObject *out) {
+    return out != Py_None && !PyTuple_Check(out) && !PyList_Check(out);
+}
 
 /* How many outputs `out` must be, where overloads have several and none is called so; 0: one is, or there are none. */
 static Py_ssize_t outputs_wanted(PyObject *overloads) {
@@ -165,7 +167,7 @@ static int split_out(const kp_op *set, kp_given *given, Py_ssize_t place, PyObje
     const char *names[KILN_MAX_RETS];
     Py_ssize_t nnamed = PyTuple_Size(given->kwnames), wanted = outputs_wanted(given->overloads);
     bool fits = given->nargs + nnamed + KILN_MAX_RETS <= KILN_MAX_ARGS;
-    if (!is_settled(out)) given->own[1] = out = PySequence_Tuple(out); /* a list may change meanwhile */
+    if (!is_one_output(out)) given->own[1] = out = PySequence_Tuple(out); /* a list may change meanwhile */
     if (!out) return -1;
     for (Py_ssize_t k = 0; fits && given->own[1] && k < PyTuple_Size(given->overloads); k++) {
         Py_ssize_t n = outputs_of((kp_op *)PyTuple_GetItem(given->overloads, k), names);
@@ -176,13 +178,13 @@ static int split_out(const kp_op *set, kp_given *given, Py_ssize_t place, PyObje
     return -1;
 }
 
-/* out=None goes. */
+/* Removes out=None, and splits a tuple. */
 static int settle_out(const kp_op *set, kp_given *given) {
     Py_ssize_t place = out_place(given);
     if (place < 0) return 0;
     PyObject *out = given->args[given->nargs + place];
     if (out == Py_None) return replace_keyword(given, place, 0, NULL, NULL);
-    return is_settled(out) && !set->tuple_out ? 0 : split_out(set, given, place, out);
+    return is_one_output(out) && !set->tuple_out ? 0 : split_out(set, given, place, out);
 }
 
 /* -- the choice ------------------------------------------------------------------------------------ */
@@ -196,6 +198,7 @@ typedef struct choice {
 /* The kinds of positional arguments, one after the other; 0: there are too many. */
 static uint32_t kinds_of(kp_state *st, const kp_given *given) {
     enum { BITS = 5, MOST = 6 };
+    _Static_assert(KP_REFUSED < 1 << BITS, "a kind needs more bits");
     uint32_t kinds = 1;
     for (Py_ssize_t k = 0; k < given->nargs; k++) {
         const kp_type *type = given->nargs <= MOST ? kp_type_of(st, given->args[k]) : NULL;
@@ -205,7 +208,8 @@ static uint32_t kinds_of(kp_state *st, const kp_given *given) {
     return kinds;
 }
 
-/* What kinds alone decided they decide next time, too, if ints are small again that a Scalar parameter takes. */
+/* The same kinds will mean the same overload.  Ints given for a Scalar are looked at each time: one from 2^63 up may mean
+ * another. */
 static void remember(kp_op *set, const kp_op *op, const kp_given *given, size_t which) {
     uint32_t ints = 0;
     for (Py_ssize_t k = 0; k < given->nargs && k < op->nparams; k++) {

@@ -1,6 +1,7 @@
 /* number.c - one element of a tensor's memory <-> a number.
  *
- * Converts as PyTorch converts elements: integers wrap, reals round to nearest and halves by way of f32.  Elements need
+ * Converts as PyTorch converts elements: integers wrap, reals round to nearest, and an f64 becomes a half by way of f32,
+ * rounded twice.  Elements need
  * not be aligned.  Must not know tensors. */
 #include <math.h>
 #include <string.h>
@@ -48,7 +49,7 @@ int64_t kiln_real_to_int(double f, kiln_dtype t) {
     return (int64_t)f;
 }
 
-/* A number of any kind.  f: the f32 next to it, which a large integer reaches in one rounding. */
+/* A number of any kind.  f: the f32 nearest to it, which an integer reaches in one rounding. */
 typedef struct number {
     bool whole;
     int64_t i;

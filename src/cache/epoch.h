@@ -3,7 +3,8 @@
  * A kiln_epochs guards what readers use without a lock and writers replace.  A reader stands between
  * kiln_thread_enter and kiln_thread_leave; a writer unlinks an object, retires it, and the object is
  * dropped once every thread that might have seen it has left.  Readers write only their own record: two
- * plain stores a call.  The missing fence is the writer's membarrier, or a fence where there is none.
+ * plain stores a call.  Readers need no fence, since the writer's membarrier
+ * fences them; where there is none, they do.
  *
  * Records are made on a thread's first use of a kiln_epochs and end with the thread; its counts are kept. */
 #ifndef KILN_CACHE_EPOCH_H
@@ -63,7 +64,7 @@ typedef struct kiln_thread_cursor {
 } kiln_thread_cursor;
 
 extern _Thread_local kiln_thread_cursor kiln_thread_last __attribute__((tls_model("initial-exec")));
-/* Settled before the first record is made. */
+/* The system has no membarrier, so that readers must fence.  Settled before the first record is made. */
 extern bool kiln_thread_needs_fence __attribute__((visibility("hidden")));
 
 kiln_thread *kiln_thread_join(kiln_epochs *d); /* out of line; NULL: no memory */

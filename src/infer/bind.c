@@ -19,7 +19,9 @@ const char *kiln_value_kind_name(const kiln_value *v) {
     case KILN_LIST_V: return "list";
     }
     if (v->kind == KILN_OBJECT_V && v->u.s) return v->u.s;
-    return v->kind == KILN_NUMBER_V ? "a number" : v->kind == KILN_WIDE_V ? "int" : "a value of unknown kind";
+    return v->kind == KILN_NUMBER_V ? "a number"
+           : v->kind == KILN_WIDE_V ? "an int from 2^63 up"
+                                    : "a value of unknown kind";
 }
 
 /* -- types --------------------------------------------------------------------------------------------- */
@@ -152,7 +154,7 @@ static kiln_status take_default(kiln_bound *b, const kiln_param *p, kiln_value *
 
 /* -- items --------------------------------------------------------------------------------------------- */
 
-static kiln_status take_items(kiln_bound *b) {
+static kiln_status read_item_tensors(kiln_bound *b) {
     const kiln_row *row = b->op->row;
     for (int a = 0; a < row->schema->nargs; a++) {
         if (!(row->items >> a & 1)) continue;
@@ -275,5 +277,5 @@ kiln_status kiln_bind(const kiln_op *op, const kiln_value *args, size_t nargs, k
             KILN_TRY(take_default(out, &row->args[arg], &out->arg[arg]));
             out->given[arg] = -1;
         }
-    return op->row->items ? take_items(out) : KILN_OK;
+    return op->row->items ? read_item_tensors(out) : KILN_OK;
 }

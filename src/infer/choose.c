@@ -17,12 +17,13 @@ static bool is_number(uint32_t kind) {
     return (kind >= KILN_BOOL_V && kind <= KILN_COMPLEX_V) || kind == KILN_NUMBER_V || kind == KILN_WIDE_V;
 }
 
-/* A tensor is taken for the number it holds, if it has no dimensions; n says so of one that is not at hand. */
+/* A tensor is taken for the number it holds, if it has no dimensions.  Where the tensor is NULL, n tells whether it
+ * has. */
 static int fit_tensor_for_number(const kiln_value *v) {
     return (v->u.tensor ? v->u.tensor->rank : (int)v->n) == 0 ? HARDLY : NO;
 }
 
-/* An int or float argument; exact: what is made for it. */
+/* An int or float argument.  exact: the kind that needs no conversion; whole: a float does not fit. */
 static int fit_number(const kiln_value *v, kiln_kind exact, bool whole) {
     if (v->kind == KILN_TENSOR) return fit_tensor_for_number(v);
     if (v->kind == (uint32_t)exact) return WELL;
@@ -71,8 +72,8 @@ static int fit_all(const kiln_op *op, const kiln_value *args, size_t nargs, bool
 
 /* -- the choice ------------------------------------------------------------------------------------------ */
 
-/* Where no overload takes a number and none is the default, a number means an overload that has no row: the dimension
- * of aten::max.dim is no tensor of aten::max.other. */
+/* Whether a number may stand for a tensor.  Not where no overload takes numbers and none is the default: the 1 of
+ * max(x, 1) is the dimension of max.dim, which has no row, and must not become a tensor for max.other. */
 static bool takes_numbers(const kiln_op *const *ops, size_t n) {
     for (size_t k = 0; k < n; k++) {
         const kiln_schema *s = ops[k]->schema;
@@ -125,10 +126,10 @@ kiln_status kiln_choose(const kiln_op *const *ops, size_t n, const kiln_value *a
         kiln_misfit why;
         if (!named && ops[k]->form == KILN_FORM_OUT) continue; /* outputs are given by name */
         int points = fit_all(ops[k], args, nargs, numbers, &why);
-        bool aside = kiln_op_is_aside(ops[k]), rather = most != NO && aside && !kiln_op_is_aside(ops[*out]);
-        if (points == NO || rather) continue;
-        bool better = most == NO || (!aside && kiln_op_is_aside(ops[*out])) || points > most;
-        if (!better) continue;
+        if (points == NO) continue;
+        /* An out form that copies is the last resort; among equals the first one counts, which is the default. */
+        int aside = kiln_op_is_aside(ops[k]), best_aside = most == NO || kiln_op_is_aside(ops[*out]);
+        if (most != NO && (aside != best_aside ? aside : points <= most)) continue;
         *out = k;
         most = points;
     }

@@ -35,7 +35,7 @@ typedef struct kiln_misfit {
     } why;
     const kiln_param *param;
     const kiln_value *value;
-    int n;
+    int n; /* MANY: how many values; TYPE, KIND: which item */
 } kiln_misfit;
 bool kiln_place(const kiln_schema *s, const kiln_value *args, size_t nargs, const kiln_value **given,
                 kiln_misfit *why) KILN_MUST_CHECK;

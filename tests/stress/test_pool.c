@@ -101,10 +101,23 @@ static void parts_have_the_callers_mode(void **state) {
     kiln_pool_release();
 }
 
+enum { MEETING = 4 };
+
+/* Waits until all threads are there: each has then been started. */
+static void meet(void *arg, int64_t k) {
+    atomic_int *here = arg;
+    (void)k;
+    atomic_fetch_add(here, 1);
+    for (int n = 0; n < 5000 && atomic_load(here) < MEETING; n++) usleep(1000);
+}
+
+/* Sanitizers take locks of their own where a thread starts, which a child forked meanwhile never gets. */
 static void a_child_has_its_own_threads(void **state) {
     (void)state;
-    kiln_parallel how = {.threads = 4};
+    atomic_int here = 0;
+    kiln_parallel how = {.threads = MEETING};
     kiln_pool_retain();
+    kiln_pool_for(&how, MEETING, meet, &here);
     for (int k = 0; k < 5; k++) {
         kiln_pool_for(&how, PARTS, count_part, NULL);
         pid_t pid = fork();

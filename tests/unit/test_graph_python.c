@@ -287,8 +287,22 @@ static void every_allocation_may_fail(void **state) {
     kiln_graph_free(g);
 }
 
+/* python_op.c finds them by bisection. */
+static void operators_are_sorted(void **state) {
+    (void)state;
+    static const char *const names[] = {
+#define S(name, form, text) name,
+#define O(name, form, text, slot, op, overload, number_first) name,
+#include "kiln/operator.def"
+#undef O
+#undef S
+    };
+    for (size_t k = 1; k < sizeof names / sizeof *names; k++) assert_true(strcmp(names[k - 1], names[k]) < 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(operators_are_sorted),
         cmocka_unit_test(operators_are_spelled),
         cmocka_unit_test(subscripts_are_spelled),
         cmocka_unit_test(in_place_operators_keep_the_operand),
