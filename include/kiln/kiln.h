@@ -259,6 +259,10 @@ KILN_API kiln_status kiln_open(const kiln_config *config, kiln_ctx **out) KILN_M
 /* No call may be running; NULL is fine.  Compiles under way are stopped and their compilers killed. */
 KILN_API void kiln_close(kiln_ctx *ctx);
 
+/* A tensor without dimensions that stands for a number, exact, and takes part in promotion as the number would: given
+ * for a Tensor argument it does what PyTorch does with a Python number there. */
+KILN_API kiln_status kiln_tensor_number(const kiln_value *v, kiln_tensor **out) KILN_MUST_CHECK;
+
 /* One element as a number: a bool, int, float or complex value; KILN_WIDE_V with the bits in u.i for a u64 from 2^63
  * up.  The other way a number is converted as PyTorch converts elements: integers wrap, floats that are too large
  * become infinite.  0: v is no number, and nothing is written.  `at` need not be aligned. */

@@ -9,30 +9,13 @@ enum { GIL_ELEMENTS = 4096 };
 
 /* -- arguments ------------------------------------------------------------------------------------- */
 
-/* The dtype of the tensor that a number for a Tensor argument becomes: one that takes part in promotion as
- * PyTorch's numbers do, that is below every tensor of its kind or a higher one. */
-static kiln_dtype number_dtype(const kp_frame *f, kp_num_kind kind) {
-    static const kiln_dtype widest[] = {KILN_BOOL, KILN_I64, KILN_F64, KILN_C128};
-    kiln_dtype alone[] = {KILN_BOOL, KILN_I64, KILN_F32, KILN_C64}; /* beside tensors of lower kinds */
-    bool found = false;
-    for (int k = 0; k < f->nheld; k++) {
-        kiln_dtype t = kiln_tensor_dtype(f->held[k].t);
-        if (f->held[k].kind < KP_KILN) continue;
-        if (t == KILN_F64) alone[NUM_COMPLEX] = KILN_C128; /* a complex number is of the tensors' precision */
-        if (kp_dtype_kind(t) < kind) continue;
-        if (kiln_tensor_rank(f->held[k].t) > 0) return widest[kind];
-        if (!found) alone[kind] = t;
-        found = true;
-    }
-    return alone[kind];
-}
-
-/* Makes *v a tensor of rank 0 that holds n. */
-static int hold_number(kp_frame *f, kiln_dtype dtype, kp_number n, kiln_value *v) {
+/* Makes *v, a number for a Tensor argument, a tensor that stands for it. */
+static int number_to_tensor(kp_frame *f, kiln_value *v) {
     kp_held h = {.kind = KP_NONE, .release = true};
-    kiln_status status = kiln_tensor_new(dtype, 0, NULL, NULL, &h.t);
+    kp_number n;
+    if (!kp_number_of(v, &n)) return 0;
+    kiln_status status = kiln_tensor_number(v, &h.t);
     if (status != KILN_OK) return kp_raise(status), -1;
-    kp_cast(dtype, kiln_tensor_data(h.t), n);
     kp_held *room = kp_hold(f);
     if (!room) return kiln_tensor_release(h.t), -1;
     *room = h;
@@ -42,43 +25,15 @@ static int hold_number(kp_frame *f, kiln_dtype dtype, kp_number n, kiln_value *v
     return 0;
 }
 
-static bool is_written(const kp_frame *f, const kiln_tensor *t) {
-    for (int k = 0; k < f->nheld; k++)
-        if (f->held[k].t == t && f->held[k].written) return true;
-    return false;
-}
-
-/* PyTorch promotes uint16, uint32 and uint64 beside a complex number but not beside a complex tensor, which the number is
- * about to become: those of rank 0 are read as complex ones. */
-static int lift_unsigned(kp_frame *f, kiln_dtype to) {
-    for (size_t k = 0; k < f->nargs; k++) {
-        kiln_value *v = &f->args[k];
-        if (v->kind != KILN_TENSOR || kiln_tensor_rank(v->u.tensor) > 0) continue;
-        kiln_dtype t = kiln_tensor_dtype(v->u.tensor);
-        if (!kiln_dtype_is_limited(t) || is_written(f, v->u.tensor)) continue;
-        kp_number n = kp_load(t, kiln_tensor_data(v->u.tensor));
-        if (hold_number(f, to, (kp_number){.kind = NUM_FLOAT, .f = kp_as_double(n)}, v) < 0) return -1;
-    }
-    return 0;
-}
-
+/* Of the tensors that are read: an output decides nothing, unless it is the first argument of a call in place. */
 static kp_num_kind highest_kind(const kp_frame *f) {
     kp_num_kind most = NUM_BOOL;
     for (int k = 0; k < f->nheld; k++) {
         kp_num_kind kind = kp_dtype_kind(kiln_tensor_dtype(f->held[k].t));
-        if (f->held[k].kind >= KP_KILN && kind > most) most = kind;
+        bool read = f->held[k].kind >= KP_KILN && (k == 0 || !f->held[k].written);
+        if (read && kind > most) most = kind;
     }
     return most;
-}
-
-/* An int from 2^63 up is a u64, which promotes with all but complex tensors as numbers do. */
-static int number_to_tensor(kp_frame *f, kiln_value *v) {
-    kp_number n;
-    if (!kp_number_of(v, &n)) return 0;
-    if (n.wide && highest_kind(f) == NUM_COMPLEX) n = (kp_number){.kind = NUM_FLOAT, .f = kp_as_double(n)};
-    kiln_dtype dtype = n.wide ? KILN_U64 : number_dtype(f, n.kind);
-    if (n.kind == NUM_COMPLEX && lift_unsigned(f, dtype) < 0) return -1;
-    return hold_number(f, dtype, n, v);
 }
 
 /* An int from 2^63 up for a Scalar parameter: a float beside tensors that are computed in floats. */

@@ -272,13 +272,13 @@ static int encode_fields(kp_encoder *e, PyObject *const *field, kiln_node_spec *
     return encode_target(e, spec->op, field[N_TARGET], &spec->target);
 }
 
-static int encode_arguments(kp_encoder *e, PyObject *const *field, const kiln_gval **args, kiln_kwarg *kwargs,
-                            kiln_node_spec *spec) {
+static int encode_arguments(kp_encoder *e, PyObject *const *field, PyObject *named, const kiln_gval **args,
+                            kiln_kwarg *kwargs, kiln_node_spec *spec) {
     for (size_t k = 0; k < spec->nargs; k++)
         if (kp_encode(e, PyTuple_GetItem(field[N_ARGS], (Py_ssize_t)k), 0, &args[k]) < 0) return -1;
     spec->args = args;
     spec->kwargs = kwargs;
-    return encode_kwargs(e, field[N_KWARGS], kwargs);
+    return encode_kwargs(e, named, kwargs);
 }
 
 static int add_node(kp_encoder *e, PyObject *const *field, kiln_node **out) {
@@ -288,16 +288,22 @@ static int add_node(kp_encoder *e, PyObject *const *field, kiln_node **out) {
     int bad = -1;
     if (!PyTuple_Check(field[N_ARGS]) || !PyDict_Check(field[N_KWARGS]))
         return PyErr_SetString(PyExc_TypeError, "arguments must be a tuple and a dict"), -1;
+    /* A copy, since encoding a value may run code that changes the dict. */
+    PyObject *named = PyDict_Size(field[N_KWARGS]) ? PyDict_Copy(field[N_KWARGS])
+                                                   : Py_NewRef(field[N_KWARGS]);
+    if (!named) return -1;
     spec.nargs = (size_t)PyTuple_Size(field[N_ARGS]);
-    spec.nkwargs = (size_t)PyDict_Size(field[N_KWARGS]);
+    spec.nkwargs = (size_t)PyDict_Size(named);
     if (spec.nargs > FEW) args = PyMem_Malloc(spec.nargs * sizeof *args);
     if (spec.nkwargs > FEW) kwargs = PyMem_Malloc(spec.nkwargs * sizeof *kwargs);
     if (!args || !kwargs)
         PyErr_NoMemory();
-    else if (encode_fields(e, field, &spec) == 0 && encode_arguments(e, field, args, kwargs, &spec) == 0)
+    else if (encode_fields(e, field, &spec) == 0 &&
+             encode_arguments(e, field, named, args, kwargs, &spec) == 0)
         bad = raised(kiln_graph_add(e->g, NULL, &spec, out));
     if (args != few_args) PyMem_Free(args);
     if (kwargs != few_kwargs) PyMem_Free(kwargs);
+    Py_DECREF(named);
     return bad;
 }
 

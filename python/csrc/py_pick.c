@@ -48,11 +48,16 @@ static int sketch_all(const kp_op *set, const kp_given *given, Py_ssize_t n, kil
 
 /* -- where types leave a doubt ---------------------------------------------------------------------- */
 
+/* Where o does not say what was asked, the call itself finds out; a Ctrl-C meanwhile stays. */
+static void forget_exception(void) {
+    if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception)) PyErr_Clear();
+}
+
 static long rank_of(PyObject *o) {
     PyObject *ndim = PyObject_GetAttrString(o, "ndim");
-    long rank = ndim ? PyLong_AsLong(ndim) : 0; /* where nothing says so, the call itself finds out */
+    long rank = ndim ? PyLong_AsLong(ndim) : 0;
     Py_XDECREF(ndim);
-    PyErr_Clear();
+    forget_exception();
     return rank;
 }
 
@@ -69,7 +74,7 @@ static bool is_u64(kp_state *st, PyObject *o) {
     kiln_dtype t;
     bool yes = dtype && kp_dtype_from(st, dtype, &t) == 0 && t == KILN_U64;
     Py_XDECREF(dtype);
-    PyErr_Clear();
+    forget_exception();
     return yes;
 }
 
@@ -95,6 +100,7 @@ static int look_closer(const kp_op *op, const kp_given *given, Py_ssize_t n, kil
         if ((tensor || wide) && kp_foreign(op->st) < 0) return -1;
         if (tensor && rank_of(o) > 0) v->n = 1, changed = 1;
         if (wide && beside_u64(op->st, given)) v->kind = KILN_WIDE_V, changed = 1;
+        if ((tensor || wide) && PyErr_Occurred()) return -1;
     }
     return changed;
 }
@@ -181,7 +187,8 @@ static int split_out(const kp_op *set, kp_given *given, Py_ssize_t place, PyObje
 /* Removes out=None, and splits a tuple. */
 static int settle_out(const kp_op *set, kp_given *given) {
     Py_ssize_t place = out_place(given);
-    if (place < 0) return 0;
+    if (place < 0 || given->nargs + PyTuple_Size(given->kwnames) > KILN_MAX_ARGS)
+        return 0; /* refused by choose */
     PyObject *out = given->args[given->nargs + place];
     if (out == Py_None) return replace_keyword(given, place, 0, NULL, NULL);
     return is_one_output(out) && !set->tuple_out ? 0 : split_out(set, given, place, out);
@@ -253,6 +260,7 @@ static int choose(kp_op *set, const kp_given *given, choice *c, size_t *which) {
         if (status == KILN_E_TYPE && kp_foreign(set->st) == 0) {
             by_kinds = false;
             look_at_all(given, n, c->sketches);
+            if (PyErr_Occurred()) return -1;
             status = kiln_op_choose_among(c->ops, nops, c->sketches, (size_t)n, which);
         }
         if (status != KILN_OK) return kp_raise(status), -1;

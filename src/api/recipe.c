@@ -10,7 +10,7 @@
 #include "api/slot.h"
 
 /* Bits of a tensor's signature that types depend on. */
-#define SIG_TYPED (KILN_SIG_TYPE | KILN_SIG_FLAGS(KILN_TF_SCALAR))
+#define SIG_TYPED (KILN_SIG_TYPE | KILN_SIG_FLAGS(KILN_TF_SCALAR | KILN_TF_NUMBER))
 
 /* Which place the recipe of such a call has. */
 static size_t place_of(const kiln_op *op, const kiln_value *args, size_t nargs) {

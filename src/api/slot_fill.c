@@ -7,7 +7,7 @@
 #include "api/slot.h"
 
 /* Bits of a signature that decide the class; of a tensor that is written also whether it may be. */
-#define SIG_READ (KILN_SIG_TYPE | KILN_SIG_FLAGS(KILN_TF_CANONICAL | KILN_TF_SCALAR))
+#define SIG_READ (KILN_SIG_TYPE | KILN_SIG_FLAGS(KILN_TF_CANONICAL | KILN_TF_SCALAR | KILN_TF_NUMBER))
 #define SIG_WRITTEN (SIG_READ | KILN_SIG_FLAGS(KILN_TF_READONLY))
 
 typedef struct filling {

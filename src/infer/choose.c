@@ -20,7 +20,7 @@ static bool is_number(uint32_t kind) {
 /* A tensor is taken for the number it holds, if it has no dimensions.  Where the tensor is NULL, n tells whether it
  * has. */
 static int fit_tensor_for_number(const kiln_value *v) {
-    return (v->u.tensor ? v->u.tensor->rank : (int)v->n) == 0 ? HARDLY : NO;
+    return (v->u.tensor ? v->u.tensor->rank : (int)v->n) == 0 ? FAIR : NO;
 }
 
 /* An int or float argument.  exact: the kind that needs no conversion; whole: a float does not fit. */

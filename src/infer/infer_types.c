@@ -49,13 +49,22 @@ static kiln_dtype number_dtype(const kiln_value *v) {
     return v->kind == KILN_FLOAT_V ? KILN_F32 : KILN_I64; /* PyTorch's default float type, not f64 */
 }
 
+/* Of a tensor that stands for a number. */
+static kiln_dtype wrapped_dtype(const kiln_tensor *t) {
+    kiln_dtype of = (kiln_dtype)t->dtype;
+    if (of == KILN_BOOL || of == KILN_U64) return of;
+    return kiln_dtype_is_complex(of) ? KILN_C64 : kiln_dtype_is_float(of) ? KILN_F32 : KILN_I64;
+}
+
 static kiln_status result_type(const kiln_bound *call, uint64_t args, kiln_dtype *out) {
     kiln_dtype dim = NONE, zero = NONE, number = NONE;
     meeting m = {call, KILN_OK};
     for (int a = 0; args; a++, args >>= 1) {
         const kiln_value *v = &call->arg[a];
         if (!(args & 1) || v->kind == KILN_NONE) continue;
-        if (v->kind == KILN_TENSOR) {
+        if (v->kind == KILN_TENSOR && v->u.tensor->flags & KILN_TF_NUMBER) {
+            number = promote(&m, number, wrapped_dtype(v->u.tensor));
+        } else if (v->kind == KILN_TENSOR) {
             kiln_dtype *of = v->u.tensor->rank > 0 ? &dim : &zero;
             *of = promote(&m, *of, (kiln_dtype)v->u.tensor->dtype);
         } else {

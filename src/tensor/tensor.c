@@ -189,6 +189,22 @@ kiln_status kiln_tensor_new(kiln_dtype dtype, int rank, const int64_t *sizes, co
     return KILN_OK;
 }
 
+kiln_status kiln_tensor_number(const kiln_value *v, kiln_tensor **out) {
+    KILN_NEED(v, out);
+    kiln_dtype dtype = v->kind == KILN_BOOL_V      ? KILN_BOOL
+                       : v->kind == KILN_INT_V     ? KILN_I64
+                       : v->kind == KILN_WIDE_V    ? KILN_U64
+                       : v->kind == KILN_FLOAT_V   ? KILN_F64
+                       : v->kind == KILN_COMPLEX_V ? KILN_C128
+                                                   : KILN_DTYPE_COUNT;
+    if (dtype == KILN_DTYPE_COUNT)
+        return KILN_FAIL(KILN_E_TYPE, "kiln_tensor_number: the value is no number");
+    KILN_TRY(kiln_tensor_new(dtype, 0, NULL, NULL, out));
+    (*out)->flags |= KILN_TF_NUMBER;
+    (void)kiln_element_set(dtype, v, (*out)->data);
+    return KILN_OK;
+}
+
 kiln_tensor *kiln_tensor_new_trusted(kiln_dtype dtype, int rank, const int64_t *sizes, const int64_t *strides,
                                      int64_t nelem) {
     kiln_tensor *t = block_new(KILN_SIG(dtype, KILN_TF_OWNED, rank), rank,

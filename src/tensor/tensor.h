@@ -23,7 +23,8 @@ enum {
     KILN_TF_CANONICAL = 64,    /* has elements, and every stride, of one-sized dimensions too, is row-major */
     KILN_TF_SCALAR = 128,      /* rank 0 */
     KILN_TF_BORROWED = 256,    /* the header lies in storage of the caller's */
-    KILN_TF_SINGLE = 512       /* one element */
+    KILN_TF_SINGLE = 512,      /* one element */
+    KILN_TF_NUMBER = 1024      /* stands for a number, and takes part in promotion as one */
 };
 
 enum { KILN_DEVICE_CPU = 1 };

@@ -16,6 +16,7 @@ START = """
 import os, pathlib, signal, threading, time
 import numpy as np, torch, kiln
 os.environ.pop("LD_PRELOAD", None)  # a sanitizer's: compilers are not for it
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background of a shell
 folder = pathlib.Path({0!r})
 armed, log = folder / "armed", folder / "runs"
 def arm(on=True): armed.touch() if on else armed.unlink(missing_ok=True)

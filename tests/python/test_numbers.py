@@ -214,3 +214,35 @@ def test_arrays_whose_class_adds_nothing(tmp_path):
     kept = np.memmap(tmp_path / "x", dtype="f4", mode="r")
     with pytest.raises(ValueError, match="read-only"):
         kiln.call("neg_", kept)
+
+
+@pytest.mark.parametrize("name", ["add", "mul", "div", "aten::mul.Tensor", "aten::div.Tensor", "gt"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_number_beside_a_tensor_without_dimensions_keeps_its_value(name, dtype):
+    """It takes no part in promotion within its kind, and is not rounded or wrapped to the tensor's dtype before that counts."""
+    t, short = torch.tensor(1, dtype=getattr(torch, dtype)), name.removeprefix("aten::").partition(".")[0]
+    for number in (300, 2**40, 70000.0, 1e-6, True):
+        for args in ((t, number), (number, t)):
+            try:
+                want = getattr(torch, short)(*args)
+            except (RuntimeError, TypeError, NotImplementedError):
+                continue
+            got = kiln.call(name, *args)
+            assert got.dtype == want.dtype and torch.equal(got, want), (args, got, want)
+
+
+def test_an_output_decides_nothing_of_a_number():
+    out = torch.zeros(3, dtype=torch.float64)
+    for name in ("add", "mul", "sub"):
+        x = torch.ones(3, dtype=torch.int32)
+        assert torch.equal(kiln.call(name, x, 0.1, out=out), getattr(torch, name)(x, 0.1, out=torch.zeros(3, dtype=torch.float64)))
+    with pytest.raises(OverflowError):
+        kiln.call("gt", torch.tensor(1, dtype=torch.int16), 2**63, out=torch.zeros((), dtype=torch.float32))
+
+
+def test_a_bound_that_is_a_number_decides_for_numbers():
+    for bound in (torch.tensor(1.0, dtype=torch.float64), torch.tensor(1.0, dtype=torch.bfloat16), torch.tensor(1, dtype=torch.uint8)):
+        for args in ((0, bound), (bound, 3)):
+            x = torch.ones(2, dtype=torch.int16)
+            got, want = kiln.call("clamp", x, *args), torch.clamp(x, *args)
+            assert got.dtype == want.dtype and torch.equal(got, want)

@@ -260,3 +260,20 @@ def test_an_argument_may_change_the_overloads_it_is_compared_with():
             return 0
 
     assert sly(T, Sly(torch.tensor(2.0))).tolist() == (T + 2).tolist() and len(rows) == 2
+
+
+def test_any_number_of_arguments():
+    for name in ("add", "frexp"):
+        for n in (60, 63, 64, 65, 66, 300):
+            for out in (None, (), (T, T), [T] * 5):
+                with pytest.raises(TypeError):
+                    kiln.call(name, *[T] * n, out=out)
+
+
+def test_ctrl_c_while_an_argument_is_asked():
+    class Asked(np.ndarray):
+        @property
+        def ndim(self):
+            raise KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt):
+        kiln.call("add", T.numpy(), 1, alpha=np.ones(()).view(Asked))

@@ -211,6 +211,36 @@ static void bind_refuses(void **state) {
     kiln_tensor_release(x);
 }
 
+/* A tensor that stands for a number promotes as the number does, and not as a tensor of its dtype. */
+static void numbers_as_tensors_promote_as_numbers(void **state) {
+    (void)state;
+    static const struct {
+        const char *op, *tensor;
+        kiln_value number;
+        kiln_dtype promoted, common;
+    } rows[] = {
+        {"add.Tensor", "u8[]()@0+0", {.kind = KILN_INT_V, .u.i = 300}, KILN_U8, KILN_U8},
+        {"div.Tensor", "u8[]()@0+0", {.kind = KILN_INT_V, .u.i = 300}, KILN_U8, KILN_F32},
+        {"mul.Tensor", "f16[]()@0+0", {.kind = KILN_FLOAT_V, .u.f = 1e6}, KILN_F16, KILN_F16},
+        {"mul.Tensor", "i32[2](1)@0+0", {.kind = KILN_FLOAT_V, .u.f = 0.5}, KILN_F32, KILN_F32},
+        {"mul.Tensor", "f64[2](1)@0+0", {.kind = KILN_COMPLEX_V}, KILN_C128, KILN_C128},
+        {"mul.Tensor", "u64[2](1)@0+0", {.kind = KILN_WIDE_V, .u.i = -1}, KILN_U64, KILN_U64},
+    };
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        kiln_tensor *x = read_tensor(rows[k].tensor), *n = NULL;
+        kiln_bound b;
+        kiln_plan p;
+        assert_int_equal(kiln_tensor_number(&rows[k].number, &n), KILN_OK);
+        assert_int_equal(bind(rows[k].op, (kiln_value[]){kiln_v_tensor(x), kiln_v_tensor(n)}, 2, &b),
+                         KILN_OK);
+        if (kiln_infer(&b, &p) != KILN_OK) fail_msg("%s", kiln_last_error());
+        assert_int_equal(p.promoted, rows[k].promoted);
+        assert_int_equal(p.common, rows[k].common);
+        kiln_tensor_release(n);
+        kiln_tensor_release(x);
+    }
+}
+
 static void bind_fills_in(void **state) {
     (void)state;
     kiln_bound b;
@@ -593,6 +623,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(agrees_with_pytorch),
         cmocka_unit_test(bind_refuses),
         cmocka_unit_test(bind_fills_in),
+        cmocka_unit_test(numbers_as_tensors_promote_as_numbers),
         cmocka_unit_test(infer_refuses),
         cmocka_unit_test(no_case_of_the_row),
         cmocka_unit_test(read_only_is_not_written),

@@ -105,6 +105,10 @@ static void contexts_and_operators(void **state) {
     DOES(kiln_text_free(NULL));
     HOLDS(kiln_element_get(KILN_F32, NULL).kind == KILN_NONE && !kiln_element_set(KILN_F32, NULL, &info));
     HOLDS(!kiln_element_set(KILN_F32, &(kiln_value){.kind = KILN_INT_V}, NULL));
+    kiln_tensor *number = NULL;
+    REFUSES(kiln_tensor_number(NULL, &number), "v is NULL");
+    REFUSES(kiln_tensor_number(&(kiln_value){.kind = KILN_INT_V}, NULL), "out is NULL");
+    assert_null(number);
 }
 
 /* With a slot for the operator and without; without arguments, too, as a slot that holds nothing has none. */
