@@ -25,12 +25,20 @@ static int order(const char *a, size_t na, const char *b, size_t nb) {
     return order ? order : (na > nb) - (na < nb);
 }
 
+/* Line k's base name against `base`.  What ends a base name, '.' or '(', sorts before all that may stand in one. */
+static int order_base(const kiln_schema_list *list, size_t k, const char *base, size_t n) {
+    const char *text = list->text + list->starts[k];
+    size_t left = list->n - list->starts[k];
+    int order = memcmp(text, base, n < left ? n : left);
+    if (order || left <= n) return order ? order : -1;
+    return text[n] != '.' && text[n] != '(';
+}
+
 static size_t lower_bound(const kiln_schema_list *list, const char *base, size_t n) {
     size_t lo = 0, hi = list->nlines;
     while (lo < hi) {
         size_t mid = (lo + hi) / 2;
-        kiln_schema_line v = kiln_schema_list_at(list, mid);
-        if (order(v.text, v.base, base, n) < 0)
+        if (order_base(list, mid, base, n) < 0)
             lo = mid + 1;
         else
             hi = mid;
@@ -40,11 +48,7 @@ static size_t lower_bound(const kiln_schema_list *list, const char *base, size_t
 
 size_t kiln_schema_list_overloads(const kiln_schema_list *list, const char *base, size_t n, size_t *first) {
     size_t k = *first = lower_bound(list, base, n);
-    while (k < list->nlines) {
-        kiln_schema_line v = kiln_schema_list_at(list, k);
-        if (order(v.text, v.base, base, n) != 0) break;
-        k++;
-    }
+    while (k < list->nlines && order_base(list, k, base, n) == 0) k++;
     return k - *first;
 }
 

@@ -92,7 +92,7 @@ ALIKE = [  # another body, other words, other names
 ]
 UNLIKE = [
     f"map planted::strides{HEAD} strides like self = self * other",
-    f"map planted::rows{HEAD} strides rows of other = self * other",
+    f"map planted::rows{HEAD} strides (self, rows other) = self * other",
     f"map planted::result{HEAD} -> bool = self < other",
     f"map planted::float{HEAD} to_float = self * other",
     f"map planted::check{HEAD} = self * other\n    check dtype(self) == dtype(other) : \"no\"",

@@ -65,7 +65,7 @@ def test_a_wrong_body_is_shown_with_the_call_and_the_value(planted):
 HYPOT = torch.ops.aten.hypot.default
 BINARY = "(Tensor self, Tensor other) -> Tensor : promote(self, other) takes float"
 STRIDES = [f"map planted::{name}{BINARY} strides {rule} = hypot(self, other)" for name, rule in (
-    ("rows", "rows"), ("rows_of_first", "rows of self"), ("rows_of_second", "rows of other"))]
+    ("rows", "rows"), ("rows_of_first", "(rows self, other)"), ("rows_of_second", "(self, rows other)"))]
 
 
 def test_the_covering_set_finds_strides_that_are_wrong_for_a_broadcast():
