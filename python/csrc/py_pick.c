@@ -85,8 +85,8 @@ static bool beside_u64(kp_state *st, const kp_given *given) {
 }
 
 /* Looks at the values for which op was chosen in doubt: a number's parameter takes no tensor with dimensions, and a
- * Scalar one no int from 2^63 up beside a u64: the overload with a Tensor parameter takes that.  1 if a sketch is another now, 0 if none is,
- * -1 with an exception. */
+ * Scalar one no int from 2^63 up beside a u64: the overload with a Tensor parameter takes that.  1 if a sketch has
+ * changed, 0 if none has, -1 with an exception. */
 static int look_closer(const kp_op *op, const kp_given *given, Py_ssize_t n, kiln_value *sketches) {
     int changed = 0;
     for (Py_ssize_t k = 0; k < n; k++) {
@@ -229,11 +229,12 @@ static void remember(kp_op *set, const kp_op *op, const kp_given *given, size_t 
     set->last_which = (uint8_t)which;
 }
 
-/* The overload that the last call of such kinds meant, or NULL. */
+/* The overload that the last call of such kinds meant, or NULL.  A first look at a type may run code that makes the set
+ * anew, so the set is asked after all looks. */
 static kp_op *remembered(const kp_op *set, const kp_given *given) {
     const kp_state *st = set->st;
-    if (given->kwnames || !set->last_kinds || !st->box || set->epoch != st->epoch) return NULL;
-    if (kinds_of(set->st, given) != set->last_kinds) return NULL;
+    uint32_t kinds = given->kwnames || !set->last_kinds ? 0 : kinds_of(set->st, given);
+    if (!kinds || kinds != set->last_kinds || !st->box || set->epoch != st->epoch) return NULL;
     for (Py_ssize_t k = 0; set->last_ints >> k; k++)
         if (set->last_ints >> k & 1 && is_wide(given->args[k])) return NULL;
     return (kp_op *)PyTuple_GetItem(set->overloads, set->last_which);

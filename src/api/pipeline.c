@@ -2,8 +2,8 @@
  *
  * The file to read first.  kiln_class_of finds the class of a call.  kiln_class_new is the front half, run when a
  * class is first seen: it gives the interpreter all it needs.  kiln_class_build is the back half, run once per
- * class by whoever tiers.c sends.  Each line is one stage; `kiln explain --stage=NAME` prints what each made.  Knows the stages, not
- * their insides. */
+ * class by whoever tiers.c sends.  Each line is one stage; `kiln explain --stage=NAME` prints what each made.
+ * Knows the stages, not their insides. */
 #include <string.h>
 
 #include "api/ctx.h"
