@@ -1,8 +1,8 @@
 /* ir.h - the loop IR: what a kernel computes, before anything is said of C, CUDA or blocks.
  *
- * A kernel is a list of buffers, scalars and axes, and a list of nests run one after the other over
- * all points.  Inside a nest, instructions in SSA form compute one point; loops over further
- * axes may stand inside.  docs/IR.md is the specification: grammar, types, meaning, fold tree.
+ * A kernel is a list of buffers, scalars and axes, and a list of nests run one after the other over all points.
+ * Inside a nest, instructions in SSA form compute one point; further loops may stand inside.  docs/IR.md is the
+ * specification: grammar, types, meaning, fold trees.
  *
  *   kernel "add" {
  *     axis p grid
@@ -35,6 +35,8 @@ enum {
     KILN_IR_MAX_STATES = 8,
     KILN_IR_MAX_INS = 1 << 16,
     KILN_IR_MAX_NEST = 8, /* loops inside loops */
+    KILN_IR_MAX_LANES = 64,
+    KILN_IR_MAX_BLOCK = 1 << 16, /* elements of a block of a fold or scan */
 };
 
 typedef uint32_t kiln_ref; /* index of the instruction that made a value */
@@ -76,6 +78,14 @@ typedef struct kiln_ir_coord {
     kiln_ref at;
 } kiln_ir_coord;
 
+/* Which elements of a fold meet which.  Lanes 0: a fold or scan by block.  Both 0: a scan without blocks. */
+typedef struct kiln_ir_tree {
+    uint32_t lanes, block;
+} kiln_ir_tree;
+
+#define KILN_TREE_ALONG ((kiln_ir_tree){64, 4096}) /* for a fold that is the vector loop */
+#define KILN_TREE_ACROSS ((kiln_ir_tree){8, 8})    /* for one inside the vector loop */
+
 typedef struct kiln_ir_ins {
     uint8_t op;    /* kiln_ir_op */
     uint8_t dtype; /* of the value made; bool for comparisons */
@@ -84,16 +94,17 @@ typedef struct kiln_ir_ins {
     /* LOAD, STORE: which buffer; PAR: scalar; INDEX, EXTENT, FOR, FOLD, SCAN: axis; STATE, LEFT, RIGHT, RESULT: state;
      * TRAP: message */
     uint16_t which;
-    uint8_t ncoord; /* LOAD/STORE: computed coordinates */
-    uint8_t vec;    /* FOR/FOLD/SCAN: this axis is the vector axis */
+    uint8_t ncoord; /* LOAD, STORE: computed coordinates; FOLD: its slower axes, slowest first, at = NOREF */
+    uint8_t vec;    /* FOR, FOLD: this axis is the vector axis */
     kiln_ref arg
         [3]; /* operands; LOAD: [0] guard, [1] value where the guard is false; STORE: the value (of a complex buffer two: real, imaginary), then the guard; RESULT: [0] the fold */
     kiln_ir_coord *coord;
     kiln_ref *list; /* FOLD, SCAN: initial states; YIELD: new states */
     union {
         int64_t i;
-        double f;
-    } imm; /* CONST */
+        double f;          /* CONST: these two */
+        kiln_ir_tree tree; /* FOLD, SCAN */
+    } imm;
 } kiln_ir_ins;
 
 /* What a trap says when it fires. */
@@ -144,15 +155,17 @@ void kiln_ir_store_parts(kiln_ir *ir, int buf, kiln_ref re, kiln_ref im, const k
 void kiln_ir_store_at(kiln_ir *ir, int buf, kiln_ref value, const kiln_ir_coord *coord, int ncoord,
                       kiln_ref guard);
 kiln_ref kiln_ir_prim(kiln_ir *ir, kiln_prim p, const kiln_ref *args,
-                      int nargs);                              /* result type by the primitive's rule */
+                      int nargs);                              /* typed by the primitive's rule */
 kiln_ref kiln_ir_cast(kiln_ir *ir, kiln_dtype to, kiln_ref v); /* v itself if it has that type */
 kiln_ref kiln_ir_index(kiln_ir *ir, int axis);
 kiln_ref kiln_ir_extent(kiln_ir *ir, int axis);
 void kiln_ir_trap_if(kiln_ir *ir, kiln_ref cond, kiln_status st, const char *text);
 void kiln_ir_for(kiln_ir *ir, int axis, bool vec);
-/* fold AXIS (init...) { step: ... yield } merge { ... yield }: */
-kiln_ref kiln_ir_fold(kiln_ir *ir, int axis, bool vec, const kiln_ref *init, int nstates);
-kiln_ref kiln_ir_scan(kiln_ir *ir, int axis, const kiln_ref *init, int nstates);
+/* fold AXES (init...) { step: ... yield } merge { ... yield }, slowest axis first; without lanes: by block */
+kiln_ref kiln_ir_fold(kiln_ir *ir, const int *axes, int naxes, bool vec, kiln_ir_tree tree,
+                      const kiln_ref *init, int nstates);
+/* block 0: none, and no merge */
+kiln_ref kiln_ir_scan(kiln_ir *ir, int axis, uint32_t block, const kiln_ref *init, int nstates);
 kiln_ref kiln_ir_state(kiln_ir *ir, int k); /* in a step: the state so far */
 void kiln_ir_merge(kiln_ir *ir);            /* ends the step, begins the merge */
 kiln_ref kiln_ir_left(kiln_ir *ir, int k);  /* in a merge: the state over lower indices */
@@ -177,7 +190,11 @@ const char *kiln_ir_op_name(kiln_ir_op op);             /* as in the text form *
 bool kiln_ir_op_makes(kiln_ir_op op);                   /* whether it makes a value */
 int kiln_ir_store_values(const kiln_ir_ins *store);     /* 1, or 2 into a complex buffer */
 kiln_ref kiln_ir_store_guard(const kiln_ir_ins *store); /* or KILN_NOREF */
-int kiln_ir_region_end(const kiln_ir *ir,
-                       int begin); /* index of the END that closes the region opened at begin */
-int kiln_ir_nest_begin(const kiln_ir *ir, int nest); /* index of the nest-th top-level FOR */
+int kiln_ir_computed(const kiln_ir_ins *ins);           /* the number of computed coordinates */
+bool kiln_ir_opens(const kiln_ir_ins *ins);             /* FOR, FOLD or SCAN */
+bool kiln_ir_by_block(const kiln_ir_ins *ins);          /* a FOLD or SCAN by block */
+int kiln_ir_block_axis(const kiln_ir_ins *ins);         /* of a FOLD by block: its last axis; else -1 */
+uint32_t kiln_ir_axes(const kiln_ir_ins *opener);       /* bit a: the FOR, FOLD or SCAN runs over axis a */
+int kiln_ir_region_end(const kiln_ir *ir, int begin);   /* the END of the region opened at begin */
+int kiln_ir_nest_begin(const kiln_ir *ir, int nest);    /* index of the nest-th top-level FOR */
 #endif

@@ -296,29 +296,52 @@ static kiln_ref *copy_refs(kiln_ir *ir, const kiln_ref *refs, int n) {
     return p;
 }
 
-static kiln_ref open_region(kiln_ir *ir, kiln_ir_op op, int axis, bool vec, const kiln_ref *init, int n) {
-    if (axis < 0 || axis >= ir->naxes) fail(ir, "no such axis");
+/* The axes of a loop: the last one is `which`, those before it are kept as coordinates without a value. */
+static void set_axes(kiln_ir *ir, kiln_ir_ins *ins, const int *axes, int n) {
+    if (n < 1 || n > KILN_IR_MAX_AXES) fail(ir, "a fold has 1 to 8 axes");
+    for (int k = 0; !ir->failed && k < n; k++)
+        if (axes[k] < 0 || axes[k] >= ir->naxes) fail(ir, "no such axis");
+    if (ir->failed) return;
+    ins->which = (uint16_t)axes[n - 1];
+    ins->ncoord = (uint8_t)(n - 1);
+    if (n == 1) return;
+    ins->coord = kiln_arena_alloc(ir->arena, sizeof *ins->coord * (size_t)(n - 1));
+    if (!ins->coord) fail(ir, NULL);
+    for (int k = 0; ins->coord && k < n - 1; k++)
+        ins->coord[k] = (kiln_ir_coord){(uint8_t)axes[k], KILN_NOREF};
+}
+
+static kiln_ref open_region(kiln_ir *ir, kiln_ir_ins ins, const int *axes, int naxes, const kiln_ref *init,
+                            int nstates) {
     if (ir->nopen >= KILN_IR_MAX_NEST) fail(ir, "loops nested more than 8 deep");
-    kiln_ir_ins ins = ins_of(op, KILN_BOOL);
-    ins.which = (uint16_t)axis;
-    ins.vec = vec;
-    ins.nargs = (uint8_t)n;
-    if (op != KILN_IR_FOR) ins.list = copy_refs(ir, init, n);
+    set_axes(ir, &ins, axes, naxes);
+    ins.nargs = (uint8_t)nstates;
+    if (ins.op != KILN_IR_FOR) ins.list = copy_refs(ir, init, nstates);
     kiln_ref r = add(ir, ins);
     if (ir->failed) return KILN_NOREF;
-    if (ir->nopen == 0 && op == KILN_IR_FOR) ir->nnests++;
+    if (ir->nopen == 0 && ins.op == KILN_IR_FOR) ir->nnests++;
     ir->open[ir->nopen++] = (int)r;
     return r;
 }
 
-void kiln_ir_for(kiln_ir *ir, int axis, bool vec) { open_region(ir, KILN_IR_FOR, axis, vec, NULL, 0); }
-
-kiln_ref kiln_ir_fold(kiln_ir *ir, int axis, bool vec, const kiln_ref *init, int nstates) {
-    return open_region(ir, KILN_IR_FOLD, axis, vec, init, nstates);
+void kiln_ir_for(kiln_ir *ir, int axis, bool vec) {
+    kiln_ir_ins ins = ins_of(KILN_IR_FOR, KILN_BOOL);
+    ins.vec = vec;
+    open_region(ir, ins, &axis, 1, NULL, 0);
 }
 
-kiln_ref kiln_ir_scan(kiln_ir *ir, int axis, const kiln_ref *init, int nstates) {
-    return open_region(ir, KILN_IR_SCAN, axis, false, init, nstates);
+kiln_ref kiln_ir_fold(kiln_ir *ir, const int *axes, int naxes, bool vec, kiln_ir_tree tree,
+                      const kiln_ref *init, int nstates) {
+    kiln_ir_ins ins = ins_of(KILN_IR_FOLD, KILN_BOOL);
+    ins.vec = vec;
+    ins.imm.tree = tree;
+    return open_region(ir, ins, axes, naxes, init, nstates);
+}
+
+kiln_ref kiln_ir_scan(kiln_ir *ir, int axis, uint32_t block, const kiln_ref *init, int nstates) {
+    kiln_ir_ins ins = ins_of(KILN_IR_SCAN, KILN_BOOL);
+    ins.imm.tree = (kiln_ir_tree){0, block};
+    return open_region(ir, ins, &axis, 1, init, nstates);
 }
 
 /* The innermost open fold or scan, or NULL with the kernel marked. */
@@ -383,12 +406,32 @@ kiln_ref kiln_ir_store_guard(const kiln_ir_ins *store) {
     return store->nargs > n ? store->arg[n] : KILN_NOREF;
 }
 
+int kiln_ir_computed(const kiln_ir_ins *ins) { return ins->op == KILN_IR_FOLD ? 0 : ins->ncoord; }
+
+bool kiln_ir_opens(const kiln_ir_ins *ins) {
+    return ins->op == KILN_IR_FOR || ins->op == KILN_IR_FOLD || ins->op == KILN_IR_SCAN;
+}
+
+bool kiln_ir_by_block(const kiln_ir_ins *ins) {
+    bool folds = ins->op == KILN_IR_FOLD || ins->op == KILN_IR_SCAN;
+    return folds && !ins->imm.tree.lanes && ins->imm.tree.block;
+}
+
+int kiln_ir_block_axis(const kiln_ir_ins *ins) {
+    return ins->op == KILN_IR_FOLD && kiln_ir_by_block(ins) ? ins->which : -1;
+}
+
+uint32_t kiln_ir_axes(const kiln_ir_ins *opener) {
+    uint32_t axes = 1u << opener->which;
+    for (int k = 0; k < opener->ncoord; k++) axes |= 1u << opener->coord[k].axis;
+    return axes;
+}
+
 int kiln_ir_region_end(const kiln_ir *ir, int begin) {
     int depth = 0;
     for (int i = begin; i < ir->nins; i++) {
-        int op = ir->ins[i].op;
-        if (op == KILN_IR_FOR || op == KILN_IR_FOLD || op == KILN_IR_SCAN) depth++;
-        if (op == KILN_IR_END && --depth == 0) return i;
+        depth += kiln_ir_opens(&ir->ins[i]);
+        if (ir->ins[i].op == KILN_IR_END && --depth == 0) return i;
     }
     return ir->nins; /* never, in a verified kernel */
 }

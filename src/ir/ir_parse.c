@@ -365,16 +365,47 @@ static kiln_status take_prim(reader *r, kiln_ref *out) {
     return KILN_OK;
 }
 
+/* A count after the word that names it; the verifier says which are allowed, but 0 has another meaning. */
+static kiln_status take_count(reader *r, const char *word, uint32_t limit, uint32_t *out) {
+    char what[64];
+    if (!eat_word(r, word)) return expected(r, word);
+    snprintf(what, sizeof what, "a number from 1 to %u", limit);
+    skip_space(r);
+    const char *start = r->p;
+    KILN_TRY(take_small(r, limit + 1, out, what));
+    if (*out) return KILN_OK;
+    r->p = start;
+    return expected(r, what);
+}
+
+/* How elements meet: `by block N`, of a fold also `lanes N block N`, or nothing: what *tree is. */
+static kiln_status take_tree(reader *r, bool scan, kiln_ir_tree *tree) {
+    size_t n = peek_word(r);
+    if (!scan && is_word(r->p, n, "lanes")) {
+        KILN_TRY(take_count(r, "lanes", KILN_IR_MAX_LANES, &tree->lanes));
+        return take_count(r, "block", KILN_IR_MAX_BLOCK, &tree->block);
+    }
+    if (!eat_word(r, "by")) return KILN_OK;
+    tree->lanes = 0;
+    return take_count(r, "block", KILN_IR_MAX_BLOCK, &tree->block);
+}
+
 static kiln_status take_fold(reader *r, bool scan, kiln_ref *out) {
-    int axis, n;
+    int axes[KILN_IR_MAX_AXES], naxes = 0, n;
     kiln_ref init[KILN_IR_MAX_STATES];
-    KILN_TRY(take_axis(r, &axis));
+    kiln_ir_tree tree = scan ? (kiln_ir_tree){0, 0} : KILN_TREE_ALONG;
+    do {
+        if (naxes == KILN_IR_MAX_AXES) return expected(r, "at most 8 axes");
+        KILN_TRY(take_axis(r, &axes[naxes++]));
+    } while (!scan && eat(r, ','));
     KILN_TRY(need(r, '('));
     KILN_TRY(take_refs(r, init, &n));
     KILN_TRY(need(r, ')'));
-    bool vec = !scan && eat_word(r, "vec");
+    KILN_TRY(take_tree(r, scan, &tree));
+    bool vec = !scan && tree.lanes && eat_word(r, "vec");
     KILN_TRY(need(r, '{'));
-    *out = scan ? kiln_ir_scan(r->ir, axis, init, n) : kiln_ir_fold(r->ir, axis, vec, init, n);
+    *out = scan ? kiln_ir_scan(r->ir, axes[0], tree.block, init, n)
+                : kiln_ir_fold(r->ir, axes, naxes, vec, tree, init, n);
     return KILN_OK;
 }
 

@@ -104,12 +104,22 @@ static void put_trap(printer *p, const kiln_ir_ins *ins) {
     put_quoted(p->out, t->text);
 }
 
+static void put_tree(printer *p, const kiln_ir_ins *ins) {
+    kiln_ir_tree t = ins->imm.tree, usual = KILN_TREE_ALONG;
+    if (kiln_ir_by_block(ins))
+        kiln_sb_printf(p->out, "by block %u ", t.block);
+    else if (ins->op == KILN_IR_FOLD && (t.lanes != usual.lanes || t.block != usual.block))
+        kiln_sb_printf(p->out, "lanes %u block %u ", t.lanes, t.block);
+}
+
 static void put_open(printer *p, const kiln_ir_ins *ins) {
+    for (int k = 0; k < ins->ncoord; k++) kiln_sb_printf(p->out, " %s,", axis_name(p, ins->coord[k].axis));
     kiln_sb_printf(p->out, " %s ", axis_name(p, ins->which));
     if (ins->op != KILN_IR_FOR) {
         kiln_sb_putc(p->out, '(');
         put_refs(p, ins->list, ins->nargs);
         kiln_sb_puts(p->out, ") ");
+        put_tree(p, ins);
     }
     kiln_sb_puts(p->out, ins->vec ? "vec {" : "{");
 }
@@ -172,7 +182,7 @@ static void put_ins(printer *p, int i) {
                                                  : kiln_ir_op_name((kiln_ir_op)ins->op));
     put_operands(p, ins);
     kiln_sb_putc(p->out, '\n');
-    p->depth += ins->op == KILN_IR_FOR || ins->op == KILN_IR_FOLD || ins->op == KILN_IR_SCAN;
+    p->depth += kiln_ir_opens(ins);
 }
 
 static void put_buf(printer *p, const kiln_ir_buf *b) {

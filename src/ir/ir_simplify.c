@@ -13,7 +13,7 @@
 typedef struct key {
     uint64_t imm;
     kiln_ref arg[3];
-    uint32_t owner; /* state, left, right: their fold */
+    uint32_t owner; /* state, left, right: their fold; index, load, extent: 1 + the loop that decides */
     uint32_t epoch; /* load: stores and traps before it */
     kiln_ir_coord coord[KILN_IR_MAX_AXES];
     uint16_t which;
@@ -32,10 +32,6 @@ typedef struct pass {
     int depth;
     uint32_t epoch;
 } pass;
-
-static bool opens(const kiln_ir_ins *ins) {
-    return ins->op == KILN_IR_FOR || ins->op == KILN_IR_FOLD || ins->op == KILN_IR_SCAN;
-}
 
 static kiln_ir_ins *ins_at(const pass *s, kiln_ref r) { return &s->ir->ins[r]; }
 static bool is_const(const pass *s, kiln_ref r) { return ins_at(s, r)->op == KILN_IR_CONST; }
@@ -169,9 +165,45 @@ static bool visible(const pass *s, uint32_t part) {
     return false;
 }
 
+/* 1 + the innermost loop that says where along these axes a point is, or 0.  There may be two over one axis: a block,
+ * and a loop over its elements. */
+static uint32_t place_of(const pass *s, uint32_t axes) {
+    for (int d = s->depth - 1; d >= 0; d--)
+        if (s->parts[d] == s->open[d] && (kiln_ir_axes(ins_at(s, s->open[d])) & axes)) return 1 + s->open[d];
+    return 0;
+}
+
+/* 1 + the fold by block that says how many elements there are along axis, or 0. */
+static uint32_t block_of(const pass *s, int axis) {
+    for (int d = s->depth - 1; d >= 0; d--)
+        if (s->parts[d] == s->open[d] && kiln_ir_block_axis(ins_at(s, s->open[d])) == axis)
+            return 1 + s->open[d];
+    return 0;
+}
+
+static uint32_t owner_of(const pass *s, const kiln_ir_ins *ins) {
+    int d = s->depth - 1;
+    uint32_t axes;
+    switch ((kiln_ir_op)ins->op) {
+    case KILN_IR_INDEX: return place_of(s, 1u << ins->which);
+    case KILN_IR_EXTENT: return block_of(s, ins->which);
+    case KILN_IR_LOAD:
+        axes = s->ir->bufs[ins->which].axes;
+        for (int k = 0; k < ins->ncoord; k++) axes &= ~(1u << ins->coord[k].axis);
+        return place_of(s, axes);
+    case KILN_IR_STATE:
+    case KILN_IR_LEFT:
+    case KILN_IR_RIGHT:
+        while (d > 0 && s->ir->ins[s->open[d]].op == KILN_IR_FOR) d--;
+        return s->open[d];
+    default: return 0;
+    }
+}
+
 static bool key_of(const pass *s, int i, key *k) {
     const kiln_ir_ins *ins = &s->ir->ins[i];
     memset(k, 0, sizeof *k);
+    k->owner = owner_of(s, ins);
     switch ((kiln_ir_op)ins->op) {
     case KILN_IR_CONST: memcpy(&k->imm, &ins->imm, sizeof k->imm); break;
     case KILN_IR_LOAD:
@@ -180,12 +212,7 @@ static bool key_of(const pass *s, int i, key *k) {
         break;
     case KILN_IR_STATE:
     case KILN_IR_LEFT:
-    case KILN_IR_RIGHT: {
-        int d = s->depth - 1;
-        while (d > 0 && s->ir->ins[s->open[d]].op == KILN_IR_FOR) d--;
-        k->owner = s->open[d];
-        break;
-    }
+    case KILN_IR_RIGHT:
     case KILN_IR_PAR:
     case KILN_IR_INDEX:
     case KILN_IR_EXTENT:
@@ -229,13 +256,13 @@ static void rename_operands(pass *s, kiln_ir_ins *ins) {
         for (int k = 0; k < ins->nargs; k++) ins->list[k] = s->same[ins->list[k]];
     else
         for (int k = 0; k < ins->nargs; k++) ins->arg[k] = s->same[ins->arg[k]];
-    for (int k = 0; k < ins->ncoord; k++) ins->coord[k].at = s->same[ins->coord[k].at];
+    for (int k = 0; k < kiln_ir_computed(ins); k++) ins->coord[k].at = s->same[ins->coord[k].at];
 }
 
 static void enter_or_leave(pass *s, int i) {
     const kiln_ir_ins *ins = &s->ir->ins[i];
     s->part[i] = s->depth ? s->parts[s->depth - 1] : KILN_NOREF;
-    if (opens(ins)) {
+    if (kiln_ir_opens(ins)) {
         s->open[s->depth] = s->parts[s->depth] = (uint32_t)i;
         s->depth++;
     }
@@ -274,7 +301,7 @@ static void keep_with_operands(pass *s, int i) {
     if (guard != KILN_NOREF && is_int_const(s, guard, 1)) ins->arg[--ins->nargs] = KILN_NOREF;
     const kiln_ref *refs = ins->list ? ins->list : ins->arg;
     for (int k = 0; k < ins->nargs; k++) s->keep[refs[k]] = true;
-    for (int k = 0; k < ins->ncoord; k++) s->keep[ins->coord[k].at] = true;
+    for (int k = 0; k < kiln_ir_computed(ins); k++) s->keep[ins->coord[k].at] = true;
 }
 
 /* The opener that belongs to the END at i; *effect: something in between has one. */
@@ -285,14 +312,14 @@ static int opener_of(const pass *s, int i, bool *effect) {
         const kiln_ir_ins *ins = &s->ir->ins[i];
         *effect |= has_effect(s, ins);
         if (ins->op == KILN_IR_END) depth++;
-        if (opens(ins) && --depth == 0) return i;
+        if (kiln_ir_opens(ins) && --depth == 0) return i;
     }
 }
 
 static void backwards(pass *s) {
     for (int i = s->ir->nins - 1; i >= 0; i--) {
         const kiln_ir_ins *ins = &s->ir->ins[i];
-        bool marker = ins->op == KILN_IR_MERGE || ins->op == KILN_IR_YIELD || opens(ins);
+        bool marker = ins->op == KILN_IR_MERGE || ins->op == KILN_IR_YIELD || kiln_ir_opens(ins);
         if (ins->op == KILN_IR_END) {
             bool effect;
             int open = opener_of(s, i, &effect);

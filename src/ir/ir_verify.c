@@ -107,11 +107,11 @@ static kiln_status check_const(const checker *c, const kiln_ir_ins *ins) {
 
 /* -- axes and memory ------------------------------------------------------------------------------ */
 
-/* The loop over axis that is open here, or -1.  A merge is outside its fold's loop. */
-static int loop_over(const checker *c, int axis) {
+/* Whether a loop over axis is open here.  A merge is outside its fold's loop. */
+static bool in_loop_over(const checker *c, int axis) {
     for (int k = 0; k < c->depth; k++)
-        if (opener(c, k)->which == axis && !c->stack[k].merge) return k;
-    return -1;
+        if (kiln_ir_axes(opener(c, k)) >> axis & 1 && !c->stack[k].merge) return true;
+    return false;
 }
 
 static kiln_status check_axis(const checker *c, const kiln_ir_ins *ins) {
@@ -120,7 +120,7 @@ static kiln_status check_axis(const checker *c, const kiln_ir_ins *ins) {
     const kiln_ir_axis *a = &ir->axes[ins->which];
     if (ins->dtype != KILN_I64) return BAD(c, "makes %s, expected i64", dt(ins->dtype));
     if (a->grid) return BAD(c, "grid axis %s has neither index nor extent", a->name);
-    if (ins->op == KILN_IR_INDEX && loop_over(c, ins->which) < 0)
+    if (ins->op == KILN_IR_INDEX && !in_loop_over(c, ins->which))
         return BAD(c, "expected to stand in a loop over %s", a->name);
     return KILN_OK;
 }
@@ -147,7 +147,7 @@ static kiln_status check_access(const checker *c, const kiln_ir_ins *ins) {
         KILN_TRY(operand(c, ins->coord[k].at, KILN_I64, "a coordinate"));
     }
     for (int a = 0; a < ir->naxes; a++)
-        if ((b->axes & ~given) >> a & 1 && loop_over(c, a) < 0)
+        if ((b->axes & ~given) >> a & 1 && !in_loop_over(c, a))
             return BAD(c, "buffer %s needs a loop over %s or a coordinate", b->name, ir->axes[a].name);
     for (int k = 0; k < c->depth; k++)
         if (c->stack[k].merge) return BAD0(c, "a merge touches no memory");
@@ -207,21 +207,64 @@ static kiln_status check_states(const checker *c, const kiln_ir_ins *ins) {
     return KILN_OK;
 }
 
-static kiln_status check_open(checker *c, const kiln_ir_ins *ins) {
-    const kiln_ir *ir = c->ir;
-    if (ins->which >= ir->naxes) return BAD(c, "axis %d of %d", ins->which, ir->naxes);
-    const kiln_ir_axis *a = &ir->axes[ins->which];
-    if (c->depth == KILN_IR_MAX_NEST) return BAD(c, "loops nested more than %d deep", KILN_IR_MAX_NEST);
-    if (c->depth == 0 && ins->op != KILN_IR_FOR) return BAD0(c, "the outermost loop of a nest must be a for");
+static bool is_power(uint32_t n) { return n && !(n & (n - 1)); }
+
+static kiln_status check_tree(const checker *c, const kiln_ir_ins *ins) {
+    kiln_ir_tree t = ins->imm.tree;
+    if (ins->op == KILN_IR_SCAN && t.lanes) return BAD0(c, "a scan has no lanes");
+    if (ins->op == KILN_IR_SCAN && !t.block) return KILN_OK;
+    if (t.lanes && (!is_power(t.lanes) || t.lanes > KILN_IR_MAX_LANES))
+        return BAD(c, "lanes %u, expected a power of two from 1 to %d", t.lanes, KILN_IR_MAX_LANES);
+    if (!is_power(t.block) || t.block > KILN_IR_MAX_BLOCK || t.block < t.lanes)
+        return BAD(c, "block %u, expected a power of two from %u to %d", t.block, t.lanes ? t.lanes : 1,
+                   KILN_IR_MAX_BLOCK);
+    if (ins->vec && !t.lanes) return BAD0(c, "a fold by block cannot be vec");
+    return KILN_OK;
+}
+
+/* Whether ins may run over axis.  Within a block of a fold, loops over its axis run over that block. */
+static kiln_status check_loop_axis(const checker *c, const kiln_ir_ins *ins, int axis) {
+    if (axis >= c->ir->naxes) return BAD(c, "axis %d of %d", axis, c->ir->naxes);
+    const kiln_ir_axis *a = &c->ir->axes[axis];
     if (a->grid && (c->depth || ins->op != KILN_IR_FOR))
         return BAD(c, "grid axis %s is looped over by an outermost for only", a->name);
     for (int k = 0; k < c->depth; k++) {
-        if (opener(c, k)->which == ins->which) return BAD(c, "already inside a loop over %s", a->name);
+        const kiln_ir_ins *outer = opener(c, k);
+        if (!(kiln_ir_axes(outer) >> axis & 1)) continue;
+        if (kiln_ir_block_axis(outer) != axis) return BAD(c, "already inside a loop over %s", a->name);
+        if (kiln_ir_by_block(ins) && ins->which == axis)
+            return BAD(c, "already inside a block of %s, which is not divided again", a->name);
+    }
+    return KILN_OK;
+}
+
+static kiln_status check_loop_axes(const checker *c, const kiln_ir_ins *ins) {
+    KILN_TRY(check_loop_axis(c, ins, ins->which));
+    if (ins->ncoord && ins->op != KILN_IR_FOLD) return BAD0(c, "expected one axis");
+    uint32_t seen = 1u << ins->which;
+    for (int k = 0; k < ins->ncoord; k++) {
+        int axis = ins->coord[k].axis;
+        KILN_TRY(check_loop_axis(c, ins, axis));
+        if (seen >> axis & 1) return BAD(c, "runs over %s twice", c->ir->axes[axis].name);
+        if (ins->coord[k].at != KILN_NOREF) return BAD0(c, "an axis of a fold has no coordinate");
+        seen |= 1u << axis;
+    }
+    return KILN_OK;
+}
+
+static kiln_status check_open(checker *c, const kiln_ir_ins *ins) {
+    if (c->depth == KILN_IR_MAX_NEST) return BAD(c, "loops nested more than %d deep", KILN_IR_MAX_NEST);
+    if (c->depth == 0 && ins->op != KILN_IR_FOR) return BAD0(c, "the outermost loop of a nest must be a for");
+    KILN_TRY(check_loop_axes(c, ins));
+    for (int k = 0; k < c->depth; k++) {
         if (ins->vec && opener(c, k)->vec) return BAD0(c, "already inside a vec loop");
         if (c->stack[k].merge) return BAD0(c, "a merge holds no loop");
     }
     if (ins->vec && ins->op == KILN_IR_SCAN) return BAD0(c, "a scan cannot be vec");
-    if (ins->op != KILN_IR_FOR) KILN_TRY(check_states(c, ins));
+    if (ins->op != KILN_IR_FOR) {
+        KILN_TRY(check_tree(c, ins));
+        KILN_TRY(check_states(c, ins));
+    }
     if (c->depth == 0) {
         c->nests++;
         c->traps = c->wrote = false;
@@ -232,22 +275,38 @@ static kiln_status check_open(checker *c, const kiln_ir_ins *ins) {
 
 static bool is_yield(const checker *c, int i) { return c->ir->ins[i].op == KILN_IR_YIELD; }
 
+static bool merges(const kiln_ir_ins *ins) { return ins->op == KILN_IR_FOLD || kiln_ir_by_block(ins); }
+
 static kiln_status check_merge(checker *c) {
     frame *f = &c->stack[c->depth - 1];
-    if (opener(c, c->depth - 1)->op != KILN_IR_FOLD || f->merge)
-        return BAD0(c, "expected directly in the step of a fold");
+    if (!merges(opener(c, c->depth - 1)) || f->merge)
+        return BAD0(c, "expected directly in the step of a fold or of a scan by block");
     if (!is_yield(c, c->at - 1)) return BAD0(c, "the step must end with a yield");
     f->merge = true;
     f->part = (uint32_t)c->at;
     return KILN_OK;
 }
 
+/* A scan by block runs its step a first time without storing, so that must read the same the second time. */
+static kiln_status check_rerun(const checker *c, int open) {
+    bool stored[KILN_IR_MAX_BUFS] = {false};
+    for (int i = open; i < c->at; i++)
+        if (c->ir->ins[i].op == KILN_IR_STORE) stored[c->ir->ins[i].which] = true;
+    for (int i = open; i < c->at; i++)
+        if (c->ir->ins[i].op == KILN_IR_LOAD && stored[c->ir->ins[i].which])
+            return BAD(c, "a scan by block loads from buffer %s, which it stores to",
+                       c->ir->bufs[c->ir->ins[i].which].name);
+    return KILN_OK;
+}
+
 static kiln_status check_end(checker *c) {
     const frame *f = &c->stack[c->depth - 1];
-    int op = opener(c, c->depth - 1)->op;
-    if (op == KILN_IR_FOLD && !f->merge) return BAD0(c, "a fold needs a merge");
-    if (op != KILN_IR_FOR && !is_yield(c, c->at - 1))
+    const kiln_ir_ins *o = opener(c, c->depth - 1);
+    if (merges(o) && !f->merge)
+        return BAD(c, "a %s needs a merge", o->op == KILN_IR_FOLD ? "fold" : "scan by block");
+    if (o->op != KILN_IR_FOR && !is_yield(c, c->at - 1))
         return BAD(c, "the %s must end with a yield", f->merge ? "merge" : "scan");
+    if (o->op == KILN_IR_SCAN && merges(o)) KILN_TRY(check_rerun(c, f->open));
     c->depth--;
     return KILN_OK;
 }
@@ -271,6 +330,8 @@ static kiln_status check_state(const checker *c, const kiln_ir_ins *ins) {
     const kiln_ir_ins *f = opener(c, k);
     if ((ins->op == KILN_IR_STATE) == c->stack[k].merge)
         return BAD(c, "expected in a %s", ins->op == KILN_IR_STATE ? "step" : "merge");
+    if (ins->op == KILN_IR_STATE && kiln_ir_block_axis(f) >= 0)
+        return BAD0(c, "expected in a step, which a fold by block has not");
     if (ins->which >= f->nargs) return BAD(c, "state %d of %d", ins->which, f->nargs);
     int t = c->ir->ins[f->list[ins->which]].dtype;
     if (ins->dtype != t) return BAD(c, "makes %s, expected %s", dt(ins->dtype), dt(t));
@@ -296,8 +357,7 @@ static kiln_status check_result(const checker *c, const kiln_ir_ins *ins) {
 static kiln_status check_ins(checker *c, const kiln_ir_ins *ins) {
     if (ins->op >= KILN_IR_OP_COUNT)
         return KILN_FAIL(KILN_E_VERIFY, "kernel \"%s\": instruction %d has no meaning", c->ir->name, c->at);
-    bool opens = ins->op == KILN_IR_FOR || ins->op == KILN_IR_FOLD || ins->op == KILN_IR_SCAN;
-    if (c->depth == 0 && !opens) return BAD0(c, "expected inside a nest");
+    if (c->depth == 0 && !kiln_ir_opens(ins)) return BAD0(c, "expected inside a nest");
     c->part_of[c->at] = c->depth ? c->stack[c->depth - 1].part : UINT32_MAX;
     switch ((kiln_ir_op)ins->op) {
     case KILN_IR_CONST: return check_const(c, ins);

@@ -126,8 +126,8 @@ static void add_loop(maker *m) {
     for (int k = 0; k < n; k++) m->state_type[k] = m->types[rnd(m, TYPES)];
     for (int k = 0; kind >= 2 && k < n; k++) init[k] = pick(m, m->state_type[k]);
     if (kind < 2) kiln_ir_for(m->ir, axis, vec);
-    if (kind == 2) fold = kiln_ir_fold(m->ir, axis, vec, init, n);
-    if (kind == 3) fold = kiln_ir_scan(m->ir, axis, init, n);
+    if (kind == 2) fold = kiln_ir_fold(m->ir, &axis, 1, vec, KILN_TREE_ALONG, init, n);
+    if (kind == 3) fold = kiln_ir_scan(m->ir, axis, 0, init, n);
     m->nvalue = outer.nvalue; /* pick may have made constants: those are visible, not listed */
     m->looped |= 1u << axis;
     m->vec |= (uint32_t)vec << axis;

@@ -138,6 +138,17 @@ static void parser_says_where(void **state) {
         {"for r { } } x", "the end of the text"},
         {"for r {", "an instruction or '}'"},
         {"for r vec vec { }", "expected '{'"},
+        {"for r { %0 = load x %1 = fold q, nothing (%0) {", "the name of an axis"},
+        {"for r { %0 = load x %1 = scan q, z (%0) {", "expected '('"},
+        {"\nfor r { %0 = load x %1 = fold q (%0) lanes 0 block 8 {",
+         "ir:2:44: expected a number from 1 to 64"},
+        {"for r { %0 = load x %1 = fold q (%0) lanes 65 block 8 {", "a number from 1 to 64"},
+        {"for r { %0 = load x %1 = fold q (%0) lanes 8 {", "expected block"},
+        {"for r { %0 = load x %1 = fold q (%0) by block 0 {", "a number from 1 to 65536"},
+        {"for r { %0 = load x %1 = scan q (%0) by block 65537 {", "a number from 1 to 65536"},
+        {"for r { %0 = load x %1 = scan q (%0) lanes 8 block 8 {", "expected '{'"},
+        {"for r { %0 = load x %1 = fold q (%0) by block 8 vec {", "expected '{'"},
+        {"for r { %0 = load x %1 = fold q (%0) vec lanes 8 block 8 {", "expected '{'"},
         {"buf x in f99 (r)", "expected a type"},
         {"buf x over f32 (r)", "in, out, inout or tmp"},
     };
@@ -229,6 +240,37 @@ static const refusal by_text[] = {
     {"for r { %0 = const f32 0 %1 = fold q (%0) { store y, %0 yield %0 } merge { yield %0 } }",
      "a fold neither stores nor traps"},
     {"for r { %0 = const f32 0 %1 = scan q (%0) { %2 = result %1 0 yield %0 } }", "inside its own fold"},
+    /* trees, several axes, blocks */
+    {"for r { %0 = const f32 0 %1 = fold q (%0) lanes 3 block 8 { yield %0 } merge { yield %0 } }",
+     "lanes 3, expected a power of two from 1 to 64"},
+    {"for r { %0 = const f32 0 %1 = fold q (%0) lanes 8 block 4 { yield %0 } merge { yield %0 } }",
+     "block 4, expected a power of two from 8 to 65536"},
+    {"for r { %0 = const f32 0 %1 = fold q (%0) by block 12 { yield %0 } merge { yield %0 } }",
+     "block 12, expected a power of two from 1 to 65536"},
+    {"for r { %0 = const f32 0 %1 = fold q, q (%0) { yield %0 } merge { yield %0 } }", "runs over q twice"},
+    {"for r { %0 = const f32 0 %1 = fold p, q (%0) { yield %0 } merge { yield %0 } }",
+     "grid axis p is looped over by an outermost for only"},
+    {"for r { %0 = const f32 0 %1 = fold r, q (%0) { yield %0 } merge { yield %0 } }",
+     "already inside a loop over r"},
+    {"for r { %0 = const f32 0 %1 = fold q, z (%0) { for q { } yield %0 } merge { yield %0 } }",
+     "already inside a loop over q"},
+    {"for r { %0 = const f32 0 %1 = fold q, z (%0) by block 8 { for q { } yield %0 } merge { yield %0 } }",
+     "already inside a loop over q"},
+    {"for r { %0 = const f32 0 %1 = fold q (%0) by block 8 { for q { for q { } } yield %0 } merge { yield %0 } }",
+     "already inside a loop over q"},
+    {("for r { %0 = const f32 0 %1 = fold q (%0) by block 8 { %2 = fold q (%0) by block 4 { yield %0 } "
+      "merge { yield %0 } yield %0 } merge { yield %0 } }"),
+     "already inside a block of q"},
+    {"for r { %0 = const f32 0 %1 = scan q (%0) by block 8 { for q { } yield %0 } merge { yield %0 } }",
+     "already inside a loop over q"},
+    {"for r { %0 = const f32 0 %1 = fold q (%0) by block 8 { %2 = state 0 yield %2 } merge { yield %0 } }",
+     "expected in a step, which a fold by block has not"},
+    {"for r { %0 = const f32 0 %1 = fold q (%0) by block 8 { yield %0 } merge { %2 = index q yield %0 } }",
+     "expected to stand in a loop over q"},
+    {"for r { %0 = const f32 0 %1 = fold q (%0) by block 8 { yield %0 } }", "a fold needs a merge"},
+    {"for r { %0 = const f32 0 %1 = scan q (%0) by block 8 { yield %0 } }", "a scan by block needs a merge"},
+    {"for r { %0 = const f32 0 %1 = scan q (%0) by block 8 { %2 = load o store o, %2 yield %2 } merge { yield %0 } }",
+     "a scan by block loads from buffer o, which it stores to"},
     {"for r { for z { %0 = const f32 0 %1 = scan q (%0) { yield %0 } } %2 = result %1 0 }",
      "region that has ended"},
     /* traps */
@@ -271,6 +313,10 @@ static void spoil(kiln_ir *ir, const spoilt *c) {
     if (!strcmp(c->field, "nnests")) ir->nnests = (int)c->value;
     if (!strcmp(c->field, "axes")) ir->bufs[0].axes = (uint32_t)c->value;
     if (!strcmp(c->field, "name")) ir->bufs[0].name = "a b";
+    if (!strcmp(c->field, "ncoord")) ins->ncoord = (uint8_t)c->value;
+    if (!strcmp(c->field, "lanes")) ins->imm.tree.lanes = (uint32_t)c->value;
+    if (!strcmp(c->field, "at")) ins->coord[0].at = (kiln_ref)c->value;
+    if (!strcmp(c->field, "far")) ins->coord[0].axis = (uint8_t)c->value;
 }
 
 static void verifier_refuses_data(void **state) {
@@ -308,6 +354,34 @@ static void verifier_refuses_data(void **state) {
     }
 }
 
+/* for r { 1: const  2: fold z, q  3: yield  4: merge  5: yield  6: end  7: end } */
+static void verifier_refuses_spoilt_folds(void **state) {
+    (void)state;
+    static const spoilt cases[] = {
+        {2, "lanes", 0, "a fold by block cannot be vec"},
+        {2, "lanes", 128, "lanes 128, expected a power of two from 1 to 64"},
+        {2, "op", KILN_IR_SCAN, "expected one axis"},
+        {2, "ncoord", 0, NULL},
+        {2, "at", 1, "an axis of a fold has no coordinate"},
+        {2, "which", 3, "runs over z twice"},
+        {2, "far", 77, "axis 77 of 4"},
+        {0, "ncoord", 1, "expected one axis"},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        kiln_arena a;
+        kiln_arena_init(&a);
+        kiln_ir *ir = parse(
+            &a, HEAD "for r { %0 = const f32 0 %1 = fold z, q (%0) vec { yield %0 } merge { yield %0 } } }");
+        spoil(ir, &cases[i]);
+        kiln_status st = kiln_ir_verify(ir);
+        if (!cases[i].says)
+            assert_int_equal(st, KILN_OK);
+        else if (st != KILN_E_VERIFY || !strstr(kiln_last_error(), cases[i].says))
+            fail_msg("case %zu gave %s: %s", i, kiln_status_name(st), kiln_last_error());
+        kiln_arena_free(&a);
+    }
+}
+
 static void accepts_all_that_is_allowed(void **state) {
     (void)state;
     static const char *const bodies[] = {
@@ -321,6 +395,12 @@ static void accepts_all_that_is_allowed(void **state) {
          "%3 = result %2 0 %4 = state 0 %5 = add %3, %4 yield %5 } merge { %6 = left 0 yield %6 } }"),
         "for r { %0 = load b trap %0, E_INDEX \"a\" trap %0, E_DIVZERO \"b\" } for r { %1 = load x store y, %1 }",
         "for r { %0 = const f32 0 %1 = scan q (%0) { for z { %2 = state 0 } yield %0 } }",
+        "for r { %0 = const f32 0 %1 = fold q, z (%0) lanes 8 block 8 { %2 = index q yield %0 } merge { yield %0 } }",
+        "for z { %0 = const f32 0 %1 = fold q, r (%0) vec { %2 = load x yield %2 } merge { yield %0 } }",
+        ("for q { %0 = const f32 0 %1 = fold z, r (%0) by block 65536 { %2 = load x %3 = fold r (%0) vec { %4 = load x "
+         "yield %4 } merge { yield %2 } for r { %5 = index r } %6 = index r %7 = extent r yield %2 } merge { yield %0 } }"),
+        "for r { %0 = const f32 0 %1 = scan q (%0) by block 1 { store o, %0 yield %0 } merge { %2 = right 0 yield %2 } }",
+        "for r { %0 = const f32 0 %1 = fold q (%0) lanes 1 block 1 { yield %0 } merge { yield %0 } }",
     };
     for (size_t i = 0; i < COUNT(bodies); i++) {
         char text[2048], once[4096], twice[4096];
@@ -338,7 +418,7 @@ static void accepts_all_that_is_allowed(void **state) {
 
 static void builder_remembers_misuse(void **state) {
     (void)state;
-    for (int which = 0; which < 22; which++) {
+    for (int which = 0; which < 25; which++) {
         kiln_arena a;
         kiln_arena_init(&a);
         kiln_ir *ir = kiln_ir_new(&a, "k");
@@ -361,8 +441,8 @@ static void builder_remembers_misuse(void **state) {
         case 10: kiln_ir_const_f(ir, KILN_I32, 1.5); break;
         case 11: kiln_ir_const_i(ir, KILN_F16, 1); break;
         case 12: kiln_ir_state(ir, 0); break;
-        case 13: kiln_ir_fold(ir, r, false, many, 9); break;
-        case 14: kiln_ir_fold(ir, r, false, many, 0); break;
+        case 13: kiln_ir_fold(ir, &r, 1, false, KILN_TREE_ALONG, many, 9); break;
+        case 14: kiln_ir_fold(ir, &r, 1, false, KILN_TREE_ALONG, many, 0); break;
         case 15: kiln_ir_result(ir, v, 0); break;
         case 16: kiln_ir_load_at(ir, x, &far, 1, KILN_NOREF, KILN_NOREF); break;
         case 17: kiln_ir_load_at(ir, x, &none, 1, KILN_NOREF, KILN_NOREF); break;
@@ -377,6 +457,11 @@ static void builder_remembers_misuse(void **state) {
         case 21:
             for (int k = 0; k < 9; k++) kiln_ir_axis_add(ir, "m", false);
             break;
+        case 22: kiln_ir_fold(ir, &r, 0, false, KILN_TREE_ALONG, many, 1); break;
+        case 23:
+            kiln_ir_fold(ir, (int[]){r, r, r, r, r, r, r, r, r}, 9, false, KILN_TREE_ALONG, many, 1);
+            break;
+        case 24: kiln_ir_fold(ir, (int[]){5, r}, 2, false, KILN_TREE_ALONG, many, 1); break;
         }
         assert_true(ir->failed);
         assert_non_null(ir->why);
@@ -431,7 +516,8 @@ static void survives_any_failed_allocation(void **state) {
     (void)state;
     static const char text[] = HEAD
         "for r { %0 = load x %1 = add %0, %0 %2 = load b %3 = load x if %2 else %1 "
-        "%4 = const f32 0 %5 = scan q (%4) { yield %4 } store y, %3 } }";
+        "%4 = const f32 0 %5 = scan q (%4) { yield %4 } "
+        "%6 = fold z, q (%4) lanes 8 block 8 { yield %4 } merge { yield %4 } %7 = result %6 0 store y, %7 store y, %3 } }";
     for (long nth = 1;; nth++) {
         kiln_arena a;
         kiln_arena_init(&a);
@@ -527,6 +613,29 @@ static const struct {
      "%0 = const f32 0 %1 = scan q (%0) { %2 = state 0 store w, %2 yield %2 }"},
     {"for q { %0 = const f32 2 store w, %0 } %1 = const f32 2 store y, %1",
      "for q { %0 = const f32 2 store w, %0 } %1 = const f32 2 store y, %1"},
+    /* a block's first element, its index and its length are not those of the loops within and around it */
+    {("%0 = const f32 0 %1 = extent q %2 = cast f32 %1 %3 = fold q (%0) by block 8 { %4 = extent q %5 = extent q "
+      "%6 = add %4, %5 %7 = index q %8 = add %6, %7 %9 = cast f32 %8 %10 = load u %11 = add %9, %10 "
+      "%12 = fold q (%0) { %13 = index q %14 = extent q %15 = add %13, %14 %16 = cast f32 %15 %17 = load u %18 = load u "
+      "%19 = add %17, %18 %20 = add %16, %19 %21 = state 0 %22 = add %20, %21 yield %22 } "
+      "merge { %23 = left 0 %24 = right 0 %25 = add %23, %24 yield %25 } %26 = result %12 0 %27 = add %26, %11 yield %27 } "
+      "merge { %28 = left 0 %29 = right 0 %30 = add %28, %29 %31 = extent q %32 = cast f32 %31 %33 = add %30, %32 "
+      "yield %33 } %34 = result %3 0 %35 = add %34, %2 store y, %35"),
+     ("%0 = const f32 0 %1 = extent q %2 = cast f32 %1 %3 = fold q (%0) by block 8 { %4 = extent q %5 = add %4, %4 "
+      "%6 = index q %7 = add %5, %6 %8 = cast f32 %7 %9 = load u %10 = add %8, %9 "
+      "%11 = fold q (%0) { %12 = index q %13 = add %12, %4 %14 = cast f32 %13 %15 = load u %16 = add %15, %15 "
+      "%17 = add %14, %16 %18 = state 0 %19 = add %17, %18 yield %19 } "
+      "merge { %20 = left 0 %21 = right 0 %22 = add %20, %21 yield %22 } %23 = result %11 0 %24 = add %23, %10 yield %24 } "
+      "merge { %25 = left 0 %26 = right 0 %27 = add %25, %26 %28 = add %27, %2 yield %28 } "
+      "%29 = result %3 0 %30 = add %29, %2 store y, %30")},
+    /* several axes are no operands */
+    {("%0 = const f32 0 %1 = load x %2 = exp %1 %3 = fold v, q (%0) lanes 8 block 8 { %4 = load u %5 = load u yield %5 } "
+      "merge { %6 = left 0 yield %6 } %7 = result %3 0 store y, %7"),
+     ("%0 = const f32 0 %1 = fold v, q (%0) lanes 8 block 8 { %2 = load u yield %2 } merge { %3 = left 0 yield %3 } "
+      "%4 = result %1 0 store y, %4")},
+    {("%0 = const f32 0 %1 = fold v, q (%0) by block 4 { yield %0 } merge { yield %0 } "
+      "%2 = scan q (%0) by block 4 { yield %0 } merge { yield %0 } store y, %0"),
+     "%0 = const f32 0 store y, %0"},
 };
 
 static void simplifier_keeps_the_bits(void **state) {
@@ -534,6 +643,7 @@ static void simplifier_keeps_the_bits(void **state) {
     static const char head[] =
         "kernel \"k\" { axis r axis q axis v buf x in f32 (r) buf k in i32 (r) buf c in bool (r) buf y out f32 (r) "
         "buf z out f32 (r) buf i out i32 (r) buf b out bool (r) buf h out f16 (r) buf w out f32 (r, q) buf t tmp f32 (r) "
+        "buf u in f32 (q) "
         "for r vec { ";
     for (size_t i = 0; i < COUNT(simplified); i++) {
         char text[2048], got[4096], want[4096];
@@ -574,12 +684,19 @@ static void simplifier_keeps_nests_and_traps(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(samples_print_as_they_are), cmocka_unit_test(constants_keep_their_bits),
-        cmocka_unit_test(parser_says_where),         cmocka_unit_test(verifier_refuses_text),
-        cmocka_unit_test(verifier_refuses_data),     cmocka_unit_test(accepts_all_that_is_allowed),
-        cmocka_unit_test(builder_remembers_misuse),  cmocka_unit_test(builder_casts_halves_through_f32),
-        cmocka_unit_test(nests_can_be_found),        cmocka_unit_test(survives_any_failed_allocation),
-        cmocka_unit_test(simplifier_keeps_the_bits), cmocka_unit_test(simplifier_keeps_nests_and_traps),
+        cmocka_unit_test(samples_print_as_they_are),
+        cmocka_unit_test(constants_keep_their_bits),
+        cmocka_unit_test(parser_says_where),
+        cmocka_unit_test(verifier_refuses_text),
+        cmocka_unit_test(verifier_refuses_data),
+        cmocka_unit_test(verifier_refuses_spoilt_folds),
+        cmocka_unit_test(accepts_all_that_is_allowed),
+        cmocka_unit_test(builder_remembers_misuse),
+        cmocka_unit_test(builder_casts_halves_through_f32),
+        cmocka_unit_test(nests_can_be_found),
+        cmocka_unit_test(survives_any_failed_allocation),
+        cmocka_unit_test(simplifier_keeps_the_bits),
+        cmocka_unit_test(simplifier_keeps_nests_and_traps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
