@@ -13,7 +13,7 @@ static void each_operand(prep *q, int at, void (*f)(prep *, uint32_t user, kiln_
         for (int k = 0; k < ins->nargs; k++) f(q, (uint32_t)at, ins->list[k]);
     else
         for (int k = 0; k < ins->nargs; k++) f(q, (uint32_t)at, ins->arg[k]);
-    for (int k = 0; k < ins->ncoord; k++) f(q, (uint32_t)at, ins->coord[k].at);
+    for (int k = 0; k < kiln_ir_computed(ins); k++) f(q, (uint32_t)at, ins->coord[k].at);
 }
 
 /* A value read in a loop deeper than its own lives until that loop ends, since the loop comes round. */
@@ -21,7 +21,7 @@ static void note_use(prep *q, uint32_t user, kiln_ref r) {
     const kiln_ir_ins *ins = &q->ir->ins[user];
     uint32_t part = q->v[user].part, last = user;
     if (q->v[user].late) last = q->v[part].end;
-    if (opens(ins)) last = q->v[user].end; /* initial states are read again for each lane */
+    if (kiln_ir_opens(ins)) last = q->v[user].end; /* initial states are read again for each lane */
     for (; part != q->v[r].part; part = q->v[part].part) last = q->v[part].end;
     if (q->v[r].last < last) q->v[r].last = last;
     if (q->ir->ins[r].op == KILN_IR_RESULT && r != user) note_use(q, user, q->ir->ins[r].arg[0]);
@@ -40,7 +40,7 @@ static int find_parts(prep *q, int begin) {
         const kiln_ir_ins *ins = &q->ir->ins[i];
         v->part = depth ? part[depth - 1] : NONE;
         v->ptr = v->splat = v->dying = v->next = NONE;
-        if (opens(ins)) {
+        if (kiln_ir_opens(ins)) {
             part[depth] = open[depth] = (uint32_t)i;
             depth++;
         } else if (ins->op == KILN_IR_MERGE) {
@@ -58,7 +58,7 @@ int kiln_interp_part_end(const prep *q, int open, bool *flat) {
     *flat = true;
     int i = open + 1;
     for (; q->ir->ins[i].op != KILN_IR_END && q->ir->ins[i].op != KILN_IR_MERGE; i++) {
-        if (!opens(&q->ir->ins[i])) continue;
+        if (!kiln_ir_opens(&q->ir->ins[i])) continue;
         *flat = false;
         i = (int)q->v[i].end;
     }
@@ -99,7 +99,7 @@ static bool overwritable(const prep *q, int open, int end, uint32_t v, int k) {
         const kiln_ir_ins *ins = &q->ir->ins[i];
         bool later = (uint32_t)i > v || ins->op == KILN_IR_STORE;
         const kiln_ref *refs = ins->list ? ins->list : ins->arg;
-        for (int a = 0; later && a < ins->nargs + ins->ncoord; a++) {
+        for (int a = 0; later && a < ins->nargs + kiln_ir_computed(ins); a++) {
             const kiln_ir_ins *d = &q->ir->ins[a < ins->nargs ? refs[a] : ins->coord[a - ins->nargs].at];
             if (d->op == KILN_IR_STATE && d->which == k) return false;
         }
@@ -129,7 +129,7 @@ void kiln_interp_live(prep *q, int begin) {
     for (int i = begin; i < end; i++) {
         const kiln_ir_ins *ins = &q->ir->ins[i];
         bool flat;
-        if (!opens(ins)) continue;
+        if (!kiln_ir_opens(ins)) continue;
         int stop = kiln_interp_part_end(q, i, &flat);
         if (!flat) continue;
         if (ins->op == KILN_IR_FOLD && ins->vec) mark_lanes(q, i, stop);

@@ -1,169 +1,10 @@
-/* interp_prep.c - a nest of IR -> lists of nodes over scratch registers.
+/* interp_prep.c - a nest of IR -> regions with lists of nodes.
  *
  * Every value goes to the outermost list in which its operands are known (its rank), so what does not
- * change in a loop is computed before it.  Values that stay in their own region share registers by
- * liveness; a value moved outwards keeps a register to itself, since it runs before what is textually
- * earlier.  Nothing here runs code, and nothing here looks at sizes or strides. */
+ * change in a loop is computed before it.  Nothing here runs code, and nothing here looks at sizes or strides. */
 #include <string.h>
 
 #include "run/interp_prep.h"
-
-/* Ranks: 0 is the nest's `pre`; for a loop at level k, 1 + 3k is its `row`, 2 + 3k its body, 3 + 3k its
- * lanes or its merge. */
-enum { PART_ROW = 1, PART_BODY = 2, PART_LANE = 3 };
-
-static uint8_t size_of(int t) { return (uint8_t)kiln_dtype_size((kiln_dtype)t); }
-
-/* -- registers ---------------------------------------------------------------------------------------- */
-
-static int size_class(int size) { return size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : 3; }
-
-static uint32_t new_home(prep *q) {
-    program *g = q->g;
-    if (g->nhomes == g->cap) {
-        uint32_t cap = g->cap ? 2 * g->cap : 32;
-        home *p = kiln_arena_alloc(q->arena, sizeof *p * cap);
-        if (!p) {
-            q->nomem = true;
-            return 0;
-        }
-        if (g->nhomes) memcpy(p, g->homes, sizeof *p * g->nhomes);
-        g->homes = p;
-        g->cap = cap;
-    }
-    g->homes[g->nhomes].units = UINT32_MAX;
-    return g->nhomes++;
-}
-
-static uint32_t fresh_register(prep *q, int w, int size) {
-    uint32_t at = new_home(q);
-    if (q->nomem) return 0;
-    bool wide = w == BLOCK;
-    uint32_t *units = wide ? &q->g->wide_units : &q->g->narrow_units;
-    q->g->homes[at] = (home){*units, NONE, wide, (uint8_t)size};
-    *units += (uint32_t)size;
-    return at;
-}
-
-static uint32_t shared_register(prep *q, int w, int size) {
-    uint32_t *head = &q->free_registers[w == BLOCK][size_class(size)];
-    if (*head == NONE) return fresh_register(q, w, size);
-    uint32_t at = *head;
-    *head = q->g->homes[at].next_free;
-    return at;
-}
-
-static void give_back(prep *q, uint32_t at) {
-    home *h = &q->g->homes[at];
-    uint32_t *head = &q->free_registers[h->wide][size_class(h->size)];
-    h->next_free = *head;
-    *head = at;
-}
-
-/* Gives back what nobody reads after instruction i. */
-static void bury(prep *q, uint32_t i) {
-    for (uint32_t r = q->v[i].dying; r != NONE; r = q->v[r].next) {
-        value *v = &q->v[r];
-        if (v->owned_splat) give_back(q, v->splat);
-        if (!v->owned) continue;
-        if (!v->region) give_back(q, v->reg);
-        for (int k = 0; v->region && k < v->region->nstates; k++) give_back(q, v->region->states[k].result);
-    }
-}
-
-static void dies(prep *q, uint32_t r) {
-    value *v = &q->v[r];
-    v->next = q->v[v->last].dying;
-    q->v[v->last].dying = r;
-}
-
-/* -- nodes -------------------------------------------------------------------------------------------- */
-
-static int here(const prep *q) { return q->depth - 1; }
-
-static list *list_of(prep *q, int rank) {
-    if (rank == 0) return &q->g->pre;
-    region *r = q->stack[(rank - 1) / 3];
-    switch ((rank - 1) % 3 + 1) {
-    case PART_ROW: return &r->row;
-    case PART_BODY: return &r->body;
-    default: return r->merging ? &r->merge : &r->lane;
-    }
-}
-
-static int rank_at(int level, int part) { return level * 3 + part; }
-
-/* Whether what has this rank runs where the text stands. */
-static bool stays(const prep *q, int rank) {
-    return rank == rank_at(here(q), PART_BODY) || rank == rank_at(here(q), PART_LANE);
-}
-
-static node *add_node(prep *q, int rank, node_kind kind, int w) {
-    node *n = kiln_arena_alloc(q->arena, sizeof *n);
-    if (!n) {
-        q->nomem = true;
-        return &q->sink;
-    }
-    list *l = list_of(q, rank);
-    if (l->tail)
-        l->tail->next = n;
-    else
-        l->head = n;
-    l->tail = n;
-    n->kind = (uint8_t)kind;
-    n->width = (uint8_t)w;
-    return n;
-}
-
-/* A new state that may overwrite the old one at once: where that is.  NONE if it may not. */
-static uint32_t state_register(prep *q, const value *v, int w, int rank) {
-    region *r = q->stack[here(q)];
-    if (!v->direct || !stays(q, rank) || w != (r->split ? LANE : r->width)) return NONE;
-    r->direct = true;
-    return r->states[v->direct - 1].now;
-}
-
-/* Makes the node that computes instruction i, with a register for its value. */
-static node *make(prep *q, int i, node_kind kind, int w, int rank) {
-    value *v = &q->v[i];
-    int t = q->ir->ins[i].dtype;
-    v->width = (uint8_t)w;
-    v->rank = (uint8_t)rank;
-    uint32_t at = state_register(q, v, w, rank);
-    v->owned = at == NONE && stays(q, rank);
-    v->ptr = v->reg = at != NONE ? at
-                      : v->owned ? shared_register(q, w, size_of(t))
-                                 : fresh_register(q, w, size_of(t));
-    dies(q, (uint32_t)i);
-    node *n = add_node(q, rank, kind, w);
-    n->out = v->ptr;
-    n->size = size_of(t);
-    n->dtype = (uint8_t)t;
-    return n;
-}
-
-/* The block form of value r: itself, or a splat made where r is. */
-static uint32_t as_block(prep *q, kiln_ref r) {
-    value *v = &q->v[r];
-    if (v->width != UNIFORM) return v->ptr;
-    if (v->splat != NONE && v->splat_for == q->vec) return v->splat;
-    int t = q->ir->ins[r].dtype, rank = v->rank;
-    bool own = stays(q, rank) && v->splat == NONE && v->last > 0;
-    uint32_t at = own ? shared_register(q, BLOCK, size_of(t)) : fresh_register(q, BLOCK, size_of(t));
-    if (own && !v->owned) own = false; /* not on the list of the dying by itself */
-    node *n = add_node(q, rank, NODE_SPLAT, BLOCK);
-    n->out = at;
-    n->a = v->ptr;
-    n->size = size_of(t);
-    n->u.splat = q->loops->splat[t];
-    n->x.vec = (region *)(uintptr_t)q->vec;
-    v->splat = at;
-    v->splat_for = q->vec;
-    v->owned_splat = own;
-    return at;
-}
-
-static uint32_t as_width(prep *q, kiln_ref r, int w) { return w == UNIFORM ? q->v[r].ptr : as_block(q, r); }
 
 static int max_rank(const prep *q, int rank, kiln_ref r) { return q->v[r].rank > rank ? q->v[r].rank : rank; }
 static int max_width(const prep *q, int w, kiln_ref r) { return q->v[r].width > w ? q->v[r].width : w; }
@@ -178,10 +19,10 @@ static kiln_status prep_call(prep *q, int i, kiln_loop_fn fn) {
     uint32_t at[3] = {0, 0, 0};
     uint8_t shift = 0;
     for (int k = 0; k < n; k++) {
-        at[k] = as_width(q, ins->arg[k], w);
+        at[k] = kiln_prep_as_width(q, ins->arg[k], w);
         if (w == LANE && q->v[ins->arg[k]].width == BLOCK) shift |= (uint8_t)(1 << k);
     }
-    node *d = make(q, i, NODE_CALL, w, rank);
+    node *d = kiln_prep_make(q, i, NODE_CALL, w, rank);
     d->u.fn = fn;
     d->a = at[0];
     d->b = at[1];
@@ -214,7 +55,7 @@ static kiln_status prep_cast(prep *q, int i) {
 
 static void prep_const(prep *q, int i) {
     const kiln_ir_ins *ins = &q->ir->ins[i];
-    node *n = make(q, i, NODE_CONST, UNIFORM, 0);
+    node *n = kiln_prep_make(q, i, NODE_CONST, UNIFORM, 0);
     float f = (float)ins->imm.f;
     if (ins->dtype == KILN_F32)
         memcpy(&n->u.bits, &f, sizeof f);
@@ -234,7 +75,7 @@ static int level_of(const prep *q, int axis) {
 static void prep_index(prep *q, int i) {
     int axis = q->ir->ins[i].which, level = level_of(q, axis);
     bool varies = q->vec && q->vec->dim == q->dim_of[axis];
-    node *n = make(q, i, NODE_INDEX, varies ? BLOCK : UNIFORM, rank_at(level, PART_BODY));
+    node *n = kiln_prep_make(q, i, NODE_INDEX, varies ? BLOCK : UNIFORM, rank_at(level, PART_BODY));
     n->which = q->dim_of[axis];
 }
 
@@ -288,7 +129,7 @@ static bool may_stay(const prep *q, int i) {
     if (q->ir->ins[i].dtype == KILN_BOOL) return false; /* any nonzero byte is true */
     for (uint32_t k = part + 1; k < q->v[part].end; k++) {
         const kiln_ir_ins *ins = &q->ir->ins[k];
-        if (opens(ins)) return false;
+        if (kiln_ir_opens(ins)) return false;
         if (ins->op == KILN_IR_MERGE) break;
         if (ins->op != KILN_IR_STORE) continue;
         if (!q->v[k].late) return false;
@@ -315,13 +156,13 @@ static void prep_load(prep *q, int i) {
     bool plain = !ins->nargs && !ins->ncoord;
     if (!plain || q->ir->bufs[ins->which].role != KILN_BUF_IN)
         rank = rank_at(here(q), PART_BODY); /* not moved */
-    node *n = make(q, i, plain ? NODE_LOAD : NODE_GATHER, w, rank);
+    node *n = kiln_prep_make(q, i, plain ? NODE_LOAD : NODE_GATHER, w, rank);
     n->x.mem = m;
     n->u.gather = q->loops->gather[ins->dtype];
     if (!plain || w != BLOCK || !q->v[i].owned || !may_stay(q, i)) return;
     m->in_place = true;
     n->b = n->out;
-    n->out = q->v[i].ptr = new_home(q);
+    n->out = q->v[i].ptr = kiln_prep_home(q);
 }
 
 /* Value k of a store: the whole, or a part of a complex element. */
@@ -333,9 +174,9 @@ static void prep_store_value(prep *q, const kiln_ir_ins *ins, int k) {
     if (guard != KILN_NOREF) guard_rank(q, m, guard, 0);
     bool plain = guard == KILN_NOREF && !ins->ncoord && (!q->vec || m->vec_dim >= 0);
     int w = q->vec ? BLOCK : UNIFORM;
-    uint32_t from = plain ? as_width(q, value, w) : q->v[value].ptr;
+    uint32_t from = plain ? kiln_prep_as_width(q, value, w) : q->v[value].ptr;
     m->value_step = q->v[value].width != UNIFORM;
-    node *n = add_node(q, rank_at(here(q), PART_BODY), plain ? NODE_STORE : NODE_SCATTER, w);
+    node *n = kiln_prep_node(q, rank_at(here(q), PART_BODY), plain ? NODE_STORE : NODE_SCATTER, w);
     n->a = from;
     n->x.mem = m;
     n->u.scatter = q->loops->scatter[kiln_dtype_real((kiln_dtype)ins->dtype)];
@@ -349,7 +190,7 @@ static void prep_store(prep *q, int i) {
 static void prep_trap(prep *q, int i) {
     const kiln_ir_ins *ins = &q->ir->ins[i];
     kiln_ref cond = ins->arg[0];
-    node *n = add_node(q, rank_at(here(q), PART_BODY), NODE_TRAP, q->v[cond].width);
+    node *n = kiln_prep_node(q, rank_at(here(q), PART_BODY), NODE_TRAP, q->v[cond].width);
     n->a = q->v[cond].ptr;
     n->which = ins->which;
 }
@@ -388,7 +229,7 @@ static void prep_result(prep *q, int i) {
 }
 
 static void copy_node(prep *q, int rank, int w, uint32_t out, uint32_t a, int size, bool shift) {
-    node *n = add_node(q, rank, NODE_COPY, w);
+    node *n = kiln_prep_node(q, rank, NODE_COPY, w);
     n->out = out;
     n->a = a;
     n->size = (uint8_t)size;
@@ -408,10 +249,10 @@ static void prep_yield(prep *q, int i) {
         kiln_ref v = ins->list[k];
         const kiln_ir_ins *d = &q->ir->ins[v];
         const state *s = &r->states[k];
-        from[k] = as_width(q, v, w);
+        from[k] = kiln_prep_as_width(q, v, w);
         shift[k] = w == LANE && q->v[v].width == BLOCK;
         if ((d->op != KILN_IR_STATE && d->op != KILN_IR_LEFT) || d->which == k) continue;
-        uint32_t aside = fresh_register(q, w, s->size);
+        uint32_t aside = kiln_prep_register(q, w, s->size);
         copy_node(q, rank, w, aside, from[k], s->size, false);
         from[k] = aside;
     }
@@ -428,13 +269,13 @@ static kiln_status prep_region(prep *q, int open);
 static kiln_status prep_ins(prep *q, int i) {
     const kiln_ir_ins *ins = &q->ir->ins[i];
     bool pure = ins->op != KILN_IR_STORE && ins->op != KILN_IR_TRAP && ins->op != KILN_IR_YIELD &&
-                !opens(ins);
+                !kiln_ir_opens(ins);
     kiln_status st = KILN_OK;
     if (pure && q->v[i].last == 0) return KILN_OK; /* nobody reads it */
     switch ((kiln_ir_op)ins->op) {
     case KILN_IR_CONST: prep_const(q, i); break;
-    case KILN_IR_PAR: make(q, i, NODE_PAR, UNIFORM, 0)->which = ins->which; break;
-    case KILN_IR_EXTENT: make(q, i, NODE_EXTENT, UNIFORM, 0)->which = q->dim_of[ins->which]; break;
+    case KILN_IR_PAR: kiln_prep_make(q, i, NODE_PAR, UNIFORM, 0)->which = ins->which; break;
+    case KILN_IR_EXTENT: kiln_prep_make(q, i, NODE_EXTENT, UNIFORM, 0)->which = q->dim_of[ins->which]; break;
     case KILN_IR_INDEX: prep_index(q, i); break;
     case KILN_IR_LOAD: prep_load(q, i); break;
     case KILN_IR_STORE: prep_store(q, i); break;
@@ -453,7 +294,7 @@ static kiln_status prep_ins(prep *q, int i) {
     case KILN_IR_END:
     case KILN_IR_OP_COUNT: break;
     }
-    bury(q, (uint32_t)i);
+    kiln_prep_bury(q, (uint32_t)i);
     return st;
 }
 
@@ -462,7 +303,7 @@ static kiln_status prep_part(prep *q, int first, int end) {
     for (int pass = 0; pass < 2; pass++)
         for (int i = first; i < end; i++) {
             if (q->v[i].late == (pass == 1)) KILN_TRY(prep_ins(q, i));
-            if (opens(&q->ir->ins[i])) i = (int)q->v[i].end;
+            if (kiln_ir_opens(&q->ir->ins[i])) i = (int)q->v[i].end;
         }
     return KILN_OK;
 }
@@ -478,16 +319,16 @@ static void prep_states(prep *q, region *r, const kiln_ir_ins *ins) {
         state *s = &r->states[k];
         s->dtype = q->ir->ins[ins->list[k]].dtype;
         s->size = size_of(s->dtype);
-        s->init = as_width(q, ins->list[k], r->width);
-        s->now = new_home(q);
-        s->left = new_home(q);
-        s->right = new_home(q);
+        s->init = kiln_prep_as_width(q, ins->list[k], r->width);
+        s->now = kiln_prep_home(q);
+        s->left = kiln_prep_home(q);
+        s->right = kiln_prep_home(q);
         s->at = r->entry_units;
         r->entry_units += s->size;
-        if (ins->op == KILN_IR_SCAN) s->result = shared_register(q, r->width, s->size);
+        if (ins->op == KILN_IR_SCAN) s->result = kiln_prep_shared(q, r->width, s->size);
     }
     if (ins->op != KILN_IR_FOLD) return;
-    r->stack = new_home(q);
+    r->stack = kiln_prep_home(q);
     r->next_fold = q->g->folds;
     q->g->folds = r;
 }
@@ -518,21 +359,25 @@ static void close_region(prep *q, int open, region *r) {
     }
     if (ins->op == KILN_IR_FOLD)
         for (int k = 0; k < r->nstates; k++)
-            r->states[k].result = shared_register(q, r->width, r->states[k].size);
+            r->states[k].result = kiln_prep_shared(q, r->width, r->states[k].size);
     int rank = rank_at(here(q), PART_BODY);
-    add_node(q, rank, NODE_LOOP, UNIFORM)->u.loop = r;
+    kiln_prep_node(q, rank, NODE_LOOP, UNIFORM)->u.loop = r;
     if (ins->op == KILN_IR_FOR) return;
     v->region = r;
     v->rank = (uint8_t)rank;
     v->owned = true;
     if (v->last < v->end) v->last = v->end;
-    dies(q, (uint32_t)open);
+    kiln_prep_dies(q, (uint32_t)open);
 }
 
 static kiln_status prep_region(prep *q, int open) {
     const kiln_ir_ins *ins = &q->ir->ins[open];
     const region *outer_vec = q->vec;
     bool flat;
+    kiln_ir_tree t = ins->imm.tree, usual = KILN_TREE_ALONG;
+    bool known = ins->op == KILN_IR_FOLD ? t.lanes == usual.lanes && t.block == usual.block && !ins->ncoord
+                                         : !kiln_ir_by_block(ins);
+    if (!known) return KILN_FAIL(KILN_E_UNSUP, "interp: folds of other trees or axes are not run yet");
     region *r = new_region(q, open);
     if (q->nomem) return KILN_NOMEM();
     int stop = kiln_interp_part_end(q, open, &flat), end = (int)q->v[open].end;
@@ -547,7 +392,7 @@ static kiln_status prep_region(prep *q, int open) {
     q->vec = outer_vec;
     q->depth--;
     close_region(q, open, r);
-    bury(q, (uint32_t)end);
+    kiln_prep_bury(q, (uint32_t)end);
     return q->nomem ? KILN_NOMEM() : KILN_OK;
 }
 
@@ -570,7 +415,7 @@ kiln_status kiln_interp_prepare(kiln_interp *p, const kiln_ir *ir, int nest, int
     q.v = kiln_calloc((size_t)ir->nins, sizeof *q.v);
     if (!q.v) return KILN_NOMEM();
     kiln_interp_live(&q, begin);
-    new_home(&q); /* index 0: what an absent operand points at */
+    kiln_prep_home(&q); /* index 0: what an absent operand points at */
     kiln_status st = prep_region(&q, begin);
     if (st == KILN_OK && q.nomem) st = KILN_NOMEM();
     choose_block(q.g);

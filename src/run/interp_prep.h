@@ -1,5 +1,5 @@
-/* interp_prep.h - what the two halves of preparing share: interp_live.c says when values are read for the
- * last time, interp_prep.c makes nodes and registers of them. */
+/* interp_prep.h - what the parts of preparing share: interp_live.c says when values are read for the last
+ * time, interp_nodes.c gives them registers and places in lists, interp_prep.c says what computes them. */
 #ifndef KILN_INTERP_PREP_H
 #define KILN_INTERP_PREP_H
 #include "run/interp_impl.h"
@@ -38,9 +38,23 @@ typedef struct prep {
     bool nomem;
 } prep;
 
-static inline bool opens(const kiln_ir_ins *ins) {
-    return ins->op == KILN_IR_FOR || ins->op == KILN_IR_FOLD || ins->op == KILN_IR_SCAN;
-}
+/* Ranks: 0 is the nest's `pre`; for a loop at level k, 1 + 3k is its `row`, 2 + 3k its body, 3 + 3k its
+ * lanes or its merge. */
+enum { PART_ROW = 1, PART_BODY = 2, PART_LANE = 3 };
+
+static inline int here(const prep *q) { return q->depth - 1; }
+static inline int rank_at(int level, int part) { return level * 3 + part; }
+static inline uint8_t size_of(int t) { return (uint8_t)kiln_dtype_size((kiln_dtype)t); }
+
+uint32_t kiln_prep_home(prep *q);                      /* a pointer without a register */
+uint32_t kiln_prep_register(prep *q, int w, int size); /* one of its own */
+uint32_t kiln_prep_shared(prep *q, int w, int size);   /* one that is free here */
+void kiln_prep_dies(prep *q, uint32_t r);              /* value r goes when its last reader has run */
+void kiln_prep_bury(prep *q, uint32_t i);              /* gives back what nobody reads after instruction i */
+node *kiln_prep_node(prep *q, int rank, node_kind kind, int w);
+node *kiln_prep_make(prep *q, int i, node_kind kind, int w,
+                     int rank);                          /* computes instruction i, into a register */
+uint32_t kiln_prep_as_width(prep *q, kiln_ref r, int w); /* value r, splat if need be */
 
 /* Fills part, end, last, late, lane and direct for the nest that starts at begin. */
 void kiln_interp_live(prep *q, int begin);

@@ -1,7 +1,7 @@
 /* ir_walk.h - a second, naive reading of docs/IR.md: one point after the other, one value after the other.
  *
- * No blocks, no slots, nothing moved: what the interpreter is compared with.  Primitives and casts are
- * the compiled-in loops on one element.  Kernels with computed coordinates are not its business. */
+ * No vectors, no registers, nothing moved: what the interpreter is compared with.  Primitives and casts are
+ * the compiled-in loops on one element. */
 #ifndef KILN_IR_WALK_H
 #define KILN_IR_WALK_H
 #include <string.h>
@@ -17,9 +17,11 @@ typedef struct walk {
     const kiln_ir *ir;
     const kiln_loops *loops;
     const kiln_launch *l;
-    cell *v;         /* per instruction */
-    int64_t pos[16]; /* per launch dimension */
+    cell *v;                     /* per instruction */
+    int64_t pos[16];             /* per launch dimension */
+    int64_t first[16], many[16]; /* what loops run over: all positions, or those of a block */
     int dim[KILN_IR_MAX_AXES];
+    bool silent; /* for the total of a scan's block: nothing is stored, no trap fires */
     int32_t trap;
 } walk;
 
@@ -33,65 +35,180 @@ static int walk_part_end(const walk *w, int i) {
     for (;; i++) {
         int op = w->ir->ins[i].op;
         if (op == KILN_IR_END || op == KILN_IR_MERGE) return i;
-        if (op == KILN_IR_FOR || op == KILN_IR_FOLD || op == KILN_IR_SCAN) i = kiln_ir_region_end(w->ir, i);
+        if (kiln_ir_opens(&w->ir->ins[i])) i = kiln_ir_region_end(w->ir, i);
     }
 }
 
-static void walk_fold(walk *w, int open, states *out) {
+/* -- folds ------------------------------------------------------------------------------------------------ */
+
+/* States of items, merged as a binary counter counts. */
+typedef struct counter {
+    states stack[48];
+    int top;
+    int64_t items;
+} counter;
+
+static void walk_top_two(walk *w, int merge, counter *c) {
+    walk_part(w, merge, &c->stack[c->top - 2], &c->stack[c->top - 1], &c->stack[c->top - 2]);
+    c->top--;
+}
+
+static void walk_push(walk *w, int merge, counter *c, const states *item) {
+    c->stack[c->top++] = *item;
+    for (int64_t k = c->items++; k & 1; k >>= 1) walk_top_two(w, merge, c);
+}
+
+static const states *walk_close(walk *w, int merge, counter *c) {
+    while (c->top > 1) walk_top_two(w, merge, c);
+    return &c->stack[0];
+}
+
+/* What a fold in progress holds, by how deep it stands in others. */
+typedef struct folding {
+    states init, lane[64], item;
+    counter blocks, runs;
+} folding;
+
+/* The block of elements b .. b + m of the last axis, into g->item. */
+static void walk_block(walk *w, int open, folding *g, int64_t b, int64_t m) {
     const kiln_ir_ins *f = &w->ir->ins[open];
-    int dim = w->dim[f->which], merge = walk_part_end(w, open + 1) + 1, top = 0;
-    int64_t n = w->l->n[dim];
-    static _Thread_local states init[8], lane[8][64], stack[8][8];
-    static _Thread_local int depth;
-    int d = depth++;
-    for (int k = 0; k < f->nargs; k++) init[d].s[k] = w->v[f->list[k]];
-    *out = init[d];
-    for (int64_t b = 0; b * 4096 < n; b++) {
-        int64_t m = n - b * 4096 < 4096 ? n - b * 4096 : 4096, lanes = m < 64 ? m : 64;
-        for (int64_t l = 0; l < lanes; l++) {
-            lane[d][l] = init[d];
-            for (int64_t i = l; i < m; i += 64) {
-                w->pos[dim] = b * 4096 + i;
-                walk_part(w, open + 1, &lane[d][l], NULL, &lane[d][l]);
-            }
+    int dim = w->dim[f->which], merge = walk_part_end(w, open + 1) + 1;
+    int64_t lanes = f->imm.tree.lanes, used = m < lanes ? m : lanes;
+    for (int64_t l = 0; l < used; l++) {
+        g->lane[l] = g->init;
+        for (int64_t i = l; i < m; i += lanes) {
+            w->pos[dim] = b + i;
+            walk_part(w, open + 1, &g->lane[l], NULL, &g->lane[l]);
         }
-        for (int64_t apart = 32; apart; apart /= 2)
-            for (int64_t l = 0; l < apart && l + apart < lanes; l++)
-                walk_part(w, merge, &lane[d][l], &lane[d][l + apart], &lane[d][l]);
-        stack[d][top++] = lane[d][0];
-        for (int64_t k = b; k & 1; k >>= 1, top--)
-            walk_part(w, merge, &stack[d][top - 2], &stack[d][top - 1], &stack[d][top - 2]);
     }
-    for (; top > 1; top--) walk_part(w, merge, &stack[d][top - 2], &stack[d][top - 1], &stack[d][top - 2]);
-    if (n > 0) *out = stack[d][0];
+    for (int64_t apart = lanes / 2; apart; apart /= 2)
+        for (int64_t l = 0; l < apart && l + apart < used; l++)
+            walk_part(w, merge, &g->lane[l], &g->lane[l + apart], &g->lane[l]);
+    g->item = g->lane[0];
+}
+
+/* The same of a fold by block: its first region alone makes the states. */
+static void walk_whole_block(walk *w, int open, folding *g, int64_t b, int64_t m) {
+    int dim = w->dim[w->ir->ins[open].which];
+    int64_t first = w->first[dim], many = w->many[dim];
+    w->first[dim] = w->pos[dim] = b;
+    w->many[dim] = m;
+    walk_part(w, open + 1, NULL, NULL, &g->item);
+    w->first[dim] = first;
+    w->many[dim] = many;
+}
+
+static void walk_run(walk *w, int open, folding *g) {
+    const kiln_ir_ins *f = &w->ir->ins[open];
+    int dim = w->dim[f->which], merge = walk_part_end(w, open + 1) + 1;
+    int64_t n = w->many[dim], block = f->imm.tree.block;
+    g->blocks.top = 0;
+    g->blocks.items = 0;
+    for (int64_t b = 0; b < n; b += block) {
+        int64_t m = n - b < block ? n - b : block;
+        if (f->imm.tree.lanes)
+            walk_block(w, open, g, w->first[dim] + b, m);
+        else
+            walk_whole_block(w, open, g, w->first[dim] + b, m);
+        walk_push(w, merge, &g->blocks, &g->item);
+    }
+    walk_push(w, merge, &g->runs, walk_close(w, merge, &g->blocks));
+}
+
+/* All runs in lexicographic order: axis k of those before the last one, and the ones after it. */
+static void walk_runs(walk *w, int open, folding *g, int k) {
+    const kiln_ir_ins *f = &w->ir->ins[open];
+    if (k == f->ncoord) {
+        walk_run(w, open, g);
+        return;
+    }
+    int dim = w->dim[f->coord[k].axis];
+    for (int64_t i = 0; i < w->many[dim]; i++) {
+        w->pos[dim] = w->first[dim] + i;
+        walk_runs(w, open, g, k + 1);
+    }
+    w->pos[dim] = w->first[dim];
+}
+
+static void walk_fold(walk *w, int open, states *out) {
+    static _Thread_local folding all[KILN_IR_MAX_NEST];
+    static _Thread_local int depth;
+    const kiln_ir_ins *f = &w->ir->ins[open];
+    folding *g = &all[depth++];
+    bool empty = w->many[w->dim[f->which]] == 0;
+    for (int k = 0; k < f->ncoord; k++) empty |= w->many[w->dim[f->coord[k].axis]] == 0;
+    for (int k = 0; k < f->nargs; k++) g->init.s[k] = w->v[f->list[k]];
+    g->runs.top = 0;
+    g->runs.items = 0;
+    if (!empty) walk_runs(w, open, g, 0);
+    *out = empty ? g->init : *walk_close(w, walk_part_end(w, open + 1) + 1, &g->runs);
+    w->pos[w->dim[f->which]] = w->first[w->dim[f->which]];
     depth--;
+}
+
+/* -- other loops -------------------------------------------------------------------------------------------- */
+
+static void walk_chain(walk *w, int open, int64_t begin, int64_t end, states *s) {
+    int dim = w->dim[w->ir->ins[open].which];
+    for (int64_t i = begin; i < end && !w->trap; i++) {
+        w->pos[dim] = i;
+        walk_part(w, open + 1, s, NULL, s);
+    }
 }
 
 static void walk_scan(walk *w, int open, states *out) {
     const kiln_ir_ins *f = &w->ir->ins[open];
-    for (int k = 0; k < f->nargs; k++) out->s[k] = w->v[f->list[k]];
-    for (int64_t i = 0; i < w->l->n[w->dim[f->which]] && !w->trap; i++) {
-        w->pos[w->dim[f->which]] = i;
-        walk_part(w, open + 1, out, NULL, out);
+    int dim = w->dim[f->which], merge = walk_part_end(w, open + 1) + 1;
+    int64_t begin = w->first[dim], end = begin + w->many[dim], block = f->imm.tree.block;
+    states init, start, total, chain;
+    for (int k = 0; k < f->nargs; k++) init.s[k] = w->v[f->list[k]];
+    *out = start = init;
+    if (!block || end - begin <= block) {
+        walk_chain(w, open, begin, end, out);
+    } else {
+        for (int64_t b = begin; b < end; b += block) {
+            int64_t stop = end - b < block ? end : b + block;
+            bool was = w->silent;
+            total = init;
+            chain = start;
+            w->silent = true;
+            walk_chain(w, open, b, stop, &total);
+            w->silent = was;
+            walk_chain(w, open, b, stop, &chain);
+            walk_part(w, merge, &start, &total, &start);
+        }
+        *out = start;
     }
+    w->pos[dim] = begin;
 }
 
 static void walk_for(walk *w, int open, const states *now) {
     const kiln_ir_ins *f = &w->ir->ins[open];
     int dim = w->dim[f->which];
     bool grid = w->ir->axes[f->which].grid;
-    for (int64_t j = 0; j < (grid ? w->l->n[dim + 1] : 1) && !w->trap; j++)
-        for (int64_t i = 0; i < w->l->n[dim] && !w->trap; i++) {
-            w->pos[dim] = i;
+    for (int64_t j = 0; j < (grid ? w->many[dim + 1] : 1) && !w->trap; j++)
+        for (int64_t i = 0; i < w->many[dim] && !w->trap; i++) {
+            w->pos[dim] = w->first[dim] + i;
             if (grid) w->pos[dim + 1] = j;
             walk_part(w, open + 1, now, NULL, NULL);
         }
+    w->pos[dim] = w->first[dim];
 }
 
-static char *walk_address(const walk *w, int buf) {
+/* -- values ------------------------------------------------------------------------------------------------- */
+
+static char *walk_address(const walk *w, const kiln_ir_ins *ins) {
+    int buf = ins->which;
     int64_t off = 0;
+    uint32_t looped = w->ir->bufs[buf].axes;
+    for (int k = 0; k < ins->ncoord; k++) {
+        int64_t at;
+        memcpy(&at, w->v[ins->coord[k].at].byte, sizeof at);
+        off += at * w->l->stride[buf * w->l->ndim + w->dim[ins->coord[k].axis]];
+        looped &= ~(1u << ins->coord[k].axis);
+    }
     for (int a = 0; a < w->ir->naxes; a++) {
-        if (!(w->ir->bufs[buf].axes >> a & 1)) continue;
+        if (!(looped >> a & 1)) continue;
         const int64_t *stride = w->l->stride + buf * w->l->ndim + w->dim[a];
         off += w->pos[w->dim[a]] * stride[0];
         if (w->ir->axes[a].grid) off += w->pos[w->dim[a] + 1] * stride[1];
@@ -111,8 +228,12 @@ static void walk_value(walk *w, int i, const states *now, const states *right) {
     switch (ins->op) {
     case KILN_IR_CONST: memcpy(out, ins->dtype == KILN_F32 ? (void *)&f : (void *)&ins->imm, size); break;
     case KILN_IR_PAR: memcpy(out, &w->l->par[ins->which], size); break;
-    case KILN_IR_EXTENT: memcpy(out, &w->l->n[w->dim[ins->which]], size); break;
-    case KILN_IR_INDEX: memcpy(out, &w->pos[w->dim[ins->which]], size); break;
+    case KILN_IR_EXTENT: memcpy(out, &w->many[w->dim[ins->which]], size); break;
+    case KILN_IR_INDEX: {
+        int64_t index = w->l->origin[w->dim[ins->which]] + w->pos[w->dim[ins->which]];
+        memcpy(out, &index, size);
+        break;
+    }
     case KILN_IR_PRIM: w->loops->prim[ins->prim][t](out, arg[0], arg[1], arg[2], 1); break;
     case KILN_IR_CAST: w->loops->cast[ins->dtype][t](out, arg[0], NULL, NULL, 1); break;
     case KILN_IR_STATE:
@@ -121,17 +242,16 @@ static void walk_value(walk *w, int i, const states *now, const states *right) {
     case KILN_IR_LOAD:
         if (ins->nargs) memcpy(out, arg[1], size);
         if (!ins->nargs || arg[0][0])
-            memcpy(out, walk_address(w, ins->which) + (ins->prim == KILN_PART_IM ? size : 0), size);
+            memcpy(out, walk_address(w, ins) + (ins->prim == KILN_PART_IM ? size : 0), size);
         if (ins->dtype == KILN_BOOL) out->byte[0] = out->byte[0] != 0;
         break;
     case KILN_IR_STORE:
         size = kiln_dtype_size(kiln_dtype_real((kiln_dtype)ins->dtype));
-        for (int k = 0, n = kiln_ir_store_values(ins); k < n; k++)
-            if (ins->nargs == n || arg[n][0])
-                memcpy(walk_address(w, ins->which) + (size_t)k * size, arg[k], size);
+        for (int k = 0, n = kiln_ir_store_values(ins); k < n && !w->silent; k++)
+            if (ins->nargs == n || arg[n][0]) memcpy(walk_address(w, ins) + (size_t)k * size, arg[k], size);
         break;
     case KILN_IR_TRAP:
-        if (arg[0][0]) w->trap = KILN_TRAP_BASE + ins->which;
+        if (arg[0][0] && !w->silent) w->trap = KILN_TRAP_BASE + ins->which;
         break;
     default: break;
     }
@@ -170,6 +290,7 @@ static void walk_part(walk *w, int begin, const states *now, const states *right
 static int32_t walk_nest(const kiln_ir *ir, kiln_isa isa, const kiln_launch *l, cell *v) {
     walk w = {.ir = ir, .loops = kiln_loops_for(isa), .l = l, .v = v};
     for (int a = 0, d = 0; a < ir->naxes; d += ir->axes[a++].grid ? 2 : 1) w.dim[a] = d;
+    memcpy(w.many, l->n, sizeof *l->n * (size_t)l->ndim);
     walk_for(&w, kiln_ir_nest_begin(ir, l->nest), NULL);
     return w.trap;
 }
