@@ -74,7 +74,7 @@ static void run_call(ctx *c, const node *n) {
 }
 
 static void run_splat(ctx *c, const node *n) {
-    int64_t extent = c->launch->n[n->x.vec->dim];
+    int64_t extent = c->extent[n->x.vec->dim];
     size_t len = extent < (int64_t)c->prog->block ? (size_t)extent : c->prog->block;
     n->u.splat(c->ptr[n->out], c->ptr[n->a], len);
 }
@@ -106,6 +106,12 @@ static void run_store(ctx *c, const node *n) {
     n->u.scatter(dst, stride, c->ptr[n->a], count(c, n));
 }
 
+static void run_copy(const ctx *c, const node *n) {
+    char *out = c->ptr[n->out];
+    const char *from = operand(c, n, n->a, 0);
+    if (out != from) memcpy(out, from, count(c, n) * n->size); /* a state that stays may be where it was */
+}
+
 static int32_t run_trap(const ctx *c, const node *n) {
     const char *cond = c->ptr[n->a];
     size_t len = count(c, n);
@@ -117,17 +123,17 @@ static int32_t run_trap(const ctx *c, const node *n) {
 /* -- loops ------------------------------------------------------------------------------------------ */
 
 static int32_t run_vec_for(ctx *c, const region *r) {
-    int64_t n0 = c->launch->n[r->dim], n1 = r->grid ? c->launch->n[r->dim + 1] : 1;
-    int64_t block = c->prog->block;
+    int64_t begin = c->from[r->dim], end = begin + c->extent[r->dim], block = c->prog->block;
+    int64_t rows = r->grid ? c->extent[r->dim + 1] : 1;
     int32_t trap = 0;
-    if (n0 == 0) return 0;
-    for (int64_t j = 0; j < n1 && !trap; j++) {
+    if (begin == end) return 0;
+    for (int64_t j = 0; j < rows && !trap; j++) {
         if (r->grid) c->pos[r->dim + 1] = j;
-        c->pos[r->dim] = 0;
+        c->pos[r->dim] = begin;
         trap = kiln_interp_list(c, r->row.head);
-        for (int64_t i = 0; i < n0 && !trap; i += block) {
+        for (int64_t i = begin; i < end && !trap; i += block) {
             c->pos[r->dim] = i;
-            c->n = (size_t)(n0 - i < block ? n0 - i : block);
+            c->n = (size_t)(end - i < block ? end - i : block);
             trap = kiln_interp_list(c, r->body.head);
         }
     }
@@ -136,11 +142,12 @@ static int32_t run_vec_for(ctx *c, const region *r) {
 }
 
 static int32_t run_for(ctx *c, const region *r) {
-    int64_t n0 = c->launch->n[r->dim], n1 = r->grid ? c->launch->n[r->dim + 1] : 1;
+    int64_t begin = c->from[r->dim], end = begin + c->extent[r->dim];
+    int64_t rows = r->grid ? c->extent[r->dim + 1] : 1;
     int32_t trap = 0;
-    for (int64_t j = 0; j < n1 && !trap; j++) {
+    for (int64_t j = 0; j < rows && !trap; j++) {
         if (r->grid) c->pos[r->dim + 1] = j;
-        for (int64_t i = 0; i < n0 && !trap; i++) {
+        for (int64_t i = begin; i < end && !trap; i++) {
             c->pos[r->dim] = i;
             trap = kiln_interp_list(c, r->body.head);
         }
@@ -148,20 +155,15 @@ static int32_t run_for(ctx *c, const region *r) {
     return trap;
 }
 
-static int32_t run_scan(ctx *c, const region *r) {
-    size_t len = r->width == BLOCK ? c->n : 1;
-    for (int k = 0; k < r->nstates; k++) {
-        const state *s = &r->states[k];
-        c->ptr[s->now] = c->ptr[s->result];
-        memcpy(c->ptr[s->now], c->ptr[s->init], len * s->size);
-    }
-    return run_for(c, r);
-}
-
+/* What follows the loop in a block of its axis stands at the block's first element again. */
 static int32_t run_region(ctx *c, const region *r) {
-    if (r->op == KILN_IR_FOLD) return kiln_interp_fold(c, r);
-    if (r->op == KILN_IR_SCAN) return run_scan(c, r);
-    return r->vec ? run_vec_for(c, r) : run_for(c, r);
+    int32_t trap;
+    if (r->op == KILN_IR_FOR)
+        trap = r->vec ? run_vec_for(c, r) : run_for(c, r);
+    else
+        trap = r->op == KILN_IR_FOLD ? kiln_interp_fold(c, r) : kiln_interp_scan(c, r);
+    c->pos[r->dim] = c->from[r->dim];
+    return trap;
 }
 
 int32_t kiln_interp_list(ctx *c, const node *n) {
@@ -173,13 +175,17 @@ int32_t kiln_interp_list(ctx *c, const node *n) {
         case NODE_PAR: memcpy(c->ptr[n->out], &c->launch->par[n->which], n->size); break;
         case NODE_SPLAT: run_splat(c, n); break;
         case NODE_INDEX: run_index(c, n); break;
-        case NODE_EXTENT: memcpy(c->ptr[n->out], &c->launch->n[n->which], n->size); break;
+        case NODE_EXTENT: memcpy(c->ptr[n->out], &c->extent[n->which], n->size); break;
         case NODE_LOAD: run_load(c, n); break;
         case NODE_GATHER: kiln_interp_gather(c, n); break;
-        case NODE_STORE: run_store(c, n); break;
-        case NODE_SCATTER: kiln_interp_scatter(c, n); break;
-        case NODE_COPY: memcpy(c->ptr[n->out], operand(c, n, n->a, 0), count(c, n) * n->size); break;
-        case NODE_TRAP: trap = run_trap(c, n); break;
+        case NODE_STORE:
+            if (!c->silent) run_store(c, n);
+            break;
+        case NODE_SCATTER:
+            if (!c->silent) kiln_interp_scatter(c, n);
+            break;
+        case NODE_COPY: run_copy(c, n); break;
+        case NODE_TRAP: trap = c->silent ? 0 : run_trap(c, n); break;
         case NODE_LOOP: trap = run_region(c, n->u.loop); break;
         }
         if (trap) return trap;
@@ -193,7 +199,7 @@ static size_t up64(size_t n) { return (n + 63) & ~(size_t)63; }
 
 static size_t stack_bytes(const program *g, const region *f, const kiln_launch *launch) {
     size_t elems = f->width == BLOCK ? g->block : LANES;
-    return up64(kiln_interp_fold_entries(f, launch->n[f->dim]) * f->entry_units * elems);
+    return up64(kiln_interp_entries(f, launch->n) * f->entry_units * elems);
 }
 
 static void lay_out(ctx *c, char *scratch) {
@@ -233,6 +239,7 @@ kiln_status kiln_interp_run(const kiln_interp *p, const kiln_launch *launch, int
     if (launch->ndim != g->ndim)
         return KILN_BUG("a launch of %d dimensions, expected %d", (int)launch->ndim, g->ndim);
     ctx c = {.loops = p->loops, .launch = launch, .prog = g, .n = 1, .lanes = 1};
+    for (int d = 0; d < g->ndim; d++) c.extent[d] = launch->n[d];
     size_t need = up64(g->nhomes * sizeof(char *)) + (size_t)g->narrow_units * LANES;
     need += (size_t)g->wide_units * g->block;
     for (const region *f = g->folds; f; f = f->next_fold) need += stack_bytes(g, f, launch);

@@ -1,9 +1,9 @@
-/* interp_fold.c - folds along the fixed tree of docs/IR.md.
+/* interp_fold.c - folds along the fixed trees of docs/IR.md, and scans.
  *
- * Element i goes to lane i mod 64 of block i / 4096; a block's lanes are merged pairwise, blocks by a
- * binary counter.  A vec fold keeps the 64 lanes side by side and works on rows of them.  Any other
- * fold has a whole state per element of an outer vector, so it takes one lane after the other, in the
- * order in which the tree needs them, and keeps only the tree's open branches.  Both give the same bits. */
+ * Element i of a run goes to lane i mod `lanes` of block i / `block`; a block's lanes are merged pairwise, blocks and
+ * then runs by a binary counter.  A vec fold keeps the lanes side by side and works on rows of them.  Any other
+ * fold has a whole state per element of an outer vector, so it takes one lane after the other, in the order in
+ * which the tree needs them, and keeps only the tree's open branches.  Both give the same bits. */
 #include <string.h>
 
 #include "run/interp_impl.h"
@@ -13,16 +13,22 @@ static char *entry_of(const ctx *c, const region *r, size_t entry, const state *
     return c->ptr[r->stack] + (entry * r->entry_units + s->at) * elems;
 }
 
-static int bits_of(int64_t n) {
-    int bits = 0;
+static size_t state_elems(const ctx *c, const region *r) { return r->width == BLOCK ? c->n : 1; }
+
+static size_t bits_of(int64_t n) {
+    size_t bits = 0;
     for (; n > 0; n >>= 1) bits++;
     return bits;
 }
 
-size_t kiln_interp_fold_entries(const region *r, int64_t n) {
-    size_t blocks = (size_t)bits_of(n / FOLD_BLOCK + 1) +
-                    1;                /* open branches of the counter, and the newest */
-    return blocks + (r->vec ? 1 : 6); /* right halves, or open branches over the lanes */
+enum { START, TOTAL, SCAN_ENTRIES }; /* of a scan by block */
+
+size_t kiln_interp_entries(const region *r, const int64_t *n) {
+    if (r->op == KILN_IR_SCAN) return SCAN_ENTRIES;
+    size_t open = 1 + bits_of(n[r->dim] / r->tree.block +
+                              1); /* branches of the counter over blocks, and the newest */
+    for (int k = 0; k < r->nslow; k++) open += bits_of(n[r->slow[k]]); /* of the counter over runs */
+    return open + (r->vec ? 1 : bits_of(r->tree.lanes)); /* right halves, or open branches over the lanes */
 }
 
 /* Merges entry `right` into entry `left`, all in index order. */
@@ -37,24 +43,28 @@ static void merge_entries(ctx *c, const region *r, size_t left, size_t right) {
 
 /* -- a state per element of the outer block, or one ------------------------------------------------ */
 
-/* Folds elements first, first + 64, ... below end into an entry. */
+static void step(ctx *c, const region *r, int64_t i) {
+    c->pos[r->dim] = i;
+    kiln_interp_list(c, r->body.head);
+}
+
+/* Folds elements first, first + lanes, ... below end into an entry.  The first step reads the initial states where
+ * they are. */
 static void fold_lane(ctx *c, const region *r, size_t entry, int64_t first, int64_t end) {
-    size_t len = r->width == BLOCK ? c->n : 1;
     for (int k = 0; k < r->nstates; k++) {
         const state *s = &r->states[k];
-        c->ptr[s->now] = entry_of(c, r, entry, s);
-        memcpy(c->ptr[s->now], c->ptr[s->init], len * s->size);
+        c->ptr[s->now] = c->ptr[s->init];
+        c->ptr[s->next] = entry_of(c, r, entry, s);
     }
-    for (int64_t i = first; i < end; i += LANES) {
-        c->pos[r->dim] = i;
-        kiln_interp_list(c, r->body.head);
-    }
+    step(c, r, first);
+    for (int k = 0; k < r->nstates; k++) c->ptr[r->states[k].now] = c->ptr[r->states[k].next];
+    for (int64_t i = first + r->tree.lanes; i < end; i += r->tree.lanes) step(c, r, i);
 }
 
 /* The merged state of lanes lane, lane + apart, lane + 2 * apart, ... of a block, into an entry. */
-static void fold_lanes(ctx *c, const region *r, size_t entry, int64_t begin, int64_t end, int lane,
-                       int apart) {
-    if (apart == LANES) {
+static void fold_lanes(ctx *c, const region *r, size_t entry, int64_t begin, int64_t end, uint32_t lane,
+                       uint32_t apart) {
+    if (apart == r->tree.lanes) {
         fold_lane(c, r, entry, begin + lane, end);
         return;
     }
@@ -64,7 +74,18 @@ static void fold_lanes(ctx *c, const region *r, size_t entry, int64_t begin, int
     merge_entries(c, r, entry, entry + 1);
 }
 
-/* -- 64 lanes side by side --------------------------------------------------------------------------- */
+/* A fold by block: its first region makes the states of the block by itself, and loops in it see nothing else. */
+static void fold_whole(ctx *c, const region *r, size_t entry, int64_t begin, int64_t end) {
+    int64_t from = c->from[r->dim], extent = c->extent[r->dim];
+    for (int k = 0; k < r->nstates; k++) c->ptr[r->states[k].next] = entry_of(c, r, entry, &r->states[k]);
+    c->from[r->dim] = begin;
+    c->extent[r->dim] = end - begin;
+    step(c, r, begin);
+    c->from[r->dim] = from;
+    c->extent[r->dim] = extent;
+}
+
+/* -- lanes side by side --------------------------------------------------------------------------------- */
 
 /* The last row of a fold may be short: lanes without an element keep their states, which a node that
  * writes whole vectors would spoil. */
@@ -83,11 +104,12 @@ static void step_short_row(ctx *c, const region *r, size_t entry) {
 }
 
 static void step_rows(ctx *c, const region *r, size_t entry) {
+    size_t lanes = r->tree.lanes;
     kiln_interp_list(c, r->body.head);
     if (!r->split) return;
-    for (c->row = 0; c->row < c->n; c->row += LANES) {
-        c->lanes = c->n - c->row < LANES ? c->n - c->row : LANES;
-        if (c->lanes < LANES && r->direct)
+    for (c->row = 0; c->row < c->n; c->row += lanes) {
+        c->lanes = c->n - c->row < lanes ? c->n - c->row : lanes;
+        if (c->lanes < lanes && r->direct)
             step_short_row(c, r, entry);
         else
             kiln_interp_list(c, r->lane.head);
@@ -95,9 +117,9 @@ static void step_rows(ctx *c, const region *r, size_t entry) {
     c->row = 0;
 }
 
-/* Merges lanes w.. into lanes 0.. for w = 32, 16, ... 1; lanes from m on saw nothing. */
+/* Merges lanes w.. into lanes 0.. for w = half the lanes, a quarter, ... 1; lanes from m on saw nothing. */
 static void merge_lanes(ctx *c, const region *r, size_t entry, size_t m) {
-    for (size_t w = LANES / 2; w; w /= 2) {
+    for (size_t w = r->tree.lanes / 2; w; w /= 2) {
         if (m <= w) continue;
         c->lanes = m - w;
         for (int k = 0; k < r->nstates; k++) {
@@ -113,49 +135,143 @@ static void merge_lanes(ctx *c, const region *r, size_t entry, size_t m) {
 static void fold_rows(ctx *c, const region *r, size_t entry, int64_t begin, int64_t end) {
     for (int k = 0; k < r->nstates; k++) {
         const state *s = &r->states[k];
-        c->ptr[s->now] = entry_of(c, r, entry, s);
+        c->ptr[s->now] = c->ptr[s->next] = entry_of(c, r, entry, s);
         c->loops->splat[s->dtype](c->ptr[s->now], c->ptr[s->init], LANES);
     }
-    int64_t chunk = r->split ? c->prog->block : LANES;
+    int64_t lanes = r->tree.lanes, chunk = r->split ? c->prog->block : lanes;
     for (int64_t i = begin; i < end; i += chunk) {
         c->pos[r->dim] = i;
         c->n = (size_t)(end - i < chunk ? end - i : chunk);
         step_rows(c, r, entry);
     }
-    merge_lanes(c, r, entry, end - begin < LANES ? (size_t)(end - begin) : LANES);
+    merge_lanes(c, r, entry, (size_t)(end - begin < lanes ? end - begin : lanes));
     c->n = 1;
 }
 
-/* -- blocks ------------------------------------------------------------------------------------------ */
+/* -- blocks and runs ------------------------------------------------------------------------------------ */
 
-/* The tree over blocks: after block b, as many merges as b has trailing ones; the rest at the end,
- * latest first.  Leaves the whole in entry 0. */
-static void fold_blocks(ctx *c, const region *r, int64_t n) {
-    size_t top = 0; /* entries in use */
-    int64_t block = 0;
-    for (int64_t begin = 0; begin < n; begin += FOLD_BLOCK, block++) {
-        int64_t end = n - begin < FOLD_BLOCK ? n : begin + FOLD_BLOCK;
-        if (r->vec)
-            fold_rows(c, r, top, begin, end);
+/* The binary counter: the states of one more item stand in entry top.  As many merges as its number has
+ * trailing ones.  Returns the entries in use. */
+static size_t carry(ctx *c, const region *r, size_t top, int64_t item) {
+    for (; item & 1; item >>= 1, top--) merge_entries(c, r, top - 1, top);
+    return top + 1;
+}
+
+/* Merges what is open at the end, latest first: all goes to entry `base`. */
+static void close_counter(ctx *c, const region *r, size_t base, size_t top) {
+    for (; top > base + 1; top--) merge_entries(c, r, top - 2, top - 1);
+}
+
+/* The tree over one run, into entry `base`. */
+static void fold_run(ctx *c, const region *r, size_t base) {
+    int64_t end = c->from[r->dim] + c->extent[r->dim], block = r->tree.block, item = 0;
+    size_t top = base;
+    c->pos[r->dim] = c->from[r->dim];
+    kiln_interp_list(c, r->row.head);
+    for (int64_t i = c->from[r->dim]; i < end; i += block) {
+        int64_t stop = end - i < block ? end : i + block;
+        if (!r->tree.lanes)
+            fold_whole(c, r, top, i, stop);
+        else if (r->vec)
+            fold_rows(c, r, top, i, stop);
         else
-            fold_lanes(c, r, top, begin, end, 0, 1);
-        for (int64_t b = block; b & 1; b >>= 1, top--) merge_entries(c, r, top - 1, top);
-        top++;
+            fold_lanes(c, r, top, i, stop, 0, 1);
+        top = carry(c, r, top, item++);
     }
-    for (; top > 1; top--) merge_entries(c, r, top - 2, top - 1);
+    close_counter(c, r, base, top);
+}
+
+/* Goes to the next run of a fold over several axes; false after the last one, with the first one's positions. */
+static bool next_run(ctx *c, const region *r) {
+    for (int k = r->nslow - 1; k >= 0; k--) {
+        int d = r->slow[k];
+        if (++c->pos[d] < c->from[d] + c->extent[d]) return true;
+        c->pos[d] = c->from[d];
+    }
+    return false;
 }
 
 int32_t kiln_interp_fold(ctx *c, const region *r) {
-    int64_t n = c->launch->n[r->dim];
-    size_t len = r->width == BLOCK ? c->n : 1;
-    if (n > 0) {
-        c->pos[r->dim] = 0;
-        kiln_interp_list(c, r->row.head);
-        fold_blocks(c, r, n);
+    bool empty = c->extent[r->dim] == 0;
+    for (int k = 0; k < r->nslow; k++) {
+        c->pos[r->slow[k]] = c->from[r->slow[k]];
+        empty |= c->extent[r->slow[k]] == 0;
+    }
+    size_t top = 0;
+    int64_t item = 0;
+    if (!empty) {
+        do {
+            fold_run(c, r, top);
+            top = carry(c, r, top, item++);
+        } while (next_run(c, r));
+        close_counter(c, r, 0, top);
     }
     for (int k = 0; k < r->nstates; k++) {
         const state *s = &r->states[k];
-        memcpy(c->ptr[s->result], n > 0 ? entry_of(c, r, 0, s) : c->ptr[s->init], len * s->size);
+        memcpy(c->ptr[s->result], empty ? c->ptr[s->init] : entry_of(c, r, 0, s),
+               state_elems(c, r) * s->size);
     }
     return 0;
+}
+
+/* -- scans ------------------------------------------------------------------------------------------------ */
+
+/* The step's chain over elements begin .. end: the states at `now` become those after it. */
+static int32_t run_chain(ctx *c, const region *r, int64_t begin, int64_t end) {
+    int32_t trap = 0;
+    for (int64_t i = begin; i < end && !trap; i++) {
+        c->pos[r->dim] = i;
+        trap = kiln_interp_list(c, r->body.head);
+    }
+    return trap;
+}
+
+static void set_state(ctx *c, const region *r, const state *s, char *to, const char *from) {
+    memcpy(to, from, state_elems(c, r) * s->size);
+    c->ptr[s->now] = c->ptr[s->next] = to;
+}
+
+/* What a block comes to from the initial states.  Only the first block stores, since the others run again. */
+static int32_t total_of(ctx *c, const region *r, int64_t begin, int64_t end, bool first) {
+    bool was = c->silent;
+    for (int k = 0; k < r->nstates; k++) {
+        const state *s = &r->states[k];
+        set_state(c, r, s, entry_of(c, r, TOTAL, s), c->ptr[s->init]);
+    }
+    c->silent |= !first;
+    int32_t trap = run_chain(c, r, begin, end);
+    c->silent = was;
+    return trap;
+}
+
+/* Several blocks.  START: the states before the block at hand, in the end those after the last one. */
+static int32_t scan_blocks(ctx *c, const region *r, int64_t begin, int64_t end) {
+    int32_t trap = 0;
+    for (int k = 0; k < r->nstates; k++) {
+        const state *s = &r->states[k];
+        set_state(c, r, s, entry_of(c, r, START, s), c->ptr[s->init]);
+    }
+    for (int64_t i = begin; i < end && !trap; i += r->tree.block) {
+        int64_t stop = end - i < r->tree.block ? end : i + r->tree.block;
+        trap = total_of(c, r, i, stop, i == begin);
+        for (int k = 0; k < r->nstates; k++) {
+            const state *s = &r->states[k];
+            set_state(c, r, s, c->ptr[s->result], entry_of(c, r, START, s));
+        }
+        if (i > begin) trap = run_chain(c, r, i, stop);
+        merge_entries(c, r, START, TOTAL);
+    }
+    for (int k = 0; k < r->nstates; k++) {
+        const state *s = &r->states[k];
+        set_state(c, r, s, c->ptr[s->result], entry_of(c, r, START, s));
+    }
+    return trap;
+}
+
+int32_t kiln_interp_scan(ctx *c, const region *r) {
+    int64_t begin = c->from[r->dim], end = begin + c->extent[r->dim], block = r->tree.block;
+    if (block && end - begin > block) return scan_blocks(c, r, begin, end);
+    for (int k = 0; k < r->nstates; k++)
+        set_state(c, r, &r->states[k], c->ptr[r->states[k].result], c->ptr[r->states[k].init]);
+    return run_chain(c, r, begin, end);
 }

@@ -2,16 +2,15 @@
  *
  * A nest becomes a tree of regions, each with a few lists of nodes.  A node works on whole blocks through
  * a table of pointers, made anew for each run: most point at scratch registers, some straight at a tensor.
- * A value is uniform (one element), a block (elements of the vector loop) or lanes (the 64 partial
- * states of a vec fold). */
+ * A value is uniform (one element), a block (elements of the vector loop) or lanes (the partial states of a
+ * vec fold, side by side). */
 #ifndef KILN_INTERP_IMPL_H
 #define KILN_INTERP_IMPL_H
 #include "run/interp.h"
 #include "run/loops.h"
 
 enum {
-    LANES = 64,        /* partial states of a fold: element i goes to lane i mod 64 */
-    FOLD_BLOCK = 4096, /* elements whose lanes are merged first */
+    LANES = KILN_IR_MAX_LANES, /* elements of a narrow register */
     MAX_DIMS = 2 * KILN_IR_MAX_AXES,
     STACK_SCRATCH = 64 * 1024, /* bytes of scratch kept on the machine stack */
 };
@@ -76,18 +75,21 @@ typedef struct list {
 
 typedef struct state {
     uint8_t dtype, size;
-    uint32_t init, now, left, right, result; /* pointer-table indices */
-    uint32_t at;                             /* where it stands in an entry, in units of the entry's width */
+    uint32_t init, result;           /* pointer-table indices, as are the others */
+    uint32_t now, next, left, right; /* what a step reads and writes, what a merge reads */
+    uint32_t at;                     /* where it stands in an entry, in units of the entry's width */
 } state;
 
 typedef struct region {
     uint8_t op, vec, grid, nstates;
-    uint8_t dim;   /* launch dimension of the loop; a grid's outer one is dim + 1 */
+    uint8_t dim;   /* launch dimension of the loop (of the last axis); a grid's outer one is dim + 1 */
     uint8_t width; /* of the states, outside lanes */
-    bool direct;   /* some node writes a state itself, beyond the lanes it has too */
-    bool split;    /* vec fold: body runs over whole blocks, lane over rows of 64 */
-    bool merging;  /* while preparing: in the merge */
-    list row, body, lane, merge;
+    uint8_t nslow, slow[KILN_IR_MAX_AXES]; /* dimensions of a fold's other axes, slowest first */
+    kiln_ir_tree tree;                     /* of a fold or scan */
+    bool direct;                           /* some node writes a state itself, beyond the lanes it has too */
+    bool split;                  /* vec fold: body runs over whole blocks, lane over rows of lanes */
+    bool merging;                /* while preparing: in the merge */
+    list row, body, lane, merge; /* row: once per run of the last axis */
     state *states;
     uint32_t entry_units; /* bytes of one element of all states */
     uint32_t stack;       /* pointer-table index of the partial results */
@@ -101,9 +103,9 @@ typedef struct home {
 } home;
 
 typedef struct program {
-    list pre; /* what depends on no loop */
-    region *root, *folds;
-    home *homes; /* the pointer table's initial contents */
+    list pre;             /* what depends on no loop */
+    region *root, *folds; /* folds, and scans by block: what keeps partial results */
+    home *homes;          /* the pointer table's initial contents */
     uint32_t nhomes, cap;
     uint32_t wide_units,
         narrow_units; /* bytes per element of all registers of a block, of all of 64 elements */
@@ -122,18 +124,21 @@ typedef struct ctx {
     const kiln_loops *loops;
     const kiln_launch *launch;
     const program *prog;
-    char **ptr;            /* the pointer table */
-    size_t n;              /* elements of the block being computed; 1 outside vec loops */
-    size_t lanes;          /* lanes being computed */
-    size_t row;            /* first element of the row of lanes within the block */
-    int64_t pos[MAX_DIMS]; /* loop positions, from 0 */
+    char **ptr;                               /* the pointer table */
+    size_t n;                                 /* elements of the block being computed; 1 outside vec loops */
+    size_t lanes;                             /* lanes being computed */
+    size_t row;                               /* first element of the row of lanes within the block */
+    int64_t pos[MAX_DIMS];                    /* loop positions, from 0 */
+    int64_t from[MAX_DIMS], extent[MAX_DIMS]; /* what loops run over: all, or within a block of a fold that */
+    bool silent; /* the first run of a scan's block: nothing is stored, nothing traps */
 } ctx;
 
 kiln_status kiln_interp_prepare(kiln_interp *p, const kiln_ir *ir, int nest, int begin);
 /* Each returns 0 or a trap. */
 int32_t kiln_interp_list(ctx *c, const node *n);
 int32_t kiln_interp_fold(ctx *c, const region *r);
-size_t kiln_interp_fold_entries(const region *r, int64_t n); /* partial results kept at once */
+int32_t kiln_interp_scan(ctx *c, const region *r);
+size_t kiln_interp_entries(const region *r, const int64_t *n); /* partial results kept at once, by extents */
 void kiln_interp_gather(ctx *c, const node *n);
 void kiln_interp_scatter(ctx *c, const node *n);
 char *kiln_interp_address(const ctx *c,

@@ -109,7 +109,7 @@ static uint32_t state_register(prep *q, const value *v, int w, int rank) {
     region *r = q->stack[here(q)];
     if (!v->direct || !stays(q, rank) || w != (r->split ? LANE : r->width)) return NONE;
     r->direct = true;
-    return r->states[v->direct - 1].now;
+    return r->states[v->direct - 1].next;
 }
 
 /* Makes the node that computes instruction i, with a register for its value. */

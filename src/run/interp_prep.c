@@ -65,18 +65,36 @@ static void prep_const(prep *q, int i) {
 
 /* -- axes and memory --------------------------------------------------------------------------------- */
 
-/* The level of the open loop over axis. */
-static int level_of(const prep *q, int axis) {
-    int k = here(q);
-    while (k > 0 && q->stack[k]->dim != q->dim_of[axis]) k--;
+static bool runs_over(const region *r, int dim) {
+    for (int k = 0; k < r->nslow; k++)
+        if (r->slow[k] == dim) return true;
+    return r->dim == dim;
+}
+
+/* The level of the innermost open loop over axis, and the part of its region that runs for each position. */
+static int level_of(const prep *q, int axis, int *part) {
+    int k = here(q), dim = q->dim_of[axis];
+    while (k > 0 && (q->stack[k]->merging || !runs_over(q->stack[k], dim))) k--;
+    *part = q->stack[k]->dim == dim ? PART_BODY : PART_ROW;
     return k;
 }
 
 static void prep_index(prep *q, int i) {
-    int axis = q->ir->ins[i].which, level = level_of(q, axis);
-    bool varies = q->vec && q->vec->dim == q->dim_of[axis];
-    node *n = kiln_prep_make(q, i, NODE_INDEX, varies ? BLOCK : UNIFORM, rank_at(level, PART_BODY));
+    int axis = q->ir->ins[i].which, part, level = level_of(q, axis, &part);
+    bool varies = q->vec == q->stack[level] && part == PART_BODY;
+    node *n = kiln_prep_make(q, i, NODE_INDEX, varies ? BLOCK : UNIFORM, rank_at(level, part));
     n->which = q->dim_of[axis];
+}
+
+/* An extent is known before all loops, but in a block of a fold it is the block's. */
+static void prep_extent(prep *q, int i) {
+    int dim = q->dim_of[q->ir->ins[i].which], level = here(q), rank = 0;
+    for (; level > 0 && !rank; level--) {
+        const region *r = q->stack[level];
+        bool block = r->op == KILN_IR_FOLD && !r->tree.lanes && r->dim == dim && !r->merging;
+        if (block) rank = rank_at(level, PART_BODY);
+    }
+    kiln_prep_make(q, i, NODE_EXTENT, UNIFORM, rank)->which = (uint16_t)dim;
 }
 
 /* Fills m's dimensions; returns the rank below which its address is not known. */
@@ -99,8 +117,8 @@ static int address_rank(prep *q, const kiln_ir_ins *ins, access *m) {
     }
     for (int a = 0; a < q->ir->naxes; a++) {
         if (!(axes >> a & 1)) continue;
-        int level = level_of(q, a), part = PART_BODY;
-        bool along = q->vec == q->stack[level];
+        int part, level = level_of(q, a, &part);
+        bool along = q->vec == q->stack[level] && part == PART_BODY;
         m->dim[m->ndim++] = q->dim_of[a];
         if (q->ir->axes[a].grid) m->dim[m->ndim++] = (uint8_t)(q->dim_of[a] + 1);
         if (along && b->stride == KILN_STRIDE_BCAST && b->role == KILN_BUF_IN) part = PART_ROW;
@@ -257,7 +275,7 @@ static void prep_yield(prep *q, int i) {
         from[k] = aside;
     }
     for (int k = 0; k < ins->nargs; k++) {
-        uint32_t to = r->merging ? r->states[k].left : r->states[k].now;
+        uint32_t to = r->merging ? r->states[k].left : r->states[k].next;
         if (from[k] != to) copy_node(q, rank, w, to, from[k], r->states[k].size, shift[k]);
     }
 }
@@ -275,7 +293,7 @@ static kiln_status prep_ins(prep *q, int i) {
     switch ((kiln_ir_op)ins->op) {
     case KILN_IR_CONST: prep_const(q, i); break;
     case KILN_IR_PAR: kiln_prep_make(q, i, NODE_PAR, UNIFORM, 0)->which = ins->which; break;
-    case KILN_IR_EXTENT: kiln_prep_make(q, i, NODE_EXTENT, UNIFORM, 0)->which = q->dim_of[ins->which]; break;
+    case KILN_IR_EXTENT: prep_extent(q, i); break;
     case KILN_IR_INDEX: prep_index(q, i); break;
     case KILN_IR_LOAD: prep_load(q, i); break;
     case KILN_IR_STORE: prep_store(q, i); break;
@@ -321,13 +339,14 @@ static void prep_states(prep *q, region *r, const kiln_ir_ins *ins) {
         s->size = size_of(s->dtype);
         s->init = kiln_prep_as_width(q, ins->list[k], r->width);
         s->now = kiln_prep_home(q);
+        s->next = kiln_prep_home(q);
         s->left = kiln_prep_home(q);
         s->right = kiln_prep_home(q);
         s->at = r->entry_units;
         r->entry_units += s->size;
         if (ins->op == KILN_IR_SCAN) s->result = kiln_prep_shared(q, r->width, s->size);
     }
-    if (ins->op != KILN_IR_FOLD) return;
+    if (ins->op != KILN_IR_FOLD && !kiln_ir_by_block(ins)) return;
     r->stack = kiln_prep_home(q);
     r->next_fold = q->g->folds;
     q->g->folds = r;
@@ -345,7 +364,10 @@ static region *new_region(prep *q, int open) {
     r->grid = q->ir->axes[ins->which].grid;
     r->dim = q->dim_of[ins->which];
     r->width = q->vec ? BLOCK : UNIFORM;
-    if (ins->list) prep_states(q, r, ins);
+    if (!ins->list) return r;
+    for (int k = 0; k < ins->ncoord; k++) r->slow[r->nslow++] = q->dim_of[ins->coord[k].axis];
+    r->tree = ins->imm.tree;
+    prep_states(q, r, ins);
     return r;
 }
 
@@ -374,10 +396,6 @@ static kiln_status prep_region(prep *q, int open) {
     const kiln_ir_ins *ins = &q->ir->ins[open];
     const region *outer_vec = q->vec;
     bool flat;
-    kiln_ir_tree t = ins->imm.tree, usual = KILN_TREE_ALONG;
-    bool known = ins->op == KILN_IR_FOLD ? t.lanes == usual.lanes && t.block == usual.block && !ins->ncoord
-                                         : !kiln_ir_by_block(ins);
-    if (!known) return KILN_FAIL(KILN_E_UNSUP, "interp: folds of other trees or axes are not run yet");
     region *r = new_region(q, open);
     if (q->nomem) return KILN_NOMEM();
     int stop = kiln_interp_part_end(q, open, &flat), end = (int)q->v[open].end;

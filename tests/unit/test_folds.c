@@ -1,0 +1,411 @@
+/* test_folds.c - folds of every tree, over several axes and by block, and scans by block, on the samples of
+ * tests/golden/ir, for extents around the borders of lanes, blocks and vectors.
+ *
+ * What the interpreter writes, from the text and simplified, at each ISA level this machine has, must be the bytes that
+ * the naive walk of fuzz/ir_walk.h writes.  Beside it stand sums in plain C, so that the walk is not believed alone, and
+ * launches over parts of a fold's axis, which must come to the bits of the whole. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fuzz/ir_walk.h"
+
+#define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
+#define EACH_ISA(isa)                                                                 \
+    for (kiln_isa isa = (kiln_isa)0; isa < KILN_ISA_COUNT; isa = (kiln_isa)(isa + 1)) \
+        if (kiln_isa_runs(isa))
+
+enum { MAX_BUFS = 8, MAX_AXES = 4, MAX_TEXT = 16384 };
+
+/* -- harness --------------------------------------------------------------------------------------------- */
+
+/* A kernel with memory for its buffers: axes in the order of declaration, the last one contiguous, or reversed. */
+typedef struct sample {
+    kiln_arena arena;
+    kiln_ir *ir;
+    int64_t n[MAX_AXES], stride[MAX_BUFS * MAX_AXES], origin[MAX_AXES];
+    char *ptr[MAX_BUFS];
+    size_t nbytes[MAX_BUFS];
+    uint64_t par[2];
+} sample;
+
+static float noise(size_t i) {
+    uint32_t x = (uint32_t)i * 2654435761u + 12345u;
+    x ^= x >> 15;
+    x *= 2246822519u;
+    x ^= x >> 13;
+    return (float)(int32_t)x * 0x1p-31f + 0.37f;
+}
+
+static void fill(char *p, kiln_dtype t, size_t nbytes) {
+    size_t size = kiln_dtype_size(t);
+    for (size_t i = 0; i < nbytes / size; i++) {
+        float f = noise(i);
+        double d = (double)f;
+        int64_t k = (int64_t)(i * 37 % 41) - 5;
+        const void *from = t == KILN_F32 ? (void *)&f : t == KILN_F64 ? (void *)&d : (void *)&k;
+        memcpy(p + i * size, from, size);
+    }
+}
+
+/* Replaces every word `from` by `to`, so that a sample serves other types. */
+static void retype(char *text, const char *from, const char *to) {
+    size_t n = strlen(from);
+    assert_true(strlen(to) == n);
+    for (char *at = strstr(text, from); at; at = strstr(at + n, from)) memcpy(at, to, n);
+}
+
+static void sample_open(sample *s, const char *name, const char *type, const int64_t *n, bool reversed) {
+    char path[512], text[MAX_TEXT], *read;
+    size_t nread;
+    memset(s, 0, sizeof *s);
+    snprintf(path, sizeof path, "%s/tests/golden/ir/%s.kir", KILN_SOURCE_DIR, name);
+    if (kiln_file_read(path, &read, &nread) != KILN_OK) fail_msg("%s", kiln_last_error());
+    assert_true(nread < sizeof text);
+    memcpy(text, read, nread + 1);
+    kiln_free(read);
+    if (type) retype(text, "f32", type);
+    kiln_arena_init(&s->arena);
+    if (kiln_ir_parse(&s->arena, text, nread, &s->ir) != KILN_OK) fail_msg("%s", kiln_last_error());
+    int axes = s->ir->naxes;
+    memcpy(s->n, n, sizeof *n * (size_t)axes);
+    for (int b = 0; b < s->ir->nbufs; b++) {
+        const kiln_ir_buf *buf = &s->ir->bufs[b];
+        int64_t step = (int64_t)kiln_dtype_size(buf->dtype);
+        for (int k = 0; k < axes; k++) {
+            int a = reversed ? k : axes - 1 - k;
+            if (!(buf->axes >> a & 1)) continue;
+            s->stride[b * axes + a] = step;
+            step *= n[a];
+        }
+        s->nbytes[b] = (size_t)step;
+        s->ptr[b] = aligned_alloc(64, (s->nbytes[b] + 127) / 64 * 64);
+        assert_non_null(s->ptr[b]);
+        fill(s->ptr[b], buf->dtype, s->nbytes[b]);
+    }
+    s->par[0] = 0x40100000; /* 2.25 as an f32 */
+}
+
+static void sample_close(sample *s) {
+    for (int b = 0; b < s->ir->nbufs; b++) free(s->ptr[b]);
+    kiln_arena_free(&s->arena);
+}
+
+static bool is_written(const sample *s, int b) { return s->ir->bufs[b].role != KILN_BUF_IN; }
+
+static void spoil_outputs(sample *s) {
+    for (int b = 0; b < s->ir->nbufs; b++)
+        if (is_written(s, b)) memset(s->ptr[b], 77, s->nbytes[b]);
+}
+
+static kiln_launch launch_of(const sample *s, int nest) {
+    return (kiln_launch){nest, s->ir->naxes, s->n, s->ptr, s->stride, s->origin, s->par, NULL, 0};
+}
+
+static void interpret(sample *s, kiln_isa isa) {
+    kiln_interp *p;
+    int32_t trap = 0;
+    if (kiln_interp_new(s->ir, isa, &p) != KILN_OK) fail_msg("%s", kiln_last_error());
+    for (int nest = 0; nest < s->ir->nnests; nest++) {
+        kiln_launch l = launch_of(s, nest);
+        assert_int_equal(kiln_interp_run(p, &l, &trap), KILN_OK);
+        assert_int_equal(trap, 0);
+    }
+    kiln_interp_free(p);
+}
+
+static void walk_all(sample *s) {
+    size_t nbytes = sizeof(cell) * (size_t)s->ir->nins;
+    cell *cells = aligned_alloc(64, nbytes);
+    assert_non_null(cells);
+    memset(cells, 0, nbytes);
+    for (int nest = 0; nest < s->ir->nnests; nest++) {
+        kiln_launch l = launch_of(s, nest);
+        assert_int_equal(walk_nest(s->ir, kiln_isa_detect(), &l, cells), 0);
+    }
+    free(cells);
+}
+
+static void expect_outputs(const sample *s, char *const *want, const char *name, const char *how) {
+    for (int b = 0; b < s->ir->nbufs; b++)
+        if (is_written(s, b) && memcmp(s->ptr[b], want[b], s->nbytes[b]) != 0)
+            fail_msg("%s, %s, extents %lld %lld %lld: buffer %s differs", name, how, (long long)s->n[0],
+                     (long long)s->n[1], (long long)s->n[2], s->ir->bufs[b].name);
+}
+
+/* Arithmetic that rounds as IEEE says is the same at every level, so the walk is done once. */
+static void check_sample(const char *name, const char *type, const int64_t *n, bool reversed) {
+    sample s;
+    char *want[MAX_BUFS] = {0};
+    sample_open(&s, name, type, n, reversed);
+    spoil_outputs(&s);
+    walk_all(&s);
+    for (int b = 0; b < s.ir->nbufs; b++) {
+        want[b] = malloc(s.nbytes[b] + 1);
+        assert_non_null(want[b]);
+        memcpy(want[b], s.ptr[b], s.nbytes[b]);
+    }
+    for (int simplified = 0; simplified < 2; simplified++) {
+        if (simplified) assert_int_equal(kiln_ir_simplify(s.ir), KILN_OK);
+        EACH_ISA(isa) {
+            spoil_outputs(&s);
+            interpret(&s, isa);
+            expect_outputs(&s, want, name, simplified ? "simplified" : "as written");
+        }
+    }
+    for (int b = 0; b < s.ir->nbufs; b++) free(want[b]);
+    sample_close(&s);
+}
+
+/* -- against the walk -------------------------------------------------------------------------------------- */
+
+static const int64_t borders[] = {0, 1, 7, 8, 9, 63, 64, 65, 255, 256, 257, 4095, 4096, 4097, 3 * 4096 + 5};
+
+static void one_axis(const char *name, const char *const *types, int ntypes, int64_t outer) {
+    for (int i = 0; i < COUNT(borders); i++)
+        check_sample(name, types[i % ntypes], (int64_t[]){outer, borders[i], 0}, i & 1);
+    for (int k = 0; k < ntypes; k++) /* each type at least once beyond a block, in both layouts */
+        for (int reversed = 0; reversed < 2; reversed++)
+            check_sample(name, types[k], (int64_t[]){outer, 4096 + 300 + k, 0}, reversed);
+}
+
+static const char *const every_type[] = {"f32", "f64", "i32", "u32", "i64"};
+
+static void sums_along(void **state) {
+    (void)state;
+    one_axis("sum_vec", every_type, 5, 2);
+    one_axis("sum_plain", every_type, 5, 1);
+}
+
+static void sums_across(void **state) {
+    (void)state;
+    one_axis("sum_across", every_type, 5, 3);
+    for (int i = 0; i < 9; i++) check_sample("sum_across", "f32", (int64_t[]){1030, borders[i]}, i & 1);
+}
+
+static void variances_by_block(void **state) {
+    (void)state;
+    one_axis("variance", (const char *const[]){"f32", "i32"}, 2, 2);
+    one_axis("variance_across", (const char *const[]){"f32", "i32"}, 2, 3);
+    check_sample("variance_across", "f32", (int64_t[]){300, 70}, true);
+}
+
+static void scans_by_block(void **state) {
+    (void)state;
+    one_axis("cumsum_blocks", every_type, 5, 2);
+}
+
+static void folds_over_two_axes(void **state) {
+    (void)state;
+    static const int64_t slow[] = {0, 1, 2, 3, 5, 8, 13}, fast[] = {0, 1, 7, 64, 65, 4096, 4097};
+    for (int i = 0; i < COUNT(slow); i++)
+        for (int j = 0; j < COUNT(fast); j++)
+            check_sample("sum_two_axes", every_type[(i + j) % 3], (int64_t[]){1 + (i & 1), slow[i], fast[j]},
+                         j & 1);
+}
+
+static void windows_that_hang_over(void **state) {
+    (void)state;
+    static const int64_t width[] = {0, 1, 7, 64, 65, 1030};
+    for (int i = 0; i < COUNT(width); i++)
+        check_sample("gather_window", i & 1 ? "i32" : "f32", (int64_t[]){5, width[i], 30}, i & 2);
+}
+
+/* -- against plain C ---------------------------------------------------------------------------------------- */
+
+typedef struct pile {
+    float s[64];
+    int top;
+    int64_t items;
+} pile;
+
+static void pile_push(pile *p, float s) {
+    for (int64_t k = p->items++; k & 1; k >>= 1) s = p->s[--p->top] + s;
+    p->s[p->top++] = s;
+}
+
+static float pile_sum(pile *p) {
+    float s = p->s[--p->top];
+    while (p->top) s = p->s[--p->top] + s;
+    return s;
+}
+
+static float tree_sum(const float *x, int64_t stride, int64_t n, int64_t lanes, int64_t block) {
+    pile p = {.top = 0};
+    float lane[64];
+    for (int64_t b = 0; b < n; b += block) {
+        int64_t m = n - b < block ? n - b : block, used = m < lanes ? m : lanes;
+        for (int64_t l = 0; l < used; l++) {
+            lane[l] = 0;
+            for (int64_t i = l; i < m; i += lanes) lane[l] += x[(b + i) * stride];
+        }
+        for (int64_t w = lanes / 2; w; w /= 2)
+            for (int64_t l = 0; l < w && l + w < used; l++) lane[l] += lane[l + w];
+        pile_push(&p, lane[0]);
+    }
+    return n ? pile_sum(&p) : 0;
+}
+
+/* Any lanes and any block, as the vector loop, inside it, and without one. */
+static void every_tree(void **state) {
+    (void)state;
+    static const char text[] =
+        "kernel \"t\" { axis o axis r buf x in f32 (o, r) buf y out f32 (o) for o%s { %%0 = const f32 0 "
+        "%%1 = fold r (%%0) lanes %d block %d%s { %%2 = state 0 %%3 = load x %%4 = add %%2, %%3 yield %%4 } "
+        "merge { %%5 = left 0 %%6 = right 0 %%7 = add %%5, %%6 yield %%7 } %%8 = result %%1 0 store y, %%8 } }";
+    static const int64_t sizes[] = {1, 5, 31, 64, 100, 1000, 2051};
+    enum { OUTER = 3 };
+    float *x = aligned_alloc(64, 64 * 400), y[OUTER];
+    assert_non_null(x);
+    for (size_t i = 0; i < 6400; i++) x[i] = noise(i);
+    for (int lanes = 1; lanes <= 64; lanes *= 2)
+        for (int block = lanes, far = 0; far < 7; block *= 4, far++)
+            for (int how = 0; how < 3 && block <= 65536; how++) {
+                char full[1024];
+                sample s = {.ptr = {(char *)x, (char *)y}};
+                kiln_arena_init(&s.arena);
+                snprintf(full, sizeof full, text, how == 1 ? " vec" : "", lanes, block,
+                         how == 2 ? " vec" : "");
+                assert_int_equal(kiln_ir_parse(&s.arena, full, strlen(full), &s.ir), KILN_OK);
+                for (int i = 0; i < COUNT(sizes); i++) {
+                    s.n[0] = OUTER;
+                    s.n[1] = sizes[i];
+                    memcpy(s.stride, (int64_t[]){4 * sizes[i], 4, 4, 0}, 4 * sizeof(int64_t));
+                    interpret(&s, kiln_isa_detect());
+                    for (int o = 0; o < OUTER; o++)
+                        assert_true(y[o] == tree_sum(x + o * sizes[i], 1, sizes[i], lanes, block));
+                }
+                kiln_arena_free(&s.arena);
+            }
+    free(x);
+}
+
+static void two_axes_are_runs(void **state) {
+    (void)state;
+    for (int64_t a = 1; a < 12; a++) {
+        sample s;
+        sample_open(&s, "sum_two_axes", NULL, (int64_t[]){1, a, 4200}, false);
+        float *x = (float *)(void *)s.ptr[0], *y = (float *)(void *)s.ptr[1];
+        interpret(&s, kiln_isa_detect());
+        pile p = {.top = 0};
+        for (int64_t k = 0; k < a; k++) {
+            for (int64_t i = 0; i < 4200; i++) x[k * 4200 + i] *= (float)k;
+            pile_push(&p, tree_sum(x + k * 4200, 1, 4200, 64, 4096));
+        }
+        assert_true(y[0] == pile_sum(&p));
+        sample_close(&s);
+    }
+}
+
+static void variances_are_right(void **state) {
+    (void)state;
+    static const char *const names[] = {"variance", "variance_across"};
+    for (int k = 0; k < 2; k++) {
+        sample s;
+        sample_open(&s, names[k], NULL, (int64_t[]){2, 20000}, false);
+        float *x = (float *)(void *)s.ptr[0];
+        double *mean = (double *)(void *)s.ptr[1], *m2 = (double *)(void *)s.ptr[2];
+        for (int i = 0; i < 40000; i++) x[i] += 1000;
+        interpret(&s, kiln_isa_detect());
+        for (int o = 0; o < 2; o++) {
+            long double sum = 0, squares = 0;
+            for (int i = 0; i < 20000; i++) sum += (long double)x[o * 20000 + i];
+            for (int i = 0; i < 20000; i++) squares += powl((long double)x[o * 20000 + i] - sum / 20000, 2);
+            assert_true(fabsl(mean[o] - sum / 20000) < 1e-11L);
+            assert_true(fabsl(m2[o] - squares) < 1e-12L * squares);
+        }
+        sample_close(&s);
+    }
+}
+
+static void running_sums_start_from_merged_totals(void **state) {
+    (void)state;
+    enum { N = 256 * 5 + 31 };
+    sample s;
+    sample_open(&s, "cumsum_blocks", NULL, (int64_t[]){1, N}, false);
+    const float *x = (float *)(void *)s.ptr[0], *y = (float *)(void *)s.ptr[1],
+                *t = (float *)(void *)s.ptr[2];
+    interpret(&s, kiln_isa_detect());
+    float start = 0;
+    for (int b = 0; b < N; b += 256) {
+        float chain = start, total = 0;
+        for (int i = b; i < N && i < b + 256; i++) {
+            assert_true(y[i] == (chain += x[i]));
+            total += x[i];
+        }
+        start += total;
+    }
+    assert_true(*t == start);
+    sample_close(&s);
+}
+
+/* -- parts -------------------------------------------------------------------------------------------------- */
+
+/* Runs nest 1 of sum_parts once for each part of `length` elements of r, and nest 2 over their states. */
+static void run_parts(sample *s, int64_t length) {
+    kiln_interp *p;
+    int32_t trap;
+    int64_t whole = s->n[1], parts = (whole + length - 1) / length;
+    int axes = s->ir->naxes;
+    assert_int_equal(kiln_interp_new(s->ir, kiln_isa_detect(), &p), KILN_OK);
+    for (int64_t k = 0; k < parts; k++) {
+        int64_t n[] = {s->n[0], whole - k * length < length ? whole - k * length : length, 1};
+        int64_t origin[] = {0, k * length, k};
+        char *ptr[MAX_BUFS];
+        for (int b = 0; b < s->ir->nbufs; b++)
+            ptr[b] = s->ptr[b] + k * length * s->stride[b * axes + 1] + k * s->stride[b * axes + 2];
+        kiln_launch l = {1, axes, n, ptr, s->stride, origin, s->par, NULL, 0};
+        assert_int_equal(kiln_interp_run(p, &l, &trap), KILN_OK);
+    }
+    s->n[2] = parts;
+    for (int nest = 0; nest < 3; nest += 2) { /* the whole at once, and the parts together */
+        kiln_launch l = launch_of(s, nest);
+        assert_int_equal(kiln_interp_run(p, &l, &trap), KILN_OK);
+    }
+    kiln_interp_free(p);
+}
+
+static void parts_come_to_the_whole(void **state) {
+    (void)state;
+    static const int64_t sizes[] = {1,        4095,          4096,           4097, 3 * 4096 + 5,
+                                    8 * 4096, 11 * 4096 + 1, 64 * 4096 + 777};
+    enum { MAX_PARTS = 65 };
+    for (int i = 0; i < COUNT(sizes); i++)
+        for (int k = 0; k < 6; k++) {
+            sample s;
+            int64_t length = (int64_t)4096 << k;
+            sample_open(&s, "sum_parts", NULL, (int64_t[]){2, sizes[i], MAX_PARTS}, i & 1);
+            float *x = (float *)(void *)s.ptr[0];
+            if (sizes[i] > 9000)
+                x[8000 * s.stride[1] / 4] = x[4000 * s.stride[1] / 4] = 5; /* a tie across blocks */
+            spoil_outputs(&s);
+            run_parts(&s, length);
+            assert_memory_equal(s.ptr[6], s.ptr[1], s.nbytes[1]);
+            assert_memory_equal(s.ptr[7], s.ptr[2], s.nbytes[2]);
+            if (sizes[i] > 9000) assert_int_equal(*(int64_t *)(void *)s.ptr[2], 4000);
+            sample_close(&s);
+        }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sums_along),
+        cmocka_unit_test(sums_across),
+        cmocka_unit_test(variances_by_block),
+        cmocka_unit_test(scans_by_block),
+        cmocka_unit_test(folds_over_two_axes),
+        cmocka_unit_test(windows_that_hang_over),
+        cmocka_unit_test(every_tree),
+        cmocka_unit_test(two_axes_are_runs),
+        cmocka_unit_test(variances_are_right),
+        cmocka_unit_test(running_sums_start_from_merged_totals),
+        cmocka_unit_test(parts_come_to_the_whole),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
