@@ -29,6 +29,10 @@ typedef struct states {
     cell s[KILN_IR_MAX_STATES];
 } states;
 
+static void walk_copy(states *to, const states *from, int n) {
+    memmove(to->s, from->s, sizeof(cell) * (size_t)n);
+}
+
 static void walk_part(walk *w, int begin, const states *now, const states *right, states *out);
 
 static int walk_part_end(const walk *w, int i) {
@@ -44,7 +48,7 @@ static int walk_part_end(const walk *w, int i) {
 /* States of items, merged as a binary counter counts. */
 typedef struct counter {
     states stack[48];
-    int top;
+    int top, nstates;
     int64_t items;
 } counter;
 
@@ -54,7 +58,7 @@ static void walk_top_two(walk *w, int merge, counter *c) {
 }
 
 static void walk_push(walk *w, int merge, counter *c, const states *item) {
-    c->stack[c->top++] = *item;
+    walk_copy(&c->stack[c->top++], item, c->nstates);
     for (int64_t k = c->items++; k & 1; k >>= 1) walk_top_two(w, merge, c);
 }
 
@@ -75,7 +79,7 @@ static void walk_block(walk *w, int open, folding *g, int64_t b, int64_t m) {
     int dim = w->dim[f->which], merge = walk_part_end(w, open + 1) + 1;
     int64_t lanes = f->imm.tree.lanes, used = m < lanes ? m : lanes;
     for (int64_t l = 0; l < used; l++) {
-        g->lane[l] = g->init;
+        walk_copy(&g->lane[l], &g->init, f->nargs);
         for (int64_t i = l; i < m; i += lanes) {
             w->pos[dim] = b + i;
             walk_part(w, open + 1, &g->lane[l], NULL, &g->lane[l]);
@@ -84,7 +88,7 @@ static void walk_block(walk *w, int open, folding *g, int64_t b, int64_t m) {
     for (int64_t apart = lanes / 2; apart; apart /= 2)
         for (int64_t l = 0; l < apart && l + apart < used; l++)
             walk_part(w, merge, &g->lane[l], &g->lane[l + apart], &g->lane[l]);
-    g->item = g->lane[0];
+    walk_copy(&g->item, &g->lane[0], f->nargs);
 }
 
 /* The same of a fold by block: its first region alone makes the states. */
@@ -140,8 +144,9 @@ static void walk_fold(walk *w, int open, states *out) {
     for (int k = 0; k < f->nargs; k++) g->init.s[k] = w->v[f->list[k]];
     g->runs.top = 0;
     g->runs.items = 0;
+    g->runs.nstates = g->blocks.nstates = f->nargs;
     if (!empty) walk_runs(w, open, g, 0);
-    *out = empty ? g->init : *walk_close(w, walk_part_end(w, open + 1) + 1, &g->runs);
+    walk_copy(out, empty ? &g->init : walk_close(w, walk_part_end(w, open + 1) + 1, &g->runs), f->nargs);
     w->pos[w->dim[f->which]] = w->first[w->dim[f->which]];
     depth--;
 }
@@ -263,9 +268,7 @@ static void walk_part(walk *w, int begin, const states *now, const states *right
         const kiln_ir_ins *ins = &w->ir->ins[i];
         if (ins->op == KILN_IR_END || ins->op == KILN_IR_MERGE) return;
         if (ins->op == KILN_IR_YIELD) {
-            states made;
-            for (int k = 0; k < ins->nargs; k++) made.s[k] = w->v[ins->list[k]];
-            *out = made;
+            for (int k = 0; k < ins->nargs; k++) out->s[k] = w->v[ins->list[k]];
         } else if (ins->op == KILN_IR_FOR) {
             walk_for(w, i, now);
             i = kiln_ir_region_end(w->ir, i);

@@ -345,6 +345,96 @@ static void running_sums_start_from_merged_totals(void **state) {
     sample_close(&s);
 }
 
+/* -- where and when things happen ---------------------------------------------------------------------------- */
+
+static kiln_interp *interp_of(kiln_arena *a, const char *text) {
+    kiln_ir *ir;
+    kiln_interp *p;
+    if (kiln_ir_parse(a, text, strlen(text), &ir) != KILN_OK) fail_msg("%s", kiln_last_error());
+    if (kiln_interp_new(ir, kiln_isa_detect(), &p) != KILN_OK) fail_msg("%s", kiln_last_error());
+    return p;
+}
+
+/* In a block, outside loops over it, and in the merge of a fold over it: the block's first element. */
+static void blocks_have_a_first_element(void **state) {
+    (void)state;
+    static const char text[] =
+        "kernel \"f\" { axis o axis r buf x in i64 (r) buf y out i64 (o) for o { %0 = const i64 0 "
+        "%1 = fold r (%0) by block 4 { %2 = index r %3 = load x "
+        "  %4 = fold r (%0) lanes 2 block 2 { %5 = state 0 %6 = index r %7 = add %5, %6 yield %7 } "
+        "    merge { %8 = left 0 %9 = right 0 %10 = add %8, %9 %11 = index r %12 = add %10, %11 yield %12 } "
+        "  for r { %13 = index r } %14 = index r %15 = load x %16 = extent r %17 = result %4 0 %18 = add %17, %16 "
+        "  %19 = add %18, %2 %20 = add %19, %14 %21 = add %20, %3 %22 = add %21, %15 yield %22 } "
+        "merge { %23 = left 0 %24 = right 0 %25 = add %23, %24 yield %25 } %26 = result %1 0 store y, %26 } }";
+    int64_t x[11], y, n[] = {1, 11}, stride[] = {0, 8, 0, 0}, origin[] = {0, 100}, want = 0;
+    char *ptr[] = {(char *)x, (char *)&y};
+    kiln_arena a;
+    int32_t trap;
+    for (int i = 0; i < 11; i++) x[i] = 1000 * i;
+    for (int64_t b = 0; b < 11; b += 4) {
+        int64_t m = 11 - b < 4 ? 11 - b : 4, merges = m - 1;
+        for (int64_t i = b; i < b + m; i++) want += 100 + i;
+        want += merges * (100 + b) + m + 2 * (100 + b) + 2 * x[b];
+    }
+    kiln_arena_init(&a);
+    kiln_interp *p = interp_of(&a, text);
+    kiln_launch l = {0, 2, n, ptr, stride, origin, NULL, NULL, 0};
+    assert_int_equal(kiln_interp_run(p, &l, &trap), KILN_OK);
+    assert_int_equal(y, want);
+    kiln_interp_free(p);
+    kiln_arena_free(&a);
+}
+
+/* What a block of a scan comes to by itself is not what the scan comes to there: it neither stores nor traps. */
+static void totals_are_silent(void **state) {
+    (void)state;
+    static const char store[] =
+        "kernel \"s\" { axis o axis r buf x in i64 (r) buf y out i64 (r) for o { %0 = const i64 0 %1 = const i64 5 "
+        "%2 = scan r (%0) by block 4 { %3 = state 0 %4 = load x %5 = add %3, %4 %6 = gt %5, %1 store y, %5 if %6 "
+        "yield %5 } merge { %7 = left 0 %8 = right 0 %9 = add %7, %8 yield %9 } } }";
+    static const char trap_text[] =
+        "kernel \"t\" { axis o axis r buf x in i64 (r) for o { %0 = const i64 0 %1 = const i64 5 "
+        "%2 = scan r (%0) by block 4 { %3 = state 0 %4 = load x %5 = add %3, %4 %6 = gt %5, %1 trap %6, E_VALUE \"\" "
+        "yield %5 } merge { %7 = left 0 %8 = right 0 %9 = add %7, %8 yield %9 } } }";
+    int64_t x[10] = {-50, 1, 1, 1, 3, 3, 3, 3, 3, 3}, y[10], n[] = {1, 10}, stride[] = {0, 8, 0, 8},
+            origin[2] = {0};
+    char *ptr[] = {(char *)x, (char *)y};
+    kiln_arena a;
+    kiln_arena_init(&a);
+    kiln_launch l = {0, 2, n, ptr, stride, origin, NULL, NULL, 0};
+    for (int kind = 0; kind < 2; kind++) {
+        kiln_interp *p = interp_of(&a, kind ? trap_text : store);
+        for (int high = 0; high < 2; high++) {
+            int32_t trap;
+            x[9] = high ? 100 : 3; /* -32 + 100 is more than 5 */
+            for (int i = 0; i < 10; i++) y[i] = 77;
+            assert_int_equal(kiln_interp_run(p, &l, &trap), KILN_OK);
+            assert_int_equal(trap, kind && high ? KILN_TRAP_BASE : 0);
+            for (int i = 0; i < 9; i++) assert_int_equal(y[i], 77);
+            assert_int_equal(y[9], !kind && high ? -32 + 100 : 77);
+        }
+        kiln_interp_free(p);
+    }
+    kiln_arena_free(&a);
+}
+
+static void scans_by_block_work_in_place(void **state) {
+    (void)state;
+    enum { N = 256 * 3 + 9 };
+    sample s;
+    static float apart[N];
+    sample_open(&s, "cumsum_blocks", NULL, (int64_t[]){1, N}, false);
+    interpret(&s, kiln_isa_detect());
+    memcpy(apart, s.ptr[1], sizeof apart);
+    memcpy(s.ptr[1], s.ptr[0], sizeof apart);
+    char *x = s.ptr[0];
+    s.ptr[0] = s.ptr[1];
+    interpret(&s, kiln_isa_detect());
+    assert_memory_equal(s.ptr[1], apart, sizeof apart);
+    s.ptr[0] = x;
+    sample_close(&s);
+}
+
 /* -- parts -------------------------------------------------------------------------------------------------- */
 
 /* Runs nest 1 of sum_parts once for each part of `length` elements of r, and nest 2 over their states. */
@@ -405,6 +495,9 @@ int main(void) {
         cmocka_unit_test(two_axes_are_runs),
         cmocka_unit_test(variances_are_right),
         cmocka_unit_test(running_sums_start_from_merged_totals),
+        cmocka_unit_test(blocks_have_a_first_element),
+        cmocka_unit_test(totals_are_silent),
+        cmocka_unit_test(scans_by_block_work_in_place),
         cmocka_unit_test(parts_come_to_the_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
