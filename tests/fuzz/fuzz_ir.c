@@ -39,26 +39,44 @@ static int dims_of(const kiln_ir *ir) {
     return n;
 }
 
+/* What loops see at some depth. */
+typedef struct place {
+    int64_t points;                 /* how often what stands here runs, at most */
+    int64_t many[KILN_IR_MAX_AXES]; /* positions of a loop over each axis */
+    uint32_t vec;                   /* axis of the vector loop */
+} place;
+
+static place enter(const place *outer, const kiln_ir_ins *loop) {
+    place p = *outer;
+    int axis = kiln_ir_block_axis(loop);
+    int64_t block = axis >= 0 && loop->imm.tree.block < p.many[axis] ? loop->imm.tree.block : 1;
+    for (int a = 0; a < KILN_IR_MAX_AXES; a++)
+        if (kiln_ir_axes(loop) >> a & 1) p.points *= a == axis ? (p.many[a] + block - 1) / block : p.many[a];
+    if (axis >= 0 && block > 1) p.many[axis] = block;
+    if (loop->op == KILN_IR_SCAN && kiln_ir_by_block(loop)) p.points *= 2; /* totals, and then in order */
+    p.vec |= (uint32_t)loop->vec << loop->which;
+    return p;
+}
+
 /* Small enough to run, and with a meaning: every position comes from a loop, what is stored is not
  * loaded, and no two iterations of a vector loop store to one place. */
 static bool runnable(const kiln_ir *ir) {
-    int64_t points[KILN_IR_MAX_NEST + 1] = {1}, work = 0;
-    int depth = 0, dim[KILN_IR_MAX_AXES] = {0};
-    uint32_t vec[KILN_IR_MAX_NEST + 1] = {0};
+    place at[KILN_IR_MAX_NEST + 1] = {{.points = 1}};
+    int64_t work = 0;
+    int depth = 0;
     if (dims_of(ir) > MAX_DIMS || ir->nbufs > MAX_BUFS || ir->npars > 8) return false;
-    for (int a = 0, d = 0; a < ir->naxes; d += ir->axes[a++].grid ? 2 : 1) dim[a] = d;
+    for (int a = 0, d = 0; a < ir->naxes; d += ir->axes[a++].grid ? 2 : 1)
+        at[0].many[a] = extents[d] * (ir->axes[a].grid ? extents[d + 1] : 1);
     for (int b = 0; b < ir->nbufs; b++)
         if (ir->bufs[b].role > KILN_BUF_OUT || ir->bufs[b].stride != KILN_STRIDE_ANY) return false;
     for (int i = 0; i < ir->nins; i++) {
         const kiln_ir_ins *ins = &ir->ins[i];
-        if (ins->ncoord) return false;
-        if (ins->op == KILN_IR_STORE && vec[depth] & ~ir->bufs[ins->which].axes) return false;
-        work += points[depth];
+        if (kiln_ir_computed(ins)) return false;
+        if (ins->op == KILN_IR_STORE && at[depth].vec & ~ir->bufs[ins->which].axes) return false;
+        work += at[depth].points;
         if (ins->op == KILN_IR_END) depth--;
-        if (ins->op != KILN_IR_FOR && ins->op != KILN_IR_FOLD && ins->op != KILN_IR_SCAN) continue;
-        int64_t n = extents[dim[ins->which]] * (ir->axes[ins->which].grid ? extents[dim[ins->which] + 1] : 1);
-        points[depth + 1] = points[depth] * n;
-        vec[depth + 1] = vec[depth] | (uint32_t)ins->vec << ins->which;
+        if (!kiln_ir_opens(ins)) continue;
+        at[depth + 1] = enter(&at[depth], ins);
         depth++;
     }
     return work < WORK;
