@@ -2,111 +2,16 @@
  * tests/golden/ir, for extents around the borders of lanes, blocks and vectors.
  *
  * What the interpreter writes, from the text and simplified, at each ISA level this machine has, must be the bytes that
- * the naive walk of fuzz/ir_walk.h writes.  Beside it stand sums in plain C, so that the walk is not believed alone, and
- * launches over parts of a fold's axis, which must come to the bits of the whole. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+ * the naive walk of fuzz/ir_walk.h writes.  Beside it stand sums in plain C, so that the walk is not believed alone. */
+#include "unit/fold_samples.h"
+
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "fuzz/ir_walk.h"
 
-#define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
 #define EACH_ISA(isa)                                                                 \
     for (kiln_isa isa = (kiln_isa)0; isa < KILN_ISA_COUNT; isa = (kiln_isa)(isa + 1)) \
         if (kiln_isa_runs(isa))
-
-enum { MAX_BUFS = 8, MAX_AXES = 4, MAX_TEXT = 16384 };
-
-/* -- harness --------------------------------------------------------------------------------------------- */
-
-/* A kernel with memory for its buffers: axes in the order of declaration, the last one contiguous, or reversed. */
-typedef struct sample {
-    kiln_arena arena;
-    kiln_ir *ir;
-    int64_t n[MAX_AXES], stride[MAX_BUFS * MAX_AXES], origin[MAX_AXES];
-    char *ptr[MAX_BUFS];
-    size_t nbytes[MAX_BUFS];
-    uint64_t par[2];
-} sample;
-
-static float noise(size_t i) {
-    uint32_t x = (uint32_t)i * 2654435761u + 12345u;
-    x ^= x >> 15;
-    x *= 2246822519u;
-    x ^= x >> 13;
-    return (float)(int32_t)x * 0x1p-31f + 0.37f;
-}
-
-static void fill(char *p, kiln_dtype t, size_t nbytes) {
-    size_t size = kiln_dtype_size(t);
-    for (size_t i = 0; i < nbytes / size; i++) {
-        float f = noise(i);
-        double d = (double)f;
-        int64_t k = (int64_t)(i * 37 % 41) - 5;
-        const void *from = t == KILN_F32 ? (void *)&f : t == KILN_F64 ? (void *)&d : (void *)&k;
-        memcpy(p + i * size, from, size);
-    }
-}
-
-/* Replaces every word `from` by `to`, so that a sample serves other types. */
-static void retype(char *text, const char *from, const char *to) {
-    size_t n = strlen(from);
-    assert_true(strlen(to) == n);
-    for (char *at = strstr(text, from); at; at = strstr(at + n, from)) memcpy(at, to, n);
-}
-
-static void sample_open(sample *s, const char *name, const char *type, const int64_t *n, bool reversed) {
-    char path[512], text[MAX_TEXT], *read;
-    size_t nread;
-    memset(s, 0, sizeof *s);
-    snprintf(path, sizeof path, "%s/tests/golden/ir/%s.kir", KILN_SOURCE_DIR, name);
-    if (kiln_file_read(path, &read, &nread) != KILN_OK) fail_msg("%s", kiln_last_error());
-    assert_true(nread < sizeof text);
-    memcpy(text, read, nread + 1);
-    kiln_free(read);
-    if (type) retype(text, "f32", type);
-    kiln_arena_init(&s->arena);
-    if (kiln_ir_parse(&s->arena, text, nread, &s->ir) != KILN_OK) fail_msg("%s", kiln_last_error());
-    int axes = s->ir->naxes;
-    memcpy(s->n, n, sizeof *n * (size_t)axes);
-    for (int b = 0; b < s->ir->nbufs; b++) {
-        const kiln_ir_buf *buf = &s->ir->bufs[b];
-        int64_t step = (int64_t)kiln_dtype_size(buf->dtype);
-        for (int k = 0; k < axes; k++) {
-            int a = reversed ? k : axes - 1 - k;
-            if (!(buf->axes >> a & 1)) continue;
-            s->stride[b * axes + a] = step;
-            step *= n[a];
-        }
-        s->nbytes[b] = (size_t)step;
-        s->ptr[b] = aligned_alloc(64, (s->nbytes[b] + 127) / 64 * 64);
-        assert_non_null(s->ptr[b]);
-        fill(s->ptr[b], buf->dtype, s->nbytes[b]);
-    }
-    s->par[0] = 0x40100000; /* 2.25 as an f32 */
-}
-
-static void sample_close(sample *s) {
-    for (int b = 0; b < s->ir->nbufs; b++) free(s->ptr[b]);
-    kiln_arena_free(&s->arena);
-}
-
-static bool is_written(const sample *s, int b) { return s->ir->bufs[b].role != KILN_BUF_IN; }
-
-static void spoil_outputs(sample *s) {
-    for (int b = 0; b < s->ir->nbufs; b++)
-        if (is_written(s, b)) memset(s->ptr[b], 77, s->nbytes[b]);
-}
-
-static kiln_launch launch_of(const sample *s, int nest) {
-    return (kiln_launch){nest, s->ir->naxes, s->n, s->ptr, s->stride, s->origin, s->par, NULL, 0};
-}
 
 static void interpret(sample *s, kiln_isa isa) {
     kiln_interp *p;
@@ -435,54 +340,6 @@ static void scans_by_block_work_in_place(void **state) {
     sample_close(&s);
 }
 
-/* -- parts -------------------------------------------------------------------------------------------------- */
-
-/* Runs nest 1 of sum_parts once for each part of `length` elements of r, and nest 2 over their states. */
-static void run_parts(sample *s, int64_t length) {
-    kiln_interp *p;
-    int32_t trap;
-    int64_t whole = s->n[1], parts = (whole + length - 1) / length;
-    int axes = s->ir->naxes;
-    assert_int_equal(kiln_interp_new(s->ir, kiln_isa_detect(), &p), KILN_OK);
-    for (int64_t k = 0; k < parts; k++) {
-        int64_t n[] = {s->n[0], whole - k * length < length ? whole - k * length : length, 1};
-        int64_t origin[] = {0, k * length, k};
-        char *ptr[MAX_BUFS];
-        for (int b = 0; b < s->ir->nbufs; b++)
-            ptr[b] = s->ptr[b] + k * length * s->stride[b * axes + 1] + k * s->stride[b * axes + 2];
-        kiln_launch l = {1, axes, n, ptr, s->stride, origin, s->par, NULL, 0};
-        assert_int_equal(kiln_interp_run(p, &l, &trap), KILN_OK);
-    }
-    s->n[2] = parts;
-    for (int nest = 0; nest < 3; nest += 2) { /* the whole at once, and the parts together */
-        kiln_launch l = launch_of(s, nest);
-        assert_int_equal(kiln_interp_run(p, &l, &trap), KILN_OK);
-    }
-    kiln_interp_free(p);
-}
-
-static void parts_come_to_the_whole(void **state) {
-    (void)state;
-    static const int64_t sizes[] = {1,        4095,          4096,           4097, 3 * 4096 + 5,
-                                    8 * 4096, 11 * 4096 + 1, 64 * 4096 + 777};
-    enum { MAX_PARTS = 65 };
-    for (int i = 0; i < COUNT(sizes); i++)
-        for (int k = 0; k < 6; k++) {
-            sample s;
-            int64_t length = (int64_t)4096 << k;
-            sample_open(&s, "sum_parts", NULL, (int64_t[]){2, sizes[i], MAX_PARTS}, i & 1);
-            float *x = (float *)(void *)s.ptr[0];
-            if (sizes[i] > 9000)
-                x[8000 * s.stride[1] / 4] = x[4000 * s.stride[1] / 4] = 5; /* a tie across blocks */
-            spoil_outputs(&s);
-            run_parts(&s, length);
-            assert_memory_equal(s.ptr[6], s.ptr[1], s.nbytes[1]);
-            assert_memory_equal(s.ptr[7], s.ptr[2], s.nbytes[2]);
-            if (sizes[i] > 9000) assert_int_equal(*(int64_t *)(void *)s.ptr[2], 4000);
-            sample_close(&s);
-        }
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_along),
@@ -498,7 +355,6 @@ int main(void) {
         cmocka_unit_test(blocks_have_a_first_element),
         cmocka_unit_test(totals_are_silent),
         cmocka_unit_test(scans_by_block_work_in_place),
-        cmocka_unit_test(parts_come_to_the_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

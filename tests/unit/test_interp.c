@@ -718,10 +718,9 @@ static void a_loop_after_a_fold_works_in_place(void **state) {
 
 /* -- faults ------------------------------------------------------------------------------------------- */
 
-static void survives_any_failed_allocation(void **state) {
-    (void)state;
+static void survives_failed_allocations(const char *name) {
     kernel k;
-    kernel_open(&k, "softmax");
+    kernel_open(&k, name);
     for (long nth = 1;; nth++) {
         kiln_interp *p = NULL;
         kiln_alloc_fail_after(nth);
@@ -736,6 +735,13 @@ static void survives_any_failed_allocation(void **state) {
         assert_null(p);
     }
     kernel_close(&k);
+}
+
+static void survives_any_failed_allocation(void **state) {
+    (void)state;
+    survives_failed_allocations("softmax");
+    survives_failed_allocations("variance_across");
+    survives_failed_allocations("cumsum_blocks");
 }
 
 int main(void) {
