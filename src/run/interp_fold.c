@@ -25,10 +25,12 @@ enum { START, TOTAL, SCAN_ENTRIES }; /* of a scan by block */
 
 size_t kiln_interp_entries(const region *r, const int64_t *n) {
     if (r->op == KILN_IR_SCAN) return SCAN_ENTRIES;
-    size_t open = 1 + bits_of(n[r->dim] / r->tree.block +
-                              1); /* branches of the counter over blocks, and the newest */
-    for (int k = 0; k < r->nslow; k++) open += bits_of(n[r->slow[k]]); /* of the counter over runs */
-    return open + (r->vec ? 1 : bits_of(r->tree.lanes)); /* right halves, or open branches over the lanes */
+    size_t blocks = bits_of(n[r->dim] / r->tree.block + 1) +
+                    1;                                  /* open branches of the counter, and the newest */
+    size_t lanes = r->vec ? 1 : bits_of(r->tree.lanes); /* right halves, or open branches over lanes */
+    size_t runs = 0;
+    for (int k = 0; k < r->nslow; k++) runs += bits_of(n[r->slow[k]]);
+    return runs + blocks + lanes;
 }
 
 /* Merges entry `right` into entry `left`, all in index order. */

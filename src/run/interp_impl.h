@@ -82,14 +82,15 @@ typedef struct state {
 
 typedef struct region {
     uint8_t op, vec, grid, nstates;
-    uint8_t dim;   /* launch dimension of the loop (of the last axis); a grid's outer one is dim + 1 */
+    uint8_t dim;   /* launch dimension of the loop (of its last axis); a grid's outer one is dim + 1 */
     uint8_t width; /* of the states, outside lanes */
-    uint8_t nslow, slow[KILN_IR_MAX_AXES]; /* dimensions of a fold's other axes, slowest first */
-    kiln_ir_tree tree;                     /* of a fold or scan */
-    bool direct;                           /* some node writes a state itself, beyond the lanes it has too */
-    bool split;                  /* vec fold: body runs over whole blocks, lane over rows of lanes */
-    bool merging;                /* while preparing: in the merge */
-    list row, body, lane, merge; /* row: once per run of the last axis */
+    bool direct;   /* some node writes a state itself, beyond the lanes it has too */
+    bool split;    /* vec fold: body runs over whole blocks, lane over rows of lanes */
+    bool merging;  /* while preparing: in the merge */
+    uint8_t nslow; /* dimensions of a fold's other axes, slowest first: */
+    uint8_t slow[KILN_IR_MAX_AXES];
+    kiln_ir_tree tree;           /* of a fold or scan */
+    list row, body, lane, merge; /* row: before the body, once for all positions along dim */
     state *states;
     uint32_t entry_units; /* bytes of one element of all states */
     uint32_t stack;       /* pointer-table index of the partial results */
@@ -124,13 +125,14 @@ typedef struct ctx {
     const kiln_loops *loops;
     const kiln_launch *launch;
     const program *prog;
-    char **ptr;                               /* the pointer table */
-    size_t n;                                 /* elements of the block being computed; 1 outside vec loops */
-    size_t lanes;                             /* lanes being computed */
-    size_t row;                               /* first element of the row of lanes within the block */
-    int64_t pos[MAX_DIMS];                    /* loop positions, from 0 */
-    int64_t from[MAX_DIMS], extent[MAX_DIMS]; /* what loops run over: all, or within a block of a fold that */
-    bool silent; /* the first run of a scan's block: nothing is stored, nothing traps */
+    char **ptr;            /* the pointer table */
+    size_t n;              /* elements of the block being computed; 1 outside vec loops */
+    size_t lanes;          /* lanes being computed */
+    size_t row;            /* first element of the row of lanes within the block */
+    bool silent;           /* for the total of a scan's block: nothing is stored, nothing traps */
+    int64_t pos[MAX_DIMS]; /* loop positions, from 0 */
+    /* what loops run over: from 0 the launch's extent, in a block of a fold its elements */
+    int64_t from[MAX_DIMS], extent[MAX_DIMS];
 } ctx;
 
 kiln_status kiln_interp_prepare(kiln_interp *p, const kiln_ir *ir, int nest, int begin);

@@ -52,9 +52,10 @@ uint32_t kiln_prep_shared(prep *q, int w, int size);   /* one that is free here 
 void kiln_prep_dies(prep *q, uint32_t r);              /* value r goes when its last reader has run */
 void kiln_prep_bury(prep *q, uint32_t i);              /* gives back what nobody reads after instruction i */
 node *kiln_prep_node(prep *q, int rank, node_kind kind, int w);
-node *kiln_prep_make(prep *q, int i, node_kind kind, int w,
-                     int rank);                          /* computes instruction i, into a register */
-uint32_t kiln_prep_as_width(prep *q, kiln_ref r, int w); /* value r, splat if need be */
+/* A node that computes instruction i, with a register for its value. */
+node *kiln_prep_make(prep *q, int i, node_kind kind, int w, int rank);
+/* Value r in that width: itself, or a splat made where r is. */
+uint32_t kiln_prep_as_width(prep *q, kiln_ref r, int w);
 
 /* Fills part, end, last, late, lane and direct for the nest that starts at begin. */
 void kiln_interp_live(prep *q, int begin);
