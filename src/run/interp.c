@@ -232,14 +232,29 @@ static int32_t run_on_stack(ctx *c) {
     return trap;
 }
 
+/* Sets what a run reads; an initializer would clear all dimensions there can be, on every call. */
+static void start(ctx *c, const kiln_interp *p, const kiln_launch *launch) {
+    c->loops = p->loops;
+    c->launch = launch;
+    c->prog = &p->nest[launch->nest];
+    c->ptr = NULL;
+    c->n = c->lanes = 1;
+    c->row = 0;
+    c->silent = false;
+    for (int d = 0; d < c->prog->ndim; d++) {
+        c->pos[d] = c->from[d] = 0;
+        c->extent[d] = launch->n[d];
+    }
+}
+
 kiln_status kiln_interp_run(const kiln_interp *p, const kiln_launch *launch, int32_t *trap) {
     if (launch->nest < 0 || launch->nest >= p->nnests)
         return KILN_BUG("nest %d of %d", (int)launch->nest, p->nnests);
     const program *g = &p->nest[launch->nest];
     if (launch->ndim != g->ndim)
         return KILN_BUG("a launch of %d dimensions, expected %d", (int)launch->ndim, g->ndim);
-    ctx c = {.loops = p->loops, .launch = launch, .prog = g, .n = 1, .lanes = 1};
-    for (int d = 0; d < g->ndim; d++) c.extent[d] = launch->n[d];
+    ctx c;
+    start(&c, p, launch);
     size_t need = up64(g->nhomes * sizeof(char *)) + (size_t)g->narrow_units * LANES;
     need += (size_t)g->wide_units * g->block;
     for (const region *f = g->folds; f; f = f->next_fold) need += stack_bytes(g, f, launch);
