@@ -6,7 +6,8 @@
 #include "base/isa.h"
 #include "ir/ir.h"
 
-/* Writes header-free C that defines KILN_KERNEL_SYMBOL for ir (verified).  KILN_E_UNSUP for constructs
- * that have no C form yet: the interpreter then serves the class. */
+/* Writes header-free C that defines KILN_KERNEL_SYMBOL for ir (verified). */
 kiln_status kiln_emit_c(const kiln_ir *ir, kiln_isa isa, kiln_sb *out) KILN_MUST_CHECK;
+/* Bytes, at an address divisible by 64, that a launch of any nest of that kernel needs as its `work`; 0: none. */
+kiln_status kiln_emit_work(const kiln_ir *ir, kiln_isa isa, size_t *nbytes) KILN_MUST_CHECK;
 #endif

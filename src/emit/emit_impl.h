@@ -1,0 +1,145 @@
+/* emit_impl.h - what the files of src/emit share: the emitter, and who prints what.
+ *
+ *   emit_c.c      the whole text: fragments of src/math, types, nests, entry point
+ *   emit_value.c  values: names, literals, primitives, casts
+ *   emit_map.c    element-wise nests over one grid axis, in the form that is fastest for them
+ *   emit_plan.c   for all other nests: where regions end, which vector loops become strips
+ *   emit_mem.c    their loads and stores
+ *   emit_loop.c   their loops and scans
+ *   emit_fold.c   folds; emit_lanes.c folds that are the vector loop
+ *   emit_strip.c  vector loops with loops inside
+ *
+ * In a general nest every value is a vector of KILN_W lanes.  Outside vector loops all lanes are the same; inside, lane
+ * l stands for the l-th of KILN_W positions along the vector axis, of which the first k are elements. */
+#ifndef KILN_EMIT_IMPL_H
+#define KILN_EMIT_IMPL_H
+#include "emit/emit.h"
+#include "kiln/kiln_abi.h"
+
+enum {
+    KILN_EM_MAX_NAMES = 512,
+    KILN_EM_NAME = 32,
+    KILN_EM_STRIP = 1024, /* columns of a strip */
+    KILN_EM_LEVELS = 61   /* of a counter's stack: no loop counts further than 2^60 blocks */
+};
+#define KILN_EM_NONE UINT32_MAX
+#define KILN_EM_PRINTF(a, b) __attribute__((format(printf, a, b)))
+
+/* Where the text stands along an axis, in C expressions that count from the launch's first point. */
+typedef struct kiln_em_place {
+    char pos[24];   /* the innermost loop's position */
+    char row[16];   /* of a grid axis: the outer loop's */
+    char begin[16]; /* where loops over the axis begin: at 0, or with a block */
+    char end[16];   /* where they end */
+} kiln_em_place;
+
+typedef struct kiln_emitter {
+    const kiln_ir *ir;
+    kiln_isa isa;
+    int lanes;                   /* KILN_W */
+    kiln_sb body;                /* nests and entry point */
+    char (*names)[KILN_EM_NAME]; /* math functions used */
+    int nnames;
+    bool overflow; /* too many names */
+    uint8_t *mask; /* per value: bits per lane if it is a bool */
+    int indent;    /* in spaces */
+
+    /* general nests */
+    uint32_t *part_end;              /* per FOR, FOLD, SCAN: the MERGE or END that ends its first region */
+    uint32_t *region_end;            /* per FOR, FOLD, SCAN: its END */
+    int dim[KILN_IR_MAX_AXES], ndim; /* launch dimensions */
+    kiln_em_place at[KILN_IR_MAX_AXES];
+    int vec;                         /* axis along which the lanes lie, or -1 */
+    int inner;                       /* axis of the innermost loop, or -1 */
+    kiln_ref fold;                   /* the innermost fold or scan around */
+    kiln_ref pass[KILN_IR_MAX_NEST]; /* scans by block around: they store in their second pass only */
+    int npass;
+
+    /* strips */
+    uint32_t *segment; /* per instruction in a strip: the loop over columns it stands in; 0: in none */
+    uint32_t *work_at; /* per value, fold or scan: where a strip keeps it in the work, or KILN_EM_NONE */
+    uint32_t *loaded;  /* per value: the last segment printed that loaded it from there */
+    uint32_t nloads;   /* segments printed */
+    kiln_ref strip;    /* the vector loop that is being printed as strips */
+    size_t work;       /* bytes of work that a launch needs */
+} kiln_emitter;
+
+/* What changes inside a loop, to be put back after it. */
+typedef struct kiln_em_scope {
+    kiln_em_place at;
+    int vec, inner, axis;
+    kiln_ref fold;
+} kiln_em_scope;
+
+/* New states for some lanes only: `all` says whether for all of them, else the first `count` are new and the others
+ * those of `rest`.  C expressions. */
+typedef struct kiln_em_only {
+    const char *all, *count, *rest;
+} kiln_em_only;
+
+/* emit_value.c: text */
+void kiln_em_put(kiln_emitter *em, const char *fmt, ...) KILN_EM_PRINTF(2, 3);
+void kiln_em_start(kiln_emitter *em);                                           /* indentation */
+void kiln_em_line(kiln_emitter *em, const char *fmt, ...) KILN_EM_PRINTF(2, 3); /* a whole line */
+void kiln_em_open(kiln_emitter *em, const char *fmt, ...) KILN_EM_PRINTF(2, 3); /* a line that ends with { */
+void kiln_em_brace(kiln_emitter *em);                                           /* { alone */
+void kiln_em_close(kiln_emitter *em);
+void kiln_em_fn(kiln_emitter *em, const char *fmt, ...)
+    KILN_EM_PRINTF(2, 3); /* a function of src/math, which the text then holds */
+/* emit_value.c: values */
+int kiln_em_bits(kiln_dtype t);
+const char *kiln_em_kept(
+    kiln_dtype t);                    /* the vector that holds a t in memory of the kernel's own: v + this */
+void kiln_em_masks(kiln_emitter *em); /* fills em->mask */
+void kiln_em_declare(kiln_emitter *em, kiln_ref r);       /* "const TYPE t<r> = " */
+void kiln_em_use(kiln_emitter *em, kiln_ref r, int bits); /* t<r>; a bool as a mask of `bits` per lane */
+bool kiln_em_value(kiln_emitter *em, kiln_ref r); /* a line for CONST, PAR, PRIM or CAST; false: r is none */
+void kiln_em_trap(kiln_emitter *em, const kiln_ir_ins *in, const char *lanes);
+void kiln_em_read_par(kiln_emitter *em, int par);                /* before the loops */
+bool kiln_em_stores_wait(const kiln_ir *ir, int begin, int end); /* for all other instructions of a region */
+
+/* emit_map.c */
+bool kiln_em_is_map(const kiln_ir *ir, int begin);
+void kiln_em_map_nest(kiln_emitter *em, int nest, int begin);
+
+/* emit_plan.c */
+kiln_status kiln_em_plan(kiln_emitter *em, kiln_arena *scratch) KILN_MUST_CHECK;
+bool kiln_em_has_loops(const kiln_emitter *em, int begin); /* in the first region */
+
+/* emit_mem.c */
+void kiln_em_load(kiln_emitter *em, kiln_ref r);
+void kiln_em_store(kiln_emitter *em, kiln_ref r);
+
+/* emit_loop.c */
+void kiln_em_loop_nest(kiln_emitter *em, int nest, int begin);
+void kiln_em_instruction(kiln_emitter *em, kiln_ref r);  /* one that opens no region */
+void kiln_em_part(kiln_emitter *em, int begin, int end); /* instructions of a region, its yield aside */
+void kiln_em_loop(kiln_emitter *em, int begin);
+kiln_em_scope kiln_em_enter(kiln_emitter *em, int axis, const char *fmt, ...)
+    KILN_EM_PRINTF(3, 4); /* its position is this from now on */
+void kiln_em_leave(kiln_emitter *em, const kiln_em_scope *old);
+void kiln_em_open_columns(kiln_emitter *em, int begin, const char *from, const char *to); /* declares k */
+
+/* emit_fold.c */
+void kiln_em_fold(kiln_emitter *em, int begin);
+void kiln_em_states_type(kiln_emitter *em, int begin);
+size_t kiln_em_states_size(const kiln_emitter *em, int begin); /* of that type */
+void kiln_em_states(kiln_emitter *em, int begin, const char *fmt, ...)
+    KILN_EM_PRINTF(3, 4); /* "... = {initial states};" */
+void kiln_em_yield(kiln_emitter *em, int yield, const char *to, const kiln_em_only *only);
+void kiln_em_merge(kiln_emitter *em, int begin, const char *left, const char *right, const char *to,
+                   const kiln_em_only *only);
+void kiln_em_merge_part(kiln_emitter *em, int begin, const char *to,
+                        const kiln_em_only *only);                              /* of l<begin> and r<begin> */
+void kiln_em_open_blocks(kiln_emitter *em, int begin, const kiln_em_place *at); /* lo<begin> to hi<begin> */
+void kiln_em_block_by_elements(kiln_emitter *em, int begin);
+kiln_em_scope kiln_em_enter_block(kiln_emitter *em, int begin);
+
+/* emit_lanes.c */
+void kiln_em_block_by_lanes(kiln_emitter *em, int begin);
+
+/* emit_strip.c */
+void kiln_em_strips(kiln_emitter *em, int begin);
+/* Where a strip keeps the states of a fold or scan, if it does. */
+bool kiln_em_kept_states(const kiln_emitter *em, kiln_ref r, char text[80]);
+#endif

@@ -1,0 +1,253 @@
+/* emit_loop.c - general nests: loops over any axes inside each other -> C loops.
+ *
+ * A loop over axis a that is opened by instruction r counts i<r>, from the launch's first point on; a vector loop
+ * counts by KILN_W and says in k how many of its lanes are elements.  Scans stand here too, since they are loops
+ * that carry states; folds are emit_fold.c's, and vector loops with loops inside become strips (emit_strip.c)
+ * where that is possible. */
+#include <stdio.h>
+#include <string.h>
+
+#include "emit/emit_impl.h"
+
+/* -- instructions ------------------------------------------------------------------------------------------------ */
+
+static void index_value(kiln_emitter *em, kiln_ref r) {
+    int axis = em->ir->ins[r].which;
+    kiln_em_declare(em, r);
+    kiln_em_fn(em, "splat_i64");
+    kiln_em_put(em, "(o%d + %s)", em->dim[axis], em->at[axis].pos);
+    if (axis == em->vec) {
+        kiln_em_put(em, " + ");
+        kiln_em_fn(em, "iota_i64");
+        kiln_em_put(em, "()");
+    }
+    kiln_em_put(em, ";\n");
+}
+
+static void extent_value(kiln_emitter *em, kiln_ref r) {
+    const kiln_em_place *at = &em->at[em->ir->ins[r].which];
+    kiln_em_declare(em, r);
+    kiln_em_fn(em, "splat_i64");
+    kiln_em_put(em, "(%s - %s);\n", at->end, at->begin);
+}
+
+/* STATE, LEFT, RIGHT, RESULT: a member of a struct of states. */
+static void state_value(kiln_emitter *em, kiln_ref r) {
+    const kiln_ir_ins *in = &em->ir->ins[r];
+    char kept[80];
+    bool result = in->op == KILN_IR_RESULT;
+    kiln_ref of = result ? in->arg[0] : em->fold;
+    bool may_be_kept = result || em->ir->ins[of].op == KILN_IR_SCAN;
+    kiln_em_declare(em, r);
+    if (in->op == KILN_IR_LEFT || in->op == KILN_IR_RIGHT)
+        kiln_em_put(em, "%c%u", in->op == KILN_IR_LEFT ? 'l' : 'r', of);
+    else if (may_be_kept && kiln_em_kept_states(em, of, kept))
+        kiln_em_put(em, "%s", kept);
+    else
+        kiln_em_put(em, "%c%u", result ? 'f' : 's', of);
+    kiln_em_put(em, ".s%d;\n", in->which);
+}
+
+void kiln_em_instruction(kiln_emitter *em, kiln_ref r) {
+    const kiln_ir_ins *in = &em->ir->ins[r];
+    if (kiln_em_value(em, r)) return;
+    switch ((kiln_ir_op)in->op) {
+    case KILN_IR_INDEX: index_value(em, r); break;
+    case KILN_IR_EXTENT: extent_value(em, r); break;
+    case KILN_IR_LOAD: kiln_em_load(em, r); break;
+    case KILN_IR_STORE: kiln_em_store(em, r); break;
+    case KILN_IR_TRAP: kiln_em_trap(em, in, em->vec < 0 ? "1" : "k"); break;
+    case KILN_IR_STATE:
+    case KILN_IR_LEFT:
+    case KILN_IR_RIGHT:
+    case KILN_IR_RESULT: state_value(em, r); break;
+    default: break; /* YIELD is the region's, which knows where states go */
+    }
+}
+
+void kiln_em_part(kiln_emitter *em, int begin, int end) {
+    bool wait = kiln_em_stores_wait(em->ir, begin, end);
+    for (int pass = 0; pass < (wait ? 2 : 1); pass++)
+        for (int r = begin; r < end; r++) {
+            if (wait && (em->ir->ins[r].op == KILN_IR_STORE) != (pass == 1)) continue;
+            if (kiln_ir_opens(&em->ir->ins[r])) {
+                kiln_em_loop(em, r);
+                r = (int)em->region_end[r];
+            } else {
+                kiln_em_instruction(em, (kiln_ref)r);
+            }
+        }
+}
+
+/* -- loops ---------------------------------------------------------------------------------------------------------- */
+
+kiln_em_scope kiln_em_enter(kiln_emitter *em, int axis, const char *fmt, ...) {
+    kiln_em_scope old = {em->at[axis], em->vec, em->inner, axis, em->fold};
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(em->at[axis].pos, sizeof em->at[axis].pos, fmt, ap);
+    va_end(ap);
+    em->inner = axis;
+    return old;
+}
+
+void kiln_em_leave(kiln_emitter *em, const kiln_em_scope *old) {
+    em->at[old->axis] = old->at;
+    em->vec = old->vec;
+    em->inner = old->inner;
+    em->fold = old->fold;
+}
+
+void kiln_em_open_columns(kiln_emitter *em, int begin, const char *from, const char *to) {
+    kiln_em_open(em, "for (long i%d = %s; i%d < %s; i%d += KILN_W)", begin, from, begin, to, begin);
+    kiln_em_line(em, "const long k = %s - i%d < KILN_W ? %s - i%d : KILN_W;", to, begin, to, begin);
+}
+
+/* The outer loop of a grid axis. */
+static void open_rows(kiln_emitter *em, int begin, int axis) {
+    snprintf(em->at[axis].row, sizeof em->at[axis].row, "j%d", begin);
+    kiln_em_open(em, "for (long j%d = 0; j%d < n%d; j%d++)", begin, begin, em->dim[axis] + 1, begin);
+}
+
+static void for_loop(kiln_emitter *em, int begin) {
+    const kiln_ir_ins *f = &em->ir->ins[begin];
+    int axis = f->which, end = (int)em->region_end[begin];
+    bool grid = em->ir->axes[axis].grid;
+    kiln_em_scope old = kiln_em_enter(em, axis, "i%d", begin);
+    if (grid) open_rows(em, begin, axis);
+    if (f->vec) em->vec = axis;
+    if (em->segment[begin]) {
+        kiln_em_strips(em, begin);
+    } else {
+        if (f->vec)
+            kiln_em_open_columns(em, begin, em->at[axis].begin, em->at[axis].end);
+        else
+            kiln_em_open(em, "for (long i%d = %s; i%d < %s; i%d++)", begin, em->at[axis].begin, begin,
+                         em->at[axis].end, begin);
+        kiln_em_part(em, begin + 1, end);
+        kiln_em_close(em);
+    }
+    if (grid) kiln_em_close(em);
+    kiln_em_leave(em, &old);
+}
+
+/* One step after the other from `from` to `to`, on the states in a<begin>. */
+static void scan_steps(kiln_emitter *em, int begin, const char *from, const char *to) {
+    char states[24];
+    int end = (int)em->part_end[begin];
+    kiln_em_scope old = kiln_em_enter(em, em->ir->ins[begin].which, "i%d", begin);
+    snprintf(states, sizeof states, "a%d", begin);
+    em->fold = (kiln_ref)begin;
+    kiln_em_open(em, "for (long i%d = %s; i%d < %s; i%d++)", begin, from, begin, to, begin);
+    kiln_em_line(em, "const st%d s%d = a%d;", begin, begin, begin);
+    kiln_em_part(em, begin + 1, end - 1);
+    kiln_em_yield(em, end - 1, states, NULL);
+    kiln_em_close(em);
+    kiln_em_leave(em, &old);
+}
+
+/* A block is run twice: from the initial states without storing, which gives its total, and from its start.  The first
+ * block starts from the initial states, so that one pass gives both. */
+static void blocked_scan(kiln_emitter *em, int begin, const kiln_em_place *at) {
+    char from[16], to[16], start[16], total[16];
+    snprintf(from, sizeof from, "lo%d", begin);
+    snprintf(to, sizeof to, "hi%d", begin);
+    snprintf(start, sizeof start, "b%d", begin);
+    snprintf(total, sizeof total, "x%d", begin);
+    kiln_em_line(em, "st%d a%d, b%d = f%d, x%d;", begin, begin, begin, begin, begin);
+    kiln_em_open_blocks(em, begin, at);
+    kiln_em_open(em, "for (int pass%d = lo%d == %s; pass%d < 2; pass%d++)", begin, begin, at->begin, begin,
+                 begin);
+    kiln_em_line(em, "a%d = pass%d ? b%d : f%d;", begin, begin, begin, begin);
+    em->pass[em->npass++] = (kiln_ref)begin;
+    scan_steps(em, begin, from, to);
+    em->npass--;
+    kiln_em_line(em, "if (!pass%d || lo%d == %s) x%d = a%d;", begin, begin, at->begin, begin, begin);
+    kiln_em_close(em);
+    kiln_em_merge(em, begin, start, total, start, NULL);
+    kiln_em_line(em, "if (hi%d == %s) a%d = lo%d == %s ? x%d : b%d;", begin, at->end, begin, begin, at->begin,
+                 begin, begin);
+    kiln_em_close(em);
+    kiln_em_line(em, "if (%s > %s) f%d = a%d;", at->end, at->begin, begin, begin);
+}
+
+static void scan(kiln_emitter *em, int begin) {
+    const kiln_em_place at = em->at[em->ir->ins[begin].which];
+    kiln_em_states(em, begin, "st%d f%d", begin, begin);
+    kiln_em_brace(em);
+    if (kiln_ir_by_block(&em->ir->ins[begin])) {
+        blocked_scan(em, begin, &at);
+    } else {
+        kiln_em_line(em, "st%d a%d = f%d;", begin, begin, begin);
+        scan_steps(em, begin, at.begin, at.end);
+        kiln_em_line(em, "f%d = a%d;", begin, begin);
+    }
+    kiln_em_close(em);
+}
+
+void kiln_em_loop(kiln_emitter *em, int begin) {
+    int op = em->ir->ins[begin].op;
+    if (op == KILN_IR_FOR)
+        for_loop(em, begin);
+    else if (op == KILN_IR_FOLD)
+        kiln_em_fold(em, begin);
+    else
+        scan(em, begin);
+}
+
+/* -- the nest ------------------------------------------------------------------------------------------------------- */
+
+typedef struct nest_use {
+    bool bufs[KILN_IR_MAX_BUFS], pars[KILN_IR_MAX_PARS];
+    uint32_t extents, origins; /* bit a: of axis a */
+} nest_use;
+
+static void find_use(const kiln_emitter *em, int begin, nest_use *u) {
+    memset(u, 0, sizeof *u);
+    for (uint32_t r = (uint32_t)begin; r < em->region_end[begin]; r++) {
+        const kiln_ir_ins *in = &em->ir->ins[r];
+        if (in->op == KILN_IR_LOAD || in->op == KILN_IR_STORE) u->bufs[in->which] = true;
+        if (in->op == KILN_IR_PAR) u->pars[in->which] = true;
+        if (in->op == KILN_IR_EXTENT) u->extents |= 1u << in->which;
+        if (in->op == KILN_IR_INDEX) u->origins |= 1u << in->which;
+        if (kiln_ir_opens(in)) u->extents |= kiln_ir_axes(in);
+    }
+}
+
+/* What the launch says is read before the loops: for all the compiler knows, a store could change it. */
+static void nest_head(kiln_emitter *em, const nest_use *u) {
+    for (int a = 0; a < em->ir->naxes; a++) {
+        int d = em->dim[a];
+        for (int k = 0; k <= em->ir->axes[a].grid && u->extents >> a & 1; k++)
+            kiln_em_line(em, "const long n%d = L->n[%d];", d + k, d + k);
+        if (u->origins >> a & 1) kiln_em_line(em, "const long o%d = L->origin[%d];", d, d);
+        snprintf(em->at[a].begin, sizeof em->at[a].begin, "0");
+        snprintf(em->at[a].end, sizeof em->at[a].end, "n%d", d);
+    }
+    for (int b = 0; b < em->ir->nbufs; b++) {
+        if (!u->bufs[b]) continue;
+        kiln_em_line(em, "char *const p%d = L->ptr[%d];", b, b);
+        for (int a = 0; a < em->ir->naxes; a++)
+            for (int d = em->dim[a]; d <= em->dim[a] + em->ir->axes[a].grid && em->ir->bufs[b].axes >> a & 1;
+                 d++)
+                kiln_em_line(em, "const long s%d_%d = L->stride[%d];", b, d, b * em->ndim + d);
+    }
+    for (int k = 0; k < em->ir->npars; k++)
+        if (u->pars[k]) kiln_em_read_par(em, k);
+}
+
+void kiln_em_loop_nest(kiln_emitter *em, int nest, int begin) {
+    nest_use u;
+    find_use(em, begin, &u);
+    for (uint32_t r = (uint32_t)begin; r < em->region_end[begin]; r++)
+        if (em->ir->ins[r].op == KILN_IR_FOLD || em->ir->ins[r].op == KILN_IR_SCAN)
+            kiln_em_states_type(em, (int)r);
+    kiln_em_open(em, "static int nest%d(const kiln_launch *L)", nest);
+    nest_head(em, &u);
+    if (em->work) kiln_em_line(em, "char *const work = L->work;");
+    em->vec = em->inner = -1;
+    kiln_em_loop(em, begin);
+    kiln_em_line(em, "return 0;");
+    kiln_em_close(em);
+    kiln_em_put(em, "\n");
+}

@@ -1,0 +1,281 @@
+/* emit_map.c - element-wise nests over one grid axis -> two C loops, over rows and over vectors of KILN_W lanes.
+ *
+ * The form of nearly all kernels, so it is made for speed: pointers run along, what a broadcast input holds is
+ * read once per row, results may bypass the caches, and the last, partial vector goes through small buffers, so
+ * that the body is compiled once.  Every other nest is emit_loop.c's. */
+#include <string.h>
+
+#include "emit/emit_impl.h"
+
+enum { TAIL_BYTES = 64 }; /* of the widest register */
+
+typedef struct nest_use {
+    bool reads[KILN_IR_MAX_BUFS], writes[KILN_IR_MAX_BUFS], pars[KILN_IR_MAX_PARS];
+} nest_use;
+
+/* Names of what belongs to a part of an element.  ORDER: kiln_ir_part */
+static const char *const part_names[] = {"", "re", "im"};
+
+static bool strided(const kiln_emitter *em, int buf) { return em->ir->bufs[buf].stride == KILN_STRIDE_ANY; }
+
+static bool touched(const nest_use *u, int b) { return u->reads[b] || u->writes[b]; }
+
+bool kiln_em_is_map(const kiln_ir *ir, int begin) {
+    const kiln_ir_ins *f = &ir->ins[begin];
+    if (ir->naxes != 1 || !ir->axes[f->which].grid || !f->vec) return false;
+    for (int r = begin + 1; r < ir->nins && ir->ins[r].op != KILN_IR_END; r++) {
+        const kiln_ir_ins *in = &ir->ins[r];
+        if (kiln_ir_opens(in) || in->op == KILN_IR_INDEX || in->op == KILN_IR_EXTENT) return false;
+        if (in->op == KILN_IR_LOAD && (in->ncoord || in->nargs)) return false;
+        if (in->op == KILN_IR_STORE && (in->ncoord || kiln_ir_store_guard(in) != KILN_NOREF)) return false;
+        bool access = in->op == KILN_IR_LOAD || in->op == KILN_IR_STORE;
+        if (access && !ir->bufs[in->which].axes) return false; /* one place for all points */
+        if (in->op == KILN_IR_STORE && ir->bufs[in->which].stride == KILN_STRIDE_BCAST) return false;
+        if (in->op == KILN_IR_LOAD && ir->bufs[in->which].stride == KILN_STRIDE_BCAST &&
+            ir->bufs[in->which].role != KILN_BUF_IN)
+            return false;
+    }
+    return true;
+}
+
+/* -- loads and stores ---------------------------------------------------------------------------------------- */
+
+/* A part of complex elements: of those in a row two vectors are loaded and every other lane taken. */
+static void load_part(kiln_emitter *em, const kiln_ir_ins *in) {
+    kiln_dtype t = (kiln_dtype)in->dtype;
+    const char *name = kiln_dtype_name(t);
+    if (!strided(em, in->which)) {
+        kiln_em_fn(em, "load_%s_%s", part_names[in->prim], name);
+        kiln_em_put(em, "(p%d)", in->which);
+        return;
+    }
+    kiln_em_fn(em, "gather_%s", name);
+    kiln_em_put(em, "(p%d + %d, s%d, k)", in->which, in->prim == KILN_PART_IM ? (int)kiln_dtype_size(t) : 0,
+                in->which);
+}
+
+static void load(kiln_emitter *em, kiln_ref r) {
+    const kiln_ir_ins *in = &em->ir->ins[r];
+    const kiln_ir_buf *b = &em->ir->bufs[in->which];
+    kiln_em_declare(em, r);
+    if (b->stride == KILN_STRIDE_BCAST) {
+        kiln_em_put(em, "b%d%s", in->which, part_names[in->prim]);
+    } else if (in->prim != KILN_PART_WHOLE) {
+        load_part(em, in);
+    } else {
+        kiln_em_fn(em, strided(em, in->which) ? "gather_%s" : "load_%s", kiln_dtype_name(b->dtype));
+        kiln_em_put(em, "(p%d%s", in->which, strided(em, in->which) ? "" : ")");
+        if (strided(em, in->which)) kiln_em_put(em, ", s%d, k)", in->which);
+    }
+    kiln_em_put(em, ";\n");
+}
+
+/* The rest of a store's call: where, and the value or both parts. */
+static void store_arguments(kiln_emitter *em, const kiln_ir_ins *in) {
+    kiln_em_put(em, "(p%d", in->which);
+    for (int k = 0; k < kiln_ir_store_values(in); k++) {
+        kiln_em_put(em, ", ");
+        kiln_em_use(em, in->arg[k], 8);
+    }
+    kiln_em_put(em, ");\n");
+}
+
+/* Whether results in buf may bypass the caches: they lie in a row, in vectors that some instruction stores so. */
+static bool streams(const kiln_emitter *em, int buf) {
+    size_t part = kiln_dtype_size(kiln_dtype_real(em->ir->bufs[buf].dtype));
+    return !strided(em, buf) && part * (size_t)em->lanes >= 16;
+}
+
+/* `store` of a row of elements, or `stream` where the row asked for that; how the call goes on, says the caller. */
+static void store_row(kiln_emitter *em, const kiln_ir_ins *in, const char *suffix, const char *type) {
+    kiln_em_start(em);
+    if (streams(em, in->which)) {
+        kiln_em_put(em, "if (nt%d) ", in->which);
+        kiln_em_fn(em, "stream%s_%s", suffix, type);
+        store_arguments(em, in);
+        kiln_em_start(em);
+        kiln_em_put(em, "else ");
+    }
+    kiln_em_fn(em, "store%s_%s", suffix, type);
+    store_arguments(em, in);
+}
+
+static void store_parts(kiln_emitter *em, const kiln_ir_ins *in) {
+    kiln_dtype t = kiln_dtype_real((kiln_dtype)in->dtype);
+    const char *name = kiln_dtype_name(t);
+    if (!strided(em, in->which)) {
+        store_row(em, in, "_parts", name);
+        return;
+    }
+    for (int k = 0; k < 2; k++) {
+        kiln_em_start(em);
+        kiln_em_fn(em, "scatter_%s", name);
+        kiln_em_put(em, "(p%d + %d, s%d, k, t%u);\n", in->which, k * (int)kiln_dtype_size(t), in->which,
+                    in->arg[k]);
+    }
+}
+
+static void store(kiln_emitter *em, const kiln_ir_ins *in) {
+    const kiln_ir_buf *b = &em->ir->bufs[in->which];
+    if (kiln_dtype_is_complex(b->dtype)) {
+        store_parts(em, in);
+        return;
+    }
+    if (!strided(em, in->which)) {
+        store_row(em, in, "", kiln_dtype_name(b->dtype));
+        return;
+    }
+    kiln_em_start(em);
+    kiln_em_fn(em, "scatter_%s", kiln_dtype_name(b->dtype));
+    kiln_em_put(em, "(p%d, s%d, k, ", in->which, in->which);
+    kiln_em_use(em, in->arg[0], 8);
+    kiln_em_put(em, ");\n");
+}
+
+/* -- rows -------------------------------------------------------------------------------------------------- */
+
+static bool nest_streams(const kiln_emitter *em, const nest_use *u) {
+    for (int b = 0; b < em->ir->nbufs; b++)
+        if (u->writes[b] && streams(em, b)) return true;
+    return false;
+}
+
+/* What a broadcast input holds for the whole row, of a complex one the two parts. */
+static void broadcast(kiln_emitter *em, int b) {
+    kiln_dtype d = em->ir->bufs[b].dtype, part = kiln_dtype_real(d);
+    const char *t = kiln_dtype_name(part);
+    for (int k = 0; k < (part == d ? 1 : 2); k++) {
+        kiln_em_start(em);
+        kiln_em_put(em, "const v%s b%d%s = ", kiln_em_kept(part), b,
+                    part == d ? "" : part_names[KILN_PART_RE + k]);
+        kiln_em_fn(em, "splat_%s", t);
+        kiln_em_put(em, part == d ? "(*(const par_%s *)p%d" : "(*(const par_%s *)(p%d + ", t, b);
+        if (part != d) kiln_em_put(em, "%d)", k * (int)kiln_dtype_size(part));
+        kiln_em_put(em, d == KILN_BOOL ? " != 0);\n" : ");\n");
+    }
+}
+
+static void row_head(kiln_emitter *em, const nest_use *u) {
+    for (int b = 0; b < em->ir->nbufs; b++) {
+        if (!touched(u, b)) continue;
+        kiln_em_line(em, "char *p%d = L->ptr[%d] + r * L->stride[%d];", b, b, 2 * b + 1);
+        if (u->writes[b] && streams(em, b))
+            kiln_em_line(em, "const int nt%d = stream && (unsigned long)p%d %% %d == 0;", b, b,
+                         (int)kiln_dtype_size(kiln_dtype_real(em->ir->bufs[b].dtype)) * em->lanes);
+        if (em->ir->bufs[b].stride == KILN_STRIDE_BCAST) broadcast(em, b);
+    }
+}
+
+/* The last vector of a row works in the buffers e<b>; m<b> remembers where its results belong. */
+static void tail_in(kiln_emitter *em, const nest_use *u) {
+    kiln_em_open(em, "if (k < KILN_W)");
+    for (int b = 0; b < em->ir->nbufs; b++) {
+        int size = (int)kiln_dtype_size(em->ir->bufs[b].dtype);
+        if (!touched(u, b) || em->ir->bufs[b].stride != KILN_STRIDE_CONTIG) continue;
+        bool two = kiln_dtype_is_complex(em->ir->bufs[b].dtype); /* registers */
+        kiln_em_start(em);
+        if (u->reads[b]) {
+            kiln_em_fn(em, two ? "copy_in" : "tail_in");
+            kiln_em_put(em, "(e%d, %sp%d, k * %d); ", b, two ? "2, " : "", b, size);
+        }
+        if (u->writes[b]) kiln_em_put(em, "m%d = p%d; ", b, b);
+        kiln_em_put(em, "p%d = e%d;\n", b, b);
+    }
+    kiln_em_close(em);
+}
+
+static void tail_out(kiln_emitter *em, const nest_use *u) {
+    for (int b = 0; b < em->ir->nbufs; b++) {
+        if (!u->writes[b] || em->ir->bufs[b].stride != KILN_STRIDE_CONTIG) continue;
+        kiln_em_start(em);
+        kiln_em_put(em, "if (k < KILN_W) ");
+        kiln_em_fn(em, kiln_dtype_is_complex(em->ir->bufs[b].dtype) ? "copy_tail" : "tail_out");
+        kiln_em_put(em, "(m%d, e%d, k * %d);\n", b, b, (int)kiln_dtype_size(em->ir->bufs[b].dtype));
+    }
+}
+
+static void advance(kiln_emitter *em, const nest_use *u) {
+    for (int b = 0; b < em->ir->nbufs; b++) {
+        if (!touched(u, b) || em->ir->bufs[b].stride == KILN_STRIDE_BCAST) continue;
+        if (strided(em, b))
+            kiln_em_line(em, "p%d += KILN_W * s%d;", b, b);
+        else
+            kiln_em_line(em, "p%d += KILN_W * %d;", b, (int)kiln_dtype_size(em->ir->bufs[b].dtype));
+    }
+}
+
+/* -- the nest ------------------------------------------------------------------------------------------------ */
+
+static void nest_head(kiln_emitter *em, int nest, const nest_use *u) {
+    kiln_em_open(em, "static int nest%d(const kiln_launch *L)", nest);
+    kiln_em_line(em, "const long n0 = L->n[0], n1 = L->n[1];");
+    for (int b = 0; b < em->ir->nbufs; b++) {
+        if (!touched(u, b)) continue;
+        if (strided(em, b)) kiln_em_line(em, "const long s%d = L->stride[%d];", b, 2 * b);
+        if (em->ir->bufs[b].stride != KILN_STRIDE_CONTIG) continue;
+        kiln_em_line(em, "char e%d[%d] __attribute__((aligned(64)));", b,
+                     kiln_dtype_is_complex(em->ir->bufs[b].dtype) ? 2 * TAIL_BYTES : TAIL_BYTES);
+        if (u->writes[b]) kiln_em_line(em, "char *m%d = 0;", b);
+    }
+    for (int k = 0; k < em->ir->npars; k++)
+        if (u->pars[k]) kiln_em_read_par(em, k);
+    if (nest_streams(em, u)) kiln_em_line(em, "const int stream = L->flags & %u;", KILN_LAUNCH_STREAM);
+    kiln_em_open(em, "for (long r = 0; r < n1; r++)");
+    row_head(em, u);
+    kiln_em_open(em, "for (long left = n0; left > 0; left -= KILN_W)");
+    kiln_em_line(em, "const long k = left < KILN_W ? left : KILN_W;");
+}
+
+/* Instructions begin..end; only stores, all but stores, or both. */
+static void instructions(kiln_emitter *em, int begin, int end, bool stores, bool others) {
+    for (int r = begin; r < end; r++) {
+        const kiln_ir_ins *in = &em->ir->ins[r];
+        if (in->op == KILN_IR_STORE ? !stores : !others) continue;
+        if (in->op == KILN_IR_STORE)
+            store(em, in);
+        else if (in->op == KILN_IR_TRAP)
+            kiln_em_trap(em, in, "k");
+        else if (in->op == KILN_IR_LOAD)
+            load(em, (kiln_ref)r);
+        else
+            kiln_em_value(em, (kiln_ref)r);
+    }
+}
+
+/* Whether a load follows a store: the store may lie on what it reads, and has to wait. */
+static bool loads_after_store(const kiln_ir *ir, int begin, int end) {
+    bool stored = false;
+    for (int r = begin; r < end; r++) {
+        if (ir->ins[r].op == KILN_IR_LOAD && stored) return true;
+        stored |= ir->ins[r].op == KILN_IR_STORE;
+    }
+    return false;
+}
+
+void kiln_em_map_nest(kiln_emitter *em, int nest, int begin) {
+    int end = (int)em->region_end[begin];
+    nest_use u = {{0}, {0}, {0}};
+    for (int r = begin + 1; r < end; r++) {
+        if (em->ir->ins[r].op == KILN_IR_LOAD) u.reads[em->ir->ins[r].which] = true;
+        if (em->ir->ins[r].op == KILN_IR_STORE) u.writes[em->ir->ins[r].which] = true;
+        if (em->ir->ins[r].op == KILN_IR_PAR) u.pars[em->ir->ins[r].which] = true;
+    }
+    bool wait = kiln_em_stores_wait(em->ir, begin + 1, end) && loads_after_store(em->ir, begin + 1, end);
+    nest_head(em, nest, &u);
+    tail_in(em, &u);
+    instructions(em, begin + 1, end, !wait, true);
+    if (wait) instructions(em, begin + 1, end, true, false);
+    tail_out(em, &u);
+    advance(em, &u);
+    kiln_em_close(em);
+    kiln_em_close(em);
+    if (nest_streams(em, &u)) {
+        kiln_em_start(em);
+        kiln_em_put(em, "if (stream && !(L->flags & %u)) ", KILN_LAUNCH_MORE);
+        kiln_em_fn(em, "stream_end");
+        kiln_em_put(em, "();\n");
+    }
+    kiln_em_line(em, "return 0;");
+    kiln_em_close(em);
+    kiln_em_put(em, "\n");
+}

@@ -1,0 +1,171 @@
+/* emit_mem.c - loads and stores of general nests -> calls of src/math's memory functions.
+ *
+ * An address is the buffer's pointer and, for each of its axes, position times stride; the compiler moves what
+ * does not change out of loops.  Along the vector axis lanes are in a row, a stride apart, or all at one place.
+ * Under a guard or at computed coordinates each lane has a place of its own.  Outside vector loops a load fills
+ * all lanes and a store writes lane 0. */
+#include <stdio.h>
+
+#include "emit/emit_impl.h"
+
+/* How the lanes of an access lie, computed coordinates aside. */
+typedef enum spread { AT_ONE_PLACE, IN_A_ROW, STRIDED } spread;
+
+static bool computed_along(const kiln_ir_ins *in, int axis) {
+    for (int k = 0; k < in->ncoord; k++)
+        if (in->coord[k].axis == axis) return true;
+    return false;
+}
+
+static spread spread_of(const kiln_emitter *em, const kiln_ir_ins *in) {
+    const kiln_ir_buf *b = &em->ir->bufs[in->which];
+    if (em->vec < 0 || !(b->axes >> em->vec & 1) || computed_along(in, em->vec)) return AT_ONE_PLACE;
+    if (b->stride == KILN_STRIDE_CONTIG && !kiln_dtype_is_complex(b->dtype)) return IN_A_ROW;
+    return b->stride == KILN_STRIDE_BCAST && b->role == KILN_BUF_IN ? AT_ONE_PLACE : STRIDED;
+}
+
+/* The stride of a buffer along a dimension, as far as it is known. */
+static void stride_text(const kiln_emitter *em, int buf, int axis, char text[24]) {
+    const kiln_ir_buf *b = &em->ir->bufs[buf];
+    if (axis == em->vec && b->stride == KILN_STRIDE_CONTIG)
+        snprintf(text, 24, "%d", (int)kiln_dtype_size(b->dtype));
+    else
+        snprintf(text, 24, "s%d_%d", buf, em->dim[axis]);
+}
+
+/* The address of the first lane, `offset` bytes into the element. */
+static void address(kiln_emitter *em, const kiln_ir_ins *in, int offset) {
+    char stride[24];
+    kiln_em_put(em, "p%d", in->which);
+    int last = -1; /* the innermost loop's part comes last, what is before it does not change in that loop */
+    for (int a = 0; a < em->ir->naxes; a++) {
+        if (!(em->ir->bufs[in->which].axes >> a & 1) || computed_along(in, a)) continue;
+        if (em->ir->axes[a].grid) kiln_em_put(em, " + %s * s%d_%d", em->at[a].row, in->which, em->dim[a] + 1);
+        if (a == em->vec && em->ir->bufs[in->which].stride == KILN_STRIDE_BCAST) continue;
+        if (a == em->inner) {
+            last = a;
+            continue;
+        }
+        stride_text(em, in->which, a, stride);
+        kiln_em_put(em, " + %s * %s", em->at[a].pos, stride);
+    }
+    if (last >= 0) {
+        stride_text(em, in->which, last, stride);
+        kiln_em_put(em, " + %s * %s", em->at[last].pos, stride);
+    }
+    if (offset) kiln_em_put(em, " + %d", offset);
+}
+
+/* -- lanes at places of their own ------------------------------------------------------------------------------ */
+
+/* Bytes from the address to each lane. */
+static void lane_offsets(kiln_emitter *em, const kiln_ir_ins *in) {
+    char stride[24];
+    const char *plus = "";
+    for (int k = 0; k < in->ncoord; k++, plus = " + ")
+        kiln_em_put(em, "%st%u * s%d_%d", plus, in->coord[k].at, in->which, em->dim[in->coord[k].axis]);
+    if (spread_of(em, in) != AT_ONE_PLACE) {
+        stride_text(em, in->which, em->vec, stride);
+        kiln_em_put(em, "%s", plus);
+        kiln_em_fn(em, "iota_i64");
+        kiln_em_put(em, "() * (long)%s", stride);
+    } else if (!*plus) {
+        kiln_em_put(em, "(vi64){0}");
+    }
+}
+
+/* Which lanes are accessed: those that are elements, where the guard allows it. */
+static void lanes_allowed(kiln_emitter *em, kiln_ref guard, const char *count) {
+    if (guard != KILN_NOREF) {
+        kiln_em_use(em, guard, 8);
+        kiln_em_put(em, " & ");
+    }
+    kiln_em_fn(em, "first_lanes");
+    kiln_em_put(em, "(%s)", count);
+}
+
+static void load_computed(kiln_emitter *em, const kiln_ir_ins *in, int offset) {
+    kiln_dtype t = (kiln_dtype)in->dtype;
+    kiln_em_fn(em, "load_at_%s", kiln_dtype_name(t));
+    kiln_em_put(em, "(");
+    address(em, in, offset);
+    kiln_em_put(em, ", ");
+    lane_offsets(em, in);
+    kiln_em_put(em, ", ");
+    lanes_allowed(em, in->nargs ? in->arg[0] : KILN_NOREF, em->vec < 0 ? "KILN_W" : "k");
+    kiln_em_put(em, ", ");
+    if (in->nargs)
+        kiln_em_use(em, in->arg[1], 8);
+    else
+        kiln_em_put(em, "(v%s){0}", kiln_em_kept(t));
+    kiln_em_put(em, ")");
+}
+
+/* -- whole accesses ---------------------------------------------------------------------------------------------- */
+
+static void load_splat(kiln_emitter *em, const kiln_ir_ins *in, int offset) {
+    const char *t = kiln_dtype_name((kiln_dtype)in->dtype);
+    kiln_em_fn(em, "splat_%s", t);
+    kiln_em_put(em, "(*(const par_%s *)(", t);
+    address(em, in, offset);
+    kiln_em_put(em, in->dtype == KILN_BOOL ? ") != 0)" : "))");
+}
+
+void kiln_em_load(kiln_emitter *em, kiln_ref r) {
+    const kiln_ir_ins *in = &em->ir->ins[r];
+    const char *t = kiln_dtype_name((kiln_dtype)in->dtype);
+    int offset = in->prim == KILN_PART_IM ? (int)kiln_dtype_size((kiln_dtype)in->dtype) : 0;
+    spread lanes = spread_of(em, in);
+    char stride[24];
+    kiln_em_declare(em, r);
+    if (in->ncoord || in->nargs) {
+        load_computed(em, in, offset);
+    } else if (lanes == AT_ONE_PLACE) {
+        load_splat(em, in, offset);
+    } else {
+        kiln_em_fn(em, lanes == IN_A_ROW ? "load_some_%s" : "gather_%s", t);
+        kiln_em_put(em, "(");
+        address(em, in, offset);
+        stride_text(em, in->which, em->vec, stride);
+        if (lanes == STRIDED) kiln_em_put(em, ", %s", stride);
+        kiln_em_put(em, ", k)");
+    }
+    kiln_em_put(em, ";\n");
+}
+
+/* Value k of a store: the whole, or a part of a complex element. */
+static void store_value(kiln_emitter *em, const kiln_ir_ins *in, int k) {
+    kiln_dtype t = kiln_dtype_real((kiln_dtype)in->dtype);
+    kiln_ref guard = kiln_ir_store_guard(in);
+    bool own_places = in->ncoord || guard != KILN_NOREF;
+    spread lanes = spread_of(em, in);
+    const char *count = em->vec < 0 ? "1" : "k";
+    char stride[24] = "0";
+    kiln_em_start(em);
+    for (int p = 0; p < em->npass; p++) kiln_em_put(em, "if (pass%u) ", em->pass[p]);
+    kiln_em_fn(em,
+               own_places          ? "store_at_%s"
+               : lanes == IN_A_ROW ? "store_some_%s"
+                                   : "scatter_%s",
+               kiln_dtype_name(t));
+    kiln_em_put(em, "(");
+    address(em, in, k * (int)kiln_dtype_size(t));
+    kiln_em_put(em, ", ");
+    if (own_places) {
+        lane_offsets(em, in);
+        kiln_em_put(em, ", ");
+        lanes_allowed(em, guard, count);
+    } else {
+        if (lanes == STRIDED) stride_text(em, in->which, em->vec, stride);
+        if (lanes != IN_A_ROW) kiln_em_put(em, "%s, ", stride);
+        kiln_em_put(em, "%s", count);
+    }
+    kiln_em_put(em, ", ");
+    kiln_em_use(em, in->arg[k], 8);
+    kiln_em_put(em, ");\n");
+}
+
+void kiln_em_store(kiln_emitter *em, kiln_ref r) {
+    const kiln_ir_ins *in = &em->ir->ins[r];
+    for (int k = 0; k < kiln_ir_store_values(in); k++) store_value(em, in, k);
+}

@@ -1,0 +1,175 @@
+/* emit_plan.c - where regions end, which vector loops become strips, and what strips keep in the launch's work.
+ *
+ * Inside a strip, instructions are divided into segments: each is a loop over the columns of the strip of its own, so
+ * that loops over rows stand outside those over columns.  A value that one segment makes and another uses lies in the
+ * work between them, and so do states of folds and scans.  What is the same for all columns is in no segment.
+ * emit_strip.c prints what is decided here. */
+#include "emit/emit_impl.h"
+
+enum { ALIGN = 64, MAX_LANES = 8 }; /* of a fold's tree: states of one column that registers can hold */
+
+/* -- where regions end ----------------------------------------------------------------------------------------- */
+
+static void find_ends(kiln_emitter *em) {
+    uint32_t open[KILN_IR_MAX_NEST];
+    int depth = 0;
+    for (int r = 0; r < em->ir->nins; r++) {
+        const kiln_ir_ins *in = &em->ir->ins[r];
+        if (kiln_ir_opens(in)) {
+            em->part_end[r] = 0;
+            open[depth++] = (uint32_t)r;
+        }
+        if (in->op == KILN_IR_MERGE) em->part_end[open[depth - 1]] = (uint32_t)r;
+        if (in->op != KILN_IR_END) continue;
+        uint32_t from = open[--depth];
+        em->region_end[from] = (uint32_t)r;
+        if (!em->part_end[from]) em->part_end[from] = (uint32_t)r;
+    }
+}
+
+bool kiln_em_has_loops(const kiln_emitter *em, int begin) {
+    for (uint32_t r = (uint32_t)begin + 1; r < em->part_end[begin]; r++)
+        if (kiln_ir_opens(&em->ir->ins[r])) return true;
+    return false;
+}
+
+/* -- which loops become strips ------------------------------------------------------------------------------------ */
+
+static bool all_can(const kiln_emitter *em, int begin);
+
+static bool can(const kiln_emitter *em, int begin) {
+    const kiln_ir_ins *in = &em->ir->ins[begin];
+    if (in->op == KILN_IR_FOR) return all_can(em, begin);
+    if (in->op == KILN_IR_SCAN) return !kiln_ir_by_block(in) && all_can(em, begin);
+    if (in->ncoord) return false;
+    if (kiln_ir_by_block(in)) return all_can(em, begin);
+    return in->imm.tree.lanes <= MAX_LANES && !kiln_em_has_loops(em, begin);
+}
+
+/* Whether all loops of a region can be part of a strip. */
+static bool all_can(const kiln_emitter *em, int begin) {
+    for (uint32_t r = (uint32_t)begin + 1; r < em->part_end[begin]; r++) {
+        if (!kiln_ir_opens(&em->ir->ins[r])) continue;
+        if (!can(em, (int)r)) return false;
+        r = em->region_end[r];
+    }
+    return true;
+}
+
+/* -- segments ------------------------------------------------------------------------------------------------------ */
+
+typedef struct marker {
+    kiln_emitter *em;
+    int vec;          /* the axis of the columns */
+    uint32_t segment; /* the newest one */
+    size_t used;      /* bytes of the work */
+} marker;
+
+static kiln_ref operand(const kiln_ir_ins *in, int k) {
+    return k >= in->nargs ? in->coord[k - in->nargs].at : in->list ? in->list[k] : in->arg[k];
+}
+
+static int operands(const kiln_ir_ins *in) { return in->nargs + kiln_ir_computed(in); }
+
+/* Whether an instruction belongs into the loop over columns: what it makes is not the same for all, or it must keep its
+ * place among loads and stores. */
+static bool varies(const marker *m, kiln_ref r) {
+    const kiln_ir_ins *in = &m->em->ir->ins[r];
+    switch ((kiln_ir_op)in->op) {
+    case KILN_IR_STORE:
+    case KILN_IR_TRAP:
+    case KILN_IR_YIELD:
+    case KILN_IR_STATE: return true;
+    case KILN_IR_INDEX: return in->which == m->vec;
+    case KILN_IR_RESULT: return m->em->segment[in->arg[0]] != 0;
+    case KILN_IR_LOAD:
+        if (m->em->ir->bufs[in->which].role != KILN_BUF_IN) return true;
+        if (m->em->ir->bufs[in->which].axes >> m->vec & 1) return true;
+        break;
+    default: break;
+    }
+    for (int k = 0; k < operands(in); k++)
+        if (m->em->segment[operand(in, k)]) return true;
+    return false;
+}
+
+static void mark_region(marker *m, int begin);
+
+static void mark_loop(marker *m, int begin) {
+    const kiln_ir_ins *in = &m->em->ir->ins[begin];
+    uint32_t own = ++m->segment;
+    m->em->segment[begin] = own;
+    if (in->op == KILN_IR_FOLD) /* its merge, and a step without loops, are printed as they stand */
+        for (uint32_t r = kiln_ir_by_block(in) ? m->em->part_end[begin] : (uint32_t)begin;
+             r < m->em->region_end[begin]; r++)
+            m->em->segment[r] = own;
+    if (in->op != KILN_IR_FOLD || kiln_ir_by_block(in)) mark_region(m, begin);
+}
+
+static void mark_region(marker *m, int begin) {
+    uint32_t run = ++m->segment;
+    for (uint32_t r = (uint32_t)begin + 1; r < m->em->part_end[begin]; r++) {
+        if (kiln_ir_opens(&m->em->ir->ins[r])) {
+            mark_loop(m, (int)r);
+            r = m->em->region_end[r];
+            run = ++m->segment;
+        } else if (varies(m, r)) {
+            m->em->segment[r] = run;
+        }
+    }
+}
+
+/* -- the work ------------------------------------------------------------------------------------------------------- */
+
+static void keep(marker *m, kiln_ref r, size_t bytes_per_vector) {
+    if (m->em->work_at[r] != KILN_EM_NONE) return;
+    m->em->work_at[r] = (uint32_t)m->used;
+    m->used += (bytes_per_vector * (size_t)(KILN_EM_STRIP / m->em->lanes) + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+static void keep_values(marker *m, int begin) {
+    kiln_emitter *em = m->em;
+    for (uint32_t r = (uint32_t)begin + 1; r < em->region_end[begin]; r++) {
+        const kiln_ir_ins *in = &em->ir->ins[r];
+        if (in->op == KILN_IR_FOLD) keep(m, r, KILN_EM_LEVELS * kiln_em_states_size(em, (int)r));
+        if (in->op == KILN_IR_SCAN) keep(m, r, kiln_em_states_size(em, (int)r));
+        for (int k = 0; k < operands(in) && in->op != KILN_IR_RESULT; k++) {
+            kiln_ref from = operand(in, k);
+            kiln_dtype t = (kiln_dtype)em->ir->ins[from].dtype;
+            if (!em->segment[from] || em->segment[from] == em->segment[r]) continue;
+            keep(m, from, (size_t)em->lanes * (t == KILN_BOOL ? em->mask[from] / 8u : kiln_dtype_size(t)));
+        }
+    }
+}
+
+static void plan_strip(kiln_emitter *em, int begin) {
+    marker m = {em, em->ir->ins[begin].which, 0, 0};
+    em->segment[begin] = ++m.segment;
+    mark_region(&m, begin);
+    keep_values(&m, begin);
+    if (m.used > em->work) em->work = m.used;
+}
+
+kiln_status kiln_em_plan(kiln_emitter *em, kiln_arena *scratch) {
+    size_t n = (size_t)em->ir->nins + 1;
+    em->mask = kiln_arena_alloc(scratch, n);
+    em->part_end = kiln_arena_alloc(scratch, n * sizeof *em->part_end);
+    em->region_end = kiln_arena_alloc(scratch, n * sizeof *em->region_end);
+    em->segment = kiln_arena_alloc(scratch, n * sizeof *em->segment);
+    em->work_at = kiln_arena_alloc(scratch, n * sizeof *em->work_at);
+    em->loaded = kiln_arena_alloc(scratch, n * sizeof *em->loaded);
+    if (!em->mask || !em->part_end || !em->region_end || !em->segment || !em->work_at || !em->loaded)
+        return KILN_NOMEM();
+    for (int a = 0; a < em->ir->naxes; a++) {
+        em->dim[a] = em->ndim;
+        em->ndim += em->ir->axes[a].grid ? 2 : 1;
+    }
+    for (size_t r = 0; r < n; r++) em->work_at[r] = KILN_EM_NONE;
+    find_ends(em);
+    kiln_em_masks(em);
+    for (int r = 0; r < em->ir->nins; r++) {
+        const kiln_ir_ins *in = &em->ir->ins[r];
+        if (in->op == KILN_IR_FOR && in->vec && kiln_em_has_loops(em, r) && all_can(em, r)) plan_strip(em, r);
+    }
+    return KILN_OK;
+}

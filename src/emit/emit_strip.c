@@ -1,0 +1,276 @@
+/* emit_strip.c - a vector loop with loops inside -> loops over rows around loops over the columns of a strip.
+ *
+ * Columns are taken in strips of some length.  Within one, each segment of the body (emit_plan.c) runs over all columns
+ * before the next, so that a fold over rows reads memory in rows, and what the next block of rows needs of a column
+ * stays in a cache.  Folds keep the stack of their counter in the work, [level][column]; the result is level 0. */
+#include <stdio.h>
+
+#include "emit/emit_impl.h"
+
+/* The region whose yield ends a part.  Of a fold: `last` says whether the block is the last one. */
+typedef struct tail {
+    int begin;
+    const char *last;
+} tail;
+
+static void strip_part(kiln_emitter *em, int begin, int end, const tail *t);
+
+/* -- the work ----------------------------------------------------------------------------------------------------- */
+
+static int columns(const kiln_emitter *em) { return KILN_EM_STRIP / em->lanes; }
+
+/* States of a fold or scan at `level` of its stack, for the columns of this vector. */
+static void states_at(const kiln_emitter *em, int begin, const char *level, char text[80]) {
+    snprintf(text, 80, "((st%d *)(work + %u))[%s * %d + v]", begin, em->work_at[begin], level, columns(em));
+}
+
+static void kept_value(kiln_emitter *em, kiln_ref r) {
+    kiln_dtype t = (kiln_dtype)em->ir->ins[r].dtype;
+    if (t == KILN_BOOL)
+        kiln_em_put(em, "((vi%d *)(work + %u))[v]", em->mask[r], em->work_at[r]);
+    else
+        kiln_em_put(em, "((v%s *)(work + %u))[v]", kiln_em_kept(t), em->work_at[r]);
+}
+
+bool kiln_em_kept_states(const kiln_emitter *em, kiln_ref r, char text[80]) {
+    if (em->work_at[r] == KILN_EM_NONE) return false;
+    states_at(em, (int)r, "0", text);
+    return true;
+}
+
+/* -- segments ------------------------------------------------------------------------------------------------------ */
+
+static void load_kept(kiln_emitter *em, kiln_ref user, kiln_ref r) {
+    if (em->work_at[r] == KILN_EM_NONE || em->segment[r] == em->segment[user]) return;
+    if (em->loaded[r] == em->nloads || kiln_ir_opens(&em->ir->ins[r])) return;
+    em->loaded[r] = em->nloads;
+    kiln_em_declare(em, r);
+    kept_value(em, r);
+    kiln_em_put(em, ";\n");
+}
+
+/* Declares the values of other segments that instructions begin..end of this one use. */
+static void load_operands(kiln_emitter *em, uint32_t segment, int begin, int end) {
+    for (int r = begin; r < end; r++) {
+        const kiln_ir_ins *in = &em->ir->ins[r];
+        if (em->segment[r] != segment) continue;
+        for (int k = 0; k < in->nargs; k++) load_kept(em, (kiln_ref)r, in->list ? in->list[k] : in->arg[k]);
+        for (int k = 0; k < kiln_ir_computed(in); k++) load_kept(em, (kiln_ref)r, in->coord[k].at);
+    }
+}
+
+static void open_segment(kiln_emitter *em, uint32_t segment, int begin, int end) {
+    int s = (int)em->strip;
+    char from[16], to[16];
+    snprintf(from, sizeof from, "c%d_0", s);
+    snprintf(to, sizeof to, "c%d_1", s);
+    kiln_em_open_columns(em, s, from, to);
+    kiln_em_line(em, "const long v = (i%d - c%d_0) / KILN_W;", s, s);
+    em->nloads++;
+    load_operands(em, segment, begin, end);
+}
+
+static void segment_instruction(kiln_emitter *em, kiln_ref r) {
+    kiln_em_instruction(em, r);
+    if (em->work_at[r] == KILN_EM_NONE) return;
+    kiln_em_start(em);
+    kept_value(em, r);
+    kiln_em_put(em, " = t%u;\n", r);
+}
+
+/* -- folds ---------------------------------------------------------------------------------------------------------- */
+
+/* In a segment: puts x<begin> onto the stack, merged with what the counter says. */
+static void push(kiln_emitter *em, int begin, const char *last) {
+    char state[16], level[24], at[80];
+    snprintf(state, sizeof state, "x%d", begin);
+    snprintf(level, sizeof level, "--to%d", begin);
+    kiln_em_line(em, "long to%d = top%d;", begin, begin);
+    kiln_em_open(em, "for (long q = %s ? -1 : count%d; q & 1 && to%d; q >>= 1)", last, begin, begin);
+    states_at(em, begin, level, at);
+    kiln_em_merge(em, begin, at, state, state, NULL);
+    kiln_em_close(em);
+    snprintf(level, sizeof level, "to%d", begin);
+    states_at(em, begin, level, at);
+    kiln_em_line(em, "%s = x%d;", at, begin);
+}
+
+/* After all columns: what push did to the height of the stack. */
+static void count_block(kiln_emitter *em, int begin, const char *last) {
+    kiln_em_line(em, "for (long q = %s ? -1 : count%d; q & 1 && top%d; q >>= 1) top%d--;", last, begin, begin,
+                 begin);
+    kiln_em_line(em, "top%d++, count%d++;", begin, begin);
+}
+
+/* Whole blocks: as many steps as the tree has lanes, on states in registers. */
+static void whole_block(kiln_emitter *em, int begin) {
+    const kiln_ir_ins *f = &em->ir->ins[begin];
+    int lanes = (int)f->imm.tree.lanes, end = (int)em->part_end[begin];
+    char a[24], b[24];
+    bool once = f->imm.tree.block == f->imm.tree.lanes;
+    for (int j = 0; j < lanes; j++) kiln_em_line(em, "st%d a%d_%d = z%d;", begin, begin, j, begin);
+    if (!once)
+        kiln_em_open(em, "for (long i%d = lo%d; i%d < hi%d; i%d += %d)", begin, begin, begin, begin, begin,
+                     lanes);
+    for (int j = 0; j < lanes; j++) {
+        kiln_em_scope old = kiln_em_enter(em, f->which, "(%s%d + %d)", once ? "lo" : "i", begin, j);
+        if (once) em->inner = em->vec; /* a row's address does not change in the loop over columns */
+        em->fold = (kiln_ref)begin;
+        snprintf(a, sizeof a, "a%d_%d", begin, j);
+        kiln_em_brace(em);
+        kiln_em_line(em, "const st%d s%d = %s;", begin, begin, a);
+        kiln_em_part(em, begin + 1, end - 1);
+        kiln_em_yield(em, end - 1, a, NULL);
+        kiln_em_close(em);
+        kiln_em_leave(em, &old);
+    }
+    if (!once) kiln_em_close(em);
+    for (int w = lanes / 2; w; w /= 2)
+        for (int j = 0; j < w; j++) {
+            snprintf(a, sizeof a, "a%d_%d", begin, j);
+            snprintf(b, sizeof b, "a%d_%d", begin, j + w);
+            kiln_em_merge(em, begin, a, b, a, NULL);
+        }
+    kiln_em_line(em, "x%d = a%d_0;", begin, begin);
+}
+
+/* A block of rows of a fold whose step has no loops. */
+static void block_of_rows(kiln_emitter *em, int begin, const char *last) {
+    open_segment(em, em->segment[begin], begin, (int)em->region_end[begin]);
+    kiln_em_states(em, begin, "const st%d z%d", begin, begin);
+    kiln_em_line(em, "st%d x%d;", begin, begin);
+    kiln_em_open(em, "if (hi%d - lo%d == %u)", begin, begin, em->ir->ins[begin].imm.tree.block);
+    whole_block(em, begin);
+    em->indent -= 4;
+    kiln_em_open(em, "} else");
+    kiln_em_block_by_elements(em, begin);
+    kiln_em_close(em);
+    push(em, begin, last);
+    kiln_em_close(em);
+}
+
+static void fold(kiln_emitter *em, int begin) {
+    const kiln_ir_ins *f = &em->ir->ins[begin];
+    const kiln_em_place at = em->at[f->which];
+    char last[48], to[80];
+    snprintf(last, sizeof last, "hi%d == %s", begin, at.end);
+    states_at(em, begin, "0", to);
+    kiln_em_brace(em);
+    kiln_em_line(em, "long top%d = 0, count%d = 0;", begin, begin);
+    kiln_em_open_blocks(em, begin, &at);
+    if (kiln_ir_by_block(f)) {
+        kiln_em_scope old = kiln_em_enter_block(em, begin);
+        strip_part(em, begin + 1, (int)em->part_end[begin] - 1, &(tail){begin, last});
+        kiln_em_leave(em, &old);
+    } else {
+        block_of_rows(em, begin, last);
+    }
+    count_block(em, begin, last);
+    kiln_em_close(em);
+    kiln_em_open(em, "if (!top%d)", begin);
+    open_segment(em, em->segment[begin], begin, begin + 1);
+    kiln_em_states(em, begin, "const st%d z%d", begin, begin);
+    kiln_em_line(em, "%s = z%d;", to, begin);
+    kiln_em_close(em);
+    kiln_em_close(em);
+    kiln_em_close(em);
+}
+
+/* -- loops over rows ------------------------------------------------------------------------------------------------- */
+
+static void rows(kiln_emitter *em, int begin) {
+    const kiln_ir_ins *f = &em->ir->ins[begin];
+    char to[80];
+    if (f->op == KILN_IR_SCAN) {
+        states_at(em, begin, "0", to);
+        open_segment(em, em->segment[begin], begin, begin + 1);
+        kiln_em_states(em, begin, "const st%d z%d", begin, begin);
+        kiln_em_line(em, "%s = z%d;", to, begin);
+        kiln_em_close(em);
+    }
+    const kiln_em_place at = em->at[f->which];
+    kiln_em_scope old = kiln_em_enter(em, f->which, "i%d", begin);
+    kiln_em_open(em, "for (long i%d = %s; i%d < %s; i%d++)", begin, at.begin, begin, at.end, begin);
+    if (f->op == KILN_IR_SCAN) {
+        em->fold = (kiln_ref)begin;
+        strip_part(em, begin + 1, (int)em->part_end[begin] - 1, &(tail){begin, NULL});
+    } else {
+        strip_part(em, begin + 1, (int)em->part_end[begin], NULL);
+    }
+    kiln_em_close(em);
+    kiln_em_leave(em, &old);
+}
+
+/* -- parts -------------------------------------------------------------------------------------------------------------- */
+
+/* The yield at the end of a region, in its last segment. */
+static void yield(kiln_emitter *em, const tail *t) {
+    int at = (int)em->part_end[t->begin] - 1;
+    char to[80];
+    if (!t->last) {
+        states_at(em, t->begin, "0", to);
+        kiln_em_yield(em, at, to, NULL);
+        return;
+    }
+    load_operands(em, em->segment[t->begin], at + 1, (int)em->region_end[t->begin]); /* the merge's */
+    snprintf(to, sizeof to, "x%d", t->begin);
+    kiln_em_line(em, "st%d x%d;", t->begin, t->begin);
+    kiln_em_yield(em, at, to, NULL);
+    push(em, t->begin, t->last);
+}
+
+/* What is the same for all columns, outside the loop over them. */
+static uint32_t uniform_values(kiln_emitter *em, int begin, int end) {
+    uint32_t segment = 0;
+    int vec = em->vec;
+    em->vec = -1;
+    for (int r = begin; r < end; r++) {
+        if (em->segment[r])
+            segment = em->segment[r];
+        else
+            kiln_em_instruction(em, (kiln_ref)r);
+    }
+    em->vec = vec;
+    return segment;
+}
+
+/* Instructions begin..end, which open no region. */
+static void run(kiln_emitter *em, int begin, int end, const tail *t) {
+    uint32_t segment = uniform_values(em, begin, end);
+    if (t) segment = em->segment[end];
+    if (!segment) return;
+    open_segment(em, segment, begin, t ? end + 1 : end);
+    bool wait = kiln_em_stores_wait(em->ir, begin, end);
+    for (int pass = 0; pass < (wait ? 2 : 1); pass++)
+        for (int r = begin; r < end; r++)
+            if (em->segment[r] && (!wait || (em->ir->ins[r].op == KILN_IR_STORE) == (pass == 1)))
+                segment_instruction(em, (kiln_ref)r);
+    if (t) yield(em, t);
+    kiln_em_close(em);
+}
+
+static void strip_part(kiln_emitter *em, int begin, int end, const tail *t) {
+    int from = begin;
+    for (int r = begin; r < end; r++) {
+        if (!kiln_ir_opens(&em->ir->ins[r])) continue;
+        run(em, from, r, NULL);
+        if (em->ir->ins[r].op == KILN_IR_FOLD)
+            fold(em, r);
+        else
+            rows(em, r);
+        r = (int)em->region_end[r];
+        from = r + 1;
+    }
+    run(em, from, end, t);
+}
+
+void kiln_em_strips(kiln_emitter *em, int begin) {
+    const kiln_em_place *at = &em->at[em->ir->ins[begin].which];
+    em->strip = (kiln_ref)begin;
+    kiln_em_open(em, "for (long c%d_0 = %s; c%d_0 < %s; c%d_0 += %d)", begin, at->begin, begin, at->end,
+                 begin, KILN_EM_STRIP);
+    kiln_em_line(em, "const long c%d_1 = %s - c%d_0 < %d ? %s : c%d_0 + %d;", begin, at->end, begin,
+                 KILN_EM_STRIP, at->end, begin, KILN_EM_STRIP);
+    strip_part(em, begin + 1, (int)em->region_end[begin], NULL);
+    kiln_em_close(em);
+}
