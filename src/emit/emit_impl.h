@@ -141,5 +141,5 @@ void kiln_em_block_by_lanes(kiln_emitter *em, int begin);
 /* emit_strip.c */
 void kiln_em_strips(kiln_emitter *em, int begin);
 /* Where a strip keeps the states of a fold or scan, if it does. */
-bool kiln_em_kept_states(const kiln_emitter *em, kiln_ref r, char text[80]);
+bool kiln_em_kept_states(const kiln_emitter *em, kiln_ref r, char text[112]);
 #endif

@@ -1,9 +1,10 @@
 /* emit_lanes.c - a block of a fold that is the vector loop: the lanes of its tree are lanes of vectors.
  *
- * Rows of as many elements as the tree has lanes are taken with one step per vector, printed one after the other on
- * states in registers where the step has no loops and the vectors are few.  What is left of a block, and everything else,
- * goes vector by vector through an array.  Then lanes are merged pairwise, by whole vectors first and by lanes moved
- * down within one at last; lanes without an element keep what they have. */
+ * A row is as many elements as the tree has lanes, one or several vectors.  Where the step has no loops and the vectors
+ * are few, whole rows are taken with one step per vector, printed one after the other on states in registers, and merged
+ * so.  Everything else goes vector by vector through an array: what is left after the last whole row, and steps with
+ * loops.  Lanes are merged pairwise, by whole vectors first, at last by lanes moved down within one; in a block shorter
+ * than a row, lanes without an element must not be met. */
 #include <stdio.h>
 
 #include "emit/emit_impl.h"
@@ -51,10 +52,9 @@ static void whole_rows(kiln_emitter *em, const rows *v) {
         kiln_em_close(em);
     }
     kiln_em_close(em);
-    for (int j = 0; j < v->vectors; j++) kiln_em_line(em, "lane%d[%d] = a%d_%d;", b, j, b, j);
 }
 
-/* Vector by vector, to the end of the block. */
+/* Vector by vector through the array, to the end of the block. */
 static void rest_of_block(kiln_emitter *em, const rows *v) {
     int b = v->begin;
     char pos[24], of[24], all[24], old[24];
@@ -70,55 +70,103 @@ static void rest_of_block(kiln_emitter *em, const rows *v) {
     kiln_em_close(em);
 }
 
-/* Merges vectors j + w into vectors j for w = vectors / 2, ... 1. */
-static void merge_vectors(kiln_emitter *em, const rows *v) {
-    int b = v->begin;
-    char left[24], right[32], all[32], keep[16];
-    snprintf(left, sizeof left, "lane%d[j]", b);
-    snprintf(right, sizeof right, "lane%d[j + w]", b);
-    snprintf(all, sizeof all, "m >= %d", v->width);
-    snprintf(keep, sizeof keep, "l%d", b);
-    kiln_em_open(em, "for (long w = %d; w; w >>= 1) for (long j = 0; j < w; j++)", v->vectors / 2);
-    kiln_em_line(em, "const long m = m%d - (j + w) * %d;", b, v->width);
-    kiln_em_line(em, "if (m <= 0) break;");
-    kiln_em_merge(em, b, left, right, left, &(kiln_em_only){all, "m", keep});
-    kiln_em_close(em);
-}
+/* -- merging -------------------------------------------------------------------------------------------------- */
 
-/* Merges lanes l + w of x<begin> into lanes l. */
-static void merge_lanes(kiln_emitter *em, const rows *v, int w) {
+/* Merges lanes l + w of x<begin> into lanes l; w is a C expression. */
+static void merge_within(kiln_emitter *em, const rows *v, const char *w, const kiln_em_only *only) {
     const kiln_ir_ins *f = &em->ir->ins[v->begin];
     int b = v->begin;
-    char state[16], all[32], count[24], keep[16];
+    char state[16];
     snprintf(state, sizeof state, "x%d", b);
-    snprintf(all, sizeof all, "m%d >= %d", b, 2 * w);
-    snprintf(count, sizeof count, "m%d - %d", b, w);
-    snprintf(keep, sizeof keep, "l%d", b);
-    kiln_em_open(em, "if (m%d > %d)", b, w);
     kiln_em_start(em);
     kiln_em_put(em, "const st%d l%d = x%d, r%d = {", b, b, b, b);
     for (int k = 0; k < f->nargs; k++) {
         kiln_em_put(em, k ? ", " : "");
         kiln_em_fn(em, "down_%s", kiln_em_kept((kiln_dtype)em->ir->ins[f->list[k]].dtype));
-        kiln_em_put(em, "(x%d.s%d, %d)", b, k, w);
+        kiln_em_put(em, "(x%d.s%d, %s)", b, k, w);
     }
     kiln_em_put(em, "};\n");
-    kiln_em_merge_part(em, b, state, &(kiln_em_only){all, count, keep});
+    kiln_em_merge_part(em, b, state, only);
+}
+
+/* All lanes have an element: the states are in registers. */
+static void merge_registers(kiln_emitter *em, const rows *v) {
+    int b = v->begin;
+    char left[24], right[24], by[16];
+    for (int w = v->vectors / 2; w; w /= 2)
+        for (int j = 0; j < w; j++) {
+            snprintf(left, sizeof left, "a%d_%d", b, j);
+            snprintf(right, sizeof right, "a%d_%d", b, j + w);
+            kiln_em_merge(em, b, left, right, left, NULL);
+        }
+    kiln_em_line(em, "x%d = a%d_0;", b, b);
+    for (int w = v->width / 2; w; w /= 2) {
+        snprintf(by, sizeof by, "%d", w);
+        kiln_em_brace(em);
+        merge_within(em, v, by, NULL);
+        kiln_em_close(em);
+    }
+}
+
+/* Of m<begin> elements, which may be fewer than lanes: the states are in the array. */
+static void merge_array(kiln_emitter *em, const rows *v) {
+    int b = v->begin;
+    char left[24], right[32], all[32], keep[16], within[32], count[24];
+    snprintf(left, sizeof left, "lane%d[j]", b);
+    snprintf(right, sizeof right, "lane%d[j + w]", b);
+    snprintf(all, sizeof all, "m >= %d", v->width);
+    snprintf(keep, sizeof keep, "l%d", b);
+    snprintf(within, sizeof within, "m%d >= 2 * w", b);
+    snprintf(count, sizeof count, "m%d - w", b);
+    if (v->vectors > 1) {
+        kiln_em_open(em, "for (long w = %d; w; w >>= 1) for (long j = 0; j < w; j++)", v->vectors / 2);
+        kiln_em_line(em, "const long m = m%d - (j + w) * %d;", b, v->width);
+        kiln_em_line(em, "if (m <= 0) break;");
+        kiln_em_merge(em, b, left, right, left, &(kiln_em_only){all, "m", keep});
+        kiln_em_close(em);
+    }
+    kiln_em_line(em, "x%d = lane%d[0];", b, b);
+    if (v->width == 1) return;
+    kiln_em_open(em, "for (long w = %d; w; w >>= 1) if (m%d > w)", v->width / 2, b);
+    merge_within(em, v, "w", &(kiln_em_only){within, count, keep});
+    kiln_em_close(em);
+}
+
+/* -- blocks --------------------------------------------------------------------------------------------------- */
+
+static void block_in_array(kiln_emitter *em, const rows *v) {
+    int b = v->begin;
+    kiln_em_line(em, "st%d lane%d[%d];", b, b, v->vectors);
+    kiln_em_line(em, "for (long j = 0; j < %d; j++) lane%d[j] = z%d;", v->vectors, b, b);
+    rest_of_block(em, v);
+    merge_array(em, v);
+}
+
+static void block_in_registers(kiln_emitter *em, const rows *v) {
+    int b = v->begin;
+    whole_rows(em, v);
+    kiln_em_open(em, "if (i%d < hi%d)", b, b);
+    kiln_em_start(em);
+    kiln_em_put(em, "st%d lane%d[%d] = {", b, b, v->vectors);
+    for (int j = 0; j < v->vectors; j++) kiln_em_put(em, "%sa%d_%d", j ? ", " : "", b, j);
+    kiln_em_put(em, "};\n");
+    rest_of_block(em, v);
+    kiln_em_open(em, "if (m%d < %d)", b, v->lanes);
+    merge_array(em, v);
+    kiln_em_close(em);
+    for (int j = 0; j < v->vectors; j++) kiln_em_line(em, "a%d_%d = lane%d[%d];", b, j, b, j);
+    kiln_em_close(em);
+    kiln_em_open(em, "if (m%d >= %d)", b, v->lanes);
+    merge_registers(em, v);
     kiln_em_close(em);
 }
 
 void kiln_em_block_by_lanes(kiln_emitter *em, int begin) {
     rows v = rows_of(em, begin);
-    bool printed = v.vectors <= MAX_PRINTED && !kiln_em_has_loops(em, begin);
-    kiln_em_line(em, "st%d lane%d[%d];", begin, begin, v.vectors);
     kiln_em_line(em, "const long m%d = hi%d - lo%d;", begin, begin, begin);
     kiln_em_line(em, "long i%d = lo%d;", begin, begin);
-    if (printed)
-        whole_rows(em, &v);
+    if (v.vectors <= MAX_PRINTED && !kiln_em_has_loops(em, begin))
+        block_in_registers(em, &v);
     else
-        kiln_em_line(em, "for (long j = 0; j < %d; j++) lane%d[j] = z%d;", v.vectors, begin, begin);
-    rest_of_block(em, &v);
-    if (v.vectors > 1) merge_vectors(em, &v);
-    kiln_em_line(em, "x%d = lane%d[0];", begin, begin);
-    for (int w = v.width / 2; w; w /= 2) merge_lanes(em, &v, w);
+        block_in_array(em, &v);
 }

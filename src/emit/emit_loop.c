@@ -34,7 +34,7 @@ static void extent_value(kiln_emitter *em, kiln_ref r) {
 /* STATE, LEFT, RIGHT, RESULT: a member of a struct of states. */
 static void state_value(kiln_emitter *em, kiln_ref r) {
     const kiln_ir_ins *in = &em->ir->ins[r];
-    char kept[80];
+    char kept[112];
     bool result = in->op == KILN_IR_RESULT;
     kiln_ref of = result ? in->arg[0] : em->fold;
     bool may_be_kept = result || em->ir->ins[of].op == KILN_IR_SCAN;

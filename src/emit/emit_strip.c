@@ -7,21 +7,16 @@
 
 #include "emit/emit_impl.h"
 
-/* The region whose yield ends a part.  Of a fold: `last` says whether the block is the last one. */
-typedef struct tail {
-    int begin;
-    const char *last;
-} tail;
-
-static void strip_part(kiln_emitter *em, int begin, int end, const tail *t);
+/* tail: the region whose yield ends the part, or -1. */
+static void strip_part(kiln_emitter *em, int begin, int end, int tail);
 
 /* -- the work ----------------------------------------------------------------------------------------------------- */
 
 static int columns(const kiln_emitter *em) { return KILN_EM_STRIP / em->lanes; }
 
 /* States of a fold or scan at `level` of its stack, for the columns of this vector. */
-static void states_at(const kiln_emitter *em, int begin, const char *level, char text[80]) {
-    snprintf(text, 80, "((st%d *)(work + %u))[%s * %d + v]", begin, em->work_at[begin], level, columns(em));
+static void states_at(const kiln_emitter *em, int begin, const char *level, char text[112]) {
+    snprintf(text, 112, "((st%d *)(work + %u))[%s * %d + v]", begin, em->work_at[begin], level, columns(em));
 }
 
 static void kept_value(kiln_emitter *em, kiln_ref r) {
@@ -32,7 +27,7 @@ static void kept_value(kiln_emitter *em, kiln_ref r) {
         kiln_em_put(em, "((v%s *)(work + %u))[v]", kiln_em_kept(t), em->work_at[r]);
 }
 
-bool kiln_em_kept_states(const kiln_emitter *em, kiln_ref r, char text[80]) {
+bool kiln_em_kept_states(const kiln_emitter *em, kiln_ref r, char text[112]) {
     if (em->work_at[r] == KILN_EM_NONE) return false;
     states_at(em, (int)r, "0", text);
     return true;
@@ -59,15 +54,20 @@ static void load_operands(kiln_emitter *em, uint32_t segment, int begin, int end
     }
 }
 
+/* At the head of the loop over columns: the number of the vector, and what is kept from other segments. */
+static void begin_segment(kiln_emitter *em, uint32_t segment, int begin, int end) {
+    kiln_em_line(em, "const unsigned long v = (unsigned long)(i%u - c%u_0) / KILN_W;", em->strip, em->strip);
+    em->nloads++;
+    load_operands(em, segment, begin, end);
+}
+
 static void open_segment(kiln_emitter *em, uint32_t segment, int begin, int end) {
     int s = (int)em->strip;
     char from[16], to[16];
     snprintf(from, sizeof from, "c%d_0", s);
     snprintf(to, sizeof to, "c%d_1", s);
     kiln_em_open_columns(em, s, from, to);
-    kiln_em_line(em, "const long v = (i%d - c%d_0) / KILN_W;", s, s);
-    em->nloads++;
-    load_operands(em, segment, begin, end);
+    begin_segment(em, segment, begin, end);
 }
 
 static void segment_instruction(kiln_emitter *em, kiln_ref r) {
@@ -80,29 +80,29 @@ static void segment_instruction(kiln_emitter *em, kiln_ref r) {
 
 /* -- folds ---------------------------------------------------------------------------------------------------------- */
 
-/* In a segment: puts x<begin> onto the stack, merged with what the counter says. */
-static void push(kiln_emitter *em, int begin, const char *last) {
-    char state[16], level[24], at[80];
+/* Before a block: how many states on the stack the newest one takes in. */
+static void count_block(kiln_emitter *em, int begin, const char *last) {
+    kiln_em_line(em, "long take%d = 0;", begin);
+    kiln_em_line(em, "for (long q = %s ? -1 : count%d; q & 1 && take%d < top%d; q >>= 1) take%d++;", last,
+                 begin, begin, begin, begin);
+    kiln_em_line(em, "top%d -= take%d, count%d++;", begin, begin, begin);
+}
+
+/* In a segment: merges x<begin> with them and puts it in their place. */
+static void push(kiln_emitter *em, int begin) {
+    char state[16], level[48], at[112];
     snprintf(state, sizeof state, "x%d", begin);
-    snprintf(level, sizeof level, "--to%d", begin);
-    kiln_em_line(em, "long to%d = top%d;", begin, begin);
-    kiln_em_open(em, "for (long q = %s ? -1 : count%d; q & 1 && to%d; q >>= 1)", last, begin, begin);
+    snprintf(level, sizeof level, "(top%d + d - 1)", begin);
     states_at(em, begin, level, at);
+    kiln_em_open(em, "for (long d = take%d; d > 0; d--)", begin);
     kiln_em_merge(em, begin, at, state, state, NULL);
     kiln_em_close(em);
-    snprintf(level, sizeof level, "to%d", begin);
+    snprintf(level, sizeof level, "top%d", begin);
     states_at(em, begin, level, at);
     kiln_em_line(em, "%s = x%d;", at, begin);
 }
 
-/* After all columns: what push did to the height of the stack. */
-static void count_block(kiln_emitter *em, int begin, const char *last) {
-    kiln_em_line(em, "for (long q = %s ? -1 : count%d; q & 1 && top%d; q >>= 1) top%d--;", last, begin, begin,
-                 begin);
-    kiln_em_line(em, "top%d++, count%d++;", begin, begin);
-}
-
-/* Whole blocks: as many steps as the tree has lanes, on states in registers. */
+/* Whole blocks of whole vectors: as many steps as the tree has lanes, on states in registers. */
 static void whole_block(kiln_emitter *em, int begin) {
     const kiln_ir_ins *f = &em->ir->ins[begin];
     int lanes = (int)f->imm.tree.lanes, end = (int)em->part_end[begin];
@@ -134,38 +134,49 @@ static void whole_block(kiln_emitter *em, int begin) {
     kiln_em_line(em, "x%d = a%d_0;", begin, begin);
 }
 
-/* A block of rows of a fold whose step has no loops. */
-static void block_of_rows(kiln_emitter *em, int begin, const char *last) {
-    open_segment(em, em->segment[begin], begin, (int)em->region_end[begin]);
-    kiln_em_states(em, begin, "const st%d z%d", begin, begin);
-    kiln_em_line(em, "st%d x%d;", begin, begin);
-    kiln_em_open(em, "if (hi%d - lo%d == %u)", begin, begin, em->ir->ins[begin].imm.tree.block);
-    whole_block(em, begin);
-    em->indent -= 4;
-    kiln_em_open(em, "} else");
-    kiln_em_block_by_elements(em, begin);
-    kiln_em_close(em);
-    push(em, begin, last);
-    kiln_em_close(em);
+/* A block of rows of a fold whose step has no loops.  Where it is whole, so are all vectors of columns but the last. */
+static void block_of_rows(kiln_emitter *em, int begin) {
+    int s = (int)em->strip;
+    kiln_em_line(em, "long i%d = c%d_0;", s, s);
+    for (int whole = 1; whole >= 0; whole--) {
+        if (whole) {
+            kiln_em_line(em, "if (hi%d - lo%d == %u)", begin, begin, em->ir->ins[begin].imm.tree.block);
+            kiln_em_open(em, "for (; c%d_1 - i%d >= KILN_W; i%d += KILN_W)", s, s, s);
+            kiln_em_line(em, "const long k = KILN_W;");
+        } else {
+            kiln_em_open(em, "for (; i%d < c%d_1; i%d += KILN_W)", s, s, s);
+            kiln_em_line(em, "const long k = c%d_1 - i%d < KILN_W ? c%d_1 - i%d : KILN_W;", s, s, s, s);
+        }
+        begin_segment(em, em->segment[begin], begin, (int)em->region_end[begin]);
+        kiln_em_states(em, begin, "const st%d z%d", begin, begin);
+        kiln_em_line(em, "st%d x%d;", begin, begin);
+        if (whole)
+            whole_block(em, begin);
+        else
+            kiln_em_block_by_elements(em, begin);
+        push(em, begin);
+        kiln_em_close(em);
+    }
 }
 
 static void fold(kiln_emitter *em, int begin) {
     const kiln_ir_ins *f = &em->ir->ins[begin];
     const kiln_em_place at = em->at[f->which];
-    char last[48], to[80];
+    char last[48], to[112];
     snprintf(last, sizeof last, "hi%d == %s", begin, at.end);
     states_at(em, begin, "0", to);
     kiln_em_brace(em);
     kiln_em_line(em, "long top%d = 0, count%d = 0;", begin, begin);
     kiln_em_open_blocks(em, begin, &at);
+    count_block(em, begin, last);
     if (kiln_ir_by_block(f)) {
         kiln_em_scope old = kiln_em_enter_block(em, begin);
-        strip_part(em, begin + 1, (int)em->part_end[begin] - 1, &(tail){begin, last});
+        strip_part(em, begin + 1, (int)em->part_end[begin] - 1, begin);
         kiln_em_leave(em, &old);
     } else {
-        block_of_rows(em, begin, last);
+        block_of_rows(em, begin);
     }
-    count_block(em, begin, last);
+    kiln_em_line(em, "top%d++;", begin);
     kiln_em_close(em);
     kiln_em_open(em, "if (!top%d)", begin);
     open_segment(em, em->segment[begin], begin, begin + 1);
@@ -180,7 +191,7 @@ static void fold(kiln_emitter *em, int begin) {
 
 static void rows(kiln_emitter *em, int begin) {
     const kiln_ir_ins *f = &em->ir->ins[begin];
-    char to[80];
+    char to[112];
     if (f->op == KILN_IR_SCAN) {
         states_at(em, begin, "0", to);
         open_segment(em, em->segment[begin], begin, begin + 1);
@@ -193,9 +204,9 @@ static void rows(kiln_emitter *em, int begin) {
     kiln_em_open(em, "for (long i%d = %s; i%d < %s; i%d++)", begin, at.begin, begin, at.end, begin);
     if (f->op == KILN_IR_SCAN) {
         em->fold = (kiln_ref)begin;
-        strip_part(em, begin + 1, (int)em->part_end[begin] - 1, &(tail){begin, NULL});
+        strip_part(em, begin + 1, (int)em->part_end[begin] - 1, begin);
     } else {
-        strip_part(em, begin + 1, (int)em->part_end[begin], NULL);
+        strip_part(em, begin + 1, (int)em->part_end[begin], -1);
     }
     kiln_em_close(em);
     kiln_em_leave(em, &old);
@@ -204,19 +215,19 @@ static void rows(kiln_emitter *em, int begin) {
 /* -- parts -------------------------------------------------------------------------------------------------------------- */
 
 /* The yield at the end of a region, in its last segment. */
-static void yield(kiln_emitter *em, const tail *t) {
-    int at = (int)em->part_end[t->begin] - 1;
-    char to[80];
-    if (!t->last) {
-        states_at(em, t->begin, "0", to);
+static void yield(kiln_emitter *em, int begin) {
+    int at = (int)em->part_end[begin] - 1;
+    char to[112];
+    if (em->ir->ins[begin].op == KILN_IR_SCAN) {
+        states_at(em, begin, "0", to);
         kiln_em_yield(em, at, to, NULL);
         return;
     }
-    load_operands(em, em->segment[t->begin], at + 1, (int)em->region_end[t->begin]); /* the merge's */
-    snprintf(to, sizeof to, "x%d", t->begin);
-    kiln_em_line(em, "st%d x%d;", t->begin, t->begin);
+    load_operands(em, em->segment[begin], at + 1, (int)em->region_end[begin]); /* the merge's */
+    snprintf(to, sizeof to, "x%d", begin);
+    kiln_em_line(em, "st%d x%d;", begin, begin);
     kiln_em_yield(em, at, to, NULL);
-    push(em, t->begin, t->last);
+    push(em, begin);
 }
 
 /* What is the same for all columns, outside the loop over them. */
@@ -235,25 +246,25 @@ static uint32_t uniform_values(kiln_emitter *em, int begin, int end) {
 }
 
 /* Instructions begin..end, which open no region. */
-static void run(kiln_emitter *em, int begin, int end, const tail *t) {
+static void run(kiln_emitter *em, int begin, int end, int tail) {
     uint32_t segment = uniform_values(em, begin, end);
-    if (t) segment = em->segment[end];
+    if (tail >= 0) segment = em->segment[end];
     if (!segment) return;
-    open_segment(em, segment, begin, t ? end + 1 : end);
+    open_segment(em, segment, begin, tail >= 0 ? end + 1 : end);
     bool wait = kiln_em_stores_wait(em->ir, begin, end);
     for (int pass = 0; pass < (wait ? 2 : 1); pass++)
         for (int r = begin; r < end; r++)
             if (em->segment[r] && (!wait || (em->ir->ins[r].op == KILN_IR_STORE) == (pass == 1)))
                 segment_instruction(em, (kiln_ref)r);
-    if (t) yield(em, t);
+    if (tail >= 0) yield(em, tail);
     kiln_em_close(em);
 }
 
-static void strip_part(kiln_emitter *em, int begin, int end, const tail *t) {
+static void strip_part(kiln_emitter *em, int begin, int end, int tail) {
     int from = begin;
     for (int r = begin; r < end; r++) {
         if (!kiln_ir_opens(&em->ir->ins[r])) continue;
-        run(em, from, r, NULL);
+        run(em, from, r, -1);
         if (em->ir->ins[r].op == KILN_IR_FOLD)
             fold(em, r);
         else
@@ -261,7 +272,7 @@ static void strip_part(kiln_emitter *em, int begin, int end, const tail *t) {
         r = (int)em->region_end[r];
         from = r + 1;
     }
-    run(em, from, end, t);
+    run(em, from, end, tail);
 }
 
 void kiln_em_strips(kiln_emitter *em, int begin) {
@@ -271,6 +282,6 @@ void kiln_em_strips(kiln_emitter *em, int begin) {
                  begin, KILN_EM_STRIP);
     kiln_em_line(em, "const long c%d_1 = %s - c%d_0 < %d ? %s : c%d_0 + %d;", begin, at->end, begin,
                  KILN_EM_STRIP, at->end, begin, KILN_EM_STRIP);
-    strip_part(em, begin + 1, (int)em->region_end[begin], NULL);
+    strip_part(em, begin + 1, (int)em->region_end[begin], -1);
     kiln_em_close(em);
 }
