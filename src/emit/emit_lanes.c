@@ -9,7 +9,10 @@
 
 #include "emit/emit_impl.h"
 
-enum { MAX_PRINTED = 8 }; /* steps printed one after the other */
+enum {
+    MAX_PRINTED = 8,
+    SMALL = 64
+}; /* steps printed one after the other; instructions of all those of a row */
 
 typedef struct rows {
     int begin;
@@ -68,6 +71,24 @@ static void rest_of_block(kiln_emitter *em, const rows *v) {
                  v->vectors - 1);
     step(em, v, pos, of, &(kiln_em_only){all, "k", old});
     kiln_em_close(em);
+}
+
+/* The same in registers, printed for each vector of a row. */
+static void rest_in_registers(kiln_emitter *em, const rows *v) {
+    int b = v->begin;
+    char pos[24], of[24], all[24], old[24];
+    snprintf(all, sizeof all, "k == %d", v->width);
+    snprintf(old, sizeof old, "s%d", b);
+    for (int j = 0; j < v->vectors; j++) {
+        int at = j * v->width;
+        snprintf(pos, sizeof pos, "(i%d + %d)", b, at);
+        snprintf(of, sizeof of, "a%d_%d", b, j);
+        kiln_em_open(em, "if (hi%d - i%d > %d)", b, b, at);
+        kiln_em_line(em, "const long k = hi%d - i%d < %d ? hi%d - i%d - %d : %d;", b, b, at + v->width, b, b,
+                     at, v->width);
+        step(em, v, pos, of, &(kiln_em_only){all, "k", old});
+        kiln_em_close(em);
+    }
 }
 
 /* -- merging -------------------------------------------------------------------------------------------------- */
@@ -142,22 +163,33 @@ static void block_in_array(kiln_emitter *em, const rows *v) {
     merge_array(em, v);
 }
 
+/* lane<begin>: what the registers hold. */
+static void to_array(kiln_emitter *em, const rows *v) {
+    kiln_em_start(em);
+    kiln_em_put(em, "st%d lane%d[%d] = {", v->begin, v->begin, v->vectors);
+    for (int j = 0; j < v->vectors; j++) kiln_em_put(em, "%sa%d_%d", j ? ", " : "", v->begin, j);
+    kiln_em_put(em, "};\n");
+}
+
 static void block_in_registers(kiln_emitter *em, const rows *v) {
     int b = v->begin;
+    bool small = v->vectors * ((int)em->part_end[b] - b) <= SMALL;
     whole_rows(em, v);
     kiln_em_open(em, "if (i%d < hi%d)", b, b);
-    kiln_em_start(em);
-    kiln_em_put(em, "st%d lane%d[%d] = {", b, b, v->vectors);
-    for (int j = 0; j < v->vectors; j++) kiln_em_put(em, "%sa%d_%d", j ? ", " : "", b, j);
-    kiln_em_put(em, "};\n");
-    rest_of_block(em, v);
-    kiln_em_open(em, "if (m%d < %d)", b, v->lanes);
-    merge_array(em, v);
-    kiln_em_close(em);
-    for (int j = 0; j < v->vectors; j++) kiln_em_line(em, "a%d_%d = lane%d[%d];", b, j, b, j);
+    if (small) {
+        rest_in_registers(em, v);
+    } else {
+        to_array(em, v);
+        rest_of_block(em, v);
+        for (int j = 0; j < v->vectors; j++) kiln_em_line(em, "a%d_%d = lane%d[%d];", b, j, b, j);
+    }
     kiln_em_close(em);
     kiln_em_open(em, "if (m%d >= %d)", b, v->lanes);
     merge_registers(em, v);
+    em->indent -= 4;
+    kiln_em_open(em, "} else");
+    to_array(em, v);
+    merge_array(em, v);
     kiln_em_close(em);
 }
 
