@@ -1,14 +1,40 @@
 /* selftest.c - (IR, interpreter, kernel) -> do the two agree, bit for bit, on a made input.
  *
  * Guards against a miscompiled, truncated or mistaken object: whatever reaches a user's data has
- * computed the right answer at least once.  The shape has full and partial vectors and several rows;
- * values mix small numbers with random bits.  Knows dtypes only to tell NaNs apart. */
+ * computed the right answer at least once.  Extents are small, but vectors are full and partial, and folds and
+ * scans cross a block's border.  Values mix small numbers with random bits.  Knows dtypes only to tell NaNs apart. */
 #include <math.h>
 #include <string.h>
 
 #include "run/selftest.h"
 
-enum { ROWS = 3, COLS = 83, GAP = 2, NDIM = 2, ALIGN = 64 };
+enum { GAP = 2, ALIGN = 64, MAX_DIMS = 2 * KILN_IR_MAX_AXES };
+
+/* Extents. */
+enum {
+    ROWS = 3,      /* of loops in which nothing depends on how many */
+    COLS = 83,     /* of vector loops */
+    FEW_COLS = 19, /* of those with much inside */
+    STRIP = 1100,  /* of those with loops, but little, inside: more columns than kernels take at once */
+    PLACES = 23,   /* along axes that are not looped over */
+    LITTLE = 40 * 1000,
+    MUCH = 250 * 1000 /* points */
+};
+
+typedef struct trial {
+    int ndim, dim[KILN_IR_MAX_AXES];
+    int64_t n[MAX_DIMS];
+    bool map;      /* one grid axis, and no loops inside */
+    bool computes; /* coordinates: integers have to be such */
+    int64_t least; /* extent */
+    char *ptr[KILN_IR_MAX_BUFS];
+    int64_t stride[KILN_IR_MAX_BUFS * MAX_DIMS];
+    size_t nbytes
+        [KILN_IR_MAX_BUFS]; /* with as much before the address and behind it, where coordinates are computed */
+    char *memory;           /* all buffers */
+} trial;
+
+/* -- values --------------------------------------------------------------------------------------------------- */
 
 static uint64_t next_random(uint64_t *state) {
     *state += 0x9e3779b97f4a7c15u;
@@ -18,10 +44,10 @@ static uint64_t next_random(uint64_t *state) {
     return z ^ (z >> 31);
 }
 
-/* Small values, so that results are mostly finite; every eighth has random bits. */
-static void make_real(kiln_dtype t, uint64_t *seed, void *out) {
-    uint64_t r = next_random(seed);
-    double small = (double)(int64_t)(r % 2001 - 1000) / 64.0;
+/* Small values, so that results are mostly finite; wild: random bits, but never an integer zero, since a divisor may be
+ * among these. */
+static void make_real(kiln_dtype t, uint64_t r, double more, bool wild, uint64_t *seed, void *out) {
+    double small = (double)(int64_t)(r % 2001 - 1000) / 64.0 + more;
     int64_t whole = (int64_t)(r % 23) + 1;
     float f = (float)small;
     uint16_t half = t == KILN_F16 ? kiln_f32_to_half(f) : kiln_f32_to_bf16(f);
@@ -37,53 +63,138 @@ static void make_real(kiln_dtype t, uint64_t *seed, void *out) {
         from = &truth;
     else if (r >> 61 == 0 && kiln_dtype_is_signed(t))
         whole = -whole;
-    bool wild = r >> 61 == 1 && t != KILN_BOOL;
-    uint64_t bits = next_random(seed) | 1; /* never an integer zero: a divisor may be among these */
-    memcpy(out, wild ? (const void *)&bits : from, kiln_dtype_size(t)); /* little endian: the low bytes */
+    uint64_t bits = next_random(seed) | 1;
+    memcpy(out, wild && t != KILN_BOOL ? (const void *)&bits : from,
+           kiln_dtype_size(t)); /* little endian: the low bytes */
 }
 
-static void make_value(kiln_dtype t, uint64_t *seed, void *out) {
-    kiln_dtype part = kiln_dtype_real(t);
-    make_real(part, seed, out);
-    if (part != t) make_real(part, seed, (char *)out + kiln_dtype_size(part));
-}
-
-typedef struct trial {
-    char *ptr[KILN_IR_MAX_BUFS];
-    int64_t stride[KILN_IR_MAX_BUFS * NDIM];
-    size_t nbytes[KILN_IR_MAX_BUFS];
-    char *memory; /* all buffers */
-} trial;
-
-static void layout(const kiln_ir *ir, trial *t, size_t *total) {
-    *total = 0;
-    for (int b = 0; b < ir->nbufs; b++) {
-        int64_t size = (int64_t)kiln_dtype_size(ir->bufs[b].dtype), apart = size;
-        if (ir->bufs[b].stride == KILN_STRIDE_BCAST) apart = 0;
-        if (ir->bufs[b].stride == KILN_STRIDE_ANY) apart = GAP * size;
-        int64_t row = apart ? apart * (COLS + 1) : size;
-        t->stride[b * NDIM] = apart;
-        t->stride[b * NDIM + 1] = row;
-        t->nbytes[b] = (size_t)(row * ROWS + apart * COLS + size);
-        *total += (t->nbytes[b] + ALIGN - 1) / ALIGN * ALIGN;
+/* Element k of n.  Every eighth is wild where elements do not meet; else one in the middle, since a fold of many would be
+ * nothing but NaN.  What may be a coordinate is a position along any axis. */
+static void make_value(const trial *t, kiln_dtype type, size_t k, size_t n, uint64_t *seed, char *out) {
+    kiln_dtype part = kiln_dtype_real(type);
+    size_t size = kiln_dtype_size(part);
+    for (size_t at = 0; at < kiln_dtype_size(type); at += size) {
+        uint64_t r = next_random(seed);
+        int64_t place = (int64_t)(r % (uint64_t)t->least);
+        if (t->computes && !kiln_dtype_is_float(part) && part != KILN_BOOL)
+            memcpy(out + at, &place, size);
+        else if (t->map)
+            make_real(part, r, 0, r >> 61 == 1, seed, out + at);
+        else
+            make_real(part, r, (double)(r >> 12) * 0x1p-58, k == n / 2, seed, out + at); /* sums round */
     }
 }
 
+/* -- extents and memory ----------------------------------------------------------------------------------------- */
+
+static void widen(int64_t *n, int64_t to) {
+    if (*n < to) *n = to;
+}
+
+/* Of an axis with blocks: some whole ones and a part of one. */
+static int64_t blocks_and_more(kiln_ir_tree tree) {
+    return tree.block <= 64 ? 3 * (int64_t)tree.block + 5 : (int64_t)tree.block + 70;
+}
+
+/* The extent of each axis by what loops over it; returns the axes of vector loops whose extent is free. */
+static uint32_t extents_by_role(const kiln_ir *ir, int64_t *n) {
+    uint32_t columns = 0, fixed = 0;
+    for (int r = 0; r < ir->nins; r++) {
+        const kiln_ir_ins *in = &ir->ins[r];
+        if (!kiln_ir_opens(in)) continue;
+        for (int k = 0; k < in->ncoord; k++) widen(&n[in->coord[k].axis], ROWS + 2);
+        if (in->op == KILN_IR_FOR) {
+            widen(&n[in->which], ROWS);
+            if (in->vec) columns |= 1u << in->which;
+        } else {
+            widen(&n[in->which], blocks_and_more(in->imm.tree));
+            fixed |= 1u << in->which;
+        }
+    }
+    return columns & ~fixed;
+}
+
+static int64_t points(const kiln_ir *ir, const int64_t *n, uint32_t columns, int64_t cols) {
+    int64_t all = 1;
+    for (int a = 0; a < ir->naxes; a++) all *= columns >> a & 1 ? cols : n[a] ? n[a] : 1;
+    return all;
+}
+
+/* Where it is too much even with few columns, only the first axis with blocks has several. */
+static void shorten(const kiln_ir *ir, int64_t *n, uint32_t columns) {
+    for (int a = ir->naxes - 1; a > 0 && points(ir, n, columns, FEW_COLS) > MUCH; a--)
+        if (n[a] > FEW_COLS) n[a] = FEW_COLS;
+}
+
+static void choose_extents(const kiln_ir *ir, trial *t) {
+    int64_t n[KILN_IR_MAX_AXES] = {0}, cols = COLS;
+    uint32_t columns = extents_by_role(ir, n);
+    shorten(ir, n, columns);
+    t->map = ir->naxes == 1 && ir->axes[0].grid && points(ir, n, columns, 1) == 1;
+    if (!t->map && points(ir, n, columns, STRIP) <= LITTLE) cols = STRIP;
+    if (points(ir, n, columns, COLS) > MUCH) cols = FEW_COLS;
+    t->least = COLS;
+    for (int a = 0; a < ir->naxes; a++) {
+        t->dim[a] = t->ndim;
+        t->n[t->ndim++] = columns >> a & 1 ? cols : n[a] ? n[a] : PLACES;
+        if (t->least > t->n[t->ndim - 1]) t->least = t->n[t->ndim - 1];
+        if (ir->axes[a].grid) t->n[t->ndim++] = ROWS;
+    }
+}
+
+static uint32_t vector_axes(const kiln_ir *ir) {
+    uint32_t axes = 0;
+    for (int r = 0; r < ir->nins; r++)
+        if (kiln_ir_opens(&ir->ins[r]) && ir->ins[r].vec) axes |= 1u << ir->ins[r].which;
+    return axes;
+}
+
+/* Strides of a buffer, fastest along its vector axis, with a gap at the end of each row; returns its bytes. */
+static size_t lay_out(const kiln_ir *ir, trial *t, int b, uint32_t vec) {
+    const kiln_ir_buf *buf = &ir->bufs[b];
+    int64_t size = (int64_t)kiln_dtype_size(buf->dtype), apart = size, all = size;
+    if (buf->stride == KILN_STRIDE_ANY) apart = GAP * size;
+    for (int pass = 0; pass < 2; pass++)
+        for (int a = 0; a < ir->naxes; a++) {
+            bool along = vec >> a & 1;
+            if (!(buf->axes >> a & 1) || along != (pass == 0)) continue;
+            for (int d = t->dim[a]; d <= t->dim[a] + ir->axes[a].grid; d++) {
+                bool none = along && d == t->dim[a] && buf->stride == KILN_STRIDE_BCAST;
+                t->stride[b * t->ndim + d] = none ? 0 : apart;
+                if (none) continue;
+                all += apart * t->n[d];
+                apart *= t->n[d] + 1;
+            }
+        }
+    return (size_t)all;
+}
+
+static size_t aligned(size_t n) { return (n + ALIGN - 1) / ALIGN * ALIGN; }
+
 static kiln_status new_trial(const kiln_ir *ir, trial *t) {
-    size_t total, at = 0;
-    layout(ir, t, &total);
+    size_t total = 0, at = 0, around = 0;
+    uint32_t vec = vector_axes(ir);
+    uint64_t seed = 42;
+    for (int r = 0; r < ir->nins; r++) t->computes |= kiln_ir_computed(&ir->ins[r]) > 0;
+    choose_extents(ir, t);
+    for (int b = 0; b < ir->nbufs; b++) {
+        t->nbytes[b] = lay_out(ir, t, b, vec);
+        total += (t->computes ? 3 : 1) * aligned(t->nbytes[b]);
+    }
     t->memory = kiln_alloc_aligned(ALIGN, total);
     if (!t->memory) return KILN_NOMEM();
-    uint64_t seed = 42;
+    memset(t->memory, 0, total);
     for (int b = 0; b < ir->nbufs; b++) {
-        size_t size = kiln_dtype_size(ir->bufs[b].dtype);
-        t->ptr[b] = t->memory + at;
-        for (size_t k = 0; k + size <= t->nbytes[b]; k += size)
-            make_value(ir->bufs[b].dtype, &seed, t->ptr[b] + k);
-        at += (t->nbytes[b] + ALIGN - 1) / ALIGN * ALIGN;
+        size_t size = kiln_dtype_size(ir->bufs[b].dtype), n = t->nbytes[b] / size;
+        if (t->computes) around = aligned(t->nbytes[b]);
+        t->ptr[b] = t->memory + at + around;
+        for (size_t k = 0; k < n; k++) make_value(t, ir->bufs[b].dtype, k, n, &seed, t->ptr[b] + k * size);
+        at += aligned(t->nbytes[b]) + 2 * around;
     }
     return KILN_OK;
 }
+
+/* -- both tiers ----------------------------------------------------------------------------------------------- */
 
 static bool both_nan(kiln_dtype t, const char *a, const char *b) {
     if (t == KILN_F64) {
@@ -120,7 +231,7 @@ static kiln_status compare(const kiln_ir *ir, const trial *a, const trial *b) {
     return KILN_OK;
 }
 
-static const int64_t origin[NDIM] = {0, 0};
+static const int64_t origin[MAX_DIMS] = {0};
 
 /* Where several traps would fire, which one is met first depends on the block length; what is said is the same. */
 static bool same_refusal(const kiln_ir *ir, int32_t want, int32_t got) {
@@ -131,17 +242,18 @@ static bool same_refusal(const kiln_ir *ir, int32_t want, int32_t got) {
 }
 
 /* Runs both tiers, each on its trial.  *trapped: the nest that refused the input in both, or -1. */
-static kiln_status run_both(const kiln_ir *ir, const kiln_interp *interp, kiln_kernel_fn fn,
+static kiln_status run_both(const kiln_ir *ir, const kiln_interp *interp, kiln_kernel_fn fn, char *work,
                             const uint64_t *par, trial *two, int *trapped) {
-    static const int64_t n[NDIM] = {COLS, ROWS};
     *trapped = -1;
     for (int nest = 0; nest < ir->nnests; nest++) {
-        kiln_launch l = {.nest = nest, .ndim = NDIM, .n = n, .ptr = two[0].ptr, .stride = two[0].stride};
+        kiln_launch l = {.nest = nest, .ndim = two[0].ndim, .n = two[0].n, .ptr = two[0].ptr};
+        l.stride = two[0].stride;
         l.origin = origin;
         l.par = par;
         int32_t want, got;
         KILN_TRY(kiln_interp_run(interp, &l, &want));
         l.ptr = two[1].ptr;
+        l.work = work;
         l.flags = KILN_LAUNCH_STREAM; /* the first row is aligned and written so, the others cannot be */
         got = fn(&l);
         if (!same_refusal(ir, want, got))
@@ -153,21 +265,21 @@ static kiln_status run_both(const kiln_ir *ir, const kiln_interp *interp, kiln_k
     return compare(ir, &two[0], &two[1]);
 }
 
-/* -- inputs that trap --------------------------------------------------------------------------------- */
+/* -- inputs that trap, of kernels over one grid axis --------------------------------------------------------- */
 
 static void element(const kiln_ir *ir, const trial *t, int64_t at, char **ptr) {
     for (int b = 0; b < ir->nbufs; b++)
-        ptr[b] = t->ptr[b] + at % COLS * t->stride[b * NDIM] + at / COLS * t->stride[b * NDIM + 1];
+        ptr[b] = t->ptr[b] + at % COLS * t->stride[2 * b] + at / COLS * t->stride[2 * b + 1];
 }
 
 static kiln_status traps_at(const kiln_ir *ir, const kiln_interp *interp, const uint64_t *par, const trial *t,
                             int nest, int64_t at, bool *out) {
-    static const int64_t one[NDIM] = {1, 1};
+    static const int64_t one[2] = {1, 1};
     char *ptr[KILN_IR_MAX_BUFS];
     int32_t trap;
     element(ir, t, at, ptr);
     kiln_launch l = {
-        .nest = nest, .ndim = NDIM, .n = one, .ptr = ptr, .stride = t->stride, .origin = origin, .par = par};
+        .nest = nest, .ndim = 2, .n = one, .ptr = ptr, .stride = t->stride, .origin = origin, .par = par};
     KILN_TRY(kiln_interp_run(interp, &l, &trap));
     *out = trap != 0;
     return KILN_OK;
@@ -191,24 +303,25 @@ static kiln_status mend(const kiln_ir *ir, const kiln_interp *interp, const uint
     return KILN_OK;
 }
 
-static kiln_status run_trials(const kiln_ir *ir, const kiln_interp *interp, kiln_kernel_fn fn, trial *two) {
+static kiln_status run_trials(const kiln_ir *ir, const kiln_interp *interp, kiln_kernel_fn fn, char *work,
+                              trial *two) {
     uint64_t par[KILN_IR_MAX_PARS] = {0}, seed = 7;
     int trapped;
-    for (int k = 0; k < ir->npars; k++) make_value(ir->pars[k].dtype, &seed, &par[k]);
-    KILN_TRY(run_both(ir, interp, fn, par, two, &trapped));
-    if (trapped < 0) return KILN_OK;
+    for (int k = 0; k < ir->npars; k++) make_value(&two[0], ir->pars[k].dtype, 1, 0, &seed, (char *)&par[k]);
+    KILN_TRY(run_both(ir, interp, fn, work, par, two, &trapped));
+    if (trapped < 0 || !two[0].map) return KILN_OK;
     for (int k = 0; k < 2; k++) KILN_TRY(mend(ir, interp, par, &two[k], trapped));
-    return run_both(ir, interp, fn, par, two, &trapped);
+    return run_both(ir, interp, fn, work, par, two, &trapped);
 }
 
-kiln_status kiln_selftest(const kiln_ir *ir, const kiln_interp *interp, kiln_kernel_fn fn) {
+kiln_status kiln_selftest(const kiln_ir *ir, const kiln_interp *interp, kiln_kernel_fn fn, size_t nwork) {
     trial *two = kiln_calloc(2, sizeof *two);
-    if (!two) return KILN_NOMEM();
-    kiln_status st = new_trial(ir, &two[0]);
+    char *work = nwork ? kiln_alloc_aligned(ALIGN, nwork) : NULL;
+    kiln_status st = two && (work || !nwork) ? new_trial(ir, &two[0]) : KILN_NOMEM();
     if (st == KILN_OK) st = new_trial(ir, &two[1]);
-    if (st == KILN_OK) st = run_trials(ir, interp, fn, two);
-    kiln_free(two[0].memory);
-    kiln_free(two[1].memory);
+    if (st == KILN_OK) st = run_trials(ir, interp, fn, work, two);
+    for (int k = 0; two && k < 2; k++) kiln_free(two[k].memory);
     kiln_free(two);
+    kiln_free(work);
     return st;
 }

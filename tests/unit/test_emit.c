@@ -16,7 +16,7 @@
 
 #include "build/build.h"
 #include "emit/emit.h"
-#include "run/interp.h"
+#include "run/selftest.h"
 
 #if defined(__has_feature)
 enum { SANITIZED = __has_feature(address_sanitizer) };
@@ -273,6 +273,8 @@ static void try_launches(const kiln_ir *ir, kiln_isa isa, kiln_kernel_fn fn) {
     assert_int_equal(kiln_interp_new(ir, isa, &interp), KILN_OK);
     assert_int_equal(kiln_emit_work(ir, isa, &nwork), KILN_OK);
     assert_true(nwork % 64 == 0);
+    if (kiln_selftest(ir, interp, fn, nwork) != KILN_OK)
+        fail_msg("%s: %s", kiln_isa_name(isa), kiln_last_error());
     unsigned char *work = aligned_alloc(64, nwork + GAP);
     assert_non_null(work);
     memset(work, 0xff, nwork + GAP);
@@ -283,33 +285,50 @@ static void try_launches(const kiln_ir *ir, kiln_isa isa, kiln_kernel_fn fn) {
     kiln_interp_free(interp);
 }
 
-static void try_kernel(const kiln_ir *ir, kiln_isa isa) {
-    kiln_sb source;
+/* The code of a source, which goes with it. */
+static kiln_code *build(const kiln_ir *ir, kiln_isa isa, kiln_sb *source) {
     kiln_object object;
     kiln_code *code;
-    kiln_sb_init(&source);
-    if (kiln_emit_c(ir, isa, &source) != KILN_OK) fail_msg("%s: %s", ir->name, kiln_last_error());
-    if (!SANITIZED) {
-        if (kiln_build(tools, isa, source.p, source.len, &object) != KILN_OK)
-            fail_msg("%s: %s\n%s", ir->name, kiln_last_error(), source.p);
-        assert_int_equal(kiln_code_load(NULL, &object, KILN_KERNEL_SYMBOL, &code), KILN_OK);
-        try_launches(ir, isa, kiln_code_entry(code));
-        kiln_code_free(code);
-        kiln_object_fini(&object);
+    if (kiln_build(tools, isa, source->p, source->len, &object) != KILN_OK)
+        fail_msg("%s: %s\n%s", ir->name, kiln_last_error(), source->p);
+    assert_int_equal(kiln_code_load(NULL, &object, KILN_KERNEL_SYMBOL, &code), KILN_OK);
+    kiln_object_fini(&object);
+    kiln_sb_fini(source);
+    return code;
+}
+
+static void emit(const kiln_ir *ir, kiln_isa isa, kiln_sb *source) {
+    kiln_sb_init(source);
+    if (kiln_emit_c(ir, isa, source) != KILN_OK) fail_msg("%s: %s", ir->name, kiln_last_error());
+}
+
+static void try_kernel(const kiln_ir *ir, kiln_isa isa) {
+    kiln_sb source;
+    emit(ir, isa, &source);
+    if (SANITIZED) {
+        kiln_sb_fini(&source);
+        return;
     }
-    kiln_sb_fini(&source);
+    kiln_code *code = build(ir, isa, &source);
+    try_launches(ir, isa, kiln_code_entry(code));
+    kiln_code_free(code);
+}
+
+static kiln_ir *read_sample(kiln_arena *arena, const char *name) {
+    char path[512], *text;
+    size_t n;
+    kiln_ir *ir;
+    kiln_arena_init(arena);
+    snprintf(path, sizeof path, "%s/tests/golden/ir/%s", KILN_SOURCE_DIR, name);
+    assert_int_equal(kiln_file_read(path, &text, &n), KILN_OK);
+    if (kiln_ir_parse(arena, text, n, &ir) != KILN_OK) fail_msg("%s: %s", name, kiln_last_error());
+    kiln_free(text);
+    return ir;
 }
 
 static void try_sample(const char *name) {
-    char path[512], *text;
-    size_t n;
     kiln_arena arena;
-    kiln_ir *ir;
-    kiln_arena_init(&arena);
-    snprintf(path, sizeof path, "%s/tests/golden/ir/%s", KILN_SOURCE_DIR, name);
-    assert_int_equal(kiln_file_read(path, &text, &n), KILN_OK);
-    if (kiln_ir_parse(&arena, text, n, &ir) != KILN_OK) fail_msg("%s: %s", name, kiln_last_error());
-    kiln_free(text);
+    const kiln_ir *ir = read_sample(&arena, name);
     EACH_ISA(isa) try_kernel(ir, isa);
     kiln_arena_free(&arena);
 }
@@ -332,8 +351,66 @@ static void every_sample_agrees(void **state) {
     assert_true(only || count > 20);
 }
 
+/* -- the self-test ------------------------------------------------------------------------------------------------ */
+
+/* A kernel with each place of `right` turned into `wrong`: whether the self-test refuses it. */
+static bool refused(const char *sample, const char *right, const char *wrong) {
+    kiln_arena arena;
+    kiln_ir *ir = read_sample(&arena, sample);
+    kiln_isa isa = kiln_isa_detect();
+    kiln_interp *interp;
+    kiln_sb source, lie;
+    size_t nwork;
+    emit(ir, isa, &source);
+    kiln_sb_init(&lie);
+    const char *from = source.p;
+    for (const char *at; (at = strstr(from, right)) != NULL; from = at + strlen(right)) {
+        kiln_sb_putn(&lie, from, (size_t)(at - from));
+        kiln_sb_puts(&lie, wrong);
+    }
+    if (from == source.p) fail_msg("%s: no '%s' in\n%s", sample, right, source.p);
+    kiln_sb_puts(&lie, from);
+    kiln_sb_fini(&source);
+    kiln_code *code = build(ir, isa, &lie);
+    assert_int_equal(kiln_interp_new(ir, isa, &interp), KILN_OK);
+    assert_int_equal(kiln_emit_work(ir, isa, &nwork), KILN_OK);
+    kiln_status st = kiln_selftest(ir, interp, kiln_code_entry(code), nwork);
+    kiln_interp_free(interp);
+    kiln_code_free(code);
+    kiln_arena_free(&arena);
+    return st == KILN_E_BUG;
+}
+
+/* Faults that an emitter for folds, scans and loops could well have. */
+static void the_self_test_sees_wrong_kernels(void **state) {
+    (void)state;
+    static const struct {
+        const char *sample, *right, *wrong;
+    } faults[] = {
+        {"sum_vec.kir", "lo2 += 4096", "lo2 += 8192"},              /* a block is left out */
+        {"sum_vec.kir", "(x2.s0, 1)", "(x2.s0, 0)"},                /* a lane is met twice */
+        {"sum_vec.kir", "q & 1 && stack2_top", "0"},                /* blocks are not merged */
+        {"welford_vec.kir", "blend_f64(k, ", "blend_f64(KILN_W, "}, /* lanes without elements take steps */
+        {"argmax.kir", " + iota_i64()", ""},                        /* one index for all lanes */
+        {"sum_across.kir", "take2 < top2", "0"},                    /* the counter merges nothing */
+        {"sum_across.kir", "c0_0 += 1024", "c0_0 += 2048"},         /* a strip is left out */
+        {"sum_across.kir", "hi2 - lo2 == 8", "1"},                  /* a partial block is taken as whole */
+        {"variance_across.kir", "= (unsigned long)",
+         "= ~(unsigned long)1 & "},                             /* columns share what is kept */
+        {"sum_two_axes.kir", "runs2_count == total2 - 1", "0"}, /* runs are not merged at the end */
+        {"cumsum_blocks.kir", "pass2 ? b2 : f2", "f2"},         /* blocks start anew */
+        {"gather.kir", "select_i64(", "select_i64(~"},          /* the other of two values */
+        {"scatter.kir", "t3 & ", ""},                           /* no guard */
+    };
+    if (SANITIZED) skip();
+    for (size_t k = 0; k < sizeof faults / sizeof *faults; k++)
+        if (!refused(faults[k].sample, faults[k].right, faults[k].wrong))
+            fail_msg("%s with '%s' passed", faults[k].sample, faults[k].wrong);
+}
+
 int main(int argc, char **argv) {
     if (argc > 1) only = argv[1];
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_sample_agrees)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_sample_agrees),
+                                       cmocka_unit_test(the_self_test_sees_wrong_kernels)};
     return cmocka_run_group_tests(tests, open_tools, close_tools);
 }

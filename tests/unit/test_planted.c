@@ -214,7 +214,7 @@ static void the_comparison_sees_a_wrong_source(void **state) {
     MUST_OK(kiln_toolchain_open(NULL, scratch, &tc));
     MUST_OK(kiln_build(tc, ctx->isa, source.p, source.len, &object));
     MUST_OK(kiln_code_load(tc, &object, KILN_KERNEL_SYMBOL, &code));
-    assert_int_equal(kiln_selftest(victim->program->ir, victim->program->interp, kiln_code_entry(code)),
+    assert_int_equal(kiln_selftest(victim->program->ir, victim->program->interp, kiln_code_entry(code), 0),
                      KILN_E_BUG);
     assert_false(notices(honest, ctx, "maximum", KILN_I32));
     atomic_store(&victim->fn, kiln_code_entry(code));
