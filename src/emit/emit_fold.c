@@ -177,14 +177,8 @@ static void fold_run(kiln_emitter *em, int begin) {
     kiln_em_close(em);
 }
 
-/* Loops over the slower axes; each of their points is a run. */
-static void fold_runs(kiln_emitter *em, int begin) {
+void kiln_em_open_runs(kiln_emitter *em, int begin, kiln_em_scope *old) {
     const kiln_ir_ins *f = &em->ir->ins[begin];
-    kiln_em_scope old[KILN_IR_MAX_AXES];
-    char state[16], last[48];
-    snprintf(state, sizeof state, "y%d", begin);
-    snprintf(last, sizeof last, "runs%d_count == total%d - 1", begin, begin);
-    declare_stack(em, begin, "runs");
     kiln_em_line(em, "long total%d = 1;", begin);
     for (int k = 0; k < f->ncoord; k++) {
         const kiln_em_place *at = &em->at[f->coord[k].axis];
@@ -197,14 +191,27 @@ static void fold_runs(kiln_emitter *em, int begin) {
         kiln_em_open(em, "for (long i%d_%d = %s; i%d_%d < %s; i%d_%d++)", begin, axis, at.begin, begin, axis,
                      at.end, begin, axis);
     }
+}
+
+void kiln_em_close_runs(kiln_emitter *em, int begin, const kiln_em_scope *old) {
+    for (int k = em->ir->ins[begin].ncoord - 1; k >= 0; k--) {
+        kiln_em_close(em);
+        kiln_em_leave(em, &old[k]);
+    }
+}
+
+static void fold_runs(kiln_emitter *em, int begin) {
+    kiln_em_scope old[KILN_IR_MAX_AXES];
+    char state[16], last[48];
+    snprintf(state, sizeof state, "y%d", begin);
+    snprintf(last, sizeof last, "runs%d_count == total%d - 1", begin, begin);
+    declare_stack(em, begin, "runs");
+    kiln_em_open_runs(em, begin, old);
     fold_run(em, begin);
     kiln_em_line(em, "if (!stack%d_top) break;", begin);
     kiln_em_line(em, "st%d y%d = stack%d[0];", begin, begin, begin);
     push(em, begin, state, "runs", last);
-    for (int k = f->ncoord - 1; k >= 0; k--) {
-        kiln_em_close(em);
-        kiln_em_leave(em, &old[k]);
-    }
+    kiln_em_close_runs(em, begin, old);
 }
 
 /* The result of a fold along the lanes is in lane 0; all lanes of a value are the same. */

@@ -132,7 +132,10 @@ void kiln_em_merge(kiln_emitter *em, int begin, const char *left, const char *ri
 void kiln_em_merge_part(kiln_emitter *em, int begin, const char *to,
                         const kiln_em_only *only);                              /* of l<begin> and r<begin> */
 void kiln_em_open_blocks(kiln_emitter *em, int begin, const kiln_em_place *at); /* lo<begin> to hi<begin> */
-void kiln_em_block_by_elements(kiln_emitter *em, int begin);
+void kiln_em_block_by_elements(kiln_emitter *em, int begin);                    /* sets x<begin> */
+/* Loops over all axes but the last; total<begin> is how many runs there are. */
+void kiln_em_open_runs(kiln_emitter *em, int begin, kiln_em_scope *old);
+void kiln_em_close_runs(kiln_emitter *em, int begin, const kiln_em_scope *old);
 kiln_em_scope kiln_em_enter_block(kiln_emitter *em, int begin);
 
 /* emit_lanes.c */

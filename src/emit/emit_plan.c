@@ -41,7 +41,6 @@ static bool can(const kiln_emitter *em, int begin) {
     const kiln_ir_ins *in = &em->ir->ins[begin];
     if (in->op == KILN_IR_FOR) return all_can(em, begin);
     if (in->op == KILN_IR_SCAN) return !kiln_ir_by_block(in) && all_can(em, begin);
-    if (in->ncoord) return false;
     if (kiln_ir_by_block(in)) return all_can(em, begin);
     return in->imm.tree.lanes <= MAX_LANES && !kiln_em_has_loops(em, begin);
 }
@@ -131,7 +130,8 @@ static void keep_values(marker *m, int begin) {
     kiln_emitter *em = m->em;
     for (uint32_t r = (uint32_t)begin + 1; r < em->region_end[begin]; r++) {
         const kiln_ir_ins *in = &em->ir->ins[r];
-        if (in->op == KILN_IR_FOLD) keep(m, r, KILN_EM_LEVELS * kiln_em_states_size(em, (int)r));
+        if (in->op == KILN_IR_FOLD) /* of runs, too */
+            keep(m, r, (in->ncoord ? 2 : 1) * KILN_EM_LEVELS * kiln_em_states_size(em, (int)r));
         if (in->op == KILN_IR_SCAN) keep(m, r, kiln_em_states_size(em, (int)r));
         for (int k = 0; k < operands(in) && in->op != KILN_IR_RESULT; k++) {
             kiln_ref from = operand(in, k);

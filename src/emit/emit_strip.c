@@ -2,7 +2,7 @@
  *
  * Columns are taken in strips of some length.  Within one, each segment of the body (emit_plan.c) runs over all columns
  * before the next, so that a fold over rows reads memory in rows, and what the next block of rows needs of a column
- * stays in a cache.  Folds keep the stack of their counter in the work, [level][column]; the result is level 0. */
+ * stays in a cache.  Folds keep the stacks of their counters in the work, [level][column]; the result is level 0. */
 #include <stdio.h>
 
 #include "emit/emit_impl.h"
@@ -80,26 +80,41 @@ static void segment_instruction(kiln_emitter *em, kiln_ref r) {
 
 /* -- folds ---------------------------------------------------------------------------------------------------------- */
 
-/* Before a block: how many states on the stack the newest one takes in. */
-static void count_block(kiln_emitter *em, int begin, const char *last) {
-    kiln_em_line(em, "long take%d = 0;", begin);
-    kiln_em_line(em, "for (long q = %s ? -1 : count%d; q & 1 && take%d < top%d; q >>= 1) take%d++;", last,
-                 begin, begin, begin, begin);
-    kiln_em_line(em, "top%d -= take%d, count%d++;", begin, begin, begin);
+/* A counter of blocks, or of runs of several axes: its variables in C, and where its stack begins. */
+typedef struct counter {
+    int begin;
+    const char *of; /* what it counts */
+    int level;
+} counter;
+
+static counter counter_of_blocks(const kiln_emitter *em, int begin) {
+    return (counter){begin, "blocks", em->ir->ins[begin].ncoord ? KILN_EM_LEVELS : 0};
+}
+
+/* Before a state is pushed: how many of those on the stack it takes in.  last: whether none follows. */
+static void count_next(kiln_emitter *em, const counter *c, const char *last) {
+    int b = c->begin;
+    kiln_em_line(em, "long %s%d_take = 0;", c->of, b);
+    kiln_em_open(em, "for (long q = %s ? -1 : %s%d_count; q & 1 && %s%d_take < %s%d_top; q >>= 1)", last,
+                 c->of, b, c->of, b, c->of, b);
+    kiln_em_line(em, "%s%d_take++;", c->of, b);
+    kiln_em_close(em);
+    kiln_em_line(em, "%s%d_top -= %s%d_take, %s%d_count++;", c->of, b, c->of, b, c->of, b);
 }
 
 /* In a segment: merges x<begin> with them and puts it in their place. */
-static void push(kiln_emitter *em, int begin) {
+static void push(kiln_emitter *em, const counter *c) {
+    int b = c->begin;
     char state[16], level[48], at[112];
-    snprintf(state, sizeof state, "x%d", begin);
-    snprintf(level, sizeof level, "(top%d + d - 1)", begin);
-    states_at(em, begin, level, at);
-    kiln_em_open(em, "for (long d = take%d; d > 0; d--)", begin);
-    kiln_em_merge(em, begin, at, state, state, NULL);
+    snprintf(state, sizeof state, "x%d", b);
+    snprintf(level, sizeof level, "(%s%d_top + d + %d)", c->of, b, c->level - 1);
+    states_at(em, b, level, at);
+    kiln_em_open(em, "for (long d = %s%d_take; d > 0; d--)", c->of, b);
+    kiln_em_merge(em, b, at, state, state, NULL);
     kiln_em_close(em);
-    snprintf(level, sizeof level, "top%d", begin);
-    states_at(em, begin, level, at);
-    kiln_em_line(em, "%s = x%d;", at, begin);
+    snprintf(level, sizeof level, "(%s%d_top + %d)", c->of, b, c->level);
+    states_at(em, b, level, at);
+    kiln_em_line(em, "%s = x%d;", at, b);
 }
 
 /* Whole blocks of whole vectors: as many steps as the tree has lanes, on states in registers. */
@@ -137,6 +152,7 @@ static void whole_block(kiln_emitter *em, int begin) {
 /* A block of rows of a fold whose step has no loops.  Where it is whole, so are all vectors of columns but the last. */
 static void block_of_rows(kiln_emitter *em, int begin) {
     int s = (int)em->strip;
+    counter blocks = counter_of_blocks(em, begin);
     kiln_em_line(em, "long i%d = c%d_0;", s, s);
     for (int whole = 1; whole >= 0; whole--) {
         if (whole) {
@@ -154,21 +170,21 @@ static void block_of_rows(kiln_emitter *em, int begin) {
             whole_block(em, begin);
         else
             kiln_em_block_by_elements(em, begin);
-        push(em, begin);
+        push(em, &blocks);
         kiln_em_close(em);
     }
 }
 
-static void fold(kiln_emitter *em, int begin) {
+/* All blocks of the last axis. */
+static void fold_blocks(kiln_emitter *em, int begin) {
     const kiln_ir_ins *f = &em->ir->ins[begin];
     const kiln_em_place at = em->at[f->which];
-    char last[48], to[112];
+    counter blocks = counter_of_blocks(em, begin);
+    char last[48];
     snprintf(last, sizeof last, "hi%d == %s", begin, at.end);
-    states_at(em, begin, "0", to);
-    kiln_em_brace(em);
-    kiln_em_line(em, "long top%d = 0, count%d = 0;", begin, begin);
+    kiln_em_line(em, "long blocks%d_top = 0, blocks%d_count = 0;", begin, begin);
     kiln_em_open_blocks(em, begin, &at);
-    count_block(em, begin, last);
+    count_next(em, &blocks, last);
     if (kiln_ir_by_block(f)) {
         kiln_em_scope old = kiln_em_enter_block(em, begin);
         strip_part(em, begin + 1, (int)em->part_end[begin] - 1, begin);
@@ -176,13 +192,50 @@ static void fold(kiln_emitter *em, int begin) {
     } else {
         block_of_rows(em, begin);
     }
-    kiln_em_line(em, "top%d++;", begin);
+    kiln_em_line(em, "blocks%d_top++;", begin);
     kiln_em_close(em);
-    kiln_em_open(em, "if (!top%d)", begin);
+}
+
+/* A run for each point of the slower axes; what its blocks came to is pushed once more. */
+static void fold_runs(kiln_emitter *em, int begin) {
+    kiln_em_scope old[KILN_IR_MAX_AXES];
+    counter runs = {begin, "runs", 0};
+    char last[48], run[112], level[16];
+    snprintf(last, sizeof last, "runs%d_count == total%d - 1", begin, begin);
+    snprintf(level, sizeof level, "%d", KILN_EM_LEVELS);
+    states_at(em, begin, level, run);
+    kiln_em_line(em, "long runs%d_top = 0, runs%d_count = 0;", begin, begin);
+    kiln_em_open_runs(em, begin, old);
+    fold_blocks(em, begin);
+    kiln_em_line(em, "if (!blocks%d_top) break;", begin);
+    count_next(em, &runs, last);
+    open_segment(em, em->segment[begin], (int)em->part_end[begin], (int)em->region_end[begin]);
+    kiln_em_line(em, "st%d x%d = %s;", begin, begin, run);
+    push(em, &runs);
+    kiln_em_close(em);
+    kiln_em_line(em, "runs%d_top++;", begin);
+    kiln_em_close_runs(em, begin, old);
+}
+
+/* A segment that sets the kept states to the initial ones. */
+static void begin_states(kiln_emitter *em, int begin) {
+    char to[112];
+    states_at(em, begin, "0", to);
     open_segment(em, em->segment[begin], begin, begin + 1);
     kiln_em_states(em, begin, "const st%d z%d", begin, begin);
     kiln_em_line(em, "%s = z%d;", to, begin);
     kiln_em_close(em);
+}
+
+static void fold(kiln_emitter *em, int begin) {
+    bool several = em->ir->ins[begin].ncoord > 0;
+    kiln_em_brace(em);
+    if (several)
+        fold_runs(em, begin);
+    else
+        fold_blocks(em, begin);
+    kiln_em_open(em, "if (!%s%d_top)", several ? "runs" : "blocks", begin);
+    begin_states(em, begin);
     kiln_em_close(em);
     kiln_em_close(em);
 }
@@ -191,14 +244,7 @@ static void fold(kiln_emitter *em, int begin) {
 
 static void rows(kiln_emitter *em, int begin) {
     const kiln_ir_ins *f = &em->ir->ins[begin];
-    char to[112];
-    if (f->op == KILN_IR_SCAN) {
-        states_at(em, begin, "0", to);
-        open_segment(em, em->segment[begin], begin, begin + 1);
-        kiln_em_states(em, begin, "const st%d z%d", begin, begin);
-        kiln_em_line(em, "%s = z%d;", to, begin);
-        kiln_em_close(em);
-    }
+    if (f->op == KILN_IR_SCAN) begin_states(em, begin);
     const kiln_em_place at = em->at[f->which];
     kiln_em_scope old = kiln_em_enter(em, f->which, "i%d", begin);
     kiln_em_open(em, "for (long i%d = %s; i%d < %s; i%d++)", begin, at.begin, begin, at.end, begin);
@@ -227,7 +273,8 @@ static void yield(kiln_emitter *em, int begin) {
     snprintf(to, sizeof to, "x%d", begin);
     kiln_em_line(em, "st%d x%d;", begin, begin);
     kiln_em_yield(em, at, to, NULL);
-    push(em, begin);
+    counter blocks = counter_of_blocks(em, begin);
+    push(em, &blocks);
 }
 
 /* What is the same for all columns, outside the loop over them. */
