@@ -1,18 +1,18 @@
 /* emit_lanes.c - a block of a fold that is the vector loop: the lanes of its tree are lanes of vectors.
  *
- * A row is as many elements as the tree has lanes, one or several vectors.  Where the step has no loops and the vectors
- * are few, whole rows are taken with one step per vector, printed one after the other on states in registers, and merged
- * so.  Everything else goes vector by vector through an array: what is left after the last whole row, and steps with
- * loops.  Lanes are merged pairwise, by whole vectors first, at last by lanes moved down within one; in a block shorter
- * than a row, lanes without an element must not be met. */
+ * A row is as many elements as the tree has lanes, one or several vectors.  Where the step has no loops, whole rows are
+ * taken with one step per vector, printed one after the other on states in registers.  Everything else goes vector by
+ * vector through an array: what is left after the last whole row, and steps with loops.  Lanes are merged pairwise, by
+ * whole vectors first, at last by lanes moved down within one; in a block shorter than a row, lanes without an
+ * element must not be met. */
 #include <stdio.h>
 
 #include "emit/emit_impl.h"
 
 enum {
-    MAX_PRINTED = 8,
-    SMALL = 64
-}; /* steps printed one after the other; instructions of all those of a row */
+    MAX_PRINTED = 8, /* steps printed one after the other */
+    SMALL = 64       /* instructions of those of a row, if the rest of a block may be printed so, too */
+};
 
 typedef struct rows {
     int begin;
@@ -40,15 +40,15 @@ static void step(kiln_emitter *em, const rows *v, const char *pos, const char *o
     kiln_em_leave(em, &old);
 }
 
-/* Whole rows, on states in registers. */
-static void whole_rows(kiln_emitter *em, const rows *v) {
+/* Whole rows, on states in registers: `vectors` of each row, `more` elements from its beginning. */
+static void whole_rows(kiln_emitter *em, const rows *v, int vectors, const char *more) {
     int b = v->begin;
     char pos[24], of[24];
-    for (int j = 0; j < v->vectors; j++) kiln_em_line(em, "st%d a%d_%d = z%d;", b, b, j, b);
-    kiln_em_open(em, "for (; hi%d - i%d >= %d; i%d += %d)", b, b, v->lanes, b, v->lanes);
+    for (int j = 0; j < vectors; j++) kiln_em_line(em, "st%d a%d_%d = z%d;", b, b, j, b);
+    kiln_em_open(em, "for (i%d = lo%d; hi%d - i%d >= %d; i%d += %d)", b, b, b, b, v->lanes, b, v->lanes);
     kiln_em_line(em, "const long k = %d;", v->width);
-    for (int j = 0; j < v->vectors; j++) {
-        snprintf(pos, sizeof pos, "(i%d + %d)", b, j * v->width);
+    for (int j = 0; j < vectors; j++) {
+        snprintf(pos, sizeof pos, "(i%d%s + %d)", b, more, j * v->width);
         snprintf(of, sizeof of, "a%d_%d", b, j);
         kiln_em_brace(em);
         step(em, v, pos, of, NULL);
@@ -163,6 +163,19 @@ static void block_in_array(kiln_emitter *em, const rows *v) {
     merge_array(em, v);
 }
 
+/* More vectors than registers should hold: the block is gone through once for each few of them. */
+static void block_in_groups(kiln_emitter *em, const rows *v) {
+    int b = v->begin;
+    kiln_em_line(em, "st%d lane%d[%d];", b, b, v->vectors);
+    kiln_em_open(em, "for (long g = 0; g < %d; g += %d)", v->lanes, MAX_PRINTED * v->width);
+    whole_rows(em, v, MAX_PRINTED, " + g");
+    for (int j = 0; j < MAX_PRINTED; j++)
+        kiln_em_line(em, "lane%d[g / %d + %d] = a%d_%d;", b, v->width, j, b, j);
+    kiln_em_close(em);
+    rest_of_block(em, v);
+    merge_array(em, v);
+}
+
 /* lane<begin>: what the registers hold. */
 static void to_array(kiln_emitter *em, const rows *v) {
     kiln_em_start(em);
@@ -174,7 +187,7 @@ static void to_array(kiln_emitter *em, const rows *v) {
 static void block_in_registers(kiln_emitter *em, const rows *v) {
     int b = v->begin;
     bool small = v->vectors * ((int)em->part_end[b] - b) <= SMALL;
-    whole_rows(em, v);
+    whole_rows(em, v, v->vectors, "");
     kiln_em_open(em, "if (i%d < hi%d)", b, b);
     if (small) {
         rest_in_registers(em, v);
@@ -197,8 +210,10 @@ void kiln_em_block_by_lanes(kiln_emitter *em, int begin) {
     rows v = rows_of(em, begin);
     kiln_em_line(em, "const long m%d = hi%d - lo%d;", begin, begin, begin);
     kiln_em_line(em, "long i%d = lo%d;", begin, begin);
-    if (v.vectors <= MAX_PRINTED && !kiln_em_has_loops(em, begin))
+    if (kiln_em_has_loops(em, begin))
+        block_in_array(em, &v);
+    else if (v.vectors <= MAX_PRINTED)
         block_in_registers(em, &v);
     else
-        block_in_array(em, &v);
+        block_in_groups(em, &v);
 }
