@@ -17,6 +17,7 @@
 #include "build/build.h"
 #include "emit/emit.h"
 #include "run/selftest.h"
+#include "whole.h"
 
 #if defined(__has_feature)
 enum { SANITIZED = __has_feature(address_sanitizer) };
@@ -28,7 +29,14 @@ enum { SANITIZED = 0 };
     for (kiln_isa isa = (kiln_isa)0; isa < KILN_ISA_COUNT; isa = (kiln_isa)(isa + 1)) \
         if (SANITIZED || kiln_isa_runs(isa))
 
-enum { TRIALS = 40, MAX_DIMS = 2 * KILN_IR_MAX_AXES, MAX_ELEMS = 60000, GAP = 64, FILLER = 0x5a };
+enum {
+    TRIALS = 40,
+    FEW_TRIALS = 8,
+    MAX_DIMS = 2 * KILN_IR_MAX_AXES,
+    MAX_ELEMS = 60000,
+    GAP = 64,
+    FILLER = 0x5a
+};
 
 static const char *only; /* part of the name of the samples to try, or NULL */
 static kiln_toolchain *tools;
@@ -267,7 +275,7 @@ static void try_launch(const kiln_ir *ir, uint64_t seed, kiln_isa isa, const kil
 }
 
 /* Many launches of a kernel, which gets just the work it asks for. */
-static void try_launches(const kiln_ir *ir, kiln_isa isa, kiln_kernel_fn fn) {
+static void try_launches(const kiln_ir *ir, kiln_isa isa, kiln_kernel_fn fn, uint64_t trials) {
     kiln_interp *interp;
     size_t nwork = 0;
     assert_int_equal(kiln_interp_new(ir, isa, &interp), KILN_OK);
@@ -278,7 +286,7 @@ static void try_launches(const kiln_ir *ir, kiln_isa isa, kiln_kernel_fn fn) {
     unsigned char *work = aligned_alloc(64, nwork + GAP);
     assert_non_null(work);
     memset(work, 0xff, nwork + GAP);
-    for (uint64_t seed = 1; seed <= TRIALS; seed++)
+    for (uint64_t seed = 1; seed <= trials; seed++)
         try_launch(ir, seed, isa, interp, fn, nwork ? (char *)work : NULL);
     for (size_t k = nwork; k < nwork + GAP; k++) assert_int_equal(work[k], 0xff);
     free(work);
@@ -302,7 +310,7 @@ static void emit(const kiln_ir *ir, kiln_isa isa, kiln_sb *source) {
     if (kiln_emit_c(ir, isa, source) != KILN_OK) fail_msg("%s: %s", ir->name, kiln_last_error());
 }
 
-static void try_kernel(const kiln_ir *ir, kiln_isa isa) {
+static void try_kernel(const kiln_ir *ir, kiln_isa isa, uint64_t trials) {
     kiln_sb source;
     emit(ir, isa, &source);
     if (SANITIZED) {
@@ -310,7 +318,7 @@ static void try_kernel(const kiln_ir *ir, kiln_isa isa) {
         return;
     }
     kiln_code *code = build(ir, isa, &source);
-    try_launches(ir, isa, kiln_code_entry(code));
+    try_launches(ir, isa, kiln_code_entry(code), trials);
     kiln_code_free(code);
 }
 
@@ -329,7 +337,7 @@ static kiln_ir *read_sample(kiln_arena *arena, const char *name) {
 static void try_sample(const char *name) {
     kiln_arena arena;
     const kiln_ir *ir = read_sample(&arena, name);
-    EACH_ISA(isa) try_kernel(ir, isa);
+    EACH_ISA(isa) try_kernel(ir, isa, TRIALS);
     kiln_arena_free(&arena);
 }
 
@@ -349,6 +357,78 @@ static void every_sample_agrees(void **state) {
     }
     closedir(d);
     assert_true(only || count > 20);
+}
+
+/* -- every type ------------------------------------------------------------------------------------------------ */
+
+/* The greatest and the last element of each row, and a copy; of halves, which compute nothing, the copy alone. */
+static void fold_of_type(kiln_sb *sb, kiln_dtype t, int *v) {
+    const char *name = kiln_dtype_name(t);
+    int at = *v;
+    *v += 12;
+    kiln_sb_printf(sb, "for r vec {\n%%%d = load x.%s\nstore y.%s, %%%d\n}\n", at, name, name, at);
+    if (t == KILN_F16 || t == KILN_BF16) return;
+    kiln_sb_printf(sb, "%%%d = const %s %s\n", at + 1, name, t == KILN_BOOL ? "false" : "0");
+    kiln_sb_printf(sb, "%%%d = fold r (%%%d, %%%d) vec {\n", at + 2, at + 1, at + 1);
+    kiln_sb_printf(sb, "%%%d = state 0\n%%%d = load x.%s\n", at + 3, at + 4, name);
+    kiln_sb_printf(sb, "%%%d = max %%%d, %%%d\n", at + 5, at + 3, at + 4);
+    kiln_sb_printf(sb, "yield %%%d, %%%d\n} merge {\n", at + 5, at + 4);
+    kiln_sb_printf(sb, "%%%d = left 0\n%%%d = right 0\n%%%d = right 1\n", at + 6, at + 7, at + 8);
+    kiln_sb_printf(sb, "%%%d = max %%%d, %%%d\nyield %%%d, %%%d\n}\n", at + 9, at + 6, at + 7, at + 9,
+                   at + 8);
+    kiln_sb_printf(sb, "%%%d = result %%%d 0\nstore top.%s, %%%d\n", at + 10, at + 2, name, at + 10);
+    kiln_sb_printf(sb, "%%%d = result %%%d 1\nstore last.%s, %%%d\n", at + 11, at + 2, name, at + 11);
+}
+
+/* y[i] = x[i] where m. */
+static void places_of_type(kiln_sb *sb, kiln_dtype t, int *v) {
+    const char *name = kiln_dtype_name(t);
+    kiln_sb_printf(sb, "for r vec {\n%%%d = load m\n%%%d = load i\n%%%d = load x.%s\n", *v, *v + 1, *v + 2,
+                   name);
+    kiln_sb_printf(sb, "%%%d = load x.%s [r = %%%d] if %%%d else %%%d\n", *v + 3, name, *v + 1, *v, *v + 2);
+    kiln_sb_printf(sb, "store y.%s, %%%d [r = %%%d] if %%%d\n}\n", name, *v + 3, *v + 1, *v);
+    *v += 4;
+}
+
+/* A kernel of all types of `size` bytes, or of all types at computed places. */
+static void try_types(kiln_isa isa, size_t size, bool places) {
+    kiln_sb sb;
+    kiln_arena arena;
+    kiln_ir *ir;
+    int v = 0;
+    kiln_sb_init(&sb);
+    kiln_sb_puts(&sb, "kernel \"types\" { axis o axis r\n");
+    if (places) kiln_sb_puts(&sb, "buf m in bool (o, r) contig\nbuf i in i64 (o, r) contig\n");
+    for (int pass = 0; pass < 2; pass++) {
+        for (kiln_dtype t = 0; t < KILN_DTYPE_COUNT; t++) {
+            const char *n = kiln_dtype_name(t);
+            if (kiln_dtype_is_complex(t) || (!places && kiln_dtype_size(t) != size)) continue;
+            if (pass == 1)
+                (places ? places_of_type : fold_of_type)(&sb, t, &v);
+            else
+                kiln_sb_printf(&sb, "buf x.%s in %s (o, r) contig buf y.%s out %s (o, r) contig\n", n, n, n,
+                               n);
+            if (pass == 0 && !places)
+                kiln_sb_printf(&sb, "buf top.%s out %s (o) any buf last.%s out %s (o) any\n", n, n, n, n);
+        }
+        kiln_sb_puts(&sb, pass ? "} }" : "for o {\n");
+    }
+    kiln_arena_init(&arena);
+    if (kiln_ir_parse(&arena, sb.p, sb.len, &ir) != KILN_OK) fail_msg("%s\n%s", kiln_last_error(), sb.p);
+    try_kernel(ir, isa, FEW_TRIALS);
+    kiln_arena_free(&arena);
+    kiln_sb_fini(&sb);
+}
+
+/* All at the best level; at each other one, unless the run is whole, types of one size. */
+static void every_type_agrees(void **state) {
+    (void)state;
+    EACH_ISA(isa) {
+        bool all = whole_run() || isa == kiln_isa_detect();
+        for (int k = 0; k < 4; k++)
+            if (all || (int)isa % 4 == k) try_types(isa, (size_t)1 << k, false);
+        if (all) try_types(isa, 0, true);
+    }
 }
 
 /* -- the self-test ------------------------------------------------------------------------------------------------ */
@@ -412,6 +492,7 @@ static void the_self_test_sees_wrong_kernels(void **state) {
 int main(int argc, char **argv) {
     if (argc > 1) only = argv[1];
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_sample_agrees),
+                                       cmocka_unit_test(every_type_agrees),
                                        cmocka_unit_test(the_self_test_sees_wrong_kernels)};
     return cmocka_run_group_tests(tests, open_tools, close_tools);
 }
