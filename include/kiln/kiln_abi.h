@@ -20,7 +20,7 @@ typedef struct kiln_launch {
     const int64_t *stride; /* stride[b * ndim + d]: bytes per step of dimension d in buffer b */
     const int64_t *origin; /* origin[d]: index of the box's first point (for `index`) */
     const uint64_t *par;   /* scalars, 8 bytes each, already in their compute type */
-    char *work;            /* workspace for tmp buffers the nest owns, or null */
+    char *work;            /* memory that a compiled kernel asked for, at a multiple of 64, or null */
     uint64_t flags;        /* KILN_LAUNCH_* */
 } kiln_launch;
 

@@ -17,7 +17,7 @@
 #include "kiln/kiln_abi.h"
 
 enum {
-    KILN_EM_MAX_NAMES = 512,
+    KILN_EM_MAX_NAMES = 1536, /* as many as src/math can have */
     KILN_EM_NAME = 32,
     KILN_EM_STRIP = 1024, /* columns of a strip */
     KILN_EM_LEVELS = 61   /* of a counter's stack: no loop counts further than 2^60 blocks */

@@ -111,6 +111,17 @@ static void load_splat(kiln_emitter *em, const kiln_ir_ins *in, int offset) {
     kiln_em_put(em, in->dtype == KILN_BOOL ? ") != 0)" : "))");
 }
 
+/* Whole vectors of complex elements in a row: every other lane of two vectors.  What follows is for all others. */
+static void load_parts(kiln_emitter *em, const kiln_ir_ins *in) {
+    if (em->ir->bufs[in->which].stride != KILN_STRIDE_CONTIG) return;
+    kiln_em_put(em, "k == KILN_W ? ");
+    kiln_em_fn(em, "load_%s_%s", in->prim == KILN_PART_RE ? "re" : "im",
+               kiln_dtype_name((kiln_dtype)in->dtype));
+    kiln_em_put(em, "(");
+    address(em, in, 0);
+    kiln_em_put(em, ") : ");
+}
+
 void kiln_em_load(kiln_emitter *em, kiln_ref r) {
     const kiln_ir_ins *in = &em->ir->ins[r];
     const char *t = kiln_dtype_name((kiln_dtype)in->dtype);
@@ -118,6 +129,7 @@ void kiln_em_load(kiln_emitter *em, kiln_ref r) {
     spread lanes = spread_of(em, in);
     char stride[24];
     kiln_em_declare(em, r);
+    if (lanes == STRIDED && in->prim != KILN_PART_WHOLE && !in->ncoord && !in->nargs) load_parts(em, in);
     if (in->ncoord || in->nargs) {
         load_computed(em, in, offset);
     } else if (lanes == AT_ONE_PLACE) {

@@ -6,7 +6,11 @@
  * emit_strip.c prints what is decided here. */
 #include "emit/emit_impl.h"
 
-enum { ALIGN = 64, MAX_LANES = 8 }; /* of a fold's tree: states of one column that registers can hold */
+enum {
+    ALIGN = 64,
+    MAX_LANES = 8,       /* of a fold's tree: states of one column that registers can hold */
+    MAX_WORK = 32 << 20, /* bytes; what would need more is printed column by column */
+};
 
 /* -- where regions end ----------------------------------------------------------------------------------------- */
 
@@ -147,7 +151,11 @@ static void plan_strip(kiln_emitter *em, int begin) {
     em->segment[begin] = ++m.segment;
     mark_region(&m, begin);
     keep_values(&m, begin);
-    if (m.used > em->work) em->work = m.used;
+    if (m.used > em->work && m.used <= MAX_WORK) em->work = m.used;
+    for (uint32_t r = (uint32_t)begin; r < em->region_end[begin] && m.used > MAX_WORK; r++) {
+        em->segment[r] = 0;
+        em->work_at[r] = KILN_EM_NONE;
+    }
 }
 
 kiln_status kiln_em_plan(kiln_emitter *em, kiln_arena *scratch) {

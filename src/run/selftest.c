@@ -142,17 +142,27 @@ static void choose_extents(const kiln_ir *ir, trial *t) {
     }
 }
 
-static uint32_t vector_axes(const kiln_ir *ir) {
+/* Axes of the vector loops around accesses of a buffer. */
+static uint32_t vector_axes(const kiln_ir *ir, int buf) {
     uint32_t axes = 0;
-    for (int r = 0; r < ir->nins; r++)
-        if (kiln_ir_opens(&ir->ins[r]) && ir->ins[r].vec) axes |= 1u << ir->ins[r].which;
+    for (int r = 0, vec = -1, end = 0; r < ir->nins; r++) {
+        const kiln_ir_ins *in = &ir->ins[r];
+        if (r == end) vec = -1; /* no vector loop stands in another */
+        if (kiln_ir_opens(in) && in->vec) {
+            vec = in->which;
+            end = kiln_ir_region_end(ir, r);
+        }
+        bool access = in->op == KILN_IR_LOAD || in->op == KILN_IR_STORE;
+        if (access && in->which == buf && vec >= 0) axes |= 1u << vec;
+    }
     return axes;
 }
 
 /* Strides of a buffer, fastest along its vector axis, with a gap at the end of each row; returns its bytes. */
-static size_t lay_out(const kiln_ir *ir, trial *t, int b, uint32_t vec) {
+static size_t lay_out(const kiln_ir *ir, trial *t, int b) {
     const kiln_ir_buf *buf = &ir->bufs[b];
     int64_t size = (int64_t)kiln_dtype_size(buf->dtype), apart = size, all = size;
+    uint32_t vec = vector_axes(ir, b);
     if (buf->stride == KILN_STRIDE_ANY) apart = GAP * size;
     for (int pass = 0; pass < 2; pass++)
         for (int a = 0; a < ir->naxes; a++) {
@@ -173,12 +183,11 @@ static size_t aligned(size_t n) { return (n + ALIGN - 1) / ALIGN * ALIGN; }
 
 static kiln_status new_trial(const kiln_ir *ir, trial *t) {
     size_t total = 0, at = 0, around = 0;
-    uint32_t vec = vector_axes(ir);
     uint64_t seed = 42;
     for (int r = 0; r < ir->nins; r++) t->computes |= kiln_ir_computed(&ir->ins[r]) > 0;
     choose_extents(ir, t);
     for (int b = 0; b < ir->nbufs; b++) {
-        t->nbytes[b] = lay_out(ir, t, b, vec);
+        t->nbytes[b] = lay_out(ir, t, b);
         total += (t->computes ? 3 : 1) * aligned(t->nbytes[b]);
     }
     t->memory = kiln_alloc_aligned(ALIGN, total);

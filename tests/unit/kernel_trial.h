@@ -36,12 +36,22 @@ typedef struct trial {
     bool special; /* some numbers are infinite, NaN, very large or very small */
 } trial;
 
-static uint32_t axes_where(const kiln_ir *ir, bool vec, bool computed) {
+/* Axes along which some access computes its place. */
+static uint32_t computed_axes(const kiln_ir *ir) {
+    uint32_t axes = 0;
+    for (int r = 0; r < ir->nins; r++)
+        for (int k = 0; k < kiln_ir_computed(&ir->ins[r]); k++) axes |= 1u << ir->ins[r].coord[k].axis;
+    return axes;
+}
+
+/* Axes of the vector loops around accesses of a buffer. */
+static uint32_t vector_axes(const kiln_ir *ir, int buf) {
     uint32_t axes = 0;
     for (int r = 0; r < ir->nins; r++) {
-        const kiln_ir_ins *in = &ir->ins[r];
-        if (vec && kiln_ir_opens(in) && in->vec) axes |= 1u << in->which;
-        for (int k = 0; computed && k < kiln_ir_computed(in); k++) axes |= 1u << in->coord[k].axis;
+        if (!kiln_ir_opens(&ir->ins[r]) || !ir->ins[r].vec) continue;
+        for (int k = r, end = kiln_ir_region_end(ir, r); k < end; k++)
+            if ((ir->ins[k].op == KILN_IR_LOAD || ir->ins[k].op == KILN_IR_STORE) && ir->ins[k].which == buf)
+                axes |= 1u << ir->ins[r].which;
     }
     return axes;
 }
@@ -50,7 +60,7 @@ static uint32_t axes_where(const kiln_ir *ir, bool vec, bool computed) {
 static void choose_extents(trial *t, uint64_t turn) {
     static const int64_t some[] = {1, 2, 3, 5, 8, 15, 16, 17, 29, 63, 64, 65, 83, 100, 130};
     static const int64_t large[] = {20500, 0, 1030, 8200, 257, 4166, 2100};
-    uint32_t computed = axes_where(t->ir, false, true);
+    uint32_t computed = computed_axes(t->ir);
     int longest = turn % 2 ? (int)(turn / 2) % t->ir->naxes : -1;
     int64_t most = large[turn / 2 / (uint64_t)t->ir->naxes % 7], points = longest < 0 || !most ? 1 : most;
     for (int a = 0; a < t->ir->naxes; a++) {
@@ -69,7 +79,7 @@ static void choose_extents(trial *t, uint64_t turn) {
 /* Bytes per step along each dimension, in a random order of dimensions; what is promised is kept. */
 static void choose_strides(trial *t, int b) {
     const kiln_ir_buf *buf = &t->ir->bufs[b];
-    uint32_t vec = axes_where(t->ir, true, false),
+    uint32_t vec = vector_axes(t->ir, b),
              flip = (uint32_t)rnd(&t->seed, 4) ? 0 : (uint32_t)rnd(&t->seed, 65536);
     int64_t size = (int64_t)kiln_dtype_size(buf->dtype), apart = size, *stride = &t->stride[b * t->ndim];
     bool odd = buf->stride == KILN_STRIDE_ANY && rnd(&t->seed, 3) == 0;

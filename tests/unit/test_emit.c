@@ -237,6 +237,56 @@ static void every_type_agrees(void **state) {
     }
 }
 
+/* -- much work ---------------------------------------------------------------------------------------------------- */
+
+/* Folds of eight states one after the other in a vector loop. */
+static kiln_ir *many_folds(kiln_arena *arena, int folds) {
+    enum { STATES = KILN_IR_MAX_STATES };
+    kiln_arena_init(arena);
+    kiln_ir *ir = kiln_ir_new(arena, "many folds");
+    int o = kiln_ir_axis_add(ir, "o", false), r = kiln_ir_axis_add(ir, "r", false);
+    int x = kiln_ir_buf_add(ir, "x", KILN_BUF_IN, KILN_F64, 1u << o | 1u << r, KILN_STRIDE_ANY);
+    int y = kiln_ir_buf_add(ir, "y", KILN_BUF_OUT, KILN_F64, 1u << o, KILN_STRIDE_ANY);
+    kiln_ir_for(ir, o, true);
+    kiln_ref zero = kiln_ir_const_f(ir, KILN_F64, 0), total = zero;
+    for (int f = 0; f < folds; f++) {
+        kiln_ref init[STATES], next[STATES], both[2];
+        for (int k = 0; k < STATES; k++) init[k] = zero;
+        kiln_ref fold = kiln_ir_fold(ir, &r, 1, false, KILN_TREE_ACROSS, init, STATES);
+        kiln_ref v = kiln_ir_load(ir, x);
+        for (int k = 0; k < STATES; k++)
+            next[k] = kiln_ir_prim(ir, KILN_P_SUB, (kiln_ref[]){v, kiln_ir_state(ir, (k + f) % STATES)}, 2);
+        kiln_ir_yield(ir, next, STATES);
+        kiln_ir_merge(ir);
+        for (int k = 0; k < STATES; k++)
+            next[k] = kiln_ir_prim(ir, KILN_P_SUB, (kiln_ref[]){kiln_ir_left(ir, k), kiln_ir_right(ir, k)},
+                                   2);
+        kiln_ir_yield(ir, next, STATES);
+        kiln_ir_end(ir);
+        both[0] = total;
+        both[1] = kiln_ir_result(ir, fold, f % STATES);
+        total = kiln_ir_prim(ir, KILN_P_ADD, both, 2);
+    }
+    kiln_ir_store(ir, y, total);
+    kiln_ir_end(ir);
+    if (kiln_ir_verify(ir) != KILN_OK) fail_msg("%s", kiln_last_error());
+    return ir;
+}
+
+/* Strips would have to keep too much: columns are taken one vector at a time, and nothing is kept. */
+static void what_would_keep_too_much_keeps_nothing(void **state) {
+    (void)state;
+    for (int folds = 1; folds <= 9; folds += 8) {
+        kiln_arena arena;
+        kiln_ir *ir = many_folds(&arena, folds);
+        size_t nwork = 1;
+        assert_int_equal(kiln_emit_work(ir, kiln_isa_detect(), &nwork), KILN_OK);
+        assert_true((nwork > 0) == (folds == 1));
+        try_kernel(ir, kiln_isa_detect(), FEW_TRIALS);
+        kiln_arena_free(&arena);
+    }
+}
+
 /* -- faults ----------------------------------------------------------------------------------------------------- */
 
 static void a_failed_allocation_is_reported(void **state) {
@@ -318,6 +368,7 @@ int main(int argc, char **argv) {
     if (argc > 1) only = argv[1];
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_sample_agrees),
                                        cmocka_unit_test(every_type_agrees),
+                                       cmocka_unit_test(what_would_keep_too_much_keeps_nothing),
                                        cmocka_unit_test(a_failed_allocation_is_reported),
                                        cmocka_unit_test(the_self_test_sees_wrong_kernels)};
     return cmocka_run_group_tests(tests, open_tools, close_tools);
