@@ -20,6 +20,7 @@ enum {
     KILN_EM_MAX_NAMES = 1536, /* as many as src/math can have */
     KILN_EM_NAME = 32,
     KILN_EM_STRIP = 1024, /* columns of a strip */
+    KILN_EM_MUCH = 96,    /* weight of what is printed several times in a row, at most */
     KILN_EM_LEVELS = 61   /* of a counter's stack: no loop counts further than 2^60 blocks */
 };
 #define KILN_EM_NONE UINT32_MAX
@@ -105,6 +106,8 @@ void kiln_em_map_nest(kiln_emitter *em, int nest, int begin);
 /* emit_plan.c */
 kiln_status kiln_em_plan(kiln_emitter *em, kiln_arena *scratch) KILN_MUST_CHECK;
 bool kiln_em_has_loops(const kiln_emitter *em, int begin); /* in the first region */
+/* What instructions cost a compiler, so that heavy ones are not printed many times. */
+int kiln_em_weight(const kiln_emitter *em, int begin, int end);
 
 /* emit_mem.c */
 void kiln_em_load(kiln_emitter *em, kiln_ref r);

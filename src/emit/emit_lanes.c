@@ -10,8 +10,8 @@
 #include "emit/emit_impl.h"
 
 enum {
-    MAX_PRINTED = 8, /* steps printed one after the other */
-    SMALL = 64       /* instructions of those of a row, if the rest of a block may be printed so, too */
+    MAX_PRINTED = 8, /* steps printed one after the other: states that registers can hold */
+    SMALL = 64       /* weight of those of a row, if the rest of a block may be printed so, too */
 };
 
 typedef struct rows {
@@ -19,12 +19,20 @@ typedef struct rows {
     int lanes;   /* of the tree */
     int width;   /* lanes of a vector that are in use */
     int vectors; /* of a row */
+    int printed; /* steps printed one after the other, one per vector */
+    bool small;  /* so that the rest of a block may be printed as well */
+    bool merged; /* and so may merges */
 } rows;
 
 static rows rows_of(const kiln_emitter *em, int begin) {
-    rows r = {begin, (int)em->ir->ins[begin].imm.tree.lanes, em->lanes, 1};
+    rows r = {.begin = begin, .lanes = (int)em->ir->ins[begin].imm.tree.lanes, .width = em->lanes};
+    int step = kiln_em_weight(em, begin + 1, (int)em->part_end[begin]);
+    int merge = kiln_em_weight(em, (int)em->part_end[begin] + 1, (int)em->region_end[begin]);
     if (r.lanes < r.width) r.width = r.lanes;
-    r.vectors = r.lanes / r.width;
+    r.vectors = r.printed = r.lanes / r.width;
+    while (r.printed > 1 && (r.printed > MAX_PRINTED || r.printed * step > KILN_EM_MUCH)) r.printed /= 2;
+    r.small = r.vectors * step <= SMALL;
+    r.merged = r.vectors * merge <= KILN_EM_MUCH;
     return r;
 }
 
@@ -163,13 +171,13 @@ static void block_in_array(kiln_emitter *em, const rows *v) {
     merge_array(em, v);
 }
 
-/* More vectors than registers should hold: the block is gone through once for each few of them. */
+/* More vectors than registers should hold, or heavy steps: the block is gone through once for each few of them. */
 static void block_in_groups(kiln_emitter *em, const rows *v) {
     int b = v->begin;
     kiln_em_line(em, "st%d lane%d[%d];", b, b, v->vectors);
-    kiln_em_open(em, "for (long g = 0; g < %d; g += %d)", v->lanes, MAX_PRINTED * v->width);
-    whole_rows(em, v, MAX_PRINTED, " + g");
-    for (int j = 0; j < MAX_PRINTED; j++)
+    kiln_em_open(em, "for (long g = 0; g < %d; g += %d)", v->lanes, v->printed * v->width);
+    whole_rows(em, v, v->printed, " + g");
+    for (int j = 0; j < v->printed; j++)
         kiln_em_line(em, "lane%d[g / %d + %d] = a%d_%d;", b, v->width, j, b, j);
     kiln_em_close(em);
     rest_of_block(em, v);
@@ -186,10 +194,9 @@ static void to_array(kiln_emitter *em, const rows *v) {
 
 static void block_in_registers(kiln_emitter *em, const rows *v) {
     int b = v->begin;
-    bool small = v->vectors * ((int)em->part_end[b] - b) <= SMALL;
     whole_rows(em, v, v->vectors, "");
     kiln_em_open(em, "if (i%d < hi%d)", b, b);
-    if (small) {
+    if (v->small) {
         rest_in_registers(em, v);
     } else {
         to_array(em, v);
@@ -212,7 +219,7 @@ void kiln_em_block_by_lanes(kiln_emitter *em, int begin) {
     kiln_em_line(em, "long i%d = lo%d;", begin, begin);
     if (kiln_em_has_loops(em, begin))
         block_in_array(em, &v);
-    else if (v.vectors <= MAX_PRINTED)
+    else if (v.vectors == v.printed && v.merged)
         block_in_registers(em, &v);
     else
         block_in_groups(em, &v);

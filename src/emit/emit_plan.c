@@ -10,6 +10,7 @@ enum {
     ALIGN = 64,
     MAX_LANES = 8,       /* of a fold's tree: states of one column that registers can hold */
     MAX_WORK = 32 << 20, /* bytes; what would need more is printed column by column */
+    FUNCTION = 16        /* instructions that an elementary function is worth, roughly */
 };
 
 /* -- where regions end ----------------------------------------------------------------------------------------- */
@@ -35,6 +36,16 @@ bool kiln_em_has_loops(const kiln_emitter *em, int begin) {
     for (uint32_t r = (uint32_t)begin + 1; r < em->part_end[begin]; r++)
         if (kiln_ir_opens(&em->ir->ins[r])) return true;
     return false;
+}
+
+int kiln_em_weight(const kiln_emitter *em, int begin, int end) {
+    int weight = 0;
+    for (int r = begin; r < end; r++) {
+        const kiln_ir_ins *in = &em->ir->ins[r];
+        kiln_trait trait = in->op == KILN_IR_PRIM ? kiln_prim_trait((kiln_prim)in->prim) : KILN_TRAIT_EXACT;
+        weight += trait == KILN_TRAIT_NEAR || trait == KILN_TRAIT_SPECIAL ? FUNCTION : 1;
+    }
+    return weight;
 }
 
 /* -- which loops become strips ------------------------------------------------------------------------------------ */

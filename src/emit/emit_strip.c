@@ -149,30 +149,38 @@ static void whole_block(kiln_emitter *em, int begin) {
     kiln_em_line(em, "x%d = a%d_0;", begin, begin);
 }
 
+/* Whether whole blocks are worth a text of their own, in which each step and merge is printed for itself. */
+static bool prints_whole_blocks(const kiln_emitter *em, int begin) {
+    int lanes = (int)em->ir->ins[begin].imm.tree.lanes, end = (int)em->region_end[begin];
+    return lanes * kiln_em_weight(em, begin + 1, end) <= 2 * KILN_EM_MUCH;
+}
+
+static void block_of_columns(kiln_emitter *em, int begin, bool whole) {
+    counter blocks = counter_of_blocks(em, begin);
+    begin_segment(em, em->segment[begin], begin, (int)em->region_end[begin]);
+    kiln_em_states(em, begin, "const st%d z%d", begin, begin);
+    kiln_em_line(em, "st%d x%d;", begin, begin);
+    if (whole)
+        whole_block(em, begin);
+    else
+        kiln_em_block_by_elements(em, begin);
+    push(em, &blocks);
+    kiln_em_close(em);
+}
+
 /* A block of rows of a fold whose step has no loops.  Where it is whole, so are all vectors of columns but the last. */
 static void block_of_rows(kiln_emitter *em, int begin) {
     int s = (int)em->strip;
-    counter blocks = counter_of_blocks(em, begin);
     kiln_em_line(em, "long i%d = c%d_0;", s, s);
-    for (int whole = 1; whole >= 0; whole--) {
-        if (whole) {
-            kiln_em_line(em, "if (hi%d - lo%d == %u)", begin, begin, em->ir->ins[begin].imm.tree.block);
-            kiln_em_open(em, "for (; c%d_1 - i%d >= KILN_W; i%d += KILN_W)", s, s, s);
-            kiln_em_line(em, "const long k = KILN_W;");
-        } else {
-            kiln_em_open(em, "for (; i%d < c%d_1; i%d += KILN_W)", s, s, s);
-            kiln_em_line(em, "const long k = c%d_1 - i%d < KILN_W ? c%d_1 - i%d : KILN_W;", s, s, s, s);
-        }
-        begin_segment(em, em->segment[begin], begin, (int)em->region_end[begin]);
-        kiln_em_states(em, begin, "const st%d z%d", begin, begin);
-        kiln_em_line(em, "st%d x%d;", begin, begin);
-        if (whole)
-            whole_block(em, begin);
-        else
-            kiln_em_block_by_elements(em, begin);
-        push(em, &blocks);
-        kiln_em_close(em);
+    if (prints_whole_blocks(em, begin)) {
+        kiln_em_line(em, "if (hi%d - lo%d == %u)", begin, begin, em->ir->ins[begin].imm.tree.block);
+        kiln_em_open(em, "for (; c%d_1 - i%d >= KILN_W; i%d += KILN_W)", s, s, s);
+        kiln_em_line(em, "const long k = KILN_W;");
+        block_of_columns(em, begin, true);
     }
+    kiln_em_open(em, "for (; i%d < c%d_1; i%d += KILN_W)", s, s, s);
+    kiln_em_line(em, "const long k = c%d_1 - i%d < KILN_W ? c%d_1 - i%d : KILN_W;", s, s, s, s);
+    block_of_columns(em, begin, false);
 }
 
 /* All blocks of the last axis. */
