@@ -8,7 +8,7 @@
 
 #include "emit/emit_impl.h"
 
-/* -- structs of states ---------------------------------------------------------------------------------------- */
+/* -- structs of states ----------------------------------------------------------------------------------- */
 
 static kiln_dtype state_type(const kiln_emitter *em, int begin, int k) {
     return (kiln_dtype)em->ir->ins[em->ir->ins[begin].list[k]].dtype;
@@ -80,7 +80,7 @@ void kiln_em_merge(kiln_emitter *em, int begin, const char *left, const char *ri
     kiln_em_close(em);
 }
 
-/* -- blocks --------------------------------------------------------------------------------------------------- */
+/* -- blocks ---------------------------------------------------------------------------------------------- */
 
 void kiln_em_open_blocks(kiln_emitter *em, int begin, const kiln_em_place *at) {
     unsigned block = em->ir->ins[begin].imm.tree.block;
@@ -155,7 +155,7 @@ static void block_by_region(kiln_emitter *em, int begin) {
     kiln_em_leave(em, &old);
 }
 
-/* -- whole folds --------------------------------------------------------------------------------------------------- */
+/* -- whole folds ----------------------------------------------------------------------------------------- */
 
 /* All blocks of the last axis; what they come to is stack<begin>[0], if there are any. */
 static void fold_run(kiln_emitter *em, int begin) {

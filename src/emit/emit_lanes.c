@@ -99,7 +99,7 @@ static void rest_in_registers(kiln_emitter *em, const rows *v) {
     }
 }
 
-/* -- merging -------------------------------------------------------------------------------------------------- */
+/* -- merging --------------------------------------------------------------------------------------------- */
 
 /* Merges lanes l + w of x<begin> into lanes l; w is a C expression. */
 static void merge_within(kiln_emitter *em, const rows *v, const char *w, const kiln_em_only *only) {
@@ -161,7 +161,7 @@ static void merge_array(kiln_emitter *em, const rows *v) {
     kiln_em_close(em);
 }
 
-/* -- blocks --------------------------------------------------------------------------------------------------- */
+/* -- blocks ---------------------------------------------------------------------------------------------- */
 
 static void block_in_array(kiln_emitter *em, const rows *v) {
     int b = v->begin;

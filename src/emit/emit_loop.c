@@ -9,7 +9,7 @@
 
 #include "emit/emit_impl.h"
 
-/* -- instructions ------------------------------------------------------------------------------------------------ */
+/* -- instructions ---------------------------------------------------------------------------------------- */
 
 static void index_value(kiln_emitter *em, kiln_ref r) {
     int axis = em->ir->ins[r].which;
@@ -79,7 +79,7 @@ void kiln_em_part(kiln_emitter *em, int begin, int end) {
         }
 }
 
-/* -- loops ---------------------------------------------------------------------------------------------------------- */
+/* -- loops ----------------------------------------------------------------------------------------------- */
 
 kiln_em_scope kiln_em_enter(kiln_emitter *em, int axis, const char *fmt, ...) {
     kiln_em_scope old = {em->at[axis], em->vec, em->inner, axis, em->fold};
@@ -195,7 +195,7 @@ void kiln_em_loop(kiln_emitter *em, int begin) {
         scan(em, begin);
 }
 
-/* -- the nest ------------------------------------------------------------------------------------------------------- */
+/* -- the nest -------------------------------------------------------------------------------------------- */
 
 typedef struct nest_use {
     bool bufs[KILN_IR_MAX_BUFS], pars[KILN_IR_MAX_PARS];

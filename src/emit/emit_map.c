@@ -38,7 +38,7 @@ bool kiln_em_is_map(const kiln_ir *ir, int begin) {
     return true;
 }
 
-/* -- loads and stores ---------------------------------------------------------------------------------------- */
+/* -- loads and stores ------------------------------------------------------------------------------------ */
 
 /* A part of complex elements: of those in a row two vectors are loaded and every other lane taken. */
 static void load_part(kiln_emitter *em, const kiln_ir_ins *in) {
@@ -132,7 +132,7 @@ static void store(kiln_emitter *em, const kiln_ir_ins *in) {
     kiln_em_put(em, ");\n");
 }
 
-/* -- rows -------------------------------------------------------------------------------------------------- */
+/* -- rows ------------------------------------------------------------------------------------------------ */
 
 static bool nest_streams(const kiln_emitter *em, const nest_use *u) {
     for (int b = 0; b < em->ir->nbufs; b++)
@@ -204,7 +204,7 @@ static void advance(kiln_emitter *em, const nest_use *u) {
     }
 }
 
-/* -- the nest ------------------------------------------------------------------------------------------------ */
+/* -- the nest -------------------------------------------------------------------------------------------- */
 
 static void nest_head(kiln_emitter *em, int nest, const nest_use *u) {
     kiln_em_open(em, "static int nest%d(const kiln_launch *L)", nest);

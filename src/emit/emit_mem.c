@@ -56,7 +56,7 @@ static void address(kiln_emitter *em, const kiln_ir_ins *in, int offset) {
     if (offset) kiln_em_put(em, " + %d", offset);
 }
 
-/* -- lanes at places of their own ------------------------------------------------------------------------------ */
+/* -- lanes at places of their own ------------------------------------------------------------------------ */
 
 /* Bytes from the address to each lane. */
 static void lane_offsets(kiln_emitter *em, const kiln_ir_ins *in) {
@@ -101,7 +101,7 @@ static void load_computed(kiln_emitter *em, const kiln_ir_ins *in, int offset) {
     kiln_em_put(em, ")");
 }
 
-/* -- whole accesses ---------------------------------------------------------------------------------------------- */
+/* -- whole accesses -------------------------------------------------------------------------------------- */
 
 static void load_splat(kiln_emitter *em, const kiln_ir_ins *in, int offset) {
     const char *t = kiln_dtype_name((kiln_dtype)in->dtype);

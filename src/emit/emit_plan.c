@@ -13,7 +13,7 @@ enum {
     FUNCTION = 16        /* instructions that an elementary function is worth, roughly */
 };
 
-/* -- where regions end ----------------------------------------------------------------------------------------- */
+/* -- where regions end ----------------------------------------------------------------------------------- */
 
 static void find_ends(kiln_emitter *em) {
     uint32_t open[KILN_IR_MAX_NEST];
@@ -48,7 +48,7 @@ int kiln_em_weight(const kiln_emitter *em, int begin, int end) {
     return weight;
 }
 
-/* -- which loops become strips ------------------------------------------------------------------------------------ */
+/* -- which loops become strips --------------------------------------------------------------------------- */
 
 static bool all_can(const kiln_emitter *em, int begin);
 
@@ -70,7 +70,7 @@ static bool all_can(const kiln_emitter *em, int begin) {
     return true;
 }
 
-/* -- segments ------------------------------------------------------------------------------------------------------ */
+/* -- segments -------------------------------------------------------------------------------------------- */
 
 typedef struct marker {
     kiln_emitter *em;
@@ -133,7 +133,7 @@ static void mark_region(marker *m, int begin) {
     }
 }
 
-/* -- the work ------------------------------------------------------------------------------------------------------- */
+/* -- the work -------------------------------------------------------------------------------------------- */
 
 static void keep(marker *m, kiln_ref r, size_t bytes_per_vector) {
     if (m->em->work_at[r] != KILN_EM_NONE) return;

@@ -10,7 +10,7 @@
 /* tail: the region whose yield ends the part, or -1. */
 static void strip_part(kiln_emitter *em, int begin, int end, int tail);
 
-/* -- the work ----------------------------------------------------------------------------------------------------- */
+/* -- the work -------------------------------------------------------------------------------------------- */
 
 static int columns(const kiln_emitter *em) { return KILN_EM_STRIP / em->lanes; }
 
@@ -33,7 +33,7 @@ bool kiln_em_kept_states(const kiln_emitter *em, kiln_ref r, char text[112]) {
     return true;
 }
 
-/* -- segments ------------------------------------------------------------------------------------------------------ */
+/* -- segments -------------------------------------------------------------------------------------------- */
 
 static void load_kept(kiln_emitter *em, kiln_ref user, kiln_ref r) {
     if (em->work_at[r] == KILN_EM_NONE || em->segment[r] == em->segment[user]) return;
@@ -78,7 +78,7 @@ static void segment_instruction(kiln_emitter *em, kiln_ref r) {
     kiln_em_put(em, " = t%u;\n", r);
 }
 
-/* -- folds ---------------------------------------------------------------------------------------------------------- */
+/* -- folds ----------------------------------------------------------------------------------------------- */
 
 /* A counter of blocks, or of runs of several axes: its variables in C, and where its stack begins. */
 typedef struct counter {
@@ -248,7 +248,7 @@ static void fold(kiln_emitter *em, int begin) {
     kiln_em_close(em);
 }
 
-/* -- loops over rows ------------------------------------------------------------------------------------------------- */
+/* -- loops over rows ------------------------------------------------------------------------------------- */
 
 static void rows(kiln_emitter *em, int begin) {
     const kiln_ir_ins *f = &em->ir->ins[begin];
@@ -266,7 +266,7 @@ static void rows(kiln_emitter *em, int begin) {
     kiln_em_leave(em, &old);
 }
 
-/* -- parts -------------------------------------------------------------------------------------------------------------- */
+/* -- parts ----------------------------------------------------------------------------------------------- */
 
 /* The yield at the end of a region, in its last segment. */
 static void yield(kiln_emitter *em, int begin) {

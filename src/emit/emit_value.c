@@ -9,7 +9,7 @@
 
 #include "emit/emit_impl.h"
 
-/* -- text ------------------------------------------------------------------------------------------------- */
+/* -- text ------------------------------------------------------------------------------------------------ */
 
 void kiln_em_put(kiln_emitter *em, const char *fmt, ...) {
     va_list ap;
@@ -66,7 +66,7 @@ void kiln_em_fn(kiln_emitter *em, const char *fmt, ...) {
     kiln_sb_puts(&em->body, name);
 }
 
-/* -- types ------------------------------------------------------------------------------------------------ */
+/* -- types ----------------------------------------------------------------------------------------------- */
 
 int kiln_em_bits(kiln_dtype t) { return (int)kiln_dtype_size(t) * 8; }
 
@@ -109,7 +109,7 @@ void kiln_em_masks(kiln_emitter *em) {
         if (em->ir->ins[r].dtype == KILN_BOOL) em->mask[r] = (uint8_t)mask_width(em, (kiln_ref)r);
 }
 
-/* -- literals ---------------------------------------------------------------------------------------------- */
+/* -- literals -------------------------------------------------------------------------------------------- */
 
 /* The shortest decimal that reads back to the same bits, as a C literal. */
 static void float_literal(kiln_sb *s, kiln_dtype t, double v) {
@@ -144,7 +144,7 @@ static void constant(kiln_emitter *em, const kiln_ir_ins *in) {
     kiln_em_put(em, ")");
 }
 
-/* -- instructions ------------------------------------------------------------------------------------------- */
+/* -- instructions ---------------------------------------------------------------------------------------- */
 
 /* P_T(args): masks among them get the width of T, or for bool the width of the result's operands. */
 static void primitive(kiln_emitter *em, kiln_ref r) {

@@ -29,12 +29,11 @@ typedef struct trial {
     int64_t least; /* extent */
     char *ptr[KILN_IR_MAX_BUFS];
     int64_t stride[KILN_IR_MAX_BUFS * MAX_DIMS];
-    size_t nbytes
-        [KILN_IR_MAX_BUFS]; /* with as much before the address and behind it, where coordinates are computed */
-    char *memory;           /* all buffers */
+    size_t nbytes[KILN_IR_MAX_BUFS]; /* where coordinates are computed there are as many before and behind */
+    char *memory;                    /* all buffers */
 } trial;
 
-/* -- values --------------------------------------------------------------------------------------------------- */
+/* -- values ---------------------------------------------------------------------------------------------- */
 
 static uint64_t next_random(uint64_t *state) {
     *state += 0x9e3779b97f4a7c15u;
@@ -68,8 +67,8 @@ static void make_real(kiln_dtype t, uint64_t r, double more, bool wild, uint64_t
            kiln_dtype_size(t)); /* little endian: the low bytes */
 }
 
-/* Element k of n.  Every eighth is wild where elements do not meet; else one in the middle, since a fold of many would be
- * nothing but NaN.  What may be a coordinate is a position along any axis. */
+/* Element k of n.  Every eighth is wild where elements do not meet; else one in the middle, since a fold of many
+ * would be nothing but NaN.  What may be a coordinate is a position along any axis. */
 static void make_value(const trial *t, kiln_dtype type, size_t k, size_t n, uint64_t *seed, char *out) {
     kiln_dtype part = kiln_dtype_real(type);
     size_t size = kiln_dtype_size(part);
@@ -85,7 +84,7 @@ static void make_value(const trial *t, kiln_dtype type, size_t k, size_t n, uint
     }
 }
 
-/* -- extents and memory ----------------------------------------------------------------------------------------- */
+/* -- extents and memory ---------------------------------------------------------------------------------- */
 
 static void widen(int64_t *n, int64_t to) {
     if (*n < to) *n = to;
@@ -203,7 +202,7 @@ static kiln_status new_trial(const kiln_ir *ir, trial *t) {
     return KILN_OK;
 }
 
-/* -- both tiers ----------------------------------------------------------------------------------------------- */
+/* -- both tiers ------------------------------------------------------------------------------------------ */
 
 static bool both_nan(kiln_dtype t, const char *a, const char *b) {
     if (t == KILN_F64) {
@@ -274,7 +273,7 @@ static kiln_status run_both(const kiln_ir *ir, const kiln_interp *interp, kiln_k
     return compare(ir, &two[0], &two[1]);
 }
 
-/* -- inputs that trap, of kernels over one grid axis --------------------------------------------------------- */
+/* -- inputs that trap, of kernels over one grid axis ----------------------------------------------------- */
 
 static void element(const kiln_ir *ir, const trial *t, int64_t at, char **ptr) {
     for (int b = 0; b < ir->nbufs; b++)

@@ -1,7 +1,8 @@
 /* kernel_trial.h - memory, extents, strides and scalars for one launch of any kernel, made from a seed.
  *
- * The interpreter and a compiled kernel run on copies of one trial; then every element must be the same, any NaN like any
- * other, and what lies between the buffers must be as it was.  Each helper fails the running test by itself. */
+ * The interpreter and a compiled kernel run on copies of one trial; then every element must be the same, any NaN
+ * like any other, and what lies between the buffers must be as it was.  Each helper fails the running test by
+ * itself. */
 #ifndef KILN_TEST_KERNEL_TRIAL_H
 #define KILN_TEST_KERNEL_TRIAL_H
 #include <math.h>

@@ -1,7 +1,8 @@
 /* test_emit.c - kernels of every form, compiled, write the bytes that the interpreter writes.
  *
- * Every sample of tests/golden/ir runs at each ISA level of this machine, over random extents, strides and origins; any
- * NaN equals any NaN.  Sanitizers do not see into kernels: under them the text is made, for every level, and not compiled. */
+ * Every sample of tests/golden/ir runs at each ISA level of this machine, over random extents, strides and origins.
+ * Sanitizers do not see into kernels: under them the text is made, for every level, and not compiled.  An argument
+ * is part of the name of the samples to try. */
 #include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -47,7 +48,7 @@ static int close_tools(void **state) {
     return rmdir(scratch);
 }
 
-/* -- kernels ---------------------------------------------------------------------------------------------------- */
+/* -- kernels --------------------------------------------------------------------------------------------- */
 
 static void show(const trial *t) {
     for (int d = 0; d < t->ndim; d++) fprintf(stderr, "n[%d] = %lld\n", d, (long long)t->n[d]);
@@ -165,7 +166,7 @@ static void every_sample_agrees(void **state) {
     assert_true(only || count > 20);
 }
 
-/* -- every type ------------------------------------------------------------------------------------------------ */
+/* -- every type ------------------------------------------------------------------------------------------ */
 
 /* The greatest and the last element of each row, and a copy; of halves, which compute nothing, the copy alone. */
 static void fold_of_type(kiln_sb *sb, kiln_dtype t, int *v) {
@@ -237,7 +238,7 @@ static void every_type_agrees(void **state) {
     }
 }
 
-/* -- much work ---------------------------------------------------------------------------------------------------- */
+/* -- much work ------------------------------------------------------------------------------------------- */
 
 /* Folds of eight states one after the other in a vector loop. */
 static kiln_ir *many_folds(kiln_arena *arena, int folds) {
@@ -287,7 +288,7 @@ static void what_would_keep_too_much_keeps_nothing(void **state) {
     }
 }
 
-/* -- overlap --------------------------------------------------------------------------------------------------- */
+/* -- overlap --------------------------------------------------------------------------------------------- */
 
 /* u = x + y and v = x - y, where u or v lies on x or y: both are read before either is written. */
 static void results_may_lie_on_inputs(void **state) {
@@ -314,7 +315,7 @@ static void results_may_lie_on_inputs(void **state) {
     kiln_arena_free(&arena);
 }
 
-/* -- faults ----------------------------------------------------------------------------------------------------- */
+/* -- faults ---------------------------------------------------------------------------------------------- */
 
 static void a_failed_allocation_is_reported(void **state) {
     (void)state;
