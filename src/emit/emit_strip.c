@@ -152,7 +152,7 @@ static void whole_block(kiln_emitter *em, int begin) {
 /* Whether whole blocks are worth a text of their own, in which each step and merge is printed for itself. */
 static bool prints_whole_blocks(const kiln_emitter *em, int begin) {
     int lanes = (int)em->ir->ins[begin].imm.tree.lanes, end = (int)em->region_end[begin];
-    return lanes * kiln_em_weight(em, begin + 1, end) <= 2 * KILN_EM_MUCH;
+    return lanes * kiln_em_weight(em, begin + 1, end) <= 3 * KILN_EM_MUCH;
 }
 
 static void block_of_columns(kiln_emitter *em, int begin, bool whole) {
