@@ -18,6 +18,8 @@
 #define KERNEL_FLAGS \
     "-O1 -fexpensive-optimizations -fsignaling-nans -Wno-psabi" /* what decides the code of a kernel */
 
+enum { FAR = 4096 }; /* bytes between two results of an entry */
+
 typedef void (*entry_fn)(void *out, const void *a, const void *b, const void *c, long n);
 
 /* -- one entry point per primitive or cast ---- */
@@ -111,6 +113,35 @@ static void memory_entry(unit *u, kiln_dtype t, const char *entry) {
     kiln_sb_puts(&u->text, "    copy_tail((char *)out + n * 8, b, n % 64);\n    (void)c;\n}\n");
 }
 
+/* Whether a register holds a vector of t: partial vectors and lanes are of such only. */
+static bool fits(const unit *u, kiln_dtype t) {
+    return u->lanes * (int)kiln_dtype_size(t) <= kiln_isa_vector_bytes(u->isa);
+}
+
+/* A copy, in which the first half of each vector is moved down by a lane; and a copy from the last element to the
+ * first, FAR bytes on. */
+static void lanes_entry(unit *u, kiln_dtype t, const char *entry) {
+    static const char text[] =
+        "    (void)b, (void)c;\n"
+        "    for (long i = 0; i < n; i += KILN_W) {\n"
+        "        long k = n - i < KILN_W ? n - i : KILN_W;\n"
+        "        v%2$s x = load_some_%1$s((const char *)a + i * %3$d, k);\n"
+        "        store_some_%1$s((char *)out + i * %3$d, k, blend_%2$s(k / 2, down_%2$s(x, 1), x));\n"
+        "        x = load_at_%1$s((const char *)a, (iota_i64() + i) * %3$dl, first_lanes(k), x);\n"
+        "        store_at_%1$s((char *)out + %4$d, (n - 1 - i - iota_i64()) * %3$dl, first_lanes(k), x);\n"
+        "    }\n}\n";
+    const char *name = kiln_dtype_name(t);
+    const char *kept = t == KILN_BOOL ? "i8" : t == KILN_F16 || t == KILN_BF16 ? "u16" : name;
+    const char *const moves[] = {"load_some", "store_some", "load_at", "store_at"};
+    for (int k = 0; k < 4; k++) use(u, "%s_%s", moves[k], name);
+    use(u, "down_%s", kept);
+    use(u, "blend_%s", kept);
+    use(u, "first_lanes");
+    use(u, "iota_i64");
+    open_entry(u, entry);
+    kiln_sb_printf(&u->text, text, name, kept, (int)kiln_dtype_size(t), FAR);
+}
+
 static void splat_entry(unit *u, kiln_dtype t, const char *ctype, const char *entry) {
     use(u, "splat_%s", kiln_dtype_name(t));
     use(u, "store_%s", kiln_dtype_name(t));
@@ -177,6 +208,7 @@ static void each_entry(unit *u, visit_fn visit, void *arg) {
                 VISIT((t + f) % 4 == 0, cast_entry(u, t, f, entry), "k_cast_%s_%s", tn, kiln_dtype_name(f));
         VISIT(true, memory_entry(u, t, entry), "k_memory_%s", tn);
         VISIT(true, splat_entry(u, t, ctype[t], entry), "k_splat_%s", tn);
+        if (fits(u, t)) VISIT(true, lanes_entry(u, t, entry), "k_lanes_%s", tn);
     }
 }
 
@@ -319,6 +351,22 @@ static void check_memory(entry_fn fn, kiln_dtype t) {
     }
 }
 
+static void check_lanes(entry_fn fn, kiln_dtype t, int lanes) {
+    size_t size = kiln_dtype_size(t);
+    fill(&in[0], t, 0);
+    for (int n = 1; n < 200; n += 7) {
+        memset(&got, 0xa5, sizeof got);
+        memset(&want, 0xa5, sizeof want);
+        for (int i = 0; i < n; i++) {
+            int at = i % lanes, k = n - (i - at) < lanes ? n - (i - at) : lanes;
+            memcpy(want.u8 + (size_t)i * size, in[0].u8 + (size_t)(i + (at < k / 2)) * size, size);
+            memcpy(want.u8 + FAR + (size_t)(n - 1 - i) * size, in[0].u8 + (size_t)i * size, size);
+        }
+        fn(&got, &in[0], NULL, NULL, n);
+        assert_memory_equal(&got, &want, sizeof got);
+    }
+}
+
 static void check_splat(entry_fn fn, kiln_dtype t, int lanes) {
     size_t size = kiln_dtype_size(t);
     fill(&in[0], t, 0);
@@ -368,6 +416,8 @@ static void compare_part(const char *cc, const char *flags, kiln_isa isa, int la
         if ((fn = find(&a, lib, entry))) check_memory(fn, t);
         snprintf(entry, sizeof entry, "k_splat_%s", kiln_dtype_name(t));
         if ((fn = find(&a, lib, entry))) check_splat(fn, t, lanes);
+        snprintf(entry, sizeof entry, "k_lanes_%s", kiln_dtype_name(t));
+        if (fits(&a.u, t) && (fn = find(&a, lib, entry))) check_lanes(fn, t, lanes);
     }
     assert_int_equal(a.compared, (a.place - part + parts - 1) / parts);
     dlclose(lib);
