@@ -54,9 +54,7 @@ static bool all_can(const kiln_emitter *em, int begin);
 
 static bool can(const kiln_emitter *em, int begin) {
     const kiln_ir_ins *in = &em->ir->ins[begin];
-    if (in->op == KILN_IR_FOR) return all_can(em, begin);
-    if (in->op == KILN_IR_SCAN) return !kiln_ir_by_block(in) && all_can(em, begin);
-    if (kiln_ir_by_block(in)) return all_can(em, begin);
+    if (in->op != KILN_IR_FOLD || kiln_ir_by_block(in)) return all_can(em, begin);
     return in->imm.tree.lanes <= MAX_LANES && !kiln_em_has_loops(em, begin);
 }
 
@@ -111,13 +109,13 @@ static void mark_region(marker *m, int begin);
 
 static void mark_loop(marker *m, int begin) {
     const kiln_ir_ins *in = &m->em->ir->ins[begin];
+    bool whole = in->op == KILN_IR_FOLD && !kiln_ir_by_block(in); /* its step has no loops */
     uint32_t own = ++m->segment;
     m->em->segment[begin] = own;
-    if (in->op == KILN_IR_FOLD) /* its merge, and a step without loops, are printed as they stand */
-        for (uint32_t r = kiln_ir_by_block(in) ? m->em->part_end[begin] : (uint32_t)begin;
-             r < m->em->region_end[begin]; r++)
-            m->em->segment[r] = own;
-    if (in->op != KILN_IR_FOLD || kiln_ir_by_block(in)) mark_region(m, begin);
+    if (!whole) mark_region(m, begin);
+    /* merges, and steps without loops, are printed as they stand */
+    for (uint32_t r = whole ? (uint32_t)begin : m->em->part_end[begin]; r < m->em->region_end[begin]; r++)
+        m->em->segment[r] = own;
 }
 
 static void mark_region(marker *m, int begin) {
@@ -141,13 +139,18 @@ static void keep(marker *m, kiln_ref r, size_t bytes_per_vector) {
     m->used += (bytes_per_vector * (size_t)(KILN_EM_STRIP / m->em->lanes) + ALIGN - 1) / ALIGN * ALIGN;
 }
 
+/* States of a column that a fold or scan keeps: two stacks where there are runs, else one; of a scan those of the
+ * last step, by block also the block's start and total. */
+static size_t states_kept(const kiln_ir_ins *in) {
+    if (in->op == KILN_IR_FOLD) return in->ncoord ? 2 * KILN_EM_LEVELS : KILN_EM_LEVELS;
+    return in->op != KILN_IR_SCAN ? 0 : kiln_ir_by_block(in) ? 3 : 1;
+}
+
 static void keep_values(marker *m, int begin) {
     kiln_emitter *em = m->em;
     for (uint32_t r = (uint32_t)begin + 1; r < em->region_end[begin]; r++) {
         const kiln_ir_ins *in = &em->ir->ins[r];
-        if (in->op == KILN_IR_FOLD) /* of runs, too */
-            keep(m, r, (in->ncoord ? 2 : 1) * KILN_EM_LEVELS * kiln_em_states_size(em, (int)r));
-        if (in->op == KILN_IR_SCAN) keep(m, r, kiln_em_states_size(em, (int)r));
+        if (states_kept(in)) keep(m, r, states_kept(in) * kiln_em_states_size(em, (int)r));
         for (int k = 0; k < operands(in) && in->op != KILN_IR_RESULT; k++) {
             kiln_ref from = operand(in, k);
             kiln_dtype t = (kiln_dtype)em->ir->ins[from].dtype;

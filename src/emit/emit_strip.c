@@ -225,13 +225,15 @@ static void fold_runs(kiln_emitter *em, int begin) {
     kiln_em_close_runs(em, begin, old);
 }
 
-/* A segment that sets the kept states to the initial ones. */
-static void begin_states(kiln_emitter *em, int begin) {
-    char to[112];
-    states_at(em, begin, "0", to);
+/* A segment that sets kept states, to other ones or (from is NULL) to the initial ones. */
+static void set_states(kiln_emitter *em, int begin, const char *level, const char *from) {
+    char to[112], value[112];
+    states_at(em, begin, level, to);
     open_segment(em, em->segment[begin], begin, begin + 1);
-    kiln_em_states(em, begin, "const st%d z%d", begin, begin);
-    kiln_em_line(em, "%s = z%d;", to, begin);
+    if (!from) kiln_em_states(em, begin, "const st%d z%d", begin, begin);
+    if (!from) snprintf(value, sizeof value, "z%d", begin);
+    if (from) states_at(em, begin, from, value);
+    kiln_em_line(em, "%s = %s;", to, value);
     kiln_em_close(em);
 }
 
@@ -243,27 +245,74 @@ static void fold(kiln_emitter *em, int begin) {
     else
         fold_blocks(em, begin);
     kiln_em_open(em, "if (!%s%d_top)", several ? "runs" : "blocks", begin);
-    begin_states(em, begin);
+    set_states(em, begin, "0", NULL);
     kiln_em_close(em);
     kiln_em_close(em);
 }
 
 /* -- loops over rows ------------------------------------------------------------------------------------- */
 
-static void rows(kiln_emitter *em, int begin) {
+static void rows(kiln_emitter *em, int begin, const char *from, const char *to) {
     const kiln_ir_ins *f = &em->ir->ins[begin];
-    if (f->op == KILN_IR_SCAN) begin_states(em, begin);
-    const kiln_em_place at = em->at[f->which];
+    bool scans = f->op == KILN_IR_SCAN;
     kiln_em_scope old = kiln_em_enter(em, f->which, "i%d", begin);
-    kiln_em_open(em, "for (long i%d = %s; i%d < %s; i%d++)", begin, at.begin, begin, at.end, begin);
-    if (f->op == KILN_IR_SCAN) {
-        em->fold = (kiln_ref)begin;
-        strip_part(em, begin + 1, (int)em->part_end[begin] - 1, begin);
-    } else {
-        strip_part(em, begin + 1, (int)em->part_end[begin], -1);
-    }
+    if (scans) em->fold = (kiln_ref)begin;
+    kiln_em_open(em, "for (long i%d = %s; i%d < %s; i%d++)", begin, from, begin, to, begin);
+    strip_part(em, begin + 1, (int)em->part_end[begin] - scans, scans ? begin : -1);
     kiln_em_close(em);
     kiln_em_leave(em, &old);
+}
+
+/* What is kept of a scan by block. */
+#define STATES "0" /* of the last step */
+#define START "1"  /* of the block */
+#define TOTAL "2"
+
+/* As blocked_scan of emit_loop.c, for all columns. */
+static void scan_blocks(kiln_emitter *em, int begin, const kiln_em_place *at) {
+    char lo[16], hi[16], start[112], total[112];
+    snprintf(lo, sizeof lo, "lo%d", begin);
+    snprintf(hi, sizeof hi, "hi%d", begin);
+    states_at(em, begin, START, start);
+    states_at(em, begin, TOTAL, total);
+    set_states(em, begin, START, NULL);
+    kiln_em_open_blocks(em, begin, at);
+    kiln_em_open(em, "for (int pass%d = lo%d == %s; pass%d < 2; pass%d++)", begin, begin, at->begin, begin,
+                 begin);
+    kiln_em_open(em, "if (pass%d)", begin);
+    set_states(em, begin, STATES, START);
+    em->indent -= 4;
+    kiln_em_open(em, "} else");
+    set_states(em, begin, STATES, NULL);
+    kiln_em_close(em);
+    em->pass[em->npass++] = (kiln_ref)begin;
+    rows(em, begin, lo, hi);
+    em->npass--;
+    kiln_em_open(em, "if (!pass%d || lo%d == %s)", begin, begin, at->begin);
+    set_states(em, begin, TOTAL, STATES);
+    kiln_em_close(em);
+    kiln_em_close(em);
+    open_segment(em, em->segment[begin], (int)em->part_end[begin], (int)em->region_end[begin]);
+    kiln_em_merge(em, begin, start, total, start, NULL);
+    kiln_em_close(em);
+    kiln_em_close(em);
+    kiln_em_open(em, "if (%s - %s > %u)", at->end, at->begin, em->ir->ins[begin].imm.tree.block);
+    set_states(em, begin, STATES, START);
+    kiln_em_close(em);
+}
+
+static void loop(kiln_emitter *em, int begin) {
+    const kiln_ir_ins *f = &em->ir->ins[begin];
+    const kiln_em_place at = em->at[f->which];
+    if (f->op == KILN_IR_FOLD) {
+        fold(em, begin);
+        return;
+    }
+    if (f->op == KILN_IR_SCAN) set_states(em, begin, STATES, NULL);
+    if (f->op == KILN_IR_SCAN && kiln_ir_by_block(f))
+        scan_blocks(em, begin, &at);
+    else
+        rows(em, begin, at.begin, at.end);
 }
 
 /* -- parts ----------------------------------------------------------------------------------------------- */
@@ -320,10 +369,7 @@ static void strip_part(kiln_emitter *em, int begin, int end, int tail) {
     for (int r = begin; r < end; r++) {
         if (!kiln_ir_opens(&em->ir->ins[r])) continue;
         run(em, from, r, -1);
-        if (em->ir->ins[r].op == KILN_IR_FOLD)
-            fold(em, r);
-        else
-            rows(em, r);
+        loop(em, r);
         r = (int)em->region_end[r];
         from = r + 1;
     }
