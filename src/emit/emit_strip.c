@@ -149,10 +149,12 @@ static void whole_block(kiln_emitter *em, int begin) {
     kiln_em_line(em, "x%d = a%d_0;", begin, begin);
 }
 
-/* Whether whole blocks are worth a text of their own, in which each step and merge is printed for itself. */
-static bool prints_whole_blocks(const kiln_emitter *em, int begin) {
-    int lanes = (int)em->ir->ins[begin].imm.tree.lanes, end = (int)em->region_end[begin];
-    return lanes * kiln_em_weight(em, begin + 1, end) <= 3 * KILN_EM_MUCH;
+/* How often a block's steps and merges may be printed each for itself: for whole vectors of columns, if they are light
+ * for the last, partial one, too. */
+static int whole_blocks(const kiln_emitter *em, int begin) {
+    int lanes = (int)em->ir->ins[begin].imm.tree.lanes;
+    int weight = lanes * kiln_em_weight(em, begin + 1, (int)em->region_end[begin]);
+    return weight <= KILN_EM_MUCH ? 2 : weight <= 3 * KILN_EM_MUCH ? 1 : 0;
 }
 
 static void block_of_columns(kiln_emitter *em, int begin, bool whole) {
@@ -170,14 +172,20 @@ static void block_of_columns(kiln_emitter *em, int begin, bool whole) {
 
 /* A block of rows of a fold whose step has no loops.  Where it is whole, so are all vectors of columns but the last. */
 static void block_of_rows(kiln_emitter *em, int begin) {
-    int s = (int)em->strip;
+    int s = (int)em->strip, whole = whole_blocks(em, begin);
     kiln_em_line(em, "long i%d = c%d_0;", s, s);
-    if (prints_whole_blocks(em, begin)) {
-        kiln_em_line(em, "if (hi%d - lo%d == %u)", begin, begin, em->ir->ins[begin].imm.tree.block);
+    if (whole > 0) {
+        kiln_em_open(em, "if (hi%d - lo%d == %u)", begin, begin, em->ir->ins[begin].imm.tree.block);
         kiln_em_open(em, "for (; c%d_1 - i%d >= KILN_W; i%d += KILN_W)", s, s, s);
         kiln_em_line(em, "const long k = KILN_W;");
         block_of_columns(em, begin, true);
     }
+    if (whole > 1) {
+        kiln_em_open(em, "for (; i%d < c%d_1; i%d = c%d_1)", s, s, s, s);
+        kiln_em_line(em, "const long k = c%d_1 - i%d;", s, s);
+        block_of_columns(em, begin, true);
+    }
+    if (whole > 0) kiln_em_close(em);
     kiln_em_open(em, "for (; i%d < c%d_1; i%d += KILN_W)", s, s, s);
     kiln_em_line(em, "const long k = c%d_1 - i%d < KILN_W ? c%d_1 - i%d : KILN_W;", s, s, s, s);
     block_of_columns(em, begin, false);
