@@ -154,7 +154,7 @@ static void whole_block(kiln_emitter *em, int begin) {
 static int whole_blocks(const kiln_emitter *em, int begin) {
     int lanes = (int)em->ir->ins[begin].imm.tree.lanes;
     int weight = lanes * kiln_em_weight(em, begin + 1, (int)em->region_end[begin]);
-    return weight <= KILN_EM_MUCH ? 2 : weight <= 3 * KILN_EM_MUCH ? 1 : 0;
+    return weight <= 3 * KILN_EM_MUCH / 4 ? 2 : weight <= 3 * KILN_EM_MUCH ? 1 : 0;
 }
 
 static void block_of_columns(kiln_emitter *em, int begin, bool whole) {
