@@ -8,7 +8,7 @@
 #include "calltext.h"
 #include "cli.h"
 
-static const char *const stages[] = {"schema", "bind", "infer", "key", "ir", "source", "asm"};
+static const char *const stages[] = {"schema", "bind", "plan", "key", "ir", "source", "asm"};
 enum { STAGE_COUNT = sizeof stages / sizeof *stages };
 
 /* A call whose operator was found. */
@@ -223,7 +223,7 @@ static bool explain_two(kiln_ctx *ctx, const cli_args *args) {
 int cmd_explain(const cli_args *args) {
     if (args->noperands < 1 || args->noperands > 2)
         return cli_usage_error(CLI_CMD_EXPLAIN, "expected one call, or two to compare");
-    bool known = !args->stage;
+    bool known = !args->stage || strcmp(args->stage, "infer") == 0; /* an older name of plan */
     for (int i = 0; i < STAGE_COUNT && !known; i++) known = strcmp(args->stage, stages[i]) == 0;
     if (!known) {
         const char *near = cli_nearest(args->stage, stages, STAGE_COUNT);
@@ -231,7 +231,7 @@ int cmd_explain(const cli_args *args) {
             return cli_usage_error(CLI_CMD_EXPLAIN, "unknown stage '%s'; did you mean '%s'?", args->stage,
                                    near);
         return cli_usage_error(CLI_CMD_EXPLAIN,
-                               "unknown stage '%s'; expected schema, bind, infer, key, ir, source or asm",
+                               "unknown stage '%s'; expected schema, bind, plan, key, ir, source or asm",
                                args->stage);
     }
     if (args->noperands == 2 && args->stage && strcmp(args->stage, "key") != 0)

@@ -14,9 +14,10 @@ BEGIN {
     may["ir"] = "base expr"
     may["run"] = "base expr math tensor ir infer"
     may["lower"] = "base schema expr op infer ir"
+    may["family"] = "base schema expr op infer ir lower tensor"
     may["emit"] = "base expr math ir"
     may["graph"] = "base schema expr op infer"
-    may["api"] = "base schema expr math tensor build cache op infer ir run lower emit graph"
+    may["api"] = "base schema expr math tensor build cache op infer ir run lower family emit graph"
     may["cli"] = may["include"] = ""
     may["tools"] = "base schema op" # what checks and indexes rows
     may["python"] = "cli" # the text of calls

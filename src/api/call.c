@@ -13,93 +13,11 @@ const char kiln_tier_compiled[] = "compiled";
 
 const char *kiln_last_tier(void) { return kiln_tier_here; }
 
-/* -- outputs ------------------------------------------------------------------------------------------------ */
-
-/* Results are dense, so that their size in bytes needs no care below 2^36 elements. */
-static kiln_status new_result(const kiln_plan *plan, int k, kiln_tensor **out) {
-    if (plan->nelem >= (int64_t)1 << 36)
-        return kiln_tensor_new(plan->ret_dtype[k], plan->rank, plan->sizes, plan->ret_strides, out);
-    *out = kiln_tensor_new_trusted(plan->ret_dtype[k], plan->rank, plan->sizes, plan->ret_strides,
-                                   plan->nelem);
-    if (!*out)
-        return KILN_FAIL(KILN_E_NOMEM, "out of memory for a tensor of %lld elements", (long long)plan->nelem);
-    return KILN_OK;
-}
-
-/* New tensors for all results, or for none. */
-static kiln_status new_results(const kiln_plan *plan, kiln_tensor **outs) {
-    for (int k = 0; k < plan->nrets; k++) {
-        kiln_status st = new_result(plan, k, &outs[k]);
-        if (st == KILN_OK) continue;
-        while (k > 0) kiln_tensor_release(outs[--k]);
-        return st;
-    }
-    return KILN_OK;
-}
-
-/* References to the tensors the caller wants written.  All or nothing: what can fail comes first, and an out= tensor is
- * resized only after that. */
-static kiln_status given_results(const kiln_plan *plan, kiln_tensor **outs) {
-    for (int k = 0; k < plan->nrets; k++)
-        if (plan->resize_out[k])
-            KILN_TRY(kiln_tensor_reserve(plan->call->out[k], plan->rank, plan->sizes, plan->ret_strides));
-    for (int k = 0; k < plan->nrets; k++) {
-        if (plan->resize_out[k])
-            KILN_TRY(kiln_tensor_resize(plan->call->out[k], plan->rank, plan->sizes, plan->ret_strides));
-        outs[k] = kiln_tensor_retain(plan->call->out[k]);
-    }
-    return KILN_OK;
-}
-
 /* -- running ------------------------------------------------------------------------------------------------ */
-
-static kiln_status run_nests(const kiln_plan *plan, const kiln_class *c, const kiln_runner *run, int from,
-                             int to, char *const *ptr, const uint64_t *par) {
-    for (int nest = from; nest < to && plan->nelem; nest++) {
-        int32_t trap;
-        KILN_TRY(kiln_drive(plan, run, nest, ptr, par, &trap));
-        if (trap == 0) continue;
-        int which = trap - KILN_TRAP_BASE;
-        if (which < 0 || which >= c->ntraps) return KILN_BUG("kernel returned %d", (int)trap);
-        return KILN_FAIL(c->traps[which].status, "%s: %s", plan->call->op->name, c->traps[which].text);
-    }
-    return KILN_OK;
-}
-
-/* Memory for results to be computed aside, side by side as the loops go; tells aside and ptr.  NULL without memory. */
-static kiln_tensor *new_room(kiln_plan *aside, char **ptr) {
-    int64_t from[KILN_MAX_RETS], nbytes = 0;
-    for (int k = 0; k < aside->nrets; k++) {
-        int64_t next = kiln_elem_bytes[aside->operand[k].dtype];
-        for (int d = 0; d < aside->ndim; next *= aside->n[d++]) aside->stride[k][d] = next;
-        from[k] = nbytes;
-        nbytes += (next + KILN_BLOCK_ALIGN - 1) / KILN_BLOCK_ALIGN * KILN_BLOCK_ALIGN;
-    }
-    kiln_tensor *room = kiln_tensor_new_trusted(KILN_U8, 1, &nbytes, NULL, nbytes);
-    for (int k = 0; k < aside->nrets && room; k++) ptr[k] = room->data + from[k];
-    return room;
-}
-
-/* Results that overlap what is read: all are computed before any is written. */
-static __attribute__((noinline)) kiln_status run_aside(const kiln_plan *plan, const kiln_class *c,
-                                                       const kiln_runner *run, char **ptr,
-                                                       const uint64_t *par, kiln_tensor **outs) {
-    kiln_plan aside = *plan;
-    kiln_tensor *room = new_room(&aside, ptr);
-    if (!room) return KILN_NOMEM();
-    kiln_status st = run_nests(&aside, c, run, c->nguards, c->nnests, ptr, par);
-    if (st == KILN_OK) st = given_results(plan, outs);
-    for (int k = 0; k < plan->nrets && st == KILN_OK && plan->nelem; k++)
-        kiln_elements_spread(outs[k]->data, plan->ndim, plan->n, plan->stride[k],
-                             kiln_elem_bytes[plan->operand[k].dtype], ptr[k]);
-    kiln_tensor_release(room);
-    return st;
-}
 
 /* *run: what ran. */
 static kiln_status run_class(const kiln_plan *plan, const kiln_class *c, kiln_tensor **outs,
                              kiln_runner *run) {
-    char *ptr[KILN_MAX_OPERANDS];
     uint64_t par[KILN_MAX_SCALARS];
     *run = (kiln_runner){.fn = atomic_load_explicit(&c->fn, memory_order_acquire),
                          .parallel = &c->ctx->parallel,
@@ -110,15 +28,7 @@ static kiln_status run_class(const kiln_plan *plan, const kiln_class *c, kiln_te
         const kiln_scalar_source *s = &c->scalars[k];
         KILN_TRY(kiln_plan_scalar(plan, s->arg, s->index, s->part, s->via, s->dtype, &par[k]));
     }
-    for (int k = 0; k < plan->noperands; k++)
-        ptr[k] = plan->operand[k].tensor ? plan->operand[k].tensor->data : NULL;
-    KILN_TRY(run_nests(plan, c, run, 0, c->nguards, ptr, par));
-    if (plan->copy_out) return run_aside(plan, c, run, ptr, par, outs);
-    KILN_TRY(plan->call->nout ? given_results(plan, outs) : new_results(plan, outs));
-    for (int k = 0; k < plan->nrets; k++) ptr[k] = outs[k]->data;
-    kiln_status st = run_nests(plan, c, run, c->nguards, c->nnests, ptr, par);
-    for (int k = 0; k < plan->nrets && st != KILN_OK; k++) kiln_tensor_release(outs[k]);
-    return st;
+    return kiln_steps_run(plan, &c->nests, run, par, outs);
 }
 
 static void count_run(kiln_thread *t, kiln_class *c, const kiln_plan *plan, bool compiled) {
@@ -127,7 +37,7 @@ static void count_run(kiln_thread *t, kiln_class *c, const kiln_plan *plan, bool
     if (compiled) return;
     KILN_COUNT_IN(t, interp_calls);
     if (c->ctx->mode == KILN_MODE_SYNC) KILN_COUNT_IN(t, fallbacks);
-    kiln_class_heat(c, plan->nelem);
+    kiln_class_heat(c, plan->axes.nelem);
 }
 
 /* Apart, so that it costs a call that is right nothing. */
@@ -227,7 +137,7 @@ kiln_status kiln_call_general(kiln_ctx *ctx, kiln_thread *t, const kiln_op *op, 
     if (ctx->mode == KILN_MODE_SYNC) KILN_TRY(kiln_class_compile_if_due(w.c));
     kiln_tensor *made[KILN_MAX_RETS];
     KILN_TRY(run_class(&w.plan, w.c, made, &run));
-    for (int k = 0; k < w.plan.nrets; k++) outs[k] = made[k];
+    for (int k = 0; k < w.plan.typed.nrets; k++) outs[k] = made[k];
     count_run(t, w.c, &w.plan, run.fn != NULL);
     if (!run.fn) return KILN_OK;
     if (w.r && w.r->serial == w.serial && w.r->generation == w.generation)
@@ -303,7 +213,7 @@ kiln_status kiln_kernel_run(kiln_kernel *k, const kiln_value *args, size_t nargs
                          "%s: these arguments are of another class than the kernel was prepared for",
                          k->op->name);
     KILN_TRY(run_class(&w.plan, k->c, made, &run));
-    memcpy(outs, made, (size_t)w.plan.nrets * sizeof *made);
+    memcpy(outs, made, (size_t)w.plan.typed.nrets * sizeof *made);
     count_run(t, k->c, &w.plan, true); /* a prepared class has its kernel */
     return KILN_OK;
 }

@@ -8,7 +8,7 @@
 #include "cache/cache.h"
 #include "infer/infer.h"
 #include "lower/lower.h"
-#include "run/driver.h"
+#include "run/steps.h"
 
 /* What the interpreter needs of a class.  Goes when a kernel has taken over. */
 typedef struct kiln_program {
@@ -26,9 +26,9 @@ typedef struct kiln_class {
     struct kiln_ctx *ctx;
     _Atomic(kiln_kernel_fn) fn; /* NULL until a kernel is published, then never changed */
     kiln_program *program;      /* to be used only where fn was read as NULL after entering the epochs */
-    uint16_t nnests, nguards, nscalars, ntraps; /* nguards: leading nests that only look for traps */
+    kiln_nests nests;
     const kiln_scalar_source *scalars;
-    const kiln_ir_trap *traps;
+    uint16_t nscalars;
     uint32_t gain_call, gain_element; /* estimate of what a kernel saves, in picoseconds */
     uint32_t cost_element;            /* and of what it takes */
     atomic_uint_fast64_t heat;        /* what a kernel would have saved so far, in picoseconds */

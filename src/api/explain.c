@@ -27,7 +27,7 @@ static kiln_status show_bind(explainer *ex) {
     return KILN_OK;
 }
 
-static kiln_status show_infer(explainer *ex) {
+static kiln_status show_plan(explainer *ex) {
     kiln_plan_print(ex->out, &ex->plan);
     return KILN_OK;
 }
@@ -77,9 +77,9 @@ static const struct {
     bool needs_call, needs_plan;
 } stages[] = {
     {"schema", show_schema, false, false}, {"bind", show_bind, true, false},
-    {"infer", show_infer, true, true},     {"key", show_key, true, true},
-    {"ir", show_ir, true, true},           {"source", show_source, true, true},
-    {"asm", show_asm, true, true},
+    {"plan", show_plan, true, true},       {"infer", show_plan, true, true}, /* the older name */
+    {"key", show_key, true, true},         {"ir", show_ir, true, true},
+    {"source", show_source, true, true},   {"asm", show_asm, true, true},
 };
 
 kiln_status kiln_explain(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
@@ -90,8 +90,7 @@ kiln_status kiln_explain(kiln_ctx *ctx, const kiln_op *op, const kiln_value *arg
     while (k < n && strcmp(stages[k].name, stage) != 0) k++;
     if (k == n)
         return KILN_FAIL(KILN_E_VALUE,
-                         "unknown stage '%.40s': expected schema, bind, infer, key, ir, source or asm",
-                         stage);
+                         "unknown stage '%.40s': expected schema, bind, plan, key, ir, source or asm", stage);
     kiln_sb text;
     kiln_sb_init(&text);
     explainer *ex = kiln_calloc(1, sizeof *ex); /* a plan is large for a stack that may be small */

@@ -33,7 +33,7 @@ static void drop_program(kiln_retired *r) { free_program((kiln_program *)r); /* 
 
 static kiln_status front(const kiln_ctx *ctx, const kiln_plan *plan, kiln_program *program,
                          kiln_lowered *low) {
-    KILN_TRY(kiln_lower(&program->arena, plan, low));
+    KILN_TRY(kiln_families[plan->call->op->row->family]->lower(&program->arena, plan, low));
     KILN_TRY(kiln_note(kiln_ir_verify(low->ir), "after lowering"));
     KILN_TRY(kiln_ir_simplify(low->ir));
     KILN_TRY(kiln_note(kiln_ir_verify(low->ir), "after simplification"));
@@ -47,8 +47,8 @@ static kiln_class *assemble(kiln_ctx *ctx, const kiln_key *key, kiln_program *pr
     const kiln_ir *ir = program->ir;
     size_t ntext = 0, nscalars = (size_t)low->nscalars, ntraps = (size_t)ir->ntraps;
     for (size_t k = 0; k < ntraps; k++) ntext += strlen(ir->traps[k].text) + 1;
-    kiln_class *c = kiln_calloc(1, sizeof *c + ntraps * sizeof *c->traps + nscalars * sizeof *c->scalars +
-                                       ntext + key->n);
+    kiln_class *c = kiln_calloc(1, sizeof *c + ntraps * sizeof *c->nests.traps +
+                                       nscalars * sizeof *c->scalars + ntext + key->n);
     if (!c) return NULL;
     kiln_ir_trap *traps = (kiln_ir_trap *)(c + 1);
     kiln_scalar_source *scalars = (kiln_scalar_source *)(traps + ntraps);
@@ -62,12 +62,12 @@ static kiln_class *assemble(kiln_ctx *ctx, const kiln_key *key, kiln_program *pr
     c->entry = (kiln_entry){.hash = kiln_hash64(key->bytes, key->n), .key = text, .n = key->n};
     c->ctx = ctx;
     c->program = program;
-    c->nnests = (uint16_t)ir->nnests;
-    c->nguards = (uint16_t)count_guards(ir);
+    c->nests = (kiln_nests){.n = (uint16_t)ir->nnests,
+                            .nguards = (uint16_t)count_guards(ir),
+                            .ntraps = (uint16_t)ntraps,
+                            .traps = traps};
     c->nscalars = (uint16_t)nscalars;
-    c->ntraps = (uint16_t)ntraps;
     c->scalars = scalars;
-    c->traps = traps;
     return c;
 }
 

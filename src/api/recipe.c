@@ -112,7 +112,7 @@ kiln_recipe *kiln_recipe_make(kiln_thread *t, const kiln_value *args, size_t nar
     if (!place_args(r, args, plan)) return NULL; /* without an operator it holds nothing */
     r->op = plan->call->op;
     place_names(r, args);
-    kiln_typed_of(plan, &r->typed);
+    r->typed = plan->typed;
     return r;
 }
 

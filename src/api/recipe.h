@@ -42,7 +42,7 @@ typedef struct kiln_replay {
     bool used;      /* since it was kept */
     bool fits_slot; /* a slot might answer it as well */
     uint8_t rank, nscalars;
-    uint8_t from[KILN_WALK_OPERANDS]; /* the value each operand but the first is */
+    uint8_t from[KILN_WALK_BUFFERS]; /* the value each buffer but the first is */
     kiln_replay_scalar scalar[KILN_REPLAY_SCALARS];
     uint64_t par[KILN_REPLAY_SCALARS]; /* those that are defaults are set */
     kiln_walk walk;

@@ -52,12 +52,12 @@ kiln_replay *kiln_replay_find(kiln_recipe *r, uint64_t generation, const kiln_va
 }
 
 kiln_tensor *kiln_replay_run(kiln_replay *p, const kiln_value *args) {
-    char *ptr[KILN_WALK_OPERANDS];
+    char *ptr[KILN_WALK_BUFFERS];
     kiln_tensor *out = new_result(p);
     if (!out) return NULL;
     p->used = true;
     ptr[0] = out->data;
-    for (int o = 1; o < p->walk.noperands; o++) ptr[o] = args[p->from[o]].u.tensor->data;
+    for (int o = 1; o < p->walk.nbuffers; o++) ptr[o] = args[p->from[o]].u.tensor->data;
     if (set_scalars(p, args) && kiln_walk_run(&p->walk, p->fn, ptr, p->par) == 0) return out;
     kiln_tensor_release(out);
     return NULL;
@@ -111,11 +111,11 @@ static void keep_result(kiln_replay *p, const kiln_tensor *made) {
     }
 }
 
-static bool keep_operands(kiln_replay *p, const kiln_plan *plan) {
-    for (int o = 1; o < plan->noperands; o++) {
-        int from = plan->call->given[plan->operand[o].arg];
+static bool keep_buffers(kiln_replay *p, const kiln_plan *plan) {
+    for (int b = 1; b < plan->axes.nbuffers; b++) {
+        int from = plan->call->given[plan->buffer[b].which];
         if (from < 0) return false;
-        p->from[o] = (uint8_t)from;
+        p->from[b] = (uint8_t)from;
     }
     return true;
 }
@@ -131,15 +131,15 @@ static kiln_replay *way_for(kiln_recipe *r) {
 
 void kiln_replay_keep(kiln_recipe *r, const kiln_value *args, const kiln_plan *plan, kiln_class *c,
                       const kiln_runner *run, const kiln_tensor *made) {
-    if (plan->call->nout > 0 || plan->nrets != 1 || c->nnests != 1 || c->nguards > 0) return;
-    if (plan->rank > KILN_REPLAY_RANK || c->nscalars > KILN_REPLAY_SCALARS) return;
+    if (plan->call->nout > 0 || plan->typed.nrets != 1 || c->nests.n != 1 || c->nests.nguards > 0) return;
+    if (plan->shape->rank > KILN_REPLAY_RANK || c->nscalars > KILN_REPLAY_SCALARS) return;
     kiln_replay *p = kiln_replay_find(r, r->generation, args) ? NULL : way_for(r);
     if (!p) return;
     p->fn = NULL; /* until all of it is right */
     p->c = c;
     p->used = false;
-    p->fits_slot = plan->ndim == 1 && !plan->strided;
-    if (!kiln_walk_make(plan, run, &p->walk) || !keep_operands(p, plan) || !keep_inputs(r, p, args) ||
+    p->fits_slot = plan->axes.ndim == 1 && !plan->axes.strided;
+    if (!kiln_walk_make(&plan->axes, run, &p->walk) || !keep_buffers(p, plan) || !keep_inputs(r, p, args) ||
         !keep_scalars(p, plan, c))
         return;
     keep_result(p, made);

@@ -134,25 +134,29 @@ INLINE bool set_scalars(kiln_slot *s, const kiln_value *args) {
 /* Large calls are the driver's: it knows caches and threads.  Addresses and scalars are copied, since a host's pool
  * may run a call of the same operator in this thread meanwhile, which has the slot next. */
 static int32_t drive(const kiln_slot *s, int nest) {
-    kiln_plan plan;
     char *ptr[KILN_SLOT_OPERANDS];
     uint64_t par[KILN_SLOT_SCALARS];
+    int64_t n = s->n[0], stride[KILN_SLOT_OPERANDS];
+    uint8_t bytes[KILN_SLOT_OPERANDS];
     memcpy(ptr, s->ptr, sizeof ptr);
     memcpy(par, s->par, sizeof par);
+    memcpy(bytes, s->elem, sizeof bytes);
+    for (unsigned b = 0; b < s->noperands; b++) stride[b] = s->stride[2 * b];
     const kiln_ctx *ctx = s->c->ctx;
     kiln_runner run = {
         .fn = s->fn, .parallel = &ctx->parallel, .isa = ctx->isa, .cost_ps = s->c->cost_element};
+    kiln_axes x = {.ndim = 1,
+                   .ngrid = 1,
+                   .nbuffers = (int)s->noperands,
+                   .nwritten = s->nrets,
+                   .pitch = 1,
+                   .npoints = n,
+                   .nelem = n,
+                   .n = &n,
+                   .stride = stride,
+                   .bytes = bytes};
     int32_t trap;
-    plan.nrets = s->nrets;
-    plan.noperands = (int)s->noperands;
-    plan.ndim = 1;
-    plan.n[0] = plan.nelem = s->n[0];
-    plan.strided = false;
-    for (unsigned o = 0; o < s->noperands; o++) {
-        plan.operand[o].dtype = (kiln_dtype)s->dtype[o];
-        plan.stride[o][0] = s->stride[2 * o];
-    }
-    return kiln_drive(&plan, &run, nest, ptr, par, &trap) == KILN_OK ? trap : -1;
+    return kiln_drive(&x, &run, nest, ptr, par, &trap) == KILN_OK ? trap : -1;
 }
 
 INLINE kiln_status finish(kiln_thread *t, const kiln_slot *s) {

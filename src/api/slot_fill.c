@@ -60,7 +60,8 @@ static bool fill_shape(filling *f) {
     for (int i = 0; i < (int)f->s->nargs; i++) {
         if (f->args[i].kind != KILN_TENSOR || f->args[i].u.tensor->rank == 0) continue;
         const kiln_tensor *t = f->args[i].u.tensor;
-        if (t->rank != p->rank || memcmp(t->sizes, p->sizes, t->rank * sizeof *t->sizes) != 0) return false;
+        if (t->rank != p->shape->rank || memcmp(t->sizes, p->shape->sizes, t->rank * sizeof *t->sizes) != 0)
+            return false;
         if (f->any_sized)
             f->s->sized[f->s->nsized++] = (uint8_t)i;
         else
@@ -74,20 +75,21 @@ static bool fill_operands(filling *f) {
     const kiln_plan *p = f->plan;
     kiln_slot *s = f->s;
     for (unsigned i = 0; i < s->nargs; i++) s->arg[i].data = &s->unused;
-    for (int o = 0; o < p->noperands; o++) {
-        const kiln_operand *op = &p->operand[o];
-        bool stretched = op->arg >= 0 && f->any_sized && op->tensor->rank == 0;
-        if (op->stride != (stretched ? KILN_STRIDE_BCAST : KILN_STRIDE_CONTIG)) return false;
-        if (op->arg >= 0) {
-            if (p->call->given[op->arg] < 0) return false;
-            s->arg[p->call->given[op->arg]].data = &s->ptr[o];
+    for (int b = 0; b < p->axes.nbuffers; b++) {
+        const kiln_buffer *buf = &p->buffer[b];
+        bool result = buf->kind == KILN_BUFFER_RESULT;
+        bool stretched = !result && f->any_sized && buf->tensor->rank == 0;
+        if (buf->stride != (stretched ? KILN_STRIDE_BCAST : KILN_STRIDE_CONTIG)) return false;
+        if (result) {
+            s->target[b] = s->given_outs ? (uint8_t)p->call->given_out[b] : s->like;
         } else {
-            s->target[o] = s->given_outs ? (uint8_t)p->call->given_out[o] : s->like;
+            if (p->call->given[buf->which] < 0) return false;
+            s->arg[p->call->given[buf->which]].data = &s->ptr[b];
         }
-        s->elem[o] = (uint8_t)kiln_dtype_size(op->dtype);
-        s->dtype[o] = (uint8_t)op->dtype;
-        s->stride[2 * o] = stretched ? 0 : s->elem[o];
-        s->stride[2 * o + 1] = 0;
+        s->elem[b] = p->bytes[b];
+        s->dtype[b] = (uint8_t)buf->dtype;
+        s->stride[2 * b] = stretched ? 0 : s->elem[b];
+        s->stride[2 * b + 1] = 0;
     }
     return true;
 }
@@ -136,14 +138,15 @@ static bool fill_scalars(filling *f, const kiln_class *c) {
 }
 
 static bool fits_slot(const kiln_plan *p, const kiln_class *c, size_t nargs) {
-    if (nargs == 0 || nargs > KILN_SLOT_ARGS || p->noperands > KILN_SLOT_OPERANDS) return false;
-    if (p->nrets > KILN_SLOT_RETS || c->nscalars > KILN_SLOT_SCALARS || c->nnests > UINT8_MAX) return false;
-    for (int k = 0; k < p->nrets; k++)
-        if (p->resize_out[k]) return false;
+    if (nargs == 0 || nargs > KILN_SLOT_ARGS || p->axes.nbuffers > KILN_SLOT_OPERANDS) return false;
+    if (p->typed.nrets > KILN_SLOT_RETS || c->nscalars > KILN_SLOT_SCALARS || c->nests.n > UINT8_MAX)
+        return false;
+    for (int k = 0; k < p->typed.nrets; k++)
+        if (p->result[k].resized) return false;
     kiln_strides s =
-        p->call->op->row->branches[p->branch].typing.strides; /* a slot's results are row-major */
+        p->call->op->row->branches[p->typed.branch].typing.strides; /* a slot's results are row-major */
     if (s == KILN_STRIDES_CHANNELS_LAST || s == KILN_STRIDES_CHANNELS_LAST_3D) return false;
-    return !p->strided && !p->copy_out && p->ndim == 1 && p->nelem > 0;
+    return !p->axes.strided && !p->aside && p->axes.ndim == 1 && p->axes.nelem > 0;
 }
 
 static kiln_slot empty = {.op = (const kiln_op *)&empty}; /* never written */
@@ -192,10 +195,10 @@ void kiln_slot_fill(kiln_thread *t, uint64_t generation, const kiln_value *args,
     s->generation = generation;
     s->c = c;
     s->nargs = (uint32_t)nargs;
-    s->nrets = (uint8_t)plan->nrets;
-    s->noperands = (uint32_t)plan->noperands;
-    s->nnests = (uint8_t)c->nnests;
-    s->nguards = (uint8_t)c->nguards;
+    s->nrets = (uint8_t)plan->typed.nrets;
+    s->noperands = (uint32_t)plan->axes.nbuffers;
+    s->nnests = (uint8_t)c->nests.n;
+    s->nguards = (uint8_t)c->nests.nguards;
     s->given_outs = plan->call->nout > 0;
     s->text.given = false;
     s->fn = fn;

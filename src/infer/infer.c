@@ -1,4 +1,4 @@
-/* infer.c - a bound call -> its plan: branch, dtypes, shape, operands, iteration.
+/* infer.c - a bound call -> its plan: branch and dtypes here, shapes and axes by the family.
  *
  * Walks the steps of infer_parts.h in order and evaluates the row's conditions.  Nothing is written to
  * any tensor: a call that fails here has changed nothing. */
@@ -12,7 +12,7 @@ static kiln_status promote(kiln_plan *p, const kiln_typing *ty, const kiln_typin
     if (was && was->promo == ty->promo && was->args == ty->args && was->dtype_arg == ty->dtype_arg)
         return KILN_OK;
     *by = ty;
-    return kiln_typing_common(p->call, ty, &p->promoted, &p->common);
+    return kiln_typing_common(p->call, ty, &p->typed.promoted, &p->typed.common);
 }
 
 /* Whether e holds for the call. */
@@ -27,7 +27,7 @@ static kiln_status run_checks(kiln_plan *p, const kiln_typing **by) {
     kiln_call_env env;
     if (!row->nchecks) return KILN_OK;
     KILN_TRY(promote(p, &row->typing, by));
-    kiln_call_env_init(&env, p->call, p->common);
+    kiln_call_env_init(&env, p->call, p->typed.common);
     for (const kiln_check *c = row->checks, *end = c + row->nchecks; c != end; c++) {
         bool ok;
         KILN_TRY(holds(&env, c->cond, &ok));
@@ -40,7 +40,7 @@ static kiln_status is_taken(const kiln_plan *p, const kiln_branch *br, bool *out
     kiln_call_env env;
     *out = true;
     if (!br->when) return KILN_OK;
-    kiln_call_env_init(&env, p->call, p->common);
+    kiln_call_env_init(&env, p->call, p->typed.common);
     return holds(&env, br->when, out);
 }
 
@@ -96,7 +96,7 @@ static kiln_status pick_branch(kiln_plan *p, const kiln_typing **by) {
         KILN_TRY(promote(p, &br->typing, by));
         KILN_TRY(is_taken(p, br, &taken));
         if (!taken) continue;
-        p->branch = b;
+        p->typed.branch = (uint8_t)b;
         return KILN_OK;
     }
     return no_branch(p->call);
@@ -107,110 +107,134 @@ static kiln_status pick_branch(kiln_plan *p, const kiln_typing **by) {
 static void gather(kiln_plan *p) {
     const kiln_bound *call = p->call;
     const kiln_row *row = call->op->row;
-    p->nin = 0;
+    p->typed.nin = 0;
     for (int a = 0; a < row->schema->nargs; a++) {
         if (call->arg[a].kind != KILN_TENSOR) continue;
         p->dtypes[a] = (kiln_dtype)call->arg[a].u.tensor->dtype;
         if (row->ignored >> a & 1) continue;
-        p->in[p->nin] = call->arg[a].u.tensor; /* there is room: no row with more tensors is loaded */
-        p->in_arg[p->nin++] = (int8_t)a;
+        p->in[p->typed.nin] = call->arg[a].u.tensor; /* there is room: no row with more tensors is loaded */
+        p->typed.in_arg[p->typed.nin++] = (int8_t)a;
     }
 }
 
 /* The argument goes before the others, which keep their order. */
 static void put_first(kiln_plan *p, int arg) {
     int at = 0;
-    while (at < p->nin && p->in_arg[at] != arg) at++;
-    if (at == p->nin) return;
+    while (at < p->typed.nin && p->typed.in_arg[at] != arg) at++;
+    if (at == p->typed.nin) return;
     const kiln_tensor *t = p->in[at];
     for (; at > 0; at--) {
         p->in[at] = p->in[at - 1];
-        p->in_arg[at] = p->in_arg[at - 1];
+        p->typed.in_arg[at] = p->typed.in_arg[at - 1];
     }
     p->in[0] = t;
-    p->in_arg[0] = (int8_t)arg;
+    p->typed.in_arg[0] = (int8_t)arg;
 }
 
-static bool any_wrapped(const kiln_plan *p) {
-    for (int a = 0; a < p->call->op->row->schema->nargs; a++)
-        if (kiln_arg_wrapped(p, a)) return true;
-    return false;
-}
+/* -- what every family has alike --------------------------------------------------------------------------- */
 
-static void set_operands(kiln_plan *p) {
+/* Results, then the tensors that bodies use. */
+static void set_buffers(kiln_plan *p) {
     uint64_t uses = kiln_plan_branch(p)->uses;
-    kiln_operand *o = p->operand;
-    for (int k = 0; k < p->nrets; k++, o++) {
-        o->tensor = k < p->call->nout ? p->call->out[k] : NULL;
-        o->arg = -1 - k;
-        o->alloc_dtype = p->ret_dtype[k];
-        o->dtype = o->tensor ? (kiln_dtype)o->tensor->dtype : p->ret_dtype[k];
+    kiln_buffer *b = p->buffer;
+    for (int k = 0; k < p->typed.nrets; k++, b++) {
+        b->kind = KILN_BUFFER_RESULT;
+        b->which = (uint8_t)k;
+        b->tensor = k < p->call->nout ? p->call->out[k] : NULL;
+        b->dtype = b->tensor ? (kiln_dtype)b->tensor->dtype : p->typed.ret_dtype[k];
+        p->bytes[k] = (uint8_t)kiln_elem_bytes[b->dtype];
     }
-    for (int i = 0; i < p->nin; i++) {
-        if (!(uses >> p->in_arg[i] & 1)) continue;
-        o->tensor = p->in[i];
-        o->arg = p->in_arg[i];
-        o->alloc_dtype = o->dtype = (kiln_dtype)p->in[i]->dtype;
-        o++;
+    for (int i = 0; i < p->typed.nin; i++) {
+        if (!(uses >> p->typed.in_arg[i] & 1)) continue;
+        b->kind = KILN_BUFFER_ARG;
+        b->which = (uint8_t)p->typed.in_arg[i];
+        b->tensor = p->in[i];
+        b->dtype = (kiln_dtype)b->tensor->dtype;
+        p->bytes[b - p->buffer] = (uint8_t)kiln_elem_bytes[b->dtype];
+        b++;
     }
-    p->noperands = (int)(o - p->operand);
+    p->nbuffers = p->axes.nbuffers = (int)(b - p->buffer);
+    p->axes.nwritten = p->typed.nrets;
+    p->form = 0;
+    p->nsteps = 0;
+}
+
+/* The kernel writes result k side by side as the grid goes; a copy brings it to its place. */
+static void compute_aside(kiln_plan *p, int k) {
+    int own = p->nbuffers++;
+    int64_t next = p->bytes[k];
+    p->buffer[own] = p->buffer[k];
+    p->bytes[own] = p->bytes[k];
+    for (int d = 0; d < p->axes.ngrid; d++) {
+        p->stride[own][d] = p->stride[k][d];
+        p->stride[k][d] = next;
+        next *= p->n[d];
+    }
+    p->buffer[k].kind = KILN_BUFFER_TMP;
+    p->buffer[k].tensor = NULL;
+    p->buffer[k].nbytes = next;
+    kiln_step *s = &p->step[p->nsteps++];
+    s->kind = KILN_STEP_COPY;
+    s->u.copy.from = (uint8_t)k;
+    s->u.copy.to = (uint8_t)own;
+    s->u.copy.ndim = (uint8_t)p->axes.ngrid;
+    s->u.copy.n = p->n;
+    s->u.copy.from_stride = p->stride[k];
+    s->u.copy.to_stride = p->stride[own];
+}
+
+/* A launch over the axes; results that must be computed aside get temporaries and are copied after it. */
+static void set_steps(kiln_plan *p) {
+    kiln_axes *x = &p->axes;
+    x->n = p->n;
+    x->stride = p->stride[0];
+    x->pitch = KILN_MAX_DIMS;
+    x->bytes = p->bytes;
+    kiln_step *s = &p->step[p->nsteps++];
+    s->kind = KILN_STEP_LAUNCH;
+    s->u.launch.axes = x;
+    s->u.launch.first = s->u.launch.end = 0;
+    for (int k = 0; k < p->typed.nrets && p->aside; k++) compute_aside(p, k);
 }
 
 /* -- the call ------------------------------------------------------------------------------------------ */
 
+/* What given tensors must be, then what the family makes of shapes and strides. */
+static inline kiln_status infer_layout(const kiln_family_fns *family, kiln_plan *p, bool check_types) {
+    p->aside = false;
+    if (p->call->nout) KILN_TRY(kiln_overlap_check(p));
+    KILN_TRY(family->shape(p));
+    if (check_types) KILN_TRY(kiln_types_check(p));
+    set_buffers(p);
+    KILN_TRY(family->axes(p));
+    set_steps(p);
+    return KILN_OK;
+}
+
 kiln_status kiln_infer(const kiln_bound *call, kiln_plan *out) {
     const kiln_op *op = call->op;
+    const kiln_family_fns *family = kiln_families[op->row->family];
     const kiln_typing *by = NULL;
-    if (op->row->family != KILN_FAMILY_MAP) return kiln_unserved(op->name, op->row->family);
+    if (!family) return kiln_unserved(op->name, op->row->family);
     out->call = call;
     gather(out);
     KILN_TRY(run_checks(out, &by));
     KILN_TRY(pick_branch(out, &by));
     KILN_TRY(kiln_types_infer(out));
-    out->number = any_wrapped(out);
-    if (kiln_plan_out_rule(out) == KILN_OUT_COPIED) KILN_TRY(kiln_takes_check(call, out->promoted));
+    out->typed.number = kiln_args_wrapped(out) != 0;
+    if (kiln_plan_out_rule(out) == KILN_OUT_COPIED) KILN_TRY(kiln_takes_check(call, out->typed.promoted));
     const kiln_typing *ty = &kiln_plan_branch(out)->typing;
     for (int k = ty->norder - 1; k >= 0; k--) put_first(out, ty->order[k]);
-    out->copy_out = false;
-    if (call->nout) KILN_TRY(kiln_overlap_check(out));
-    KILN_TRY(kiln_shape_infer(out));
-    KILN_TRY(kiln_types_check(out));
-    set_operands(out);
-    kiln_layout_infer(out);
-    return KILN_OK;
-}
-
-void kiln_typed_of(const kiln_plan *plan, kiln_typed *out) {
-    *out = (kiln_typed){.branch = (uint8_t)plan->branch,
-                        .promoted = (uint8_t)plan->promoted,
-                        .common = (uint8_t)plan->common,
-                        .nrets = (uint8_t)plan->nrets,
-                        .nin = (uint8_t)plan->nin,
-                        .number = plan->number,
-                        .exact = plan->exact};
-    for (int k = 0; k < plan->nrets; k++) out->ret_dtype[k] = (uint8_t)plan->ret_dtype[k];
-    for (int i = 0; i < plan->nin; i++) out->in_arg[i] = plan->in_arg[i];
+    return infer_layout(family, out, true);
 }
 
 kiln_status kiln_infer_again(const kiln_bound *call, const kiln_typed *typed, kiln_plan *out) {
     out->call = call;
-    out->branch = typed->branch;
-    out->promoted = (kiln_dtype)typed->promoted;
-    out->common = (kiln_dtype)typed->common;
-    out->exact = typed->exact;
-    out->number = typed->number;
-    out->nrets = typed->nrets;
-    out->nin = typed->nin;
-    for (int k = 0; k < out->nrets; k++) out->ret_dtype[k] = (kiln_dtype)typed->ret_dtype[k];
-    for (int i = 0; i < out->nin; i++) {
-        int a = out->in_arg[i] = typed->in_arg[i];
+    out->typed = *typed;
+    for (int i = 0; i < typed->nin; i++) {
+        int a = typed->in_arg[i];
         out->in[i] = call->arg[a].u.tensor;
         out->dtypes[a] = (kiln_dtype)out->in[i]->dtype;
     }
-    out->copy_out = false;
-    if (call->nout) KILN_TRY(kiln_overlap_check(out));
-    KILN_TRY(kiln_shape_infer(out));
-    set_operands(out);
-    kiln_layout_infer(out);
-    return KILN_OK;
+    return infer_layout(kiln_families[call->op->row->family], out, false);
 }

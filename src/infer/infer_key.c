@@ -17,10 +17,11 @@ typedef struct head {
     uint64_t present; /* bit a: optional argument a of the row's schema is given */
     uint64_t exact;   /* bit a: argument a is read without rounding it to the common dtype */
     uint16_t abi;
-    uint8_t isa, device, family, branch, common, nrets, noperands, strided, nstatics;
-    uint8_t zero[5];
+    uint8_t isa, device, family, branch, common, nrets, nbuffers, strided, nstatics, form;
+    uint8_t zero[4];
 } head;
 _Static_assert(sizeof(head) == 48, "a key's head has no padding");
+_Static_assert(sizeof(head) + KILN_MAX_RETS + 2 * KILN_MAX_OPERANDS <= KILN_KEY_MAX, "before statics");
 
 static void put(kiln_key *k, const void *bytes, size_t n) {
     if (n > KILN_KEY_MAX - k->n) return; /* callers see to it that this does not happen */
@@ -29,12 +30,10 @@ static void put(kiln_key *k, const void *bytes, size_t n) {
 }
 
 static uint64_t optionals_present(const kiln_bound *call) {
-    const kiln_row *row = call->op->row;
-    uint64_t set = 0;
-    for (int a = 0; a < row->schema->nargs; a++)
-        if (row->schema->args[a].type->kind == KILN_T_OPTIONAL && call->arg[a].kind != KILN_NONE)
-            set |= (uint64_t)1 << a;
-    return set & ~row->ignored;
+    uint64_t set = 0, of = call->op->row->optionals;
+    for (int a = 0; of; a++, of >>= 1)
+        if ((of & 1) && call->arg[a].kind != KILN_NONE) set |= (uint64_t)1 << a;
+    return set;
 }
 
 /* -- static values ------------------------------------------------------------------------------------- */
@@ -110,26 +109,28 @@ static void put_statics(kiln_key *k, const kiln_bound *call, uint64_t statics) {
 void kiln_plan_key(const kiln_plan *plan, kiln_isa isa, kiln_key *out) {
     const kiln_bound *call = plan->call;
     const kiln_row *row = call->op->row;
-    memset(out, 0, sizeof *out);
-    head h = {
-        .row = row->digest, .present = optionals_present(call), .abi = KILN_ABI_VERSION, .isa = (uint8_t)isa};
-    h.exact = plan->exact;
-    h.device = DEVICE_CPU;
-    h.family = (uint8_t)row->family;
-    h.branch = (uint8_t)kiln_plan_branch(plan)->code;
-    h.common = (uint8_t)plan->common;
-    h.nrets = (uint8_t)plan->nrets;
-    h.noperands = (uint8_t)plan->noperands;
-    h.strided = plan->strided;
-    h.nstatics = (uint8_t)__builtin_popcountll(row->statics);
-    put(out, &h, sizeof h);
-    uint8_t types[KILN_MAX_RETS + 2 * KILN_MAX_OPERANDS], *at = types;
-    for (int k = 0; k < plan->nrets; k++) *at++ = (uint8_t)plan->ret_dtype[k];
-    for (int o = 0; o < plan->noperands; o++) {
-        *at++ = (uint8_t)plan->operand[o].dtype;
-        *at++ = plan->operand[o].stride;
+    head *h = (head *)out->bytes;
+    *h = (head){.row = row->digest,
+                .present = optionals_present(call),
+                .exact = plan->typed.exact,
+                .abi = KILN_ABI_VERSION,
+                .isa = (uint8_t)isa,
+                .device = DEVICE_CPU,
+                .family = (uint8_t)row->family,
+                .branch = (uint8_t)kiln_plan_branch(plan)->code,
+                .common = (uint8_t)plan->typed.common,
+                .nrets = plan->typed.nrets,
+                .nbuffers = (uint8_t)plan->axes.nbuffers,
+                .strided = plan->axes.strided,
+                .nstatics = (uint8_t)__builtin_popcountll(row->statics),
+                .form = plan->form};
+    uint8_t *at = (uint8_t *)(h + 1);
+    for (int k = 0; k < plan->typed.nrets; k++) *at++ = (uint8_t)plan->typed.ret_dtype[k];
+    for (int b = 0; b < plan->axes.nbuffers; b++) {
+        *at++ = (uint8_t)plan->buffer[b].dtype;
+        *at++ = plan->buffer[b].stride;
     }
-    put(out, types, (size_t)(at - types));
+    out->n = (uint32_t)(at - out->bytes);
     if (row->statics) put_statics(out, call, row->statics);
 }
 
@@ -157,13 +158,9 @@ static void print_operands(kiln_sb *out, const kiln_plan *plan, const kiln_key *
     for (int k = 0; k < h->nrets; k++)
         kiln_sb_printf(out, "%s %s", k ? "," : "", kiln_dtype_name((kiln_dtype)*at++));
     kiln_sb_puts(out, "\noperands:");
-    for (int o = 0; o < h->noperands; o++, at += 2) {
-        int arg = plan->operand[o].arg;
-        kiln_sb_puts(out, o ? ", " : " ");
-        if (arg < 0)
-            kiln_sb_printf(out, "result %d", -1 - arg);
-        else
-            kiln_sb_puts(out, kiln_arg_name(plan->call, arg));
+    for (int b = 0; b < h->nbuffers; b++, at += 2) {
+        kiln_sb_puts(out, b ? ", " : " ");
+        kiln_buffer_print(out, plan, b);
         kiln_sb_printf(out, " %s %s", kiln_dtype_name((kiln_dtype)at[0]),
                        at[1] < KILN_STRIDE_COUNT ? strides[at[1]] : "?");
     }

@@ -25,19 +25,20 @@ typedef struct deciders {
     strides in[KILN_MAX_OPERANDS];                 /* the inputs as they are in memory */
     int n;
     uint16_t flags; /* KILN_TF_: what is true of all of them */
+    bool uniform;   /* all have the shape they meet in */
     bool copied;    /* some strides are those of a copy, which PyTorch makes and Kiln does not */
     int64_t stretched[KILN_MAX_OPERANDS][KILN_MAX_RANK], copies[KILN_MAX_OPERANDS][KILN_MAX_RANK];
 } deciders;
 
 static layout layout_of(const kiln_tensor *t) { return (layout){t->rank, t->flags, t->sizes, t->strides}; }
 
-/* Steps of t in the call's shape: its strides, or, if it is broadcast, what they come to, in room. */
-static strides strides_of(const kiln_plan *p, const layout *t, int64_t *room) {
-    if (p->uniform) return t->strides;
-    int lead = p->rank - t->rank;
+/* Steps of t in the shape s: its strides, or, if it is broadcast, what they come to, in room. */
+static strides strides_of(const kiln_shape *s, bool uniform, const layout *t, int64_t *room) {
+    if (uniform) return t->strides;
+    int lead = s->rank - t->rank;
     for (int d = 0; d < lead; d++) room[d] = 0;
-    for (int d = lead; d < p->rank; d++)
-        room[d] = t->sizes[d - lead] == p->sizes[d] ? t->strides[d - lead] : 0;
+    for (int d = lead; d < s->rank; d++)
+        room[d] = t->sizes[d - lead] == s->sizes[d] ? t->strides[d - lead] : 0;
     return room;
 }
 
@@ -56,32 +57,32 @@ static void channels_last_strides(int rank, const int64_t *sizes, int64_t *strid
 
 /* Whether a number counts as a tensor of rank 0. */
 static bool counts_number(const kiln_plan *p) {
-    return p->number && kiln_plan_branch(p)->typing.strides != KILN_STRIDES_WITHOUT;
+    return p->typed.number && kiln_plan_branch(p)->typing.strides != KILN_STRIDES_WITHOUT;
 }
 
-/* True if every tensor walks memory the same way; ret_strides then says how. */
-static bool one_layout(kiln_plan *p, const deciders *f) {
-    if (!p->uniform || (p->rank > 0 && counts_number(p))) return false;
+/* True if every tensor walks memory the same way; the shape's strides then say how. */
+static bool one_layout(kiln_shape *s, const deciders *f) {
+    if (!f->uniform) return false;
     if (f->flags & KILN_TF_CONTIGUOUS) {
-        kiln_row_major(p->rank, p->sizes, p->ret_strides);
+        kiln_row_major(s->rank, s->sizes, s->strides);
         return true;
     }
     if (f->flags & KILN_TF_CHANNELS_LAST) {
-        channels_last_strides(p->rank, p->sizes, p->ret_strides);
+        channels_last_strides(s->rank, s->sizes, s->strides);
         return true;
     }
     if (!(f->flags & KILN_TF_DENSE) || f->n == 0) return false;
     for (int i = 1; i < f->n; i++)
-        for (int d = 0; d < p->rank; d++)
+        for (int d = 0; d < s->rank; d++)
             if (f->at[i][d] != f->at[0][d]) return false;
-    for (int d = 0; d < p->rank; d++) p->ret_strides[d] = f->at[0][d];
+    for (int d = 0; d < s->rank; d++) s->strides[d] = f->at[0][d];
     return true;
 }
 
 static void flat_loop(kiln_plan *p) {
-    p->ndim = 1;
-    p->n[0] = p->nelem;
-    for (int o = 0; o < p->noperands; o++) p->stride[o][0] = kiln_elem_bytes[p->operand[o].dtype];
+    p->axes.ndim = 1;
+    p->n[0] = p->shape->nelem;
+    for (int b = 0; b < p->axes.nbuffers; b++) p->stride[b][0] = p->bytes[b];
 }
 
 /* -- sorting dimensions -------------------------------------------------------------------------------- */
@@ -134,7 +135,7 @@ static layout copy_layout(const layout *t, int64_t *strides) {
 static bool copied_layout(const kiln_plan *p, int i, layout *l, int64_t *room) {
     const kiln_typing *ty = &kiln_plan_branch(p)->typing;
     const kiln_tensor *t = p->in[i];
-    bool converted = (ty->args >> p->in_arg[i] & 1) && t->dtype != p->common;
+    bool converted = (ty->args >> p->typed.in_arg[i] & 1) && t->dtype != p->typed.common;
     if ((t->flags & KILN_TF_DENSE) || !converted) return false;
     *l = copy_layout(l, room);
     return true;
@@ -144,17 +145,19 @@ static void collect(const kiln_plan *p, deciders *f) {
     f->n = 0;
     f->flags = KILN_TF_CONTIGUOUS | KILN_TF_DENSE | KILN_TF_CHANNELS_LAST | KILN_TF_CANONICAL;
     f->copied = false;
+    f->uniform = p->uniform && (p->shape->rank == 0 || !counts_number(p));
     for (int k = 0; k < p->call->nout; k++) {
-        if (p->resize_out[k]) continue;
+        if (p->result[k].resized) continue;
         f->at[f->n++] = p->call->out[k]->strides;
         f->flags &= p->call->out[k]->flags;
     }
-    for (int i = 0; i < p->nin; i++, f->n++) {
+    for (int i = 0; i < p->typed.nin; i++, f->n++) {
         const kiln_tensor *t = p->in[i];
         layout l = layout_of(t);
-        f->at[f->n] = f->in[i] = strides_of(p, &l, f->stretched[i]);
-        if (copied_layout(p, i, &l, f->copies[i] + (p->rank - t->rank))) { /* where strides_of leaves them */
-            f->at[f->n] = strides_of(p, &l, f->copies[i]);
+        f->at[f->n] = f->in[i] = strides_of(p->shape, p->uniform, &l, f->stretched[i]);
+        if (copied_layout(p, i, &l,
+                          f->copies[i] + (p->shape->rank - t->rank))) { /* where strides_of leaves them */
+            f->at[f->n] = strides_of(p->shape, p->uniform, &l, f->copies[i]);
             f->copied = true;
         }
         f->flags &= l.flags;
@@ -163,25 +166,25 @@ static void collect(const kiln_plan *p, deciders *f) {
 
 /* The order of the call's dimensions.  Tensors whose every stride is row-major leave it as it is: between two
  * dimensions that one of them walks the outer stride is the larger, or equal over dimensions of one. */
-static void order_dims(const kiln_plan *p, const deciders *f, uint8_t *perm) {
+static void order_dims(const kiln_shape *s, const deciders *f, uint8_t *perm) {
     bool ordered = f->flags & KILN_TF_CANONICAL;
-    if (!ordered) sort_dims(f->at, f->n, p->rank, p->sizes, perm);
-    for (int k = 0; k < p->rank && ordered; k++) perm[k] = (uint8_t)(p->rank - 1 - k);
+    if (!ordered) sort_dims(f->at, f->n, s->rank, s->sizes, perm);
+    for (int k = 0; k < s->rank && ordered; k++) perm[k] = (uint8_t)(s->rank - 1 - k);
 }
 
 /* Dense strides in the sorted order.  In row-major order sizes of zero count as one, else as zero: so does
  * PyTorch, which takes another path for each. */
-static void strides_in_order(kiln_plan *p, const uint8_t *perm) {
+static void strides_in_order(kiln_shape *s, const uint8_t *perm) {
     bool row_major = true;
-    for (int k = 0; k < p->rank; k++) row_major = row_major && perm[k] == p->rank - 1 - k;
+    for (int k = 0; k < s->rank; k++) row_major = row_major && perm[k] == s->rank - 1 - k;
     if (row_major) {
-        kiln_row_major(p->rank, p->sizes, p->ret_strides);
+        kiln_row_major(s->rank, s->sizes, s->strides);
         return;
     }
     int64_t next = 1;
-    for (int k = 0; k < p->rank; k++) {
-        p->ret_strides[perm[k]] = next;
-        next *= p->sizes[perm[k]];
+    for (int k = 0; k < s->rank; k++) {
+        s->strides[perm[k]] = next;
+        next *= s->sizes[perm[k]];
     }
 }
 
@@ -190,12 +193,12 @@ static void strides_in_order(kiln_plan *p, const uint8_t *perm) {
 /* As a copy of t: its own strides if they are dense, else its own order.  Not where t is stretched. */
 static void strides_like(kiln_plan *p, const kiln_tensor *t) {
     layout own = layout_of(t);
-    for (int d = 0; d < p->rank; d++)
-        if (t->rank != p->rank || t->sizes[d] != p->sizes[d]) return;
+    for (int d = 0; d < p->shape->rank; d++)
+        if (t->rank != p->shape->rank || t->sizes[d] != p->shape->sizes[d]) return;
     if (own.flags & KILN_TF_DENSE)
-        memcpy(p->ret_strides, own.strides, (size_t)p->rank * sizeof *own.strides);
+        memcpy(p->shape->strides, own.strides, (size_t)p->shape->rank * sizeof *own.strides);
     else
-        copy_layout(&own, p->ret_strides);
+        copy_layout(&own, p->shape->strides);
 }
 
 /* -- strides that several iterators make, one after the other --------------------------------------------- */
@@ -239,44 +242,42 @@ static void convert(const kiln_plan *p, made *in, int n) {
     for (int i = 0; i < n; i++) has_common = has_common || in[i].has_common;
     for (int i = 0; i < n; i++) {
         made *m = &in[i];
-        kiln_dtype to = m->to < KILN_DTYPE_COUNT ? m->to : has_common ? p->common : p->promoted;
+        kiln_dtype to = m->to < KILN_DTYPE_COUNT ? m->to : has_common ? p->typed.common : p->typed.promoted;
         if (m->own != to && !(m->l.flags & KILN_TF_DENSE)) m->l = copy_layout(&m->l, m->strides);
     }
     in[0].has_common = has_common;
 }
 
-/* The n layouts at `in` meet in one iterator: in[0] becomes that of its result.  q: a plan to work it out with. */
-static void meet(made *in, int n, kiln_plan *q, deciders *f) {
+/* The n layouts at `in` meet in one iterator: in[0] becomes that of its result.  f: room to work it out in. */
+static void meet(made *in, int n, deciders *f) {
     uint8_t perm[KILN_MAX_RANK];
-    q->rank = 0;
-    for (int i = 0; i < n; i++) q->rank = in[i].l.rank > q->rank ? in[i].l.rank : q->rank;
-    q->number = false; /* it is among them, and has no dimensions */
-    q->uniform = true;
-    for (int i = 0; i < n; i++) q->uniform = q->uniform && in[i].l.rank == q->rank;
-    for (int d = 0; d < q->rank; d++) {
-        q->sizes[d] = 1;
+    kiln_shape s = {.rank = 0};
+    for (int i = 0; i < n; i++) s.rank = in[i].l.rank > s.rank ? in[i].l.rank : s.rank;
+    f->uniform = true; /* a number among them has no dimensions */
+    for (int i = 0; i < n; i++) f->uniform = f->uniform && in[i].l.rank == s.rank;
+    for (int d = 0; d < s.rank; d++) {
+        s.sizes[d] = 1;
         for (int i = 0, at; i < n; i++)
-            if ((at = d - q->rank + in[i].l.rank) >= 0 && in[i].sizes[at] != 1) q->sizes[d] = in[i].sizes[at];
-        for (int i = 0; i < n && q->uniform; i++) q->uniform = in[i].sizes[d] == q->sizes[d];
+            if ((at = d - s.rank + in[i].l.rank) >= 0 && in[i].sizes[at] != 1) s.sizes[d] = in[i].sizes[at];
+        for (int i = 0; i < n && f->uniform; i++) f->uniform = in[i].sizes[d] == s.sizes[d];
     }
     f->flags = KILN_TF_CONTIGUOUS | KILN_TF_DENSE | KILN_TF_CHANNELS_LAST | KILN_TF_CANONICAL;
     for (f->n = 0; f->n < n; f->n++) {
-        f->at[f->n] = strides_of(q, &in[f->n].l, f->stretched[f->n]);
+        f->at[f->n] = strides_of(&s, f->uniform, &in[f->n].l, f->stretched[f->n]);
         f->flags &= in[f->n].l.flags;
     }
-    if (!one_layout(q, f)) {
-        order_dims(q, f, perm);
-        strides_in_order(q, perm);
+    if (!one_layout(&s, f)) {
+        order_dims(&s, f, perm);
+        strides_in_order(&s, perm);
     }
-    set_made(in, q->rank, q->sizes, q->ret_strides);
+    set_made(in, s.rank, s.sizes, s.strides);
 }
 
 /* Works the links out on a stack.  Where arguments that they do not name stretch the result, it has the usual strides. */
 static void strides_of_chain(kiln_plan *p) {
     const kiln_typing *ty = &kiln_plan_branch(p)->typing;
-    size_t nbytes = (size_t)p->rank * sizeof *p->sizes;
+    size_t nbytes = (size_t)p->shape->rank * sizeof *p->shape->sizes;
     made stack[KILN_MAX_LINKED];
-    kiln_plan q;
     deciders f;
     int n = 0;
     for (int k = 0; k < ty->nchain; k++, n++) {
@@ -284,7 +285,7 @@ static void strides_of_chain(kiln_plan *p) {
         if (link.kind == KILN_LINK_MEET) {
             n -= link.n;
             convert(p, &stack[n], link.n);
-            meet(&stack[n], link.n, &q, &f);
+            meet(&stack[n], link.n, &f);
         } else if (link.kind == KILN_LINK_NUMBER) {
             set_made(&stack[n], 0, NULL, NULL);
             stack[n].has_common = true;
@@ -292,14 +293,14 @@ static void strides_of_chain(kiln_plan *p) {
             take_argument(p, link, &stack[n]);
         }
     }
-    if (stack[0].l.rank == p->rank && memcmp(stack[0].sizes, p->sizes, nbytes) == 0)
-        memcpy(p->ret_strides, stack[0].strides, nbytes);
+    if (stack[0].l.rank == p->shape->rank && memcmp(stack[0].sizes, p->shape->sizes, nbytes) == 0)
+        memcpy(p->shape->strides, stack[0].strides, nbytes);
 }
 
 /* Where PyTorch copies a result into out=, it resizes that without a look at the result's strides. */
 static bool resized_for_copy(const kiln_plan *p) {
     bool resized = false;
-    for (int k = 0; k < p->call->nout; k++) resized = resized || p->resize_out[k];
+    for (int k = 0; k < p->call->nout; k++) resized = resized || p->result[k].resized;
     return resized && kiln_plan_out_rule(p) == KILN_OUT_COPIED;
 }
 
@@ -307,96 +308,94 @@ static bool resized_for_copy(const kiln_plan *p) {
 static bool own_strides(kiln_plan *p) {
     const kiln_typing *ty = &kiln_plan_branch(p)->typing;
     int64_t before[KILN_MAX_RANK];
-    size_t n = (size_t)p->rank * sizeof *before;
+    size_t n = (size_t)p->shape->rank * sizeof *before;
     bool rows = ty->strides == KILN_STRIDES_ROWS || resized_for_copy(p);
     if (!rows && ty->strides < KILN_STRIDES_ROWS) return false;
-    memcpy(before, p->ret_strides, n);
+    memcpy(before, p->shape->strides, n);
     if (rows)
-        kiln_row_major(p->rank, p->sizes, p->ret_strides);
+        kiln_row_major(p->shape->rank, p->shape->sizes, p->shape->strides);
     else if (ty->strides == KILN_STRIDES_LIKE)
         strides_like(p, p->call->arg[ty->like].u.tensor);
     else if (ty->strides == KILN_STRIDES_CHAIN)
         strides_of_chain(p);
     else
-        channels_last_strides(p->rank, p->sizes, p->ret_strides);
-    return memcmp(before, p->ret_strides, n) != 0;
+        channels_last_strides(p->shape->rank, p->shape->sizes, p->shape->strides);
+    return memcmp(before, p->shape->strides, n) != 0;
 }
 
 /* -- merging dimensions -------------------------------------------------------------------------------- */
 
-/* Every operand as it is in memory, results still to be made included. */
-static void operand_strides(const kiln_plan *p, const deciders *f, strides *out) {
+/* Every buffer as it is in memory, results still to be made included. */
+static void buffer_strides(const kiln_plan *p, const deciders *f, strides *out) {
     uint64_t uses = kiln_plan_branch(p)->uses;
-    for (int k = 0; k < p->nrets; k++, out++) {
-        const kiln_tensor *given = p->operand[k].tensor;
-        *out = !given || p->resize_out[k] ? p->ret_strides : given->strides;
+    for (int k = 0; k < p->typed.nrets; k++, out++) {
+        const kiln_tensor *given = p->buffer[k].tensor;
+        *out = !given || p->result[k].resized ? p->shape->strides : given->strides;
     }
-    for (int i = 0; i < p->nin; i++)
-        if (uses >> p->in_arg[i] & 1) *out++ = f->in[i];
+    for (int i = 0; i < p->typed.nin; i++)
+        if (uses >> p->typed.in_arg[i] & 1) *out++ = f->in[i];
 }
 
-/* Whether dimension d goes on where the last one ends, for every operand. */
+/* Whether dimension d goes on where the last one ends, for every buffer. */
 static bool merges(const kiln_plan *p, const strides *of, int d) {
-    int last = p->ndim - 1;
+    int last = p->axes.ndim - 1;
     if (last < 0) return false;
-    for (int o = 0; o < p->noperands; o++)
-        if (p->n[last] * p->stride[o][last] != of[o][d] * kiln_elem_bytes[p->operand[o].dtype]) return false;
+    for (int b = 0; b < p->axes.nbuffers; b++)
+        if (p->n[last] * p->stride[b][last] != of[b][d] * p->bytes[b]) return false;
     return true;
 }
 
 static void merge_dims(kiln_plan *p, const strides *of, const uint8_t *perm) {
-    p->ndim = 0;
-    for (int k = 0; k < p->rank; k++) {
-        int d = perm[k];
-        if (p->sizes[d] == 1) continue;
+    p->axes.ndim = 0;
+    for (int k = 0; k < p->shape->rank; k++) {
+        int d = perm[k], at = p->axes.ndim;
+        if (p->shape->sizes[d] == 1) continue;
         if (merges(p, of, d)) {
-            p->n[p->ndim - 1] *= p->sizes[d];
+            p->n[at - 1] *= p->shape->sizes[d];
             continue;
         }
-        for (int o = 0; o < p->noperands; o++)
-            p->stride[o][p->ndim] = of[o][d] * kiln_elem_bytes[p->operand[o].dtype];
-        p->n[p->ndim++] = p->sizes[d];
+        for (int b = 0; b < p->axes.nbuffers; b++) p->stride[b][at] = of[b][d] * p->bytes[b];
+        p->n[p->axes.ndim++] = p->shape->sizes[d];
     }
-    if (p->ndim == 0) flat_loop(p); /* one element */
-}
-
-/* -- classes ------------------------------------------------------------------------------------------- */
-
-static void classify(kiln_plan *p) {
-    p->strided = false;
-    p->stride_bits = 0;
-    for (int o = 0; o < p->noperands; o++) {
-        kiln_operand *op = &p->operand[o];
-        if (p->stride[o][0] == kiln_elem_bytes[op->dtype])
-            op->stride = KILN_STRIDE_CONTIG;
-        else if (p->stride[o][0] == 0 && op->arg >= 0)
-            op->stride = KILN_STRIDE_BCAST;
-        else
-            op->stride = KILN_STRIDE_ANY, p->strided = true;
-        p->stride_bits = p->stride_bits << 2 | op->stride;
-    }
-    if (!p->strided) return;
-    p->stride_bits = 0;
-    for (int o = 0; o < p->noperands; o++) p->operand[o].stride = KILN_STRIDE_ANY;
+    if (p->axes.ndim == 0) flat_loop(p); /* one element */
 }
 
 void kiln_layout_infer(kiln_plan *p) {
     deciders f;
-    strides operands[KILN_MAX_OPERANDS];
+    strides buffers[KILN_MAX_OPERANDS];
     uint8_t perm[KILN_MAX_RANK];
     collect(p, &f);
-    bool flat = one_layout(p, &f);
+    bool flat = one_layout(p->shape, &f);
     if (!flat) {
-        order_dims(p, &f, perm);
-        strides_in_order(p, perm);
+        order_dims(p->shape, &f, perm);
+        strides_in_order(p->shape, perm);
     }
-    bool unlike = own_strides(p) || f.copied; /* operands are walked in another order than the iterator's */
-    if ((flat && !unlike) || p->nelem == 0) {
+    bool unlike = own_strides(p) || f.copied; /* buffers are walked in another order than the iterator's */
+    if ((flat && !unlike) || p->shape->nelem == 0) {
         flat_loop(p);
-    } else {
-        operand_strides(p, &f, operands);
-        if (unlike) sort_dims(operands, p->noperands, p->rank, p->sizes, perm);
-        merge_dims(p, operands, perm);
+        return;
     }
-    classify(p);
+    buffer_strides(p, &f, buffers);
+    if (unlike) sort_dims(buffers, p->axes.nbuffers, p->shape->rank, p->shape->sizes, perm);
+    merge_dims(p, buffers, perm);
+}
+
+/* -- classes ------------------------------------------------------------------------------------------- */
+
+void kiln_plan_classify(kiln_plan *p, int vec) {
+    p->axes.strided = false;
+    p->stride_bits = p->form;
+    for (int b = 0; b < p->axes.nbuffers; b++) {
+        kiln_buffer *buf = &p->buffer[b];
+        if (p->stride[b][vec] == p->bytes[b])
+            buf->stride = KILN_STRIDE_CONTIG;
+        else if (p->stride[b][vec] == 0 && b >= p->axes.nwritten)
+            buf->stride = KILN_STRIDE_BCAST;
+        else
+            buf->stride = KILN_STRIDE_ANY, p->axes.strided = true;
+        p->stride_bits = p->stride_bits << 2 | buf->stride;
+    }
+    if (!p->axes.strided) return;
+    p->stride_bits = p->form;
+    for (int b = 0; b < p->axes.nbuffers; b++) p->buffer[b].stride = KILN_STRIDE_ANY;
 }

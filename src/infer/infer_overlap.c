@@ -44,14 +44,14 @@ kiln_status kiln_overlap_check(kiln_plan *p) {
             return refuse(call, k,
                           "unsupported operation: more than one element of the written-to tensor refers to a "
                           "single memory location");
-        p->copy_out |= kiln_tensor_may_overlap(out); /* of elements in one place the last is to stay */
-        for (int i = 0; i < p->nin; i++) {
+        p->aside |= kiln_tensor_may_overlap(out); /* of elements in one place the last is to stay */
+        for (int i = 0; i < p->typed.nin; i++) {
             overlap o = overlap_of(out, p->in[i]);
             if (o == OVERLAP_PARTIAL && !copied)
                 return refuse(call, k,
                               "unsupported operation: some elements of the input tensor and the written-to "
                               "tensor refer to a single memory location");
-            if (o >= OVERLAP_PARTIAL) p->copy_out = true;
+            if (o >= OVERLAP_PARTIAL) p->aside = true;
         }
         for (int j = 0; j < k; j++) /* two results in one place: one of them would be lost */
             if (overlap_of(out, call->out[j]) != OVERLAP_NO)

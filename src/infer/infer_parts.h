@@ -4,14 +4,13 @@
 #include "infer/infer.h"
 
 static inline const kiln_branch *kiln_plan_branch(const kiln_plan *p) {
-    return &p->call->op->row->branches[p->branch];
+    return &p->call->op->row->branches[p->typed.branch];
 }
-/* Whether PyTorch makes a tensor of rank 0 of a number: of a Scalar that is promoted and always there,
- * unless the row says that it stays a number (an optional one, as clamp has, always does). */
-static inline bool kiln_arg_wrapped(const kiln_plan *p, int arg) {
+/* Numbers that PyTorch makes tensors of rank 0 of: Scalars that are promoted and always there, unless the row says
+ * that one stays a number (an optional one, as clamp has, always does). */
+static inline uint64_t kiln_args_wrapped(const kiln_plan *p) {
     const kiln_typing *ty = &kiln_plan_branch(p)->typing;
-    return ((ty->args & ~ty->numbers) >> arg & 1) &&
-           p->call->op->row->schema->args[arg].type->kind == KILN_T_SCALAR;
+    return ty->args & ~ty->numbers & p->call->op->row->scalars;
 }
 /* How given tensors receive the results.  Only an out form copies; in place is as usual. */
 static inline kiln_out_rule kiln_plan_out_rule(const kiln_plan *p) {
@@ -54,14 +53,20 @@ kiln_status kiln_types_check(const kiln_plan *p) KILN_MUST_CHECK;
 /* overlap: outputs that must not be written, or only after all is computed: then copy_out is set, which was false. */
 kiln_status kiln_overlap_check(kiln_plan *p) KILN_MUST_CHECK;
 
-/* shape: the broadcast shape and which outputs are resized to it. */
-kiln_status kiln_shape_infer(kiln_plan *p) KILN_MUST_CHECK;
+/* shape: the call's, which its tensors are broadcast to; and which given results are resized to the shape they should
+ * have. */
+kiln_status kiln_broadcast(kiln_plan *p) KILN_MUST_CHECK;
+kiln_status kiln_results_check(kiln_plan *p) KILN_MUST_CHECK;
 
-/* layout: ret_strides, iteration order, coalesced dimensions, stride classes. */
+/* layout: strides of new results and dimensions to walk, merged, as PyTorch's iterator over all tensors has them. */
 void kiln_layout_infer(kiln_plan *p);
 
+/* How each buffer goes along dimension `vec`, the vector axis: what sizes and strides add to the class of the call. */
+void kiln_plan_classify(kiln_plan *p, int vec);
+
 /* printing */
-void kiln_sizes_print(kiln_sb *out, int rank, const int64_t *sizes); /* "[2, 3]" */
+void kiln_sizes_print(kiln_sb *out, int rank, const int64_t *sizes);  /* "[2, 3]" */
+void kiln_buffer_print(kiln_sb *out, const kiln_plan *p, int buffer); /* "result 0", "self" */
 void kiln_value_print(kiln_sb *out, const kiln_value *v);
 const char *kiln_value_kind_name(const kiln_value *v); /* "int" */
 #endif

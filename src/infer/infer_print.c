@@ -1,4 +1,4 @@
-/* infer_print.c - bound calls and plans as text, for people: the `bind` and `infer` stages of explain.
+/* infer_print.c - bound calls and plans as text, for people: the `bind` and `plan` stages of explain.
  *
  * Tensors are written as the command line takes them, so that a printed call can be tried again. */
 #include "infer/infer_parts.h"
@@ -66,38 +66,74 @@ void kiln_bound_print(kiln_sb *out, const kiln_bound *call) {
 }
 
 static void print_result(kiln_sb *out, const kiln_plan *p, int k) {
+    const kiln_shape *shape = &p->shape[p->result[k].shape];
     kiln_sb_printf(out, "result %d: ", k);
-    if (k < p->call->nout && !p->resize_out[k]) {
+    if (k < p->call->nout && !p->result[k].resized) {
         kiln_sb_puts(out, "into ");
         print_tensor(out, p->call->out[k]);
-        kiln_sb_printf(out, ", computed as %s\n", kiln_dtype_name(p->ret_dtype[k]));
+        kiln_sb_printf(out, ", computed as %s\n", kiln_dtype_name(p->typed.ret_dtype[k]));
         return;
     }
-    kiln_sb_puts(out, kiln_dtype_name(p->operand[k].dtype));
-    kiln_sizes_print(out, p->rank, p->sizes);
+    kiln_sb_puts(out, kiln_dtype_name(p->buffer[k].dtype));
+    kiln_sizes_print(out, shape->rank, shape->sizes);
     kiln_sb_puts(out, " strides ");
-    print_list(out, '(', p->rank, p->ret_strides, ')');
+    print_list(out, '(', shape->rank, shape->strides, ')');
     kiln_sb_puts(out, k < p->call->nout ? ", resized\n" : ", new\n");
 }
 
-void kiln_plan_print(kiln_sb *out, const kiln_plan *p) {
-    static const char *const strides[] = KILN_STRIDE_NAMES;
-    kiln_sb_printf(out, "operator: %s\nbranch: %d\ncommon: %s\nshape: ", p->call->op->name, p->branch,
-                   kiln_dtype_name(p->common));
-    kiln_sizes_print(out, p->rank, p->sizes);
-    kiln_sb_putc(out, '\n');
-    for (int k = 0; k < p->nrets; k++) print_result(out, p, k);
-    kiln_sb_puts(out, "loops, innermost first: ");
-    kiln_sizes_print(out, p->ndim, p->n);
-    kiln_sb_putc(out, '\n');
-    for (int o = 0; o < p->noperands; o++) {
-        const kiln_operand *op = &p->operand[o];
-        if (op->arg < 0)
-            kiln_sb_printf(out, "  result %d: ", -1 - op->arg);
-        else
-            kiln_sb_printf(out, "  %s: ", kiln_arg_name(p->call, op->arg));
-        kiln_sb_printf(out, "%s %s, byte strides ", kiln_dtype_name(op->dtype), strides[op->stride]);
-        kiln_sizes_print(out, p->ndim, p->stride[o]);
+void kiln_buffer_print(kiln_sb *out, const kiln_plan *p, int b) {
+    const kiln_buffer *buf = &p->buffer[b];
+    if (buf->kind == KILN_BUFFER_TMP) kiln_sb_puts(out, "temporary for ");
+    if (b < p->axes.nwritten || buf->kind == KILN_BUFFER_RESULT)
+        kiln_sb_printf(out, "result %d", buf->which);
+    else
+        kiln_sb_puts(out, kiln_arg_name(p->call, buf->which));
+}
+
+static void print_axes(kiln_sb *out, const kiln_plan *p) {
+    static const char *const roles[] = KILN_ROLE_NAMES, *const strides[] = KILN_STRIDE_NAMES;
+    const kiln_axes *x = &p->axes;
+    kiln_sb_puts(out, "axes:");
+    for (int d = 0; d < x->ndim; d++)
+        kiln_sb_printf(out, "%s %s %lld", d ? "," : "", roles[d < x->ngrid ? KILN_ROLE_GRID : p->role[d]],
+                       (long long)x->n[d]);
+    kiln_sb_puts(out, "\nbuffers:\n");
+    for (int b = 0; b < p->nbuffers; b++) {
+        kiln_sb_puts(out, "  ");
+        kiln_buffer_print(out, p, b);
+        kiln_sb_printf(out, ": %s", kiln_dtype_name(p->buffer[b].dtype));
+        if (b < x->nbuffers) {
+            kiln_sb_printf(out, " %s, byte strides ", strides[p->buffer[b].stride]);
+            kiln_sizes_print(out, x->ndim, x->stride + (size_t)b * (size_t)x->pitch);
+        }
+        if (p->buffer[b].kind == KILN_BUFFER_TMP)
+            kiln_sb_printf(out, ", %lld bytes", (long long)p->buffer[b].nbytes);
         kiln_sb_putc(out, '\n');
     }
+}
+
+static void print_step(kiln_sb *out, const kiln_plan *p, const kiln_step *s) {
+    if (s->kind == KILN_STEP_LAUNCH) {
+        kiln_sb_puts(out, "  launch");
+        if (s->u.launch.end) kiln_sb_printf(out, " nests %d to %d", s->u.launch.first, s->u.launch.end - 1);
+    } else {
+        kiln_sb_puts(out, "  copy ");
+        kiln_buffer_print(out, p, s->u.copy.from);
+        kiln_sb_puts(out, " to ");
+        kiln_buffer_print(out, p, s->u.copy.to);
+        kiln_sb_puts(out, ", ");
+        kiln_sizes_print(out, s->u.copy.ndim, s->u.copy.n);
+    }
+    kiln_sb_putc(out, '\n');
+}
+
+void kiln_plan_print(kiln_sb *out, const kiln_plan *p) {
+    kiln_sb_printf(out, "operator: %s\nbranch: %d\ncommon: %s\nshape: ", p->call->op->name, p->typed.branch,
+                   kiln_dtype_name(p->typed.common));
+    kiln_sizes_print(out, p->shape->rank, p->shape->sizes);
+    kiln_sb_putc(out, '\n');
+    for (int k = 0; k < p->typed.nrets; k++) print_result(out, p, k);
+    print_axes(out, p);
+    kiln_sb_puts(out, "steps:\n");
+    for (int k = 0; k < p->nsteps; k++) print_step(out, p, &p->step[k]);
 }

@@ -119,13 +119,13 @@ kiln_status kiln_scalar_to(const kiln_bound *call, int arg, int index, kiln_dtyp
 }
 
 bool kiln_plan_scalar_checked(const kiln_plan *plan, int arg) {
-    return arg >= KILN_HOST_ID || !kiln_arg_wrapped(plan, arg);
+    return arg >= KILN_HOST_ID || !(kiln_args_wrapped(plan) >> arg & 1);
 }
 
 kiln_status kiln_plan_scalar(const kiln_plan *plan, int arg, int index, int part, kiln_dtype via,
                              kiln_dtype t, uint64_t *out) {
     if (part == 0 && via == t && arg < KILN_HOST_ID && store_usual(&plan->call->arg[arg], t, out))
         return KILN_OK;
-    return convert(plan->call, arg, index, plan->common, part, via, t, kiln_plan_scalar_checked(plan, arg),
-                   out);
+    return convert(plan->call, arg, index, plan->typed.common, part, via, t,
+                   kiln_plan_scalar_checked(plan, arg), out);
 }

@@ -1,4 +1,4 @@
-/* infer_shape.c - shapes of the arguments -> the broadcast shape, and what that means for given outputs.
+/* infer_shape.c - shapes of the arguments -> the broadcast shape; and shapes of results -> which given ones are resized.
  *
  * Sizes are matched from the last dimension; one-sized dimensions stretch, to zero as well.  An output
  * that is also an input keeps its shape; any other is resized where Kiln owns its memory. */
@@ -8,18 +8,18 @@
  * before, which is how dimensions are counted where they do not fit. */
 static kiln_status broadcast(kiln_plan *p, int i, int seen) {
     const kiln_tensor *t = p->in[i];
-    int lead = p->rank - t->rank;
-    for (int d = p->rank - 1; d >= lead; d--) {
-        int64_t a = p->sizes[d], b = t->sizes[d - lead];
+    int lead = p->shape->rank - t->rank;
+    for (int d = p->shape->rank - 1; d >= lead; d--) {
+        int64_t a = p->shape->sizes[d], b = t->sizes[d - lead];
         if (a == b || b == 1) continue;
         if (a != 1)
             return KILN_FAIL(
                 KILN_E_ARG,
                 "%s: argument '%s': The size of tensor a (%lld) must match the size of tensor b (%lld) at "
                 "non-singleton dimension %d",
-                p->call->op->name, kiln_arg_name(p->call, p->in_arg[i]), (long long)a, (long long)b,
-                seen - (p->rank - d));
-        p->sizes[d] = b;
+                p->call->op->name, kiln_arg_name(p->call, p->typed.in_arg[i]), (long long)a, (long long)b,
+                seen - (p->shape->rank - d));
+        p->shape->sizes[d] = b;
     }
     return KILN_OK;
 }
@@ -34,76 +34,66 @@ static bool has_shape(const kiln_tensor *t, int rank, const int64_t *sizes) {
 static kiln_status wrong_shape(const kiln_plan *p, int k, const char *why) {
     const kiln_op *op = p->call->op;
     const kiln_tensor *out = p->call->out[k];
+    const kiln_shape *want = &p->shape[p->result[k].shape];
     kiln_sb s;
     kiln_sb_init(&s);
     kiln_sb_puts(&s, "output with shape ");
     kiln_sizes_print(&s, out->rank, out->sizes);
     kiln_sb_puts(&s, " doesn't match the broadcast shape ");
-    kiln_sizes_print(&s, p->rank, p->sizes);
+    kiln_sizes_print(&s, want->rank, want->sizes);
     kiln_status st = KILN_FAIL(KILN_E_ARG, "%s: argument '%s': %s%s", op->name,
                                op->schema->args[kiln_op_out_arg(op, k)].name, s.p ? s.p : "wrong shape", why);
     kiln_sb_fini(&s);
     return st;
 }
 
-static kiln_status check_outputs(kiln_plan *p) {
-    for (int k = 0; k < p->nrets; k++) {
-        p->resize_out[k] = false;
-        if (k >= p->call->nout || has_shape(p->call->out[k], p->rank, p->sizes)) continue;
+kiln_status kiln_results_check(kiln_plan *p) {
+    for (int k = 0; k < p->call->nout; k++) {
+        const kiln_shape *want = &p->shape[p->result[k].shape];
+        if (has_shape(p->call->out[k], want->rank, want->sizes)) continue;
         const kiln_tensor *out = p->call->out[k];
-        for (int i = 0; i < p->nin; i++)
+        for (int i = 0; i < p->typed.nin; i++)
             if (kiln_tensors_aligned(out, p->in[i])) return wrong_shape(p, k, "");
         if (p->call->op->form == KILN_FORM_INPLACE) return wrong_shape(p, k, "");
         if (!(out->flags & KILN_TF_OWNED))
             return wrong_shape(p, k, " and cannot be resized: its memory is not Kiln's own");
-        p->resize_out[k] = true;
-        if (out->data_cap) p->copy_out = true; /* the result may lie in memory where an argument is */
+        p->result[k].resized = true;
+        if (out->data_cap) p->aside = true; /* the result may lie in memory where an argument is */
     }
     return KILN_OK;
 }
 
 static kiln_status broadcast_all(kiln_plan *p) {
     int seen = 0;
-    p->rank = 0;
-    for (int i = 0; i < p->nin; i++)
-        if (p->in[i]->rank > p->rank) p->rank = p->in[i]->rank;
-    for (int d = 0; d < p->rank; d++) p->sizes[d] = 1;
-    for (int i = 0; i < p->nin; i++) {
+    p->shape->rank = 0;
+    for (int i = 0; i < p->typed.nin; i++)
+        if (p->in[i]->rank > p->shape->rank) p->shape->rank = p->in[i]->rank;
+    for (int d = 0; d < p->shape->rank; d++) p->shape->sizes[d] = 1;
+    for (int i = 0; i < p->typed.nin; i++) {
         if (p->in[i]->rank > seen) seen = p->in[i]->rank;
         KILN_TRY(broadcast(p, i, seen));
     }
-    for (int i = 0; i < p->nin; i++) { /* a shape that some tensor has is known to be right */
-        p->nelem = p->in[i]->nelem;
-        if (has_shape(p->in[i], p->rank, p->sizes)) return KILN_OK;
+    for (int i = 0; i < p->typed.nin; i++) { /* a shape that some tensor has is known to be right */
+        p->shape->nelem = p->in[i]->nelem;
+        if (has_shape(p->in[i], p->shape->rank, p->shape->sizes)) return KILN_OK;
     }
-    kiln_status st = kiln_sizes_check(KILN_F64, p->rank, p->sizes, &p->nelem);
+    kiln_status st = kiln_sizes_check(KILN_F64, p->shape->rank, p->shape->sizes, &p->shape->nelem);
     return st == KILN_OK ? st : kiln_note(st, "%s: the broadcast shape", p->call->op->name);
 }
 
 /* Takes the shape of the first tensor if all have it, which is usual and needs no arithmetic. */
 static bool take_shape(kiln_plan *p) {
     const kiln_tensor *t = p->in[0];
-    for (int i = 1; i < p->nin; i++)
+    for (int i = 1; i < p->typed.nin; i++)
         if (!has_shape(p->in[i], t->rank, t->sizes)) return false;
-    p->rank = t->rank;
-    p->nelem = t->nelem;
-    for (int d = 0; d < t->rank; d++) p->sizes[d] = t->sizes[d];
+    p->shape->rank = t->rank;
+    p->shape->nelem = t->nelem;
+    for (int d = 0; d < t->rank; d++) p->shape->sizes[d] = t->sizes[d];
     return true;
 }
 
-/* channels_last is for tensors of rank 4, channels_last_3d for those of rank 5. */
-static kiln_status check_rank(const kiln_plan *p, kiln_strides s) {
-    int rank = s == KILN_STRIDES_CHANNELS_LAST ? 4 : 5;
-    if (p->rank == rank) return KILN_OK;
-    return KILN_FAIL(KILN_E_ARG, "%s: required rank %d tensor to use %s format, but its rank is %d",
-                     p->call->op->name, rank, rank == 4 ? "channels_last" : "channels_last_3d", p->rank);
-}
-
-kiln_status kiln_shape_infer(kiln_plan *p) {
-    bool taken = p->nin > 0 && take_shape(p);
-    kiln_strides s = kiln_plan_branch(p)->typing.strides;
-    p->uniform = taken || p->nin == 0;
-    if (!taken) KILN_TRY(broadcast_all(p));
-    if (s >= KILN_STRIDES_CHANNELS_LAST) KILN_TRY(check_rank(p, s));
-    return check_outputs(p);
+kiln_status kiln_broadcast(kiln_plan *p) {
+    bool taken = p->typed.nin > 0 && take_shape(p);
+    p->uniform = taken || p->typed.nin == 0;
+    return taken ? KILN_OK : broadcast_all(p);
 }

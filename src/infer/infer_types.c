@@ -149,10 +149,11 @@ kiln_status kiln_typing_common(const kiln_bound *call, const kiln_typing *ty, ki
  * the number it is.  Tensors with dimensions are converted to the common dtype in any case. */
 static uint64_t exact_args(const kiln_plan *p) {
     uint64_t set = kiln_plan_branch(p)->exact;
-    if (kiln_dtype_compute(p->common) == p->common) return 0;
+    if (kiln_dtype_compute(p->typed.common) == p->typed.common) return 0;
     for (int a = 0; a < p->call->op->row->schema->nargs; a++) {
         const kiln_value *v = &p->call->arg[a];
-        bool number = v->kind == KILN_TENSOR && v->u.tensor->rank == 0 && v->u.tensor->dtype != p->common;
+        bool number = v->kind == KILN_TENSOR && v->u.tensor->rank == 0 &&
+                      v->u.tensor->dtype != p->typed.common;
         if (!number) set &= ~(1ull << a);
     }
     return set;
@@ -161,18 +162,18 @@ static uint64_t exact_args(const kiln_plan *p) {
 kiln_status kiln_types_infer(kiln_plan *p) {
     const kiln_bound *call = p->call;
     const kiln_typing *ty = &kiln_plan_branch(p)->typing;
-    p->exact = exact_args(p);
-    p->nrets = call->op->row->schema->nrets;
-    for (int k = 0; k < p->nrets; k++) {
+    p->typed.exact = exact_args(p);
+    p->typed.nrets = call->op->row->schema->nrets;
+    for (int k = 0; k < p->typed.nrets; k++) {
         int r = ty->ret[k];
         if (r >= 0)
-            p->ret_dtype[k] = (kiln_dtype)r;
+            p->typed.ret_dtype[k] = (kiln_dtype)r;
         else if (r == KILN_RET_COMMON)
-            p->ret_dtype[k] = p->common;
+            p->typed.ret_dtype[k] = p->typed.common;
         else if (r == KILN_RET_REAL)
-            p->ret_dtype[k] = kiln_dtype_real(p->common);
+            p->typed.ret_dtype[k] = kiln_dtype_real(p->typed.common);
         else if (call->arg[-2 - r].kind == KILN_TENSOR)
-            p->ret_dtype[k] = (kiln_dtype)call->arg[-2 - r].u.tensor->dtype;
+            p->typed.ret_dtype[k] = (kiln_dtype)call->arg[-2 - r].u.tensor->dtype;
         else
             return KILN_BUG("%s: result %d follows an argument that is not a tensor", call->op->name, k);
     }
@@ -184,7 +185,7 @@ static bool can_cast(kiln_dtype from, kiln_dtype to) { return kiln_dtype_kind(fr
 
 /* Whether result k holds real numbers made of complex ones, such as sizes. */
 static bool real_of_complex(const kiln_plan *p, int k) {
-    return kiln_plan_branch(p)->typing.ret[k] == KILN_RET_REAL && kiln_dtype_is_complex(p->common);
+    return kiln_plan_branch(p)->typing.ret[k] == KILN_RET_REAL && kiln_dtype_is_complex(p->typed.common);
 }
 
 /* Whether result k may be stored in another dtype than its own.  PyTorch converts results of a promotion
@@ -195,30 +196,32 @@ static bool converts(const kiln_plan *p, int k) {
     if (rule != KILN_OUT_USUAL) return rule == KILN_OUT_CONVERTS;
     if (real_of_complex(p, k))
         return ty->promo != KILN_PROMO_PROMOTE || !kiln_dtype_is_complex((kiln_dtype)p->call->out[k]->dtype);
-    if (ty->ret[k] != KILN_RET_COMMON && ty->ret[k] != KILN_RET_REAL) return p->ret_dtype[k] == KILN_BOOL;
+    if (ty->ret[k] != KILN_RET_COMMON && ty->ret[k] != KILN_RET_REAL)
+        return p->typed.ret_dtype[k] == KILN_BOOL;
     if (ty->promo != KILN_PROMO_PROMOTE) return true;
     int operands = 0;
     for (int a = 0; a < p->call->op->row->schema->nargs; a++)
-        operands += (ty->args >> a & 1) && (p->call->arg[a].kind == KILN_TENSOR || kiln_arg_wrapped(p, a));
+        operands += (ty->args >> a & 1) &&
+                    (p->call->arg[a].kind == KILN_TENSOR || (kiln_args_wrapped(p) >> a & 1));
     return operands > 1;
 }
 
 static kiln_status check_output(const kiln_plan *p, int k) {
     const kiln_op *op = p->call->op;
     const char *name = op->schema->args[kiln_op_out_arg(op, k)].name,
-               *from = kiln_dtype_name(p->ret_dtype[k]);
+               *from = kiln_dtype_name(p->typed.ret_dtype[k]);
     kiln_dtype to = (kiln_dtype)p->call->out[k]->dtype;
-    if (to == p->ret_dtype[k]) return KILN_OK;
+    if (to == p->typed.ret_dtype[k]) return KILN_OK;
     if (real_of_complex(p, k) && op->form == KILN_FORM_INPLACE)
         return KILN_FAIL(KILN_E_ARG, "%s: In-place %s is not supported for complex tensors.", op->name,
                          op->row->schema->name);
     bool usual = kiln_plan_out_rule(p) == KILN_OUT_USUAL;
-    if (real_of_complex(p, k) && usual && to == p->common)
+    if (real_of_complex(p, k) && usual && to == p->typed.common)
         return KILN_OK; /* as PyTorch: without an imaginary part */
     if (!converts(p, k))
         return KILN_FAIL(KILN_E_ARG, "%s: argument '%s': found dtype %s but expected %s", op->name, name,
                          kiln_dtype_name(to), from);
-    if (can_cast(p->ret_dtype[k], to)) return KILN_OK;
+    if (can_cast(p->typed.ret_dtype[k], to)) return KILN_OK;
     return KILN_FAIL(KILN_E_ARG,
                      "%s: argument '%s': result type %s can't be cast to the desired output type %s",
                      op->name, name, from, kiln_dtype_name(to));
@@ -238,12 +241,11 @@ static kiln_status wrong_dtype(const kiln_plan *p, int arg, kiln_dtypes want) {
 kiln_status kiln_types_check(const kiln_plan *p) {
     const kiln_bound *call = p->call;
     const kiln_row *row = call->op->row;
-    uint64_t promoted = kiln_plan_branch(p)->typing.args;
-    for (int a = 0; a < row->schema->nargs; a++) {
-        kiln_dtypes want = row->arg_takes[a];
-        if (call->arg[a].kind != KILN_TENSOR || !want || (promoted >> a & 1)) continue;
-        if (!(want & KILN_DT(p->dtypes[a]))) return wrong_dtype(p, a, want);
+    uint64_t own = row->own_takes & ~kiln_plan_branch(p)->typing.args;
+    for (int a = 0; own; a++, own >>= 1) {
+        kiln_dtypes want = own & 1 && call->arg[a].kind == KILN_TENSOR ? row->arg_takes[a] : 0;
+        if (want && !(want & KILN_DT(p->dtypes[a]))) return wrong_dtype(p, a, want);
     }
     for (int k = 0; k < call->nout; k++) KILN_TRY(check_output(p, k));
-    return kiln_takes_check(call, p->promoted);
+    return kiln_takes_check(call, p->typed.promoted);
 }

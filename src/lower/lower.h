@@ -1,7 +1,8 @@
-/* lower.h - (row, inferred call) -> IR, one file per family.
+/* lower.h - what families share when they turn (row, inferred call) into IR: kernels, expressions, complex parts.
  *
- * The kernel's buffers are the plan's operands in order.  Its scalars are listed beside it, so that a
- * later call of the same class can fill them.  Nothing here knows C, vectors or how code is run. */
+ * The kernel's buffers are the plan's in order.  Its scalars are listed beside it, so that a later call of the
+ * same class can fill them.  Only what is in the class key may be read from the plan: dtypes, branch, presence and
+ * iteration class, never sizes or values.  Nothing here knows C, vectors, how code is run, or a family. */
 #ifndef KILN_LOWER_H
 #define KILN_LOWER_H
 #include "infer/infer.h"
@@ -15,11 +16,11 @@ typedef struct kiln_scalar_source {
     int part; /* a kiln_ir_part, with KILN_MINUS for the negative of the number */
 } kiln_scalar_source;
 
-typedef struct kiln_lowered {
+struct kiln_lowered {
     kiln_ir *ir;
     kiln_scalar_source scalars[KILN_MAX_SCALARS];
     int nscalars;
-} kiln_lowered;
+};
 
 /* A value of an expression: of a complex type two IR values, of any other one and im is KILN_NOREF. */
 typedef struct kiln_pair {
@@ -31,8 +32,39 @@ void kiln_pair_store(kiln_ir *ir, int buf, kiln_pair v);
 kiln_pair kiln_pair_const(kiln_ir *ir, kiln_dtype t, int64_t i, double f);
 kiln_pair kiln_pair_cast(kiln_ir *ir, kiln_dtype to, kiln_pair v); /* to bool: whether either part is not 0 */
 
-/* Lowers the class of `plan`.  Only what is in the class key may be read from the plan: dtypes, branch,
- * presence and iteration class, never sizes or values. */
-kiln_status kiln_lower(kiln_arena *arena, const kiln_plan *plan, kiln_lowered *out) KILN_MUST_CHECK;
-kiln_status kiln_lower_map(kiln_arena *arena, const kiln_plan *plan, kiln_lowered *out) KILN_MUST_CHECK;
+/* A class on its way to IR. */
+typedef struct kiln_lowering kiln_lowering;
+struct kiln_lowering {
+    kiln_arena *arena;
+    const kiln_plan *plan;
+    const kiln_row *row;
+    const kiln_branch *branch;
+    kiln_lowered *out;
+    kiln_ir *ir;
+    int buf_of_arg[KILN_MAX_ARGS]; /* buffer of a tensor argument, or -1 */
+    /* Elements loaded in the region that is being built, in the compute type: rounded, exact.  Forgotten at its end. */
+    kiln_pair loaded[KILN_MAX_ARGS][2];
+    /* What an expression's leaves become: an element, a number (both as kiln_lowering_begin sets them, unless the family has
+     * its own), and what only some families have; NULL: this one has it not. */
+    kiln_pair (*element)(kiln_lowering *lw, const kiln_texpr *e);
+    kiln_pair (*scalar)(kiln_lowering *lw, const kiln_texpr *e);
+    kiln_pair (*state)(kiln_lowering *lw, const kiln_texpr *e);    /* STATE, RHS */
+    kiln_pair (*position)(kiln_lowering *lw, const kiln_texpr *e); /* POS, COUNT */
+    kiln_pair (*sum)(kiln_lowering *lw, const kiln_texpr *e);      /* SUM, over a block */
+    void *user;                                                    /* the family's own */
+    const kiln_pair *locals;                                       /* of the rule being lowered */
+};
+
+/* Begins a kernel of that name, with the axes to be added; then its buffers, which have the given axes each. */
+kiln_status kiln_lowering_begin(kiln_lowering *lw, kiln_arena *arena, const kiln_plan *plan,
+                                kiln_lowered *out) KILN_MUST_CHECK;
+kiln_status kiln_lower_buffers(kiln_lowering *lw, uint32_t written_axes, uint32_t read_axes) KILN_MUST_CHECK;
+/* The environment that types the row's expressions for this class. */
+void kiln_lower_env(const kiln_lowering *lw, kiln_row_env *re);
+
+void kiln_lower_forget(kiln_lowering *lw); /* what was loaded: another region begins */
+kiln_pair kiln_lower_expr(kiln_lowering *lw, const kiln_texpr *e);
+/* Integer divisions of e must not be by zero: traps for them, in a nest that stores nothing. */
+bool kiln_lower_divides(const kiln_texpr *e);
+void kiln_lower_traps(kiln_lowering *lw, const kiln_texpr *e);
 #endif

@@ -179,6 +179,9 @@ typedef struct kiln_row {
     kiln_nameds lets;      /* names for expressions, expanded where they are used */
     kiln_nameds hosts;     /* numbers computed once per call; in bodies they are scalars */
     uint64_t ignored;      /* arguments the row declares unused */
+    uint64_t optionals;    /* arguments that may be None, and count */
+    uint64_t scalars;      /* arguments of type Scalar */
+    uint64_t own_takes;    /* those with an entry in arg_takes */
     uint64_t statics;      /* arguments whose value is part of the class */
     uint64_t asked;        /* arguments whose value (of tensors: sizes) conditions or statics depend on */
     uint64_t asked_single; /* tensors of which conditions ask whether they have one element */

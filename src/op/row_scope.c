@@ -283,6 +283,12 @@ static void resolve_conditions(kiln_row *row) {
 
 kiln_status kiln_row_resolve(kiln_row *row) {
     usage all = {.row = row};
+    for (int a = 0; a < row->schema->nargs; a++) {
+        uint64_t self = 1ull << a;
+        if (kiln_row_optional(row, a) && !(row->ignored & self)) row->optionals |= self;
+        if (row->schema->args[a].type->kind == KILN_T_SCALAR) row->scalars |= self;
+        if (row->arg_takes[a]) row->own_takes |= self;
+    }
     resolve_conditions(row);
     for (int b = 0; b < row->nbranches; b++) KILN_TRY(resolve_branch(&row->branches[b], &all));
     KILN_TRY(use_clauses(&all));

@@ -1,4 +1,4 @@
-/* driver.c - (plan, kernel) -> the kernel run over every element.
+/* driver.c - (axes, kernel) -> the kernel run over every point.
  *
  * A kernel's grid axis takes two dimensions, the inner one and a second; the rest are walked here like an odometer.
  * An input that lies transposed (side by side along the second dimension, far apart along the inner one) is
@@ -10,7 +10,8 @@
 #include "run/loops.h"
 
 enum {
-    INNER = 2,              /* dimensions of one launch */
+    INNER = 2, /* dimensions of the grid in one launch; all others of the axes follow */
+    LAUNCH_DIMS = KILN_IR_MAX_AXES + 1,
     TILE_ROWS = 16,         /* along the second dimension: a cache line of 4-byte elements */
     TILE_COLS = 64,         /* along the inner one, at most */
     TILE_BAND = 512,        /* columns whose rows are followed down together */
@@ -27,12 +28,13 @@ enum {
 #define STREAM_LEAST (STREAM_BYTES / (16 * KILN_MAX_OPERANDS)) /* elements that can be so many bytes */
 
 typedef struct drive {
-    const kiln_plan *plan;
+    const kiln_axes *axes;
     const kiln_runner *run;
     kiln_launch launch;
-    int first, second;                      /* dimensions of the launch: the inner one, the other */
-    int64_t n[INNER], index[KILN_MAX_DIMS]; /* index: of the walk, for the dimensions outside the launch */
-    int64_t stride[KILN_MAX_OPERANDS * INNER];
+    int first, second; /* dimensions of the grid that are the launch's: the inner one, the other */
+    int64_t n[LAUNCH_DIMS],
+        index[KILN_MAX_DIMS]; /* index: of the walk, for the dimensions outside the launch */
+    int64_t stride[KILN_MAX_OPERANDS * LAUNCH_DIMS];
     char *at[KILN_MAX_OPERANDS];
 } drive;
 
@@ -44,12 +46,12 @@ static kiln_status run_box(const drive *d, int32_t *trap) {
 
 /* Moves to the next outer index; false when all have been visited. */
 static bool advance(drive *d) {
-    const kiln_plan *plan = d->plan;
-    for (int k = 0; k < plan->ndim; k++) {
+    const kiln_axes *x = d->axes;
+    for (int k = 0; k < x->ngrid; k++) {
         if (k == d->first || k == d->second) continue;
-        for (int b = 0; b < plan->noperands; b++) d->at[b] += plan->stride[b][k];
-        if (++d->index[k] < plan->n[k]) return true;
-        for (int b = 0; b < plan->noperands; b++) d->at[b] -= plan->stride[b][k] * plan->n[k];
+        for (int b = 0; b < x->nbuffers; b++) d->at[b] += kiln_axes_stride(x, b, k);
+        if (++d->index[k] < x->n[k]) return true;
+        for (int b = 0; b < x->nbuffers; b++) d->at[b] -= kiln_axes_stride(x, b, k) * x->n[k];
         d->index[k] = 0;
     }
     return false;
@@ -63,21 +65,21 @@ typedef struct tiles {
     const kiln_loops *loops;
 } tiles;
 
-static bool lies_along(const kiln_plan *p, int operand, int dim) {
-    int64_t size = (int64_t)kiln_dtype_size(p->operand[operand].dtype);
-    return size <= KILN_TRANSPOSE_MAX && p->stride[operand][dim] == size && p->n[dim] >= TILE_LEAST;
+static bool lies_along(const kiln_axes *x, int operand, int dim) {
+    int64_t size = x->bytes[operand];
+    return size <= KILN_TRANSPOSE_MAX && kiln_axes_stride(x, operand, dim) == size && x->n[dim] >= TILE_LEAST;
 }
 
 /* Picks the dimension along which some transposed input lies, as the second one, and all inputs that lie so.
  * Results need no tiles: the inner dimension is the one they lie along. */
-static bool find_tiles(const kiln_plan *p, const kiln_runner *run, int *second, tiles *t) {
-    if (!p->strided || p->n[0] < TILE_LEAST) return false;
+static bool find_tiles(const kiln_axes *x, const kiln_runner *run, int *second, tiles *t) {
+    if (!x->strided || x->n[0] < TILE_LEAST || x->ngrid < x->ndim) return false;
     *t = (tiles){.cols = TILE_COLS};
-    for (int b = p->nrets; b < p->noperands; b++) {
-        if (lies_along(p, b, 0)) continue;
-        for (int d = 1; d < p->ndim && !t->count; d++)
-            if (lies_along(p, b, d)) *second = d, t->count = 1;
-        if (!t->count || !lies_along(p, b, *second)) continue;
+    for (int b = x->nwritten; b < x->nbuffers; b++) {
+        if (lies_along(x, b, 0)) continue;
+        for (int d = 1; d < x->ndim && !t->count; d++)
+            if (lies_along(x, b, d)) *second = d, t->count = 1;
+        if (!t->count || !lies_along(x, b, *second)) continue;
         t->packed |= 1u << b;
     }
     if (!t->count) return false;
@@ -89,16 +91,16 @@ static bool find_tiles(const kiln_plan *p, const kiln_runner *run, int *second, 
 
 /* Points the launch at the tile whose first element is (i, j); packed inputs at a transposed copy in `room`. */
 static void enter_tile(drive *d, const tiles *t, int64_t i, int64_t j, char *const *base, char *room) {
-    const kiln_plan *p = d->plan;
-    int64_t cols = p->n[0] - i < t->cols ? p->n[0] - i : t->cols;
-    int64_t rows = p->n[d->second] - j < TILE_ROWS ? p->n[d->second] - j : TILE_ROWS;
+    const kiln_axes *x = d->axes;
+    int64_t cols = x->n[0] - i < t->cols ? x->n[0] - i : t->cols;
+    int64_t rows = x->n[d->second] - j < TILE_ROWS ? x->n[d->second] - j : TILE_ROWS;
     d->n[0] = cols, d->n[1] = rows;
-    for (int b = 0; b < p->noperands; b++) {
-        d->at[b] = base[b] + i * p->stride[b][0] + j * p->stride[b][d->second];
+    for (int b = 0; b < x->nbuffers; b++) {
+        d->at[b] = base[b] + i * kiln_axes_stride(x, b, 0) + j * kiln_axes_stride(x, b, d->second);
         if (!(t->packed >> b & 1)) continue;
-        size_t size = kiln_dtype_size(p->operand[b].dtype);
+        size_t size = x->bytes[b];
         int64_t row = (int64_t)size * t->cols;
-        t->loops->transpose[size](room, row, d->at[b], p->stride[b][0], (size_t)cols, (size_t)rows);
+        t->loops->transpose[size](room, row, d->at[b], kiln_axes_stride(x, b, 0), (size_t)cols, (size_t)rows);
         d->at[b] = room;
         d->stride[b * INNER] = (int64_t)size;
         d->stride[b * INNER + 1] = row;
@@ -109,9 +111,9 @@ static void enter_tile(drive *d, const tiles *t, int64_t i, int64_t j, char *con
 /* A band is narrow enough for the pages of its input rows to stay at hand while it is followed down. */
 static kiln_status run_band(drive *d, const tiles *t, int64_t from, char *const *base, char *room,
                             int32_t *trap) {
-    const kiln_plan *p = d->plan;
-    int64_t to = p->n[0] - from < TILE_BAND ? p->n[0] : from + TILE_BAND;
-    for (int64_t j = 0; j < p->n[d->second]; j += TILE_ROWS)
+    const kiln_axes *x = d->axes;
+    int64_t to = x->n[0] - from < TILE_BAND ? x->n[0] : from + TILE_BAND;
+    for (int64_t j = 0; j < x->n[d->second]; j += TILE_ROWS)
         for (int64_t i = from; i < to && *trap == 0; i += t->cols) {
             enter_tile(d, t, i, j, base, room);
             KILN_TRY(run_box(d, trap));
@@ -122,13 +124,13 @@ static kiln_status run_band(drive *d, const tiles *t, int64_t from, char *const 
 static kiln_status run_tiles(drive *d, const tiles *t, int32_t *trap) {
     _Alignas(64) char room[TILE_BYTES];
     char *base[KILN_MAX_OPERANDS];
-    const kiln_plan *p = d->plan;
+    const kiln_axes *x = d->axes;
     do {
-        memcpy(base, d->at, (size_t)p->noperands * sizeof *base);
+        memcpy(base, d->at, (size_t)x->nbuffers * sizeof *base);
         kiln_status st = KILN_OK;
-        for (int64_t i = 0; i < p->n[0] && *trap == 0 && st == KILN_OK; i += TILE_BAND)
+        for (int64_t i = 0; i < x->n[0] && *trap == 0 && st == KILN_OK; i += TILE_BAND)
             st = run_band(d, t, i, base, room, trap);
-        memcpy(d->at, base, (size_t)p->noperands * sizeof *base); /* some led into this frame */
+        memcpy(d->at, base, (size_t)x->nbuffers * sizeof *base); /* some led into this frame */
         KILN_TRY(st);
     } while (*trap == 0 && advance(d));
     return KILN_OK;
@@ -138,50 +140,51 @@ static kiln_status run_tiles(drive *d, const tiles *t, int32_t *trap) {
 
 /* Whether results are better written past the caches: the call moves more than they hold, in long rows, and does
  * not write what it has just read. */
-static bool streams(const kiln_plan *p, char *const *ptr) {
+static bool streams(const kiln_axes *x, char *const *ptr) {
     int64_t total = 0;
-    if (p->strided || p->nelem < STREAM_LEAST) return false;
-    for (int b = 0; b < p->noperands; b++) {
-        int64_t size = (int64_t)kiln_dtype_size(p->operand[b].dtype), points = 1;
-        for (int d = 0; d < p->ndim; d++)
-            if (p->stride[b][d]) points *= p->n[d];
+    if (x->strided || x->nelem < STREAM_LEAST || x->ngrid < x->ndim) return false;
+    for (int b = 0; b < x->nbuffers; b++) {
+        int64_t size = x->bytes[b], points = 1;
+        for (int d = 0; d < x->ndim; d++)
+            if (kiln_axes_stride(x, b, d)) points *= x->n[d];
         total += points * size;
-        if (b < p->nrets && p->n[0] * size < STREAM_ROW) return false;
-        for (int k = p->nrets; k < p->noperands; k++)
-            if (b < p->nrets && ptr[k] == ptr[b]) return false;
+        if (b < x->nwritten && x->n[0] * size < STREAM_ROW) return false;
+        for (int k = x->nwritten; k < x->nbuffers; k++)
+            if (b < x->nwritten && ptr[k] == ptr[b]) return false;
     }
     return total >= STREAM_BYTES;
 }
 
 /* Whether a large call reads a long row again for each row of results.  It would come from the second cache every
  * time, and get in the way of what comes from memory. */
-static bool reads_again(const kiln_plan *p, uint64_t flags) {
+static bool reads_again(const kiln_axes *x, uint64_t flags) {
     bool again = false;
-    if (!(flags & KILN_LAUNCH_STREAM) || p->ndim < 2 || p->n[1] < SIDE_ROWS) return false;
-    for (int b = p->nrets; b < p->noperands; b++)
-        again |= p->stride[b][0] && !p->stride[b][1] && p->n[0] * p->stride[b][0] > LONG_ROW;
+    if (!(flags & KILN_LAUNCH_STREAM) || x->ndim < 2 || x->n[1] < SIDE_ROWS) return false;
+    for (int b = x->nwritten; b < x->nbuffers; b++)
+        again |= kiln_axes_stride(x, b, 0) && !kiln_axes_stride(x, b, 1) &&
+                 x->n[0] * kiln_axes_stride(x, b, 0) > LONG_ROW;
     return again;
 }
 
 /* Short pieces of a few rows in turn: the piece of the row read again stays near, and the rows that come from
  * memory are few enough for the processor to follow each. */
 static kiln_status run_side_by_side(drive *d, int32_t *trap) {
-    const kiln_plan *p = d->plan;
+    const kiln_axes *x = d->axes;
     char *base[KILN_MAX_OPERANDS];
     uint64_t flags = d->launch.flags;
     do {
-        memcpy(base, d->at, (size_t)p->noperands * sizeof *base);
-        for (int64_t j = 0; j < p->n[1]; j += SIDE_ROWS)
-            for (int64_t i = 0; i < p->n[0] && *trap == 0; i += SIDE_COLS) {
-                d->n[0] = p->n[0] - i < SIDE_COLS ? p->n[0] - i : SIDE_COLS;
-                d->n[1] = p->n[1] - j < SIDE_ROWS ? p->n[1] - j : SIDE_ROWS;
-                bool last = i + SIDE_COLS >= p->n[0] && j + SIDE_ROWS >= p->n[1];
+        memcpy(base, d->at, (size_t)x->nbuffers * sizeof *base);
+        for (int64_t j = 0; j < x->n[1]; j += SIDE_ROWS)
+            for (int64_t i = 0; i < x->n[0] && *trap == 0; i += SIDE_COLS) {
+                d->n[0] = x->n[0] - i < SIDE_COLS ? x->n[0] - i : SIDE_COLS;
+                d->n[1] = x->n[1] - j < SIDE_ROWS ? x->n[1] - j : SIDE_ROWS;
+                bool last = i + SIDE_COLS >= x->n[0] && j + SIDE_ROWS >= x->n[1];
                 d->launch.flags = last ? flags : flags | KILN_LAUNCH_MORE;
-                for (int b = 0; b < p->noperands; b++)
-                    d->at[b] = base[b] + i * p->stride[b][0] + j * p->stride[b][1];
+                for (int b = 0; b < x->nbuffers; b++)
+                    d->at[b] = base[b] + i * kiln_axes_stride(x, b, 0) + j * kiln_axes_stride(x, b, 1);
                 KILN_TRY(run_box(d, trap));
             }
-        memcpy(d->at, base, (size_t)p->noperands * sizeof *base);
+        memcpy(d->at, base, (size_t)x->nbuffers * sizeof *base);
     } while (*trap == 0 && advance(d));
     return KILN_OK;
 }
@@ -189,50 +192,56 @@ static kiln_status run_side_by_side(drive *d, int32_t *trap) {
 /* The launch's dimensions: the two that move fastest, unless these are so short that the call would be all launches;
  * then the longest of the others is the second, and of a small call in the strided class, whose kernel
  * does not mind, the longest of all the inner one. */
-static void pick_dims(const kiln_plan *p, int *first, int *second) {
+static void pick_dims(const kiln_axes *x, int *first, int *second) {
     *first = 0, *second = 1;
-    if (p->ndim < INNER || p->n[0] * p->n[1] >= LAUNCH_FEW) return;
-    for (int k = 1; k < p->ndim && p->strided && p->nelem <= LAUNCH_NEAR; k++)
-        if (p->n[k] > p->n[*first]) *first = k;
+    if (x->ngrid < INNER || x->n[0] * x->n[1] >= LAUNCH_FEW) return;
+    for (int k = 1; k < x->ngrid && x->strided && x->npoints <= LAUNCH_NEAR; k++)
+        if (x->n[k] > x->n[*first]) *first = k;
     if (*first == 1) *second = 0;
-    for (int k = 0; k < p->ndim; k++)
-        if (k != *first && p->n[k] > p->n[*second]) *second = k;
+    for (int k = 0; k < x->ngrid; k++)
+        if (k != *first && x->n[k] > x->n[*second]) *second = k;
 }
 
-static void set_box(const kiln_plan *plan, int first, int second, int64_t *n, int64_t *stride) {
-    bool flat = plan->ndim <= second;
-    n[0] = plan->n[first];
-    n[1] = flat ? 1 : plan->n[second];
-    for (int b = 0; b < plan->noperands; b++) {
-        stride[b * INNER] = plan->stride[b][first];
-        stride[b * INNER + 1] = flat ? 0 : plan->stride[b][second];
+/* Extents and strides of a launch over dimensions first and second of the grid and all others; how many that are. */
+static int set_box(const kiln_axes *x, int first, int second, int64_t *n, int64_t *stride) {
+    bool flat = x->ngrid <= second;
+    int rest = x->ndim - x->ngrid;
+    const int64_t *of = x->stride, *end = of + x->nbuffers * x->pitch;
+    n[0] = x->n[first];
+    n[1] = flat ? 1 : x->n[second];
+    for (int d = 0; d < rest; d++) n[INNER + d] = x->n[x->ngrid + d];
+    for (; of != end; of += x->pitch) {
+        *stride++ = of[first];
+        *stride++ = flat ? 0 : of[second];
+        for (int d = x->ngrid; d < x->ndim; d++) *stride++ = of[d];
     }
+    return INNER + rest;
 }
 
-static kiln_status drive_alone(const kiln_plan *plan, const kiln_runner *run, int nest, char *const *ptr,
+static kiln_status drive_alone(const kiln_axes *x, const kiln_runner *run, int nest, char *const *ptr,
                                const uint64_t *par, uint64_t flags, int32_t *trap) {
-    static const int64_t origin[INNER] = {0, 0};
+    static const int64_t origin[LAUNCH_DIMS];
     tiles t;
     drive d;
-    d.plan = plan;
+    d.axes = x;
     d.run = run;
     d.first = 0, d.second = 1;
-    bool tiled = find_tiles(plan, run, &d.second, &t);
-    if (!tiled) pick_dims(plan, &d.first, &d.second);
-    set_box(plan, d.first, d.second, d.n, d.stride);
-    for (int b = 0; b < plan->noperands; b++) d.at[b] = ptr[b];
+    bool tiled = find_tiles(x, run, &d.second, &t);
+    if (!tiled) pick_dims(x, &d.first, &d.second);
+    int ndim = set_box(x, d.first, d.second, d.n, d.stride);
+    for (int b = 0; b < x->nbuffers; b++) d.at[b] = ptr[b];
     d.launch = (kiln_launch){.nest = nest,
-                             .ndim = INNER,
+                             .ndim = ndim,
                              .n = d.n,
                              .ptr = d.at,
                              .stride = d.stride,
                              .origin = origin,
                              .par = par,
                              .flags = flags};
-    for (int k = 0; k < plan->ndim; k++) d.index[k] = 0;
+    for (int k = 0; k < x->ngrid; k++) d.index[k] = 0;
     *trap = 0;
     if (tiled) return run_tiles(&d, &t, trap);
-    if (run->fn && reads_again(plan, flags)) return run_side_by_side(&d, trap);
+    if (run->fn && reads_again(x, flags)) return run_side_by_side(&d, trap);
     do {
         KILN_TRY(run_box(&d, trap));
     } while (*trap == 0 && advance(&d));
@@ -250,7 +259,7 @@ enum {
 
 /* A dimension cut in parts of `chunk`.  Bits do not depend on where: elements do not depend on each other. */
 typedef struct split {
-    const kiln_plan *plan;
+    const kiln_axes *axes;
     const kiln_runner *run;
     int nest, dim;
     int64_t chunk;
@@ -263,19 +272,23 @@ typedef struct split {
 
 static void run_part(void *user, int64_t part) {
     split *s = user;
-    kiln_plan plan = *s->plan;
+    kiln_axes x = *s->axes;
+    int64_t n[KILN_MAX_DIMS];
     char *ptr[KILN_MAX_OPERANDS];
-    int64_t from = part * s->chunk, left = plan.n[s->dim] - from;
-    for (int b = 0; b < plan.noperands; b++) ptr[b] = s->ptr[b] + from * plan.stride[b][s->dim];
-    plan.n[s->dim] = left < s->chunk ? left : s->chunk;
-    plan.nelem = plan.nelem / s->plan->n[s->dim] * plan.n[s->dim];
-    s->status[part] = drive_alone(&plan, s->run, s->nest, ptr, s->par, s->flags, &s->trap[part]);
+    int64_t from = part * s->chunk, whole = x.n[s->dim], left = whole - from;
+    for (int b = 0; b < x.nbuffers; b++) ptr[b] = s->ptr[b] + from * kiln_axes_stride(&x, b, s->dim);
+    for (int d = 0; d < x.ndim; d++) n[d] = x.n[d];
+    n[s->dim] = left < s->chunk ? left : s->chunk;
+    x.n = n;
+    x.npoints = x.npoints / whole * n[s->dim];
+    x.nelem = x.nelem / whole * n[s->dim];
+    s->status[part] = drive_alone(&x, s->run, s->nest, ptr, s->par, s->flags, &s->trap[part]);
 }
 
 /* Parts that the work is worth; 1: none. */
-static int64_t count_parts(const kiln_plan *plan, const kiln_runner *run) {
-    if (!run->parallel || run->parallel->threads < 2 || plan->nelem < PART_ELEMENTS) return 1;
-    double parts = (double)plan->nelem * run->cost_ps / PART_PS;
+static int64_t count_parts(const kiln_axes *x, const kiln_runner *run) {
+    if (!run->parallel || run->parallel->threads < 2 || x->nelem < PART_ELEMENTS) return 1;
+    double parts = (double)x->nelem * run->cost_ps / PART_PS;
     double most = (double)run->parallel->threads * PARTS_PER_THREAD;
     if (most > PARTS_MAX) most = PARTS_MAX;
     return parts < 2 ? 1 : (int64_t)(parts < most ? parts : most);
@@ -283,21 +296,21 @@ static int64_t count_parts(const kiln_plan *plan, const kiln_runner *run) {
 
 /* The outermost dimension that is long enough, else the longest. */
 static int64_t choose_cut(split *s, int64_t nparts) {
-    const int64_t *n = s->plan->n;
+    const int64_t *n = s->axes->n;
     s->dim = 0;
-    for (int d = 1; d < s->plan->ndim; d++)
+    for (int d = 1; d < s->axes->ngrid; d++)
         if (n[d] >= nparts || n[d] > n[s->dim]) s->dim = d;
     s->chunk = (n[s->dim] + nparts - 1) / nparts;
     if (s->dim == 0) s->chunk = (s->chunk + PART_ELEMENTS - 1) / PART_ELEMENTS * PART_ELEMENTS;
     return (n[s->dim] + s->chunk - 1) / s->chunk;
 }
 
-kiln_status kiln_drive(const kiln_plan *plan, const kiln_runner *run, int nest, char *const *ptr,
+kiln_status kiln_drive(const kiln_axes *x, const kiln_runner *run, int nest, char *const *ptr,
                        const uint64_t *par, int32_t *trap) {
-    int64_t nparts = count_parts(plan, run);
-    uint64_t flags = streams(plan, ptr) ? KILN_LAUNCH_STREAM : 0;
-    if (nparts < 2) return drive_alone(plan, run, nest, ptr, par, flags, trap);
-    split s = {.plan = plan, .run = run, .nest = nest, .ptr = ptr, .par = par, .flags = flags};
+    int64_t nparts = count_parts(x, run);
+    uint64_t flags = streams(x, ptr) ? KILN_LAUNCH_STREAM : 0;
+    if (nparts < 2) return drive_alone(x, run, nest, ptr, par, flags, trap);
+    split s = {.axes = x, .run = run, .nest = nest, .ptr = ptr, .par = par, .flags = flags};
     nparts = choose_cut(&s, nparts);
     kiln_pool_for(run->parallel, nparts, run_part, &s);
     *trap = 0;
@@ -310,20 +323,20 @@ kiln_status kiln_drive(const kiln_plan *plan, const kiln_runner *run, int nest, 
 
 /* -- small calls, again and again -------------------------------------------------------------------------- */
 
-bool kiln_walk_make(const kiln_plan *plan, const kiln_runner *run, kiln_walk *out) {
+bool kiln_walk_make(const kiln_axes *x, const kiln_runner *run, kiln_walk *out) {
     tiles t;
     int first, second = 1;
-    if (plan->noperands > KILN_WALK_OPERANDS || plan->nelem >= STREAM_LEAST || plan->nelem == 0) return false;
-    if (plan->ndim > KILN_WALK_OUTER + INNER || count_parts(plan, run) > 1) return false;
-    if (find_tiles(plan, run, &second, &t)) return false;
-    pick_dims(plan, &first, &second);
-    set_box(plan, first, second, out->n, out->stride);
-    out->noperands = plan->noperands;
+    if (x->nbuffers > KILN_WALK_BUFFERS || x->nelem >= STREAM_LEAST || x->nelem == 0) return false;
+    if (x->ndim > KILN_WALK_OUTER + INNER || count_parts(x, run) > 1) return false;
+    if (find_tiles(x, run, &second, &t)) return false;
+    pick_dims(x, &first, &second);
+    set_box(x, first, second, out->n, out->stride);
+    out->nbuffers = x->nbuffers;
     out->nouter = 0;
-    for (int k = 0; k < plan->ndim; k++) {
+    for (int k = 0; k < x->ngrid; k++) {
         if (k == first || k == second) continue;
-        for (int b = 0; b < plan->noperands; b++) out->outer_stride[out->nouter][b] = plan->stride[b][k];
-        out->count[out->nouter++] = plan->n[k];
+        for (int b = 0; b < x->nbuffers; b++) out->outer_stride[out->nouter][b] = kiln_axes_stride(x, b, k);
+        out->count[out->nouter++] = x->n[k];
     }
     return true;
 }
@@ -331,9 +344,9 @@ bool kiln_walk_make(const kiln_plan *plan, const kiln_runner *run, kiln_walk *ou
 /* Moves ptr to the next place; false when all have been visited. */
 static bool next_place(const kiln_walk *w, int64_t *index, char **ptr) {
     for (int k = 0; k < w->nouter; k++) {
-        for (int b = 0; b < w->noperands; b++) ptr[b] += w->outer_stride[k][b];
+        for (int b = 0; b < w->nbuffers; b++) ptr[b] += w->outer_stride[k][b];
         if (++index[k] < w->count[k]) return true;
-        for (int b = 0; b < w->noperands; b++) ptr[b] -= w->outer_stride[k][b] * w->count[k];
+        for (int b = 0; b < w->nbuffers; b++) ptr[b] -= w->outer_stride[k][b] * w->count[k];
         index[k] = 0;
     }
     return false;

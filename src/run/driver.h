@@ -1,4 +1,4 @@
-/* driver.h - walks a plan's dimensions and runs one nest of a kernel over them, compiled or interpreted. */
+/* driver.h - walks axes and runs one nest of a kernel over them, compiled or interpreted. */
 #ifndef KILN_DRIVER_H
 #define KILN_DRIVER_H
 #include "infer/infer.h"
@@ -14,22 +14,22 @@ typedef struct kiln_runner {
     uint32_t cost_ps;              /* estimate of the work for one element, in picoseconds */
 } kiln_runner;
 
-/* Runs nest `nest` over all points of plan.  ptr: one address per operand.  *trap: 0, or what the
+/* Runs nest `nest` over all points of the axes.  ptr: one address per buffer.  *trap: 0, or what the
  * kernel returned. */
-kiln_status kiln_drive(const kiln_plan *plan, const kiln_runner *run, int nest, char *const *ptr,
+kiln_status kiln_drive(const kiln_axes *axes, const kiln_runner *run, int nest, char *const *ptr,
                        const uint64_t *par, int32_t *trap) KILN_MUST_CHECK;
 
 /* What kiln_drive comes to for a call that is not worth tiles, threads or flags: one box launched at every place of
- * the outer loops.  Made once, it serves every call with such a plan. */
-enum { KILN_WALK_OPERANDS = 5, KILN_WALK_OUTER = 6 };
+ * the outer loops.  Made once, it serves every call with such axes. */
+enum { KILN_WALK_BUFFERS = 5, KILN_WALK_OUTER = 6 };
 typedef struct kiln_walk {
-    int noperands, nouter;
-    int64_t n[2], stride[2 * KILN_WALK_OPERANDS]; /* of the launch */
-    int64_t count[KILN_WALK_OUTER], outer_stride[KILN_WALK_OUTER][KILN_WALK_OPERANDS];
+    int nbuffers, nouter;
+    int64_t n[2], stride[2 * KILN_WALK_BUFFERS]; /* of the launch */
+    int64_t count[KILN_WALK_OUTER], outer_stride[KILN_WALK_OUTER][KILN_WALK_BUFFERS];
 } kiln_walk;
 
-/* False if the plan is more than that. */
-bool kiln_walk_make(const kiln_plan *plan, const kiln_runner *run, kiln_walk *out);
-/* Runs the first nest of fn.  ptr: one address per operand; used up. */
+/* False if the axes are more than that. */
+bool kiln_walk_make(const kiln_axes *axes, const kiln_runner *run, kiln_walk *out);
+/* Runs the first nest of fn.  ptr: one address per buffer; used up. */
 int32_t kiln_walk_run(const kiln_walk *w, kiln_kernel_fn fn, char **ptr, const uint64_t *par);
 #endif

@@ -364,33 +364,41 @@ void kiln_tensor_release(kiln_tensor *t) {
 }
 
 /* Bytes is a constant in each caller below: the copy of an element is a move. */
-static inline __attribute__((always_inline)) void spread_row(char *to, int64_t n, int64_t stride,
-                                                             const char *from, size_t bytes) {
-    for (; n > 0; n--, to += stride, from += bytes) memcpy(to, from, bytes);
+static inline __attribute__((always_inline)) void copy_row(char *to, int64_t to_stride, const char *from,
+                                                           int64_t from_stride, int64_t n, size_t bytes) {
+    for (; n > 0; n--, to += to_stride, from += from_stride) memcpy(to, from, bytes);
 }
 
-void kiln_elements_spread(char *to, int ndim, const int64_t *n, const int64_t *stride, size_t elem_bytes,
-                          const char *from) {
+static void copy_any_row(char *to, int64_t to_stride, const char *from, int64_t from_stride, int64_t n,
+                         size_t bytes) {
+    if (to_stride == (int64_t)bytes && from_stride == (int64_t)bytes)
+        memcpy(to, from, (size_t)n * bytes);
+    else if (bytes == 1)
+        copy_row(to, to_stride, from, from_stride, n, 1);
+    else if (bytes == 2)
+        copy_row(to, to_stride, from, from_stride, n, 2);
+    else if (bytes == 4)
+        copy_row(to, to_stride, from, from_stride, n, 4);
+    else if (bytes == 8)
+        copy_row(to, to_stride, from, from_stride, n, 8);
+    else
+        copy_row(to, to_stride, from, from_stride, n, 16);
+}
+
+void kiln_elements_copy(char *to, const int64_t *to_stride, const char *from, const int64_t *from_stride,
+                        int ndim, const int64_t *n, size_t bytes) {
     int64_t at[KILN_MAX_RANK] = {0};
     int d;
+    for (d = 0; d < ndim; d++)
+        if (n[d] == 0) return;
     do {
-        if (stride[0] == (int64_t)elem_bytes)
-            memcpy(to, from, (size_t)n[0] * elem_bytes);
-        else if (elem_bytes == 1)
-            spread_row(to, n[0], stride[0], from, 1);
-        else if (elem_bytes == 2)
-            spread_row(to, n[0], stride[0], from, 2);
-        else if (elem_bytes == 4)
-            spread_row(to, n[0], stride[0], from, 4);
-        else if (elem_bytes == 8)
-            spread_row(to, n[0], stride[0], from, 8);
-        else
-            spread_row(to, n[0], stride[0], from, 16);
-        from += (size_t)n[0] * elem_bytes;
+        copy_any_row(to, to_stride[0], from, from_stride[0], n[0], bytes);
         for (d = 1; d < ndim; d++) {
-            to += stride[d];
+            to += to_stride[d];
+            from += from_stride[d];
             if (++at[d] < n[d]) break;
-            to -= stride[d] * n[d];
+            to -= to_stride[d] * n[d];
+            from -= from_stride[d] * n[d];
             at[d] = 0;
         }
     } while (d < ndim);

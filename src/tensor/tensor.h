@@ -88,10 +88,10 @@ bool kiln_tensors_may_share(const kiln_tensor *a, const kiln_tensor *b);
 /* The same of two elements of t.  Where a dimension is expanded they certainly do: KILN_TF_OVERLAPS. */
 bool kiln_tensor_may_overlap(const kiln_tensor *t);
 
-/* Writes elements that lie side by side to places of their own, one after the other.  n, stride (bytes): of the places,
- * innermost dimension first. */
-void kiln_elements_spread(char *to, int ndim, const int64_t *n, const int64_t *stride, size_t elem_bytes,
-                          const char *from);
+/* Copies elements of `bytes` each from their places to others, one after the other.  Dimensions are given innermost
+ * first, there is at least one; strides are in bytes.  No place may be in both. */
+void kiln_elements_copy(char *to, const int64_t *to_stride, const char *from, const int64_t *from_stride,
+                        int ndim, const int64_t *n, size_t bytes);
 
 void kiln_tensor_set_readonly(kiln_tensor *t);
 

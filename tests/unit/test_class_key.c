@@ -99,16 +99,16 @@ static bool run(const kiln_plan *p, const kiln_class *c, kiln_tensor **outs) {
         if (kiln_plan_scalar(p, s->arg, s->index, s->part, s->via, s->dtype, &par[k]) != KILN_OK)
             return false;
     }
-    for (int k = 0; k < p->noperands; k++) {
-        const kiln_tensor *given = p->operand[k].tensor; /* of a result: only its layout is taken */
-        if (p->operand[k].arg < 0)
-            MUST_OK(kiln_tensor_new(p->operand[k].dtype, p->rank, p->sizes,
-                                    given ? given->strides : p->ret_strides, &outs[k]));
-        ptr[k] = p->operand[k].arg < 0 ? outs[k]->data : p->operand[k].tensor->data;
+    for (int k = 0; k < p->axes.nbuffers; k++) {
+        const kiln_tensor *given = p->buffer[k].tensor; /* of a result: only its layout is taken */
+        if (p->buffer[k].kind == KILN_BUFFER_RESULT)
+            MUST_OK(kiln_tensor_new(p->buffer[k].dtype, p->shape->rank, p->shape->sizes,
+                                    given ? given->strides : p->shape->strides, &outs[k]));
+        ptr[k] = p->buffer[k].kind == KILN_BUFFER_RESULT ? outs[k]->data : p->buffer[k].tensor->data;
     }
-    for (int nest = 0; nest < c->nnests && p->nelem; nest++) {
+    for (int nest = 0; nest < c->nests.n && p->shape->nelem; nest++) {
         int32_t trap;
-        MUST_OK(kiln_drive(p, &runner, nest, ptr, par, &trap));
+        MUST_OK(kiln_drive(&p->axes, &runner, nest, ptr, par, &trap));
         if (trap) return false;
     }
     return true;
@@ -117,7 +117,7 @@ static bool run(const kiln_plan *p, const kiln_class *c, kiln_tensor **outs) {
 static void compare(fuzz *f, const kiln_plan *p, const kiln_class *own, const kiln_class *first) {
     kiln_tensor *one[KILN_MAX_RETS] = {0}, *two[KILN_MAX_RETS] = {0};
     bool ran = run(p, own, one), same = ran == run(p, first, two);
-    for (int k = 0; k < p->nrets; k++) {
+    for (int k = 0; k < p->typed.nrets; k++) {
         if (same && ran) same = same_results(one[k], two[k], f->why);
         kiln_tensor_release(one[k]);
         kiln_tensor_release(two[k]);
@@ -157,11 +157,11 @@ static void one_call(fuzz *f) {
     const kiln_op *op = op_of(contexts[0], ops[draw(&f->seed) % OPS]);
     size_t n = any_args(f, op, args);
     if (kiln_bind(op, args, n, &call) == KILN_OK && kiln_infer(&call, &plan) == KILN_OK &&
-        !plan.resize_out[0]) {
+        !plan.result[0].resized) {
         kiln_plan_key(&plan, contexts[0]->isa, &key);
         said = key;
         if (f->blind)
-            for (int o = 0; o < plan.noperands; o++) said.bytes[48 + plan.nrets + 2 * o + 1] = 0;
+            for (int o = 0; o < plan.axes.nbuffers; o++) said.bytes[48 + plan.typed.nrets + 2 * o + 1] = 0;
         if (f->blind) said.bytes[48 - 5 - 2] = 0; /* strided */
         MUST_OK(kiln_class_new(contexts[0], &plan, &key, &c));
         int at = find(f, &said);

@@ -9,16 +9,21 @@ static const char *cases_path = KILN_SOURCE_DIR "/tests/unit/infer_cases.txt";
 
 static uint64_t mix(uint64_t h, uint64_t v) { return (h ^ v) * 0x9e3779b97f4a7c15u + (h >> 29); }
 
-/* The byte offset of operand o at a point of the broadcast shape. */
+/* Where buffer o is in the end: of a result computed aside, the tensor it is copied to. */
+static int place(const kiln_plan *p, int o) {
+    return p->buffer[o].kind == KILN_BUFFER_TMP ? p->axes.nbuffers + o : o;
+}
+
+/* The byte offset of buffer o at a point of the broadcast shape. */
 static int64_t offset_at(const kiln_plan *p, int o, const int64_t *at) {
-    const kiln_operand *op = &p->operand[o];
-    bool fresh = !op->tensor || (op->arg < 0 && p->resize_out[-1 - op->arg]);
+    const kiln_buffer *op = &p->buffer[place(p, o)];
+    bool fresh = op->kind == KILN_BUFFER_RESULT && (!op->tensor || p->result[op->which].resized);
     int64_t sum = 0, size = (int64_t)kiln_dtype_size(op->dtype);
-    for (int d = 0; d < p->rank; d++) {
-        int own = fresh ? d : d - (p->rank - op->tensor->rank);
+    for (int d = 0; d < p->shape->rank; d++) {
+        int own = fresh ? d : d - (p->shape->rank - op->tensor->rank);
         if (own < 0) continue;
         if (fresh)
-            sum += at[d] * p->ret_strides[d] * size;
+            sum += at[d] * p->shape->strides[d] * size;
         else if (op->tensor->sizes[own] != 1)
             sum += at[d] * op->tensor->strides[own] * size;
     }
@@ -37,33 +42,33 @@ static bool advance(int64_t *at, const int64_t *n, int ndim) {
 static void check_walk(const kiln_plan *p) {
     uint64_t logical = 0, planned = 0;
     int64_t at[KILN_MAX_RANK] = {0};
-    if (p->nelem == 0) {
-        assert_true(p->ndim == 1 && p->n[0] == 0);
+    if (p->shape->nelem == 0) {
+        assert_true(p->axes.ndim == 1 && p->n[0] == 0);
         return;
     }
     do {
         uint64_t h = 1;
-        for (int o = 0; o < p->noperands; o++) h = mix(h, (uint64_t)offset_at(p, o, at));
+        for (int o = 0; o < p->axes.nbuffers; o++) h = mix(h, (uint64_t)offset_at(p, o, at));
         logical += h;
-    } while (advance(at, p->sizes, p->rank));
+    } while (advance(at, p->shape->sizes, p->shape->rank));
     memset(at, 0, sizeof at);
     do {
         uint64_t h = 1;
-        for (int o = 0; o < p->noperands; o++) {
+        for (int o = 0; o < p->axes.nbuffers; o++) {
             int64_t sum = 0;
-            for (int d = 0; d < p->ndim; d++) sum += at[d] * p->stride[o][d];
+            for (int d = 0; d < p->axes.ndim; d++) sum += at[d] * p->stride[place(p, o)][d];
             h = mix(h, (uint64_t)sum);
         }
         planned += h;
-    } while (advance(at, p->n, p->ndim));
+    } while (advance(at, p->n, p->axes.ndim));
     assert_int_equal(logical, planned);
 }
 
 static void check_steps(const kiln_plan *p) {
-    for (int o = 0; o < p->noperands; o++) {
-        int64_t inner = p->stride[o][0], size = (int64_t)kiln_dtype_size(p->operand[o].dtype);
-        assert_int_equal(p->operand[o].stride, p->strided ? 0 : inner == size ? 1 : 2);
-        assert_true(p->strided || inner == size || (inner == 0 && p->operand[o].arg >= 0));
+    for (int o = 0; o < p->axes.nbuffers; o++) {
+        int64_t inner = p->stride[place(p, o)][0], size = (int64_t)kiln_dtype_size(p->buffer[o].dtype);
+        assert_int_equal(p->buffer[o].stride, p->axes.strided ? 0 : inner == size ? 1 : 2);
+        assert_true(p->axes.strided || inner == size || (inner == 0 && p->buffer[o].kind == KILN_BUFFER_ARG));
     }
 }
 
@@ -79,10 +84,11 @@ static bool agrees(const call_text *c) {
     if (st == KILN_OK) st = kiln_infer(&bound, p);
     bool ok = (st != KILN_OK) == c->fails;
     if (ok && st == KILN_OK) {
-        const kiln_tensor *out = bound.nout && !p->resize_out[0] ? bound.out[0] : NULL;
-        kiln_dtype dtype = bound.nout ? (kiln_dtype)bound.out[0]->dtype : p->ret_dtype[0];
-        ok = dtype == c->dtype && p->rank == c->rank && same_list(p->sizes, c->sizes, c->rank) &&
-             same_list(out ? out->strides : p->ret_strides, c->strides, c->rank);
+        const kiln_tensor *out = bound.nout && !p->result[0].resized ? bound.out[0] : NULL;
+        kiln_dtype dtype = bound.nout ? (kiln_dtype)bound.out[0]->dtype : p->typed.ret_dtype[0];
+        ok = dtype == c->dtype && p->shape->rank == c->rank &&
+             same_list(p->shape->sizes, c->sizes, c->rank) &&
+             same_list(out ? out->strides : p->shape->strides, c->strides, c->rank);
         check_walk(p);
         check_steps(p);
     }
@@ -155,7 +161,7 @@ static void fails(const char *text, kiln_status want, const char *message) {
 
 static kiln_key key_of(const char *text) {
     inferred f;
-    kiln_key k;
+    kiln_key k = {0};
     infer_ok(text, &f);
     kiln_plan_key(&f.plan, KILN_ISA_GENERIC, &k);
     done(&f);
@@ -234,8 +240,8 @@ static void numbers_as_tensors_promote_as_numbers(void **state) {
         assert_int_equal(bind(rows[k].op, (kiln_value[]){kiln_v_tensor(x), kiln_v_tensor(n)}, 2, &b),
                          KILN_OK);
         if (kiln_infer(&b, &p) != KILN_OK) fail_msg("%s", kiln_last_error());
-        assert_int_equal(p.promoted, rows[k].promoted);
-        assert_int_equal(p.common, rows[k].common);
+        assert_int_equal(p.typed.promoted, rows[k].promoted);
+        assert_int_equal(p.typed.common, rows[k].common);
         kiln_tensor_release(n);
         kiln_tensor_release(x);
     }
@@ -354,8 +360,8 @@ static void two_outputs_may_not_share(void **state) {
     args[2].u.tensor = ok;
     assert_int_equal(bind("frexp.Tensor_out", args, 3, &b), KILN_OK);
     assert_int_equal(kiln_infer(&b, p), KILN_OK);
-    assert_int_equal(p->noperands, 3);
-    assert_int_equal(p->operand[1].dtype, KILN_I32);
+    assert_int_equal(p->axes.nbuffers, 3);
+    assert_int_equal(p->buffer[1].dtype, KILN_I32);
     for (kiln_tensor **t = (kiln_tensor *[]){x, m, e, ok, wide, NULL}; *t; t++) kiln_tensor_release(*t);
     free(p);
 }
@@ -396,7 +402,7 @@ static void negative_strides_are_walked(void **state) {
         infer_ok(calls[i], &f);
         check_walk(&f.plan);
         check_steps(&f.plan);
-        for (int d = 0; d < f.plan.rank; d++) assert_true(f.plan.ret_strides[d] > 0);
+        for (int d = 0; d < f.plan.shape->rank; d++) assert_true(f.plan.shape->strides[d] > 0);
         done(&f);
     }
 }
@@ -405,30 +411,30 @@ static void plans(void **state) {
     (void)state;
     inferred f;
     infer_ok("add.Tensor f32[4,5,6](30,6,1)@0+0 f32[5,6](6,1)@1+0", &f);
-    assert_int_equal(f.plan.ndim, 2);
-    assert_true(f.plan.n[0] == 30 && f.plan.n[1] == 4 && !f.plan.strided);
+    assert_int_equal(f.plan.axes.ndim, 2);
+    assert_true(f.plan.n[0] == 30 && f.plan.n[1] == 4 && !f.plan.axes.strided);
     assert_true(f.plan.stride[2][0] == 4 && f.plan.stride[2][1] == 0 && f.plan.stride[0][1] == 120);
-    assert_int_equal(f.plan.operand[2].stride, 1);
+    assert_int_equal(f.plan.buffer[2].stride, 1);
     done(&f);
     infer_ok("add.Tensor f32[4,5](5,1)@0+0 f64[4,1](1,1)@1+0", &f);
-    assert_int_equal(f.plan.common, KILN_F64);
-    assert_int_equal(f.plan.operand[2].stride, 2);
+    assert_int_equal(f.plan.typed.common, KILN_F64);
+    assert_int_equal(f.plan.buffer[2].stride, 2);
     assert_true(f.plan.stride[2][0] == 0 && f.plan.stride[2][1] == 8);
     done(&f);
     infer_ok("add.Tensor f32[4](1)@0+0 f64[]()@1+0", &f);
-    assert_int_equal(f.plan.common, KILN_F32);
-    assert_int_equal(f.plan.operand[2].dtype, KILN_F64);
+    assert_int_equal(f.plan.typed.common, KILN_F32);
+    assert_int_equal(f.plan.buffer[2].dtype, KILN_F64);
     done(&f);
     infer_ok("add.out f32[4](1)@0+0 f32[4](1)@1+0 f64[7,7](7,1)!", &f);
-    assert_true(f.plan.resize_out[0]);
-    assert_int_equal(f.plan.operand[0].dtype, KILN_F64);
-    assert_int_equal(f.plan.operand[0].alloc_dtype, KILN_F32);
+    assert_true(f.plan.result[0].resized);
+    assert_int_equal(f.plan.buffer[0].dtype, KILN_F64);
+    assert_int_equal(f.plan.typed.ret_dtype[0], KILN_F32);
     assert_int_equal(f.plan.stride[0][0], 8);
     assert_int_equal(f.bound.out[0]->rank, 2); /* infer changes no tensor */
     done(&f);
     infer_ok("clamp.Tensor f32[4](1)@0+0 - f32[4](1)@1+0", &f);
-    assert_int_equal(f.plan.noperands, 3);
-    assert_int_equal(f.plan.operand[2].arg, 2);
+    assert_int_equal(f.plan.axes.nbuffers, 3);
+    assert_int_equal(f.plan.buffer[2].which, 2);
     done(&f);
 }
 
@@ -467,7 +473,7 @@ static void other_code_other_key(void **state) {
     assert_false(same_class("clamp.Tensor f32[8](1)@0+0 - f32[8](1)@1+0",
                             "clamp.Tensor f32[8](1)@0+0 f32[8](1)@1+0 -"));
     assert_false(same_class("clamp f32[8](1)@0+0 - i1", "clamp f32[8](1)@0+0 i1 -"));
-    kiln_key a, b;
+    kiln_key a = {0}, b = {0};
     inferred f;
     infer_ok(add, &f);
     kiln_plan_key(&f.plan, KILN_ISA_GENERIC, &a);
@@ -481,6 +487,7 @@ static void static_values_are_in_the_key(void **state) {
     kiln_tensor *x = read_tensor("f32[2](1)@0+0");
     kiln_plan *p = malloc(sizeof *p);
     kiln_key keys[5];
+    memset(keys, 0, sizeof keys);
     kiln_value many[300];
     for (int i = 0; i < 300; i++) many[i] = kiln_v_int(i);
     for (int i = 0; i < 5; i++) {
@@ -605,9 +612,9 @@ static void prints(void **state) {
                       "self: f32[2, 3]:strides=(1, 2)\nmin: None\nmax: i64[]\n");
     kiln_plan_print(&s, &f.plan);
     assert_prints(&s, "operator: aten::clamp.Tensor\nbranch: 2\ncommon: f32\nshape: [2, 3]\n"
-                      "result 0: f32[2, 3] strides (1, 2), new\nloops, innermost first: [6]\n"
+                      "result 0: f32[2, 3] strides (1, 2), new\naxes: grid 6\nbuffers:\n"
                       "  result 0: f32 contig, byte strides [4]\n  self: f32 contig, byte strides [4]\n"
-                      "  max: i64 bcast, byte strides [0]\n");
+                      "  max: i64 bcast, byte strides [0]\nsteps:\n  launch\n");
     kiln_plan_key(&f.plan, KILN_ISA_GENERIC, &key);
     kiln_key_print(&s, &f.plan, &key);
     assert_non_null(strstr(s.p, "operator: aten::clamp.Tensor\n"));

@@ -166,7 +166,7 @@ static bool decide(const trial *t, bool *copied) {
     kiln_plan plan;
     MUST_OK(kiln_bind(op_of(contexts[0], t->s->written), t->args, t->nargs, &bound));
     kiln_status st = kiln_infer(&bound, &plan);
-    *copied = st == KILN_OK && plan.copy_out;
+    *copied = st == KILN_OK && plan.aside;
     return st == KILN_OK;
 }
 

@@ -123,28 +123,37 @@ static bool same_bound(const kiln_bound *a, const kiln_bound *b) {
     return true;
 }
 
-static bool same_loops(const kiln_plan *a, const kiln_plan *b) {
-    if (a->ndim != b->ndim || a->noperands != b->noperands || a->strided != b->strided) return false;
-    for (int o = 0; o < a->noperands; o++) {
-        const kiln_operand *x = &a->operand[o], *y = &b->operand[o];
-        if (x->tensor != y->tensor || x->arg != y->arg || x->dtype != y->dtype || x->stride != y->stride)
+static bool same_axes(const kiln_plan *a, const kiln_plan *b) {
+    const kiln_axes *x = &a->axes, *y = &b->axes;
+    if (x->ndim != y->ndim || x->ngrid != y->ngrid || x->nbuffers != y->nbuffers ||
+        x->strided != y->strided || a->nbuffers != b->nbuffers || a->nsteps != b->nsteps ||
+        a->form != b->form)
+        return false;
+    for (int k = 0; k < a->nbuffers; k++) {
+        const kiln_buffer *u = &a->buffer[k], *v = &b->buffer[k];
+        if (u->tensor != v->tensor || u->kind != v->kind || u->which != v->which || u->dtype != v->dtype ||
+            (k < x->nbuffers && u->stride != v->stride))
             return false;
-        if (memcmp(a->stride[o], b->stride[o], (size_t)a->ndim * sizeof *a->n) != 0) return false;
+        if (memcmp(a->stride[k], b->stride[k], (size_t)x->ndim * sizeof *a->n) != 0) return false;
     }
-    return memcmp(a->n, b->n, (size_t)a->ndim * sizeof *a->n) == 0;
+    return memcmp(a->n, b->n, (size_t)x->ndim * sizeof *a->n) == 0;
+}
+
+static bool same_shape(const kiln_shape *a, const kiln_shape *b) {
+    size_t n = (size_t)a->rank * sizeof *a->sizes;
+    return a->rank == b->rank && a->nelem == b->nelem && memcmp(a->sizes, b->sizes, n) == 0 &&
+           memcmp(a->strides, b->strides, n) == 0;
 }
 
 static bool same_plan(const kiln_plan *a, const kiln_plan *b) {
-    if (a->branch != b->branch || a->promoted != b->promoted || a->common != b->common ||
-        a->exact != b->exact || a->nrets != b->nrets || a->rank != b->rank || a->nelem != b->nelem ||
-        a->copy_out != b->copy_out || a->number != b->number || a->uniform != b->uniform ||
-        a->stride_bits != b->stride_bits)
+    const kiln_typed *t = &a->typed, *u = &b->typed;
+    if (t->branch != u->branch || t->promoted != u->promoted || t->common != u->common ||
+        t->exact != u->exact || t->nrets != u->nrets || t->number != u->number || a->aside != b->aside ||
+        a->uniform != b->uniform || a->stride_bits != b->stride_bits || !same_shape(a->shape, b->shape))
         return false;
-    for (int k = 0; k < a->nrets; k++)
-        if (a->ret_dtype[k] != b->ret_dtype[k] || a->resize_out[k] != b->resize_out[k]) return false;
-    for (int d = 0; d < a->rank; d++)
-        if (a->sizes[d] != b->sizes[d] || a->ret_strides[d] != b->ret_strides[d]) return false;
-    return same_loops(a, b);
+    for (int k = 0; k < t->nrets; k++)
+        if (t->ret_dtype[k] != u->ret_dtype[k] || a->result[k].resized != b->result[k].resized) return false;
+    return same_axes(a, b);
 }
 
 /* Statuses, and texts up to where in the source they were written. */

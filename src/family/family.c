@@ -1,0 +1,8 @@
+/* family.c - the table that finds a row's family.
+ *
+ * A family without an entry is valid to describe and to check, not yet to call (family.def says which). */
+#include "family/family.h"
+
+const kiln_family_fns *const kiln_families[KILN_FAMILY_COUNT] = {
+    [KILN_FAMILY_MAP] = &kiln_family_map,
+};

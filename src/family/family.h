@@ -1,0 +1,7 @@
+/* family.h - the families that are served: what each does to shapes, axes and IR is in a file of its own. */
+#ifndef KILN_FAMILY_H
+#define KILN_FAMILY_H
+#include "infer/infer.h"
+
+extern const kiln_family_fns kiln_family_map;
+#endif

@@ -1,0 +1,84 @@
+/* map.c - element-wise rows: each element of a result comes from the elements at its place.
+ *
+ * Tensors are broadcast; results have the strides PyTorch's iterator gives; all dimensions are the grid's.  The kernel
+ * is one nest over all points: loads, the bodies, stores.  Integer division gets a nest of its own before, which
+ * traps on a zero divisor while nothing has been written. */
+#include "family/family.h"
+#include "infer/infer_parts.h"
+#include "lower/lower.h"
+
+/* -- shape and axes ---------------------------------------------------------------------------------------- */
+
+/* channels_last is for tensors of rank 4, channels_last_3d for those of rank 5. */
+static kiln_status check_rank(const kiln_plan *p, kiln_strides s) {
+    int rank = s == KILN_STRIDES_CHANNELS_LAST ? 4 : 5;
+    if (p->shape->rank == rank) return KILN_OK;
+    return KILN_FAIL(KILN_E_ARG, "%s: required rank %d tensor to use %s format, but its rank is %d",
+                     p->call->op->name, rank, rank == 4 ? "channels_last" : "channels_last_3d",
+                     p->shape->rank);
+}
+
+static kiln_status shape(kiln_plan *p) {
+    kiln_strides s = kiln_plan_branch(p)->typing.strides;
+    KILN_TRY(kiln_broadcast(p));
+    if (s >= KILN_STRIDES_CHANNELS_LAST) KILN_TRY(check_rank(p, s));
+    for (int k = 0; k < p->typed.nrets; k++) p->result[k] = (kiln_result){.shape = 0};
+    return p->call->nout ? kiln_results_check(p) : KILN_OK;
+}
+
+static kiln_status axes(kiln_plan *p) {
+    kiln_layout_infer(p);
+    p->axes.ngrid = p->axes.ndim;
+    p->axes.npoints = p->axes.nelem = p->shape->nelem;
+    kiln_plan_classify(p, 0);
+    return KILN_OK;
+}
+
+/* -- lowering ---------------------------------------------------------------------------------------------- */
+
+typedef struct bodies {
+    const kiln_texpr *at[KILN_MAX_RETS];
+    int n;
+} bodies;
+
+static void begin_nest(kiln_lowering *lw) {
+    kiln_lower_forget(lw);
+    kiln_ir_for(lw->ir, 0, true);
+}
+
+static void guard_nest(kiln_lowering *lw, const bodies *b) {
+    bool any = false;
+    for (int k = 0; k < b->n; k++) any = any || kiln_lower_divides(b->at[k]);
+    if (!any) return;
+    begin_nest(lw);
+    for (int k = 0; k < b->n; k++) kiln_lower_traps(lw, b->at[k]);
+    kiln_ir_end(lw->ir);
+}
+
+/* All values are computed before the first is stored: an output may be an input. */
+static void compute_nest(kiln_lowering *lw, const bodies *b) {
+    kiln_pair value[KILN_MAX_RETS];
+    begin_nest(lw);
+    for (int k = 0; k < b->n; k++) {
+        value[k] = kiln_pair_cast(lw->ir, lw->plan->typed.ret_dtype[k], kiln_lower_expr(lw, b->at[k]));
+        value[k] = kiln_pair_cast(lw->ir, lw->plan->buffer[k].dtype, value[k]);
+    }
+    for (int k = 0; k < b->n; k++) kiln_pair_store(lw->ir, k, value[k]);
+    kiln_ir_end(lw->ir);
+}
+
+static kiln_status lower(kiln_arena *arena, const kiln_plan *plan, kiln_lowered *out) {
+    kiln_lowering lw;
+    kiln_row_env re;
+    bodies b = {.n = plan->typed.nrets};
+    KILN_TRY(kiln_lowering_begin(&lw, arena, plan, out));
+    kiln_lower_env(&lw, &re);
+    for (int k = 0; k < b.n; k++) KILN_TRY(kiln_row_type_body(&re, k, plan->typed.ret_dtype[k], &b.at[k]));
+    uint32_t points = 1u << kiln_ir_axis_add(lw.ir, "p", true);
+    KILN_TRY(kiln_lower_buffers(&lw, points, points));
+    guard_nest(&lw, &b);
+    compute_nest(&lw, &b);
+    return KILN_OK;
+}
+
+const kiln_family_fns kiln_family_map = {shape, axes, lower};

@@ -1,0 +1,138 @@
+/* plan.h - what a bound call comes to, in five parts that are the same for every family.
+ *
+ *   (a) typed     branch and dtypes: all that sizes and strides have no part in
+ *   (b) results   of each its dtype, sizes and strides; whether it is new, given, or a view of an argument
+ *   (c) axes      the dimensions that are walked, each with a role, and byte strides of every buffer along them
+ *   (d) buffers   what steps read and write: arguments, results, temporaries
+ *   (e) steps     what is done, in order: launch the kernel, copy
+ *
+ * A family (src/family) fills in (b) to (e).  Driver, memos, self-test and threads take (c) to (e) and know no family.
+ * A plan points into itself and into its call, so it must not be copied. */
+#ifndef KILN_PLAN_H
+#define KILN_PLAN_H
+#include "base/stride.h"
+#include "infer/bound.h"
+
+enum {
+    KILN_MAX_DIMS = KILN_MAX_RANK,
+    KILN_MAX_SHAPES = 3, /* the call's own, and those of results that differ from it */
+    KILN_MAX_BUFFERS = KILN_MAX_OPERANDS + KILN_MAX_RETS, /* a result may have a temporary beside it */
+    KILN_MAX_STEPS = 2 + KILN_MAX_RETS
+};
+
+/* -- (a) -------------------------------------------------------------------------------------------------- */
+
+/* What a call's kinds of arguments, their dtypes and the values its row's conditions ask decide. */
+typedef struct kiln_typed {
+    uint8_t branch; /* of the row */
+    uint8_t nrets, nin;
+    bool number;         /* a number stands beside the tensors as one of rank 0 */
+    kiln_dtype promoted; /* the result_type of the promoted arguments */
+    kiln_dtype common;   /* the same after the branch made it float or wider: what bodies compute with */
+    uint64_t exact;      /* bit a: tensor argument a is 0-d and not rounded to the common half type first */
+    int8_t in_arg
+        [KILN_MAX_OPERANDS]; /* tensors that decide shape and layout, as strides count; see kiln_plan.in */
+    kiln_dtype ret_dtype[KILN_MAX_RETS]; /* what the row computes for each result */
+} kiln_typed;
+
+/* -- (b) -------------------------------------------------------------------------------------------------- */
+
+typedef struct kiln_shape {
+    int rank;
+    int64_t nelem;
+    int64_t sizes[KILN_MAX_RANK];
+    int64_t strides[KILN_MAX_RANK]; /* of a new tensor, in elements */
+} kiln_shape;
+
+typedef struct kiln_result {
+    uint8_t shape; /* of the plan's, if it is new or resized */
+    bool resized;  /* given, and of another shape: kiln_tensor_resize before its data is used (it may be) */
+} kiln_result;
+
+/* -- (c) -------------------------------------------------------------------------------------------------- */
+
+/* What a dimension is to the kernel.  The grid comes first, then the others in the order of the kernel's axes. */
+typedef enum kiln_role {
+    KILN_ROLE_GRID,   /* points in any order: the driver picks two for a launch and walks the rest */
+    KILN_ROLE_REDUCED /* folded within one launch, slowest first */
+} kiln_role;
+#define KILN_ROLE_NAMES \
+    { "grid", "reduced" } /* ORDER: kiln_role */
+
+/* Loops without what they compute: all that the driver knows of a call. */
+typedef struct kiln_axes {
+    int ndim, ngrid;        /* the grid's dimensions are the first, innermost first; there is at least one */
+    int nbuffers, nwritten; /* of the kernel; it writes the first so many */
+    int pitch;              /* from one buffer's strides to the next one's */
+    bool strided;           /* some buffer is neither contiguous nor broadcast along the vector axis */
+    int64_t npoints;        /* of the grid */
+    int64_t nelem;          /* of all dimensions */
+    const int64_t *n, *stride; /* stride[buffer * pitch + dimension], in bytes */
+    const uint8_t *bytes;      /* of an element of each buffer */
+} kiln_axes;
+
+static inline int64_t kiln_axes_stride(const kiln_axes *x, int buffer, int dim) {
+    return x->stride[buffer * x->pitch + dim];
+}
+
+/* -- (d) -------------------------------------------------------------------------------------------------- */
+
+typedef enum kiln_buffer_kind { KILN_BUFFER_ARG, KILN_BUFFER_RESULT, KILN_BUFFER_TMP } kiln_buffer_kind;
+
+typedef struct kiln_buffer {
+    uint8_t kind; /* kiln_buffer_kind */
+    uint8_t
+        which; /* argument, or result; of a temporary: the result it stands in for, or the argument it copies */
+    uint8_t stride;            /* kiln_stride along the vector axis */
+    kiln_dtype dtype;          /* of its elements: what the kernel loads or stores */
+    const kiln_tensor *tensor; /* of an argument or a given result; else NULL */
+    int64_t nbytes;            /* TMP: memory it takes */
+} kiln_buffer;
+
+/* -- (e) -------------------------------------------------------------------------------------------------- */
+
+typedef enum kiln_step_kind {
+    KILN_STEP_LAUNCH, /* nests of the kernel, one after the other */
+    KILN_STEP_COPY    /* elements of one buffer to their places in another */
+} kiln_step_kind;
+
+typedef struct kiln_step {
+    uint8_t kind; /* kiln_step_kind */
+    union {
+        struct {
+            const kiln_axes *axes;
+            uint16_t first, end; /* nests; end 0: all from the first on */
+        } launch;
+        struct {
+            uint8_t from, to, ndim;
+            const int64_t *n, *from_stride, *to_stride; /* bytes, innermost first */
+        } copy;
+    } u;
+} kiln_step;
+
+/* -- all of it -------------------------------------------------------------------------------------------- */
+
+typedef struct kiln_plan {
+    const kiln_bound *call;
+    kiln_typed typed;
+    kiln_dtype dtypes[KILN_MAX_ARGS]; /* of each tensor argument that is present and not ignored */
+    const kiln_tensor
+        *in[KILN_MAX_OPERANDS]; /* the tensors of typed.in_arg: every one given, used by bodies or not */
+    bool uniform;               /* every tensor of `in` has the shape of the call */
+    bool aside;   /* results are computed in temporaries and then copied: the given tensors overlap inputs */
+    uint8_t form; /* which of a family's kernels, beside what buffers say: part of the class */
+    kiln_shape shape[KILN_MAX_SHAPES]; /* [0]: the call's, to which its tensors are broadcast */
+    kiln_result result[KILN_MAX_RETS];
+    kiln_axes axes;
+    uint64_t
+        stride_bits; /* what sizes and strides add to the class: the form, and two bits of each buffer's stride */
+    kiln_buffer buffer[KILN_MAX_BUFFERS]; /* the kernel's, results first; then those that only copies touch */
+    int nbuffers;
+    kiln_step step[KILN_MAX_STEPS];
+    int nsteps;
+    /* what axes and steps point at */
+    uint8_t role[KILN_MAX_DIMS], bytes[KILN_MAX_BUFFERS]; /* role: kiln_role */
+    int64_t n[KILN_MAX_DIMS], stride[KILN_MAX_BUFFERS][KILN_MAX_DIMS];
+    int64_t copy_n[KILN_MAX_DIMS], copy_stride[2][KILN_MAX_DIMS];
+} kiln_plan;
+#endif

@@ -1,0 +1,139 @@
+/* steps.c - (plan, kernel, scalars) -> results.
+ *
+ * Guards run first, then results are made ready (new, or given and resized where need be), then nests write them.
+ * Results that overlap what is read are computed in temporaries and copied when all is known.  Knows buffers, axes
+ * and steps; knows no family and no operator but by name. */
+#include "run/steps.h"
+
+typedef struct running {
+    const kiln_plan *plan;
+    const kiln_nests *nests;
+    const kiln_runner *run;
+    const uint64_t *par;
+    kiln_tensor **outs;
+    bool ready; /* results are there */
+    char *ptr[KILN_MAX_BUFFERS];
+} running;
+
+/* -- results -------------------------------------------------------------------------------------------------- */
+
+/* Results are dense, so that their size in bytes needs no care below 2^36 elements. */
+static kiln_status new_result(const kiln_plan *plan, int k, kiln_tensor **out) {
+    const kiln_shape *s = &plan->shape[plan->result[k].shape];
+    kiln_dtype t = plan->typed.ret_dtype[k];
+    if (s->nelem >= (int64_t)1 << 36) return kiln_tensor_new(t, s->rank, s->sizes, s->strides, out);
+    *out = kiln_tensor_new_trusted(t, s->rank, s->sizes, s->strides, s->nelem);
+    if (*out) return KILN_OK;
+    return KILN_FAIL(KILN_E_NOMEM, "out of memory for a tensor of %lld elements", (long long)s->nelem);
+}
+
+/* New tensors for all results, or for none. */
+static kiln_status new_results(const kiln_plan *plan, kiln_tensor **outs) {
+    for (int k = 0; k < plan->typed.nrets; k++) {
+        kiln_status st = new_result(plan, k, &outs[k]);
+        if (st == KILN_OK) continue;
+        while (k > 0) kiln_tensor_release(outs[--k]);
+        return st;
+    }
+    return KILN_OK;
+}
+
+/* References to the tensors the caller wants written.  All or nothing: what can fail comes first, and an out= tensor is
+ * resized only after that. */
+static kiln_status given_results(const kiln_plan *plan, kiln_tensor **outs) {
+    for (int k = 0; k < plan->typed.nrets; k++) {
+        const kiln_shape *s = &plan->shape[plan->result[k].shape];
+        if (plan->result[k].resized)
+            KILN_TRY(kiln_tensor_reserve(plan->call->out[k], s->rank, s->sizes, s->strides));
+    }
+    for (int k = 0; k < plan->typed.nrets; k++) {
+        const kiln_shape *s = &plan->shape[plan->result[k].shape];
+        if (plan->result[k].resized)
+            KILN_TRY(kiln_tensor_resize(plan->call->out[k], s->rank, s->sizes, s->strides));
+        outs[k] = kiln_tensor_retain(plan->call->out[k]);
+    }
+    return KILN_OK;
+}
+
+/* Results are there, and the last thing that can fail has been done.  Those computed aside have buffers of their own. */
+static kiln_status make_ready(running *r) {
+    const kiln_plan *p = r->plan;
+    if (r->ready) return KILN_OK;
+    KILN_TRY(p->call->nout ? given_results(p, r->outs) : new_results(p, r->outs));
+    r->ready = true;
+    char **ptr = r->ptr + (p->aside ? p->axes.nbuffers : 0);
+    for (int k = 0; k < p->typed.nrets; k++) ptr[k] = r->outs[k]->data;
+    return KILN_OK;
+}
+
+/* -- steps ---------------------------------------------------------------------------------------------------- */
+
+static kiln_status run_nests(const running *r, const kiln_axes *x, int from, int to) {
+    for (int nest = from; nest < to && x->npoints; nest++) {
+        int32_t trap;
+        KILN_TRY(kiln_drive(x, r->run, nest, r->ptr, r->par, &trap));
+        if (trap == 0) continue;
+        int which = trap - KILN_TRAP_BASE;
+        if (which < 0 || which >= r->nests->ntraps) return KILN_BUG("kernel returned %d", (int)trap);
+        const kiln_ir_trap *t = &r->nests->traps[which];
+        return KILN_FAIL(t->status, "%s: %s", r->plan->call->op->name, t->text);
+    }
+    return KILN_OK;
+}
+
+static kiln_status launch(running *r, const kiln_step *s) {
+    const kiln_axes *x = s->u.launch.axes;
+    int first = s->u.launch.first, end = s->u.launch.end ? s->u.launch.end : r->nests->n;
+    int guards = r->nests->nguards < end ? r->nests->nguards : end;
+    if (first < guards) KILN_TRY(run_nests(r, x, first, guards));
+    if (!r->plan->aside) KILN_TRY(make_ready(r));
+    return run_nests(r, x, first < guards ? guards : first, end);
+}
+
+static kiln_status copy(running *r, const kiln_step *s) {
+    int from = s->u.copy.from, to = s->u.copy.to;
+    if (r->plan->buffer[to].kind == KILN_BUFFER_RESULT) KILN_TRY(make_ready(r));
+    kiln_elements_copy(r->ptr[to], s->u.copy.to_stride, r->ptr[from], s->u.copy.from_stride, s->u.copy.ndim,
+                       s->u.copy.n, r->plan->bytes[to]);
+    return KILN_OK;
+}
+
+/* One block for all temporaries; *room is NULL if there are none. */
+static kiln_status new_room(running *r, kiln_tensor **room) {
+    const kiln_plan *p = r->plan;
+    int64_t nbytes = 0;
+    *room = NULL;
+    for (int b = 0; b < p->nbuffers; b++)
+        if (p->buffer[b].kind == KILN_BUFFER_TMP)
+            nbytes += (p->buffer[b].nbytes + KILN_BLOCK_ALIGN - 1) / KILN_BLOCK_ALIGN * KILN_BLOCK_ALIGN;
+    if (nbytes == 0) return KILN_OK;
+    *room = kiln_tensor_new_trusted(KILN_U8, 1, &nbytes, NULL, nbytes);
+    if (!*room) return KILN_NOMEM();
+    char *at = (*room)->data;
+    for (int b = 0; b < p->nbuffers; b++) {
+        if (p->buffer[b].kind != KILN_BUFFER_TMP) continue;
+        r->ptr[b] = at;
+        at += (p->buffer[b].nbytes + KILN_BLOCK_ALIGN - 1) / KILN_BLOCK_ALIGN * KILN_BLOCK_ALIGN;
+    }
+    return KILN_OK;
+}
+
+kiln_status kiln_steps_run(const kiln_plan *plan, const kiln_nests *nests, const kiln_runner *run,
+                           const uint64_t *par, kiln_tensor **outs) {
+    running r;
+    kiln_tensor *room = NULL;
+    r.plan = plan;
+    r.nests = nests;
+    r.run = run;
+    r.par = par;
+    r.outs = outs;
+    r.ready = false;
+    for (int b = 0; b < plan->nbuffers; b++)
+        r.ptr[b] = plan->buffer[b].tensor ? plan->buffer[b].tensor->data : NULL;
+    kiln_status st = plan->nsteps > 1 ? new_room(&r, &room) : KILN_OK;
+    for (int k = 0; k < plan->nsteps && st == KILN_OK; k++)
+        st = plan->step[k].kind == KILN_STEP_LAUNCH ? launch(&r, &plan->step[k]) : copy(&r, &plan->step[k]);
+    for (int k = 0; k < plan->typed.nrets && st != KILN_OK && r.ready; k++) kiln_tensor_release(outs[k]);
+    if (room) kiln_tensor_release(room);
+    return st;
+}

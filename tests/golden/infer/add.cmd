@@ -1,1 +1,0 @@
-kiln explain --stage=infer 'add.Tensor(f32[4,8], f32[8], alpha=2)'

@@ -1,1 +1,0 @@
-kiln explain --stage=infer 'mul_.Tensor(f32[4,8]:strides=(1,4), f64[])'
