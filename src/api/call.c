@@ -22,7 +22,8 @@ static kiln_status run_class(const kiln_plan *plan, const kiln_class *c, kiln_te
     *run = (kiln_runner){.fn = atomic_load_explicit(&c->fn, memory_order_acquire),
                          .parallel = &c->ctx->parallel,
                          .isa = c->ctx->isa,
-                         .cost_ps = c->cost_element};
+                         .cost_ps = c->cost_element,
+                         .work = c->nests.work};
     if (!run->fn) run->interp = c->program->interp;
     for (int k = 0; k < c->nscalars; k++) {
         const kiln_scalar_source *s = &c->scalars[k];

@@ -56,7 +56,7 @@ const char *kiln_op_name(const kiln_op *op) { return op ? op->name : NULL; }
 const char *kiln_op_schema(const kiln_op *op) { return op ? op->schema_text : NULL; }
 const char *kiln_op_family(const kiln_op *op) { return op ? kiln_family_name(op->row->family) : NULL; }
 const char *kiln_op_row(const kiln_op *op) { return op ? op->row->text : NULL; }
-int kiln_op_served(const kiln_op *op) { return op && kiln_family_served(op->row->family); }
+int kiln_op_served(const kiln_op *op) { return op && kiln_row_served(op->row); }
 const char *kiln_op_arg_name(const kiln_op *op, size_t i) {
     return op && i < (size_t)op->schema->nargs ? op->schema->args[i].name : NULL;
 }

@@ -65,7 +65,8 @@ static kiln_class *assemble(kiln_ctx *ctx, const kiln_key *key, kiln_program *pr
     c->nests = (kiln_nests){.n = (uint16_t)ir->nnests,
                             .nguards = (uint16_t)count_guards(ir),
                             .ntraps = (uint16_t)ntraps,
-                            .traps = traps};
+                            .traps = traps,
+                            .partial = low->partial};
     c->nscalars = (uint16_t)nscalars;
     c->scalars = scalars;
     return c;
@@ -167,14 +168,13 @@ static void publish(kiln_class *c, kiln_code *code) {
 }
 
 /* *cause: the counter of the stage that is under way, so that a failure has a name. */
-static kiln_status back(const kiln_class *c, kiln_sb *source, kiln_object *object, kiln_code **code,
+static kiln_status back(kiln_class *c, kiln_sb *source, kiln_object *object, kiln_code **code,
                         kiln_counter *cause) {
     kiln_toolchain *tc;
-    size_t work;
     *cause = KILN_COUNTER_no_compiler;
     KILN_TRY(kiln_ctx_toolchain(c->ctx, &tc));
     KILN_TRY(kiln_emit_c(c->program->ir, c->ctx->isa, source));
-    KILN_TRY(kiln_emit_work(c->program->ir, c->ctx->isa, &work));
+    KILN_TRY(kiln_emit_work(c->program->ir, c->ctx->isa, &c->nests.work));
     dump(c, source);
     int64_t deadline = kiln_toolchain_deadline(tc);
     kiln_status st = kiln_build(tc, c->ctx->isa, source->p, source->len, object);
@@ -186,7 +186,7 @@ static kiln_status back(const kiln_class *c, kiln_sb *source, kiln_object *objec
     *cause = KILN_COUNTER_load_failures;
     KILN_TRY(kiln_code_load(tc, object, KILN_KERNEL_SYMBOL, code));
     *cause = KILN_COUNTER_selftest_failures;
-    return kiln_selftest(c->program->ir, c->program->interp, kiln_code_entry(*code), work);
+    return kiln_selftest(c->program->ir, c->program->interp, kiln_code_entry(*code), c->nests.work);
 }
 
 kiln_status kiln_class_build(kiln_class *c) {

@@ -291,7 +291,8 @@ typedef struct kiln_henv {
     kiln_dtype (*dtype)(const struct kiln_henv *env,
                         int arg); /* of a tensor or number; KILN_DTYPE_COUNT: neither */
     kiln_dtype common;            /* the dtype that `common` means; KILN_DTYPE_COUNT: not known */
-    bool counted;                 /* `n` is the number of elements folded, not known yet */
+    bool counted;                 /* `n` is the number of elements folded, */
+    int64_t count;                /* which is this; below 0: not known yet */
     int in_place;                 /* above 0: the in-place form was called; below: another; 0: not known */
     const char *source;
     kiln_budget *budget; /* as in kiln_env */

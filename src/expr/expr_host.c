@@ -311,6 +311,8 @@ static kiln_status eval_word(host *h, const kiln_expr *e, kiln_hval *out) {
     case KILN_WORD_n:
         if (!h->env->counted) break;
         *out = unknown();
+        if (h->env->count >= 0) *out = (kiln_hval){.kind = KILN_H_INT, .i = h->env->count};
+        out->f = (double)out->i;
         out->dtype = KILN_I64;
         return KILN_OK;
     case KILN_WORD_in_place:

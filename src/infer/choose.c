@@ -151,7 +151,7 @@ kiln_status kiln_served_overloads(const kiln_registry *r, const char *name, cons
     for (size_t k = first; k < first + all; k++) {
         const kiln_op *op;
         KILN_TRY(kiln_registry_get(r, k, &op));
-        if (!kiln_family_served(op->row->family)) continue;
+        if (!kiln_row_served(op->row)) continue;
         if (*count < n) out[*count] = op;
         ++*count;
     }

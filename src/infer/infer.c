@@ -22,18 +22,35 @@ static inline kiln_status holds(const kiln_call_env *env, const kiln_expr *e, bo
 }
 
 /* Checks come before branches: their texts explain better than "no branch" does. */
+static kiln_status hold_checks(const kiln_call_env *env, const kiln_row *row, bool counted) {
+    for (const kiln_check *c = row->checks, *end = c + row->nchecks; c != end; c++) {
+        bool ok;
+        if (c->counts != counted) continue;
+        KILN_TRY(holds(env, c->cond, &ok));
+        if (!ok) return KILN_FAIL(c->status, "%s: %s", env->call->op->name, c->text);
+    }
+    return KILN_OK;
+}
+
 static kiln_status run_checks(kiln_plan *p, const kiln_typing **by) {
     const kiln_row *row = p->call->op->row;
     kiln_call_env env;
     if (!row->nchecks) return KILN_OK;
     KILN_TRY(promote(p, &row->typing, by));
     kiln_call_env_init(&env, p->call, p->typed.common);
-    for (const kiln_check *c = row->checks, *end = c + row->nchecks; c != end; c++) {
-        bool ok;
-        KILN_TRY(holds(&env, c->cond, &ok));
-        if (!ok) return KILN_FAIL(c->status, "%s: %s", p->call->op->name, c->text);
-    }
-    return KILN_OK;
+    return hold_checks(&env, row, false);
+}
+
+kiln_status kiln_count_check(const kiln_plan *p, int64_t n) {
+    const kiln_row *row = p->call->op->row;
+    kiln_call_env env;
+    kiln_dtype promoted, common;
+    if (!row->nchecks) return KILN_OK;
+    KILN_TRY(kiln_typing_common(p->call, &row->typing, &promoted, &common));
+    kiln_call_env_init(&env, p->call, common);
+    env.env.counted = true;
+    env.env.count = n;
+    return hold_checks(&env, row, true);
 }
 
 static kiln_status is_taken(const kiln_plan *p, const kiln_branch *br, bool *out) {
@@ -190,6 +207,7 @@ static void set_steps(kiln_plan *p) {
     x->stride = p->stride[0];
     x->pitch = KILN_MAX_DIMS;
     x->bytes = p->bytes;
+    x->origin = NULL;
     kiln_step *s = &p->step[p->nsteps++];
     s->kind = KILN_STEP_LAUNCH;
     s->u.launch.axes = x;
@@ -215,7 +233,7 @@ kiln_status kiln_infer(const kiln_bound *call, kiln_plan *out) {
     const kiln_op *op = call->op;
     const kiln_family_fns *family = kiln_families[op->row->family];
     const kiln_typing *by = NULL;
-    if (!family) return kiln_unserved(op->name, op->row->family);
+    if (!family || !kiln_row_served(op->row)) return kiln_unserved(op->name, op->row->family);
     out->call = call;
     gather(out);
     KILN_TRY(run_checks(out, &by));

@@ -382,10 +382,11 @@ void kiln_layout_infer(kiln_plan *p) {
 
 /* -- classes ------------------------------------------------------------------------------------------- */
 
-void kiln_plan_classify(kiln_plan *p, int vec) {
+void kiln_plan_classify(kiln_plan *p, int vec, int first) {
     p->axes.strided = false;
     p->stride_bits = p->form;
-    for (int b = 0; b < p->axes.nbuffers; b++) {
+    for (int b = 0; b < first; b++) p->buffer[b].stride = KILN_STRIDE_ANY;
+    for (int b = first; b < p->axes.nbuffers; b++) {
         kiln_buffer *buf = &p->buffer[b];
         if (p->stride[b][vec] == p->bytes[b])
             buf->stride = KILN_STRIDE_CONTIG;

@@ -58,11 +58,15 @@ kiln_status kiln_overlap_check(kiln_plan *p) KILN_MUST_CHECK;
 kiln_status kiln_broadcast(kiln_plan *p) KILN_MUST_CHECK;
 kiln_status kiln_results_check(kiln_plan *p) KILN_MUST_CHECK;
 
+/* A fold's checks of how many elements it folds: n. */
+kiln_status kiln_count_check(const kiln_plan *p, int64_t n) KILN_MUST_CHECK;
+
 /* layout: strides of new results and dimensions to walk, merged, as PyTorch's iterator over all tensors has them. */
 void kiln_layout_infer(kiln_plan *p);
 
-/* How each buffer goes along dimension `vec`, the vector axis: what sizes and strides add to the class of the call. */
-void kiln_plan_classify(kiln_plan *p, int vec);
+/* How each buffer from the first on goes along dimension `vec`, the vector axis: what sizes and strides add to the class
+ * of the call. */
+void kiln_plan_classify(kiln_plan *p, int vec, int first);
 
 /* printing */
 void kiln_sizes_print(kiln_sb *out, int rank, const int64_t *sizes);  /* "[2, 3]" */

@@ -17,7 +17,7 @@ enum {
     KILN_MAX_DIMS = KILN_MAX_RANK,
     KILN_MAX_SHAPES = 3, /* the call's own, and those of results that differ from it */
     KILN_MAX_BUFFERS = KILN_MAX_OPERANDS + KILN_MAX_RETS, /* a result may have a temporary beside it */
-    KILN_MAX_STEPS = 2 + KILN_MAX_RETS
+    KILN_MAX_STEPS = 1 + KILN_MAX_OPERANDS
 };
 
 /* -- (a) -------------------------------------------------------------------------------------------------- */
@@ -53,11 +53,12 @@ typedef struct kiln_result {
 
 /* What a dimension is to the kernel.  The grid comes first, then the others in the order of the kernel's axes. */
 typedef enum kiln_role {
-    KILN_ROLE_GRID,   /* points in any order: the driver picks two for a launch and walks the rest */
-    KILN_ROLE_REDUCED /* folded within one launch, slowest first */
+    KILN_ROLE_GRID,    /* points in any order: the driver picks two for a launch and walks the rest */
+    KILN_ROLE_REDUCED, /* folded within one launch, slowest first */
+    KILN_ROLE_PARTS    /* partial folds, of which a driver that shares out a fold makes more than one */
 } kiln_role;
 #define KILN_ROLE_NAMES \
-    { "grid", "reduced" } /* ORDER: kiln_role */
+    { "grid", "reduced", "parts" } /* ORDER: kiln_role */
 
 /* Loops without what they compute: all that the driver knows of a call. */
 typedef struct kiln_axes {
@@ -68,6 +69,7 @@ typedef struct kiln_axes {
     int64_t npoints;        /* of the grid */
     int64_t nelem;          /* of all dimensions */
     const int64_t *n, *stride; /* stride[buffer * pitch + dimension], in bytes */
+    const int64_t *origin;     /* of each dimension beyond the grid; NULL: zeros */
     const uint8_t *bytes;      /* of an element of each buffer */
 } kiln_axes;
 
@@ -105,10 +107,22 @@ typedef struct kiln_step {
         } launch;
         struct {
             uint8_t from, to, ndim;
-            const int64_t *n, *from_stride, *to_stride; /* bytes, innermost first */
+            const int64_t *n, *from_stride,
+                *to_stride; /* bytes, innermost first; NULL: side by side in that order */
         } copy;
     } u;
 } kiln_step;
+
+/* How one fold of a kernel is shared out: nest `nest` folds a part of the slowest reduced axis and stores its states; the
+ * nest after it merges parts, which lie along the kernel's last axis.  After the plan's buffers the kernel has one per
+ * state for the part it stores, then one per state for all parts.  Parts have a power of two times `unit` positions of
+ * that axis each, so that bits are those of the whole.  nstates 0: it is not. */
+enum { KILN_MAX_STATES = 8 };
+typedef struct kiln_partial {
+    uint16_t nest;
+    uint8_t nstates, bytes[KILN_MAX_STATES]; /* of each state */
+    uint32_t unit;
+} kiln_partial;
 
 /* -- all of it -------------------------------------------------------------------------------------------- */
 
@@ -121,6 +135,7 @@ typedef struct kiln_plan {
     bool uniform;               /* every tensor of `in` has the shape of the call */
     bool aside;   /* results are computed in temporaries and then copied: the given tensors overlap inputs */
     uint8_t form; /* which of a family's kernels, beside what buffers say: part of the class */
+    uint64_t reduced;                  /* bit d: dimension d of the call's shape is folded */
     kiln_shape shape[KILN_MAX_SHAPES]; /* [0]: the call's, to which its tensors are broadcast */
     kiln_result result[KILN_MAX_RETS];
     kiln_axes axes;
@@ -133,6 +148,6 @@ typedef struct kiln_plan {
     /* what axes and steps point at */
     uint8_t role[KILN_MAX_DIMS], bytes[KILN_MAX_BUFFERS]; /* role: kiln_role */
     int64_t n[KILN_MAX_DIMS], stride[KILN_MAX_BUFFERS][KILN_MAX_DIMS];
-    int64_t copy_n[KILN_MAX_DIMS], copy_stride[2][KILN_MAX_DIMS];
+    int64_t copy_n[KILN_MAX_DIMS]; /* of copies of arguments */
 } kiln_plan;
 #endif

@@ -20,6 +20,7 @@ struct kiln_lowered {
     kiln_ir *ir;
     kiln_scalar_source scalars[KILN_MAX_SCALARS];
     int nscalars;
+    kiln_partial partial;
 };
 
 /* A value of an expression: of a complex type two IR values, of any other one and im is KILN_NOREF. */

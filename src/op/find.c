@@ -18,7 +18,7 @@ size_t kiln_registry_overloads(const kiln_registry *r, const char *base, size_t 
     return k - *first;
 }
 
-static bool is_served(const kiln_op *op) { return kiln_family_served(op->row->family); }
+static bool is_served(const kiln_op *op) { return kiln_row_served(op->row); }
 
 /* The operator that `full` names: the one of just this name or, if the overload is `open`, the only one that makes
  * a result; if there are more, *others lists them. */

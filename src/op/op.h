@@ -112,6 +112,7 @@ typedef struct kiln_check {
     const kiln_expr *cond;
     const char *text;
     kiln_status status; /* KILN_E_ARG unless the row says index, value or type */
+    bool counts;        /* asks how many elements are folded, which is known when shapes are */
 } kiln_check;
 
 typedef struct kiln_named {
@@ -140,6 +141,8 @@ typedef struct kiln_reduce {
     kiln_nameds states, step, block, merge, finish;
     const kiln_expr *from; /* shorthand: the initial value of `acc`; states and step are filled from it */
     kiln_prim merge_prim;  /* shorthand: how two accumulators merge */
+    bool places;           /* the step asks for an element's place, `i` */
+    bool counts;           /* the merge asks for numbers of elements, `n` */
 } kiln_reduce;
 
 typedef struct kiln_outshape {
@@ -271,6 +274,7 @@ kiln_budget kiln_budget_for(size_t nbytes);
 
 bool kiln_row_is_tensor(const kiln_row *row, int arg); /* Tensor or Tensor? */
 bool kiln_row_optional(const kiln_row *row, int arg);
+bool kiln_row_served(const kiln_row *row); /* its calls can be run */
 const kiln_expr *kiln_row_host(const kiln_row *row,
                                const char *name); /* the expression of a host number, or NULL */
 

@@ -50,6 +50,7 @@ static kiln_status eval_before_call(const checker *c, const kiln_expr *e, kiln_h
                      .item = item,
                      .common = c->common,
                      .counted = folds,
+                     .count = -1,
                      .source = c->row->source,
                      .budget = c->budget},
                     c};

@@ -238,7 +238,7 @@ static const struct {
     {"static", clause_static, ANY, true},
     {"ignore", clause_ignore, ANY, true},
     {"let", clause_let, ANY, true},
-    {"host", clause_host, IN(MAP) | IN(INDEX), true},
+    {"host", clause_host, IN(MAP) | IN(FOLD) | IN(INDEX), true},
     {"domain", clause_domain, ANY, false},
     {"tol", clause_tol, ANY, false},
     {"doc", clause_doc, ANY, false},

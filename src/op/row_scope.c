@@ -11,6 +11,13 @@ bool kiln_row_is_tensor(const kiln_row *row, int arg) {
     return kiln_type_strip(row->schema->args[arg].type, &optional)->kind == KILN_T_TENSOR;
 }
 
+bool kiln_row_served(const kiln_row *row) {
+    if (!kiln_family_served(row->family)) return false;
+    for (int k = 0; k < row->reduce.finish.n; k++)
+        if (row->reduce.finish.at[k].each) return false;
+    return true;
+}
+
 bool kiln_row_optional(const kiln_row *row, int arg) {
     bool optional;
     (void)kiln_type_strip(row->schema->args[arg].type, &optional);
@@ -158,6 +165,7 @@ typedef struct usage {
     const kiln_row *row;
     uint64_t set;         /* arguments */
     uint32_t lets, hosts; /* names met: each is walked once, however often and deep it is used */
+    bool place, count;    /* `i`, `n`, where no argument is called so */
 } usage;
 
 static kiln_status note_use(void *user, const kiln_expr *e) {
@@ -170,6 +178,8 @@ static kiln_status note_use(void *user, const kiln_expr *e) {
     if (self) return kiln_expr_names((let ? let : host)->expr, note_use, u);
     int arg = kiln_schema_arg(u->row->schema, e->name);
     if (arg >= 0) u->set |= 1ull << arg;
+    u->place = u->place || (arg < 0 && strcmp(e->name, "i") == 0);
+    u->count = u->count || (arg < 0 && strcmp(e->name, "n") == 0);
     return KILN_OK;
 }
 
@@ -209,8 +219,7 @@ static uint64_t exact_args(const kiln_row *row, const kiln_expr *e) {
 static kiln_status use_clauses(usage *u) {
     const kiln_row *row = u->row;
     const kiln_reduce *r = &row->reduce;
-    const kiln_nameds *lists[] = {&r->states, &r->step,         &r->block,          &r->merge,
-                                  &r->finish, &row->shape.dims, &row->shape.window, &row->compose.args};
+    const kiln_nameds *lists[] = {&row->shape.dims, &row->shape.window, &row->compose.args};
     for (size_t k = 0; k < sizeof lists / sizeof *lists; k++) KILN_TRY(use_all(u, lists[k]));
     KILN_TRY(use(u, r->over_last));
     for (int k = 0; k < row->nchecks; k++) KILN_TRY(use(u, row->checks[k].cond));
@@ -219,10 +228,19 @@ static kiln_status use_clauses(usage *u) {
     return KILN_OK;
 }
 
+/* What a fold computes with, beside bodies. */
+static kiln_status use_reduce(usage *u) {
+    const kiln_reduce *r = &u->row->reduce;
+    const kiln_nameds *lists[] = {&r->states, &r->step, &r->block, &r->merge, &r->finish};
+    for (size_t k = 0; k < sizeof lists / sizeof *lists; k++) KILN_TRY(use_all(u, lists[k]));
+    return KILN_OK;
+}
+
 static kiln_status resolve_branch(kiln_branch *br, usage *all) {
     usage u = {.row = all->row};
     br->knows = knows(all->row, br->when);
     for (int k = 0; k < br->nbody; k++) KILN_TRY(use(&u, br->body[k]));
+    KILN_TRY(use_reduce(&u));
     br->uses = u.set;
     for (int k = 0; k < br->nbody; k++) br->exact |= exact_args(u.row, br->body[k]);
     for (int k = 0; k < u.row->lets.n; k++)
@@ -281,8 +299,24 @@ static void resolve_conditions(kiln_row *row) {
     resolve_all(row, &row->shape.window);
 }
 
+/* Who asks for places and counts. */
+static kiln_status find_counts(kiln_row *row) {
+    usage step = {.row = row}, merge = {.row = row};
+    KILN_TRY(use_all(&step, &row->reduce.step));
+    KILN_TRY(use_all(&merge, &row->reduce.merge));
+    row->reduce.places = step.place;
+    row->reduce.counts = merge.count;
+    for (int c = 0; c < row->nchecks; c++) {
+        usage check = {.row = row};
+        KILN_TRY(use(&check, row->checks[c].cond));
+        row->checks[c].counts = check.count;
+    }
+    return KILN_OK;
+}
+
 kiln_status kiln_row_resolve(kiln_row *row) {
     usage all = {.row = row};
+    KILN_TRY(find_counts(row));
     for (int a = 0; a < row->schema->nargs; a++) {
         uint64_t self = 1ull << a;
         if (kiln_row_optional(row, a) && !(row->ignored & self)) row->optionals |= self;

@@ -8,6 +8,7 @@
 
 #include "run/driver.h"
 #include "run/loops.h"
+#include "tensor/blocks.h"
 
 enum {
     INNER = 2, /* dimensions of the grid in one launch; all others of the axes follow */
@@ -218,9 +219,17 @@ static int set_box(const kiln_axes *x, int first, int second, int64_t *n, int64_
     return INNER + rest;
 }
 
+/* The origin of a launch, in room. */
+static const int64_t *set_origin(const kiln_axes *x, int64_t *room) {
+    room[0] = room[1] = 0;
+    for (int d = 0; d < x->ndim - x->ngrid; d++) room[INNER + d] = x->origin[d];
+    return room;
+}
+
 static kiln_status drive_alone(const kiln_axes *x, const kiln_runner *run, int nest, char *const *ptr,
                                const uint64_t *par, uint64_t flags, int32_t *trap) {
-    static const int64_t origin[LAUNCH_DIMS];
+    static const int64_t zeros[LAUNCH_DIMS];
+    int64_t origin[LAUNCH_DIMS];
     tiles t;
     drive d;
     d.axes = x;
@@ -235,17 +244,20 @@ static kiln_status drive_alone(const kiln_axes *x, const kiln_runner *run, int n
                              .n = d.n,
                              .ptr = d.at,
                              .stride = d.stride,
-                             .origin = origin,
+                             .origin = x->origin ? set_origin(x, origin) : zeros,
                              .par = par,
                              .flags = flags};
     for (int k = 0; k < x->ngrid; k++) d.index[k] = 0;
     *trap = 0;
     if (tiled) return run_tiles(&d, &t, trap);
     if (run->fn && reads_again(x, flags)) return run_side_by_side(&d, trap);
-    do {
-        KILN_TRY(run_box(&d, trap));
-    } while (*trap == 0 && advance(&d));
-    return KILN_OK;
+    kiln_home home = 0;
+    if (run->fn && run->work && !(d.launch.work = kiln_block_take(run->work, &home))) return KILN_NOMEM();
+    kiln_status st;
+    do st = run_box(&d, trap);
+    while (st == KILN_OK && *trap == 0 && advance(&d));
+    if (d.launch.work) kiln_block_give(d.launch.work, home);
+    return st;
 }
 
 /* -- several threads -------------------------------------------------------------------------------------- */
@@ -285,8 +297,7 @@ static void run_part(void *user, int64_t part) {
     s->status[part] = drive_alone(&x, s->run, s->nest, ptr, s->par, s->flags, &s->trap[part]);
 }
 
-/* Parts that the work is worth; 1: none. */
-static int64_t count_parts(const kiln_axes *x, const kiln_runner *run) {
+int64_t kiln_drive_parts(const kiln_axes *x, const kiln_runner *run) {
     if (!run->parallel || run->parallel->threads < 2 || x->nelem < PART_ELEMENTS) return 1;
     double parts = (double)x->nelem * run->cost_ps / PART_PS;
     double most = (double)run->parallel->threads * PARTS_PER_THREAD;
@@ -307,7 +318,7 @@ static int64_t choose_cut(split *s, int64_t nparts) {
 
 kiln_status kiln_drive(const kiln_axes *x, const kiln_runner *run, int nest, char *const *ptr,
                        const uint64_t *par, int32_t *trap) {
-    int64_t nparts = count_parts(x, run);
+    int64_t nparts = kiln_drive_parts(x, run);
     uint64_t flags = streams(x, ptr) ? KILN_LAUNCH_STREAM : 0;
     if (nparts < 2) return drive_alone(x, run, nest, ptr, par, flags, trap);
     split s = {.axes = x, .run = run, .nest = nest, .ptr = ptr, .par = par, .flags = flags};
@@ -327,7 +338,7 @@ bool kiln_walk_make(const kiln_axes *x, const kiln_runner *run, kiln_walk *out) 
     tiles t;
     int first, second = 1;
     if (x->nbuffers > KILN_WALK_BUFFERS || x->nelem >= STREAM_LEAST || x->nelem == 0) return false;
-    if (x->ndim > KILN_WALK_OUTER + INNER || count_parts(x, run) > 1) return false;
+    if (x->ndim > KILN_WALK_OUTER + INNER || kiln_drive_parts(x, run) > 1) return false;
     if (find_tiles(x, run, &second, &t)) return false;
     pick_dims(x, &first, &second);
     set_box(x, first, second, out->n, out->stride);

@@ -12,12 +12,16 @@ typedef struct kiln_runner {
     const kiln_parallel *parallel; /* NULL: one thread */
     kiln_isa isa;                  /* the level of the library's loops that may be used beside the kernel */
     uint32_t cost_ps;              /* estimate of the work for one element, in picoseconds */
+    size_t work;                   /* bytes that each launch of fn needs beside its buffers */
 } kiln_runner;
 
 /* Runs nest `nest` over all points of the axes.  ptr: one address per buffer.  *trap: 0, or what the
  * kernel returned. */
 kiln_status kiln_drive(const kiln_axes *axes, const kiln_runner *run, int nest, char *const *ptr,
                        const uint64_t *par, int32_t *trap) KILN_MUST_CHECK;
+
+/* In how many parts the work is worth being shared out; 1: it is not. */
+int64_t kiln_drive_parts(const kiln_axes *axes, const kiln_runner *run);
 
 /* What kiln_drive comes to for a call that is not worth tiles, threads or flags: one box launched at every place of
  * the outer loops.  Made once, it serves every call with such axes. */

@@ -2,11 +2,15 @@
 #ifndef KILN_STEPS_H
 #define KILN_STEPS_H
 #include "run/driver.h"
+#include "run/parts.h"
 
 /* What is known of a kernel's nests besides their code. */
 typedef struct kiln_nests {
     uint16_t n, nguards, ntraps; /* nguards: leading nests that only look for traps */
     const kiln_ir_trap *traps;
+    kiln_partial partial;
+    size_t
+        work; /* bytes that a launch of the compiled kernel needs beside its buffers; known when there is one */
 } kiln_nests;
 
 /* Runs the kernel of `run` as the plan's steps say.  par: its scalars.  outs: room for every result, each a new

@@ -387,10 +387,12 @@ static void copy_any_row(char *to, int64_t to_stride, const char *from, int64_t 
 
 void kiln_elements_copy(char *to, const int64_t *to_stride, const char *from, const int64_t *from_stride,
                         int ndim, const int64_t *n, size_t bytes) {
-    int64_t at[KILN_MAX_RANK] = {0};
+    int64_t at[KILN_MAX_RANK] = {0}, dense[KILN_MAX_RANK], next = (int64_t)bytes;
     int d;
-    for (d = 0; d < ndim; d++)
-        if (n[d] == 0) return;
+    for (d = 0; d < ndim; next *= n[d++]) dense[d] = next;
+    if (next == 0) return;
+    if (!to_stride) to_stride = dense;
+    if (!from_stride) from_stride = dense;
     do {
         copy_any_row(to, to_stride[0], from, from_stride[0], n[0], bytes);
         for (d = 1; d < ndim; d++) {

@@ -89,7 +89,7 @@ bool kiln_tensors_may_share(const kiln_tensor *a, const kiln_tensor *b);
 bool kiln_tensor_may_overlap(const kiln_tensor *t);
 
 /* Copies elements of `bytes` each from their places to others, one after the other.  Dimensions are given innermost
- * first, there is at least one; strides are in bytes.  No place may be in both. */
+ * first, there is at least one; strides are in bytes, NULL: side by side in that order.  No place may be in both. */
 void kiln_elements_copy(char *to, const int64_t *to_stride, const char *from, const int64_t *from_stride,
                         int ndim, const int64_t *n, size_t bytes);
 

@@ -532,7 +532,8 @@ static kiln_dtype dtype(const kiln_henv *env, int arg) {
     return values[arg].value.dtype;
 }
 
-static const kiln_henv host = {get, item, size, dtype, KILN_U8, false, 1, "t", NULL};
+static const kiln_henv host = {
+    .get = get, .item = item, .size = size, .dtype = dtype, .common = KILN_U8, .in_place = 1, .source = "t"};
 
 static void gives(const char *text, const char *want) {
     kiln_hval v = {0};

@@ -1,0 +1,243 @@
+/* fold.c - reductions: the elements along some dimensions become one element of each result.
+ *
+ * Tensors are broadcast; which dimensions are folded, an argument or the row says; results are row-major.  Kept
+ * dimensions are the grid, folded ones at most two reduced axes: where they do not merge into so few, arguments are
+ * copied first, folded dimensions last.  If memory is nearest along a folded dimension the fold itself is the vector
+ * loop (along), else the grid is and each lane folds for itself (across).  fold_lower.c makes the IR. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "family/fold.h"
+#include "infer/infer_parts.h"
+
+/* -- shape -------------------------------------------------------------------------------------------------- */
+
+static kiln_status fold_dim(kiln_plan *p, int64_t dim) {
+    int rank = p->shape->rank, least = rank ? -rank : -1, most = rank ? rank - 1 : 0;
+    if (dim < least || dim > most)
+        return KILN_FAIL(KILN_E_INDEX,
+                         "%s: Dimension out of range (expected to be in range of [%d, %d], but got %lld)",
+                         p->call->op->name, least, most, (long long)dim);
+    if (dim < 0) dim += most + 1;
+    if (p->reduced >> dim & 1)
+        return KILN_FAIL(KILN_E_ARG, "%s: dim %lld appears multiple times in the list of dims",
+                         p->call->op->name, (long long)dim);
+    p->reduced |= 1ull << dim;
+    return KILN_OK;
+}
+
+/* The last so many dimensions. */
+static kiln_status fold_last(kiln_plan *p, const kiln_expr *count) {
+    kiln_call_env env;
+    kiln_hval v;
+    kiln_call_env_init(&env, p->call, p->typed.common);
+    KILN_TRY(kiln_note(kiln_expr_eval(&env.env, count, &v), "%s", p->call->op->name));
+    if (v.kind != KILN_H_INT || v.i < 0 || v.i > p->shape->rank)
+        return KILN_FAIL(KILN_E_ARG, "%s: the last %lld dimensions of %d cannot be folded", p->call->op->name,
+                         (long long)v.i, p->shape->rank);
+    for (int64_t k = 1; k <= v.i; k++) KILN_TRY(fold_dim(p, -k));
+    return KILN_OK;
+}
+
+/* Which dimensions are folded: all, unless some are named. */
+static kiln_status find_reduced(kiln_plan *p) {
+    const kiln_reduce *r = &p->call->op->row->reduce;
+    const kiln_value *dims = r->over_arg >= 0 ? &p->call->arg[r->over_arg] : NULL;
+    p->reduced = 0;
+    if (r->over_last) return fold_last(p, r->over_last);
+    if (dims && dims->kind == KILN_INT_V) return fold_dim(p, dims->u.i);
+    if (dims && dims->kind == KILN_LIST_V && dims->n) {
+        for (uint32_t k = 0; k < dims->n; k++) KILN_TRY(fold_dim(p, dims->u.list[k].u.i));
+        return KILN_OK;
+    }
+    p->reduced = p->shape->rank == 64 ? ~UINT64_C(0) : (UINT64_C(1) << p->shape->rank) - 1;
+    return KILN_OK;
+}
+
+static bool is_reduced(const kiln_plan *p, int d) { return p->reduced >> d & 1; }
+
+static bool keeps(const kiln_plan *p) {
+    int arg = p->call->op->row->reduce.keep_arg;
+    return arg >= 0 && p->call->arg[arg].kind == KILN_BOOL_V && p->call->arg[arg].u.i;
+}
+
+static kiln_status shape(kiln_plan *p) {
+    kiln_shape *out = &p->shape[1];
+    int64_t folded = 1;
+    KILN_TRY(kiln_broadcast(p));
+    KILN_TRY(find_reduced(p));
+    bool keep = keeps(p);
+    out->rank = 0;
+    out->nelem = 1;
+    for (int d = 0; d < p->shape->rank; d++) {
+        int64_t n = p->shape->sizes[d];
+        if (is_reduced(p, d)) folded *= n;
+        if (is_reduced(p, d) && !keep) continue;
+        out->sizes[out->rank++] = is_reduced(p, d) ? 1 : n;
+        out->nelem *= is_reduced(p, d) ? 1 : n;
+    }
+    kiln_row_major(out->rank, out->sizes, out->strides);
+    for (int k = 0; k < p->typed.nrets; k++) p->result[k] = (kiln_result){.shape = 1};
+    KILN_TRY(kiln_count_check(p, folded));
+    return p->call->nout ? kiln_results_check(p) : KILN_OK;
+}
+
+/* -- axes --------------------------------------------------------------------------------------------------- */
+
+enum { SHORT_ROW = 8 }; /* elements of a kept dimension that are not worth being the vector loop */
+
+/* Byte strides of every buffer along the dimensions of the call's shape. */
+typedef struct walks {
+    int64_t of[KILN_MAX_OPERANDS][KILN_MAX_RANK];
+} walks;
+
+static void result_strides(const kiln_plan *p, int k, int64_t *out) {
+    const kiln_tensor *given = p->buffer[k].tensor;
+    const int64_t *strides = given && !p->result[k].resized ? given->strides : p->shape[1].strides;
+    bool keep = keeps(p);
+    for (int d = 0, at = 0; d < p->shape->rank; d++) {
+        out[d] = is_reduced(p, d) ? 0 : strides[at] * p->bytes[k];
+        at += keep || !is_reduced(p, d);
+    }
+}
+
+static void input_strides(const kiln_plan *p, int b, int64_t *out) {
+    const kiln_tensor *t = p->buffer[b].tensor;
+    int lead = p->shape->rank - t->rank;
+    for (int d = 0; d < p->shape->rank; d++) {
+        bool stretched = d < lead || t->sizes[d - lead] != p->shape->sizes[d];
+        out[d] = stretched ? 0 : t->strides[d - lead] * p->bytes[b];
+    }
+}
+
+/* The dimension along which the first input's memory is nearest; -1: it has none of more than one position. */
+static int nearest_dim(const kiln_plan *p, const walks *w) {
+    const int64_t *first = w->of[p->axes.nwritten];
+    int near = -1;
+    for (int d = p->shape->rank - 1; d >= 0; d--) {
+        if (p->shape->sizes[d] < 2 || first[d] == 0) continue;
+        if (near < 0 || llabs(first[d]) < llabs(first[near])) near = d;
+    }
+    return near;
+}
+
+/* Dimensions that are (not) folded and have not just one position, nearest in `by` first; how many. */
+static int collect_dims(const kiln_plan *p, bool folded, const int64_t *by, bool sorted, uint8_t *out) {
+    int n = 0;
+    for (int d = p->shape->rank - 1; d >= 0; d--) {
+        if (is_reduced(p, d) != folded || p->shape->sizes[d] == 1) continue;
+        int at = n++;
+        for (; sorted && at > 0 && llabs(by[out[at - 1]]) > llabs(by[d]); at--) out[at] = out[at - 1];
+        out[at] = (uint8_t)d;
+    }
+    return n;
+}
+
+/* Appends dimensions to the axes, innermost first, with neighbours merged where every buffer allows it. */
+static int merge_dims(kiln_plan *p, const walks *w, const uint8_t *dims, int n) {
+    int first = p->axes.ndim;
+    for (int k = 0; k < n; k++) {
+        int d = dims[k], last = p->axes.ndim - 1;
+        bool merges = last >= first;
+        for (int b = 0; b < p->axes.nbuffers && merges; b++)
+            merges = p->n[last] * p->stride[b][last] == w->of[b][d];
+        if (merges) {
+            p->n[last] *= p->shape->sizes[d];
+            continue;
+        }
+        for (int b = 0; b < p->axes.nbuffers; b++) p->stride[b][last + 1] = w->of[b][d];
+        p->n[last + 1] = p->shape->sizes[d];
+        p->axes.ndim++;
+    }
+    return p->axes.ndim - first;
+}
+
+/* A dimension of `count` positions that no buffer moves along. */
+static void add_dim(kiln_plan *p, kiln_role role, int64_t count) {
+    int d = p->axes.ndim++;
+    p->n[d] = count;
+    p->role[d] = role;
+    for (int b = 0; b < p->axes.nbuffers; b++) p->stride[b][d] = 0;
+}
+
+/* Reduced axes are declared slowest first. */
+static void turn_reduced(kiln_plan *p, int first, int n) {
+    for (int k = 0; k < n; k++) p->role[first + k] = KILN_ROLE_REDUCED;
+    if (n < 2) return;
+    int64_t t = p->n[first];
+    p->n[first] = p->n[first + 1];
+    p->n[first + 1] = t;
+    for (int b = 0; b < p->axes.nbuffers; b++) {
+        t = p->stride[b][first];
+        p->stride[b][first] = p->stride[b][first + 1];
+        p->stride[b][first + 1] = t;
+    }
+}
+
+/* Grid, reduced axes, parts; how many groups of folded dimensions there are, which may be too many for that. */
+static int lay_out(kiln_plan *p, const walks *w) {
+    uint8_t kept[KILN_MAX_RANK], folded[KILN_MAX_RANK];
+    int near = nearest_dim(p, w);
+    bool across = near >= 0 && !is_reduced(p, near) && p->shape->sizes[near] >= SHORT_ROW;
+    const int64_t *in = w->of[p->axes.nwritten], *out = w->of[0];
+    int nkept = collect_dims(p, false, across ? in : out, true, kept);
+    bool places = p->call->op->row->reduce.places; /* the order is then the logical one */
+    int nfolded = collect_dims(p, true, in, !places, folded);
+    p->form = across ? KILN_FOLD_ACROSS : 0;
+    p->axes.ndim = 0;
+    if (merge_dims(p, w, kept, nkept) == 0) add_dim(p, KILN_ROLE_GRID, 1);
+    p->axes.ngrid = p->axes.ndim;
+    int groups = merge_dims(p, w, folded, nfolded);
+    if (groups > KILN_FOLD_AXES) return groups;
+    if (groups == 0) add_dim(p, KILN_ROLE_REDUCED, 1);
+    turn_reduced(p, p->axes.ngrid, groups);
+    if (groups == 2) p->form |= KILN_FOLD_TWO;
+    add_dim(p, KILN_ROLE_PARTS, 1);
+    return groups;
+}
+
+/* Input b is copied before the launch, kept dimensions first and then those folded, each in its order. */
+static void copy_first(kiln_plan *p, walks *w, int b) {
+    int own = p->nbuffers++, n = 0;
+    int64_t next = p->bytes[b];
+    p->buffer[own] = p->buffer[b];
+    p->bytes[own] = p->bytes[b];
+    for (int pass = 0; pass < 2; pass++)
+        for (int d = p->shape->rank - 1; d >= 0; d--) {
+            if (is_reduced(p, d) != (pass == 0)) continue;
+            p->copy_n[n] = p->shape->sizes[d];
+            p->stride[own][n++] = w->of[b][d];
+            w->of[b][d] = next;
+            next *= p->shape->sizes[d];
+        }
+    p->buffer[b] = (kiln_buffer){
+        .kind = KILN_BUFFER_TMP, .which = p->buffer[b].which, .dtype = p->buffer[b].dtype, .nbytes = next};
+    kiln_step *s = &p->step[p->nsteps++];
+    s->kind = KILN_STEP_COPY;
+    s->u.copy.from = (uint8_t)own;
+    s->u.copy.to = (uint8_t)b;
+    s->u.copy.ndim = (uint8_t)n;
+    s->u.copy.n = p->copy_n;
+    s->u.copy.from_stride = p->stride[own];
+    s->u.copy.to_stride = NULL;
+}
+
+static kiln_status axes(kiln_plan *p) {
+    walks w;
+    for (int k = 0; k < p->axes.nwritten; k++) result_strides(p, k, w.of[k]);
+    for (int b = p->axes.nwritten; b < p->axes.nbuffers; b++) input_strides(p, b, w.of[b]);
+    if (lay_out(p, &w) > KILN_FOLD_AXES) {
+        for (int b = p->axes.nwritten; b < p->axes.nbuffers; b++) copy_first(p, &w, b);
+        lay_out(p, &w);
+    }
+    p->axes.npoints = p->shape[1].nelem;
+    p->axes.nelem = p->shape->nelem > p->axes.npoints ? p->shape->nelem : p->axes.npoints;
+    if (p->form & KILN_FOLD_ACROSS)
+        kiln_plan_classify(p, 0, 0);
+    else
+        kiln_plan_classify(p, p->axes.ndim - 2,
+                           p->axes.nwritten); /* results do not move along what is folded */
+    return KILN_OK;
+}
+
+const kiln_family_fns kiln_family_fold = {shape, axes, kiln_fold_lower};

@@ -1,0 +1,380 @@
+/* fold_lower.c - (fold row, plan) -> IR: the whole fold, and the same in parts that are merged.
+ *
+ * Three nests: one folds, finishes and stores; one folds a part and stores its states; one merges such parts, finishes
+ * and stores.  The driver takes the first, or the other two where one fold is worth several threads.  States of
+ * complex type are two IR states; where the merge asks for counts, one more state counts.  Rows with a `block` fold by
+ * blocks, with a fold inside for each `sum`.  Must not know C, vector widths or sizes. */
+#include <stdio.h>
+#include <string.h>
+
+#include "family/fold.h"
+#include "lower/lower.h"
+
+enum {
+    BLOCK_ALONG = 4096, /* elements of a block that is read twice: they stay in the first cache */
+    BLOCK_ACROSS = 256  /* rows of one */
+};
+
+typedef enum scope { IN_BEGINNING, IN_STEP, IN_BLOCK, IN_MERGE, IN_FINISH } scope;
+
+typedef struct lowering {
+    kiln_lowering base; /* first: callbacks get it */
+    kiln_row_env env;
+    const kiln_reduce *reduce;
+    const kiln_texpr *init[KILN_ROW_MAX_NAMED], *step[KILN_ROW_MAX_NAMED], *block[KILN_ROW_MAX_NAMED],
+        *merge[KILN_ROW_MAX_NAMED], *finish[KILN_MAX_RETS];
+    kiln_dtype dtype[KILN_ROW_MAX_NAMED];               /* of each state */
+    int at[KILN_ROW_MAX_NAMED];                         /* its first IR state */
+    int nstates, ncells;                                /* states of the row; IR states */
+    int count;                                          /* the IR state that counts, or -1 */
+    int grid, reduced[KILN_FOLD_AXES], nreduced, parts; /* axes */
+    bool across;
+    int part[KILN_IR_MAX_STATES],
+        parts_of[KILN_IR_MAX_STATES]; /* buffers: of one part's states, of all parts' */
+    scope now;
+    kiln_ref folded; /* IN_FINISH: the fold */
+    struct {
+        const kiln_expr *of;
+        kiln_pair v;
+    } sums[KILN_ROW_MAX_NAMED]; /* IN_BLOCK: those made so far */
+    int nsums;
+} lowering;
+
+/* -- leaves of expressions ------------------------------------------------------------------------------------ */
+
+static kiln_ref cell(lowering *f, int k, bool right) {
+    kiln_ir *ir = f->base.ir;
+    switch (f->now) {
+    case IN_STEP: return kiln_ir_state(ir, k);
+    case IN_MERGE: return right ? kiln_ir_right(ir, k) : kiln_ir_left(ir, k);
+    case IN_FINISH: return kiln_ir_result(ir, f->folded, k);
+    case IN_BEGINNING:
+    case IN_BLOCK: break;
+    }
+    ir->failed = true; /* row_check.c refuses it */
+    ir->why = "a state where there is none yet";
+    return 0;
+}
+
+static kiln_pair state(kiln_lowering *lw, const kiln_texpr *e) {
+    lowering *f = (lowering *)lw;
+    int k = f->at[e->id];
+    bool right = e->kind == KILN_TE_RHS;
+    kiln_pair v = {cell(f, k, right), KILN_NOREF};
+    if (kiln_dtype_is_complex(f->dtype[e->id])) v.im = cell(f, k + 1, right);
+    return v;
+}
+
+static kiln_ref binary(kiln_ir *ir, kiln_prim prim, kiln_ref a, kiln_ref b) {
+    kiln_ref both[2] = {a, b};
+    return kiln_ir_prim(ir, prim, both, 2);
+}
+
+/* How many elements: of the block, of either side of a merge, or of the whole fold. */
+static kiln_ref count(lowering *f, bool right) {
+    kiln_ir *ir = f->base.ir;
+    if (f->now == IN_MERGE) return cell(f, f->count, right);
+    kiln_ref n = kiln_ir_extent(ir, f->reduced[f->nreduced - 1]);
+    if (f->now != IN_BLOCK && f->nreduced == 2)
+        n = binary(ir, KILN_P_MUL, kiln_ir_extent(ir, f->reduced[0]), n);
+    return n;
+}
+
+static kiln_ref place(lowering *f) {
+    kiln_ir *ir = f->base.ir;
+    kiln_ref at = kiln_ir_index(ir, f->reduced[f->nreduced - 1]);
+    if (f->nreduced < 2) return at;
+    kiln_ref before = binary(ir, KILN_P_MUL, kiln_ir_index(ir, f->reduced[0]),
+                             kiln_ir_extent(ir, f->reduced[1]));
+    return binary(ir, KILN_P_ADD, before, at);
+}
+
+static kiln_pair position(kiln_lowering *lw, const kiln_texpr *e) {
+    lowering *f = (lowering *)lw;
+    kiln_ref v = e->kind == KILN_TE_COUNT ? count(f, e->id) : place(f);
+    return (kiln_pair){v, KILN_NOREF};
+}
+
+/* -- sums over a block ---------------------------------------------------------------------------------------- */
+
+static kiln_ir_tree tree(const lowering *f) { return f->across ? KILN_TREE_ACROSS : KILN_TREE_ALONG; }
+
+/* The sums within e are made first, each once: a `sum` over elements may use sums over all of them. */
+static void make_sums_within(kiln_lowering *lw, const kiln_texpr *e) {
+    for (int k = 0; k < e->nargs; k++) {
+        make_sums_within(lw, e->args[k]);
+        if (e->args[k]->kind == KILN_TE_SUM) (void)lw->sum(lw, e->args[k]);
+    }
+}
+
+static kiln_pair sum(kiln_lowering *lw, const kiln_texpr *e) {
+    lowering *f = (lowering *)lw;
+    kiln_ir *ir = lw->ir;
+    for (int k = 0; k < f->nsums; k++)
+        if (f->sums[k].of == e->from) return f->sums[k].v;
+    make_sums_within(lw, e);
+    bool complex = kiln_dtype_is_complex(e->dtype);
+    kiln_pair zero = kiln_pair_const(ir, e->dtype, 0, 0), v, s = {KILN_NOREF, KILN_NOREF};
+    kiln_ref init[2] = {zero.re, zero.im}, all[2];
+    kiln_ref fold = kiln_ir_fold(ir, &f->reduced[f->nreduced - 1], 1, !f->across, tree(f), init, 1 + complex);
+    kiln_lower_forget(lw);
+    v = kiln_lower_expr(lw, e->args[0]);
+    all[0] = binary(ir, KILN_P_ADD, kiln_ir_state(ir, 0), v.re);
+    if (complex) all[1] = binary(ir, KILN_P_ADD, kiln_ir_state(ir, 1), v.im);
+    kiln_ir_yield(ir, all, 1 + complex);
+    kiln_ir_merge(ir);
+    for (int k = 0; k < 1 + complex; k++)
+        all[k] = binary(ir, KILN_P_ADD, kiln_ir_left(ir, k), kiln_ir_right(ir, k));
+    kiln_ir_yield(ir, all, 1 + complex);
+    kiln_ir_end(ir);
+    kiln_lower_forget(lw);
+    s.re = kiln_ir_result(ir, fold, 0);
+    if (complex) s.im = kiln_ir_result(ir, fold, 1);
+    if (f->nsums < KILN_ROW_MAX_NAMED) {
+        f->sums[f->nsums].of = e->from;
+        f->sums[f->nsums++].v = s;
+    }
+    return s;
+}
+
+/* -- the fold ------------------------------------------------------------------------------------------------- */
+
+/* Lowers each state's expression to its cells; n: the counter's new value, if there is one. */
+static void yield(lowering *f, const kiln_texpr *const *of, kiln_ref n) {
+    kiln_ref all[KILN_IR_MAX_STATES];
+    for (int k = 0; k < f->nstates; k++) {
+        kiln_pair v = kiln_lower_expr(&f->base, of[k]);
+        all[f->at[k]] = v.re;
+        if (kiln_dtype_is_complex(f->dtype[k])) all[f->at[k] + 1] = v.im;
+    }
+    if (f->count >= 0) all[f->count] = n;
+    kiln_ir_yield(f->base.ir, all, f->ncells);
+}
+
+static void merge(lowering *f) {
+    kiln_ir *ir = f->base.ir;
+    kiln_ir_merge(ir);
+    f->now = IN_MERGE;
+    kiln_lower_forget(&f->base);
+    kiln_ref n = f->count < 0 ? 0 : binary(ir, KILN_P_ADD, cell(f, f->count, false), cell(f, f->count, true));
+    yield(f, f->merge, n);
+    kiln_ir_end(ir);
+}
+
+static void beginning(lowering *f, kiln_ref *init) {
+    f->now = IN_BEGINNING;
+    for (int k = 0; k < f->nstates; k++) {
+        kiln_pair v = kiln_lower_expr(&f->base, f->init[k]);
+        init[f->at[k]] = v.re;
+        if (kiln_dtype_is_complex(f->dtype[k])) init[f->at[k] + 1] = v.im;
+    }
+    if (f->count >= 0) init[f->count] = kiln_ir_const_i(f->base.ir, KILN_I64, 0);
+}
+
+static void fold_elements(lowering *f) {
+    kiln_ir *ir = f->base.ir;
+    kiln_ref init[KILN_IR_MAX_STATES];
+    bool blocks = f->reduce->block.n > 0;
+    kiln_ir_tree by = blocks ? (kiln_ir_tree){0, f->across ? BLOCK_ACROSS : BLOCK_ALONG} : tree(f);
+    beginning(f, init);
+    f->folded = kiln_ir_fold(ir, f->reduced, f->nreduced, !f->across && !blocks, by, init, f->ncells);
+    f->now = blocks ? IN_BLOCK : IN_STEP;
+    f->nsums = 0;
+    kiln_lower_forget(&f->base);
+    kiln_ref n = 0;
+    if (f->count >= 0)
+        n = blocks ? count(f, false)
+                   : binary(ir, KILN_P_ADD, cell(f, f->count, false), kiln_ir_const_i(ir, KILN_I64, 1));
+    yield(f, blocks ? f->block : f->step, n);
+    merge(f);
+}
+
+/* The states of parts, in their order. */
+static void fold_parts(lowering *f) {
+    kiln_ir *ir = f->base.ir;
+    kiln_ref init[KILN_IR_MAX_STATES], part[KILN_IR_MAX_STATES];
+    beginning(f, init);
+    f->folded = kiln_ir_fold(ir, &f->parts, 1, false, (kiln_ir_tree){0, 1}, init, f->ncells);
+    for (int k = 0; k < f->ncells; k++) part[k] = kiln_ir_load(ir, f->parts_of[k]);
+    kiln_ir_yield(ir, part, f->ncells);
+    merge(f);
+}
+
+static void finish(lowering *f) {
+    const kiln_plan *p = f->base.plan;
+    kiln_pair value[KILN_MAX_RETS];
+    f->now = IN_FINISH;
+    kiln_lower_forget(&f->base);
+    for (int k = 0; k < p->typed.nrets; k++) {
+        value[k] = kiln_lower_expr(&f->base, f->finish[k]);
+        value[k] = kiln_pair_cast(f->base.ir, p->typed.ret_dtype[k], value[k]);
+        value[k] = kiln_pair_cast(f->base.ir, p->buffer[k].dtype, value[k]);
+    }
+    for (int k = 0; k < p->typed.nrets; k++) kiln_pair_store(f->base.ir, k, value[k]);
+}
+
+static void nests(lowering *f) {
+    kiln_ir *ir = f->base.ir;
+    kiln_ir_for(ir, f->grid, f->across);
+    fold_elements(f);
+    finish(f);
+    kiln_ir_end(ir);
+    f->base.out->partial.nest = (uint16_t)ir->nnests;
+    kiln_ir_for(ir, f->grid, f->across);
+    fold_elements(f);
+    for (int k = 0; k < f->ncells; k++) kiln_ir_store(ir, f->part[k], kiln_ir_result(ir, f->folded, k));
+    kiln_ir_end(ir);
+    kiln_ir_for(ir, f->grid, f->across);
+    fold_parts(f);
+    finish(f);
+    kiln_ir_end(ir);
+}
+
+/* -- types ---------------------------------------------------------------------------------------------------- */
+
+/* Where the expression of state `name` stands in a clause. */
+static const kiln_named *clause_of(const kiln_nameds *list, const char *name) {
+    for (int k = 0; k < list->n; k++)
+        if (strcmp(list->at[k].name, name) == 0) return &list->at[k];
+    return NULL;
+}
+
+/* The expressions of a clause, one per state, each cast to its state's type. */
+static kiln_status type_clause(lowering *f, const kiln_nameds *list, const kiln_texpr **out) {
+    kiln_nameds before = {list->at, 0};
+    for (int k = 0; k < f->nstates && list->n; k++) {
+        const kiln_named *v = clause_of(list, f->reduce->states.at[k].name);
+        if (!v) return KILN_BUG("a clause without state '%s'", f->reduce->states.at[k].name);
+        before.n = (int)(v - list->at); /* a block sees what it has named so far */
+        if (f->env.env.in_block) f->env.scope = &before;
+        KILN_TRY(kiln_expr_type(&f->env.env, v->expr, f->dtype[k], &out[k]));
+        f->env.scope = NULL;
+    }
+    return KILN_OK;
+}
+
+/* prim(acc, rhs.acc), for a row in short form. */
+static kiln_status type_short_merge(lowering *f) {
+    kiln_texpr *both = kiln_arena_alloc(f->base.arena, 3 * sizeof *both);
+    const kiln_texpr **args = kiln_arena_alloc(f->base.arena, 2 * sizeof *args);
+    if (!both || !args) return KILN_NOMEM();
+    memset(both, 0, 3 * sizeof *both);
+    for (int k = 0; k < 2; k++) {
+        both[k].kind = k ? KILN_TE_RHS : KILN_TE_STATE;
+        both[k].dtype = f->dtype[0];
+        args[k] = &both[k];
+    }
+    both[2].kind = KILN_TE_PRIM;
+    both[2].dtype = f->dtype[0];
+    both[2].prim = f->reduce->merge_prim;
+    both[2].args = args;
+    both[2].nargs = 2;
+    f->merge[0] = &both[2];
+    return KILN_OK;
+}
+
+static kiln_status type_finish(lowering *f) {
+    for (int k = 0; k < f->base.plan->typed.nrets; k++) {
+        kiln_dtype want = kiln_dtype_compute(f->base.plan->typed.ret_dtype[k]);
+        if (k < f->reduce->finish.n) {
+            KILN_TRY(kiln_expr_type(&f->env.env, f->reduce->finish.at[k].expr, want, &f->finish[k]));
+            continue;
+        }
+        kiln_texpr *acc = kiln_arena_alloc(f->base.arena, sizeof *acc);
+        if (!acc) return KILN_NOMEM();
+        *acc = (kiln_texpr){.kind = KILN_TE_STATE, .dtype = f->dtype[0]};
+        KILN_TRY(kiln_expr_cast(&f->env.env, acc, want, &f->finish[k]));
+    }
+    return KILN_OK;
+}
+
+static kiln_status type_all(lowering *f) {
+    kiln_row_env *re = &f->env;
+    const kiln_reduce *r = f->reduce;
+    KILN_TRY(type_clause(f, &r->states, f->init));
+    re->states = true;
+    KILN_TRY(type_clause(f, &r->step, f->step));
+    re->env.in_block = true;
+    KILN_TRY(type_clause(f, &r->block, f->block));
+    re->env.in_block = false;
+    re->merge = true;
+    KILN_TRY(r->from ? type_short_merge(f) : type_clause(f, &r->merge, f->merge));
+    re->merge = false;
+    return type_finish(f);
+}
+
+static kiln_status set_states(lowering *f) {
+    const kiln_nameds *states = &f->reduce->states;
+    f->nstates = states->n;
+    f->count = -1;
+    for (int k = 0; k < states->n; k++) {
+        kiln_dtype t = states->at[k].dtype;
+        f->dtype[k] = t == KILN_DTYPE_COUNT ? kiln_dtype_compute(f->base.plan->typed.common) : t;
+        f->at[k] = f->ncells;
+        f->ncells += kiln_dtype_is_complex(f->dtype[k]) ? 2 : 1;
+    }
+    if (f->reduce->counts) f->count = f->ncells++;
+    if (f->ncells <= KILN_IR_MAX_STATES) return KILN_OK;
+    return KILN_FAIL(KILN_E_LIMIT, "%s: %d states, of which there can be %d", f->base.row->name, f->ncells,
+                     KILN_IR_MAX_STATES);
+}
+
+/* -- declarations --------------------------------------------------------------------------------------------- */
+
+static kiln_dtype cell_dtype(const lowering *f, int cell) {
+    for (int k = f->nstates - 1; k >= 0; k--)
+        if (cell != f->count && f->at[k] <= cell) return kiln_dtype_real(f->dtype[k]);
+    return KILN_I64;
+}
+
+/* A buffer of state k of parts; several: of all of them. */
+static kiln_status declare_part(lowering *f, int k, bool several, int *out) {
+    kiln_stride along = f->across ? KILN_STRIDE_CONTIG : KILN_STRIDE_ANY;
+    uint32_t axes = 1u << f->grid | (several ? 1u << f->parts : 0);
+    char name[24];
+    snprintf(name, sizeof name, several ? "parts.%d" : "part.%d", k);
+    const char *label = kiln_arena_strndup(f->base.arena, name, strlen(name));
+    if (!label) return KILN_NOMEM();
+    *out = kiln_ir_buf_add(f->base.ir, label, KILN_BUF_TMP, cell_dtype(f, k), axes, along);
+    return KILN_OK;
+}
+
+static kiln_status declare(lowering *f) {
+    kiln_ir *ir = f->base.ir;
+    const kiln_plan *p = f->base.plan;
+    kiln_partial *partial = &f->base.out->partial;
+    f->across = p->form & KILN_FOLD_ACROSS;
+    f->grid = kiln_ir_axis_add(ir, "p", true);
+    f->nreduced = p->form & KILN_FOLD_TWO ? 2 : 1;
+    for (int k = 0; k < f->nreduced; k++) f->reduced[k] = kiln_ir_axis_add(ir, k ? "s" : "r", false);
+    f->parts = kiln_ir_axis_add(ir, "q", false);
+    uint32_t kept = 1u << f->grid, all = kept;
+    for (int k = 0; k < f->nreduced; k++) all |= 1u << f->reduced[k];
+    KILN_TRY(kiln_lower_buffers(&f->base, kept, all));
+    for (int k = 0; k < f->ncells; k++) {
+        KILN_TRY(declare_part(f, k, false, &f->part[k]));
+        partial->bytes[k] = (uint8_t)kiln_dtype_size(cell_dtype(f, k));
+    }
+    for (int k = 0; k < f->ncells; k++) KILN_TRY(declare_part(f, k, true, &f->parts_of[k]));
+    partial->nstates = (uint8_t)f->ncells;
+    uint32_t block = f->across ? BLOCK_ACROSS : BLOCK_ALONG;
+    partial->unit = f->nreduced == 2 ? 1 : f->reduce->block.n ? block : tree(f).block;
+    return KILN_OK;
+}
+
+kiln_status kiln_fold_lower(kiln_arena *arena, const kiln_plan *plan, kiln_lowered *out) {
+    lowering *f = kiln_arena_alloc(arena, sizeof *f);
+    if (!f) return KILN_NOMEM();
+    memset(f, 0, sizeof *f);
+    KILN_TRY(kiln_lowering_begin(&f->base, arena, plan, out));
+    f->base.state = state;
+    f->base.position = position;
+    f->base.sum = sum;
+    f->reduce = &f->base.row->reduce;
+    kiln_lower_env(&f->base, &f->env);
+    KILN_TRY(set_states(f));
+    KILN_TRY(type_all(f));
+    KILN_TRY(declare(f));
+    nests(f);
+    return KILN_OK;
+}
