@@ -1,12 +1,11 @@
 /* call.c - a call that no slot answers: bound, inferred, its class found, run; and kernels that a caller holds.
  *
- * kiln_call begins in slot.c and comes here for everything else.  Every check comes before anything is allocated,
+ * kiln_call begins in memo.c and comes here for everything else.  Every check comes before anything is allocated,
  * every allocation before anything is written, and nests that may refuse the call (a zero divisor) run before the
  * outputs are touched.  Knows the order of things; the stages know the rest. */
 #include <string.h>
 
-#include "api/recipe.h"
-#include "api/slot.h"
+#include "api/memo.h"
 
 KILN_TLS_FAST const char *kiln_tier_here = "";
 const char kiln_tier_compiled[] = "compiled";
@@ -92,12 +91,9 @@ static void remember(kiln_thread *t, const kiln_value *args, size_t nargs, under
     kiln_recipe_learn(w->r, &w->plan, w->generation, c);
 }
 
-/* The class, remembered or from the table.  *offer: whether a slot may be filled with the call.  One that is
- * remembered seldom is: filling takes a good part of what it saves, and calls that take turns would drive each
- * other out. */
+/* The class, remembered or from the table. */
 static kiln_status find_class(kiln_ctx *ctx, kiln_thread *t, const kiln_value *args, size_t nargs,
-                              under_way *w, bool *offer) {
-    *offer = !w->c || w->r->calls == 0;
+                              under_way *w) {
     if (w->c) {
         KILN_COUNT_IN(t, table_hits);
         kiln_entry_touch(&w->c->entry);
@@ -108,42 +104,51 @@ static kiln_status find_class(kiln_ctx *ctx, kiln_thread *t, const kiln_value *a
     return KILN_OK;
 }
 
-/* The call as one like it was run, unless it is time to offer it to a slot. */
-static bool replay(kiln_thread *t, kiln_recipe *r, uint64_t generation, const kiln_value *args,
-                   kiln_tensor **outs) {
-    r->calls = (uint8_t)((r->calls + 1) % KILN_RECIPE_SLOT);
-    kiln_replay *p = kiln_replay_find(r, generation, args);
-    if (!p || (r->calls == 0 && p->fits_slot)) return false;
-    kiln_tensor *out = kiln_replay_run(p, args);
-    if (!out) return false;
-    *outs = out;
-    KILN_COUNT_IN(t, calls);
-    KILN_COUNT_IN(t, table_hits);
-    kiln_entry_touch(&p->c->entry);
-    kiln_tier_here = kiln_tier_compiled;
-    return true;
+/* The call by a memo of its recipe, which the operator's slot then points at.  The one it points at was tried. */
+static bool run_again(kiln_thread *t, const kiln_recipe *r, uint64_t generation, const kiln_value *args,
+                      kiln_tensor **outs) {
+    const kiln_memo *tried = *kiln_slot_of(t->user, r->op);
+    for (int k = 0; k < KILN_RECIPE_WAYS; k++) {
+        kiln_memo *m = r->way[k];
+        if (!m || m == tried || m->op != r->op || m->serial != r->serial || m->generation != generation)
+            continue;
+        if (!kiln_memo_run(m, args, outs, true)) continue;
+        KILN_COUNT_IN(t, calls);
+        KILN_COUNT_IN(t, table_hits);
+        kiln_entry_touch(&m->c->entry);
+        kiln_tier_here = kiln_tier_compiled;
+        kiln_slot_set(t->user, m);
+        return true;
+    }
+    return false;
+}
+
+/* Makes a memo of a call that a kernel has answered, if its recipe has room. */
+static void keep(kiln_thread *t, const kiln_value *args, size_t nargs, under_way *w, const kiln_runner *run,
+                 kiln_tensor *const *made) {
+    if (!w->r || w->r->serial != w->serial || w->r->generation != w->generation) return;
+    kiln_memo *m = kiln_recipe_way(w->r, kiln_memo_is_flat(&w->plan, args, nargs));
+    if (!m || !kiln_memo_make(m, w->generation, args, nargs, &w->plan, w->c, run, made)) return;
+    m->serial = w->serial;
+    kiln_slot_set(t->user, m);
 }
 
 kiln_status kiln_call_general(kiln_ctx *ctx, kiln_thread *t, const kiln_op *op, const kiln_value *args,
                               size_t nargs, kiln_tensor **outs, size_t nouts) {
     under_way w;
     kiln_runner run;
-    bool offer;
     KILN_TRY(check_given(op, args, nargs, outs, nouts));
     w.generation = kiln_generation(&ctx->epochs);
     w.r = kiln_recipe_find(t, op, args, nargs);
-    if (w.r && replay(t, w.r, w.generation, args, outs)) return KILN_OK;
+    if (w.r && run_again(t, w.r, w.generation, args, outs)) return KILN_OK;
     KILN_TRY(understand(op, args, nargs, &w));
-    KILN_TRY(find_class(ctx, t, args, nargs, &w, &offer));
+    KILN_TRY(find_class(ctx, t, args, nargs, &w));
     if (ctx->mode == KILN_MODE_SYNC) KILN_TRY(kiln_class_compile_if_due(w.c));
     kiln_tensor *made[KILN_MAX_RETS];
     KILN_TRY(run_class(&w.plan, w.c, made, &run));
     for (int k = 0; k < w.plan.typed.nrets; k++) outs[k] = made[k];
     count_run(t, w.c, &w.plan, run.fn != NULL);
-    if (!run.fn) return KILN_OK;
-    if (w.r && w.r->serial == w.serial && w.r->generation == w.generation)
-        kiln_replay_keep(w.r, args, &w.plan, w.c, &run, made[0]);
-    if (offer && !ctx->forgets) kiln_slot_fill(t, w.generation, args, nargs, &w.plan, w.c, run.fn);
+    if (run.fn) keep(t, args, nargs, &w, &run, made);
     return KILN_OK;
 }
 

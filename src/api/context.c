@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "api/slot.h"
+#include "api/memo.h"
 
 enum { MAX_KERNELS = 4000 };
 

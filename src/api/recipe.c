@@ -1,18 +1,49 @@
-/* recipe.c - a call whose kinds and dtypes were seen before -> the call bound, its types and its class.
+/* recipe.c - a call whose kinds and dtypes were seen before -> the call bound, its types and its class; and its memos.
  *
  * A recipe is made from what bind and infer gave, and holds wherever these would give the same again: it compares
  * all that they looked at but sizes and strides, which are inferred for each call.  tests/unit/test_recipe.c calls
  * with and without them. */
-#include "api/recipe.h"
-
 #include <string.h>
 
-#include "api/slot.h"
+#include "api/memo.h"
+
+/* -- a thread's own --------------------------------------------------------------------------------------------- */
+
+static kiln_memo empty = {.op = (const kiln_op *)&empty}; /* never written */
+kiln_slots kiln_slots_none = {.at = {[0 ... KILN_SLOT_COUNT - 1] = &empty}};
+
+kiln_slots *kiln_slots_of(kiln_thread *t) {
+    if (t->user == &kiln_slots_none) {
+        kiln_slots *slots = kiln_calloc_apart(sizeof *slots);
+        if (!slots) return NULL;
+        *slots = kiln_slots_none;
+        t->user = slots;
+    }
+    return t->user;
+}
+
+void kiln_slot_set(kiln_slots *slots, kiln_memo *m) {
+    kiln_memo **at = kiln_slot_of(slots, m->op);
+    bool stays = (*at)->op == m->op && (*at)->generation == m->generation && (*at)->flat && !m->flat;
+    if (stays && ++(*at)->missed % KILN_SLOT_PATIENCE) return;
+    *at = m;
+}
+
+void kiln_slots_free(void *user) {
+    kiln_slots *slots = user;
+    if (slots == &kiln_slots_none) return;
+    for (int k = 0; slots->recipes && k < KILN_RECIPE_COUNT; k++)
+        for (int way = 0; way < KILN_RECIPE_WAYS; way++) kiln_free(slots->recipes[k].way[way]);
+    kiln_free(slots->recipes);
+    kiln_free(slots);
+}
+
+/* -- finding ---------------------------------------------------------------------------------------------------- */
 
 /* Bits of a tensor's signature that types depend on. */
 #define SIG_TYPED (KILN_SIG_TYPE | KILN_SIG_FLAGS(KILN_TF_SCALAR | KILN_TF_NUMBER))
 
-/* Which place the recipe of such a call has. */
+/* Which place the recipe of such a call has; or the one beside it. */
 static size_t place_of(const kiln_op *op, const kiln_value *args, size_t nargs) {
     uint64_t h = (uint64_t)(uintptr_t)op + nargs;
     for (size_t i = 0; i < nargs; i++) {
@@ -24,23 +55,16 @@ static size_t place_of(const kiln_op *op, const kiln_value *args, size_t nargs) 
     return h >> 58;
 }
 
+static bool is_for(const kiln_recipe *r, const kiln_op *op, const kiln_value *args, size_t nargs) {
+    return r->op == op && r->nargs == nargs && kiln_memo_match(r->arg, nargs, &r->text, NULL, args);
+}
+
 kiln_recipe *kiln_recipe_find(const kiln_thread *t, const kiln_op *op, const kiln_value *args, size_t nargs) {
     const kiln_slots *mine = t->user;
-    if (nargs == 0 || nargs > KILN_RECIPE_ARGS || !mine->recipes) return NULL;
-    kiln_recipe *r = &mine->recipes[place_of(op, args, nargs)];
-    if (r->op != op || r->nargs != nargs) return NULL;
-    const kiln_recipe_arg *a = r->arg;
-    for (const kiln_value *v = args, *end = args + nargs; v != end; v++, a++) {
-        uint64_t word = (uint64_t)v->u.i;
-        if (v->kind != a->kind || (v->name != a->name && !kiln_same_text(v->name, a->name))) return NULL;
-        if (v->kind == KILN_TENSOR) {
-            if (!word) return NULL;
-            word = v->u.tensor->sig;
-        }
-        if ((word & a->mask) != a->want) return NULL;
-        if (v->kind == KILN_STR_V && !kiln_same_text(v->u.s, r->text.letters)) return NULL;
-    }
-    return r;
+    if (nargs == 0 || nargs > KILN_MEMO_ARGS || !mine->recipes) return NULL;
+    size_t at = place_of(op, args, nargs);
+    if (is_for(&mine->recipes[at], op, args, nargs)) return &mine->recipes[at];
+    return is_for(&mine->recipes[at ^ 1], op, args, nargs) ? &mine->recipes[at ^ 1] : NULL;
 }
 
 void kiln_recipe_bind(const kiln_recipe *r, const kiln_value *args, kiln_bound *out) {
@@ -48,7 +72,7 @@ void kiln_recipe_bind(const kiln_recipe *r, const kiln_value *args, kiln_bound *
     out->nitems = 0;
     out->nout = r->op->nout;
     for (int i = 0; i < r->nargs; i++) {
-        int a = r->arg[i].to, k = r->arg[i].out;
+        int a = r->place[i].to, k = r->place[i].out;
         if (a >= 0) {
             out->arg[a] = args[i];
             out->arg[a].name = NULL;
@@ -68,12 +92,12 @@ void kiln_recipe_bind(const kiln_recipe *r, const kiln_value *args, kiln_bound *
 /* -- making ------------------------------------------------------------------------------------------------- */
 
 /* Where values go, and what arguments are where none is given. */
-static bool place_args(kiln_recipe *r, const kiln_value *args, const kiln_plan *plan) {
+static bool place_args(kiln_recipe *r, const kiln_plan *plan) {
     const kiln_bound *call = plan->call;
-    for (int i = 0; i < r->nargs; i++) r->arg[i].to = r->arg[i].out = -1;
+    for (int i = 0; i < r->nargs; i++) r->place[i].to = r->place[i].out = -1;
     for (int a = 0; a < call->op->row->schema->nargs; a++) {
         if (call->given[a] >= 0) {
-            r->arg[call->given[a]].to = (int8_t)a;
+            r->place[call->given[a]].to = (int8_t)a;
             continue;
         }
         if (r->ndefaults == KILN_RECIPE_DEFAULTS || call->arg[a].kind == KILN_LIST_V) return false;
@@ -82,36 +106,46 @@ static bool place_args(kiln_recipe *r, const kiln_value *args, const kiln_plan *
     }
     for (int k = 0; k < call->nout; k++) {
         if (call->given_out[k] < 0) return false;
-        r->arg[call->given_out[k]].out = (int8_t)k;
-    }
-    for (int i = 0; i < r->nargs; i++) {
-        kiln_recipe_arg *to = &r->arg[i];
-        if (to->to < 0 && to->out < 0) return false;
-        to->kind = (uint8_t)args[i].kind;
-        if (!kiln_asked_of(plan, &args[i], to->to, SIG_TYPED, &r->text, &to->mask, &to->want)) return false;
+        r->place[call->given_out[k]].out = (int8_t)k;
     }
     return true;
 }
 
-/* Names given are the caller's; a recipe keeps the schema's. */
-static void place_names(kiln_recipe *r, const kiln_value *args) {
-    const kiln_schema *s = r->op->schema;
-    for (int i = 0; i < r->nargs; i++)
-        r->arg[i].name = args[i].name ? s->args[kiln_schema_arg(s, args[i].name)].name : NULL;
+/* What is asked of values.  Names given are the caller's; a recipe keeps the schema's.  Conditions on a
+ * list are asked anew. */
+static bool ask_args(kiln_recipe *r, const kiln_value *args, const kiln_plan *plan) {
+    const kiln_schema *s = plan->call->op->schema;
+    uint64_t asked = plan->call->op->row->asked;
+    int64_t items[KILN_MEMO_ITEMS];
+    int nitems = 0;
+    for (int i = 0; i < r->nargs; i++) {
+        kiln_memo_arg *to = &r->arg[i];
+        int a = r->place[i].to;
+        if (a < 0 && r->place[i].out < 0) return false;
+        if (args[i].kind == KILN_LIST_V && (asked >> a & 1)) return false;
+        if (!kiln_memo_ask(plan, &args[i], a, SIG_TYPED, asked, &r->text, items, &nitems, to)) return false;
+        to->name = args[i].name ? s->args[kiln_schema_arg(s, args[i].name)].name : NULL;
+        to->data = &r->unused;
+    }
+    return true;
 }
 
 kiln_recipe *kiln_recipe_make(kiln_thread *t, const kiln_value *args, size_t nargs, const kiln_plan *plan) {
-    kiln_slots *mine = nargs && nargs <= KILN_RECIPE_ARGS ? kiln_slots_of(t) : NULL;
+    kiln_slots *mine = nargs && nargs <= KILN_MEMO_ARGS ? kiln_slots_of(t) : NULL;
     if (mine && !mine->recipes) mine->recipes = kiln_calloc_apart(KILN_RECIPE_COUNT * sizeof *mine->recipes);
     if (!mine || !mine->recipes) return NULL;
-    kiln_recipe *r = &mine->recipes[place_of(plan->call->op, args, nargs)];
-    uint32_t serial = r->serial + 1;
-    memset(r, 0, sizeof *r);
-    r->serial = serial;
+    size_t at = place_of(plan->call->op, args, nargs);
+    kiln_recipe *r = &mine->recipes[at], *other = &mine->recipes[at ^ 1];
+    if (r->op && (!other->op || other->serial < r->serial))
+        r = other; /* of two places the one changed less */
+    kiln_recipe was = {.serial = r->serial + 1};
+    memcpy(was.way, r->way,
+           sizeof was.way); /* memos of the last one may answer until others take their places */
+    *r = was;
     r->nargs = (uint8_t)nargs;
-    if (!place_args(r, args, plan)) return NULL; /* without an operator it holds nothing */
+    if (!place_args(r, plan) || !ask_args(r, args, plan))
+        return NULL; /* without an operator it holds nothing */
     r->op = plan->call->op;
-    place_names(r, args);
     r->typed = plan->typed;
     return r;
 }
@@ -119,14 +153,12 @@ kiln_recipe *kiln_recipe_make(kiln_thread *t, const kiln_value *args, size_t nar
 /* -- classes ------------------------------------------------------------------------------------------------ */
 
 void kiln_recipe_learn(kiln_recipe *r, const kiln_plan *plan, uint64_t generation, kiln_class *c) {
-    int k;
     if (r->generation != generation) {
         memset(r->found, 0, sizeof r->found);
         r->nfound = 0;
-        for (k = 0; k < KILN_REPLAY_WAYS; k++) r->kept[k].fn = NULL;
     }
     r->generation = generation;
-    k = r->nfound++ % KILN_RECIPE_CLASSES; /* the oldest goes */
+    int k = r->nfound++ % KILN_RECIPE_CLASSES; /* the oldest goes */
     r->found[k].stride_bits = plan->stride_bits;
     r->found[k].c = c;
 }
@@ -136,4 +168,20 @@ kiln_class *kiln_recipe_class(const kiln_recipe *r, uint64_t generation, const k
     for (int k = 0; k < KILN_RECIPE_CLASSES && r->found[k].c; k++)
         if (r->found[k].stride_bits == plan->stride_bits) return r->found[k].c;
     return NULL;
+}
+
+/* -- memos --------------------------------------------------------------------------------------------------- */
+
+kiln_memo *kiln_recipe_way(kiln_recipe *r, bool flat) {
+    kiln_memo **m = flat ? &r->way[0] : &r->way[1 + r->oldest];
+    bool holds = *m && (*m)->op == r->op && (*m)->serial == r->serial && (*m)->generation == r->generation;
+    if (!flat) { /* one that was used meanwhile stays */
+        if (holds && (*m)->used) r->passed = 0;
+        if (holds) (*m)->used = false;
+        if (holds && ++r->passed < KILN_RECIPE_PATIENCE) return NULL;
+        r->passed = 0;
+        r->oldest = (uint8_t)((r->oldest + 1) % (KILN_RECIPE_WAYS - 1));
+    }
+    if (!*m) *m = kiln_calloc_apart(sizeof **m);
+    return *m;
 }

@@ -122,7 +122,7 @@ void kiln_plan_key(const kiln_plan *plan, kiln_isa isa, kiln_key *out) {
                 .nrets = plan->typed.nrets,
                 .nbuffers = (uint8_t)plan->axes.nbuffers,
                 .strided = plan->axes.strided,
-                .nstatics = (uint8_t)__builtin_popcountll(row->statics),
+                .nstatics = row->statics ? (uint8_t)__builtin_popcountll(row->statics) : 0,
                 .form = plan->form};
     uint8_t *at = (uint8_t *)(h + 1);
     for (int k = 0; k < plan->typed.nrets; k++) *at++ = (uint8_t)plan->typed.ret_dtype[k];

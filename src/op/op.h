@@ -187,6 +187,7 @@ typedef struct kiln_row {
     uint64_t own_takes;    /* those with an entry in arg_takes */
     uint64_t statics;      /* arguments whose value is part of the class */
     uint64_t asked;        /* arguments whose value (of tensors: sizes) conditions or statics depend on */
+    uint64_t shaped;       /* arguments, no tensors, whose values decide the shape of results */
     uint64_t asked_single; /* tensors of which conditions ask whether they have one element */
     kiln_reduce reduce;
     kiln_outshape shape;

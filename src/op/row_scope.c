@@ -317,6 +317,7 @@ static kiln_status find_counts(kiln_row *row) {
 kiln_status kiln_row_resolve(kiln_row *row) {
     usage all = {.row = row};
     KILN_TRY(find_counts(row));
+    row->shaped = bit(row->reduce.over_arg) | bit(row->reduce.keep_arg);
     for (int a = 0; a < row->schema->nargs; a++) {
         uint64_t self = 1ull << a;
         if (kiln_row_optional(row, a) && !(row->ignored & self)) row->optionals |= self;

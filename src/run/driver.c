@@ -211,6 +211,10 @@ static int set_box(const kiln_axes *x, int first, int second, int64_t *n, int64_
     n[0] = x->n[first];
     n[1] = flat ? 1 : x->n[second];
     for (int d = 0; d < rest; d++) n[INNER + d] = x->n[x->ngrid + d];
+    for (; rest == 0 && of != end; of += x->pitch, stride += INNER) {
+        stride[0] = of[first];
+        stride[1] = flat ? 0 : of[second];
+    }
     for (; of != end; of += x->pitch) {
         *stride++ = of[first];
         *stride++ = flat ? 0 : of[second];
@@ -338,10 +342,11 @@ bool kiln_walk_make(const kiln_axes *x, const kiln_runner *run, kiln_walk *out) 
     tiles t;
     int first, second = 1;
     if (x->nbuffers > KILN_WALK_BUFFERS || x->nelem >= STREAM_LEAST || x->nelem == 0) return false;
-    if (x->ndim > KILN_WALK_OUTER + INNER || kiln_drive_parts(x, run) > 1) return false;
+    if (x->ngrid > KILN_WALK_OUTER + INNER || kiln_drive_parts(x, run) > 1) return false;
+    if (x->ndim - x->ngrid > KILN_WALK_DIMS - INNER) return false;
     if (find_tiles(x, run, &second, &t)) return false;
     pick_dims(x, &first, &second);
-    set_box(x, first, second, out->n, out->stride);
+    out->ndim = set_box(x, first, second, out->n, out->stride);
     out->nbuffers = x->nbuffers;
     out->nouter = 0;
     for (int k = 0; k < x->ngrid; k++) {
@@ -363,10 +368,15 @@ static bool next_place(const kiln_walk *w, int64_t *index, char **ptr) {
     return false;
 }
 
-int32_t kiln_walk_run(const kiln_walk *w, kiln_kernel_fn fn, char **ptr, const uint64_t *par) {
-    static const int64_t origin[INNER] = {0, 0};
-    kiln_launch launch = {
-        .ndim = INNER, .n = w->n, .ptr = ptr, .stride = w->stride, .origin = origin, .par = par};
+int32_t kiln_walk_run(const kiln_walk *w, kiln_kernel_fn fn, char **ptr, const uint64_t *par, char *work) {
+    static const int64_t origin[KILN_WALK_DIMS];
+    kiln_launch launch = {.ndim = w->ndim,
+                          .n = w->n,
+                          .ptr = ptr,
+                          .stride = w->stride,
+                          .origin = origin,
+                          .par = par,
+                          .work = work};
     int64_t index[KILN_WALK_OUTER];
     for (int k = 0; k < w->nouter; k++) index[k] = 0;
     int32_t trap;

@@ -25,15 +25,15 @@ int64_t kiln_drive_parts(const kiln_axes *axes, const kiln_runner *run);
 
 /* What kiln_drive comes to for a call that is not worth tiles, threads or flags: one box launched at every place of
  * the outer loops.  Made once, it serves every call with such axes. */
-enum { KILN_WALK_BUFFERS = 5, KILN_WALK_OUTER = 6 };
+enum { KILN_WALK_BUFFERS = 5, KILN_WALK_OUTER = 6, KILN_WALK_DIMS = 5 };
 typedef struct kiln_walk {
-    int nbuffers, nouter;
-    int64_t n[2], stride[2 * KILN_WALK_BUFFERS]; /* of the launch */
+    int nbuffers, nouter, ndim; /* ndim: of the launch, as n and stride */
+    int64_t n[KILN_WALK_DIMS], stride[KILN_WALK_DIMS * KILN_WALK_BUFFERS];
     int64_t count[KILN_WALK_OUTER], outer_stride[KILN_WALK_OUTER][KILN_WALK_BUFFERS];
 } kiln_walk;
 
 /* False if the axes are more than that. */
 bool kiln_walk_make(const kiln_axes *axes, const kiln_runner *run, kiln_walk *out);
-/* Runs the first nest of fn.  ptr: one address per buffer; used up. */
-int32_t kiln_walk_run(const kiln_walk *w, kiln_kernel_fn fn, char **ptr, const uint64_t *par);
+/* Runs the first nest of fn.  ptr: one address per buffer; used up.  work: as much as a launch needs, or NULL. */
+int32_t kiln_walk_run(const kiln_walk *w, kiln_kernel_fn fn, char **ptr, const uint64_t *par, char *work);
 #endif

@@ -18,7 +18,7 @@ static int64_t part_length(const kiln_axes *x, const kiln_partial *how, int64_t 
 }
 
 bool kiln_parts_wanted(const kiln_axes *x, const kiln_runner *run, const kiln_partial *how) {
-    if (!how->nstates || !run->parallel || x->nelem == 0) return false;
+    if (!run->parallel || x->nelem == 0) return false;
     int64_t most = kiln_drive_parts(x, run);
     return most > 1 && x->npoints < most * GRID_POINTS && part_length(x, how, most) < x->n[reduced_dim(x)];
 }

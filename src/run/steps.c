@@ -71,7 +71,7 @@ static kiln_status make_ready(running *r) {
 static kiln_status run_nests(const running *r, const kiln_axes *x, int from, int to) {
     for (int nest = from; nest < to && x->npoints; nest++) {
         int32_t trap;
-        if (kiln_parts_wanted(x, r->run, &r->nests->partial))
+        if (r->nests->partial.nstates && kiln_parts_wanted(x, r->run, &r->nests->partial))
             return kiln_parts_run(x, r->run, &r->nests->partial, r->ptr, r->par);
         KILN_TRY(kiln_drive(x, r->run, nest, r->ptr, r->par, &trap));
         if (trap == 0) continue;

@@ -4,7 +4,7 @@
  * not fit.  Where the thread has a recipe, the call it binds, its plan, its class and its failures must be those
  * that kiln_bind, kiln_infer and the key give; and kiln_call, which uses recipes, must end as these say.  A
  * recipe that asks too little is planted, and must be found out. */
-#include "api/recipe.h"
+#include "api/memo.h"
 #include "tier_compare.h"
 
 enum { CALLS = 20000, LIKE_IT = 4, RANK_MAX = 5, ROOM = 4096 };

@@ -5,8 +5,7 @@
  * recipes and replays in memory that is used again.  The interpreting one remembers
  * nothing and works on a copy of the same memory: the status and message, the results and
  * every byte must be the same.  A slot and a replay that ask too little are planted, and must be found. */
-#include "api/recipe.h"
-#include "api/slot.h"
+#include "api/memo.h"
 #include "tier_compare.h"
 
 enum { EPISODES = 200, STEPS = 60, CALLS = 3, RANK_MAX = 5, NELEM_MAX = 64, ROOM = 512, REGIONS = 3 };
@@ -357,7 +356,7 @@ static void fill_memory(fuzz *f) {
 static void plant(const fuzz *f, const char *name) {
     const kiln_op *op = op_of(contexts[1], name);
     kiln_thread *t = kiln_thread_of(&contexts[1]->epochs);
-    kiln_slot *s = *kiln_slot_of(t->user, op);
+    kiln_memo *s = *kiln_slot_of(t->user, op);
     if (f->plant_slot && s && s->op == op)
         for (unsigned k = 0; k < s->nargs; k++) {
             s->arg[k].mask &= ~KILN_SIG_FLAGS(KILN_TF_READONLY);
@@ -365,9 +364,9 @@ static void plant(const fuzz *f, const char *name) {
         }
     kiln_recipe *r = kiln_slots_of(t)->recipes;
     for (int k = 0; f->plant_replay && r && k < KILN_RECIPE_COUNT; k++)
-        for (int way = 0; r[k].op == op && way < KILN_REPLAY_WAYS; way++) {
-            int64_t *inputs = r[k].kept[way].inputs;
-            if (r[k].kept[way].fn) inputs[2 * inputs[0]] = 1;
+        for (int way = 0; r[k].op == op && way < KILN_RECIPE_WAYS; way++) {
+            kiln_memo *m = r[k].way[way];
+            if (m && m->op == op && !m->flat) m->layout[2 * m->layout[0]] = 1;
         }
 }
 

@@ -1,0 +1,424 @@
+/* memo.c - a call that is like one before -> its results, in tens of nanoseconds.
+ *
+ * See memo.h for what "like" means.  What is compared here is all that the general path would have looked at
+ * to arrive at the same kernel and the same shape of results; tests/unit/test_slot.c holds a case for each.
+ * memo_make.c decides what a memo asks; nothing here knows why. */
+#include "api/memo.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#define UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define INLINE static inline __attribute__((always_inline))
+#define NELEM_MAX ((int64_t)1 << 36) /* elements from which on the general path counts bytes with care */
+
+/* -- matching: nothing is written that a miss would have to undo ----------------------------------------------- */
+
+/* Takes on the shape of `like`, the value that has the call's.  False: it is not as this memo asks. */
+static __attribute__((noinline)) bool learn_shape(kiln_memo *m, const kiln_tensor *like) {
+    const kiln_memo_arg *a = &m->arg[m->like];
+    if ((like->sig & a->mask) != a->want || like->nelem >= NELEM_MAX) return false;
+    m->like_sig = like->sig;
+    m->n[0] = like->nelem;
+    for (unsigned k = 0; k < m->nrets && !m->given_outs; k++)
+        m->mold[k] = kiln_tensor_mold_like(like, (kiln_dtype)m->dtype[k], m->elem[k]);
+    return true;
+}
+
+/* The same, and nothing to do where it is as the last time. */
+INLINE bool shape_matches(kiln_memo *m, const kiln_tensor *like) {
+    return (like->sig == m->like_sig && like->nelem == m->n[0]) || learn_shape(m, like);
+}
+
+INLINE bool same_shape(const kiln_tensor *a, const kiln_tensor *b) {
+    return a->rank == b->rank && kiln_same_sizes(a->rank, a->sizes, b->sizes);
+}
+
+INLINE bool shapes_match(kiln_memo *m, const kiln_value *args) {
+    const kiln_tensor *like = args[m->like].u.tensor;
+    if (!shape_matches(m, like)) return false;
+    for (long k = m->nsized; k-- > 0;)
+        if (!same_shape(args[m->sized[k]].u.tensor, like)) return false;
+    return true;
+}
+
+/* Kinds, signatures and payloads of the values from `first` on: all of them, or those after the tensors.  Names
+ * only where they are the schema's own texts; see kiln_memo_match. */
+INLINE bool values_match(kiln_memo *m, const kiln_value *args, unsigned first) {
+    const kiln_memo_arg *a = m->arg + first, *end = m->arg_end;
+    for (const kiln_value *v = args + first; a != end; a++, v++) {
+        uint64_t word = (uint64_t)v->u.i;
+        if (v->kind != a->kind || v->name != a->name) return false;
+        if (first == 0 && v->kind == KILN_TENSOR) {
+            if (!word) return false;
+            word = v->u.tensor->sig;
+            *a->data = v->u.tensor->data;
+        }
+        if ((word & a->mask) != a->want) return false;
+    }
+    return true;
+}
+
+/* Value i, where it must be a tensor in the shape of value 0, which is `like`. */
+INLINE bool tensor_matches(kiln_memo *m, const kiln_value *args, unsigned i, const kiln_tensor *like) {
+    const kiln_memo_arg *a = &m->arg[i];
+    const kiln_tensor *t = args[i].u.tensor;
+    if (args[i].kind != KILN_TENSOR || args[i].name != a->name || !t) return false;
+    if (i == 0 ? !shape_matches(m, t) : (t->sig & a->mask) != a->want || !same_shape(t, like)) return false;
+    *a->data = t->data;
+    return true;
+}
+
+/* All values.  lead: as many tensors come first and no others follow, all in the shape of the call; or 0. */
+INLINE bool matches(kiln_memo *m, const kiln_value *args, unsigned lead) {
+    if (lead == 0) return values_match(m, args, 0) && shapes_match(m, args);
+    const kiln_tensor *like = args[0].u.tensor;
+    return tensor_matches(m, args, 0, like) && (lead < 2 || tensor_matches(m, args, 1, like)) &&
+           (lead < 3 || tensor_matches(m, args, 2, like)) && values_match(m, args, lead);
+}
+
+/* Whether na bytes from a on and nb from b on are disjoint. */
+INLINE bool apart(const char *a, uint64_t na, const char *b, uint64_t nb) {
+    uint64_t ahead = (uint64_t)((uintptr_t)b - (uintptr_t)a); /* of one another, around the end of memory */
+    return ahead >= na && -ahead >= nb;
+}
+
+/* Whether `out`, of nbytes, shares no memory with the tensor that is value i, or all of it, element by element: an
+ * only element with dimensions is not the one of a tensor without. */
+INLINE bool out_is_apart(const kiln_memo *m, const kiln_value *args, unsigned i, const kiln_tensor *out,
+                         uint64_t nbytes) {
+    const kiln_tensor *t = args[i].u.tensor;
+    uint64_t n = (uint64_t)t->nelem * m->arg[i].elem;
+    return t == out || apart(out->data, nbytes, t->data, n) ||
+           (out->data == t->data && nbytes == n && out->rank == t->rank);
+}
+
+/* The same of result k and every tensor.  lead: see matches. */
+INLINE bool out_is_free(const kiln_memo *m, const kiln_value *args, unsigned k, unsigned lead) {
+    const kiln_tensor *out = args[m->target[k]].u.tensor;
+    uint64_t n = (uint64_t)out->nelem * m->elem[k];
+    if (lead)
+        return out_is_apart(m, args, 0, out, n) && (lead < 2 || out_is_apart(m, args, 1, out, n)) &&
+               (lead < 3 || out_is_apart(m, args, 2, out, n));
+    for (unsigned i = 0; i < m->nargs; i++)
+        if (m->arg[i].kind == KILN_TENSOR && !out_is_apart(m, args, i, out, n)) return false;
+    return true;
+}
+
+/* The scalars that need no more than an instruction or two.  False: not one of those, or it does not fit. */
+INLINE bool set_scalars(kiln_memo *m, const kiln_value *args) {
+    for (const kiln_memo_scalar *r = m->scalar; r != m->scalar_end; r++) {
+        const kiln_value *v = &args[r->arg];
+        float f;
+        if (r->how == KILN_MEMO_F64_TO_F32) {
+            if (!(fabs(v->u.f) <= FLT_MAX)) return false;
+            f = (float)v->u.f;
+            memcpy(r->par, &f, sizeof f);
+        } else if (r->how == KILN_MEMO_COPY) {
+            *r->par = (uint64_t)v->u.i;
+        } else if (r->how == KILN_MEMO_INT_TO_F32) {
+            f = (float)v->u.i;
+            memcpy(r->par, &f, sizeof f);
+        } else if (r->how == KILN_MEMO_INT_TO_I32 && v->u.i == (int32_t)v->u.i) {
+            *r->par = (uint32_t)v->u.i;
+        } else {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* -- running ------------------------------------------------------------------------------------------------ */
+
+/* Large calls are the driver's: it knows caches and threads.  Addresses and scalars are copied, since a host's pool
+ * may run a call of the same operator in this thread meanwhile, which has the slot next. */
+static int32_t drive(const kiln_memo *m, int nest) {
+    char *ptr[KILN_MEMO_BUFFERS];
+    uint64_t par[KILN_MEMO_SCALARS];
+    int64_t n = m->n[0], stride[KILN_MEMO_BUFFERS];
+    uint8_t bytes[KILN_MEMO_BUFFERS];
+    memcpy(ptr, m->ptr, sizeof ptr);
+    memcpy(par, m->par, sizeof par);
+    memcpy(bytes, m->elem, sizeof bytes);
+    for (unsigned b = 0; b < m->nbuffers; b++) stride[b] = m->stride[2 * b];
+    const kiln_ctx *ctx = m->c->ctx;
+    kiln_runner run = {
+        .fn = m->fn, .parallel = &ctx->parallel, .isa = ctx->isa, .cost_ps = m->c->cost_element};
+    kiln_axes x = {.ndim = 1,
+                   .ngrid = 1,
+                   .nbuffers = (int)m->nbuffers,
+                   .nwritten = m->nrets,
+                   .pitch = 1,
+                   .npoints = n,
+                   .nelem = n,
+                   .n = &n,
+                   .stride = stride,
+                   .bytes = bytes};
+    int32_t trap;
+    return kiln_drive(&x, &run, nest, ptr, par, &trap) == KILN_OK ? trap : -1;
+}
+
+INLINE kiln_status finish(kiln_thread *t, const kiln_memo *m) {
+    KILN_COUNT_IN(t, slot_hits);
+    kiln_entry_touch(&m->c->entry);
+    kiln_tier_here = kiln_tier_compiled;
+    kiln_thread_leave(t);
+    return KILN_OK;
+}
+
+/* -- the less simple ------------------------------------------------------------------------------------------ */
+
+static bool list_matches(const kiln_memo_arg *a, const int64_t *items, const kiln_value *v) {
+    if (v->n != a->mask) return false;
+    for (uint32_t k = 0; k < v->n; k++)
+        if (v->u.list[k].kind != KILN_INT_V || v->u.list[k].u.i != items[a->want + k]) return false;
+    return true;
+}
+
+bool kiln_memo_match(const kiln_memo_arg *arg, size_t n, const kiln_memo_text *text, const int64_t *items,
+                     const kiln_value *args) {
+    const kiln_memo_arg *a = arg;
+    for (const kiln_value *v = args, *end = args + n; v != end; v++, a++) {
+        uint64_t word = (uint64_t)v->u.i;
+        if (v->kind != a->kind || (v->name != a->name && !kiln_same_text(v->name, a->name))) return false;
+        if (v->kind == KILN_TENSOR) {
+            if (!word) return false;
+            word = v->u.tensor->sig;
+            *a->data = v->u.tensor->data;
+        } else if (v->kind == KILN_LIST_V) {
+            if (items && !list_matches(a, items, v)) return false;
+            continue;
+        }
+        if ((word & a->mask) != a->want) return false;
+        if (v->kind == KILN_STR_V && !kiln_same_text(v->u.s, text->letters)) return false;
+    }
+    return true;
+}
+
+static bool set_any_scalars(kiln_memo *m, const kiln_value *args) {
+    for (const kiln_memo_scalar *r = m->scalar; r != m->scalar_end; r++)
+        if (!kiln_number_convert(&args[r->arg], r->part, (kiln_dtype)r->via, (kiln_dtype)r->dtype, r->checked,
+                                 r->par))
+            return false;
+    return true;
+}
+
+static bool outs_are_free(const kiln_memo *m, const kiln_value *args) {
+    for (unsigned k = 0; k < m->nrets && m->given_outs; k++) {
+        if (!out_is_free(m, args, k, 0)) return false;
+        for (unsigned j = 0; j < k; j++) /* two results in one place: one of them would be lost */
+            if (args[m->target[j]].u.tensor->data == args[m->target[k]].u.tensor->data) return false;
+    }
+    return true;
+}
+
+/* Runs nests from..to; false after a trap. */
+static bool run_nests(kiln_memo *m, unsigned from, unsigned to) {
+    for (unsigned nest = from; nest < to; nest++) {
+        m->launch.nest = (int32_t)nest;
+        if ((m->n[0] > KILN_MEMO_SERIAL ? drive(m, (int)nest) : m->fn(&m->launch)) != 0) return false;
+    }
+    return true;
+}
+
+/* A call of a flat memo. */
+static bool run_flat(kiln_memo *m, const kiln_value *args, kiln_tensor **outs) {
+    kiln_tensor *made[KILN_MEMO_RETS];
+    unsigned k = 0;
+    if (!shapes_match(m, args) || !outs_are_free(m, args)) return false;
+    if (m->n[0] > KILN_MEMO_SERIAL && m->nnests > 1)
+        return false; /* the memo may be another call's between them */
+    if (!set_scalars(m, args) && !set_any_scalars(m, args)) return false;
+    if (m->nguards && !run_nests(m, 0, m->nguards)) return false;
+    for (; k < m->nrets; k++) {
+        kiln_tensor *from = args[m->target[k]].u.tensor;
+        made[k] = m->given_outs ? kiln_tensor_retain(from) : kiln_tensor_make(&m->mold[k], from);
+        if (!made[k]) break;
+        m->ptr[k] = made[k]->data;
+    }
+    bool small = m->nnests == 1 && m->n[0] <= KILN_MEMO_SERIAL;
+    if (k < m->nrets || (small ? m->fn(&m->launch) != 0 : !run_nests(m, m->nguards, m->nnests))) {
+        while (k > 0) kiln_tensor_release(made[--k]);
+        return false;
+    }
+    for (unsigned done = 0; done < k; done++) outs[done] = made[done]; /* the memo may be another's by now */
+    return true;
+}
+
+/* -- one layout --------------------------------------------------------------------------------------------------- */
+
+bool kiln_memo_laid_out_alike(const kiln_memo *m, const kiln_value *args) {
+    const int64_t *seen = m->layout;
+    const kiln_memo_arg *a = m->arg;
+    for (const kiln_value *v = args; a != m->arg_end; a++, v++) {
+        if (a->kind != KILN_TENSOR) continue;
+        const kiln_tensor *t = v->u.tensor;
+        if (v->kind != KILN_TENSOR || !t) return false;
+        long rank = t->rank;
+        if (*seen++ != rank) return false;
+        for (const int64_t *size = t->sizes, *end = size + rank; size != end; size++)
+            if (*size != *seen++) return false;
+        for (const int64_t *stride = t->strides, *end = stride + rank; stride != end; stride++)
+            if (*stride != *seen++) return false;
+    }
+    return true;
+}
+
+/* A new tensor in the shape kept.  Where sizes and signature do not tell the strides, all of it is written anew. */
+static kiln_tensor *new_in_shape(const kiln_memo *m, unsigned k) {
+    const kiln_tensor_mold *mold = &m->mold[k];
+    if (m->shape.flags & (KILN_TF_CANONICAL | KILN_TF_CHANNELS_LAST))
+        return kiln_tensor_make(mold, &m->shape);
+    size_t nbytes = kiln_tensor_head(m->shape.rank) + mold->data_bytes;
+    return kiln_tensor_make_afresh(mold, &m->shape, kiln_block_take_kept(mold->block, nbytes));
+}
+
+static bool run_walk(kiln_memo *m, char **ptr) {
+    kiln_home home = 0;
+    void *work = m->work ? kiln_block_take(m->work, &home) : NULL;
+    if (m->work && !work) return false;
+    int32_t trap = kiln_walk_run(&m->walk, m->fn, ptr, m->par, work);
+    if (work) kiln_block_give(work, home);
+    return trap == 0;
+}
+
+static bool run_laid_out(kiln_memo *m, const kiln_value *args, kiln_tensor **outs) {
+    kiln_tensor *made[KILN_MEMO_RETS];
+    char *ptr[KILN_WALK_BUFFERS];
+    unsigned k = 0;
+    if (!set_scalars(m, args) && !set_any_scalars(m, args)) return false;
+    for (; k < m->nrets; k++) {
+        if (!(made[k] = new_in_shape(m, k))) break;
+        ptr[k] = made[k]->data;
+    }
+    for (unsigned b = m->nrets; b < m->nbuffers; b++) ptr[b] = m->ptr[b];
+    if (k < m->nrets || !run_walk(m, ptr)) {
+        while (k > 0) kiln_tensor_release(made[--k]);
+        return false;
+    }
+    memcpy(outs, made, k * sizeof *made);
+    return true;
+}
+
+/* Signatures of tensors, where all else is known to match. */
+static bool tensors_match(kiln_memo *m, const kiln_value *args) {
+    const kiln_value *v = args;
+    for (const kiln_memo_arg *a = m->arg; a != m->arg_end; a++, v++) {
+        if (a->kind != KILN_TENSOR) continue;
+        if ((v->u.tensor->sig & a->mask) != a->want) return false;
+        *a->data = v->u.tensor->data;
+    }
+    return true;
+}
+
+bool kiln_memo_run(kiln_memo *m, const kiln_value *args, kiln_tensor **outs, bool alike) {
+    if (!m->flat && !kiln_memo_laid_out_alike(m, args)) return false; /* what is likeliest to differ first */
+    if (alike && m->flat) {
+        if (!tensors_match(m, args)) return false;
+    } else if (!kiln_memo_match(m->arg, m->nargs, &m->text, m->items, args)) {
+        return false;
+    }
+    if (!(m->flat ? run_flat(m, args, outs) : run_laid_out(m, args, outs))) return false;
+    m->used = true;
+    return true;
+}
+
+/* A call that is not like the last one of its operator. */
+static kiln_status call_other(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
+                              kiln_tensor **outs, size_t nouts) {
+    kiln_thread *t = kiln_thread_last.record; /* which has entered */
+    kiln_status st = kiln_call_general(ctx, t, op, args, nargs, outs, nouts);
+    kiln_thread_leave(t);
+    return st;
+}
+
+static __attribute__((noinline)) kiln_status call_any(kiln_ctx *ctx, const kiln_op *op,
+                                                      const kiln_value *args, size_t nargs,
+                                                      kiln_tensor **outs, size_t nouts) {
+    kiln_thread *t = kiln_thread_last.record; /* which has entered */
+    kiln_memo *m = *kiln_slot_of(t->user, op);
+    bool mine = m->op == op && m->nargs == nargs && nouts >= m->nrets && args && outs &&
+                m->generation == kiln_generation(&ctx->epochs);
+    if (mine && kiln_memo_run(m, args, outs, false)) return finish(t, m);
+    return call_other(ctx, op, args, nargs, outs, nouts);
+}
+
+/* -- the call --------------------------------------------------------------------------------------------------- */
+
+/* The first call of a thread, or after one in another context; or there is no context. */
+static __attribute__((noinline)) kiln_status call_first(kiln_ctx *ctx, const kiln_op *op,
+                                                        const kiln_value *args, size_t nargs,
+                                                        kiln_tensor **outs, size_t nouts) {
+    KILN_NEED_IN("kiln_call", ctx);
+    kiln_thread *t = kiln_thread_of(&ctx->epochs);
+    if (!t) return KILN_NOMEM();
+    kiln_thread_enter(&ctx->epochs, t);
+    return call_any(ctx, op, args, nargs, outs, nouts);
+}
+
+/* What a simple memo does not hold goes on to call_any, which needs nothing that the memo does not know. */
+static __attribute__((noinline)) kiln_status miss(kiln_memo *m, const kiln_value *args, kiln_tensor **outs) {
+    const kiln_memo_arg *like = &m->arg[m->like];
+    const kiln_value *v = &args[m->like];
+    bool other = v->kind == KILN_TENSOR && v->u.tensor && (v->u.tensor->sig & like->mask) != like->want;
+    if (other) return call_other(m->c->ctx, m->op, args, m->nargs, outs, m->nrets);
+    return call_any(m->c->ctx, m->op, args, m->nargs, outs, m->nrets);
+}
+
+static __attribute__((noinline)) kiln_status fail(kiln_thread *t, const kiln_memo *m, kiln_tensor *out,
+                                                  int32_t trap) {
+    kiln_thread_leave(t);
+    if (!out) return KILN_E_NOMEM;
+    kiln_tensor_release(out);
+    return KILN_BUG("%s: the kernel returned %d", m->op->name, (int)trap); /* only guards have traps */
+}
+
+/* Calls nothing but the kernel where the shape is the last one's and a block is kept.  lead: see matches. */
+INLINE kiln_status hit(kiln_thread *t, kiln_memo *m, const kiln_value *args, kiln_tensor **outs,
+                       unsigned lead) {
+    if (UNLIKELY(!matches(m, args, lead) || !set_scalars(m, args))) return miss(m, args, outs);
+    if (m->given_outs && UNLIKELY(!out_is_free(m, args, 0, lead))) return miss(m, args, outs);
+    kiln_tensor *out = args[lead && !m->given_outs ? 0 : m->target[0]].u.tensor;
+    if (m->given_outs)
+        atomic_fetch_add_explicit(&out->refs, 1, memory_order_relaxed);
+    else if (UNLIKELY(!(out = kiln_tensor_make(&m->mold[0], out))))
+        return fail(t, m, out, 0);
+    m->ptr[0] = out->data;
+    int32_t trap = UNLIKELY(m->n[0] > KILN_MEMO_SERIAL) ? drive(m, 0) : m->fn(&m->launch);
+    if (UNLIKELY(trap != 0)) return fail(t, m, out, trap);
+    *outs = out;
+    return finish(t, m);
+}
+
+#define HIT(lead)                                                                                     \
+    static kiln_status hit_##lead(kiln_thread *t, kiln_memo *m, const kiln_value *args, size_t nargs, \
+                                  kiln_tensor **outs) {                                               \
+        (void)nargs;                                                                                  \
+        return hit(t, m, args, outs, lead);                                                           \
+    }
+HIT(0)
+HIT(1)
+HIT(2)
+HIT(3)
+
+static kiln_status hit_laid_out(kiln_thread *t, kiln_memo *m, const kiln_value *args, size_t nargs,
+                                kiln_tensor **outs) {
+    if (kiln_memo_run(m, args, outs, false)) return finish(t, m);
+    return call_other(m->c->ctx, m->op, args, nargs, outs, m->nrets);
+}
+
+kiln_memo_hit *const kiln_memo_hits[KILN_MEMO_LEAD + 2] = {hit_0, hit_1, hit_2, hit_3, hit_laid_out};
+
+kiln_status kiln_call(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
+                      kiln_tensor **outs, size_t nouts) {
+    if (UNLIKELY(!ctx || kiln_thread_last.id != ctx->epochs.id))
+        return call_first(ctx, op, args, nargs, outs, nouts);
+    kiln_thread *t = kiln_thread_last.record;
+    kiln_thread_enter(&ctx->epochs, t);
+    kiln_memo *m = *kiln_slot_of(t->user, op);
+    if (m->op == op && args && m->simple_nargs == nargs && nouts &&
+        kiln_generation(&ctx->epochs) == m->generation && outs)
+        return m->hit(t, m, args, nargs, outs);
+    return call_any(ctx, op, args, nargs, outs, nouts);
+}

@@ -1,0 +1,209 @@
+/* memo.h - private to src/api: what a thread remembers of its calls, on two levels.
+ *
+ * A *recipe* holds for calls of an operator with the same kinds, dtypes and asked values, whatever their shapes: how
+ * values bind, what types came to, which class each set of stride classes has.  A *memo* is a call ready to be run
+ * again: it names a kernel and a launch that lacks only addresses, scalars and, if it is flat, the count.  A flat memo
+ * holds for every shape, as sizes are compared among the tensors of the call: all row-major and of one shape, or of
+ * rank 0.  Any other holds for one layout.  A recipe keeps a few memos; a *slot* per operator points at the one that
+ * answered last, and finds it without the recipe.  Anything else, and everything that fails, is left to the general
+ * path.  No lock, no allocation, no string; nothing here knows a family. */
+#ifndef KILN_MEMO_H
+#define KILN_MEMO_H
+#include <string.h>
+
+#include "api/ctx.h"
+#include "tensor/tensor.h"
+
+enum {
+    KILN_MEMO_ARGS = 8,    /* values given */
+    KILN_MEMO_BUFFERS = 8, /* of the kernel */
+    KILN_MEMO_RETS = 4,
+    KILN_MEMO_SCALARS = 4,
+    KILN_MEMO_LEAD = 3,       /* tensors up to which there is a kiln_memo_hit of their number */
+    KILN_MEMO_SERIAL = 16384, /* elements from which on the driver decides how to run */
+    KILN_MEMO_RANK = 8,       /* of a layout */
+    KILN_MEMO_WORDS = 52,     /* of layouts: three tensors of that rank */
+    KILN_MEMO_ITEMS = 8,      /* of lists */
+    KILN_SLOT_COUNT = 128,    /* of a thread; operators share them by hash */
+    KILN_RECIPE_COUNT = 64,   /* of a thread and context; calls share them by hash */
+    KILN_RECIPE_DEFAULTS = 4, /* arguments that are not given */
+    KILN_RECIPE_CLASSES = 8,
+    KILN_RECIPE_WAYS = 3,     /* memos of a recipe: a flat one, others */
+    KILN_RECIPE_PATIENCE = 8, /* calls that a memo is of no use to before another takes its place */
+    KILN_SLOT_PATIENCE = 8    /* calls that a flat memo in a slot misses before another takes its place */
+};
+
+/* What one value of the call must be: its kind, its name, and a word of it under a mask: a tensor's signature, any
+ * other's payload; of a list, `mask` items, the first being item `want` of those kept. */
+typedef struct kiln_memo_arg {
+    uint64_t kind;
+    const char *name; /* the schema's; NULL: given by position */
+    uint64_t mask, want;
+    char **data;   /* of a tensor: where the launch wants its address, */
+    uint64_t elem; /* and the bytes of an element */
+} kiln_memo_arg;
+
+/* The one text among the values of a call. */
+typedef struct kiln_memo_text {
+    bool given;
+    char letters[15]; /* with their end */
+} kiln_memo_text;
+
+/* How a kernel's scalar comes from a value. */
+typedef enum kiln_memo_how {
+    KILN_MEMO_COPY, /* int to i64, float to f64 */
+    KILN_MEMO_F64_TO_F32,
+    KILN_MEMO_INT_TO_F32,
+    KILN_MEMO_INT_TO_I32,
+    KILN_MEMO_ANY /* kiln_number_convert */
+} kiln_memo_how;
+
+typedef struct kiln_memo_scalar {
+    uint32_t how, arg;
+    uint64_t *par; /* of the launch */
+    uint8_t part, via, dtype;
+    bool checked;
+} kiln_memo_scalar;
+
+typedef struct kiln_memo kiln_memo;
+
+/* Answers a call of a memo's operator with as many values and room for one result.  The thread is inside the
+ * epochs, and leaves them.  Parameters as kiln_call's where they are the same: they stay in their registers. */
+typedef kiln_status kiln_memo_hit(kiln_thread *t, kiln_memo *m, const kiln_value *args, size_t nargs,
+                                  kiln_tensor **outs);
+
+struct kiln_memo {
+    const kiln_op *op;   /* if it holds nothing its own address, which is no operator's */
+    uint64_t generation; /* kiln_generation when the class was found */
+    size_t simple_nargs; /* nargs if there is one result, one nest, no guard and no text; else SIZE_MAX */
+    kiln_memo_hit *hit;  /* if simple_nargs */
+    kiln_class *c;
+    /* The last shape, and what follows from it. */
+    uint64_t like_sig; /* 0: none */
+    int64_t n[2];      /* n[0]: its elements */
+    kiln_tensor_mold mold[KILN_MEMO_RETS];
+    uint32_t nargs, nbuffers;
+    uint8_t nrets, nsized, nnests, nguards;
+    bool given_outs;                 /* results go into arguments */
+    uint8_t like;                    /* the argument that has the shape of the call */
+    uint8_t sized[KILN_MEMO_ARGS];   /* other arguments that must have that shape */
+    uint8_t target[KILN_MEMO_RETS];  /* the argument of each result that is given; else `like` */
+    uint8_t elem[KILN_MEMO_BUFFERS]; /* bytes */
+    uint8_t dtype[KILN_MEMO_BUFFERS];
+    char *unused; /* address of a tensor that the kernel does not read */
+    kiln_memo_arg arg[KILN_MEMO_ARGS], *arg_end;
+    kiln_memo_scalar scalar[KILN_MEMO_SCALARS], *scalar_end; /* those that are not defaults */
+    /* The launch of a flat memo, ready but for n[0], ptr and the scalars above. */
+    kiln_kernel_fn fn;
+    kiln_launch launch;
+    char *ptr[KILN_MEMO_BUFFERS];
+    int64_t stride[KILN_MEMO_BUFFERS * 2];
+    uint64_t par[KILN_MEMO_SCALARS];
+    kiln_memo_text text;
+    int64_t items[KILN_MEMO_ITEMS];
+    uint32_t serial; /* of the recipe it was made for */
+    bool used;       /* since it was made */
+    uint8_t missed;  /* calls that came while a slot pointed at it */
+    /* Of one that is not flat: launches, what tensors must be like, and a header in the shape of the results. */
+    bool flat;
+    kiln_walk walk;
+    size_t work;
+    kiln_tensor shape;
+    int64_t shape_sizes[KILN_MEMO_RANK], shape_strides[KILN_MEMO_RANK];
+    int64_t layout[KILN_MEMO_WORDS]; /* of each tensor given: its rank, its sizes, its strides */
+};
+
+/* A value of a recipe's calls, and where it goes. */
+typedef struct kiln_recipe_place {
+    int8_t to, out; /* argument of the row, result; -1: none */
+} kiln_recipe_place;
+
+typedef struct kiln_recipe {
+    const kiln_op *op; /* NULL: empty */
+    uint32_t serial;   /* raised when another recipe takes the place */
+    uint8_t nargs, ndefaults, nfound;
+    kiln_memo_arg arg[KILN_MEMO_ARGS];
+    char *unused; /* where addresses go */
+    kiln_recipe_place place[KILN_MEMO_ARGS];
+    uint64_t generation; /* kiln_generation when the classes were found */
+    struct {
+        uint64_t stride_bits; /* of the plan */
+        kiln_class *c;
+    } found[KILN_RECIPE_CLASSES];
+    kiln_typed typed;
+    int8_t default_arg[KILN_RECIPE_DEFAULTS];
+    kiln_value defaults[KILN_RECIPE_DEFAULTS];
+    kiln_memo_text text;
+    uint8_t oldest,
+        passed; /* of the ways that are not flat; calls that were not kept since the last that was */
+    kiln_memo *way[KILN_RECIPE_WAYS]; /* [0]: a flat one; each made when first needed */
+} kiln_recipe;
+
+/* What a thread remembers of a context's calls.  Until a slot is set it points at the memo that holds nothing. */
+typedef struct kiln_slots {
+    kiln_memo *at[KILN_SLOT_COUNT];
+    kiln_recipe *recipes; /* KILN_RECIPE_COUNT of them; NULL before the first */
+} kiln_slots;
+
+extern kiln_slots kiln_slots_none; /* of a thread that has none; never written */
+
+static inline kiln_memo **kiln_slot_of(kiln_slots *slots, const kiln_op *op) {
+    _Static_assert(KILN_SLOT_COUNT == 128, "seven bits of the product");
+    return &slots->at[(uint64_t)(uintptr_t)op * UINT64_C(0x9e3779b97f4a7c15) >> 57];
+}
+
+static inline bool kiln_same_text(const char *a, const char *b) {
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+/* recipe.c: lets the operator's slot point at m, which has just answered.  A flat memo, which holds for more calls,
+ * gives way to another only now and then. */
+void kiln_slot_set(kiln_slots *slots, kiln_memo *m);
+/* The thread's own, made on first use; NULL without memory. */
+kiln_slots *kiln_slots_of(kiln_thread *t);
+void kiln_slots_free(void *slots); /* kiln_slots_none is fine */
+
+/* recipe.c: the recipe of calls like this one; NULL if there is none. */
+kiln_recipe *kiln_recipe_find(const kiln_thread *t, const kiln_op *op, const kiln_value *args, size_t nargs);
+/* Binds a call for which r was found. */
+void kiln_recipe_bind(const kiln_recipe *r, const kiln_value *args, kiln_bound *out);
+/* The class of a call that r has bound, if it was found in this generation; else NULL. */
+kiln_class *kiln_recipe_class(const kiln_recipe *r, uint64_t generation, const kiln_plan *plan);
+/* Makes a recipe of an inferred call; NULL if none can hold it. */
+kiln_recipe *kiln_recipe_make(kiln_thread *t, const kiln_value *args, size_t nargs, const kiln_plan *plan);
+/* Notes that c is the class of an inferred call. */
+void kiln_recipe_learn(kiln_recipe *r, const kiln_plan *plan, uint64_t generation, kiln_class *c);
+/* The memo in which a call of r is to be kept now; NULL: none, as calls seem to come once each, or there is no memory. */
+kiln_memo *kiln_recipe_way(kiln_recipe *r, bool flat);
+
+/* memo_make.c: sets what is asked of value v, which was bound to argument a of the row (-1: it only receives a
+ * result): all that bind, the row's conditions and promotion looked at, and nothing else.  sig: bits of a signature that
+ * the caller asks; values: arguments whose payload is asked.  items: room for lists' items, *nitems used.  False: no word
+ * can tell. */
+bool kiln_memo_ask(const kiln_plan *plan, const kiln_value *v, int a, uint64_t sig, uint64_t values,
+                   kiln_memo_text *text, int64_t *items, int *nitems, kiln_memo_arg *to);
+/* memo_make.c: whether the memo of an inferred call would be flat. */
+bool kiln_memo_is_flat(const kiln_plan *plan, const kiln_value *args, size_t nargs);
+/* memo_make.c: makes m answer calls like this one, which the kernel of `run` has just answered with `made`.  False: no
+ * memo can. */
+bool kiln_memo_make(kiln_memo *m, uint64_t generation, const kiln_value *args, size_t nargs,
+                    const kiln_plan *plan, kiln_class *c, const kiln_runner *run, kiln_tensor *const *made);
+/* memo.c: for calls whose first values, this many, are all their tensors and each in the shape of the call; [0] is
+ * for any that are flat, the last for those that are not. */
+extern kiln_memo_hit *const kiln_memo_hits[KILN_MEMO_LEAD + 2];
+/* memo.c: whether kinds, names, masked words, texts and lists are those of n values; sets addresses of tensors. */
+bool kiln_memo_match(const kiln_memo_arg *arg, size_t n, const kiln_memo_text *text, const int64_t *items,
+                     const kiln_value *args);
+/* memo.c: whether tensors have the sizes and strides of a memo that is not flat. */
+bool kiln_memo_laid_out_alike(const kiln_memo *m, const kiln_value *args);
+/* memo.c: the call by a memo of its operator and as many values; false: nothing has happened.  alike: a recipe of the
+ * memo's has found the values to be of its kinds. */
+bool kiln_memo_run(kiln_memo *m, const kiln_value *args, kiln_tensor **outs, bool alike);
+
+/* call.c: the call as if there were no slots.  The caller is inside the context's epochs. */
+kiln_status kiln_call_general(kiln_ctx *ctx, kiln_thread *t, const kiln_op *op, const kiln_value *args,
+                              size_t nargs, kiln_tensor **outs, size_t nouts) KILN_MUST_CHECK;
+
+extern KILN_TLS_FAST const char *kiln_tier_here; /* what kiln_last_tier says */
+extern const char kiln_tier_compiled[];
+#endif

@@ -1,0 +1,315 @@
+/* memo_make.c - a call that the general path has answered -> the memo that answers the next like it.
+ *
+ * Decides which calls a memo can hold, and what of them has to be asked of the next.  See memo.h for what a memo
+ * promises, memo.c for how it is used.  Errs on the side of refusing: a call that is not remembered costs time only. */
+#include <string.h>
+
+#include "api/memo.h"
+
+/* Bits of a signature that decide the class of a flat call; of a tensor that is written also whether it may be. */
+#define SIG_READ (KILN_SIG_TYPE | KILN_SIG_FLAGS(KILN_TF_CANONICAL | KILN_TF_SCALAR | KILN_TF_NUMBER))
+#define SIG_WRITTEN (SIG_READ | KILN_SIG_FLAGS(KILN_TF_READONLY))
+
+/* -- what is asked of a value -------------------------------------------------------------------------------- */
+
+static bool keep_text(kiln_memo_text *to, const char *text) {
+    size_t n = strlen(text) + 1;
+    if (to->given || n > sizeof to->letters) return false;
+    to->given = true;
+    memcpy(to->letters, text, n);
+    return true;
+}
+
+/* A list of integers that was bound as it is. */
+static bool keep_list(const kiln_value *v, const kiln_value *bound, int64_t *items, int *nitems,
+                      kiln_memo_arg *to) {
+    if (bound->kind != KILN_LIST_V || bound->u.list != v->u.list || *nitems + (int)v->n > KILN_MEMO_ITEMS)
+        return false;
+    to->mask = v->n;
+    to->want = (uint64_t)*nitems;
+    for (uint32_t k = 0; k < v->n; k++) {
+        if (v->u.list[k].kind != KILN_INT_V) return false;
+        items[(*nitems)++] = v->u.list[k].u.i;
+    }
+    return true;
+}
+
+bool kiln_memo_ask(const kiln_plan *plan, const kiln_value *v, int a, uint64_t sig, uint64_t values,
+                   kiln_memo_text *text, int64_t *items, int *nitems, kiln_memo_arg *to) {
+    const kiln_row *row = plan->call->op->row;
+    bool asked = a >= 0 && values >> a & 1;
+    to->kind = v->kind;
+    to->mask = to->want = 0;
+    if (a < 0 ? v->kind != KILN_TENSOR : v->kind != plan->call->arg[a].kind) return false; /* was converted */
+    switch ((kiln_kind)v->kind) {
+    case KILN_NONE: return true;
+    case KILN_TENSOR:
+        to->mask = sig;
+        if (a >= 0 && row->asked_single >> a & 1) to->mask |= KILN_SIG_FLAGS(KILN_TF_SINGLE);
+        to->want = v->u.tensor->sig & to->mask;
+        return !asked; /* its sizes matter */
+    case KILN_STR_V: return keep_text(text, v->u.s);
+    case KILN_DTYPE_V:
+    case KILN_BOOL_V:
+    case KILN_INT_V:
+    case KILN_FLOAT_V:
+        if (asked || v->kind == KILN_DTYPE_V) to->mask = UINT64_MAX;
+        to->want = (uint64_t)v->u.i & to->mask;
+        return true;
+    case KILN_COMPLEX_V: return !asked;
+    case KILN_LIST_V: return keep_list(v, &plan->call->arg[a], items, nitems, to);
+    }
+    return false;
+}
+
+/* -- values -------------------------------------------------------------------------------------------------- */
+
+typedef struct filling {
+    kiln_memo *m;
+    const kiln_value *args;
+    const kiln_plan *plan;
+    bool any_sized; /* some tensor has dimensions */
+    int first;      /* tensor argument, or -1 */
+    int nitems;
+} filling;
+
+/* Whether value i may stand in argument a of the row (-1: a result), and what is asked of it. */
+static bool fill_arg(filling *f, int i, int a, bool written) {
+    const kiln_value *v = &f->args[i];
+    const kiln_row *row = f->plan->call->op->row;
+    kiln_memo_arg *to = &f->m->arg[i];
+    uint64_t sig = written ? SIG_WRITTEN : SIG_READ;
+    to->name = NULL;
+    to->data = &f->m->unused;
+    if (!kiln_memo_ask(f->plan, v, a, sig, row->asked | row->shaped, &f->m->text, f->m->items, &f->nitems,
+                       to))
+        return false;
+    if (v->kind != KILN_TENSOR) return true;
+    if (f->first < 0) f->first = i;
+    to->elem = kiln_dtype_size((kiln_dtype)v->u.tensor->dtype);
+    return true;
+}
+
+static bool fill_args(filling *f) {
+    const kiln_bound *call = f->plan->call;
+    const kiln_op *op = call->op;
+    unsigned filled = 0;
+    for (int a = 0; a < op->schema->nargs; a++) {
+        int slot = kiln_op_arg(op, a), i = slot >= 0 ? call->given[slot] : -1;
+        bool written = false;
+        for (int k = 0; k < op->nout; k++) {
+            if (kiln_op_out_arg(op, k) != a) continue;
+            i = call->given_out[k];
+            written = true;
+        }
+        if (i < 0) continue; /* its default, like the last time */
+        if (!fill_arg(f, i, slot, written)) return false;
+        if (f->args[i].name) f->m->arg[i].name = op->schema->args[a].name;
+        filled |= 1u << i;
+    }
+    return filled == (1u << f->m->nargs) - 1;
+}
+
+/* Every tensor of rank above 0 has the shape of the call. */
+static bool fill_shape(filling *f) {
+    const kiln_plan *p = f->plan;
+    f->m->nsized = 0;
+    if (f->first < 0) return false;
+    f->m->like = (uint8_t)f->first;
+    for (int i = 0; i < (int)f->m->nargs; i++) {
+        if (f->args[i].kind != KILN_TENSOR || f->args[i].u.tensor->rank == 0) continue;
+        const kiln_tensor *t = f->args[i].u.tensor;
+        if (t->rank != p->shape->rank || memcmp(t->sizes, p->shape->sizes, t->rank * sizeof *t->sizes) != 0)
+            return false;
+        if (f->any_sized)
+            f->m->sized[f->m->nsized++] = (uint8_t)i;
+        else
+            f->m->like = (uint8_t)i;
+        f->any_sized = true;
+    }
+    return true;
+}
+
+/* Where each tensor's address goes. */
+static bool fill_addresses(filling *f) {
+    const kiln_plan *p = f->plan;
+    for (int b = 0; b < p->axes.nbuffers; b++) {
+        const kiln_buffer *buf = &p->buffer[b];
+        if (buf->kind != KILN_BUFFER_ARG) continue;
+        if (p->call->given[buf->which] < 0) return false;
+        f->m->arg[p->call->given[buf->which]].data = &f->m->ptr[b];
+    }
+    return true;
+}
+
+static bool fill_buffers(filling *f) {
+    const kiln_plan *p = f->plan;
+    kiln_memo *m = f->m;
+    for (int b = 0; b < p->axes.nbuffers; b++) {
+        const kiln_buffer *buf = &p->buffer[b];
+        bool result = buf->kind == KILN_BUFFER_RESULT;
+        bool stretched = !result && f->any_sized && buf->tensor->rank == 0;
+        if (buf->stride != (stretched ? KILN_STRIDE_BCAST : KILN_STRIDE_CONTIG)) return false;
+        if (result) m->target[b] = m->given_outs ? (uint8_t)p->call->given_out[b] : m->like;
+        m->elem[b] = p->bytes[b];
+        m->dtype[b] = (uint8_t)buf->dtype;
+        m->stride[2 * b] = stretched ? 0 : m->elem[b];
+        m->stride[2 * b + 1] = 0;
+    }
+    return true;
+}
+
+/* How many values lead as kiln_memo_hits says; 0 if they do not. */
+static unsigned leading_tensors(const kiln_memo *m) {
+    unsigned n = 0, all = 0;
+    while (n < m->nargs && m->arg[n].kind == KILN_TENSOR) n++;
+    for (unsigned i = 0; i < m->nargs; i++) all += m->arg[i].kind == KILN_TENSOR;
+    return m->like == 0 && n == all && n == m->nsized + 1u && n <= KILN_MEMO_LEAD ? n : 0;
+}
+
+static kiln_memo_how how_of(const kiln_value *v, const kiln_scalar_source *src) {
+    bool is_int = v->kind == KILN_INT_V, is_float = v->kind == KILN_FLOAT_V;
+    if (src->part != KILN_PART_WHOLE || src->via != src->dtype) return KILN_MEMO_ANY;
+    if ((is_int && src->dtype == KILN_I64) || (is_float && src->dtype == KILN_F64)) return KILN_MEMO_COPY;
+    if (is_float && src->dtype == KILN_F32) return KILN_MEMO_F64_TO_F32;
+    if (is_int && src->dtype == KILN_F32) return KILN_MEMO_INT_TO_F32;
+    return is_int && src->dtype == KILN_I32 ? KILN_MEMO_INT_TO_I32 : KILN_MEMO_ANY;
+}
+
+static bool fill_scalars(filling *f, const kiln_class *c) {
+    const kiln_plan *p = f->plan;
+    kiln_memo *m = f->m;
+    m->scalar_end = m->scalar;
+    for (int k = 0; k < c->nscalars; k++) {
+        const kiln_scalar_source *src = &c->scalars[k];
+        if (src->arg >= KILN_HOST_ID || src->index >= 0) return false;
+        bool checked = kiln_plan_scalar_checked(p, src->arg);
+        const kiln_value *v = &p->call->arg[src->arg];
+        m->par[k] = 0;
+        if (p->call->given[src->arg] < 0) { /* a default, converted once */
+            if (!kiln_number_convert(v, (int)src->part, src->via, src->dtype, checked, &m->par[k]))
+                return false;
+            continue;
+        }
+        *m->scalar_end++ = (kiln_memo_scalar){.how = how_of(v, src),
+                                              .arg = (uint32_t)p->call->given[src->arg],
+                                              .par = &m->par[k],
+                                              .part = (uint8_t)src->part,
+                                              .via = (uint8_t)src->via,
+                                              .dtype = (uint8_t)src->dtype,
+                                              .checked = checked};
+    }
+    return true;
+}
+
+/* -- flat calls ---------------------------------------------------------------------------------------------- */
+
+/* The kernel's grid is one dimension that every tensor walks alike, which every shape comes to. */
+bool kiln_memo_is_flat(const kiln_plan *p, const kiln_value *args, size_t nargs) {
+    if (p->axes.strided || p->axes.ndim != 1) return false;
+    for (size_t i = 0; i < nargs; i++)
+        if (args[i].kind == KILN_TENSOR && !(args[i].u.tensor->flags & KILN_TF_CANONICAL)) return false;
+    kiln_strides s = p->call->op->row->branches[p->typed.branch].typing.strides; /* results are row-major */
+    return s != KILN_STRIDES_CHANNELS_LAST && s != KILN_STRIDES_CHANNELS_LAST_3D;
+}
+
+static bool make_flat(filling *f) {
+    static const int64_t origin[2] = {0, 0};
+    kiln_memo *m = f->m;
+    if (!m->flat || !fill_shape(f) || !fill_buffers(f)) return false;
+    m->like_sig = 0;
+    m->n[1] = 1;
+    m->launch = (kiln_launch){
+        .ndim = 2, .n = m->n, .ptr = m->ptr, .stride = m->stride, .origin = origin, .par = m->par};
+    m->hit = kiln_memo_hits[leading_tensors(m)];
+    return true;
+}
+
+/* -- one layout ---------------------------------------------------------------------------------------------- */
+
+static bool keep_layout(filling *f) {
+    kiln_memo *m = f->m;
+    int64_t *to = m->layout, *end = to + KILN_MEMO_WORDS;
+    for (unsigned i = 0; i < m->nargs; i++) {
+        if (m->arg[i].kind != KILN_TENSOR) continue;
+        const kiln_tensor *t = f->args[i].u.tensor;
+        if (end - to < 1 + 2 * t->rank) return false;
+        *to++ = t->rank;
+        for (int d = 0; d < t->rank; d++) *to++ = t->sizes[d];
+        for (int d = 0; d < t->rank; d++) *to++ = t->strides[d];
+    }
+    return true;
+}
+
+/* All results have one shape, which the memo keeps as a header. */
+static bool keep_results(kiln_memo *m, kiln_tensor *const *made) {
+    m->shape = *made[0];
+    m->shape.sizes = m->shape_sizes;
+    m->shape.strides = m->shape_strides;
+    if (m->shape.rank > KILN_MEMO_RANK) return false;
+    for (int d = 0; d < m->shape.rank; d++) {
+        m->shape_sizes[d] = made[0]->sizes[d];
+        m->shape_strides[d] = made[0]->strides[d];
+    }
+    for (unsigned k = 0; k < m->nrets; k++)
+        m->mold[k] = (kiln_tensor_mold){
+            .sig = made[k]->sig,
+            .data_bytes = made[k]->data_cap,
+            .block = kiln_block_class_or_large(kiln_tensor_head(made[k]->rank) + made[k]->data_cap)};
+    return true;
+}
+
+static bool make_laid_out(filling *f, const kiln_class *c, const kiln_runner *run, kiln_tensor *const *made) {
+    const kiln_plan *p = f->plan;
+    kiln_memo *m = f->m;
+    m->flat = false;
+    if (p->call->nout > 0 || m->nguards > 0 || p->nsteps > 1) return false;
+    for (int k = 1; k < p->typed.nrets; k++)
+        if (p->result[k].shape != p->result[0].shape) return false;
+    if (m->nnests != 1 && !c->nests.partial.nstates) return false;
+    for (unsigned i = 0; i < m->nargs; i++) { /* its layout says more */
+        if (m->arg[i].kind != KILN_TENSOR) continue;
+        m->arg[i].mask &= ~KILN_SIG_FLAGS(KILN_TF_CANONICAL);
+        m->arg[i].want &= m->arg[i].mask;
+    }
+    m->work = c->nests.work;
+    m->hit = kiln_memo_hits[KILN_MEMO_LEAD + 1];
+    return kiln_walk_make(&p->axes, run, &m->walk) && keep_layout(f) && keep_results(m, made);
+}
+
+/* -- memos --------------------------------------------------------------------------------------------------- */
+
+static bool fits(const kiln_plan *p, const kiln_class *c, size_t nargs) {
+    if (nargs == 0 || nargs > KILN_MEMO_ARGS || p->axes.nbuffers > KILN_MEMO_BUFFERS) return false;
+    if (p->typed.nrets > KILN_MEMO_RETS || c->nscalars > KILN_MEMO_SCALARS || c->nests.n > UINT8_MAX)
+        return false;
+    for (int k = 0; k < p->typed.nrets; k++)
+        if (p->result[k].resized) return false;
+    return !p->aside && p->axes.nelem > 0;
+}
+
+bool kiln_memo_make(kiln_memo *m, uint64_t generation, const kiln_value *args, size_t nargs,
+                    const kiln_plan *plan, kiln_class *c, const kiln_runner *run, kiln_tensor *const *made) {
+    filling f = {.m = m, .args = args, .plan = plan, .first = -1};
+    m->op = (const kiln_op *)m; /* until all of it is right */
+    if (!fits(plan, c, nargs)) return false;
+    m->generation = generation;
+    m->c = c;
+    m->nargs = (uint32_t)nargs;
+    m->nrets = plan->typed.nrets;
+    m->nbuffers = (uint32_t)plan->axes.nbuffers;
+    m->nnests = (uint8_t)c->nests.n;
+    m->nguards = (uint8_t)c->nests.nguards;
+    m->given_outs = plan->call->nout > 0;
+    m->text.given = m->used = false;
+    m->fn = run->fn;
+    m->arg_end = m->arg + nargs;
+    m->flat = kiln_memo_is_flat(plan, args, nargs);
+    if (!fill_args(&f) || !fill_addresses(&f) || !fill_scalars(&f, c)) return false;
+    if (!make_flat(&f) && !make_laid_out(&f, c, run, made)) return false;
+    bool one_nest = m->nnests == 1 || !m->flat;
+    bool simple = m->nrets == 1 && one_nest && m->nguards == 0 && !m->text.given;
+    m->simple_nargs = simple ? m->nargs : SIZE_MAX;
+    m->op = plan->call->op;
+    return true;
+}
