@@ -384,7 +384,7 @@ void kiln_layout_infer(kiln_plan *p) {
 
 void kiln_plan_classify(kiln_plan *p, int vec, int first) {
     p->axes.strided = false;
-    p->stride_bits = p->form;
+    p->stride_bits = 0;
     for (int b = 0; b < first; b++) p->buffer[b].stride = KILN_STRIDE_ANY;
     for (int b = first; b < p->axes.nbuffers; b++) {
         kiln_buffer *buf = &p->buffer[b];
@@ -396,7 +396,9 @@ void kiln_plan_classify(kiln_plan *p, int vec, int first) {
             buf->stride = KILN_STRIDE_ANY, p->axes.strided = true;
         p->stride_bits = p->stride_bits << 2 | buf->stride;
     }
-    if (!p->axes.strided) return;
-    p->stride_bits = p->form;
-    for (int b = 0; b < p->axes.nbuffers; b++) p->buffer[b].stride = KILN_STRIDE_ANY;
+    if (p->axes.strided) {
+        p->stride_bits = 0;
+        for (int b = 0; b < p->axes.nbuffers; b++) p->buffer[b].stride = KILN_STRIDE_ANY;
+    }
+    p->stride_bits |= (uint64_t)p->form << (2 * KILN_MAX_OPERANDS);
 }
