@@ -341,6 +341,33 @@ KILN_API kiln_status kiln_ops_check(kiln_ctx *ctx, kiln_check_fn report, void *u
 KILN_API kiln_status kiln_call(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
                                kiln_tensor **outs, size_t nouts) KILN_MUST_CHECK;
 
+/* The same with values for results, which may be of any kind: tensors, lists of tensors, numbers, bools, nothing.
+ * Each is the caller's, with all that it holds, until kiln_values_release.  (Every operator that is served gives
+ * tensors so far.) */
+KILN_API kiln_status kiln_call_values(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
+                                      kiln_value *outs, size_t nouts) KILN_MUST_CHECK;
+/* Ends n values that kiln_call_values gave, and makes each of them KILN_NONE: references to tensors are released,
+ * in lists too, and the arrays of lists freed.  Not for lists of the caller's own. */
+KILN_API void kiln_values_release(kiln_value *values, size_t n);
+
+/* A result before it is computed. */
+typedef struct kiln_result_info {
+    uint32_t result; /* of the schema's; the items of a list are one entry each */
+    int32_t arg;     /* the schema's argument that is written and returned; -1: a new tensor */
+    int32_t resized; /* 1: that argument is given another shape, which is the one here */
+    kiln_dtype dtype;
+    int rank;
+    int64_t sizes[KILN_MAX_RANK];
+    int64_t strides[KILN_MAX_RANK]; /* in elements */
+} kiln_result_info;
+
+/* What kiln_call would give, without computing it: nothing is written, compiled or remembered, and no result
+ * allocated.  *count: how many results there are; out holds min(nouts, *count) of them.  Fails where kiln_call does,
+ * but for what only running shows: memory, integer division by zero, a number that its type has no room for. */
+KILN_API kiln_status kiln_infer_results(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args,
+                                        size_t nargs, kiln_result_info *out, size_t nouts,
+                                        size_t *count) KILN_MUST_CHECK;
+
 /* Compiles the class of this call now, whatever the mode (but frozen); the handle pins the kernel.
  * kiln_kernel_run then calls it for arguments of the same class (KILN_E_ARG for another class).  Release it
  * before its context is closed. */

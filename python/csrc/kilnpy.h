@@ -124,7 +124,8 @@ static inline void kp_box_drop(kp_box *box) {
 /* -- errors ---------------------------------------------------------------------------------------- */
 
 void kp_blame(const char *op, const char *arg); /* says so before the exception's text; arg may be NULL */
-void kp_raise(kiln_status status);              /* kiln_last_error() as the exception for its status */
+PyObject *kp_text_or_raise(kiln_status status, char *text); /* a text of the library's, which is freed */
+void kp_raise(kiln_status status); /* kiln_last_error() as the exception for its status */
 void kp_raise_value(
     kiln_status status); /* the same where a text or a setting is at fault, if anything given is */
 PyObject *kp_helper(kp_state *st, const char *name); /* new reference to kiln._helpers.<name> */
@@ -431,4 +432,9 @@ int kp_overloads_find(kp_op *set, kp_box *box, const char *full);
 
 /* A Tensor's Python operators: one call by name with 1 or 2 arguments. */
 PyObject *kp_call_named(kp_state *st, const char *name, PyObject *a, PyObject *b);
+
+/* py_look.c: explain(name, stage, args), explain_text(call, stage), infer_results(name, args). */
+PyObject *kp_explain(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
+PyObject *kp_explain_text(PyObject *module, PyObject *args);
+PyObject *kp_infer_results(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 #endif

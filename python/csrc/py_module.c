@@ -4,7 +4,6 @@
  * At the interpreter's end the state is cleared while objects may still live: they then raise. */
 #include <string.h>
 
-#include "cli/calltext.h"
 #include "kilnpy.h"
 #include "py_graph.h"
 
@@ -37,6 +36,13 @@ static void raise_as(PyObject *exception, kiln_status status) {
 
 void kp_raise(kiln_status status) {
     if (status != KILN_E_INTERRUPTED || !PyErr_Occurred()) raise_as(exception_for(status), status);
+}
+
+PyObject *kp_text_or_raise(kiln_status status, char *text) {
+    if (status != KILN_OK) return kp_raise(status), NULL;
+    PyObject *out = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
+    kiln_text_free(text);
+    return out;
 }
 
 void kp_raise_value(kiln_status status) {
@@ -244,88 +250,6 @@ static PyObject *f_load_ops(PyObject *module, PyObject *args, PyObject *kwargs) 
     return done == 0 ? Py_NewRef(Py_None) : NULL;
 }
 
-/* A text of the library's, or the exception for its absence. */
-static PyObject *text_or_raise(kiln_status status, char *text) {
-    if (status != KILN_OK) return kp_raise(status), NULL;
-    PyObject *out = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
-    kiln_text_free(text);
-    return out;
-}
-
-/* The text of a stage, or NULL with an exception.  f: the frame that holds args, or NULL. */
-static PyObject *explain_values(kp_state *st, kp_box *box, kp_frame *f, const kiln_op *op,
-                                const kiln_value *args, size_t nargs, const char *stage) {
-    char *text = NULL;
-    kiln_status status;
-    do {
-        kp_wait_begin();
-        status = kiln_explain(box->ctx, op, args, nargs, stage, &text);
-        kp_wait_end();
-    } while (kp_wait_again(st, status) && (!f || kp_settle(f) == 0));
-    return text_or_raise(status, text);
-}
-
-/* explain(name, stage, args, kwargs): kiln/__init__.py gives it its Python face. */
-static PyObject *explain_with(kp_op *op, kp_box *box, const char *stage, const kp_given *given) {
-    kp_frame frame;
-    PyObject *out = NULL;
-    kp_frame_init(&frame, op->st);
-    if (kp_op_fresh(op, box) == 0) {
-        const kiln_op *what = op->op;
-        if (kp_frame_fill(&frame, op, given->args, given->nargs, given->kwnames) == 0)
-            out = explain_values(op->st, box, &frame, what, frame.args, frame.nargs, stage);
-    }
-    kp_frame_fini(&frame);
-    return out;
-}
-
-/* explain_text(call, stage): the call in the command's own language. */
-static PyObject *f_explain_text(PyObject *module, PyObject *args) {
-    const char *text, *stage;
-    Py_ssize_t n;
-    char err[CALLTEXT_ERROR_MAX];
-    const kiln_op *op;
-    calltext call;
-    if (!PyArg_ParseTuple(args, "s#s:explain_text", &text, &n, &stage)) return NULL;
-    kp_state *st = kp_state_of(module);
-    kp_box *box = kp_box_take(st);
-    if (!box) return NULL;
-    PyObject *out = NULL;
-    const calltext_limits limits = {.max_bytes = CALLTEXT_BYTES, .no_data = true};
-    if (!calltext_parse(text, (size_t)n, &limits, &call, err)) {
-        PyErr_SetString(PyExc_ValueError, err);
-    } else {
-        kiln_status status = kiln_op_choose(box->ctx, call.op, call.args, call.nargs, &op);
-        if (status != KILN_OK)
-            kp_raise(status);
-        else
-            out = explain_values(st, box, NULL, op, call.args, call.nargs, stage);
-        calltext_free(&call);
-    }
-    kp_box_drop(box);
-    return out;
-}
-
-static PyObject *f_explain(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
-    kp_state *st = kp_state_of(module);
-    if (nargs < 2) return PyErr_SetString(PyExc_TypeError, "explain() needs a name and a stage"), NULL;
-    const char *stage = kp_text(args[1]);
-    PyObject *op = stage ? kp_op_get(st, args[0]) : NULL;
-    kp_given given;
-    kp_given_init(&given, args + 2, nargs - 2, kwnames);
-    if (op && ((kp_op *)op)->overloads) {
-        PyObject *one = Py_XNewRef((PyObject *)kp_pick((kp_op *)op, &given));
-        Py_DECREF(op);
-        op = one;
-    }
-    kp_box *box = op ? kp_box_take(st) : NULL;
-    PyObject *out = box ? explain_with((kp_op *)op, box, stage, &given) : NULL;
-    kp_box_drop(box);
-    kp_given_fini(&given);
-    Py_XDECREF(op);
-    return out;
-}
-
 /* -- functions: the library ------------------------------------------------------------------------ */
 
 static PyObject *f_stats(PyObject *module, PyObject *unused) {
@@ -392,7 +316,7 @@ static PyObject *f_show_config(PyObject *module, PyObject *unused) {
         status = kiln_doctor(box->ctx, &text);
         kp_wait_end();
     } while (kp_wait_again(st, status));
-    PyObject *out = text_or_raise(status, text);
+    PyObject *out = kp_text_or_raise(status, text);
     kp_box_drop(box);
     return out;
 }
@@ -494,8 +418,10 @@ static PyMethodDef functions[] = {
      "load_ops(text, /, *, replace=False)\n--\n\nAdds operators, given as rows; all or none of them.\n\n"
      "A row that is there already to the letter is passed over.  With replace, rows loaded before give way to new\n"
      "ones of their name."},
-    {"explain", FAST(f_explain), METH_FASTCALL | METH_KEYWORDS, "explain(name, stage, /, *args, **kwargs)"},
-    {"explain_text", f_explain_text, METH_VARARGS, "explain_text(call, stage, /)"},
+    {"explain", FAST(kp_explain), METH_FASTCALL | METH_KEYWORDS, "explain(name, stage, /, *args, **kwargs)"},
+    {"infer_results", FAST(kp_infer_results), METH_FASTCALL | METH_KEYWORDS,
+     "infer_results(name, /, *args, **kwargs)"},
+    {"explain_text", kp_explain_text, METH_VARARGS, "explain_text(call, stage, /)"},
     {"stats", f_stats, METH_NOARGS, "stats()\n--\n\nEvery counter, by name."},
     {"wait_idle", f_wait_idle, METH_NOARGS,
      "wait_idle()\n--\n\nReturns when no compile is running or queued."},

@@ -22,7 +22,7 @@ from ._kiln import (  # noqa: F401
 
 __all__ = [
     "Op", "Tensor", "bfloat16", "call", "complex64", "complex128", "configure", "dtype", "explain", "float16", "float32",
-    "float64", "int8", "int16", "int32", "int64", "last_tier", "load_ops", "op", "ops", "show_config", "stats", "trim",
+    "float64", "infer_results", "int8", "int16", "int32", "int64", "last_tier", "load_ops", "op", "ops", "show_config", "stats", "trim",
     "uint8", "uint16", "uint32", "uint64", "wait_idle"]
 
 _settings = {}
@@ -74,3 +74,14 @@ def explain(call, /, *args, stage="source", **kwargs):
             raise TypeError("a call given as text holds its own arguments")
         return _kiln.explain_text(call, stage)
     return _kiln.explain(call, stage, *args, **kwargs)
+
+
+def infer_results(name, /, *args, **kwargs):
+    """What call(name, *args, **kwargs) would give, without computing it: a list of named tuples, one for each result.
+
+    dtype: a kiln.dtype; shape; strides, in elements; arg: the name of the argument that is written and returned ("self"
+    of a call in place, "out"), or None where the result is new.  Raises what the call would raise, but for what only
+    computing shows, as integer division by zero, and for gradients that it would lose.
+    """
+    from ._helpers import ResultInfo
+    return [ResultInfo(*result) for result in _kiln.infer_results(name, *args, **kwargs)]

@@ -9,7 +9,7 @@ operator), MemoryError, and RuntimeError for the rest, as PyTorch raises it, and
 from collections.abc import Callable, Iterator, Sequence
 from os import PathLike
 from types import EllipsisType
-from typing import Any, Literal, Protocol, SupportsIndex, overload
+from typing import Any, Literal, NamedTuple, Protocol, SupportsIndex, overload
 
 import builtins
 
@@ -181,6 +181,17 @@ def explain(call: str, /, *, stage: _Stage = "source") -> str: ...
 @overload
 def explain(call: str, /, *args: Any, stage: _Stage = "source", **kwargs: Any) -> str:
     """The text of one stage of a call: its name and arguments, or the whole call as text."""
+
+class _ResultInfo(NamedTuple):
+    """A result before it is computed."""
+
+    dtype: dtype
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]  # in elements
+    arg: str | None  # the argument that is written and returned; None: the result is new
+
+def infer_results(name: str, /, *args: Any, **kwargs: Any) -> list[_ResultInfo]:
+    """What a call would give, without computing it; raises what the call would raise, but for what only computing shows."""
 
 def configure(
     *, cache_dir: str | PathLike[str] | None = None, mode: Literal["default", "tiered", "sync", "interp", "frozen"] | None = None,

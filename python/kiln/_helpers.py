@@ -2,6 +2,7 @@
 
 Neither library is imported for its own sake: a value of theirs means it is there already.
 """
+import collections
 import decimal
 import math
 import sys
@@ -10,6 +11,8 @@ from . import _kiln
 
 _PYTHON_TYPES = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}  # as PyTorch reads them
 _DTYPES = {}  # dtypes of other libraries, as kiln.dtype
+
+ResultInfo = collections.namedtuple("ResultInfo", ["dtype", "shape", "strides", "arg"])  # of kiln.infer_results
 
 
 def dtype_name(value):

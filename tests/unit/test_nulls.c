@@ -121,6 +121,12 @@ static void check_call(kiln_ctx *ctx, const kiln_op *op, kiln_tensor *a) {
     REFUSES(kiln_call(ctx, op, NULL, 1, &out, 1), "args is NULL, and there should be 1");
     REFUSES(kiln_call(ctx, op, ARGS(TEN(a)), NULL, 1), "outs is NULL, expected room for 1");
     assert_null(out);
+    kiln_value v = kiln_v_none();
+    REFUSES(kiln_call_values(NULL, op, ARGS(TEN(a)), &v, 1), "kiln_call_values: ctx is NULL");
+    REFUSES(kiln_call_values(ctx, NULL, ARGS(TEN(a)), &v, 1), "kiln_call_values: op is NULL");
+    REFUSES(kiln_call_values(ctx, op, NULL, 1, &v, 1), "args is NULL, and there should be 1");
+    REFUSES(kiln_call_values(ctx, op, ARGS(TEN(a)), NULL, 1), "outs is NULL, expected room for 1");
+    assert_int_equal(v.kind, KILN_NONE);
 }
 
 /* An operator whose slot holds more than one launch per call. */
@@ -138,12 +144,20 @@ static void calls(void **state) {
     (void)state;
     kiln_tensor *a = F32(SIZES(3), 1, 2, 3), *out = NULL;
     kiln_kernel *k = NULL;
+    kiln_result_info info;
+    size_t count;
     char *text = NULL;
     BOTH(ctx) {
         const kiln_op *op = op_of(ctx, "neg");
         check_call(ctx, op, a); /* nothing is remembered yet */
         for (int n = 0; n < 3; n++) kiln_tensor_release(call1(ctx, "neg", ARGS(TEN(a))));
         check_call(ctx, op, a);
+        REFUSES(kiln_infer_results(NULL, op, ARGS(TEN(a)), &info, 1, &count), "ctx is NULL");
+        REFUSES(kiln_infer_results(ctx, NULL, ARGS(TEN(a)), &info, 1, &count), "op is NULL");
+        REFUSES(kiln_infer_results(ctx, op, NULL, 1, &info, 1, &count), "args is NULL");
+        REFUSES(kiln_infer_results(ctx, op, ARGS(TEN(a)), NULL, 1, &count), "out is NULL");
+        REFUSES(kiln_infer_results(ctx, op, ARGS(TEN(a)), &info, 1, NULL), "count is NULL");
+        ALLOWS(kiln_infer_results(ctx, op, ARGS(TEN(a)), NULL, 0, &count));
         REFUSES(kiln_prepare(NULL, op, ARGS(TEN(a)), &k), "ctx is NULL");
         REFUSES(kiln_prepare(ctx, NULL, ARGS(TEN(a)), &k), "op is NULL");
         REFUSES(kiln_prepare(ctx, op, NULL, 1, &k), "args is NULL");
@@ -161,6 +175,7 @@ static void calls(void **state) {
     REFUSES(kiln_kernel_run(k, ARGS(TEN(a)), NULL, 1), "outs is NULL");
     kiln_kernel_release(k);
     HOLDS(kiln_kernel_entry(NULL) == NULL);
+    DOES(kiln_values_release(NULL, 1));
     DOES(kiln_kernel_release(NULL));
     assert_true(!out && !text);
     kiln_tensor_release(a);
