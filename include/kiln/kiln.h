@@ -55,6 +55,11 @@ KILN_API const char *kiln_status_name(kiln_status st); /* "KILN_E_PARSE"; static
 KILN_API const char *kiln_status_text(kiln_status st); /* one line of meaning; static storage */
 KILN_API const char *kiln_last_error(void);            /* this thread's last failure, or "" */
 
+/* For hosts that ask often whether Kiln serves a call: on (not 0), failures of this thread's calls keep their status
+ * only.  No text is made and no memory taken for one, and kiln_last_error() says just that.  Off at first in
+ * every thread; returns what it was. */
+KILN_API int kiln_quiet(int on);
+
 /* -- element types and limits --------------------------------------------------------------- */
 
 typedef enum kiln_dtype {

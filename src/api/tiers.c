@@ -127,7 +127,9 @@ static kiln_status build_now(kiln_class *c) {
     begin(c);
     pthread_mutex_unlock(&c->ctx->builds.lock);
     int64_t from = kiln_clock_ns();
+    int quiet = kiln_quiet(0); /* why a build fails is kept for kiln_doctor and the log */
     kiln_status st = kiln_class_build(c);
+    (void)kiln_quiet(quiet);
     int64_t took = kiln_clock_ns() - from;
     pthread_mutex_lock(&c->ctx->builds.lock);
     end(c, st, took);

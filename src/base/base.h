@@ -49,6 +49,7 @@ void kiln_set_null_error(const char *function, const char *names, size_t k);
 /* Puts "context: " before the current message if st is a failure; returns st. */
 kiln_status kiln_note(kiln_status st, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void kiln_clear_error(void);
+bool kiln_is_quiet(void); /* whether kiln_quiet is on in this thread: nobody reads what a message would say */
 
 /* A text that is read, for messages that say where: "name:LINE:COL: problem". */
 typedef struct kiln_source {
@@ -117,6 +118,8 @@ typedef struct kiln_sb {
 } kiln_sb;
 
 void kiln_sb_init(kiln_sb *s);
+void kiln_sb_init_message(
+    kiln_sb *s); /* for a part of an error's text: takes nothing where the thread is quiet */
 void kiln_sb_fini(kiln_sb *s);
 void kiln_sb_putc(kiln_sb *s, char c);
 void kiln_sb_puts(kiln_sb *s, const char *text);

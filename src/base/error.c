@@ -9,12 +9,29 @@
 
 #include "base/base.h"
 
-enum { ERROR_MAX = 4096, SHORT_MAX = 96 };
+enum { ERROR_MAX = 4096, SHORT_MAX = 94 };
+static const char quiet_text[] = "no text: kiln_quiet is on";
 
 static _Thread_local struct {
     char *text;            /* ERROR_MAX bytes, or NULL before the first failure and without memory */
     char start[SHORT_MAX]; /* stands in for it */
+    bool quiet;            /* failures keep no text */
+    bool silent;           /* the last one did not */
 } last;
+
+int kiln_quiet(int on) {
+    bool was = last.quiet;
+    last.quiet = on != 0;
+    return was;
+}
+
+bool kiln_is_quiet(void) { return last.quiet; }
+
+/* Whether a failure is to leave no text. */
+static bool keep_silent(void) {
+    last.silent = last.silent || last.quiet;
+    return last.quiet;
+}
 
 static pthread_key_t key; /* frees a thread's text when it ends */
 static bool has_key;
@@ -27,9 +44,10 @@ static void end_thread(void *text) {
 
 static void make_key(void) { has_key = pthread_key_create(&key, end_thread) == 0; }
 
-const char *kiln_last_error(void) { return last.text ? last.text : last.start; }
+const char *kiln_last_error(void) { return last.silent ? quiet_text : last.text ? last.text : last.start; }
 
 void kiln_clear_error(void) {
+    last.silent = false;
     last.start[0] = 0;
     if (last.text) last.text[0] = 0;
 }
@@ -46,9 +64,11 @@ static void set(const char *text) {
         last.text = room;
     }
     snprintf(last.text ? last.text : last.start, last.text ? ERROR_MAX : SHORT_MAX, "%s", text);
+    last.silent = false;
 }
 
 void kiln_set_error(const char *file, int line, kiln_status st, const char *fmt, ...) {
+    if (keep_silent()) return;
     const char *slash = strrchr(file, '/');
     char text[ERROR_MAX];
     va_list ap;
@@ -62,12 +82,13 @@ void kiln_set_error(const char *file, int line, kiln_status st, const char *fmt,
 }
 
 void kiln_set_null_error(const char *function, const char *names, size_t k) {
+    if (keep_silent()) return;
     while (k-- > 0) names = strchr(names, ',') + 2;
     (void)KILN_FAIL(KILN_E_ARG, "%s: %.*s is NULL", function, (int)strcspn(names, ","), names);
 }
 
 kiln_status kiln_note(kiln_status st, const char *fmt, ...) {
-    if (st == KILN_OK) return st;
+    if (st == KILN_OK || keep_silent()) return st;
     char text[ERROR_MAX], context[512];
     va_list ap;
     va_start(ap, fmt);

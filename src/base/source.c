@@ -9,7 +9,8 @@
 
 static void set_error(const char *name, int line, int col, kiln_status st, const char *fmt, va_list ap) {
     char problem[2048];
-    vsnprintf(problem, sizeof problem, fmt, ap);
+    problem[0] = 0;
+    if (!kiln_is_quiet()) vsnprintf(problem, sizeof problem, fmt, ap);
     kiln_set_error(__FILE__, __LINE__, st, KILN_WHERE ": %s", name, line, col, problem);
 }
 

@@ -18,6 +18,11 @@
 
 void kiln_sb_init(kiln_sb *s) { memset(s, 0, sizeof *s); }
 
+void kiln_sb_init_message(kiln_sb *s) {
+    kiln_sb_init(s);
+    s->failed = kiln_is_quiet();
+}
+
 void kiln_sb_fini(kiln_sb *s) {
     kiln_free(s->p);
     kiln_sb_init(s);
@@ -51,6 +56,7 @@ void kiln_sb_putc(kiln_sb *s, char c) { kiln_sb_putn(s, &c, 1); }
 void kiln_sb_puts(kiln_sb *s, const char *text) { kiln_sb_putn(s, text, strlen(text)); }
 
 void kiln_sb_vprintf(kiln_sb *s, const char *fmt, va_list ap) {
+    if (s->failed) return;
     va_list again;
     va_copy(again, ap);
     int n = vsnprintf(NULL, 0, fmt, ap);
@@ -93,7 +99,7 @@ void kiln_env_default(fenv_t *own) {
 void kiln_sb_f64(kiln_sb *s, double v) {
     char text[40];
     fenv_t own;
-    if (put_special(s, v)) return;
+    if (s->failed || put_special(s, v)) return;
     kiln_env_default(&own);
     /* 15 digits give every shorter text back, its zeros cut off; but numbers below DBL_MIN have fewer digits. */
     for (int digits = fabs(v) < DBL_MIN ? 1 : 15; digits <= 17; digits++) {
@@ -107,7 +113,7 @@ void kiln_sb_f64(kiln_sb *s, double v) {
 void kiln_sb_f32(kiln_sb *s, float v) {
     char text[40];
     fenv_t own;
-    if (put_special(s, (double)v)) return;
+    if (s->failed || put_special(s, (double)v)) return;
     kiln_env_default(&own);
     for (int digits = 1; digits <= 9; digits++) {
         snprintf(text, sizeof text, "%.*g", digits, (double)v);

@@ -103,11 +103,14 @@ int64_t kiln_toolchain_deadline(const kiln_toolchain *tc) {
 /* -- finding the tools once ------------------------------------------------------------------------ */
 
 /* A route that was refused is no failure of the caller's: its message must not stay behind. */
-static kiln_status find_quietly(kiln_toolchain *tc, int64_t deadline_ns) {
+static kiln_status find_unseen(kiln_toolchain *tc, int64_t deadline_ns) {
     char before[4096];
     snprintf(before, sizeof before, "%s", kiln_last_error());
     kiln_tools *t;
-    KILN_TRY(kiln_tools_find(&tc->rq, deadline_ns, &t));
+    int quiet = kiln_quiet(0); /* why a route was refused is kept for whoever asks later */
+    kiln_status st = kiln_tools_find(&tc->rq, deadline_ns, &t);
+    (void)kiln_quiet(quiet);
+    KILN_TRY(st);
     kiln_set_error(__FILE__, __LINE__, KILN_OK, "%s", before);
     atomic_store(&tc->tools, t);
     return KILN_OK;
@@ -119,7 +122,7 @@ kiln_status kiln_toolchain_tools(const kiln_toolchain *handle, int64_t deadline_
     while (!(*out = atomic_load(&tc->tools))) {
         int other = atomic_load(&tc->finder);
         if (other != me && atomic_compare_exchange_strong(&tc->finder, &other, me)) {
-            kiln_status st = atomic_load(&tc->tools) ? KILN_OK : find_quietly(tc, deadline_ns);
+            kiln_status st = atomic_load(&tc->tools) ? KILN_OK : find_unseen(tc, deadline_ns);
             atomic_store(&tc->finder, 0);
             KILN_TRY(st);
             continue;

@@ -301,7 +301,8 @@ kiln_status kiln_expr_fail(const char *source, const kiln_expr *e, kiln_status s
     char text[400];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    text[0] = 0;
+    if (!kiln_is_quiet()) vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     return KILN_FAIL_LINE(st, source, e->line, e->col, "%s", text);
 }

@@ -215,7 +215,7 @@ static void say_many(kiln_sb *out, const kiln_schema *s, const kiln_misfit *m) {
 
 void kiln_misfit_print(kiln_sb *out, const kiln_schema *s, const kiln_misfit *m) {
     kiln_sb want;
-    kiln_sb_init(&want);
+    kiln_sb_init_message(&want);
     if (m->param) {
         kiln_type type = *m->param->type;
         type.alias = NULL; /* that it is written is nothing a caller can mend */
@@ -236,7 +236,7 @@ void kiln_misfit_print(kiln_sb *out, const kiln_schema *s, const kiln_misfit *m)
 
 kiln_status kiln_misfit_fail(const kiln_op *op, const kiln_misfit *m) {
     kiln_sb text;
-    kiln_sb_init(&text);
+    kiln_sb_init_message(&text);
     kiln_misfit_print(&text, op->schema, m);
     kiln_status st = KILN_FAIL(KILN_E_TYPE, "%s: %s", op->name, text.p ? text.p : "arguments do not fit");
     kiln_sb_fini(&text);

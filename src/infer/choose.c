@@ -104,8 +104,8 @@ static kiln_status none_fits(const kiln_op *const *ops, size_t n, const kiln_val
     for (size_t k = 0; k < n; k++)
         if (is_meant(ops[k], args, nargs)) *out = k, nmeant++;
     if (nmeant == 1 && numbers) return KILN_OK;
-    kiln_sb_init(&lines);
-    for (size_t k = 0; k < n; k++) {
+    kiln_sb_init_message(&lines);
+    for (size_t k = 0; k < n && !lines.failed; k++) {
         kiln_misfit why;
         if (nmeant && !is_meant(ops[k], args, nargs)) continue;
         (void)fit_all(ops[k], args, nargs, numbers, &why);

@@ -82,8 +82,8 @@ static kiln_status no_branch(const kiln_bound *call) {
         kiln_takes_check(call, promoted)); /* a dtype that is not taken says more than a missing branch */
     search s = {call, -1};
     kiln_sb want;
-    kiln_sb_init(&want);
-    for (int b = 0; b < row->nbranches; b++) {
+    kiln_sb_init_message(&want);
+    for (int b = 0; b < row->nbranches && !want.failed; b++) {
         if (b > 0) kiln_sb_puts(&want, "; ");
         kiln_expr_print(&want, row->branches[b].when);
         kiln_status st = kiln_expr_names(row->branches[b].when, first_argument, &s);

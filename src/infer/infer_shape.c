@@ -36,7 +36,7 @@ static kiln_status wrong_shape(const kiln_plan *p, int k, const char *why) {
     const kiln_tensor *out = p->call->out[k];
     const kiln_shape *want = &p->shape[p->result[k].shape];
     kiln_sb s;
-    kiln_sb_init(&s);
+    kiln_sb_init_message(&s);
     kiln_sb_puts(&s, "output with shape ");
     kiln_sizes_print(&s, out->rank, out->sizes);
     kiln_sb_puts(&s, " doesn't match the broadcast shape ");

@@ -94,7 +94,7 @@ static void print_dtypes(kiln_sb *out, kiln_dtypes set) {
 static __attribute__((noinline)) kiln_status not_taken(const kiln_bound *call, kiln_dtype promoted) {
     const kiln_row *row = call->op->row;
     kiln_sb set;
-    kiln_sb_init(&set);
+    kiln_sb_init_message(&set);
     print_dtypes(&set, row->takes);
     kiln_status st = KILN_FAIL(KILN_E_UNSUP, "%s: \"%s\" not implemented for '%s'; it takes %s",
                                call->op->name, row->schema->name, kiln_dtype_name(promoted),
@@ -229,7 +229,7 @@ static kiln_status check_output(const kiln_plan *p, int k) {
 
 static kiln_status wrong_dtype(const kiln_plan *p, int arg, kiln_dtypes want) {
     kiln_sb set;
-    kiln_sb_init(&set);
+    kiln_sb_init_message(&set);
     print_dtypes(&set, want);
     kiln_status st = KILN_FAIL(KILN_E_ARG, "%s: expected argument '%s' to have dtype %s, but got %s",
                                p->call->op->name, kiln_arg_name(p->call, arg), set.p ? set.p : "another",

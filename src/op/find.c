@@ -21,21 +21,23 @@ size_t kiln_registry_overloads(const kiln_registry *r, const char *base, size_t 
 static bool is_served(const kiln_op *op) { return kiln_row_served(op->row); }
 
 /* The operator that `full` names: the one of just this name or, if the overload is `open`, the only one that makes
- * a result; if there are more, *others lists them. */
+ * a result; *hits: how many there are, *others: which. */
 static kiln_status look_up(const kiln_registry *r, const char *full, bool open, bool served,
-                           const kiln_op **out, kiln_sb *others) {
-    size_t first, n = kiln_registry_overloads(r, full, &first), hits = 0;
+                           const kiln_op **out, size_t *hits, kiln_sb *others) {
+    size_t first, n = kiln_registry_overloads(r, full, &first);
     const kiln_op *only = NULL;
     *out = NULL;
+    *hits = 0;
     if (n && strcmp(kiln_registry_name(r, first), full) == 0) return kiln_registry_get(r, first, out);
     for (size_t k = first; open && k < first + n; k++) {
         const kiln_op *op;
         KILN_TRY(kiln_registry_get(r, k, &op));
         if (op->form == KILN_FORM_OUT || (served && !is_served(op))) continue;
-        kiln_sb_printf(others, "%s%s", hits++ ? ", " : "", op->name);
+        kiln_sb_printf(others, "%s%s", *hits ? ", " : "", op->name);
+        ++*hits;
         only = op;
     }
-    if (hits == 1) *out = only;
+    if (*hits == 1) *out = only;
     return KILN_OK;
 }
 
@@ -68,8 +70,8 @@ static kiln_status not_found(const kiln_registry *r, const char *name, const cha
         if (dot) *dot = '.'; /* as asked for: the default overload */
         return kiln_unserved(full, KILN_FAMILY_COUNT);
     }
-    kiln_sb_init(&near);
-    nearest(r, full, &near);
+    kiln_sb_init_message(&near);
+    if (!near.failed) nearest(r, full, &near);
     kiln_status st = KILN_FAIL(KILN_E_NOTFOUND, "no operator '%s'%s%s", name,
                                near.len ? "; did you mean " : "", near.p ? near.p : "");
     kiln_sb_fini(&near);
@@ -87,15 +89,19 @@ static kiln_status find(const kiln_registry *r, const char *name, bool served, c
     char *dot = strchr(full, '.');
     if (dot && strcmp(dot, ".default") == 0) *dot = 0;
     const kiln_op *op;
+    size_t hits;
     kiln_sb several;
-    kiln_sb_init(&several);
-    kiln_status st = look_up(r, full, !dot, served, &op, &several);
+    kiln_sb_init_message(&several);
+    kiln_status st = look_up(r, full, !dot, served, &op, &hits, &several);
     if (st == KILN_OK && op && served && !is_served(op))
         st = kiln_unserved(full, op->row->family);
     else if (st == KILN_OK && op)
         *out = op;
     else if (st == KILN_OK)
-        st = not_found(r, name, full, dot, several.len ? several.p : NULL);
+        st = not_found(r, name, full, dot,
+                       hits == 0   ? NULL
+                       : several.p ? several.p
+                                   : "there is no memory to list them");
     kiln_sb_fini(&several);
     return st;
 }

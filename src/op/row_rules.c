@@ -17,7 +17,8 @@ __attribute__((format(printf, 5, 6))) static kiln_status row_fail(const kiln_row
     char text[300];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    text[0] = 0;
+    if (!kiln_is_quiet()) vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     return kiln_expr_fail(row->source, &at, st, "%s", text);
 }

@@ -65,6 +65,35 @@ static void a_message_may_quote_the_one_before(void **state) {
     assert_string_equal(kiln_last_error(), "after 'bad thing 7'");
 }
 
+/* Formatting would read the text, and there is none at that address. */
+static void a_quiet_thread_makes_no_text(void **state) {
+    (void)state;
+    const char *unreadable = (const char *)(uintptr_t)16;
+    kiln_source text = {"rows", "a b", "a b" + 3, 0};
+    (void)fail_with(KILN_E_ARG);
+    assert_int_equal(kiln_quiet(5), 0);
+    assert_string_equal(kiln_last_error(), "bad thing 7"); /* until the next failure */
+    assert_int_equal(KILN_FAIL(KILN_E_UNSUP, "%s", unreadable), KILN_E_UNSUP);
+    assert_string_equal(kiln_last_error(), "no text: kiln_quiet is on");
+    assert_int_equal(kiln_note(KILN_E_ARG, "%s", unreadable), KILN_E_ARG);
+    assert_int_equal(KILN_FAIL_AT(&text, text.start, KILN_E_PARSE, "%s", unreadable), KILN_E_PARSE);
+    kiln_sb part;
+    kiln_sb_init_message(&part);
+    kiln_sb_printf(&part, "%s", unreadable);
+    kiln_sb_f64(&part, 0.1);
+    kiln_sb_f32(&part, 0.1F);
+    assert_true(part.failed && !part.p);
+    kiln_sb_fini(&part);
+    assert_int_equal(kiln_quiet(0), 1);
+    assert_string_equal(kiln_last_error(), "no text: kiln_quiet is on");
+    assert_int_equal(kiln_note(KILN_E_ARG, "outer"), KILN_E_ARG);
+    assert_string_equal(kiln_last_error(), "outer: no text: kiln_quiet is on");
+    kiln_sb_init_message(&part);
+    kiln_sb_printf(&part, "%d", 1);
+    assert_string_equal(part.p, "1");
+    kiln_sb_fini(&part);
+}
+
 static void endless_messages_are_cut(void **state) {
     (void)state;
     char *text = kiln_calloc(1, 10001);
@@ -760,6 +789,7 @@ int main(void) {
         cmocka_unit_test(success_leaves_the_message_alone),
         cmocka_unit_test(bugs_name_their_line),
         cmocka_unit_test(a_message_may_quote_the_one_before),
+        cmocka_unit_test(a_quiet_thread_makes_no_text),
         cmocka_unit_test(endless_messages_are_cut),
         cmocka_unit_test(statuses_have_names_and_meanings),
         cmocka_unit_test(the_nth_allocation_fails_and_all_after),
