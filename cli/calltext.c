@@ -151,7 +151,7 @@ static bool finite_number(parser *p, const char *from, kiln_value *out) {
     errno = 0;
     /* An imaginary part is a real number however it is written. */
     if (whole && *s != 'j') {
-        *out = kiln_v_int(strtoll(from, NULL, 10));
+        *out = *from == '-' ? kiln_v_int(strtoll(from, NULL, 10)) : kiln_v_uint(strtoull(from, NULL, 10));
         return errno ? fail_at(p, from, "the integer does not fit 64 bits") : true;
     }
     *out = kiln_v_float(strtod(from, NULL));
@@ -173,7 +173,11 @@ static bool real_number(parser *p, kiln_value *out) {
     return true;
 }
 
-static double as_double(const kiln_value *v) { return v->kind == KILN_INT_V ? (double)v->u.i : v->u.f; }
+static double as_double(const kiln_value *v) {
+    return v->kind == KILN_INT_V    ? (double)v->u.i
+           : v->kind == KILN_UINT_V ? (double)(uint64_t)v->u.i
+                                    : v->u.f;
+}
 
 static bool number(parser *p, kiln_value *out) {
     kiln_value imaginary;
@@ -250,6 +254,7 @@ static bool extent_list(parser *p, char close, const char *what, int64_t *out, i
             return fail_at(p, from, "a tensor has at most %d dimensions", KILN_MAX_RANK);
         if (!isdigit((unsigned char)*from) && *from != '-') return expected(p, what);
         if (!real_number(p, &v)) return false;
+        if (v.kind == KILN_UINT_V) return fail_at(p, from, "%s must be below 2^63", what);
         if (v.kind != KILN_INT_V)
             return fail_at(p, from, "expected %s, found a number that is not whole", what);
         if (v.u.i < 0) return fail_at(p, from, "%s must not be negative", what);
@@ -271,19 +276,6 @@ static bool strides_suffix(parser *p, tensor_spec *spec) {
     return true;
 }
 
-/* A whole number above what an int argument can be. */
-static bool whole_fill(parser *p, tensor_spec *spec) {
-    size_t digits = strspn(p->at, "0123456789");
-    if (spec->dtype != KILN_U64 || digits == 0 || strchr(".eEj+-", p->at[digits] ? p->at[digits] : ' '))
-        return false;
-    errno = 0;
-    uint64_t v = strtoull(p->at, NULL, 10);
-    if (errno) return false;
-    p->at += digits;
-    spec->value = kiln_v_int((int64_t)v);
-    return spec->whole = true;
-}
-
 static bool fill_suffix(parser *p, tensor_spec *spec) {
     skip_space(p);
     const char *from = p->at;
@@ -294,7 +286,6 @@ static bool fill_suffix(parser *p, tensor_spec *spec) {
     if (eat_word(p, "true") || eat_word(p, "True")) return spec->value = kiln_v_bool(1), true;
     if (eat_word(p, "false") || eat_word(p, "False")) return spec->value = kiln_v_bool(0), true;
     if (is_word_start(*from) && *from != 'i' && *from != 'n') return expected(p, "randn, arange or a number");
-    if (whole_fill(p, spec)) return true;
     return number(p, &spec->value);
 }
 

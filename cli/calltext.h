@@ -3,7 +3,7 @@
  *   call    = NAME "(" [ arg { "," arg } ] ")"               NAME: letters, digits, "_" "." ":"
  *   arg     = [ NAME "=" ] value                             named ones last
  *   value   = "None" | "true" | "false" | number | string | dtype | list | tensor
- *   number  = 1 | -2.5 | 1e-3 | inf | -inf | nan | 2j | 1+2j
+ *   number  = 1 (up to 2^64 - 1) | -2.5 | 1e-3 | inf | -inf | nan | 2j | 1+2j
  *   string  = "text" or 'text', with \n \t \r \\ \" \' \xHH
  *   list    = "[" [ value { "," value } ] "]"
  *   tensor  = dtype "[" sizes "]" { ":strides=(" strides ")" | ":fill=" ( "randn" | "arange" | number ) }

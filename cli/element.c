@@ -40,9 +40,9 @@ static bool holds(const kiln_value *asked, const kiln_value *got) {
     if (got->kind == KILN_COMPLEX_V)
         return stays_finite(f, got->u.c.re) &&
                stays_finite(asked->kind == KILN_COMPLEX_V ? asked->u.c.im : 0, got->u.c.im);
-    bool wide = got->kind == KILN_WIDE_V;
-    if (asked->kind == KILN_FLOAT_V) return f == (wide ? (double)(uint64_t)got->u.i : (double)got->u.i);
-    return asked->kind != KILN_COMPLEX_V && !wide && asked->u.i == got->u.i;
+    bool is_uint = got->kind == KILN_UINT_V;
+    if (asked->kind == KILN_FLOAT_V) return f == (is_uint ? (double)(uint64_t)got->u.i : (double)got->u.i);
+    return asked->kind != KILN_COMPLEX_V && is_uint == (asked->kind == KILN_UINT_V) && asked->u.i == got->u.i;
 }
 
 bool element_store_value(kiln_dtype dtype, const kiln_value *value, void *out) {

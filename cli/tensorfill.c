@@ -102,18 +102,10 @@ static void store_random(kiln_dtype dtype, uint64_t *state, void *p) {
         element_store_int(dtype, (int64_t)(r % 21) - 10, p);
 }
 
-static bool store_fill(const tensor_spec *spec, void *out) {
-    if (spec->whole && spec->dtype == KILN_U64) {
-        memcpy(out, &spec->value.u.i, sizeof spec->value.u.i);
-        return true;
-    }
-    return element_store_value(spec->dtype, &spec->value, out);
-}
-
 bool tensor_spec_check_fill(const tensor_spec *spec, char *err) {
     char scratch[16];
     int64_t nelem;
-    if (spec->fill == FILL_VALUE && !store_fill(spec, scratch))
+    if (spec->fill == FILL_VALUE && !element_store_value(spec->dtype, &spec->value, scratch))
         return tensor_error(err, "the fill value does not fit %s", kiln_dtype_name(spec->dtype));
     if (spec->fill != FILL_ARANGE) return true;
     if (!spec_nelem(spec, &nelem, err)) return false;
@@ -127,7 +119,7 @@ static void fill(const tensor_spec *spec, kiln_tensor *t) {
     uint64_t state = spec->seed;
     int64_t count = 0;
     char one[16] = {0};
-    if (spec->fill == FILL_VALUE) store_fill(spec, one);
+    if (spec->fill == FILL_VALUE) element_store_value(spec->dtype, &spec->value, one);
     for (walk w = walk_start(t); w.left > 0; walk_next(&w)) {
         if (spec->fill == FILL_RANDN)
             store_random(spec->dtype, &state, w.p);

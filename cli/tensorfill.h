@@ -23,7 +23,6 @@ typedef struct tensor_spec {
     int64_t strides[KILN_MAX_RANK]; /* in elements, if has_strides */
     fill_kind fill;
     kiln_value value; /* of FILL_VALUE: a number */
-    bool whole;       /* of FILL_VALUE and u64: value.u.i holds its bits, as no int does */
     uint64_t seed;    /* of FILL_RANDN */
 } tensor_spec;
 

@@ -135,14 +135,14 @@ typedef enum kiln_kind {
     KILN_COMPLEX_V, /* u.c */
     KILN_STR_V,     /* u.s, NUL-terminated, borrowed */
     KILN_DTYPE_V,   /* u.i holds a kiln_dtype */
-    KILN_LIST_V     /* u.list, n items, borrowed */
+    KILN_LIST_V,    /* u.list, n items, borrowed */
+    KILN_UINT_V     /* u.i holds the bits of a number from 2^63 up, to 2^64 - 1; make it with kiln_v_uint */
 } kiln_kind;
 
 /* Kinds that choose an overload (kiln_op_choose_among) where a binding has yet to make values of its arguments; no
  * call takes them. */
 enum {
     KILN_NUMBER_V = 16, /* a number that is a tensor without dimensions as well, as NumPy's scalars are */
-    KILN_WIDE_V,        /* an int from 2^63 up, its bits in u.i, where one of the tensors holds u64 */
     KILN_OBJECT_V       /* neither tensor, number, list nor text; u.s: what messages call it */
 };
 
@@ -180,6 +180,11 @@ static inline kiln_value kiln_v_bool(int b) {
 static inline kiln_value kiln_v_int(int64_t i) {
     kiln_value v = {KILN_INT_V, 0, {0}, 0};
     v.u.i = i;
+    return v;
+}
+static inline kiln_value kiln_v_uint(uint64_t u) { /* an int below 2^63 */
+    kiln_value v = {u >> 63 ? KILN_UINT_V : KILN_INT_V, 0, {0}, 0};
+    v.u.i = (int64_t)u;
     return v;
 }
 static inline kiln_value kiln_v_float(double f) {
@@ -268,8 +273,7 @@ KILN_API void kiln_close(kiln_ctx *ctx);
  * for a Tensor argument it does what PyTorch does with a Python number there. */
 KILN_API kiln_status kiln_tensor_number(const kiln_value *v, kiln_tensor **out) KILN_MUST_CHECK;
 
-/* One element as a number: a bool, int, float or complex value; KILN_WIDE_V with the bits in u.i for a u64 from 2^63
- * up.  The other way a number is converted as PyTorch converts elements: integers wrap, floats that are too large
+/* One element as a number: a bool, int, float or complex value.  The other way a number is converted as PyTorch converts elements: integers wrap, floats that are too large
  * become infinite.  0: v is no number, and nothing is written.  `at` need not be aligned. */
 KILN_API kiln_value kiln_element_get(kiln_dtype dtype, const void *at);
 KILN_API int kiln_element_set(kiln_dtype dtype, const kiln_value *v, void *at);

@@ -178,7 +178,7 @@ bool kp_dtype_of_dl(uint8_t code, uint8_t bits, kiln_dtype *out);
 void kp_dl_of_dtype(kiln_dtype t, dl_tensor *out); /* sets code, bits and lanes */
 
 bool kp_number_of(const kiln_value *v, kp_number *out); /* false: it is none */
-kiln_value kp_value_of(kp_number n);                    /* KILN_WIDE_V from 2^63 up; a float if it is huge */
+kiln_value kp_value_of(kp_number n);                    /* a float if it is huge */
 kp_number kp_load(kiln_dtype t, const char *at);
 /* -1 with an exception that names `shown`, the object n is of, if n does not fit. */
 int kp_store(kiln_dtype t, char *at, kp_number n, PyObject *shown);
@@ -377,7 +377,7 @@ typedef struct kp_op {
     const kiln_op **ops; /* overloads: as the library has them, of the context of `epoch` */
     bool tuple_out;      /* overloads: several outputs, none called out */
     uint8_t last_which;  /* overloads: which one kinds of arguments meant last; see py_pick.c */
-    uint32_t last_kinds, last_ints;
+    uint32_t last_kinds;
     int nparams;
     int nplain;  /* how many of the first are tensors that are only read; 0 unless there is one result */
     int nneeded; /* so many of the first must be given */

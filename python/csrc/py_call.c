@@ -25,28 +25,6 @@ static int number_to_tensor(kp_frame *f, kiln_value *v) {
     return 0;
 }
 
-/* Of the tensors that are read: an output decides nothing, unless it is the first argument of a call in place. */
-static kp_num_kind highest_kind(const kp_frame *f) {
-    kp_num_kind most = NUM_BOOL;
-    for (int k = 0; k < f->nheld; k++) {
-        kp_num_kind kind = kp_dtype_kind(kiln_tensor_dtype(f->held[k].t));
-        bool read = f->held[k].kind >= KP_KILN && (k == 0 || !f->held[k].written);
-        if (read && kind > most) most = kind;
-    }
-    return most;
-}
-
-/* An int from 2^63 up for a Scalar parameter: a float beside tensors that are computed in floats. */
-static int wide_scalar(const kp_frame *f, kiln_value *v) {
-    if (highest_kind(f) >= NUM_FLOAT) {
-        *v = kiln_v_named(v->name, kiln_v_float((double)(uint64_t)v->u.i));
-        return 0;
-    }
-    PyErr_Format(PyExc_OverflowError, "%llu does not fit a signed 64-bit integer",
-                 (unsigned long long)v->u.i);
-    return -1;
-}
-
 /* -- filling the frame ----------------------------------------------------------------------------- */
 
 static int too_many(const kp_op *op, Py_ssize_t n) {
@@ -93,52 +71,30 @@ static inline bool fill_tensor(kp_frame *f, const kp_param *param, PyObject *o, 
     return true;
 }
 
-/* What is left to do once all tensors are known; bit k: argument k. */
-typedef struct later {
-    uint64_t numbers; /* a number for a Tensor parameter: its dtype follows the tensors' */
-    uint64_t wide;    /* an int from 2^63 up */
-} later;
-
-static int fill_one(kp_frame *f, const kp_op *op, const kp_param *param, PyObject *o, size_t k, later *rest) {
+static int fill_one(kp_frame *f, const kp_op *op, const kp_param *param, PyObject *o, size_t k) {
     kiln_value *v = &f->args[k];
     if (fill_tensor(f, param, o, v)) return 0;
     if (kp_value(f, param, o, v) < 0) return kp_blame(op->name, param ? param->name : NULL), -1;
     v->name = NULL;
-    bool number = param && param->kind == KILN_TENSOR && !param->written && v->kind != KILN_TENSOR;
-    rest->numbers |= (uint64_t)number << k;
-    rest->wide |= (uint64_t)(v->kind == KILN_WIDE_V) << k;
-    return 0;
-}
-
-static const char *arg_name(const kp_op *op, const kp_frame *f, size_t k) {
-    return f->args[k].name ? f->args[k].name : k < (size_t)op->nparams ? op->params[k].name : NULL;
-}
-
-static int fill_later(kp_frame *f, const kp_op *op, later rest) {
-    for (size_t k = 0; k < f->nargs && (rest.numbers | rest.wide) >> k; k++) {
-        bool wide = rest.wide >> k & 1, number = rest.numbers >> k & 1;
-        int st = number ? number_to_tensor(f, &f->args[k]) : wide ? wide_scalar(f, &f->args[k]) : 0;
-        if (st < 0) return kp_blame(op->name, arg_name(op, f, k)), -1;
-    }
-    return 0;
+    if (!param || param->kind != KILN_TENSOR || param->written || v->kind == KILN_TENSOR) return 0;
+    return number_to_tensor(f, v) < 0 ? (kp_blame(op->name, param->name), -1) : 0;
 }
 
 int kp_frame_fill(kp_frame *f, kp_op *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
     Py_ssize_t nnamed = kwnames ? PyTuple_Size(kwnames) : 0;
-    later rest = {0, 0};
     if (nargs + nnamed > KILN_MAX_ARGS) return too_many(op, nargs + nnamed);
     for (Py_ssize_t k = 0; k < nargs; k++) {
         const kp_param *param = k < op->nparams ? &op->params[k] : NULL;
-        if (fill_one(f, op, param, args[k], (size_t)k, &rest) < 0) return -1;
+        if (fill_one(f, op, param, args[k], (size_t)k) < 0) return -1;
     }
     for (Py_ssize_t k = nargs; k < nargs + nnamed; k++) {
         const kp_param *param = keyword(op, kwnames, nnamed, k - nargs);
-        if (!param || fill_one(f, op, param, args[k], (size_t)k, &rest) < 0) return -1;
+        if (!param || fill_one(f, op, param, args[k], (size_t)k) < 0) return -1;
         f->args[k].name = param->name;
     }
     f->nargs = (size_t)(nargs + nnamed);
     if (kp_settle(f) < 0) return kp_blame(op->name, NULL), -1;
-    return rest.numbers | rest.wide ? fill_later(f, op, rest) : 0;
+    return 0;
 }
 
 /* -- running --------------------------------------------------------------------------------------- */

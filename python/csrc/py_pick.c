@@ -61,32 +61,8 @@ static long rank_of(PyObject *o) {
     return rank;
 }
 
-/* An int from 2^63 up. */
-static bool is_wide(PyObject *o) {
-    int overflow = 0;
-    if (PyLong_Check(o)) PyLong_AsLongLongAndOverflow(o, &overflow);
-    return overflow > 0;
-}
-
-/* Whether o is a tensor of u64. */
-static bool is_u64(kp_state *st, PyObject *o) {
-    PyObject *dtype = PyObject_GetAttrString(o, "dtype");
-    kiln_dtype t;
-    bool yes = dtype && kp_dtype_from(st, dtype, &t) == 0 && t == KILN_U64;
-    Py_XDECREF(dtype);
-    forget_exception();
-    return yes;
-}
-
-static bool beside_u64(kp_state *st, const kp_given *given) {
-    for (Py_ssize_t k = 0; k < given->nargs; k++)
-        if (is_u64(st, given->args[k])) return true;
-    return false;
-}
-
-/* Looks at the values for which op was chosen in doubt: a number's parameter takes no tensor with dimensions, and a
- * Scalar one no int from 2^63 up beside a u64: the overload with a Tensor parameter takes that.  1 if a sketch has
- * changed, 0 if none has, -1 with an exception. */
+/* Looks at the values for which op was chosen in doubt: a number's parameter takes no tensor with dimensions.
+ * 1 if a sketch has changed, 0 if none has, -1 with an exception. */
 static int look_closer(const kp_op *op, const kp_given *given, Py_ssize_t n, kiln_value *sketches) {
     int changed = 0;
     for (Py_ssize_t k = 0; k < n; k++) {
@@ -96,11 +72,9 @@ static int look_closer(const kp_op *op, const kp_given *given, Py_ssize_t n, kil
                                   : kp_param_index(op, PyTuple_GetItem(given->kwnames, k - given->nargs));
         if (at < 0 || at >= op->nparams) continue; /* op was chosen for what it says of that */
         bool tensor = v->kind == KILN_TENSOR && !v->n && kp_takes_number(&op->params[at]);
-        bool wide = v->kind == KILN_INT_V && op->params[at].kind == KILN_NUMBER_V && is_wide(o);
-        if ((tensor || wide) && kp_foreign(op->st) < 0) return -1;
+        if (tensor && kp_foreign(op->st) < 0) return -1;
         if (tensor && rank_of(o) > 0) v->n = 1, changed = 1;
-        if (wide && beside_u64(op->st, given)) v->kind = KILN_WIDE_V, changed = 1;
-        if ((tensor || wide) && PyErr_Occurred()) return -1;
+        if (tensor && PyErr_Occurred()) return -1;
     }
     return changed;
 }
@@ -215,17 +189,13 @@ static uint32_t kinds_of(kp_state *st, const kp_given *given) {
     return kinds;
 }
 
-/* The same kinds will mean the same overload.  Ints given for a Scalar are looked at each time: one from 2^63 up may mean
- * another. */
+/* The same kinds will mean the same overload. */
 static void remember(kp_op *set, const kp_op *op, const kp_given *given, size_t which) {
-    uint32_t ints = 0;
     for (Py_ssize_t k = 0; k < given->nargs && k < op->nparams; k++) {
         const kp_type *type = kp_type_of(set->st, given->args[k]);
         if (!type || (type->kind >= KP_KILN && kp_takes_number(&op->params[k]))) return PyErr_Clear();
-        if (type->kind == KP_INT && op->params[k].kind == KILN_NUMBER_V) ints |= 1u << k;
     }
     set->last_kinds = kinds_of(set->st, given);
-    set->last_ints = ints;
     set->last_which = (uint8_t)which;
 }
 
@@ -235,8 +205,6 @@ static kp_op *remembered(const kp_op *set, const kp_given *given) {
     const kp_state *st = set->st;
     uint32_t kinds = given->kwnames || !set->last_kinds ? 0 : kinds_of(set->st, given);
     if (!kinds || kinds != set->last_kinds || !st->box || set->epoch != st->epoch) return NULL;
-    for (Py_ssize_t k = 0; set->last_ints >> k; k++)
-        if (set->last_ints >> k & 1 && is_wide(given->args[k])) return NULL;
     return (kp_op *)PyTuple_GetItem(set->overloads, set->last_which);
 }
 

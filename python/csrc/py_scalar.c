@@ -170,7 +170,7 @@ bool kp_number_of(const kiln_value *v, kp_number *out) {
     switch (v->kind) {
     case KILN_BOOL_V: *out = (kp_number){.kind = NUM_BOOL, .i = v->u.i}; return true;
     case KILN_INT_V: *out = (kp_number){.kind = NUM_INT, .i = v->u.i}; return true;
-    case KILN_WIDE_V: *out = (kp_number){.kind = NUM_INT, .i = v->u.i, .wide = true}; return true;
+    case KILN_UINT_V: *out = (kp_number){.kind = NUM_INT, .i = v->u.i, .wide = true}; return true;
     case KILN_FLOAT_V: *out = (kp_number){.kind = NUM_FLOAT, .f = v->u.f}; return true;
     case KILN_COMPLEX_V:
         *out = (kp_number){.kind = NUM_COMPLEX, .f = v->u.c.re, .im = v->u.c.im};
@@ -185,7 +185,7 @@ kiln_value kp_value_of(kp_number n) {
     if (n.kind == NUM_COMPLEX) return kiln_v_complex(n.f, n.im);
     if (!has_bits(n)) return kiln_v_float(n.f);
     if (n.kind == NUM_BOOL) return kiln_v_bool(n.i != 0);
-    return (kiln_value){.kind = n.wide && n.i < 0 ? KILN_WIDE_V : KILN_INT_V, .u.i = n.i};
+    return n.wide ? kiln_v_uint((uint64_t)n.i) : kiln_v_int(n.i);
 }
 
 kp_number kp_load(kiln_dtype t, const char *at) {

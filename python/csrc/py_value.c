@@ -108,21 +108,20 @@ static int value_of_text(const kp_param *param, PyObject *o, kiln_value *out) {
     return 0;
 }
 
-/* A float parameter takes ints of any size, a Scalar or Tensor one those below 2^64. */
+/* A float parameter takes ints of any size, an int one those below 2^63, all others those below 2^64. */
+static int value_of_number(const kp_param *param, kp_number n, kiln_value *out) {
+    bool as_float = param && param->kind == KILN_FLOAT_V && n.kind == NUM_INT;
+    *out = as_float ? kiln_v_float(kp_as_double(n)) : kp_value_of(n);
+    if (as_float || !(n.huge || (out->kind == KILN_UINT_V && param && param->kind == KILN_INT_V))) return 0;
+    PyErr_SetString(PyExc_OverflowError, "an int argument does not fit 64 bits with its sign");
+    return -1;
+}
+
 static int value_of_any_number(kp_frame *f, const kp_param *param, PyObject *o, kiln_value *out) {
-    bool takes_wide = param && !param->written &&
-                      (param->kind == KILN_TENSOR || param->kind == KILN_NUMBER_V);
     kp_number n;
     int found = kp_number_from(f->st, o, &n);
     if (found == 0) PyErr_Format(PyExc_NotImplementedError, "the number %R is not served", o);
-    if (found <= 0) return -1;
-    bool as_float = param && param->kind == KILN_FLOAT_V && n.kind == NUM_INT;
-    if (!as_float && (n.huge || (n.wide && n.i < 0 && !takes_wide))) {
-        PyErr_SetString(PyExc_OverflowError, "an int argument does not fit 64 bits with its sign");
-        return -1;
-    }
-    *out = as_float ? kiln_v_float(kp_as_double(n)) : kp_value_of(n);
-    return 0;
+    return found <= 0 ? -1 : value_of_number(param, n, out);
 }
 
 /* dtypes of other libraries; kiln._helpers knows what else has a meaning. */
@@ -173,13 +172,7 @@ static int value_of_tensor(kp_frame *f, const kp_type *type, const kp_param *par
     if (!param || !kp_takes_number(param)) return 0;
     if (kp_settle(f) < 0) return -1;
     if (kiln_tensor_rank(t) > 0) return 0;
-    kp_number n = kp_load(kiln_tensor_dtype(t), kiln_tensor_data(t));
-    if (n.kind == NUM_INT && n.wide && n.i < 0) {
-        PyErr_SetString(PyExc_OverflowError, "an int argument does not fit 64 bits with its sign");
-        return -1;
-    }
-    *out = kp_value_of(n);
-    return 0;
+    return value_of_number(param, kp_load(kiln_tensor_dtype(t), kiln_tensor_data(t)), out);
 }
 
 /* A NumPy scalar as the array without dimensions that it stands for. */

@@ -2,8 +2,8 @@
 
 Exceptions, by what went wrong: TypeError (an argument of the wrong type, missing, unknown), IndexError (a
 dimension or index out of range), ValueError (a value outside its domain, a malformed call or graph, a read-only
-output, an int beyond int64 among a Tensor's elements), OverflowError (an int beyond int64 as an argument, beyond
-uint64 as an element), NotImplementedError (an operator, dtype, device or layout that is not served, or no such
+output, an int beyond int64 among a Tensor's elements), OverflowError (an int beyond uint64 as an argument or an
+element, beyond int64 where an int is wanted), NotImplementedError (an operator, dtype, device or layout that is not served, or no such
 operator), MemoryError, and RuntimeError for the rest, as PyTorch raises it, and where gradients would be lost.
 """
 from collections.abc import Callable, Iterator, Sequence

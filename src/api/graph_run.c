@@ -3,7 +3,9 @@
  * An overload that is named is called as it stands.  For torch.add, x.add and operator.add the values at hand choose
  * the overload, as in any call by a short name.  A value is released after its last use.  Must not know what any
  * operator computes. */
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "api/ctx.h"
@@ -48,6 +50,16 @@ static kiln_status constant(runner *r, const kiln_node *node, const char *name, 
     return KILN_OK;
 }
 
+/* An int that is no int64. */
+static kiln_status big_int(const kiln_node *node, const char *digits, kiln_value *out) {
+    char *end;
+    errno = 0;
+    unsigned long long u = strtoull(digits, &end, 0);
+    if (digits[0] == '-' || *end || errno) return unsupported(node, "an int does not fit 64 bits");
+    *out = kiln_v_uint(u);
+    return KILN_OK;
+}
+
 /* What is the only choice here may be said, and means nothing. */
 static bool is_the_default(const kiln_gval *v) {
     if (v->kind == KILN_G_DEVICE) return strcmp(v->u.s, "cpu") == 0;
@@ -62,6 +74,7 @@ static kiln_status evaluate(runner *r, const kiln_node *node, const kiln_gval *v
     case KILN_G_NONE: *out = kiln_v_none(); return KILN_OK;
     case KILN_G_BOOL: *out = kiln_v_bool(v->u.i != 0); return KILN_OK;
     case KILN_G_INT: *out = kiln_v_int(v->u.i); return KILN_OK;
+    case KILN_G_BIGINT: return big_int(node, v->u.s, out);
     case KILN_G_FLOAT: *out = kiln_v_float(v->u.f); return KILN_OK;
     case KILN_G_COMPLEX: *out = kiln_v_complex(v->u.c.re, v->u.c.im); return KILN_OK;
     case KILN_G_STR: *out = kiln_v_str(v->u.s); return KILN_OK;
@@ -165,11 +178,6 @@ static kiln_status get_item(runner *r, const kiln_node *node, kiln_value *out) {
     return KILN_OK;
 }
 
-static bool is_number(const kiln_value *v) {
-    return v->kind == KILN_BOOL_V || v->kind == KILN_INT_V || v->kind == KILN_FLOAT_V ||
-           v->kind == KILN_COMPLEX_V;
-}
-
 static kiln_status call_operator(runner *r, const kiln_node *node, const char *name, kiln_value *out) {
     const struct py_operator *found = NULL;
     if (strcmp(name, "getitem") == 0) return get_item(r, node, out);
@@ -179,7 +187,7 @@ static kiln_status call_operator(runner *r, const kiln_node *node, const char *n
     kiln_value first;
     KILN_TRY(evaluate(r, node, node->args[0], &first));
     const char *op = found->op;
-    bool number = is_number(&first), swapped = false;
+    bool number = kiln_is_number(&first), swapped = false;
     if (number && !found->number_first) return unsupported(node, "a number cannot come first");
     if (number && found->number_first[0]) op = found->number_first, swapped = node->nargs == 2;
     return call_named(r, node, op, KILN_FORM_OVERLOAD, swapped, out);

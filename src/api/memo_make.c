@@ -52,6 +52,7 @@ bool kiln_memo_ask(const kiln_plan *plan, const kiln_value *v, int a, uint64_t s
     case KILN_DTYPE_V:
     case KILN_BOOL_V:
     case KILN_INT_V:
+    case KILN_UINT_V:
     case KILN_FLOAT_V:
         if (asked || v->kind == KILN_DTYPE_V) to->mask = UINT64_MAX;
         to->want = (uint64_t)v->u.i & to->mask;

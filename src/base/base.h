@@ -175,6 +175,10 @@ double kiln_dtype_largest(kiln_dtype t);     /* the largest finite number of a f
 /* Whether PyTorch converts a number to t without complaint: infinities and NaN fit floating types only, and
  * an unsigned type takes negative integers whose size fits it.  A float is f, any other number i. */
 bool kiln_dtype_fits(kiln_dtype t, bool is_float, bool is_bool, int64_t i, double f);
+bool kiln_dtype_fits_uint(kiln_dtype t, uint64_t u); /* the same of an integer from 2^63 up */
+static inline bool kiln_is_number(const kiln_value *v) {
+    return (v->kind >= KILN_BOOL_V && v->kind <= KILN_COMPLEX_V) || v->kind == KILN_UINT_V;
+}
 
 /* A set of dtypes, one bit each. */
 typedef uint32_t kiln_dtypes;

@@ -102,6 +102,11 @@ bool kiln_dtype_fits(kiln_dtype t, bool is_float, bool is_bool, int64_t i, doubl
     return !isnan(v) && v >= (double)lo && (t == KILN_U64 ? v < 0x1p64 : v <= (double)hi);
 }
 
+bool kiln_dtype_fits_uint(kiln_dtype t, uint64_t u) {
+    if (facts[t].kind == KILN_KIND_INT) return t == KILN_U64;
+    return kiln_dtype_fits(t, true, false, 0, (double)u);
+}
+
 /* -- half precision ------------------------------------------------------------------------------ */
 
 static float f32_of_bits(uint32_t u) {

@@ -31,7 +31,7 @@ kiln_value kiln_element_get(kiln_dtype dtype, const void *at) {
     case KILN_U32: return kiln_v_int(v.u32);
     case KILN_I32: return kiln_v_int(v.i32);
     case KILN_I64: return kiln_v_int(v.i64);
-    case KILN_U64: return (kiln_value){.kind = v.i64 < 0 ? KILN_WIDE_V : KILN_INT_V, .u.i = v.i64};
+    case KILN_U64: return kiln_v_uint((uint64_t)v.i64);
     case KILN_F16: return kiln_v_float((double)kiln_half_to_f32(v.u16));
     case KILN_BF16: return kiln_v_float((double)kiln_bf16_to_f32(v.u16));
     case KILN_F32: return kiln_v_float((double)v.f[0]);
@@ -61,7 +61,7 @@ static bool number_of(const kiln_value *v, number *n) {
     switch (v->kind) {
     case KILN_BOOL_V:
     case KILN_INT_V: *n = (number){true, v->u.i, {(double)v->u.i}, {(float)v->u.i}}; return true;
-    case KILN_WIDE_V:
+    case KILN_UINT_V:
         *n = (number){true, v->u.i, {(double)(uint64_t)v->u.i}, {(float)(uint64_t)v->u.i}};
         return true;
     case KILN_FLOAT_V: *n = (number){false, 0, {v->u.f}, {(float)v->u.f}}; return true;

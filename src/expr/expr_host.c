@@ -231,8 +231,9 @@ static kiln_status eval_fits(host *h, const kiln_expr *e, kiln_hval v, kiln_hval
     if (!is_number(v)) return HOST_FAIL(h, e, "fits takes a number");
     *out = unknown();
     if (h->env->common == KILN_DTYPE_COUNT) return KILN_OK;
-    *out = from_bool(
-        kiln_dtype_fits(h->env->common, v.kind == KILN_H_FLOAT, v.kind == KILN_H_BOOL, v.i, v.f));
+    bool is_float = v.kind == KILN_H_FLOAT, is_uint = is_float && v.dtype == KILN_U64;
+    *out = from_bool(is_uint ? kiln_dtype_fits_uint(h->env->common, (uint64_t)v.i)
+                             : kiln_dtype_fits(h->env->common, is_float, v.kind == KILN_H_BOOL, v.i, v.f));
     return KILN_OK;
 }
 

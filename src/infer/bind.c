@@ -17,11 +17,10 @@ const char *kiln_value_kind_name(const kiln_value *v) {
     case KILN_STR_V: return "str";
     case KILN_DTYPE_V: return "ScalarType";
     case KILN_LIST_V: return "list";
+    case KILN_UINT_V: return "an int from 2^63 up";
     }
     if (v->kind == KILN_OBJECT_V && v->u.s) return v->u.s;
-    return v->kind == KILN_NUMBER_V ? "a number"
-           : v->kind == KILN_WIDE_V ? "an int from 2^63 up"
-                                    : "a value of unknown kind";
+    return v->kind == KILN_NUMBER_V ? "a number" : "a value of unknown kind";
 }
 
 /* -- types --------------------------------------------------------------------------------------------- */
@@ -37,9 +36,10 @@ static bool convert(kiln_tkind want, const kiln_value *v, kiln_value *out) {
     case KILN_T_SYMINT: out->kind = KILN_INT_V; return whole;
     case KILN_T_FLOAT:
         if (whole) *out = kiln_v_float((double)v->u.i);
-        return whole || v->kind == KILN_FLOAT_V;
+        if (v->kind == KILN_UINT_V) *out = kiln_v_float((double)(uint64_t)v->u.i);
+        return out->kind == KILN_FLOAT_V;
     case KILN_T_BOOL: return v->kind == KILN_BOOL_V;
-    case KILN_T_SCALAR: return whole || v->kind == KILN_FLOAT_V || v->kind == KILN_COMPLEX_V;
+    case KILN_T_SCALAR: return kiln_is_number(v);
     case KILN_T_STR: return v->kind == KILN_STR_V && v->u.s;
     case KILN_T_DTYPE: return v->kind == KILN_DTYPE_V && (uint64_t)v->u.i < KILN_DTYPE_COUNT;
     case KILN_T_OTHER: return v->kind == KILN_STR_V && v->u.s; /* by name, as MemoryFormat */
@@ -163,7 +163,6 @@ static kiln_status read_item_tensors(kiln_bound *b) {
             return KILN_FAIL(KILN_E_ARG, "%s: argument '%s' must be a tensor without dimensions, but has %d",
                              b->op->name, row->schema->args[a].name, t->rank);
         b->arg[a] = kiln_element_get((kiln_dtype)t->dtype, t->data);
-        if (b->arg[a].kind == KILN_WIDE_V) b->arg[a] = kiln_v_float((double)(uint64_t)b->arg[a].u.i);
     }
     return KILN_OK;
 }

@@ -20,6 +20,9 @@ static kiln_hval host_value(const kiln_value *v, int arg) {
     case KILN_BOOL_V: return number(KILN_H_BOOL, KILN_BOOL, v);
     case KILN_INT_V: return number(KILN_H_INT, KILN_I64, v);
     case KILN_FLOAT_V: return number(KILN_H_FLOAT, KILN_F64, v);
+    case KILN_UINT_V: /* compared as a float; u64 tells that it is whole, and i which one */
+        return (kiln_hval){
+            .kind = KILN_H_FLOAT, .i = v->u.i, .f = (double)(uint64_t)v->u.i, .dtype = KILN_U64};
     case KILN_TENSOR:
         h.kind = KILN_H_TENSOR;
         h.i = arg;
@@ -78,6 +81,7 @@ static kiln_dtype dtype(const kiln_henv *env, int arg) {
     case KILN_TENSOR: return (kiln_dtype)v->u.tensor->dtype;
     case KILN_BOOL_V: return KILN_BOOL;
     case KILN_INT_V: return KILN_I64;
+    case KILN_UINT_V: return KILN_U64;
     case KILN_FLOAT_V: return KILN_F64;
     case KILN_COMPLEX_V: return KILN_C128;
     default: return KILN_DTYPE_COUNT;

@@ -13,9 +13,7 @@
 
 enum { NO = -1, HARDLY = 0, FAIR = 1, WELL = 2 };
 
-static bool is_number(uint32_t kind) {
-    return (kind >= KILN_BOOL_V && kind <= KILN_COMPLEX_V) || kind == KILN_NUMBER_V || kind == KILN_WIDE_V;
-}
+static bool is_number(const kiln_value *v) { return kiln_is_number(v) || v->kind == KILN_NUMBER_V; }
 
 /* A tensor is taken for the number it holds, if it has no dimensions.  Where the tensor is NULL, n tells whether it
  * has. */
@@ -23,11 +21,12 @@ static int fit_tensor_for_number(const kiln_value *v) {
     return (v->u.tensor ? v->u.tensor->rank : (int)v->n) == 0 ? FAIR : NO;
 }
 
-/* An int or float argument.  exact: the kind that needs no conversion; whole: a float does not fit. */
+/* An int or float argument.  exact: the kind that needs no conversion; whole: floats and ints from 2^63 up do not fit. */
 static int fit_number(const kiln_value *v, kiln_kind exact, bool whole) {
     if (v->kind == KILN_TENSOR) return fit_tensor_for_number(v);
     if (v->kind == (uint32_t)exact) return WELL;
-    return is_number(v->kind) && v->kind != KILN_COMPLEX_V && !(whole && v->kind == KILN_FLOAT_V) ? FAIR : NO;
+    if (!is_number(v) || v->kind == KILN_COMPLEX_V) return NO;
+    return whole && (v->kind == KILN_FLOAT_V || v->kind == KILN_UINT_V) ? NO : FAIR;
 }
 
 /* numbers: whether one may stand for a tensor. */
@@ -39,11 +38,11 @@ static int fit(const kiln_param *p, const kiln_value *v, bool numbers) {
     switch (t->kind) {
     case KILN_T_TENSOR:
         if (k == KILN_TENSOR) return WELL;
-        if (!numbers || !is_number(k) || kiln_param_writes(p)) return NO;
+        if (!numbers || !is_number(v) || kiln_param_writes(p)) return NO;
         return k == KILN_NUMBER_V ? WELL : FAIR;
     case KILN_T_SCALAR:
         if (k == KILN_TENSOR) return fit_tensor_for_number(v);
-        return k == KILN_NUMBER_V || k == KILN_WIDE_V ? HARDLY : is_number(k) ? WELL : NO;
+        return k == KILN_NUMBER_V ? HARDLY : is_number(v) ? WELL : NO;
     case KILN_T_INT:
     case KILN_T_SYMINT: return fit_number(v, KILN_INT_V, true);
     case KILN_T_FLOAT: return fit_number(v, KILN_FLOAT_V, false);

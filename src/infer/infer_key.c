@@ -52,6 +52,7 @@ static void encode(const kiln_value *v, uint8_t *buf, size_t cap, size_t *len) {
     switch ((kiln_kind)v->kind) {
     case KILN_BOOL_V:
     case KILN_INT_V:
+    case KILN_UINT_V:
     case KILN_DTYPE_V: encode_bytes(&v->u.i, sizeof v->u.i, buf, cap, len); break;
     case KILN_FLOAT_V: encode_bytes(&v->u.f, sizeof v->u.f, buf, cap, len); break;
     case KILN_STR_V: encode_bytes(v->u.s, strlen(v->u.s) + 1, buf, cap, len); break;

@@ -27,6 +27,7 @@ void kiln_value_print(kiln_sb *out, const kiln_value *v) {
     case KILN_TENSOR: print_tensor(out, v->u.tensor); return;
     case KILN_BOOL_V: kiln_sb_puts(out, v->u.i ? "true" : "false"); return;
     case KILN_INT_V: kiln_sb_printf(out, "%lld", (long long)v->u.i); return;
+    case KILN_UINT_V: kiln_sb_printf(out, "%llu", (unsigned long long)v->u.i); return;
     case KILN_FLOAT_V: kiln_sb_f64(out, v->u.f); return;
     case KILN_COMPLEX_V:
         kiln_sb_putc(out, '(');

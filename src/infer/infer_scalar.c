@@ -29,11 +29,9 @@ static kiln_status host_number(const kiln_bound *call, int k, kiln_dtype common,
 static kiln_value negative(const kiln_value *v) {
     if (v->kind == KILN_FLOAT_V) return kiln_v_float(-v->u.f);
     if (v->kind == KILN_COMPLEX_V) return kiln_v_complex(-v->u.c.re, -v->u.c.im);
-    bool whole = v->kind == KILN_INT_V || v->kind == KILN_BOOL_V;
+    bool whole = v->kind == KILN_INT_V || v->kind == KILN_BOOL_V || v->kind == KILN_UINT_V;
     return whole ? kiln_v_int((int64_t)(0 - (uint64_t)v->u.i)) : *v;
 }
-
-static bool is_number(const kiln_value *v) { return v->kind >= KILN_BOOL_V && v->kind <= KILN_COMPLEX_V; }
 
 static kiln_status read_number(const kiln_bound *call, int arg, int index, kiln_dtype common,
                                kiln_value *out) {
@@ -47,7 +45,7 @@ static kiln_status read_number(const kiln_bound *call, int arg, int index, kiln_
         v = &v->u.list[index];
     }
     *out = *v;
-    if (is_number(v)) return KILN_OK;
+    if (kiln_is_number(v)) return KILN_OK;
     return KILN_FAIL(KILN_E_ARG, "%s: argument '%s' must be a number here, not %s", op, name,
                      kiln_value_kind_name(v));
 }
@@ -59,6 +57,12 @@ static kiln_value part_of(const kiln_value *v, int part) {
     bool complex = v->kind == KILN_COMPLEX_V;
     if (part == 2) return kiln_v_float(complex ? v->u.c.im : 0);
     return complex ? kiln_v_float(v->u.c.re) : *v;
+}
+
+static bool fits(const kiln_value *v, kiln_dtype t) {
+    if (v->kind == KILN_UINT_V) return kiln_dtype_fits_uint(t, (uint64_t)v->u.i);
+    bool real = v->kind == KILN_FLOAT_V;
+    return kiln_dtype_fits(t, real, v->kind == KILN_BOOL_V, real ? 0 : v->u.i, real ? v->u.f : 0);
 }
 
 /* The usual numbers, which fit wherever one looks: true if v is one. */
@@ -86,14 +90,11 @@ bool kiln_number_convert(const kiln_value *v, int part, kiln_dtype via, kiln_dty
         kiln_value minus = negative(v);
         return kiln_number_convert(&minus, part & ~KILN_MINUS, via, t, checked, out);
     }
-    if (!is_number(v)) return false;
+    if (!kiln_is_number(v)) return false;
     *out = 1;
     if (part == 0 && v->kind == KILN_COMPLEX_V && v->u.c.im != 0) return via == KILN_BOOL;
     kiln_value one = part_of(v, part);
-    bool real = one.kind == KILN_FLOAT_V;
-    if (checked &&
-        !kiln_dtype_fits(via, real, one.kind == KILN_BOOL_V, real ? 0 : one.u.i, real ? one.u.f : 0))
-        return false;
+    if (checked && !fits(&one, via)) return false;
     *out = 0;
     (void)kiln_element_set(via, &one, out);
     if (via == t) return true;

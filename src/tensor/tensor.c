@@ -193,7 +193,7 @@ kiln_status kiln_tensor_number(const kiln_value *v, kiln_tensor **out) {
     KILN_NEED(v, out);
     kiln_dtype dtype = v->kind == KILN_BOOL_V      ? KILN_BOOL
                        : v->kind == KILN_INT_V     ? KILN_I64
-                       : v->kind == KILN_WIDE_V    ? KILN_U64
+                       : v->kind == KILN_UINT_V    ? KILN_U64
                        : v->kind == KILN_FLOAT_V   ? KILN_F64
                        : v->kind == KILN_COMPLEX_V ? KILN_C128
                                                    : KILN_DTYPE_COUNT;

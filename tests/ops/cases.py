@@ -15,9 +15,10 @@ from kilnlib import DTYPES, Owned, reach
 from values import MEMORY, SPECIAL, memory, seeded
 from whole import WHOLE
 
-# Numbers for Scalar arguments.  2**40 does not fit most types, 1e40 not f32, and -0.0 and nan must stay themselves.
+# Numbers for Scalar arguments.  2**40 does not fit most types, 1e40 not f32; from 2**63 up they are unsigned; -0.0 and nan must
+# stay themselves.
 NUMBERS = (1, 2, -1, 0, 3, True, False, 2.5, 0.5, -1.5, 0.0, -0.0, float("inf"), float("-inf"), float("nan"), 1e-3,
-           200, 2**40, -(2**40), 2**63 - 1, -(2**63), 1e40, 2j, -0.5 + 1j)
+           200, 2**40, -(2**40), 2**63 - 1, -(2**63), 2**63 + 1025, 2**64 - 1, 1e40, 2j, -0.5 + 1j)
 EDGES = (128, -128, 1e-40, 2 + 0j)  # only one of the first two fits i8; the third has no reciprocal in f32; the last is real
 
 

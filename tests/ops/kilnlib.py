@@ -50,7 +50,7 @@ class _Value(ctypes.Structure):
 
 
 assert ctypes.sizeof(_Value) == 32
-NONE, TENSOR, BOOL, INT, FLOAT, COMPLEX, STR, DTYPE, LIST = range(9)  # kiln_kind
+NONE, TENSOR, BOOL, INT, FLOAT, COMPLEX, STR, DTYPE, LIST, UINT = range(10)  # kiln_kind
 
 
 class _Config(ctypes.Structure):
@@ -171,7 +171,7 @@ class _Arguments:
         elif isinstance(value, bool):
             slot.kind, slot.u.i = BOOL, int(value)
         elif isinstance(value, int):
-            slot.kind, slot.u.i = INT, value
+            slot.kind, slot.u.i = UINT if value >= 2**63 else INT, value  # ctypes keeps the bits
         elif isinstance(value, float):
             slot.kind, slot.u.f = FLOAT, value
         elif isinstance(value, complex):

@@ -239,8 +239,8 @@ def test_an_output_decides_nothing_of_a_number():
     for name in ("add", "mul", "sub"):
         x = torch.ones(3, dtype=torch.int32)
         assert torch.equal(kiln.call(name, x, 0.1, out=out), getattr(torch, name)(x, 0.1, out=torch.zeros(3, dtype=torch.float64)))
-    with pytest.raises(OverflowError):
-        kiln.call("gt", torch.tensor(1, dtype=torch.int16), 2**63, out=torch.zeros((), dtype=torch.float32))
+    small, out = torch.tensor(1, dtype=torch.int16), torch.zeros((), dtype=torch.float32)
+    assert kiln.call("gt", small, 2**63, out=out).item() == torch.gt(small, 2**63, out=torch.zeros(())).item()
 
 
 def test_a_bound_that_is_a_number_decides_for_numbers():

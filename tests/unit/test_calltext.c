@@ -84,6 +84,13 @@ static void integers(void **state) {
         assert_true(call.args[i].u.i == expected[i]);
     }
     calltext_free(&call);
+    call = parse("f(9223372036854775808, +18446744073709551615, 9223372036854775808+1j)");
+    assert_int_equal(call.args[0].kind, KILN_UINT_V);
+    assert_true(call.args[0].u.i == INT64_MIN);
+    assert_int_equal(call.args[1].kind, KILN_UINT_V);
+    assert_true(call.args[1].u.i == -1);
+    assert_true(call.args[2].kind == KILN_COMPLEX_V && call.args[2].u.c.re == 0x1p63);
+    calltext_free(&call);
 }
 
 static void reals(void **state) {
@@ -267,7 +274,9 @@ static void syntax_errors(void **state) {
     refuse("add(\"abc)", "call:5: the string is not closed");
     refuse("add(\"\\q\")", "call:7: expected one of n t r");
     refuse("add(\"\\x00\")", "call:7: a string cannot hold a NUL byte");
-    refuse("add(9223372036854775808)", "call:5: the integer does not fit 64 bits");
+    refuse("add(18446744073709551616)", "call:5: the integer does not fit 64 bits");
+    refuse("add(-9223372036854775809)", "call:5: the integer does not fit 64 bits");
+    refuse("add(f32[9223372036854775808])", "call:9: a size must be below 2^63");
     refuse("add(1e999)", "call:5: the number is too large");
     refuse("add(1e)", "call:7: expected digits of an exponent");
     refuse("add(-)", "call:6: expected a number");

@@ -36,10 +36,10 @@ static void integers_wrap(void **state) {
         goes(rows[k].t, kiln_v_bool(1), kiln_v_int(1));
         goes(rows[k].t, kiln_v_complex(2, 3), kiln_v_int(2));
     }
-    kiln_value wide = {.kind = KILN_WIDE_V, .u.i = -2};
+    kiln_value wide = {.kind = KILN_UINT_V, .u.i = -2};
     goes(KILN_U64, kiln_v_int(-2), wide);
     goes(KILN_U64, wide, wide);
-    goes(KILN_U64, kiln_v_float(0x1p63), (kiln_value){.kind = KILN_WIDE_V, .u.i = INT64_MIN});
+    goes(KILN_U64, kiln_v_float(0x1p63), kiln_v_uint(UINT64_C(1) << 63));
     goes(KILN_U64, kiln_v_int(7), kiln_v_int(7));
     goes(KILN_F64, wide, kiln_v_float(0x1p64));
     goes(KILN_I64, kiln_v_float((double)NAN), kiln_v_int(INT64_MIN));

@@ -69,6 +69,8 @@ static void every_form_of_call_runs(void **state) {
     gives("a = call_method abs(%x)\noutput = output(%a)\n", 1, 2);
     gives("a = call_method add_(%x, 1)\noutput = output(%x)\n", 2, -1);
     gives("a = get_attr w\nb = call_function torch:add(%a, const(w))\noutput = output(%b)\n", 20, 40);
+    gives("a = call_function aten::mul.Scalar(%x, 18446744073709551615)\noutput = output(%a)\n", 0x1p64,
+          -0x1p65);
     gives("t = call_function operator:getitem((%k, %x), -1)\noutput = output(%t)\n", 1, -2);
 }
 
@@ -99,6 +101,10 @@ static void what_cannot_be_run_is_named(void **state) {
     (void)state;
     cannot("a = placeholder a\nb = placeholder b\n", KILN_E_TYPE,
            "placeholder b: no input is left for it (1 given)");
+    cannot("a = placeholder a\nb = call_function aten::mul.Scalar(%a, 18446744073709551616)\n", KILN_E_UNSUP,
+           "node b (call_function aten::mul.Scalar): an int does not fit 64 bits");
+    cannot("a = placeholder a\nb = call_function aten::mul.Scalar(%a, -9223372036854775809)\n", KILN_E_UNSUP,
+           "node b (call_function aten::mul.Scalar): an int does not fit 64 bits");
     cannot("", KILN_E_TYPE, "inputs given: 1, placeholders of the graph: 0");
     cannot("a = placeholder *a\n", KILN_E_UNSUP,
            "node a (placeholder *a): arguments with a star cannot be run");

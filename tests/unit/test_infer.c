@@ -230,7 +230,7 @@ static void numbers_as_tensors_promote_as_numbers(void **state) {
         {"mul.Tensor", "f16[]()@0+0", {.kind = KILN_FLOAT_V, .u.f = 1e6}, KILN_F16, KILN_F16},
         {"mul.Tensor", "i32[2](1)@0+0", {.kind = KILN_FLOAT_V, .u.f = 0.5}, KILN_F32, KILN_F32},
         {"mul.Tensor", "f64[2](1)@0+0", {.kind = KILN_COMPLEX_V}, KILN_C128, KILN_C128},
-        {"mul.Tensor", "u64[2](1)@0+0", {.kind = KILN_WIDE_V, .u.i = -1}, KILN_U64, KILN_U64},
+        {"mul.Tensor", "u64[2](1)@0+0", {.kind = KILN_UINT_V, .u.i = -1}, KILN_U64, KILN_U64},
     };
     for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
         kiln_tensor *x = read_tensor(rows[k].tensor), *n = NULL;

@@ -77,7 +77,7 @@ static kiln_value any_value(fuzz *f, kiln_tkind kind, kiln_dtype first, int rank
     case 0: return kiln_v_none();
     case 1: return kiln_v_bool(r >> 8 & 1);
     case 2: return (kiln_value){.kind = KILN_COMPLEX_V, .u.c = {1, one_in(f, 2)}};
-    case 3:
+    case 3: return kiln_v_uint(one_in(f, 4) ? UINT64_MAX - r % 3 : r % 3);
     case 4: return kiln_v_int((int64_t)(r >> 8) % 5 - 1);
     default: return kiln_v_float((double)((r >> 8) % 9) / 4);
     }

@@ -236,12 +236,14 @@ static void numbers_change_value_and_kind(void **state) {
                                   kiln_v_bool(1),
                                   FLT(0x1.fffffffp127),
                                   INT(INT64_MIN),
+                                  kiln_v_uint(UINT64_C(1) << 63 | 1025),
+                                  kiln_v_uint(UINT64_MAX),
                                   kiln_v_complex(1, 2),
                                   kiln_v_complex(2, 0),
                                   FLT(3e9),
                                   FLT(1e-45),
                                   kiln_v_none()};
-    static const kiln_dtype dtypes[] = {KILN_F32, KILN_I32, KILN_F16, KILN_I64, KILN_F64};
+    static const kiln_dtype dtypes[] = {KILN_F32, KILN_I32, KILN_F16, KILN_I64, KILN_F64, KILN_U64};
     for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
         kiln_tensor *x = filled(dtypes[d], SIZES(6), NULL);
         for (size_t a = 0; a < sizeof numbers / sizeof *numbers; a++)
@@ -257,8 +259,8 @@ static void numbers_change_value_and_kind(void **state) {
 /* A condition asks the value: another one may take another branch, or be refused. */
 static void values_that_conditions_ask(void **state) {
     (void)state;
-    const kiln_value exponents[] = {INT(2), INT(3),    INT(0), INT(-1), FLT(0.5),
-                                    FLT(2), FLT(-0.5), FLT(3), FLT(NAN)};
+    const kiln_value exponents[] = {INT(2), INT(3),    INT(0), INT(-1),  FLT(0.5),
+                                    FLT(2), FLT(-0.5), FLT(3), FLT(NAN), kiln_v_uint(UINT64_MAX)};
     kiln_tensor *x = filled(KILN_F32, SIZES(20), NULL), *i = filled(KILN_I32, SIZES(20), NULL);
     for (size_t a = 0; a < sizeof exponents / sizeof *exponents; a++) {
         for (int k = 0; k < 3; k++) AGREE("pow.Tensor_Scalar", TEN(x), exponents[a]);
