@@ -392,6 +392,8 @@ static bool word_value(parser *p, kiln_value *out) {
     if (word_is(word, n, "None")) return *out = kiln_v_none(), true;
     if (word_is(word, n, "true") || word_is(word, n, "True")) return *out = kiln_v_bool(1), true;
     if (word_is(word, n, "false") || word_is(word, n, "False")) return *out = kiln_v_bool(0), true;
+    if (word_is(word, n, "generator"))
+        return *out = kiln_v_generator(own(p, 0)), out->u.generator || no_memory(p);
     snprintf(name, sizeof name, "%.*s", n < sizeof name ? (int)n : 0, word);
     if (kiln_dtype_parse(name, &dtype) != KILN_OK)
         return fail_at(p, word, "expected a value, found the word '%.*s'", n < 40 ? (int)n : 40, word);

@@ -2,7 +2,7 @@
  *
  *   call    = NAME "(" [ arg { "," arg } ] ")"               NAME: letters, digits, "_" "." ":"
  *   arg     = [ NAME "=" ] value                             named ones last
- *   value   = "None" | "true" | "false" | number | string | dtype | list | tensor
+ *   value   = "None" | "true" | "false" | number | string | dtype | list | tensor | "generator"
  *   number  = 1 (up to 2^64 - 1) | -2.5 | 1e-3 | inf | -inf | nan | 2j | 1+2j
  *   string  = "text" or 'text', with \n \t \r \\ \" \' \xHH
  *   list    = "[" [ value { "," value } ] "]"

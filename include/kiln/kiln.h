@@ -127,16 +127,17 @@ KILN_API kiln_status kiln_tensor_to_dlpack(kiln_tensor *t, void **out_managed) K
 /* -- argument values ------------------------------------------------------------------------------ */
 
 typedef enum kiln_kind {
-    KILN_NONE,      /* an absent optional */
-    KILN_TENSOR,    /* u.tensor, borrowed */
-    KILN_BOOL_V,    /* u.i: 0 or 1 */
-    KILN_INT_V,     /* u.i */
-    KILN_FLOAT_V,   /* u.f */
-    KILN_COMPLEX_V, /* u.c */
-    KILN_STR_V,     /* u.s, NUL-terminated, borrowed */
-    KILN_DTYPE_V,   /* u.i holds a kiln_dtype */
-    KILN_LIST_V,    /* u.list, n items, borrowed */
-    KILN_UINT_V     /* u.i holds the bits of a number from 2^63 up, to 2^64 - 1; make it with kiln_v_uint */
+    KILN_NONE,       /* an absent optional */
+    KILN_TENSOR,     /* u.tensor, borrowed */
+    KILN_BOOL_V,     /* u.i: 0 or 1 */
+    KILN_INT_V,      /* u.i */
+    KILN_FLOAT_V,    /* u.f */
+    KILN_COMPLEX_V,  /* u.c */
+    KILN_STR_V,      /* u.s, NUL-terminated, borrowed */
+    KILN_DTYPE_V,    /* u.i holds a kiln_dtype */
+    KILN_LIST_V,     /* u.list, n items, borrowed */
+    KILN_UINT_V,     /* u.i holds the bits of a number from 2^63 up, to 2^64 - 1; make it with kiln_v_uint */
+    KILN_GENERATOR_V /* u.generator: a source of random numbers, the host's, borrowed; no operator draws yet */
 } kiln_kind;
 
 /* Kinds that choose an overload (kiln_op_choose_among) where a binding has yet to make values of its arguments; no
@@ -159,6 +160,7 @@ typedef struct kiln_value {
         } c;
         const char *s;
         const struct kiln_value *list;
+        void *generator;
     } u;
     const char *name;
 } kiln_value;
@@ -212,6 +214,11 @@ static inline kiln_value kiln_v_list(const kiln_value *items, uint32_t n) {
     kiln_value v = {KILN_LIST_V, 0, {0}, 0};
     v.u.list = items;
     v.n = n;
+    return v;
+}
+static inline kiln_value kiln_v_generator(void *generator) {
+    kiln_value v = {KILN_GENERATOR_V, 0, {0}, 0};
+    v.u.generator = generator;
     return v;
 }
 static inline kiln_value kiln_v_named(const char *name, kiln_value v) {
@@ -317,6 +324,7 @@ typedef struct kiln_op_arg_info {
     uint8_t written;   /* Tensor(a!) */
     uint8_t defaulted; /* may be left out */
     uint8_t by_name;   /* cannot be given by position */
+    uint8_t item;      /* what the items of a list take, by kind; KILN_NONE if it is none */
 } kiln_op_arg_info;
 KILN_API int kiln_op_arg_at(const kiln_op *op, size_t i, kiln_op_arg_info *out);
 

@@ -124,12 +124,13 @@ static int value_of_any_number(kp_frame *f, const kp_param *param, PyObject *o, 
     return found <= 0 ? -1 : value_of_number(param, n, out);
 }
 
-/* dtypes of other libraries; kiln._helpers knows what else has a meaning. */
+/* dtypes of other libraries, generators; kiln._helpers knows what else has a meaning. */
 static int value_of_other(kp_frame *f, const kp_param *param, PyObject *o, kiln_value *out) {
     PyObject *ask = kp_helper(f->st, "plain_value");
     PyObject *plain = ask ? PyObject_CallFunctionObjArgs(ask, o, NULL) : NULL;
     Py_XDECREF(ask);
     if (!plain || kp_keep(f, plain) < 0) return -1;
+    if (plain == o) return *out = kiln_v_generator(o), 0;
     if (Py_TYPE(plain) == f->st->dtype_type) return *out = kiln_v_dtype(kp_dtype_value(plain)), 0;
     return value_of_text(param, plain, out);
 }
@@ -149,8 +150,9 @@ static int value_of_sequence(kp_frame *f, const kp_param *param, PyObject *o, ki
     if (!items) return -1;
     for (Py_ssize_t k = 0; k < n; k++) {
         PyObject *item = PyTuple_GetItem(tuple, k);
-        kp_param plain = {
-            .name = param ? param->name : NULL, .kind = KILN_OBJECT_V, .written = param && param->written};
+        kp_param plain = {.name = param ? param->name : NULL,
+                          .kind = param ? param->item : KILN_OBJECT_V,
+                          .written = param && param->written};
         if (PyList_Check(item) || PyTuple_Check(item)) {
             PyErr_SetString(PyExc_TypeError,
                             "lists in lists are not served as arguments; make a kiln.Tensor of them");

@@ -28,7 +28,7 @@ def dtype_name(value):
 
 
 def plain_value(value):
-    """An argument that is no number, text, list or tensor: a kiln.dtype, or the text of a device, layout, ..."""
+    """An argument that is no number, text, list or tensor: a kiln.dtype, the text of a device or layout, a generator itself."""
     try:
         known = _DTYPES.get(value)
         name = None if known is not None else dtype_name(value)
@@ -45,6 +45,8 @@ def plain_value(value):
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, (torch.device, torch.layout, torch.memory_format)):
         return str(value).removeprefix("torch.")
+    if torch is not None and isinstance(value, torch.Generator):
+        return value  # the call is given the object as it is
     raise TypeError(f"an argument of type {type(value).__qualname__} is not taken: expected a tensor, a bool, int, float or "
                     "complex number, a text, a list or a dtype")
 

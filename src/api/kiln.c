@@ -72,15 +72,22 @@ static uint8_t kind_taken(const kiln_type *t) {
     case KILN_T_STR: return KILN_STR_V;
     case KILN_T_DTYPE: return KILN_DTYPE_V;
     case KILN_T_LIST: return KILN_LIST_V;
+    case KILN_T_OTHER: break;
     default: return KILN_OBJECT_V;
     }
+    return kiln_str_eq(t->name, "Generator") ? KILN_GENERATOR_V
+           : kiln_str_eq(t->name, "complex") ? KILN_COMPLEX_V
+                                             : KILN_OBJECT_V;
 }
 
 int kiln_op_arg_at(const kiln_op *op, size_t i, kiln_op_arg_info *out) {
     if (!op || !out || i >= (size_t)op->schema->nargs) return 0;
     const kiln_param *p = &op->schema->args[i];
+    const kiln_type *t = kiln_type_strip(p->type, NULL);
+    bool list = t->kind == KILN_T_LIST;
     *out = (kiln_op_arg_info){.name = p->name,
-                              .kind = kind_taken(kiln_type_strip(p->type, NULL)),
+                              .kind = kind_taken(t),
+                              .item = list ? kind_taken(kiln_type_strip(t->elem, NULL)) : KILN_NONE,
                               .written = kiln_param_writes(p),
                               .defaulted = p->def.kind != KILN_DEF_ABSENT,
                               .by_name = p->kwarg_only};

@@ -270,7 +270,8 @@ typedef enum kiln_hkind {
     KILN_H_STR,
     KILN_H_DTYPE,
     KILN_H_LIST,
-    KILN_H_TENSOR
+    KILN_H_TENSOR,
+    KILN_H_OBJECT /* a value of which only that it is given can be asked */
 } kiln_hkind;
 
 typedef struct kiln_hval {

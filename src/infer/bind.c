@@ -18,6 +18,7 @@ const char *kiln_value_kind_name(const kiln_value *v) {
     case KILN_DTYPE_V: return "ScalarType";
     case KILN_LIST_V: return "list";
     case KILN_UINT_V: return "an int from 2^63 up";
+    case KILN_GENERATOR_V: return "Generator";
     }
     if (v->kind == KILN_OBJECT_V && v->u.s) return v->u.s;
     return v->kind == KILN_NUMBER_V ? "a number" : "a value of unknown kind";
@@ -25,12 +26,37 @@ const char *kiln_value_kind_name(const kiln_value *v) {
 
 /* -- types --------------------------------------------------------------------------------------------- */
 
+/* A number as a complex one. */
+static bool to_complex(const kiln_value *v, kiln_value *out) {
+    if (v->kind == KILN_UINT_V) *out = kiln_v_complex((double)(uint64_t)v->u.i, 0);
+    if (v->kind == KILN_BOOL_V || v->kind == KILN_INT_V) *out = kiln_v_complex((double)v->u.i, 0);
+    if (v->kind == KILN_FLOAT_V) *out = kiln_v_complex(v->u.f, 0);
+    return out->kind == KILN_COMPLEX_V;
+}
+
+/* Types that schemas know by name alone.  Values of some are told by their name: torch.channels_last is
+ * "channels_last". */
+static bool convert_named(const char *type, const kiln_value *v, kiln_value *out) {
+    if (kiln_str_eq(type, "complex")) return to_complex(v, out);
+    if (kiln_str_eq(type, "Generator")) return v->kind == KILN_GENERATOR_V && v->u.generator;
+    return v->kind == KILN_STR_V && v->u.s;
+}
+
+static bool is_taken(const kiln_type *t) {
+    static const char *const named[] = {"MemoryFormat", "Layout", "Device", "Generator", "complex"};
+    bool optional;
+    if (t->kind == KILN_T_LIST) t = kiln_type_strip(t->elem, &optional); /* no list has lists in it */
+    for (size_t k = 0; t->kind == KILN_T_OTHER && k < sizeof named / sizeof *named; k++)
+        if (kiln_str_eq(named[k], t->name)) return true;
+    return t->kind < KILN_T_OTHER;
+}
+
 /* A value of a plain type.  False if v is not one. */
-static bool convert(kiln_tkind want, const kiln_value *v, kiln_value *out) {
+static bool convert(const kiln_type *want, const kiln_value *v, kiln_value *out) {
     *out = *v;
     out->name = NULL;
     bool whole = v->kind == KILN_BOOL_V || v->kind == KILN_INT_V;
-    switch (want) {
+    switch (want->kind) {
     case KILN_T_TENSOR: return v->kind == KILN_TENSOR && v->u.tensor;
     case KILN_T_INT:
     case KILN_T_SYMINT: out->kind = KILN_INT_V; return whole;
@@ -42,7 +68,7 @@ static bool convert(kiln_tkind want, const kiln_value *v, kiln_value *out) {
     case KILN_T_SCALAR: return kiln_is_number(v);
     case KILN_T_STR: return v->kind == KILN_STR_V && v->u.s;
     case KILN_T_DTYPE: return v->kind == KILN_DTYPE_V && (uint64_t)v->u.i < KILN_DTYPE_COUNT;
-    case KILN_T_OTHER: return v->kind == KILN_STR_V && v->u.s; /* by name, as MemoryFormat */
+    case KILN_T_OTHER: return convert_named(want->name, v, out);
     case KILN_T_OPTIONAL:
     case KILN_T_LIST:
     case KILN_T_TUPLE:
@@ -55,7 +81,7 @@ static bool convert(kiln_tkind want, const kiln_value *v, kiln_value *out) {
 static bool convert_item(const kiln_type *t, const kiln_value *v, kiln_value *out) {
     bool optional;
     const kiln_type *plain = kiln_type_strip(t, &optional);
-    if (!optional || v->kind != KILN_NONE) return convert(plain->kind, v, out);
+    if (!optional || v->kind != KILN_NONE) return convert(plain, v, out);
     *out = kiln_v_none();
     return true;
 }
@@ -72,6 +98,7 @@ static kiln_status room_for(kiln_bound *b, size_t n, kiln_value **out) {
 static const char *given_kind(const kiln_value *v) {
     if (v->kind == KILN_TENSOR && !v->u.tensor) return "a tensor that is NULL";
     if (v->kind == KILN_STR_V && !v->u.s) return "a text that is NULL";
+    if (v->kind == KILN_GENERATOR_V && !v->u.generator) return "a generator that is NULL";
     if (v->kind == KILN_LIST_V && v->n && !v->u.list) return "a list that is NULL";
     return kiln_value_kind_name(v);
 }
@@ -111,12 +138,15 @@ static kiln_status take_list(kiln_bound *b, const kiln_param *p, const kiln_type
     return KILN_OK;
 }
 
-/* Types whose values are told by their name: torch.channels_last is "channels_last". */
-static bool is_named(const char *type) {
-    static const char *const types[] = {"MemoryFormat", "Layout", "Device"};
-    for (size_t k = 0; k < sizeof types / sizeof *types; k++)
-        if (kiln_str_eq(types[k], type)) return true;
-    return false;
+/* Of a type that no value has here, as a dictionary. */
+static kiln_status not_taken(const kiln_bound *b, const kiln_param *p) {
+    kiln_sb type;
+    kiln_sb_init_message(&type);
+    kiln_type_print(&type, p->type);
+    kiln_status st = KILN_FAIL(KILN_E_UNSUP, "%s: argument '%s': values of type %s are not served",
+                               b->op->name, p->name, type.p ? type.p : "this");
+    kiln_sb_fini(&type);
+    return st;
 }
 
 static kiln_status take(kiln_bound *b, const kiln_param *p, const kiln_value *v, kiln_value *out) {
@@ -126,11 +156,9 @@ static kiln_status take(kiln_bound *b, const kiln_param *p, const kiln_value *v,
         *out = kiln_v_none();
         return KILN_OK;
     }
+    if (!is_taken(t)) return not_taken(b, p);
     if (t->kind == KILN_T_LIST) return take_list(b, p, t, v, out);
-    if (t->kind == KILN_T_OTHER && !is_named(t->name))
-        return KILN_FAIL(KILN_E_UNSUP, "%s: argument '%s': values of type %s are not served", b->op->name,
-                         p->name, t->name);
-    return convert(t->kind, v, out) ? KILN_OK : wrong_type(b, p, v, -1);
+    return convert(t, v, out) ? KILN_OK : wrong_type(b, p, v, -1);
 }
 
 /* -- defaults ------------------------------------------------------------------------------------------ */

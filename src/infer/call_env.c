@@ -47,6 +47,7 @@ static kiln_hval host_value(const kiln_value *v, int arg) {
         h.im = v->u.c.im;
         h.dtype = KILN_C128;
         break;
+    case KILN_GENERATOR_V: h.kind = KILN_H_OBJECT; break;
     case KILN_NONE: break;
     }
     return h;

@@ -29,6 +29,14 @@ static int fit_number(const kiln_value *v, kiln_kind exact, bool whole) {
     return whole && (v->kind == KILN_FLOAT_V || v->kind == KILN_UINT_V) ? NO : FAIR;
 }
 
+/* A type that is known by name alone.  What an object is, the call finds out. */
+static int fit_named(const kiln_type *t, uint32_t k) {
+    bool generator = t->kind == KILN_T_OTHER && kiln_str_eq(t->name, "Generator");
+    if (k == KILN_GENERATOR_V) return generator ? WELL : NO;
+    if (k == KILN_TENSOR || k == KILN_LIST_V || (generator && k != KILN_OBJECT_V)) return NO;
+    return HARDLY;
+}
+
 /* numbers: whether one may stand for a tensor. */
 static int fit(const kiln_param *p, const kiln_value *v, bool numbers) {
     bool optional;
@@ -50,7 +58,7 @@ static int fit(const kiln_param *p, const kiln_value *v, bool numbers) {
     case KILN_T_STR: return k == KILN_STR_V ? WELL : NO;
     case KILN_T_DTYPE: return k == KILN_DTYPE_V ? WELL : k == KILN_STR_V || k == KILN_OBJECT_V ? FAIR : NO;
     case KILN_T_LIST: return k == KILN_LIST_V ? WELL : k == KILN_INT_V ? FAIR : NO;
-    default: return k == KILN_TENSOR || k == KILN_LIST_V ? NO : HARDLY;
+    default: return fit_named(t, k);
     }
 }
 

@@ -61,7 +61,8 @@ static void encode(const kiln_value *v, uint8_t *buf, size_t cap, size_t *len) {
         for (uint32_t k = 0; k < v->n; k++) encode(&v->u.list[k], buf, cap, len);
         break;
     case KILN_COMPLEX_V: encode_bytes(&v->u.c, sizeof v->u.c, buf, cap, len); break;
-    case KILN_TENSOR: /* no tensor is static: row_rules.c */
+    case KILN_TENSOR: /* neither is static: row_rules.c */
+    case KILN_GENERATOR_V:
     case KILN_NONE: break;
     }
 }

@@ -36,6 +36,7 @@ void kiln_value_print(kiln_sb *out, const kiln_value *v) {
         kiln_sb_f64(out, v->u.c.im);
         kiln_sb_puts(out, "j)");
         return;
+    case KILN_GENERATOR_V: kiln_sb_puts(out, "generator"); return;
     case KILN_STR_V: kiln_sb_printf(out, "\"%s\"", v->u.s); return;
     case KILN_DTYPE_V: kiln_sb_puts(out, kiln_dtype_name((kiln_dtype)v->u.i)); return;
     case KILN_LIST_V:

@@ -81,18 +81,19 @@ static kiln_status check_tensors(const kiln_row *row) {
     return KILN_OK;
 }
 
-static bool holds_tensor(const kiln_type *t) {
+static bool holds_state(const kiln_type *t) {
     while (t->kind == KILN_T_OPTIONAL || t->kind == KILN_T_LIST) t = t->elem;
-    return t->kind == KILN_T_TENSOR;
+    return t->kind == KILN_T_TENSOR || (t->kind == KILN_T_OTHER && kiln_str_eq(t->name, "Generator"));
 }
 
 /* The value of a static argument is part of the class of a call, and no class is of one tensor's elements. */
 static kiln_status check_statics(const kiln_row *row) {
     for (int a = 0; a < row->schema->nargs; a++)
-        if ((row->statics >> a & 1) && holds_tensor(row->schema->args[a].type))
-            return ROW_FAIL(row,
-                            "'%s' is a tensor: only numbers, texts, dtypes and lists of them can be static",
-                            row->schema->args[a].name);
+        if ((row->statics >> a & 1) && holds_state(row->schema->args[a].type))
+            return ROW_FAIL(
+                row,
+                "'%s' is a tensor or generator: only numbers, texts, dtypes and lists of them can be static",
+                row->schema->args[a].name);
     return KILN_OK;
 }
 

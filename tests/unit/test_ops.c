@@ -792,7 +792,7 @@ static void tensors_are_not_static(void **state) {
                  "map my::f(Tensor self, %s t) -> Tensor : promote(self)%s = self\n    static t", types[k],
                  k < 2 ? " takes t: all" : "");
         refuses(KILN_E_PARSE, text,
-                "r:1:5: 't' is a tensor: only numbers, texts, dtypes and lists of them can be static");
+                "r:1:5: 't' is a tensor or generator: only numbers, texts, dtypes and lists of them can be static");
     }
     takes("map my::f(Tensor self, Tensor v) -> Tensor : promote(self) item v = self\n    static v");
     takes(

@@ -40,7 +40,7 @@ static kiln_status refuse(kiln_ctx *ctx, int k) {
     case 1: return find(ctx, "nope");              /* nobody's */
     case 2: return find(ctx, "ad");                /* near others */
     case 3: return find(ctx, "bitwise_and");       /* several overloads */
-    case 4: return find(ctx, "sum.dim_IntList");   /* a row of a family that is not served */
+    case 4: return find(ctx, "gather");            /* a row of a family that is not served */
     case 5: return call(ctx, "neg", NULL, 0);      /* missing */
     case 6: return call(ctx, "neg", ARGS(INT(1))); /* of another type */
     case 7: return call(ctx, "neg", ARGS(TEN(f), TEN(f)));
