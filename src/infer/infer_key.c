@@ -9,19 +9,21 @@
 #include "infer/infer_parts.h"
 #include "kiln/kiln_abi.h"
 
-enum { DEVICE_CPU = 1 };
-
 /* The fixed part.  No padding: every byte is set. */
 typedef struct head {
     kiln_digest row;
     uint64_t present; /* bit a: optional argument a of the row's schema is given */
     uint64_t exact;   /* bit a: argument a is read without rounding it to the common dtype */
     uint16_t abi;
-    uint8_t isa, device, family, branch, common, nrets, nbuffers, strided, nstatics, form;
+    struct {
+        uint8_t device, level; /* KILN_DEVICE_CPU, and a kiln_isa */
+    } target;                  /* what the code runs on */
+    uint8_t family, branch, common, nrets, nbuffers, strided, nstatics, form;
     uint8_t zero[4];
 } head;
 _Static_assert(sizeof(head) == 48, "a key's head has no padding");
-_Static_assert(sizeof(head) + KILN_MAX_RETS + 2 * KILN_MAX_OPERANDS <= KILN_KEY_MAX, "before statics");
+_Static_assert(sizeof(head) + KILN_MAX_RETS + 2 * KILN_MAX_OPERANDS + sizeof(kiln_digest) <= KILN_KEY_MAX,
+               "before statics");
 
 static void put(kiln_key *k, const void *bytes, size_t n) {
     if (n > KILN_KEY_MAX - k->n) return; /* callers see to it that this does not happen */
@@ -34,6 +36,29 @@ static uint64_t optionals_present(const kiln_bound *call) {
     for (int a = 0; of; a++, of >>= 1)
         if ((of & 1) && call->arg[a].kind != KILN_NONE) set |= (uint64_t)1 << a;
     return set;
+}
+
+/* Which items of lists are given, of a row that has lists of what may be None: bits of 64 items after the other, by
+ * argument.  Items after the last one given add nothing, so lists that differ in such alone share code. */
+static kiln_digest items_present(const kiln_bound *call) {
+    struct {
+        kiln_digest before;
+        uint64_t arg, first, given;
+    } link = {0};
+    uint64_t of = call->op->row->optional_items;
+    for (int a = 0; of; a++, of >>= 1) {
+        const kiln_value *list = &call->arg[a];
+        uint32_t n = (of & 1) && list->kind == KILN_LIST_V ? list->n : 0;
+        for (uint32_t first = 0; first < n; first += 64) {
+            link.given = 0;
+            for (uint32_t k = first; k < n && k < first + 64; k++)
+                link.given |= (uint64_t)(list->u.list[k].kind != KILN_NONE) << (k - first);
+            link.arg = (uint64_t)a;
+            link.first = first;
+            if (link.given) link.before = kiln_hash128(&link, sizeof link);
+        }
+    }
+    return link.before;
 }
 
 /* -- static values ------------------------------------------------------------------------------------- */
@@ -116,8 +141,7 @@ void kiln_plan_key(const kiln_plan *plan, kiln_isa isa, kiln_key *out) {
                 .present = optionals_present(call),
                 .exact = plan->typed.exact,
                 .abi = KILN_ABI_VERSION,
-                .isa = (uint8_t)isa,
-                .device = DEVICE_CPU,
+                .target = {KILN_DEVICE_CPU, (uint8_t)isa},
                 .family = (uint8_t)row->family,
                 .branch = (uint8_t)kiln_plan_branch(plan)->code,
                 .common = (uint8_t)plan->typed.common,
@@ -133,6 +157,10 @@ void kiln_plan_key(const kiln_plan *plan, kiln_isa isa, kiln_key *out) {
         *at++ = plan->buffer[b].stride;
     }
     out->n = (uint32_t)(at - out->bytes);
+    if (row->optional_items) {
+        kiln_digest items = items_present(call);
+        put(out, &items, sizeof items);
+    }
     if (row->statics) put_statics(out, call, row->statics);
 }
 
@@ -149,6 +177,19 @@ static void print_named(kiln_sb *out, const kiln_plan *plan, const char *field, 
         if (values) kiln_sb_putc(out, '=');
         if (values) kiln_value_print(out, v);
         sep = ", ";
+    }
+    kiln_sb_putc(out, '\n');
+}
+
+static void print_items(kiln_sb *out, const kiln_plan *plan) {
+    uint64_t of = plan->call->op->row->optional_items;
+    kiln_sb_puts(out, of ? "items:" : "items: none");
+    for (int a = 0; of; a++, of >>= 1) {
+        if (!(of & 1)) continue;
+        const kiln_value *list = &plan->call->arg[a];
+        kiln_sb_printf(out, " %s", kiln_arg_name(plan->call, a));
+        for (uint32_t k = 0; list->kind == KILN_LIST_V && k < list->n; k++)
+            kiln_sb_puts(out, list->u.list[k].kind == KILN_NONE ? " -" : " given");
     }
     kiln_sb_putc(out, '\n');
 }
@@ -177,11 +218,12 @@ void kiln_key_print(kiln_sb *out, const kiln_plan *plan, const kiln_key *key) {
                    row->schema->name, row->schema->overload[0] ? "." : "", row->schema->overload);
     kiln_sb_printf(out, "row: %016llx%016llx\n", (unsigned long long)h.row.hi, (unsigned long long)h.row.lo);
     kiln_sb_printf(out, "abi: %d\n", h.abi);
-    kiln_sb_printf(out, "isa: %s\n", kiln_isa_name((kiln_isa)h.isa));
-    kiln_sb_printf(out, "device: %s\n", h.device == DEVICE_CPU ? "cpu" : "unknown");
+    kiln_sb_printf(out, "target: %s %s\n", h.target.device == KILN_DEVICE_CPU ? "cpu" : "unknown",
+                   kiln_isa_name((kiln_isa)h.target.level));
     kiln_sb_printf(out, "family: %s\n", kiln_family_name((kiln_family)h.family));
     kiln_sb_printf(out, "branch: %d\n", h.branch);
     print_named(out, plan, "optionals", h.present, false);
+    print_items(out, plan);
     print_named(out, plan, "exact", h.exact, false);
     kiln_sb_printf(out, "common: %s\n", kiln_dtype_name((kiln_dtype)h.common));
     print_operands(out, plan, key, &h);

@@ -179,16 +179,17 @@ typedef struct kiln_row {
     int nbranches;
     kiln_check *checks;
     int nchecks;
-    kiln_nameds lets;      /* names for expressions, expanded where they are used */
-    kiln_nameds hosts;     /* numbers computed once per call; in bodies they are scalars */
-    uint64_t ignored;      /* arguments the row declares unused */
-    uint64_t optionals;    /* arguments that may be None, and count */
-    uint64_t scalars;      /* arguments of type Scalar */
-    uint64_t own_takes;    /* those with an entry in arg_takes */
-    uint64_t statics;      /* arguments whose value is part of the class */
-    uint64_t asked;        /* arguments whose value (of tensors: sizes) conditions or statics depend on */
-    uint64_t shaped;       /* arguments, no tensors, whose values decide the shape of results */
-    uint64_t asked_single; /* tensors of which conditions ask whether they have one element */
+    kiln_nameds lets;        /* names for expressions, expanded where they are used */
+    kiln_nameds hosts;       /* numbers computed once per call; in bodies they are scalars */
+    uint64_t ignored;        /* arguments the row declares unused */
+    uint64_t optionals;      /* arguments that may be None, and count */
+    uint64_t optional_items; /* lists of what may be None, and count */
+    uint64_t scalars;        /* arguments of type Scalar */
+    uint64_t own_takes;      /* those with an entry in arg_takes */
+    uint64_t statics;        /* arguments whose value is part of the class */
+    uint64_t asked;          /* arguments whose value (of tensors: sizes) conditions or statics depend on */
+    uint64_t shaped;         /* arguments, no tensors, whose values decide the shape of results */
+    uint64_t asked_single;   /* tensors of which conditions ask whether they have one element */
     kiln_reduce reduce;
     kiln_outshape shape;
     kiln_compose compose;

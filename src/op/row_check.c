@@ -37,8 +37,11 @@ static void get(const kiln_henv *env, int arg, kiln_hval *out) {
 static bool item(const kiln_henv *env, int arg, int64_t k, kiln_hval *out) {
     const kiln_row *row = ((const check_env *)env)->c->row;
     bool optional;
-    *out = (kiln_hval){.dtype = KILN_I64};
-    return k >= 0 && kiln_type_strip(row->schema->args[arg].type, &optional)->kind == KILN_T_LIST;
+    const kiln_type *list = kiln_type_strip(row->schema->args[arg].type, &optional);
+    if (k < 0 || list->kind != KILN_T_LIST) return false;
+    bool number = kiln_type_strip(list->elem, &optional)->kind != KILN_T_TENSOR;
+    *out = (kiln_hval){.dtype = number ? KILN_I64 : KILN_DTYPE_COUNT, .present_unknown = optional};
+    return true;
 }
 
 typedef enum holds { NEVER, MAYBE, ALWAYS } holds;

@@ -314,13 +314,21 @@ static kiln_status find_counts(kiln_row *row) {
     return KILN_OK;
 }
 
+static bool has_optional_items(const kiln_row *row, int arg) {
+    bool optional;
+    const kiln_type *t = kiln_type_strip(row->schema->args[arg].type, &optional);
+    return t->kind == KILN_T_LIST && t->elem->kind == KILN_T_OPTIONAL;
+}
+
 kiln_status kiln_row_resolve(kiln_row *row) {
     usage all = {.row = row};
     KILN_TRY(find_counts(row));
     row->shaped = bit(row->reduce.over_arg) | bit(row->reduce.keep_arg);
     for (int a = 0; a < row->schema->nargs; a++) {
         uint64_t self = 1ull << a;
-        if (kiln_row_optional(row, a) && !(row->ignored & self)) row->optionals |= self;
+        bool counts = !(row->ignored & self);
+        if (counts && kiln_row_optional(row, a)) row->optionals |= self;
+        if (counts && has_optional_items(row, a)) row->optional_items |= self;
         if (row->schema->args[a].type->kind == KILN_T_SCALAR) row->scalars |= self;
         if (row->arg_takes[a]) row->own_takes |= self;
     }

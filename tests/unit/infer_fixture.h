@@ -33,6 +33,8 @@ static int open_registry(void **state) {
         "    ignore pads, flag, eps, k\n"
         "    when mode == \"a\" = self\n"
         "    when mode == \"b\" = self + 1\n"
+        "map test::pick(Tensor self, Tensor?[] others) -> Tensor : takes float = self\n"
+        "    check present(others[0]) or absent(others[0]) : \"one of the two\"\n"
         "map test::finite(Tensor self) -> Tensor : takes complex -> bool\n"
         "    when true strides ((part self, part self), ((part self), number)) = im(self) == 0\n"
         "map test::scaled(Tensor self, Tensor mask, float k) -> Tensor : takes float complex\n"

@@ -508,6 +508,38 @@ static void static_values_are_in_the_key(void **state) {
     free(p);
 }
 
+/* Items that may be absent count one by one and by their place; other tensors, and the length, do not. */
+static void given_items_are_in_the_key(void **state) {
+    (void)state;
+    enum { FIRST = 1, SECOND = 2, LAST = 4, OTHER = 8, SHORT = 16, LONG = 32, WHICH = FIRST | SECOND | LAST };
+    static const int cases[] = {0,    FIRST,         SECOND,        FIRST | SECOND,
+                                LAST, FIRST | OTHER, FIRST | SHORT, FIRST | LONG};
+    enum { NCASES = sizeof cases / sizeof *cases };
+    kiln_tensor *x = read_tensor("f32[2](1)@0+0"), *y = read_tensor("f64[5](1)@1+0");
+    kiln_plan *p = malloc(sizeof *p);
+    kiln_key keys[NCASES + 1];
+    memset(keys, 0, sizeof keys);
+    for (int i = 0; i <= NCASES; i++) {
+        int c = i < NCASES ? cases[i] : LAST | LONG;
+        kiln_value items[200] = {0}, t = kiln_v_tensor(c & OTHER ? y : x);
+        kiln_bound b;
+        if (c & FIRST) items[0] = t;
+        if (c & SECOND) items[1] = t;
+        if (c & LAST) items[c & LONG ? 130 : 2] = t;
+        kiln_value args[] = {kiln_v_tensor(x), kiln_v_list(items, c & SHORT ? 1 : c & LONG ? 200 : 3)};
+        assert_int_equal(bind("test::pick", args, 2, &b), KILN_OK);
+        assert_int_equal(kiln_infer(&b, p), KILN_OK);
+        kiln_plan_key(p, KILN_ISA_GENERIC, &keys[i]);
+        for (int j = 0; j < i; j++) {
+            bool same = i < NCASES && (c & WHICH) == (cases[j] & WHICH);
+            if (same != (memcmp(&keys[i], &keys[j], sizeof *keys) == 0)) fail_msg("calls %d and %d", i, j);
+        }
+    }
+    kiln_tensor_release(x);
+    kiln_tensor_release(y);
+    free(p);
+}
+
 /* -- numbers ------------------------------------------------------------------------------------------- */
 
 static kiln_status alpha_to(kiln_value alpha, kiln_dtype t, uint64_t *out) {
@@ -619,7 +651,7 @@ static void prints(void **state) {
     kiln_key_print(&s, &f.plan, &key);
     assert_non_null(strstr(s.p, "operator: aten::clamp.Tensor\n"));
     assert_non_null(strstr(s.p,
-                           "\noptionals: max\nexact: none\ncommon: f32\nresults: f32\n"
+                           "\noptionals: max\nitems: none\nexact: none\ncommon: f32\nresults: f32\n"
                            "operands: result 0 f32 contig, self f32 contig, max i64 bcast\nstatics: none\n"));
     kiln_sb_fini(&s);
     done(&f);
@@ -641,6 +673,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(equal_code_equal_key),
         cmocka_unit_test(other_code_other_key),
         cmocka_unit_test(static_values_are_in_the_key),
+        cmocka_unit_test(given_items_are_in_the_key),
         cmocka_unit_test(numbers_fit_or_fail),
         cmocka_unit_test(promoted_numbers_convert_like_elements),
         cmocka_unit_test(host_numbers),
