@@ -252,6 +252,12 @@ typedef void (*kiln_parallel_fn)(void *user, int64_t n, void (*body)(void *arg, 
  * Must not call Kiln. */
 typedef int (*kiln_interrupted_fn)(void *user);
 
+/* Memory for the elements of a new result: nbytes (never 0) aligned to 64 bytes, or NULL if there is none, which is
+ * KILN_E_NOMEM to the caller.  The other takes it back, with the same nbytes, when the result's last reference goes;
+ * that may be after kiln_close.  Both may be called from any thread, and must not call Kiln. */
+typedef void *(*kiln_alloc_fn)(void *user, size_t nbytes);
+typedef void (*kiln_free_fn)(void *user, void *memory, size_t nbytes);
+
 /* Zero-filled means all defaults.  Fields set here beat the environment. */
 typedef struct kiln_config {
     size_t size; /* sizeof(kiln_config), so that fields can be added; 0: the fields up to log_user */
@@ -269,6 +275,9 @@ typedef struct kiln_config {
     void *parallel_user;
     kiln_interrupted_fn interrupted; /* NULL: never; a compiler has 30 s */
     void *interrupted_user;
+    kiln_alloc_fn alloc; /* for new results, and where one is resized as out=; NULL: Kiln's own blocks */
+    kiln_free_fn free;   /* given if alloc is, and only then */
+    void *alloc_user;
 } kiln_config;
 
 /* config may be NULL for all defaults. */
@@ -426,7 +435,7 @@ KILN_API kiln_status kiln_wait_idle(kiln_ctx *ctx); /* KILN_OK: no compile is ru
 KILN_API void kiln_trim(void);
 
 /* What was found on this machine and every setting in force, one "key: value" line each (version, isa, mode,
- * threads, pool, max_kernels, compiler, cache folder, dump folder, log, operators).  Lines that start with '!'
+ * threads, pool, memory, max_kernels, compiler, cache folder, dump folder, log, operators).  Lines that start with '!'
  * say what is missing or broken.  Freed with kiln_text_free. */
 KILN_API kiln_status kiln_doctor(kiln_ctx *ctx, char **out) KILN_MUST_CHECK;
 

@@ -118,6 +118,9 @@ static kiln_status configure(kiln_ctx *ctx, const kiln_config *given) {
                                       offsetof(kiln_config, parallel_user),
                                       offsetof(kiln_config, interrupted),
                                       offsetof(kiln_config, interrupted_user),
+                                      offsetof(kiln_config, alloc),
+                                      offsetof(kiln_config, free),
+                                      offsetof(kiln_config, alloc_user),
                                       sizeof(kiln_config)};
         size_t k = 0, n = sizeof ends / sizeof *ends;
         while (k < n && ends[k] != given->size) k++;
@@ -130,6 +133,10 @@ static kiln_status configure(kiln_ctx *ctx, const kiln_config *given) {
     ctx->log_user = cfg.log_user;
     ctx->interrupted = cfg.interrupted;
     ctx->interrupted_user = cfg.interrupted_user;
+    if (!cfg.alloc != !cfg.free)
+        return KILN_FAIL(KILN_E_ARG, "kiln_config.%s is NULL, and the other of alloc and free is not",
+                         cfg.alloc ? "free" : "alloc");
+    ctx->memory = (kiln_memory){cfg.alloc, cfg.free, cfg.alloc_user};
     KILN_TRY(parse_mode(ctx, cfg.mode));
     KILN_TRY(parse_isa(ctx, cfg.isa));
     KILN_TRY(number(cfg.max_kernels, "KILN_MAX_KERNELS", MAX_KERNELS, &ctx->max_kernels));

@@ -42,8 +42,8 @@ bool kiln_memo_ask(const kiln_plan *plan, const kiln_value *v, int a, uint64_t s
     to->mask = to->want = 0;
     if (a < 0 ? v->kind != KILN_TENSOR : v->kind != plan->call->arg[a].kind) return false; /* was converted */
     switch ((kiln_kind)v->kind) {
-    case KILN_NONE:
-    case KILN_GENERATOR_V: return true; /* another one makes no other code */
+    case KILN_NONE: return true;
+    case KILN_GENERATOR_V: return false;
     case KILN_TENSOR:
         to->mask = sig;
         if (a >= 0 && row->asked_single >> a & 1) to->mask |= KILN_SIG_FLAGS(KILN_TF_SINGLE);
@@ -287,6 +287,7 @@ static bool fits(const kiln_plan *p, const kiln_class *c, size_t nargs) {
         return false;
     for (int k = 0; k < p->typed.nrets; k++)
         if (p->result[k].resized) return false;
+    if (!p->call->nout && c->ctx->memory.alloc) return false; /* a memo makes results in Kiln's blocks */
     return !p->aside && p->axes.nelem > 0;
 }
 

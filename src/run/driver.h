@@ -13,6 +13,7 @@ typedef struct kiln_runner {
     kiln_isa isa;                  /* the level of the library's loops that may be used beside the kernel */
     uint32_t cost_ps;              /* estimate of the work for one element, in picoseconds */
     size_t work;                   /* bytes that each launch of fn needs beside its buffers */
+    const kiln_memory *memory;     /* of new results; NULL: Kiln's own blocks */
 } kiln_runner;
 
 /* Runs nest `nest` over all points of the axes.  ptr: one address per buffer.  *trap: 0, or what the

@@ -18,9 +18,10 @@ typedef struct running {
 /* -- results -------------------------------------------------------------------------------------------------- */
 
 /* Results are dense, so that their size in bytes needs no care below 2^36 elements. */
-static kiln_status new_result(const kiln_plan *plan, int k, kiln_tensor **out) {
+static kiln_status new_result(const kiln_plan *plan, const kiln_memory *memory, int k, kiln_tensor **out) {
     const kiln_shape *s = &plan->shape[plan->result[k].shape];
     kiln_dtype t = plan->typed.ret_dtype[k];
+    if (memory) return kiln_tensor_new_in(memory, t, s->rank, s->sizes, s->strides, out);
     if (s->nelem >= (int64_t)1 << 36) return kiln_tensor_new(t, s->rank, s->sizes, s->strides, out);
     *out = kiln_tensor_new_trusted(t, s->rank, s->sizes, s->strides, s->nelem);
     if (*out) return KILN_OK;
@@ -28,9 +29,9 @@ static kiln_status new_result(const kiln_plan *plan, int k, kiln_tensor **out) {
 }
 
 /* New tensors for all results, or for none. */
-static kiln_status new_results(const kiln_plan *plan, kiln_tensor **outs) {
+static kiln_status new_results(const kiln_plan *plan, const kiln_memory *memory, kiln_tensor **outs) {
     for (int k = 0; k < plan->typed.nrets; k++) {
-        kiln_status st = new_result(plan, k, &outs[k]);
+        kiln_status st = new_result(plan, memory, k, &outs[k]);
         if (st == KILN_OK) continue;
         while (k > 0) kiln_tensor_release(outs[--k]);
         return st;
@@ -59,7 +60,7 @@ static kiln_status given_results(const kiln_plan *plan, kiln_tensor **outs) {
 static kiln_status make_ready(running *r) {
     const kiln_plan *p = r->plan;
     if (r->ready) return KILN_OK;
-    KILN_TRY(p->call->nout ? given_results(p, r->outs) : new_results(p, r->outs));
+    KILN_TRY(p->call->nout ? given_results(p, r->outs) : new_results(p, r->run->memory, r->outs));
     r->ready = true;
     char **ptr = r->ptr + (p->aside ? p->axes.nbuffers : 0);
     for (int k = 0; k < p->typed.nrets; k++) ptr[k] = r->outs[k]->data;

@@ -2,7 +2,8 @@
  *
  * An owning tensor's block holds header, sizes, strides and elements; a wrapping one's ends before the
  * elements; a borrowing one has no block.  Resizing an owning tensor adds rooms, which replace the block's
- * own arrays and elements; the header itself never moves, so references stay good. */
+ * own arrays and elements; the header itself never moves, so references stay good.  Elements in a host's memory are
+ * a room from the start, which lies in the block. */
 #include "tensor/tensor.h"
 
 #include <string.h>
@@ -12,12 +13,14 @@
 enum { DATA_ALIGN = KILN_BLOCK_ALIGN };
 #define MAX_BYTES ((int64_t)1 << 62)
 
-/* Memory added by a resize: this, sizes, strides, then elements at `data`. */
+/* Memory added by a resize: this, sizes, strides, then elements at `data`, unless a host gave those. */
 struct kiln_tensor_room {
     struct kiln_tensor_room *next;
     char *data;
     size_t data_cap;
     int rank_cap;
+    bool in_block;      /* of the tensor: not to be freed */
+    kiln_memory memory; /* whose `data` is; all NULL: it follows here */
 };
 
 static size_t align_up(size_t n) { return (n + DATA_ALIGN - 1) & ~(size_t)(DATA_ALIGN - 1); }
@@ -189,6 +192,44 @@ kiln_status kiln_tensor_new(kiln_dtype dtype, int rank, const int64_t *sizes, co
     return KILN_OK;
 }
 
+/* Elements of a room from the host. */
+static kiln_status take_from_host(struct kiln_tensor_room *room, const kiln_memory *memory, size_t nbytes) {
+    char *data = nbytes ? memory->alloc(memory->user, nbytes) : (char *)room;
+    if (!data) return KILN_FAIL(KILN_E_NOMEM, "the host's allocator has no memory for %zu bytes", nbytes);
+    if (nbytes && (uintptr_t)data % DATA_ALIGN != 0) {
+        memory->free(memory->user, data, nbytes);
+        return KILN_FAIL(KILN_E_ARG, "the host's allocator gave memory that is not aligned to %d bytes",
+                         DATA_ALIGN);
+    }
+    room->data = data;
+    room->data_cap = nbytes;
+    room->memory = *memory;
+    return KILN_OK;
+}
+
+kiln_status kiln_tensor_new_in(const kiln_memory *memory, kiln_dtype dtype, int rank, const int64_t *sizes,
+                               const int64_t *strides, kiln_tensor **out) {
+    int64_t nelem;
+    size_t nbytes;
+    KILN_TRY(bytes_needed(dtype, rank, sizes, strides, &nelem, &nbytes));
+    kiln_tensor *t = block_new(KILN_SIG(dtype, KILN_TF_OWNED, rank), rank, sizeof(struct kiln_tensor_room));
+    if (!t) return KILN_NOMEM();
+    t->rooms = (struct kiln_tensor_room *)t->data;
+    *t->rooms = (struct kiln_tensor_room){.rank_cap = rank, .in_block = true};
+    kiln_status st = take_from_host(t->rooms, memory, nbytes);
+    if (st != KILN_OK) {
+        t->sig = 0; /* no header to be used again */
+        kiln_block_give(t, t->home);
+        return st;
+    }
+    t->data = t->rooms->data;
+    t->data_cap = nbytes;
+    t->home |= KILN_HOME_CARE;
+    set_shape(t, rank, sizes, strides, nelem);
+    *out = t;
+    return KILN_OK;
+}
+
 kiln_status kiln_tensor_number(const kiln_value *v, kiln_tensor **out) {
     KILN_NEED(v, out);
     kiln_dtype dtype = v->kind == KILN_BOOL_V      ? KILN_BOOL
@@ -340,7 +381,9 @@ kiln_tensor *kiln_tensor_retain(kiln_tensor *t) {
 static void free_rooms(struct kiln_tensor_room *room) {
     while (room) {
         struct kiln_tensor_room *next = room->next;
-        kiln_free(room);
+        if (room->memory.free && room->data_cap)
+            room->memory.free(room->memory.user, room->data, room->data_cap);
+        if (!room->in_block) kiln_free(room);
         room = next;
     }
 }
@@ -418,13 +461,14 @@ kiln_status kiln_tensor_reserve(kiln_tensor *t, int rank, const int64_t *sizes, 
     KILN_TRY(bytes_needed((kiln_dtype)t->dtype, rank, sizes, strides, &nelem, &nbytes));
     if (rank <= t->rank_cap && nbytes <= t->data_cap) return KILN_OK;
     if (t->rooms && rank <= t->rooms->rank_cap && nbytes <= t->rooms->data_cap) return KILN_OK;
+    const kiln_memory *host = t->rooms && t->rooms->memory.alloc ? &t->rooms->memory : NULL;
     size_t head = align_up(sizeof *t->rooms + 2 * (size_t)rank * sizeof(int64_t));
-    struct kiln_tensor_room *room = kiln_alloc_aligned(DATA_ALIGN, head + nbytes);
+    struct kiln_tensor_room *room = kiln_alloc_aligned(DATA_ALIGN, head + (host ? 0 : nbytes));
     if (!room) return KILN_FAIL(KILN_E_NOMEM, "out of memory to resize a tensor to %zu bytes", nbytes);
-    room->next = t->rooms;
-    room->data = (char *)room + head;
-    room->data_cap = nbytes;
-    room->rank_cap = rank;
+    *room = (struct kiln_tensor_room){
+        .next = t->rooms, .data = (char *)room + head, .data_cap = nbytes, .rank_cap = rank};
+    kiln_status st = host ? take_from_host(room, host, nbytes) : KILN_OK;
+    if (st != KILN_OK) return kiln_free(room), st;
     t->rooms = room;
     t->home |= KILN_HOME_CARE;
     return KILN_OK;

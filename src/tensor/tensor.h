@@ -12,6 +12,13 @@
 #include "base/base.h"
 #include "tensor/blocks.h"
 
+/* Memory that a host gives for elements.  See kiln_alloc_fn. */
+typedef struct kiln_memory {
+    kiln_alloc_fn alloc;
+    kiln_free_fn free;
+    void *user;
+} kiln_memory;
+
 /* What is true of sizes and strides, computed once when the tensor is made. */
 enum {
     KILN_TF_CONTIGUOUS = 1, /* row-major (any tensor without elements is) */
@@ -98,6 +105,10 @@ void kiln_tensor_set_readonly(kiln_tensor *t);
 /* kiln_tensor_new for sizes and strides (not negative) that are known to be right. */
 kiln_tensor *kiln_tensor_new_trusted(kiln_dtype dtype, int rank, const int64_t *sizes, const int64_t *strides,
                                      int64_t nelem);
+
+/* The same in memory that a host gives; a later resize takes from there as well. */
+kiln_status kiln_tensor_new_in(const kiln_memory *memory, kiln_dtype dtype, int rank, const int64_t *sizes,
+                               const int64_t *strides, kiln_tensor **out) KILN_MUST_CHECK;
 
 /* -- new tensors on the hot path ------------------------------------------------------------------------ */
 

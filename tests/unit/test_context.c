@@ -235,6 +235,7 @@ static void doctor_tells_what_is_wrong(void **state) {
     expect_doctor((kiln_config){.cache_dir = good}, "compiler: gcc-", 0);
     expect_doctor((kiln_config){.mode = KILN_MODE_INTERP}, "mode: interp\n", 0);
     expect_doctor((kiln_config){.threads = 3}, "threads: 3\npool: Kiln's\n", 0);
+    expect_doctor((kiln_config){0}, "memory: Kiln's\n", 0);
     expect_doctor((kiln_config){.max_kernels = 17}, "max_kernels: 17\n", 0);
     expect_doctor((kiln_config){.dump_dir = good}, "dump folder: /", 0);
     expect_doctor((kiln_config){.cc = "/nonexistent/cc"}, "!compiler: none: ", 1);

@@ -264,8 +264,8 @@ static void numbers_become_what_the_type_says(void **state) {
     kiln_close(ctx);
 }
 
-/* A generator is no part of what a call is remembered by: each call is given its own. */
-static void calls_with_generators_are_remembered(void **state) {
+/* Whatever is remembered of a call: the next one may come with another generator, or with none. */
+static void generators_change_from_call_to_call(void **state) {
     (void)state;
     char other;
     t = F32(SIZES(2), 1, 2);
@@ -281,6 +281,8 @@ static void calls_with_generators_are_remembered(void **state) {
             kiln_tensor_release(out);
         }
         kiln_tensor *out = NULL;
+        kiln_value null = NAMED("generator", kiln_v_generator(NULL));
+        assert_int_equal(kiln_call(ctx, op_of(ctx, "my::g"), ARGS(TEN(t), null), &out, 1), KILN_E_TYPE);
         assert_int_equal(kiln_call(ctx, op_of(ctx, "neg"), ARGS(kiln_v_generator(&other)), &out, 1),
                          KILN_E_TYPE);
         assert_error_names("aten::neg: argument 'self' must be Tensor, not Generator");
@@ -292,7 +294,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_type_binds_or_says_why_not),
         cmocka_unit_test(numbers_become_what_the_type_says),
-        cmocka_unit_test(calls_with_generators_are_remembered),
+        cmocka_unit_test(generators_change_from_call_to_call),
     };
     return cmocka_run_group_tests(tests, open_contexts, close_contexts);
 }
