@@ -23,7 +23,7 @@ static kiln_status run_class(const kiln_plan *plan, const kiln_class *c, kiln_te
                          .isa = c->ctx->isa,
                          .cost_ps = c->cost_element,
                          .work = c->nests.work,
-                         .memory = c->ctx->memory.alloc ? &c->ctx->memory : NULL};
+                         .memory = c->ctx->memory};
     if (!run->fn) run->interp = c->program->interp;
     for (int k = 0; k < c->nscalars; k++) {
         const kiln_scalar_source *s = &c->scalars[k];

@@ -136,7 +136,8 @@ static kiln_status configure(kiln_ctx *ctx, const kiln_config *given) {
     if (!cfg.alloc != !cfg.free)
         return KILN_FAIL(KILN_E_ARG, "kiln_config.%s is NULL, and the other of alloc and free is not",
                          cfg.alloc ? "free" : "alloc");
-    ctx->memory = (kiln_memory){cfg.alloc, cfg.free, cfg.alloc_user};
+    ctx->host_memory = (kiln_memory){cfg.alloc, cfg.free, cfg.alloc_user};
+    ctx->memory = cfg.alloc ? &ctx->host_memory : NULL;
     KILN_TRY(parse_mode(ctx, cfg.mode));
     KILN_TRY(parse_isa(ctx, cfg.isa));
     KILN_TRY(number(cfg.max_kernels, "KILN_MAX_KERNELS", MAX_KERNELS, &ctx->max_kernels));

@@ -60,7 +60,8 @@ struct kiln_ctx {
     kiln_isa isa;
     size_t max_kernels;
     kiln_parallel parallel;
-    kiln_memory memory;              /* of new results; all NULL: Kiln's own blocks */
+    const kiln_memory *memory; /* of new results: host_memory, or NULL for Kiln's own blocks */
+    kiln_memory host_memory;
     bool forgets;                    /* for tests and benchmarks: nothing is remembered of a call */
     char *cc, *cache_dir, *dump_dir; /* as configured, or NULL */
     kiln_log_fn log;

@@ -287,7 +287,7 @@ static bool fits(const kiln_plan *p, const kiln_class *c, size_t nargs) {
         return false;
     for (int k = 0; k < p->typed.nrets; k++)
         if (p->result[k].resized) return false;
-    if (!p->call->nout && c->ctx->memory.alloc) return false; /* a memo makes results in Kiln's blocks */
+    if (!p->call->nout && c->ctx->memory) return false; /* a memo makes results in Kiln's blocks */
     return !p->aside && p->axes.nelem > 0;
 }
 

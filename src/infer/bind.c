@@ -36,7 +36,9 @@ static bool to_complex(const kiln_value *v, kiln_value *out) {
 
 /* Types that schemas know by name alone.  Values of some are told by their name: torch.channels_last is
  * "channels_last". */
-static bool convert_named(const char *type, const kiln_value *v, kiln_value *out) {
+static __attribute__((noinline)) bool convert_named(const char *type, const kiln_value *v, kiln_value *out) {
+    *out = *v;
+    out->name = NULL;
     if (kiln_str_eq(type, "complex")) return to_complex(v, out);
     if (kiln_str_eq(type, "Generator")) return v->kind == KILN_GENERATOR_V && v->u.generator;
     return v->kind == KILN_STR_V && v->u.s;
@@ -51,12 +53,12 @@ static bool is_taken(const kiln_type *t) {
     return t->kind < KILN_T_OTHER;
 }
 
-/* A value of a plain type.  False if v is not one. */
-static bool convert(const kiln_type *want, const kiln_value *v, kiln_value *out) {
+/* A value of a type that has a kind of its own.  False if v is not one. */
+static bool convert_known(kiln_tkind want, const kiln_value *v, kiln_value *out) {
     *out = *v;
     out->name = NULL;
     bool whole = v->kind == KILN_BOOL_V || v->kind == KILN_INT_V;
-    switch (want->kind) {
+    switch (want) {
     case KILN_T_TENSOR: return v->kind == KILN_TENSOR && v->u.tensor;
     case KILN_T_INT:
     case KILN_T_SYMINT: out->kind = KILN_INT_V; return whole;
@@ -68,13 +70,18 @@ static bool convert(const kiln_type *want, const kiln_value *v, kiln_value *out)
     case KILN_T_SCALAR: return kiln_is_number(v);
     case KILN_T_STR: return v->kind == KILN_STR_V && v->u.s;
     case KILN_T_DTYPE: return v->kind == KILN_DTYPE_V && (uint64_t)v->u.i < KILN_DTYPE_COUNT;
-    case KILN_T_OTHER: return convert_named(want->name, v, out);
+    case KILN_T_OTHER:
     case KILN_T_OPTIONAL:
     case KILN_T_LIST:
     case KILN_T_TUPLE:
     case KILN_T_APPLY: break;
     }
     return false;
+}
+
+/* The same of any plain type. */
+static inline bool convert(const kiln_type *want, const kiln_value *v, kiln_value *out) {
+    return want->kind == KILN_T_OTHER ? convert_named(want->name, v, out) : convert_known(want->kind, v, out);
 }
 
 /* One item of a list: its type may be optional. */
@@ -156,7 +163,7 @@ static kiln_status take(kiln_bound *b, const kiln_param *p, const kiln_value *v,
         *out = kiln_v_none();
         return KILN_OK;
     }
-    if (!is_taken(t)) return not_taken(b, p);
+    if (t->kind >= KILN_T_OTHER && !is_taken(t)) return not_taken(b, p);
     if (t->kind == KILN_T_LIST) return take_list(b, p, t, v, out);
     return convert(t, v, out) ? KILN_OK : wrong_type(b, p, v, -1);
 }

@@ -44,10 +44,10 @@ static kiln_dtype combine(meeting *m, kiln_dtype higher, kiln_dtype lower) {
 }
 
 static kiln_dtype number_dtype(const kiln_value *v) {
+    if (v->kind == KILN_INT_V) return KILN_I64;
     if (v->kind == KILN_BOOL_V) return KILN_BOOL;
     if (v->kind == KILN_COMPLEX_V) return KILN_C64;
-    if (v->kind == KILN_UINT_V) return KILN_U64;
-    return v->kind == KILN_FLOAT_V ? KILN_F32 : KILN_I64; /* PyTorch's default float type, not f64 */
+    return v->kind == KILN_FLOAT_V ? KILN_F32 : KILN_U64; /* PyTorch's default float type, not f64 */
 }
 
 /* Of a tensor that stands for a number. */
