@@ -9,25 +9,27 @@
 #include "bench.h"
 #include "kiln/kiln_abi.h"
 
-enum { ROWS = 3, ROUNDS = 15, SIDE = 32, CALLS = 2000, FIRST_OPS = 24 };
+enum { ROWS = 6, FOLD_DIMS = 4, ROUNDS = 15, SIDE = 32, CALLS = 2000, FIRST_OPS = 24 };
 
 typedef struct setup {
     kiln_ctx *ctx;
-    const kiln_op *flip, *add, *add_out;
+    const kiln_op *flip, *add, *add_out, *sum;
     kiln_tensor *i32, *i64, *f32, *other, *row[ROWS], *last[2], *out;
-    kiln_kernel *flip_kernel, *wide_kernel, *add_kernel;
-    kiln_launch flip_launch, wide_launch, add_launch, row_launch;
-    char *flip_ptr[2], *wide_ptr[2], *add_ptr[3], *row_ptr[3];
-    kiln_entry_fn flip_entry, wide_entry, add_entry;
+    kiln_kernel *flip_kernel, *wide_kernel, *add_kernel, *sum_kernel;
+    kiln_launch flip_launch, wide_launch, add_launch, row_launch, sum_launch;
+    char *flip_ptr[2], *wide_ptr[2], *add_ptr[3], *row_ptr[3], *sum_ptr[2];
+    kiln_entry_fn flip_entry, wide_entry, add_entry, sum_entry;
     kiln_tensor_header header[2];
     kiln_value flip_args[1], wide_args[1], add_args[3], out_args[3], row_args[ROWS][3], last_args[2],
-        borrowed[3];
+        borrowed[3], sum_args[2], sum_dim;
     uint64_t alpha;
 } setup;
 
 static const int64_t square[2] = {SIDE, SIDE}, square_steps[2] = {SIDE, 1}, flat[2] = {SIDE * SIDE, 1};
 static const int64_t origin[2] = {0, 0};
 static const int64_t flip_stride[4] = {4, 0, 4, 0}, add_stride[6] = {4, 0, 4, 0, 4, 0};
+static const int64_t fold[FOLD_DIMS] = {SIDE, 1, SIDE, 1}, fold_origin[FOLD_DIMS]; /* rows, elements, parts */
+static const int64_t fold_stride[2 * FOLD_DIMS] = {4, 0, 0, 0, 4 * SIDE, 0, 4, 0};
 static const int64_t wide_stride[4] = {8, 0, 8, 0}, row_stride[6] = {4, 4 * SIDE, 4, 4 * SIDE, 4, 0};
 
 /* -- paths --------------------------------------------------------------------------------------------------- */
@@ -47,10 +49,12 @@ static inline int call(setup *s, const kiln_op *op, const kiln_value *args, size
 ALWAYS(slot_one, call(s, s->flip, s->flip_args, 1))
 ALWAYS(slot_two, call(s, s->add, s->add_args, 3))
 ALWAYS(slot_out, call(s, s->add_out, s->out_args, 3))
+ALWAYS(slot_fold, call(s, s->sum, s->sum_args, 2))
 ALWAYS(general_row, call(s, s->add, s->row_args[0], 3))
 ALWAYS(general_last, call(s, s->add, s->last_args, 2))
 ALWAYS(bare_one, s->flip_entry(&s->flip_launch) != 0)
 ALWAYS(bare_two, s->add_entry(&s->add_launch) != 0)
+ALWAYS(bare_fold, s->sum_entry(&s->sum_launch) != 0)
 ALWAYS(bare_row, s->add_entry(&s->row_launch) != 0)
 
 /* Two classes of one operator in turn: each drives the other out of the slot. */
@@ -88,12 +92,14 @@ static inline int borrowed_two(setup *s, int64_t i) {
     P(slot_out, bare_two, "slot hit: add.out f32 [32,32]")                         \
     P(borrowed_one, bare_one, "slot hit on a borrowed tensor: bitwise_not")        \
     P(borrowed_two, bare_two, "slot hit on borrowed tensors: add.Tensor, alpha")   \
+    P(slot_fold, bare_fold, "slot hit: sum.dim_IntList f32 [32,32], [1]")          \
     P(table, bare_turns, "table hit: bitwise_not, i32 and i64 in turn")            \
-    P(general_row, bare_row, "general path: add.Tensor f32 [32,32] + [32], alpha") \
-    P(general_last, bare_two, "general path: add.Tensor f32, channels_last")       \
-    P(general_turns, bare_row, "general path: + [32], [1,32], [1,1,32] in turn")   \
+    P(general_row, bare_row, "one layout again: add.Tensor f32 [32,32] + [32]")    \
+    P(general_last, bare_two, "one layout again: add.Tensor f32, channels_last")   \
+    P(general_turns, bare_row, "general path: + [32], [1,32], ... in turn")        \
     P(bare_one, bare_one, "bare kernel: bitwise_not")                              \
     P(bare_two, bare_two, "bare kernel: add.Tensor")                               \
+    P(bare_fold, bare_fold, "bare kernel: sum.dim_IntList")                        \
     P(bare_turns, bare_turns, "bare kernels: bitwise_not, i32 and i64 in turn")    \
     P(bare_row, bare_row, "bare kernel: add.Tensor [32,32] + [32]")
 
@@ -142,6 +148,9 @@ static void set_args(setup *s) {
         s->row_args[k][2] = alpha;
     }
     s->out_args[2] = kiln_v_named(kiln_op_arg_name(s->add_out, 3), kiln_v_tensor(s->out));
+    s->sum_dim = kiln_v_int(1);
+    s->sum_args[0] = kiln_v_tensor(s->f32);
+    s->sum_args[1] = kiln_v_list(&s->sum_dim, 1);
     for (int k = 0; k < 2; k++) s->last_args[k] = kiln_v_tensor(s->last[k]);
 }
 
@@ -154,6 +163,10 @@ static void set_launches(setup *s) {
     s->wide_launch.ptr = s->wide_ptr, s->wide_launch.stride = wide_stride;
     s->add_launch.ptr = s->add_ptr, s->add_launch.stride = add_stride;
     s->row_launch.ptr = s->row_ptr, s->row_launch.stride = row_stride;
+    s->sum_launch = (kiln_launch){
+        .ndim = FOLD_DIMS, .n = fold, .origin = fold_origin, .ptr = s->sum_ptr, .stride = fold_stride};
+    s->sum_ptr[0] = kiln_tensor_data(s->out);
+    s->sum_ptr[1] = kiln_tensor_data(s->f32);
     s->flip_ptr[0] = s->add_ptr[0] = s->row_ptr[0] = kiln_tensor_data(s->out);
     s->flip_ptr[1] = kiln_tensor_data(s->i32);
     s->wide_ptr[0] = s->wide_ptr[1] = kiln_tensor_data(s->i64);
@@ -163,11 +176,11 @@ static void set_launches(setup *s) {
 }
 
 static bool set_up(setup *s) {
-    static const int64_t row[ROWS] = {1, 1, SIDE};
+    static const int64_t row[ROWS] = {1, 1, 1, 1, 1, SIDE};
     static const int64_t images[4] = {2, 8, 8, 8}, last[4] = {512, 1, 64, 8};
     const float two = 2;
     if (kiln_op_find(s->ctx, "bitwise_not", &s->flip) || kiln_op_find(s->ctx, "add.Tensor", &s->add) ||
-        kiln_op_find(s->ctx, "add.out", &s->add_out))
+        kiln_op_find(s->ctx, "add.out", &s->add_out) || kiln_op_find(s->ctx, "sum.dim_IntList", &s->sum))
         return false;
     bool made = make_tensor(KILN_I32, 2, square, NULL, &s->i32) &&
                 make_tensor(KILN_I64, 2, square, NULL, &s->i64) &&
@@ -182,11 +195,13 @@ static bool set_up(setup *s) {
     set_args(s);
     if (kiln_prepare(s->ctx, s->flip, s->flip_args, 1, &s->flip_kernel) ||
         kiln_prepare(s->ctx, s->flip, s->wide_args, 1, &s->wide_kernel) ||
-        kiln_prepare(s->ctx, s->add, s->add_args, 3, &s->add_kernel))
+        kiln_prepare(s->ctx, s->add, s->add_args, 3, &s->add_kernel) ||
+        kiln_prepare(s->ctx, s->sum, s->sum_args, 2, &s->sum_kernel))
         return false;
     s->flip_entry = kiln_kernel_entry(s->flip_kernel);
     s->wide_entry = kiln_kernel_entry(s->wide_kernel);
     s->add_entry = kiln_kernel_entry(s->add_kernel);
+    s->sum_entry = kiln_kernel_entry(s->sum_kernel);
     memcpy(&s->alpha, &two, sizeof two);
     set_launches(s);
     return true;
@@ -199,6 +214,7 @@ static void tear_down(setup *s) {
     kiln_kernel_release(s->flip_kernel);
     kiln_kernel_release(s->wide_kernel);
     kiln_kernel_release(s->add_kernel);
+    kiln_kernel_release(s->sum_kernel);
 }
 
 /* -- first calls ------------------------------------------------------------------------------------------------ */

@@ -248,19 +248,31 @@ static bool run_flat(kiln_memo *m, const kiln_value *args, kiln_tensor **outs) {
 
 /* -- one layout --------------------------------------------------------------------------------------------------- */
 
-bool kiln_memo_laid_out_alike(const kiln_memo *m, const kiln_value *args) {
+/* Compares n words; which are few. */
+INLINE bool same_words(const int64_t *a, const int64_t *b, size_t n) {
+    for (const int64_t *end = a + n; a != end; a++, b++)
+        if (*a != *b) return false;
+    return true;
+}
+
+bool kiln_memo_laid_out_alike(kiln_memo *m, const kiln_value *args) {
     const int64_t *seen = m->layout;
-    const kiln_memo_arg *a = m->arg;
-    for (const kiln_value *v = args; a != m->arg_end; a++, v++) {
-        if (a->kind != KILN_TENSOR) continue;
-        const kiln_tensor *t = v->u.tensor;
-        if (v->kind != KILN_TENSOR || !t) return false;
-        long rank = t->rank;
-        if (*seen++ != rank) return false;
-        for (const int64_t *size = t->sizes, *end = size + rank; size != end; size++)
-            if (*size != *seen++) return false;
-        for (const int64_t *stride = t->strides, *end = stride + rank; stride != end; stride++)
-            if (*stride != *seen++) return false;
+    const kiln_value *v = args;
+    for (const kiln_memo_arg *a = m->arg; a != m->arg_end; a++, v++) {
+        uint64_t word = (uint64_t)v->u.i;
+        if (v->kind != a->kind || (v->name != a->name && !kiln_same_text(v->name, a->name))) return false;
+        if (v->kind == KILN_TENSOR) {
+            const kiln_tensor *t = v->u.tensor;
+            if (!t || (t->sig & a->mask) != a->want) return false; /* the rank is among that */
+            *a->data = t->data;
+            if (!same_words(t->sizes, seen, t->rank) || !same_words(t->strides, seen + t->rank, t->rank))
+                return false;
+            seen += 2 * t->rank;
+        } else if (v->kind == KILN_LIST_V ? !list_matches(a, m->items, v) : (word & a->mask) != a->want) {
+            return false;
+        } else if (v->kind == KILN_STR_V && !kiln_same_text(v->u.s, m->text.letters)) {
+            return false;
+        }
     }
     return true;
 }
@@ -274,30 +286,36 @@ static kiln_tensor *new_in_shape(const kiln_memo *m, unsigned k) {
     return kiln_tensor_make_afresh(mold, &m->shape, kiln_block_take_kept(mold->block, nbytes));
 }
 
-static bool run_walk(kiln_memo *m, char **ptr) {
-    kiln_home home = 0;
-    void *work = m->work ? kiln_block_take(m->work, &home) : NULL;
-    if (m->work && !work) return false;
-    int32_t trap = kiln_walk_run(&m->walk, m->fn, ptr, m->par, work);
-    if (work) kiln_block_give(work, home);
-    return trap == 0;
+static int32_t launch_all(kiln_memo *m) {
+    char *ptr[KILN_WALK_BUFFERS];
+    if (m->walk.nouter == 0) return m->fn(&m->launch);
+    for (unsigned b = 0; b < m->nbuffers; b++) ptr[b] = m->ptr[b];
+    return kiln_walk_run(&m->walk, m->fn, ptr, m->par, m->launch.work);
 }
 
+static __attribute__((noinline)) int32_t launch_with_work(kiln_memo *m) {
+    kiln_home home;
+    m->launch.work = kiln_block_take(m->work, &home);
+    if (!m->launch.work) return -1;
+    int32_t trap = launch_all(m);
+    kiln_block_give(m->launch.work, home);
+    return trap;
+}
+
+/* A call laid out as one before.  It needs one thread, so nobody else has the memo meanwhile. */
 static bool run_laid_out(kiln_memo *m, const kiln_value *args, kiln_tensor **outs) {
     kiln_tensor *made[KILN_MEMO_RETS];
-    char *ptr[KILN_WALK_BUFFERS];
     unsigned k = 0;
     if (!set_scalars(m, args) && !set_any_scalars(m, args)) return false;
     for (; k < m->nrets; k++) {
         if (!(made[k] = new_in_shape(m, k))) break;
-        ptr[k] = made[k]->data;
+        m->ptr[k] = made[k]->data;
     }
-    for (unsigned b = m->nrets; b < m->nbuffers; b++) ptr[b] = m->ptr[b];
-    if (k < m->nrets || !run_walk(m, ptr)) {
+    if (k < m->nrets || (m->work ? launch_with_work(m) : launch_all(m)) != 0) {
         while (k > 0) kiln_tensor_release(made[--k]);
         return false;
     }
-    memcpy(outs, made, k * sizeof *made);
+    for (unsigned done = 0; done < k; done++) outs[done] = made[done];
     return true;
 }
 
@@ -313,13 +331,10 @@ static bool tensors_match(kiln_memo *m, const kiln_value *args) {
 }
 
 bool kiln_memo_run(kiln_memo *m, const kiln_value *args, kiln_tensor **outs, bool alike) {
-    if (!m->flat && !kiln_memo_laid_out_alike(m, args)) return false; /* what is likeliest to differ first */
-    if (alike && m->flat) {
-        if (!tensors_match(m, args)) return false;
-    } else if (!kiln_memo_match(m->arg, m->nargs, &m->text, m->items, args)) {
-        return false;
-    }
-    if (!(m->flat ? run_flat(m, args, outs) : run_laid_out(m, args, outs))) return false;
+    bool matches = !m->flat ? kiln_memo_laid_out_alike(m, args)
+                   : alike  ? tensors_match(m, args)
+                            : kiln_memo_match(m->arg, m->nargs, &m->text, m->items, args);
+    if (!matches || !(m->flat ? run_flat(m, args, outs) : run_laid_out(m, args, outs))) return false;
     m->used = true;
     return true;
 }
@@ -404,7 +419,10 @@ HIT(3)
 
 static kiln_status hit_laid_out(kiln_thread *t, kiln_memo *m, const kiln_value *args, size_t nargs,
                                 kiln_tensor **outs) {
-    if (kiln_memo_run(m, args, outs, false)) return finish(t, m);
+    if (kiln_memo_laid_out_alike(m, args) && run_laid_out(m, args, outs)) {
+        m->used = true;
+        return finish(t, m);
+    }
     return call_other(m->c->ctx, m->op, args, nargs, outs, m->nrets);
 }
 

@@ -22,7 +22,7 @@ enum {
     KILN_MEMO_LEAD = 3,       /* tensors up to which there is a kiln_memo_hit of their number */
     KILN_MEMO_SERIAL = 16384, /* elements from which on the driver decides how to run */
     KILN_MEMO_RANK = 8,       /* of a layout */
-    KILN_MEMO_WORDS = 52,     /* of layouts: three tensors of that rank */
+    KILN_MEMO_WORDS = 48,     /* of layouts: three tensors of that rank */
     KILN_MEMO_ITEMS = 8,      /* of lists */
     KILN_SLOT_COUNT = 128,    /* of a thread; operators share them by hash */
     KILN_RECIPE_COUNT = 64,   /* of a thread and context; calls share them by hash */
@@ -110,7 +110,7 @@ struct kiln_memo {
     size_t work;
     kiln_tensor shape;
     int64_t shape_sizes[KILN_MEMO_RANK], shape_strides[KILN_MEMO_RANK];
-    int64_t layout[KILN_MEMO_WORDS]; /* of each tensor given: its rank, its sizes, its strides */
+    int64_t layout[KILN_MEMO_WORDS]; /* of each tensor given: its sizes, its strides */
 };
 
 /* A value of a recipe's calls, and where it goes. */
@@ -194,8 +194,8 @@ extern kiln_memo_hit *const kiln_memo_hits[KILN_MEMO_LEAD + 2];
 /* memo.c: whether kinds, names, masked words, texts and lists are those of n values; sets addresses of tensors. */
 bool kiln_memo_match(const kiln_memo_arg *arg, size_t n, const kiln_memo_text *text, const int64_t *items,
                      const kiln_value *args);
-/* memo.c: whether tensors have the sizes and strides of a memo that is not flat. */
-bool kiln_memo_laid_out_alike(const kiln_memo *m, const kiln_value *args);
+/* memo.c: the same for a memo that is not flat, whose tensors have the sizes and strides kept. */
+bool kiln_memo_laid_out_alike(kiln_memo *m, const kiln_value *args);
 /* memo.c: the call by a memo of its operator and as many values; false: nothing has happened.  alike: a recipe of the
  * memo's has found the values to be of its kinds. */
 bool kiln_memo_run(kiln_memo *m, const kiln_value *args, kiln_tensor **outs, bool alike);

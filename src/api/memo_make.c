@@ -235,8 +235,7 @@ static bool keep_layout(filling *f) {
     for (unsigned i = 0; i < m->nargs; i++) {
         if (m->arg[i].kind != KILN_TENSOR) continue;
         const kiln_tensor *t = f->args[i].u.tensor;
-        if (end - to < 1 + 2 * t->rank) return false;
-        *to++ = t->rank;
+        if (end - to < 2 * t->rank) return false;
         for (int d = 0; d < t->rank; d++) *to++ = t->sizes[d];
         for (int d = 0; d < t->rank; d++) *to++ = t->strides[d];
     }
@@ -262,6 +261,7 @@ static bool keep_results(kiln_memo *m, kiln_tensor *const *made) {
 }
 
 static bool make_laid_out(filling *f, const kiln_class *c, const kiln_runner *run, kiln_tensor *const *made) {
+    static const int64_t origin[KILN_WALK_DIMS];
     const kiln_plan *p = f->plan;
     kiln_memo *m = f->m;
     m->flat = false;
@@ -271,12 +271,19 @@ static bool make_laid_out(filling *f, const kiln_class *c, const kiln_runner *ru
     if (m->nnests != 1 && !c->nests.partial.nstates) return false;
     for (unsigned i = 0; i < m->nargs; i++) { /* its layout says more */
         if (m->arg[i].kind != KILN_TENSOR) continue;
-        m->arg[i].mask &= ~KILN_SIG_FLAGS(KILN_TF_CANONICAL);
-        m->arg[i].want &= m->arg[i].mask;
+        m->arg[i].mask = (m->arg[i].mask & ~KILN_SIG_FLAGS(KILN_TF_CANONICAL)) | KILN_SIG_RANK;
+        m->arg[i].want = f->args[i].u.tensor->sig & m->arg[i].mask;
     }
     m->work = c->nests.work;
     m->hit = kiln_memo_hits[KILN_MEMO_LEAD + 1];
-    return kiln_walk_make(&p->axes, run, &m->walk) && keep_layout(f) && keep_results(m, made);
+    if (!kiln_walk_make(&p->axes, run, &m->walk) || !keep_layout(f) || !keep_results(m, made)) return false;
+    m->launch = (kiln_launch){.ndim = m->walk.ndim,
+                              .n = m->walk.n,
+                              .ptr = m->ptr,
+                              .stride = m->walk.stride,
+                              .origin = origin,
+                              .par = m->par};
+    return true;
 }
 
 /* -- memos --------------------------------------------------------------------------------------------------- */

@@ -366,7 +366,8 @@ static void plant(const fuzz *f, const char *name) {
     for (int k = 0; f->plant_replay && r && k < KILN_RECIPE_COUNT; k++)
         for (int way = 0; r[k].op == op && way < KILN_RECIPE_WAYS; way++) {
             kiln_memo *m = r[k].way[way];
-            if (m && m->op == op && !m->flat) m->layout[2 * m->layout[0]] = 1;
+            int rank = m && m->op == op ? (int)(m->arg[0].want >> 32 & 0xff) : 0;
+            if (rank && !m->flat && m->arg[0].kind == KILN_TENSOR) m->layout[2 * rank - 1] = 1;
         }
 }
 
