@@ -105,6 +105,14 @@ static kiln_status find_class(kiln_ctx *ctx, kiln_thread *t, const kiln_value *a
     return KILN_OK;
 }
 
+/* One fold that is worth several threads is another class: its kernel leaves states of parts to be merged. */
+static kiln_status take_parts(kiln_ctx *ctx, under_way *w) {
+    const kiln_runner run = {.parallel = &ctx->parallel, .cost_ps = w->c->cost_element};
+    if (!kiln_parts_wanted(&w->plan.axes, &run, &w->c->nests.partial)) return KILN_OK;
+    w->plan.parts = true;
+    return kiln_class_of(ctx, &w->plan, &w->c);
+}
+
 /* The call by a memo of its recipe, which the operator's slot then points at.  The one it points at was tried. */
 static bool run_again(kiln_thread *t, const kiln_recipe *r, uint64_t generation, const kiln_value *args,
                       kiln_tensor **outs) {
@@ -144,6 +152,7 @@ kiln_status kiln_call_general(kiln_ctx *ctx, kiln_thread *t, const kiln_op *op, 
     if (w.r && run_again(t, w.r, w.generation, args, outs)) return KILN_OK;
     KILN_TRY(understand(op, args, nargs, &w));
     KILN_TRY(find_class(ctx, t, args, nargs, &w));
+    if (w.c->nests.partial.unit) KILN_TRY(take_parts(ctx, &w));
     if (ctx->mode == KILN_MODE_SYNC) KILN_TRY(kiln_class_compile_if_due(w.c));
     kiln_tensor *made[KILN_MAX_RETS];
     KILN_TRY(run_class(&w.plan, w.c, made, &run));

@@ -268,7 +268,7 @@ static bool make_laid_out(filling *f, const kiln_class *c, const kiln_runner *ru
     if (p->call->nout > 0 || m->nguards > 0 || p->nsteps > 1) return false;
     for (int k = 1; k < p->typed.nrets; k++)
         if (p->result[k].shape != p->result[0].shape) return false;
-    if (m->nnests != 1 && !c->nests.partial.nstates) return false;
+    if (m->nnests != 1) return false;
     for (unsigned i = 0; i < m->nargs; i++) { /* its layout says more */
         if (m->arg[i].kind != KILN_TENSOR) continue;
         m->arg[i].mask = (m->arg[i].mask & ~KILN_SIG_FLAGS(KILN_TF_CANONICAL)) | KILN_SIG_RANK;
@@ -317,8 +317,7 @@ bool kiln_memo_make(kiln_memo *m, uint64_t generation, const kiln_value *args, s
     m->flat = kiln_memo_is_flat(plan, args, nargs);
     if (!fill_args(&f) || !fill_addresses(&f) || !fill_scalars(&f, c)) return false;
     if (!make_flat(&f) && !make_laid_out(&f, c, run, made)) return false;
-    bool one_nest = m->nnests == 1 || !m->flat;
-    bool simple = m->nrets == 1 && one_nest && m->nguards == 0 && !m->text.given;
+    bool simple = m->nrets == 1 && m->nnests == 1 && m->nguards == 0 && !m->text.given;
     m->simple_nargs = simple ? m->nargs : SIZE_MAX;
     m->op = plan->call->op;
     return true;

@@ -1,7 +1,7 @@
-/* fold_lower.c - (fold row, plan) -> IR: the whole fold, and the same in parts that are merged.
+/* fold_lower.c - (fold row, plan) -> IR: the whole fold, or the same in parts that are merged.
  *
- * Three nests: one folds, finishes and stores; one folds a part and stores its states; one merges such parts, finishes
- * and stores.  The driver takes the first, or the other two where one fold is worth several threads.  States of
+ * The whole kernel is one nest, which folds, finishes and stores.  The kernel of parts has two: one folds a part and
+ * stores its states, one merges such parts, finishes and stores; it is for folds worth several threads.  States of
  * complex type are two IR states; where the merge asks for counts, one more state counts.  Rows with a `block` fold by
  * blocks, with a fold inside for each `sum`.  Must not know C, vector widths or sizes. */
 #include <stdio.h>
@@ -213,13 +213,15 @@ static void finish(lowering *f) {
     for (int k = 0; k < p->typed.nrets; k++) kiln_pair_store(f->base.ir, k, value[k]);
 }
 
-static void nests(lowering *f) {
-    kiln_ir *ir = f->base.ir;
-    kiln_ir_for(ir, f->grid, f->across);
+static void whole_nest(lowering *f) {
+    kiln_ir_for(f->base.ir, f->grid, f->across);
     fold_elements(f);
     finish(f);
-    kiln_ir_end(ir);
-    f->base.out->partial.nest = (uint16_t)ir->nnests;
+    kiln_ir_end(f->base.ir);
+}
+
+static void part_nests(lowering *f) {
+    kiln_ir *ir = f->base.ir;
     kiln_ir_for(ir, f->grid, f->across);
     fold_elements(f);
     for (int k = 0; k < f->ncells; k++) kiln_ir_store(ir, f->part[k], kiln_ir_result(ir, f->folded, k));
@@ -351,12 +353,12 @@ static kiln_status declare(lowering *f) {
     uint32_t kept = 1u << f->grid, all = kept;
     for (int k = 0; k < f->nreduced; k++) all |= 1u << f->reduced[k];
     KILN_TRY(kiln_lower_buffers(&f->base, kept, all));
-    for (int k = 0; k < f->ncells; k++) {
-        KILN_TRY(declare_part(f, k, false, &f->part[k]));
+    for (int k = 0; k < f->ncells && p->parts; k++) KILN_TRY(declare_part(f, k, false, &f->part[k]));
+    for (int k = 0; k < f->ncells && p->parts; k++) {
+        KILN_TRY(declare_part(f, k, true, &f->parts_of[k]));
         partial->bytes[k] = (uint8_t)kiln_dtype_size(cell_dtype(f, k));
     }
-    for (int k = 0; k < f->ncells; k++) KILN_TRY(declare_part(f, k, true, &f->parts_of[k]));
-    partial->nstates = (uint8_t)f->ncells;
+    partial->nstates = p->parts ? (uint8_t)f->ncells : 0;
     uint32_t block = f->across ? BLOCK_ACROSS : BLOCK_ALONG;
     partial->unit = f->nreduced == 2 ? 1 : f->reduce->block.n ? block : tree(f).block;
     return KILN_OK;
@@ -375,6 +377,9 @@ kiln_status kiln_fold_lower(kiln_arena *arena, const kiln_plan *plan, kiln_lower
     KILN_TRY(set_states(f));
     KILN_TRY(type_all(f));
     KILN_TRY(declare(f));
-    nests(f);
+    if (plan->parts)
+        part_nests(f);
+    else
+        whole_nest(f);
     return KILN_OK;
 }

@@ -173,6 +173,7 @@ static void set_buffers(kiln_plan *p) {
     p->nbuffers = p->axes.nbuffers = (int)(b - p->buffer);
     p->axes.nwritten = p->typed.nrets;
     p->form = 0;
+    p->parts = false;
     p->nsteps = 0;
 }
 

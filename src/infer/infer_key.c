@@ -18,8 +18,8 @@ typedef struct head {
     struct {
         uint8_t device, level; /* KILN_DEVICE_CPU, and a kiln_isa */
     } target;                  /* what the code runs on */
-    uint8_t family, branch, common, nrets, nbuffers, strided, nstatics, form;
-    uint8_t zero[4];
+    uint8_t family, branch, common, nrets, nbuffers, strided, nstatics, form, parts;
+    uint8_t zero[3];
 } head;
 _Static_assert(sizeof(head) == 48, "a key's head has no padding");
 _Static_assert(sizeof(head) + KILN_MAX_RETS + 2 * KILN_MAX_OPERANDS + sizeof(kiln_digest) <= KILN_KEY_MAX,
@@ -149,7 +149,8 @@ void kiln_plan_key(const kiln_plan *plan, kiln_isa isa, kiln_key *out) {
                 .nbuffers = (uint8_t)plan->axes.nbuffers,
                 .strided = plan->axes.strided,
                 .nstatics = row->statics ? (uint8_t)__builtin_popcountll(row->statics) : 0,
-                .form = plan->form};
+                .form = plan->form,
+                .parts = plan->parts};
     uint8_t *at = (uint8_t *)(h + 1);
     for (int k = 0; k < plan->typed.nrets; k++) *at++ = (uint8_t)plan->typed.ret_dtype[k];
     for (int b = 0; b < plan->axes.nbuffers; b++) {

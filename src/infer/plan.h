@@ -113,15 +113,14 @@ typedef struct kiln_step {
     } u;
 } kiln_step;
 
-/* How one fold of a kernel is shared out: nest `nest` folds a part of the slowest reduced axis and stores its states; the
- * nest after it merges parts, which lie along the kernel's last axis.  After the plan's buffers the kernel has one per
- * state for the part it stores, then one per state for all parts.  Parts have a power of two times `unit` positions of
- * that axis each, so that bits are those of the whole.  nstates 0: it is not. */
+/* How one fold is shared out, by another kernel than the whole one (kiln_plan.parts): its nest 0 folds a part of the
+ * slowest reduced axis and stores its states, nest 1 merges parts, which lie along the kernel's last axis.  After the
+ * plan's buffers that kernel has one per state for the part it stores, then one per state for all parts.  Parts have a
+ * power of two times `unit` positions of that axis each, so that bits are those of the whole.  unit 0: it is not. */
 enum { KILN_MAX_STATES = 8 };
 typedef struct kiln_partial {
-    uint16_t nest;
-    uint8_t nstates, bytes[KILN_MAX_STATES]; /* of each state */
     uint32_t unit;
+    uint8_t nstates, bytes[KILN_MAX_STATES]; /* of each state; of the kernel of parts */
 } kiln_partial;
 
 /* -- all of it -------------------------------------------------------------------------------------------- */
@@ -133,6 +132,7 @@ typedef struct kiln_plan {
     const kiln_tensor
         *in[KILN_MAX_OPERANDS]; /* the tensors of typed.in_arg: every one given, used by bodies or not */
     bool uniform;               /* every tensor of `in` has the shape of the call */
+    bool parts;                 /* meant for the kernel that folds in parts */
     bool aside;   /* results are computed in temporaries and then copied: the given tensors overlap inputs */
     uint8_t form; /* which of a family's kernels, beside what buffers say: part of the class */
     uint64_t reduced;                  /* bit d: dimension d of the call's shape is folded */

@@ -85,7 +85,7 @@ static void run_part(void *user, int64_t part) {
         if (ptr[b]) ptr[b] += origin[0] * kiln_axes_stride(&x, b, r);
     for (int k = 0, b = s->axes->nbuffers; k < s->how->nstates; k++, b++)
         ptr[b] += part * kiln_axes_stride(&x, b + s->how->nstates, x.ndim - 1);
-    kiln_status st = kiln_drive(&x, &s->run, s->how->nest, ptr, s->par, &trap);
+    kiln_status st = kiln_drive(&x, &s->run, 0, ptr, s->par, &trap);
     note_failure(s, st, trap);
 }
 
@@ -95,7 +95,7 @@ static void merge_parts(sharing *s) {
     for (int d = 0; d < s->axes->ndim; d++) n[d] = s->axes->n[d];
     n[s->axes->ndim - 1] = s->nparts;
     kiln_axes x = with_states(s, n);
-    kiln_status st = kiln_drive(&x, &s->run, s->how->nest + 1, s->ptr, s->par, &trap);
+    kiln_status st = kiln_drive(&x, &s->run, 1, s->ptr, s->par, &trap);
     note_failure(s, st, trap);
 }
 

@@ -72,8 +72,6 @@ static kiln_status make_ready(running *r) {
 static kiln_status run_nests(const running *r, const kiln_axes *x, int from, int to) {
     for (int nest = from; nest < to && x->npoints; nest++) {
         int32_t trap;
-        if (r->nests->partial.nstates && kiln_parts_wanted(x, r->run, &r->nests->partial))
-            return kiln_parts_run(x, r->run, &r->nests->partial, r->ptr, r->par);
         KILN_TRY(kiln_drive(x, r->run, nest, r->ptr, r->par, &trap));
         if (trap == 0) continue;
         int which = trap - KILN_TRAP_BASE;
@@ -86,12 +84,11 @@ static kiln_status run_nests(const running *r, const kiln_axes *x, int from, int
 
 static kiln_status launch(running *r, const kiln_step *s) {
     const kiln_axes *x = s->u.launch.axes;
-    const kiln_partial *parts = &r->nests->partial; /* those nests are for kiln_parts_run */
-    int all = parts->nstates ? parts->nest : r->nests->n;
-    int first = s->u.launch.first, end = s->u.launch.end ? s->u.launch.end : all;
+    int first = s->u.launch.first, end = s->u.launch.end ? s->u.launch.end : r->nests->n;
     int guards = r->nests->nguards < end ? r->nests->nguards : end;
     if (first < guards) KILN_TRY(run_nests(r, x, first, guards));
     if (!r->plan->aside) KILN_TRY(make_ready(r));
+    if (r->plan->parts) return kiln_parts_run(x, r->run, &r->nests->partial, r->ptr, r->par);
     return run_nests(r, x, first < guards ? guards : first, end);
 }
 
