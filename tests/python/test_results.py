@@ -14,6 +14,10 @@ CALLS = [
     ("abs", (torch.ones(3, dtype=torch.complex64),), {}),
     ("aten::gelu", (kiln.Tensor([[1.0, 2.0]]),), {"approximate": "tanh"}),
     ("mul_", (torch.ones(3, 4).t(), torch.ones(3)), {}),
+    ("sum", (torch.ones(2, 3, 4, dtype=torch.uint8).transpose(0, 2), [1], True), {}),
+    ("var_mean", (torch.ones(2, 3, 4), [0, 2]), {"correction": 0}),
+    ("argmax", (torch.ones(2, 3), 0), {}),
+    ("amax", (torch.ones(2, 3), [1]), {"out": torch.empty(2)}),
     ("add", (torch.ones(3), torch.ones(2, 1)), {"out": torch.empty(2, 3, dtype=torch.float64)}),
     ("neg", (torch.nn.Parameter(torch.ones(3)).detach(),), {"out": np.empty(3, "f4")}),
 ]

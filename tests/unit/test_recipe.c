@@ -197,19 +197,29 @@ static void compare(fuzz *f, const kiln_op *op, const kiln_value *args, size_t n
     if (c && !has_key(c, &a)) blame(f, op, "another class");
 }
 
-/* The call itself: refused where and how binding or inferring refuses it. */
+static bool is_as_inferred(const kiln_result_info *info, const kiln_tensor *t) {
+    size_t n = (size_t)info->rank * sizeof *info->sizes;
+    return info->dtype == (kiln_dtype)t->dtype && info->rank == t->rank &&
+           memcmp(info->sizes, t->sizes, n) == 0 && memcmp(info->strides, t->strides, n) == 0;
+}
+
+/* The call itself: refused where and how inferring its results refuses it, and with the results that were inferred. */
 static void call(fuzz *f, const kiln_op *op, const kiln_value *args, size_t n) {
-    static kiln_bound bound;
-    static kiln_plan plan;
+    static kiln_result_info info[KILN_MAX_RETS];
     char text[WHY_MAX] = "";
     kiln_tensor *outs[KILN_MAX_RETS];
-    kiln_status st = kiln_bind(op, args, n, &bound);
-    if (st == KILN_OK) st = kiln_infer(&bound, &plan);
+    size_t nrets = 0;
+    kiln_status st = kiln_infer_results(f->ctx, op, args, n, info, KILN_MAX_RETS, &nrets);
     if (st != KILN_OK) snprintf(text, sizeof text, "%s", kiln_last_error());
     kiln_status got = kiln_call(f->ctx, op, args, n, outs, KILN_MAX_RETS);
     f->failed += got != KILN_OK;
     if (st != KILN_OK && !same_failure(st, text, got)) blame(f, op, "the call ended otherwise");
-    for (size_t k = 0; got == KILN_OK && k < kiln_op_nrets(op); k++) kiln_tensor_release(outs[k]);
+    if (got == KILN_OK && nrets != kiln_op_nrets(op)) blame(f, op, "another number of results was inferred");
+    for (size_t k = 0; got == KILN_OK && k < kiln_op_nrets(op); k++) {
+        if (k < nrets && !is_as_inferred(&info[k], outs[k]))
+            blame(f, op, "a result is not as it was inferred");
+        kiln_tensor_release(outs[k]);
+    }
 }
 
 /* Other tensors of the same dtypes. */
