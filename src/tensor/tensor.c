@@ -406,49 +406,6 @@ void kiln_tensor_release(kiln_tensor *t) {
     if (!last || !kiln_block_keep(t, t->home)) release_with_care(t);
 }
 
-/* Bytes is a constant in each caller below: the copy of an element is a move. */
-static inline __attribute__((always_inline)) void copy_row(char *to, int64_t to_stride, const char *from,
-                                                           int64_t from_stride, int64_t n, size_t bytes) {
-    for (; n > 0; n--, to += to_stride, from += from_stride) memcpy(to, from, bytes);
-}
-
-static void copy_any_row(char *to, int64_t to_stride, const char *from, int64_t from_stride, int64_t n,
-                         size_t bytes) {
-    if (to_stride == (int64_t)bytes && from_stride == (int64_t)bytes)
-        memcpy(to, from, (size_t)n * bytes);
-    else if (bytes == 1)
-        copy_row(to, to_stride, from, from_stride, n, 1);
-    else if (bytes == 2)
-        copy_row(to, to_stride, from, from_stride, n, 2);
-    else if (bytes == 4)
-        copy_row(to, to_stride, from, from_stride, n, 4);
-    else if (bytes == 8)
-        copy_row(to, to_stride, from, from_stride, n, 8);
-    else
-        copy_row(to, to_stride, from, from_stride, n, 16);
-}
-
-void kiln_elements_copy(char *to, const int64_t *to_stride, const char *from, const int64_t *from_stride,
-                        int ndim, const int64_t *n, size_t bytes) {
-    int64_t at[KILN_MAX_RANK] = {0}, dense[KILN_MAX_RANK], next = (int64_t)bytes;
-    int d;
-    for (d = 0; d < ndim; next *= n[d++]) dense[d] = next;
-    if (next == 0) return;
-    if (!to_stride) to_stride = dense;
-    if (!from_stride) from_stride = dense;
-    do {
-        copy_any_row(to, to_stride[0], from, from_stride[0], n[0], bytes);
-        for (d = 1; d < ndim; d++) {
-            to += to_stride[d];
-            from += from_stride[d];
-            if (++at[d] < n[d]) break;
-            to -= to_stride[d] * n[d];
-            from -= from_stride[d] * n[d];
-            at[d] = 0;
-        }
-    } while (d < ndim);
-}
-
 void kiln_tensor_set_readonly(kiln_tensor *t) { t->flags |= KILN_TF_READONLY; }
 
 /* -- resizing ------------------------------------------------------------------------------------------ */

@@ -196,44 +196,49 @@ static int taken_as(const kiln_type *of) {
 /* -- all of them ------------------------------------------------------------------------------------------------ */
 
 enum { MOST = 256 };
+static char *seen[MOST];
+static int nseen;
+
+/* The type as text, or NULL if it was met before. */
+static const char *new_type(const kiln_type *of) {
+    char *type = text_of(of);
+    for (int k = 0; k < nseen; k++)
+        if (strcmp(seen[k], type) == 0) return kiln_free(type), NULL;
+    assert_true(nseen < MOST);
+    return seen[nseen++] = type;
+}
+
+static void check_schema(kiln_ctx *ctx, kiln_arena *arena, const char *line) {
+    kiln_schema *s;
+    MUST_OK(kiln_schema_parse(arena, line, strlen(line), &s));
+    for (int a = 0; a < s->nargs; a++) {
+        const kiln_type *of = without_alias(arena, s->args[a].type);
+        const char *type = new_type(of);
+        if (!type) continue;
+        const kiln_op *op = row_for(ctx, type, nseen);
+        if (taken_as(of) >= 0)
+            check_taken(ctx, op, type, of, taken_as(of));
+        else
+            check_refused(ctx, op, type);
+    }
+}
 
 static void every_type_binds_or_says_why_not(void **state) {
     (void)state;
-    char *seen[MOST], *list;
-    int n = 0;
+    char *list;
     size_t nbytes;
     kiln_arena arena;
     kiln_arena_init(&arena);
     kiln_ctx *ctx = open_mode(KILN_MODE_INTERP);
     t = F32(SIZES(2), 1, 2);
     MUST_OK(kiln_file_read(KILN_SOURCE_DIR "/ops/aten-schemas-2.13.txt", &list, &nbytes));
-    for (char *line = strtok(list, "\n"); line; line = strtok(NULL, "\n")) {
-        kiln_schema *s;
-        MUST_OK(kiln_schema_parse(&arena, line, strlen(line), &s));
-        for (int a = 0; a < s->nargs; a++) {
-            const kiln_type *of = without_alias(&arena, s->args[a].type);
-            char *type = text_of(of);
-            int k = 0;
-            while (k < n && strcmp(seen[k], type) != 0) k++;
-            if (k < n) {
-                kiln_free(type);
-                continue;
-            }
-            assert_true(n < MOST);
-            seen[n++] = type;
-            const kiln_op *op = row_for(ctx, type, n);
-            if (taken_as(of) >= 0)
-                check_taken(ctx, op, type, of, taken_as(of));
-            else
-                check_refused(ctx, op, type);
-        }
-    }
+    for (char *line = strtok(list, "\n"); line; line = strtok(NULL, "\n")) check_schema(ctx, &arena, line);
     for (int k = 0; k < NTAKEN; k++)
         if (!nmet_taken[k]) fail_msg("no schema has the type %s", taken[k].type);
     for (int k = 0; k < NREFUSED; k++)
         if (!nmet_refused[k]) fail_msg("no schema has a type like %s", refused[k].start);
-    print_message("%d types\n", n);
-    while (n > 0) kiln_free(seen[--n]);
+    print_message("%d types\n", nseen);
+    while (nseen > 0) kiln_free(seen[--nseen]);
     kiln_free(list);
     kiln_tensor_release(t);
     kiln_close(ctx);
