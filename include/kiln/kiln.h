@@ -185,7 +185,8 @@ static inline kiln_value kiln_v_int(int64_t i) {
     return v;
 }
 static inline kiln_value kiln_v_uint(uint64_t u) { /* an int below 2^63 */
-    kiln_value v = {u >> 63 ? KILN_UINT_V : KILN_INT_V, 0, {0}, 0};
+    kiln_value v = {KILN_INT_V, 0, {0}, 0};
+    if (u >> 63) v.kind = KILN_UINT_V;
     v.u.i = (int64_t)u;
     return v;
 }
