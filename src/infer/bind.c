@@ -34,23 +34,18 @@ static bool to_complex(const kiln_value *v, kiln_value *out) {
     return out->kind == KILN_COMPLEX_V;
 }
 
-/* Types that schemas know by name alone.  Values of some are told by their name: torch.channels_last is
- * "channels_last". */
+/* Types whose values are told by their name: torch.channels_last is "channels_last". */
+static bool is_told_by_name(const char *type) {
+    return kiln_str_eq(type, "MemoryFormat") || kiln_str_eq(type, "Layout") || kiln_str_eq(type, "Device");
+}
+
+/* Types that schemas know by name alone. */
 static __attribute__((noinline)) bool convert_named(const char *type, const kiln_value *v, kiln_value *out) {
     *out = *v;
     out->name = NULL;
     if (kiln_str_eq(type, "complex")) return to_complex(v, out);
     if (kiln_str_eq(type, "Generator")) return v->kind == KILN_GENERATOR_V && v->u.generator;
-    return v->kind == KILN_STR_V && v->u.s;
-}
-
-static bool is_taken(const kiln_type *t) {
-    static const char *const named[] = {"MemoryFormat", "Layout", "Device", "Generator", "complex"};
-    bool optional;
-    if (t->kind == KILN_T_LIST) t = kiln_type_strip(t->elem, &optional); /* no list has lists in it */
-    for (size_t k = 0; t->kind == KILN_T_OTHER && k < sizeof named / sizeof *named; k++)
-        if (kiln_str_eq(named[k], t->name)) return true;
-    return t->kind < KILN_T_OTHER;
+    return v->kind == KILN_STR_V && v->u.s && is_told_by_name(type);
 }
 
 /* A value of a type that has a kind of its own.  False if v is not one. */
@@ -110,8 +105,17 @@ static const char *given_kind(const kiln_value *v) {
     return kiln_value_kind_name(v);
 }
 
+/* Whether any value has the type; none is a dictionary, or a list of lists. */
+static bool is_served(const kiln_type *t) {
+    t = kiln_type_strip(t, NULL);
+    if (t->kind == KILN_T_LIST) t = kiln_type_strip(t->elem, NULL);
+    return t->kind < KILN_T_OTHER ||
+           (t->kind == KILN_T_OTHER && (is_told_by_name(t->name) || kiln_str_eq(t->name, "Generator") ||
+                                        kiln_str_eq(t->name, "complex")));
+}
+
 static kiln_status wrong_type(const kiln_bound *b, const kiln_param *p, const kiln_value *v, int item) {
-    kiln_misfit why = {KILN_MISFIT_TYPE, p, v, item};
+    kiln_misfit why = {is_served(p->type) ? KILN_MISFIT_TYPE : KILN_MISFIT_UNSERVED, p, v, item};
     return kiln_misfit_fail(b->op, &why);
 }
 
@@ -145,17 +149,6 @@ static kiln_status take_list(kiln_bound *b, const kiln_param *p, const kiln_type
     return KILN_OK;
 }
 
-/* Of a type that no value has here, as a dictionary. */
-static kiln_status not_taken(const kiln_bound *b, const kiln_param *p) {
-    kiln_sb type;
-    kiln_sb_init_message(&type);
-    kiln_type_print(&type, p->type);
-    kiln_status st = KILN_FAIL(KILN_E_UNSUP, "%s: argument '%s': values of type %s are not served",
-                               b->op->name, p->name, type.p ? type.p : "this");
-    kiln_sb_fini(&type);
-    return st;
-}
-
 static kiln_status take(kiln_bound *b, const kiln_param *p, const kiln_value *v, kiln_value *out) {
     bool optional;
     const kiln_type *t = kiln_type_strip(p->type, &optional);
@@ -163,7 +156,6 @@ static kiln_status take(kiln_bound *b, const kiln_param *p, const kiln_value *v,
         *out = kiln_v_none();
         return KILN_OK;
     }
-    if (t->kind >= KILN_T_OTHER && !is_taken(t)) return not_taken(b, p);
     if (t->kind == KILN_T_LIST) return take_list(b, p, t, v, out);
     return convert(t, v, out) ? KILN_OK : wrong_type(b, p, v, -1);
 }
@@ -262,6 +254,9 @@ void kiln_misfit_print(kiln_sb *out, const kiln_schema *s, const kiln_misfit *m)
     case KILN_MISFIT_NAME: kiln_sb_printf(out, "has no argument '%.200s'", m->value->name); break;
     case KILN_MISFIT_TWICE: kiln_sb_printf(out, "argument '%s' was given twice", name); break;
     case KILN_MISFIT_MISSING: kiln_sb_printf(out, "argument '%s' (%s) is missing", name, text); break;
+    case KILN_MISFIT_UNSERVED:
+        kiln_sb_printf(out, "argument '%s': values of type %s are not served", name, text);
+        break;
     case KILN_MISFIT_KIND:
     case KILN_MISFIT_TYPE: say_type(out, m, name, text); break;
     }
@@ -272,7 +267,8 @@ kiln_status kiln_misfit_fail(const kiln_op *op, const kiln_misfit *m) {
     kiln_sb text;
     kiln_sb_init_message(&text);
     kiln_misfit_print(&text, op->schema, m);
-    kiln_status st = KILN_FAIL(KILN_E_TYPE, "%s: %s", op->name, text.p ? text.p : "arguments do not fit");
+    kiln_status st = m->why == KILN_MISFIT_UNSERVED ? KILN_E_UNSUP : KILN_E_TYPE;
+    (void)KILN_FAIL(st, "%s: %s", op->name, text.p ? text.p : "arguments do not fit");
     kiln_sb_fini(&text);
     return st;
 }

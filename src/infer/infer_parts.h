@@ -24,13 +24,14 @@ static inline const char *kiln_arg_name(const kiln_bound *call, int arg) {
 /* bind: which value of a call goes to which argument of a schema.  False says why nothing, or not everything, does. */
 typedef struct kiln_misfit {
     enum {
-        KILN_MISFIT_MANY,    /* n values were given */
-        KILN_MISFIT_ORDER,   /* a value without a name after one with */
-        KILN_MISFIT_NAME,    /* no argument is called so */
-        KILN_MISFIT_TWICE,   /* param has a value already */
-        KILN_MISFIT_MISSING, /* param has none */
-        KILN_MISFIT_KIND,    /* the same as TYPE, of a value that only has a kind yet */
-        KILN_MISFIT_TYPE     /* value, item n (or -1) of what was given, is nothing that param takes */
+        KILN_MISFIT_MANY,     /* n values were given */
+        KILN_MISFIT_ORDER,    /* a value without a name after one with */
+        KILN_MISFIT_NAME,     /* no argument is called so */
+        KILN_MISFIT_TWICE,    /* param has a value already */
+        KILN_MISFIT_MISSING,  /* param has none */
+        KILN_MISFIT_UNSERVED, /* no value has the type of param */
+        KILN_MISFIT_KIND,     /* the same as TYPE, of a value that only has a kind yet */
+        KILN_MISFIT_TYPE      /* value, item n (or -1) of what was given, is nothing that param takes */
     } why;
     const kiln_param *param;
     const kiln_value *value;
