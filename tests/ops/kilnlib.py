@@ -56,7 +56,7 @@ NONE, TENSOR, BOOL, INT, FLOAT, COMPLEX, STR, DTYPE, LIST, UINT = range(10)  # k
 class _Config(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("mode", ctypes.c_int), ("cc", ctypes.c_char_p),
                 ("cache_dir", ctypes.c_char_p), ("isa", ctypes.c_char_p), ("dump_dir", ctypes.c_char_p),
-                ("log", ctypes.c_void_p), ("log_user", ctypes.c_void_p)]
+                ("log", ctypes.c_void_p), ("log_user", ctypes.c_void_p), ("max_kernels", ctypes.c_size_t), ("threads", ctypes.c_int)]
 
 
 MODES = {"default": 0, "sync": 1, "interp": 2}
