@@ -55,10 +55,11 @@ typedef struct kiln_result {
 typedef enum kiln_role {
     KILN_ROLE_GRID,    /* points in any order: the driver picks two for a launch and walks the rest */
     KILN_ROLE_REDUCED, /* folded within one launch, slowest first */
-    KILN_ROLE_PARTS    /* partial folds, of which a driver that shares out a fold makes more than one */
+    KILN_ROLE_INDEXED, /* measures a buffer whose places are computed; not walked */
+    KILN_ROLE_PARTS    /* partial folds, of which there is one, or more in the kernel of parts */
 } kiln_role;
 #define KILN_ROLE_NAMES \
-    { "grid", "reduced", "parts" } /* ORDER: kiln_role */
+    { "grid", "reduced", "indexed", "parts" } /* ORDER: kiln_role */
 
 /* Loops without what they compute: all that the driver knows of a call. */
 typedef struct kiln_axes {
