@@ -268,11 +268,11 @@ bool kiln_memo_laid_out_alike(kiln_memo *m, const kiln_value *args) {
             if (!same_words(t->sizes, seen, t->rank) || !same_words(t->strides, seen + t->rank, t->rank))
                 return false;
             seen += 2 * t->rank;
-        } else if (v->kind == KILN_LIST_V ? !list_matches(a, m->items, v) : (word & a->mask) != a->want) {
-            return false;
-        } else if (v->kind == KILN_STR_V && !kiln_same_text(v->u.s, m->text.letters)) {
-            return false;
+            continue;
         }
+        if (v->kind == KILN_LIST_V ? !list_matches(a, m->items, v) : (word & a->mask) != a->want)
+            return false;
+        if (v->kind == KILN_STR_V && !kiln_same_text(v->u.s, m->text.letters)) return false;
     }
     return true;
 }
@@ -280,8 +280,7 @@ bool kiln_memo_laid_out_alike(kiln_memo *m, const kiln_value *args) {
 /* A new tensor in the shape kept.  Where sizes and signature do not tell the strides, all of it is written anew. */
 static kiln_tensor *new_in_shape(const kiln_memo *m, unsigned k) {
     const kiln_tensor_mold *mold = &m->mold[k];
-    if (m->shape.flags & (KILN_TF_CANONICAL | KILN_TF_CHANNELS_LAST))
-        return kiln_tensor_make(mold, &m->shape);
+    if (m->shape.flags & KILN_TF_CANONICAL) return kiln_tensor_make(mold, &m->shape);
     size_t nbytes = kiln_tensor_head(m->shape.rank) + mold->data_bytes;
     return kiln_tensor_make_afresh(mold, &m->shape, kiln_block_take_kept(mold->block, nbytes));
 }

@@ -69,7 +69,8 @@ static void a_message_may_quote_the_one_before(void **state) {
 static void a_quiet_thread_makes_no_text(void **state) {
     (void)state;
     const char *unreadable = (const char *)(uintptr_t)16;
-    kiln_source text = {"rows", "a b", "a b" + 3, 0};
+    static const char words[] = "a b";
+    kiln_source text = {"rows", words, words + 3, 0};
     (void)fail_with(KILN_E_ARG);
     assert_int_equal(kiln_quiet(5), 0);
     assert_string_equal(kiln_last_error(), "bad thing 7"); /* until the next failure */
