@@ -349,17 +349,17 @@ except KeyError as e: print(e)
 """
 
 
-def test_what_dlpack_does_not_say_is_asked_of_the_library(run_python):
+def test_what_dlpack_does_not_say_is_asked_of_the_library(run_python, run_torch):
     assert run_python(QUESTIONS.format(before="")) == "[-1.0, -1.0]\n"
     known = "with torch.inference_mode(), torch.device('meta'): kiln.op('aten::neg')(torch.ones(1, device='cpu'))"
-    assert run_python(QUESTIONS.format(before=known)) == "[-1.0, -1.0]\n"
+    assert run_torch(QUESTIONS.format(before=known)) == "[-1.0, -1.0]\n"
 
 
 @pytest.mark.parametrize("samples", ["None", "()[0]", "(torch.ones(1),) * 4", "(1, 2, 3, 4)"])
-def test_what_dlpack_does_not_say_is_asked_in_python(run_python, samples):
+def test_what_dlpack_does_not_say_is_asked_in_python(run_torch, samples):
     """Where the library cannot be asked, the same holds."""
     unknown = f"import kiln._helpers; kiln._helpers.torch_samples = lambda: {samples}"
-    assert run_python(QUESTIONS.format(before=unknown)) == "'asked in Python'\n"
+    assert run_torch(QUESTIONS.format(before=unknown)) == "'asked in Python'\n"
 
 
 def test_vmap_is_refused():

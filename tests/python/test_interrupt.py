@@ -44,11 +44,11 @@ kiln.configure(mode="sync", cc=str(folder / "cc"), cache_dir=str(folder))
 
 
 @pytest.fixture
-def run_with_compiler(run_python, tmp_path):
+def run_with_compiler(run_torch, tmp_path):
     cc = tmp_path / "cc"
     cc.write_text(COMPILER.format(tmp_path))
     cc.chmod(0o700)
-    return lambda code: run_python(START.format(str(tmp_path)) + code + "\nprint('end')")
+    return lambda code: run_torch(START.format(str(tmp_path)) + code + "\nprint('end')")
 
 
 @pytest.mark.parametrize("found", [True, False], ids=["in a compile", "in the search for a compiler"])

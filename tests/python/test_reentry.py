@@ -131,8 +131,8 @@ each(lambda v: kiln.call("add_.Tensor", graded, v))
 
 
 @pytest.mark.parametrize("code", BESIDE.values(), ids=BESIDE.keys())
-def test_memory_freed_by_another_argument(run_python, code):
-    assert "done" in run_python(START + code + "print('done')")
+def test_memory_freed_by_another_argument(run_torch, code):
+    assert "done" in run_torch(START + code + "print('done')")
 
 
 def test_an_argument_is_what_it_is_once_all_code_has_run():
@@ -177,7 +177,7 @@ class Inner:
 
 @pytest.mark.parametrize("make", ["kiln.call('neg', s)", "kiln.op('aten::neg')(s)", "kiln.Tensor(s)", "kiln.call('add', 1, s)",
                                   "-kiln.Tensor([1.0]) + s"])
-def test_calls_inside_calls_end_in_an_exception(run_python, make):
+def test_calls_inside_calls_end_in_an_exception(run_torch, make):
     code = NESTED + f"""
 make = lambda s: {make}
 def run():
@@ -194,10 +194,10 @@ for size in 256, 512, 4096:
     thread.start()
     thread.join()
 """
-    assert run_python(code).split() == ["done", "0"] * 8
+    assert run_torch(code).split() == ["done", "0"] * 8
 
 
-def test_some_calls_inside_calls_are_served(run_python):
+def test_some_calls_inside_calls_are_served(run_torch):
     code = NESTED + """
 make, wanted = lambda s: kiln.call("neg", s), 100
 print(make(Inner()).tolist())
@@ -207,12 +207,12 @@ thread = threading.Thread(target=lambda: print(make(Inner()).tolist()))
 thread.start()
 thread.join()
 """
-    assert run_python(code) == "[1.0, 1.0, 1.0]\n[-1.0, -1.0, -1.0]\n"
+    assert run_torch(code) == "[1.0, 1.0, 1.0]\n[-1.0, -1.0, -1.0]\n"
 
 
 # -- what other code can do meanwhile ------------------------------------------------------------------------------
 
-def test_an_index_that_resizes_the_tensor(run_python):
+def test_an_index_that_resizes_the_tensor(run_torch):
     code = """
 import torch
 import kiln
@@ -225,10 +225,10 @@ print(t[Index()].tolist())
 t = kiln.Tensor([[2.0] * 1000] * 3)
 print(t[2, Index()].tolist(), t.shape)
 """
-    assert run_python(code) == "2.0\n2.0 (1, 2000000)\n"
+    assert run_torch(code) == "2.0\n2.0 (1, 2000000)\n"
 
 
-def test_a_list_is_of_the_tensor_as_it_was(run_python):
+def test_a_list_is_of_the_tensor_as_it_was(run_torch):
     code = """
 import gc
 import torch
@@ -246,7 +246,7 @@ lists = t.tolist()
 gc.collect()
 print(len(lists), {len(row) for row in lists}, t.shape)
 """
-    assert run_python(code) == "2000 {2} (2000, 4000)\n"
+    assert run_torch(code) == "2000 {2} (2000, 4000)\n"
 
 
 def test_views_of_views_have_no_depth(run_python):
@@ -290,7 +290,7 @@ def test_deleters_do_not_meet_a_calls_exception():
     assert crafted.deleted == 0
 
 
-def test_settings_whose_code_configures(run_python):
+def test_settings_whose_code_configures(run_torch):
     code = """
 import torch
 import kiln
@@ -305,10 +305,10 @@ assert kiln.call("neg", torch.ones(2)).tolist() == [-1, -1]
 kiln.wait_idle()
 print(kiln.last_tier())
 """
-    assert run_python(code) == "interp\n"
+    assert run_torch(code) == "interp\n"
 
 
-def test_configure_load_ops_and_trim_during_a_call(run_python):
+def test_configure_load_ops_and_trim_during_a_call(run_torch):
     code = """
 import gc
 import torch
@@ -331,10 +331,10 @@ for _ in range(10):
     assert "add" in kiln.explain("add", torch.ones(3), Pack(), stage="key")
 print("done")
 """
-    assert run_python(code) == "done\n"
+    assert run_torch(code) == "done\n"
 
 
-def test_types_whose_look_loads_operators(run_python):
+def test_types_whose_look_loads_operators(run_torch):
     code = """
 import gc
 import torch
@@ -354,10 +354,10 @@ for _ in range(30):
     assert kiln.call("add", new(), torch.ones(3), alpha=2).tolist() == [3, 3, 3]
 print("done")
 """
-    assert run_python(code) == "done\n"
+    assert run_torch(code) == "done\n"
 
 
-def test_a_fork_during_a_call(run_python):
+def test_a_fork_during_a_call(run_torch):
     code = """
 import os
 import torch
@@ -374,4 +374,4 @@ if pack.child == 0:
     os._exit(0 if good else 1)
 print(good, os.waitpid(pack.child, 0)[1])
 """
-    assert run_python(code) == "True 0\n"
+    assert run_torch(code) == "True 0\n"
