@@ -11,15 +11,21 @@ set(KILN_LOOP_MARCH_V3 -march=x86-64-v3)
 set(KILN_LOOP_MARCH_V4 -march=x86-64-v4)
 set(KILN_LOOP_MARCH_A64 -march=armv8-a)
 
+# -O2 in every build type: the loops are the same code everywhere.  Not so under sanitizers, which see as much without: most of
+# such a build would go to optimising what they add.
+set(KILN_LOOP_OPTIMIZE -O2)
+if(KILN_SANITIZE)
+    set(KILN_LOOP_OPTIMIZE -O0)
+endif()
+
 foreach(level ${KILN_LOOP_LEVELS})
     foreach(size 1 2 4 8)
         set(unit kiln_loops_${level}_${size})
         add_library(${unit} OBJECT ${PROJECT_SOURCE_DIR}/src/run/loops.c)
         target_include_directories(${unit} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
         target_compile_definitions(${unit} PRIVATE KILN_LOOPS_ISA=${level} KILN_LOOPS_SIZE=${size})
-        # -O2 in every build type: the loops are the same code everywhere.  -Wno-psabi: no vector crosses
-        # a function that is not inlined into this unit.
-        target_compile_options(${unit} PRIVATE -O2 -ffp-contract=off -frounding-math -fwrapv -fno-math-errno -Wno-psabi
+        # -Wno-psabi: no vector crosses a function that is not inlined into this unit.
+        target_compile_options(${unit} PRIVATE ${KILN_LOOP_OPTIMIZE} -ffp-contract=off -frounding-math -fwrapv -fno-math-errno -Wno-psabi
             ${KILN_LOOP_MARCH_${level}})
         set_target_properties(${unit} PROPERTIES POSITION_INDEPENDENT_CODE ON C_VISIBILITY_PRESET hidden)
         list(APPEND KILN_LOOP_OBJECTS $<TARGET_OBJECTS:${unit}>)
