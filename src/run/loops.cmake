@@ -24,8 +24,9 @@ foreach(level ${KILN_LOOP_LEVELS})
         add_library(${unit} OBJECT ${PROJECT_SOURCE_DIR}/src/run/loops.c)
         target_include_directories(${unit} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
         target_compile_definitions(${unit} PRIVATE KILN_LOOPS_ISA=${level} KILN_LOOPS_SIZE=${size})
-        # -Wno-psabi: no vector crosses a function that is not inlined into this unit.
-        target_compile_options(${unit} PRIVATE ${KILN_LOOP_OPTIMIZE} -ffp-contract=off -frounding-math -fwrapv -fno-math-errno -Wno-psabi
+        # -Wno-psabi: no vector crosses a function that is not inlined into this unit.  -g1: lines are all that is
+        # worth knowing of code that macros made.
+        target_compile_options(${unit} PRIVATE ${KILN_LOOP_OPTIMIZE} -g1 -ffp-contract=off -frounding-math -fwrapv -fno-math-errno -Wno-psabi
             ${KILN_LOOP_MARCH_${level}})
         set_target_properties(${unit} PROPERTIES POSITION_INDEPENDENT_CODE ON C_VISIBILITY_PRESET hidden)
         list(APPEND KILN_LOOP_OBJECTS $<TARGET_OBJECTS:${unit}>)
