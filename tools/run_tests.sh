@@ -6,7 +6,7 @@
 set -u
 cd "$(dirname "$0")/.."
 wide_parts="lint unit asan tsan fuzz ops"
-narrow_parts="pyasan graph python cli install golden abi" # the longest first
+narrow_parts="pyasan python graph cli install golden abi" # the longest first
 all_parts="$wide_parts $narrow_parts"
 logs=build-logs
 mkdir -p "$logs"
