@@ -8,7 +8,7 @@
 #include "kilnpy.h"
 
 /* What is left to code that runs from here on: Python's, another library's, and a call of Kiln in it. */
-enum { RESERVE = 128 << 10 };
+enum { RESERVE = 256 << 10 };
 
 /* This thread's stack: addresses from low to floor are the reserve. */
 static _Thread_local struct { uintptr_t low, floor; /* floor 0: not asked yet */ } stack;

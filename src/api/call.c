@@ -22,9 +22,11 @@ static kiln_status run_class(const kiln_plan *plan, const kiln_class *c, kiln_te
                          .parallel = &c->ctx->parallel,
                          .isa = c->ctx->isa,
                          .cost_ps = c->cost_element,
-                         .work = c->nests.work,
                          .memory = c->ctx->memory};
-    if (!run->fn) run->interp = c->program->interp;
+    if (run->fn)
+        run->work = c->nests.work; /* written before fn was */
+    else
+        run->interp = c->program->interp;
     for (int k = 0; k < c->nscalars; k++) {
         const kiln_scalar_source *s = &c->scalars[k];
         KILN_TRY(kiln_plan_scalar(plan, s->arg, s->index, s->part, s->via, s->dtype, &par[k]));

@@ -255,22 +255,19 @@ static kiln_status type_clause(lowering *f, const kiln_nameds *list, const kiln_
     return KILN_OK;
 }
 
-/* prim(acc, rhs.acc), for a row in short form. */
+/* A row in short form merges as it steps: the step with two accumulators for its arguments, whatever it was typed to
+ * (`+` of bools is `or`, of complex numbers a rule). */
 static kiln_status type_short_merge(lowering *f) {
     kiln_texpr *both = kiln_arena_alloc(f->base.arena, 3 * sizeof *both);
     const kiln_texpr **args = kiln_arena_alloc(f->base.arena, 2 * sizeof *args);
     if (!both || !args) return KILN_NOMEM();
-    memset(both, 0, 3 * sizeof *both);
+    if (f->step[0]->nargs != 2) return KILN_BUG("%s: a step that does not merge", f->base.row->name);
     for (int k = 0; k < 2; k++) {
-        both[k].kind = k ? KILN_TE_RHS : KILN_TE_STATE;
-        both[k].dtype = f->dtype[0];
+        both[k] = (kiln_texpr){.kind = k ? KILN_TE_RHS : KILN_TE_STATE, .dtype = f->dtype[0]};
         args[k] = &both[k];
     }
-    both[2].kind = KILN_TE_PRIM;
-    both[2].dtype = f->dtype[0];
-    both[2].prim = f->reduce->merge_prim;
+    both[2] = *f->step[0];
     both[2].args = args;
-    both[2].nargs = 2;
     f->merge[0] = &both[2];
     return KILN_OK;
 }

@@ -140,7 +140,6 @@ typedef struct kiln_reduce {
     int keep_arg;               /* bool argument that keeps them as size 1, or -1 */
     kiln_nameds states, step, block, merge, finish;
     const kiln_expr *from; /* shorthand: the initial value of `acc`; states and step are filled from it */
-    kiln_prim merge_prim;  /* shorthand: how two accumulators merge */
     bool places;           /* the step asks for an element's place, `i` */
     bool counts;           /* the merge asks for numbers of elements, `n` */
 } kiln_reduce;

@@ -275,7 +275,6 @@ static kiln_status parse_shorthand(kiln_lex *lx, kiln_row *row, const kiln_expr 
                               kiln_prim_name(body->prim));
     if (r->states.n) return kiln_expr_fail(lx->source, body, KILN_E_PARSE, "the row has states already");
     KILN_TRY(kiln_expr_parse(lx, &r->from));
-    r->merge_prim = body->prim;
     kiln_named *both = kiln_arena_alloc(lx->arena, 2 * sizeof *both);
     if (!both) return KILN_NOMEM();
     both[0] = (kiln_named){"acc", r->from, KILN_DTYPE_COUNT, false, body->line, body->col};

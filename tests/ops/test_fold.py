@@ -52,7 +52,7 @@ def calls(name, x):
     """Arguments after self, and named ones."""
     rank = x.dim()
     if name == "sum":
-        return [((), {}), ((), {"dtype": torch.float64})]
+        return [((), {}), ((), {"dtype": torch.float64}), ((), {"dtype": torch.bool}), ((), {"dtype": torch.complex64})]
     if name in ("argmax", "aminmax", "max.dim"):
         one = [((d,), {}) for d in range(-max(rank, 1), max(rank, 1))] + [((0, True), {})]
         if name == "aminmax":
