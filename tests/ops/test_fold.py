@@ -17,6 +17,7 @@ from compare import tally
 from kilnlib import Kiln
 
 WHOLE = os.environ.get("KILN_TEST_ALL", "0") != "0"
+COMPLEX = [torch.complex64, torch.complex128]
 REAL = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.uint8, torch.bool]
 SHAPES = [(), (1,), (7,), (65,), (4099,), (3, 4), (64, 100), (100, 3), (9, 1, 70), (2, 3, 4), (5, 6, 7, 8), (0,), (0, 3), (3, 0)]
 EXACT = ("amax", "argmax", "aminmax", "max.dim")  # choose elements: no rounding
@@ -25,6 +26,8 @@ EXACT = ("amax", "argmax", "aminmax", "max.dim")  # choose elements: no rounding
 def elements(shape, dtype, seed):
     rng = np.random.default_rng(seed)
     x = torch.from_numpy(np.asarray(rng.standard_normal(shape) * 3))
+    if dtype.is_complex:
+        return torch.complex(x, x.flip(0) if x.dim() else x + 1).to(dtype)
     if dtype == torch.bool:
         return x > 0
     return (x * 5).to(dtype) if not dtype.is_floating_point else x.to(dtype)
@@ -77,14 +80,17 @@ def tuples(r):
 
 def judge(name, x, args, named, got):
     want = tuples(torch_op(name)(x, *args, **named))
-    exact = tuples(torch_op(name)(x.double() if x.dtype.is_floating_point else x, *args, **named))
+    wide = x.double() if x.dtype.is_floating_point else x.to(torch.complex128) if x.dtype.is_complex else x
+    exact = tuples(torch_op(name)(wide, *args, **named))
     for g, w, e in zip(got, want, exact, strict=True):
         assert (g.dtype, g.shape) == (w.dtype, w.shape)
         assert g.numel() == 0 or g.stride() == w.stride()
+        if g.dtype.is_complex:
+            g, w, e = torch.view_as_real(g), torch.view_as_real(w), torch.view_as_real(e)
         if name in EXACT or not g.dtype.is_floating_point:
             assert torch.equal(g.nan_to_num() if g.dtype.is_floating_point else g, w.nan_to_num() if g.dtype.is_floating_point else w)
         else:
-            scale = float(x.double().abs().sum()) if x.numel() and g.dtype in (torch.float32, torch.float64) else 0
+            scale = float(wide.to(torch.complex128).abs().sum()) if x.numel() and g.dtype in (torch.float32, torch.float64) else 0
             eps = {torch.float32: 1e-7, torch.float64: 1e-15}.get(g.dtype, 0)
             rtol, atol = {torch.float16: (1e-3, 1e-5), torch.bfloat16: (1.6e-2, 1e-5)}.get(g.dtype, (1.3e-6, 1e-5))
             torch.testing.assert_close(g.double(), e.double(), rtol=rtol, atol=max(atol, scale * eps), equal_nan=True)
@@ -130,7 +136,7 @@ def test_like_torch(name, interp, sync):
     rng = random.Random(name)
     compiled = REAL if WHOLE else [torch.float32, rng.choice(REAL[1:])]
     for shape in SHAPES:
-        for dtype in REAL:
+        for dtype in REAL + COMPLEX if name.startswith("sum") else REAL:
             for x in views(elements(shape, dtype, len(shape))):
                 some = calls(name, x)
                 for args, named in some if WHOLE or len(some) < 4 else rng.sample(some, 4):
