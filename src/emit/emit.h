@@ -8,8 +8,6 @@
 
 /* Writes header-free C that defines KILN_KERNEL_SYMBOL for ir (verified). */
 kiln_status kiln_emit_c(const kiln_ir *ir, kiln_isa isa, kiln_sb *out) KILN_MUST_CHECK;
-/* The build stamp: a digest, in hex, of all that decides what code a kernel has.  Kernels of two stamps may differ. */
-const char *kiln_emit_stamp(void);
 /* Bytes, at an address divisible by 64, that a launch of any nest of that kernel needs as its `work`; 0: none. */
 kiln_status kiln_emit_work(const kiln_ir *ir, kiln_isa isa, size_t *nbytes) KILN_MUST_CHECK;
 #endif

@@ -31,12 +31,4 @@ add_custom_command(OUTPUT ${KILN_GEN_DIR}/ops_index.c
     COMMAND ${KILN_INDEX_OPS} ${KILN_GEN_DIR}/ops_index.c ${KILN_SCHEMA_LIST} ${KILN_OPS_FILES}
     COMMENT "Checking the rows in ops/"
     DEPENDS ${KILN_INDEX_OPS} ${KILN_SCHEMA_LIST} ${KILN_OPS_FILES} VERBATIM)
-# What decides a kernel's code.
-file(GLOB KILN_STAMPED CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/emit/*.[ch] ${PROJECT_SOURCE_DIR}/src/ir/*.[ch]
-    ${PROJECT_SOURCE_DIR}/src/ir/*.def ${PROJECT_SOURCE_DIR}/src/math/*.[ch] ${PROJECT_SOURCE_DIR}/src/expr/prims.*)
-list(APPEND KILN_STAMPED ${KILN_MATH_INC} ${PROJECT_SOURCE_DIR}/include/kiln/kiln_abi.h
-    ${PROJECT_SOURCE_DIR}/src/build/compile.c ${PROJECT_SOURCE_DIR}/src/build/toolchain.c)
-add_custom_command(OUTPUT ${KILN_GEN_DIR}/stamp.c
-    COMMAND ${CMAKE_COMMAND} "-DFILES=${KILN_STAMPED}" -DOUT=${KILN_GEN_DIR}/stamp.c -P ${PROJECT_SOURCE_DIR}/cmake/stamp.cmake
-    DEPENDS ${KILN_STAMPED} ${PROJECT_SOURCE_DIR}/cmake/stamp.cmake VERBATIM)
-list(APPEND KILN_GEN_SOURCES ${KILN_GEN_DIR}/math_text.c ${KILN_GEN_DIR}/ops_text.c ${KILN_GEN_DIR}/ops_index.c ${KILN_GEN_DIR}/stamp.c)
+list(APPEND KILN_GEN_SOURCES ${KILN_GEN_DIR}/math_text.c ${KILN_GEN_DIR}/ops_text.c ${KILN_GEN_DIR}/ops_index.c)
