@@ -105,7 +105,7 @@ struct kiln_memo {
     bool used;       /* since it was made */
     uint8_t missed;  /* calls that came while a slot pointed at it */
     /* Of one that is not flat: launches, what tensors must be like, and a header in the shape of the results. */
-    bool flat;
+    bool flat, whole; /* whole: there is memory for what follows */
     kiln_walk walk;
     size_t work;
     kiln_tensor shape;

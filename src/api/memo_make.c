@@ -206,11 +206,17 @@ static bool fill_scalars(filling *f, const kiln_class *c) {
 
 /* -- flat calls ---------------------------------------------------------------------------------------------- */
 
+/* Row-major and in the shape of the call, or without dimensions. */
+static bool fits_flat(const kiln_plan *p, const kiln_tensor *t) {
+    if (!(t->flags & KILN_TF_CANONICAL)) return false;
+    return t->rank == 0 || (t->rank == p->shape->rank && kiln_same_sizes(t->rank, t->sizes, p->shape->sizes));
+}
+
 /* The kernel's grid is one dimension that every tensor walks alike, which every shape comes to. */
 bool kiln_memo_is_flat(const kiln_plan *p, const kiln_value *args, size_t nargs) {
     if (p->axes.strided || p->axes.ndim != 1) return false;
     for (size_t i = 0; i < nargs; i++)
-        if (args[i].kind == KILN_TENSOR && !(args[i].u.tensor->flags & KILN_TF_CANONICAL)) return false;
+        if (args[i].kind == KILN_TENSOR && !fits_flat(p, args[i].u.tensor)) return false;
     kiln_strides s = p->call->op->row->branches[p->typed.branch].typing.strides; /* results are row-major */
     return s != KILN_STRIDES_CHANNELS_LAST && s != KILN_STRIDES_CHANNELS_LAST_3D;
 }
@@ -265,6 +271,7 @@ static bool make_laid_out(filling *f, const kiln_class *c, const kiln_runner *ru
     const kiln_plan *p = f->plan;
     kiln_memo *m = f->m;
     m->flat = false;
+    if (!m->whole) return false;
     if (p->call->nout > 0 || m->nguards > 0 || p->nsteps > 1) return false;
     for (int k = 1; k < p->typed.nrets; k++)
         if (p->result[k].shape != p->result[0].shape) return false;

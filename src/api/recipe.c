@@ -3,6 +3,7 @@
  * A recipe is made from what bind and infer gave, and holds wherever these would give the same again: it compares
  * all that they looked at but sizes and strides, which are inferred for each call.  tests/unit/test_recipe.c calls
  * with and without them. */
+#include <stddef.h>
 #include <string.h>
 
 #include "api/memo.h"
@@ -182,6 +183,6 @@ kiln_memo *kiln_recipe_way(kiln_recipe *r, bool flat) {
         r->passed = 0;
         r->oldest = (uint8_t)((r->oldest + 1) % (KILN_RECIPE_WAYS - 1));
     }
-    if (!*m) *m = kiln_calloc_apart(sizeof **m);
+    if (!*m && (*m = kiln_calloc_apart(flat ? offsetof(kiln_memo, walk) : sizeof **m))) (*m)->whole = !flat;
     return *m;
 }
