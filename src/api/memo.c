@@ -170,6 +170,7 @@ INLINE kiln_status finish(kiln_thread *t, const kiln_memo *m) {
 /* -- the less simple ------------------------------------------------------------------------------------------ */
 
 static bool list_matches(const kiln_memo_arg *a, const int64_t *items, const kiln_value *v) {
+    if (a->mask == KILN_MEMO_ANY_LIST) return true;
     if (v->n != a->mask) return false;
     for (uint32_t k = 0; k < v->n; k++)
         if (v->u.list[k].kind != KILN_INT_V || v->u.list[k].u.i != items[a->want + k]) return false;
@@ -187,7 +188,7 @@ bool kiln_memo_match(const kiln_memo_arg *arg, size_t n, const kiln_memo_text *t
             word = v->u.tensor->sig;
             *a->data = v->u.tensor->data;
         } else if (v->kind == KILN_LIST_V) {
-            if (items && !list_matches(a, items, v)) return false;
+            if (!list_matches(a, items, v)) return false;
             continue;
         }
         if ((word & a->mask) != a->want) return false;

@@ -33,6 +33,8 @@ enum {
     KILN_SLOT_PATIENCE = 8    /* calls that a flat memo in a slot misses before another takes its place */
 };
 
+#define KILN_MEMO_ANY_LIST UINT64_MAX /* `mask` of a list that may be any */
+
 /* What one value of the call must be: its kind, its name, and a word of it under a mask: a tensor's signature, any
  * other's payload; of a list, `mask` items, the first being item `want` of those kept. */
 typedef struct kiln_memo_arg {
@@ -124,6 +126,7 @@ typedef struct kiln_recipe {
     uint8_t nargs, ndefaults, nfound;
     kiln_memo_arg arg[KILN_MEMO_ARGS];
     char *unused; /* where addresses go */
+    int64_t items[KILN_MEMO_ITEMS];
     kiln_recipe_place place[KILN_MEMO_ARGS];
     uint64_t generation; /* kiln_generation when the classes were found */
     struct {

@@ -57,7 +57,7 @@ static size_t place_of(const kiln_op *op, const kiln_value *args, size_t nargs) 
 }
 
 static bool is_for(const kiln_recipe *r, const kiln_op *op, const kiln_value *args, size_t nargs) {
-    return r->op == op && r->nargs == nargs && kiln_memo_match(r->arg, nargs, &r->text, NULL, args);
+    return r->op == op && r->nargs == nargs && kiln_memo_match(r->arg, nargs, &r->text, r->items, args);
 }
 
 kiln_recipe *kiln_recipe_find(const kiln_thread *t, const kiln_op *op, const kiln_value *args, size_t nargs) {
@@ -112,21 +112,21 @@ static bool place_args(kiln_recipe *r, const kiln_plan *plan) {
     return true;
 }
 
-/* What is asked of values.  Names given are the caller's; a recipe keeps the schema's.  Conditions on a
- * list are asked anew. */
+/* What is asked of values.  Names given are the caller's; a recipe keeps the schema's.  A list
+ * that no condition asks may be any. */
 static bool ask_args(kiln_recipe *r, const kiln_value *args, const kiln_plan *plan) {
     const kiln_schema *s = plan->call->op->schema;
     uint64_t asked = plan->call->op->row->asked;
-    int64_t items[KILN_MEMO_ITEMS];
     int nitems = 0;
     for (int i = 0; i < r->nargs; i++) {
         kiln_memo_arg *to = &r->arg[i];
         int a = r->place[i].to;
         if (a < 0 && r->place[i].out < 0) return false;
-        if (args[i].kind == KILN_LIST_V && (asked >> a & 1)) return false;
-        if (!kiln_memo_ask(plan, &args[i], a, SIG_TYPED, asked, &r->text, items, &nitems, to)) return false;
+        if (!kiln_memo_ask(plan, &args[i], a, SIG_TYPED, asked, &r->text, r->items, &nitems, to))
+            return false;
         to->name = args[i].name ? s->args[kiln_schema_arg(s, args[i].name)].name : NULL;
         to->data = &r->unused;
+        if (to->kind == KILN_LIST_V && !(asked >> a & 1)) to->mask = KILN_MEMO_ANY_LIST;
     }
     return true;
 }

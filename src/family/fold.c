@@ -12,16 +12,18 @@
 
 /* -- shape -------------------------------------------------------------------------------------------------- */
 
-static kiln_status fold_dim(kiln_plan *p, int64_t dim) {
+/* Notes that `dim`, which argument `arg` names, is folded. */
+static kiln_status fold_dim(kiln_plan *p, int arg, int64_t dim) {
     int rank = p->shape->rank, least = rank ? -rank : -1, most = rank ? rank - 1 : 0;
     if (dim < least || dim > most)
-        return KILN_FAIL(KILN_E_INDEX,
-                         "%s: Dimension out of range (expected to be in range of [%d, %d], but got %lld)",
-                         p->call->op->name, least, most, (long long)dim);
+        return KILN_FAIL(
+            KILN_E_INDEX,
+            "%s: argument '%s': Dimension out of range (expected to be in range of [%d, %d], but got %lld)",
+            p->call->op->name, kiln_arg_name(p->call, arg), least, most, (long long)dim);
     if (dim < 0) dim += most + 1;
     if (p->reduced >> dim & 1)
-        return KILN_FAIL(KILN_E_ARG, "%s: dim %lld appears multiple times in the list of dims",
-                         p->call->op->name, (long long)dim);
+        return KILN_FAIL(KILN_E_ARG, "%s: argument '%s': dim %lld appears multiple times in the list of dims",
+                         p->call->op->name, kiln_arg_name(p->call, arg), (long long)dim);
     p->reduced |= 1ull << dim;
     return KILN_OK;
 }
@@ -35,7 +37,7 @@ static kiln_status fold_last(kiln_plan *p, const kiln_expr *count) {
     if (v.kind != KILN_H_INT || v.i < 0 || v.i > p->shape->rank)
         return KILN_FAIL(KILN_E_ARG, "%s: the last %lld dimensions of %d cannot be folded", p->call->op->name,
                          (long long)v.i, p->shape->rank);
-    for (int64_t k = 1; k <= v.i; k++) KILN_TRY(fold_dim(p, -k));
+    for (int64_t k = 1; k <= v.i; k++) p->reduced |= 1ull << (p->shape->rank - k);
     return KILN_OK;
 }
 
@@ -45,9 +47,9 @@ static kiln_status find_reduced(kiln_plan *p) {
     const kiln_value *dims = r->over_arg >= 0 ? &p->call->arg[r->over_arg] : NULL;
     p->reduced = 0;
     if (r->over_last) return fold_last(p, r->over_last);
-    if (dims && dims->kind == KILN_INT_V) return fold_dim(p, dims->u.i);
+    if (dims && dims->kind == KILN_INT_V) return fold_dim(p, r->over_arg, dims->u.i);
     if (dims && dims->kind == KILN_LIST_V && dims->n) {
-        for (uint32_t k = 0; k < dims->n; k++) KILN_TRY(fold_dim(p, dims->u.list[k].u.i));
+        for (uint32_t k = 0; k < dims->n; k++) KILN_TRY(fold_dim(p, r->over_arg, dims->u.list[k].u.i));
         return KILN_OK;
     }
     p->reduced = p->shape->rank == 64 ? ~UINT64_C(0) : (UINT64_C(1) << p->shape->rank) - 1;

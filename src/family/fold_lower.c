@@ -328,7 +328,9 @@ static kiln_dtype cell_dtype(const lowering *f, int cell) {
 
 /* A buffer of state k of parts; several: of all of them. */
 static kiln_status declare_part(lowering *f, int k, bool several, int *out) {
-    kiln_stride along = f->across ? KILN_STRIDE_CONTIG : KILN_STRIDE_ANY;
+    bool in_rows = f->across &&
+                   !f->base.plan->axes.strided; /* else any dimension may be the launch's inner one */
+    kiln_stride along = in_rows ? KILN_STRIDE_CONTIG : KILN_STRIDE_ANY;
     uint32_t axes = 1u << f->grid | (several ? 1u << f->parts : 0);
     char name[24];
     snprintf(name, sizeof name, several ? "parts.%d" : "part.%d", k);

@@ -39,7 +39,8 @@ static kiln_status wrong_shape(const kiln_plan *p, int k, const char *why) {
     kiln_sb_init_message(&s);
     kiln_sb_puts(&s, "output with shape ");
     kiln_sizes_print(&s, out->rank, out->sizes);
-    kiln_sb_puts(&s, " doesn't match the broadcast shape ");
+    kiln_sb_puts(&s, p->result[k].shape ? " doesn't match the result's shape "
+                                        : " doesn't match the broadcast shape ");
     kiln_sizes_print(&s, want->rank, want->sizes);
     kiln_status st = KILN_FAIL(KILN_E_ARG, "%s: argument '%s': %s%s", op->name,
                                op->schema->args[kiln_op_out_arg(op, k)].name, s.p ? s.p : "wrong shape", why);

@@ -119,5 +119,7 @@ kiln_status kiln_parts_run(const kiln_axes *x, const kiln_runner *run, const kil
     if (!atomic_load(&s.failed)) merge_parts(&s);
     kiln_tensor_release(room);
     kiln_status st = (kiln_status)atomic_load(&s.failed);
-    return st == KILN_OK ? st : KILN_FAIL(st, "a part of the call failed: out of memory");
+    if (st == KILN_OK) return st;
+    return KILN_FAIL(st,
+                     st == KILN_E_NOMEM ? "a part of a fold is out of memory" : "a kernel of parts trapped");
 }
