@@ -22,10 +22,12 @@ static kiln_status run_class(const kiln_plan *plan, const kiln_class *c, kiln_te
                          .parallel = &c->ctx->parallel,
                          .isa = c->ctx->isa,
                          .cost_ps = c->cost_element,
-                         .memory = c->ctx->memory};
+                         .memory = c->ctx->memory,
+                         .ctx = c->ctx,
+                         .call = kiln_call};
     if (run->fn)
         run->work = c->nests.work; /* written before fn was */
-    else
+    else if (c->kind == KILN_CLASS_KERNEL)
         run->interp = c->program->interp;
     for (int k = 0; k < c->nscalars; k++) {
         const kiln_scalar_source *s = &c->scalars[k];
@@ -36,6 +38,7 @@ static kiln_status run_class(const kiln_plan *plan, const kiln_class *c, kiln_te
 
 static void count_run(kiln_thread *t, kiln_class *c, const kiln_plan *plan, bool compiled) {
     KILN_COUNT_IN(t, calls);
+    if (c->kind > KILN_CLASS_ROUTINE) return;
     kiln_tier_here = compiled ? kiln_tier_compiled : "interp";
     if (compiled) return;
     KILN_COUNT_IN(t, interp_calls);

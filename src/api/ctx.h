@@ -25,7 +25,8 @@ typedef struct kiln_class {
     kiln_entry entry; /* first: the cache's part, with the key */
     struct kiln_ctx *ctx;
     _Atomic(kiln_kernel_fn) fn; /* NULL until a kernel is published, then never changed */
-    kiln_program *program;      /* to be used only where fn was read as NULL after entering the epochs */
+    uint8_t kind; /* kiln_class_kind; if it is no KERNEL, program is NULL and fn what it will ever be */
+    kiln_program *program; /* to be used only where fn was read as NULL after entering the epochs */
     kiln_nests nests;
     const kiln_scalar_source *scalars;
     uint16_t nscalars;

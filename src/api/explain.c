@@ -41,6 +41,9 @@ static kiln_status show_key(explainer *ex) {
 
 static kiln_status make_class(explainer *ex) {
     kiln_key key;
+    if (ex->plan.kind != KILN_CLASS_KERNEL)
+        return KILN_FAIL(KILN_E_UNSUP, "%s: a %s has neither IR nor source", ex->op->name,
+                         (const char *[])KILN_CLASS_KIND_NAMES[ex->plan.kind]);
     kiln_plan_key(&ex->plan, ex->ctx->isa, &key);
     return kiln_class_new(ex->ctx, &ex->plan, &key, &ex->c);
 }

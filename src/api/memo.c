@@ -169,11 +169,11 @@ INLINE kiln_status finish(kiln_thread *t, const kiln_memo *m) {
 
 /* -- the less simple ------------------------------------------------------------------------------------------ */
 
-static bool list_matches(const kiln_memo_arg *a, const int64_t *items, const kiln_value *v) {
-    if (a->mask == KILN_MEMO_ANY_LIST) return true;
-    if (v->n != a->mask) return false;
-    for (uint32_t k = 0; k < v->n; k++)
-        if (v->u.list[k].kind != KILN_INT_V || v->u.list[k].u.i != items[a->want + k]) return false;
+INLINE bool list_matches(const kiln_memo_arg *a, const int64_t *items, const kiln_value *v) {
+    if (v->n != a->mask) return a->mask == KILN_MEMO_ANY_LIST;
+    const int64_t *want = items + a->want;
+    for (const kiln_value *x = v->u.list, *end = x + v->n; x != end; x++)
+        if (x->kind != KILN_INT_V || x->u.i != *want++) return false;
     return true;
 }
 

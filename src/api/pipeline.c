@@ -24,12 +24,23 @@ static int count_guards(const kiln_ir *ir) {
 }
 
 static void free_program(kiln_program *program) {
+    if (!program) return;
     kiln_interp_free(program->interp);
     kiln_arena_free(&program->arena);
     kiln_free(program);
 }
 
 static void drop_program(kiln_retired *r) { free_program((kiln_program *)r); /* its first member */ }
+
+/* What a class that is no kernel has to run, if anything. */
+static kiln_status find_routine(const kiln_plan *plan, kiln_lowered *low) {
+    static const kiln_routine none;
+    low->routine = &none;
+    low->nscalars = 0;
+    low->partial = (kiln_partial){0};
+    if (plan->kind != KILN_CLASS_ROUTINE) return KILN_OK;
+    return kiln_families[plan->call->op->row->family]->lower(NULL, plan, low);
+}
 
 static kiln_status front(const kiln_ctx *ctx, const kiln_plan *plan, kiln_program *program,
                          kiln_lowered *low) {
@@ -42,11 +53,15 @@ static kiln_status front(const kiln_ctx *ctx, const kiln_plan *plan, kiln_progra
 }
 
 /* One block holds the class, its scalars, traps, their texts and its key: all that outlives the program. */
-static kiln_class *assemble(kiln_ctx *ctx, const kiln_key *key, kiln_program *program,
+static kiln_class *assemble(kiln_ctx *ctx, const kiln_key *key, kiln_class_kind kind,
                             const kiln_lowered *low) {
-    const kiln_ir *ir = program->ir;
-    size_t ntext = 0, nscalars = (size_t)low->nscalars, ntraps = (size_t)ir->ntraps;
-    for (size_t k = 0; k < ntraps; k++) ntext += strlen(ir->traps[k].text) + 1;
+    kiln_routine has = kind == KILN_CLASS_KERNEL ? (kiln_routine){.nnests = (uint16_t)low->ir->nnests,
+                                                                  .nguards = (uint16_t)count_guards(low->ir),
+                                                                  .ntraps = (uint16_t)low->ir->ntraps,
+                                                                  .traps = low->ir->traps}
+                                                 : *low->routine;
+    size_t ntext = 0, nscalars = (size_t)low->nscalars, ntraps = has.ntraps;
+    for (size_t k = 0; k < ntraps; k++) ntext += strlen(has.traps[k].text) + 1;
     kiln_class *c = kiln_calloc(1, sizeof *c + ntraps * sizeof *c->nests.traps +
                                        nscalars * sizeof *c->scalars + ntext + key->n);
     if (!c) return NULL;
@@ -54,38 +69,49 @@ static kiln_class *assemble(kiln_ctx *ctx, const kiln_key *key, kiln_program *pr
     kiln_scalar_source *scalars = (kiln_scalar_source *)(traps + ntraps);
     char *text = (char *)(scalars + nscalars);
     for (size_t k = 0; k < ntraps; k++) {
-        traps[k] = (kiln_ir_trap){ir->traps[k].status, text};
-        text = stpcpy(text, ir->traps[k].text) + 1;
+        traps[k] = (kiln_ir_trap){has.traps[k].status, text};
+        text = stpcpy(text, has.traps[k].text) + 1;
     }
     memcpy(scalars, low->scalars, nscalars * sizeof *scalars);
     memcpy(text, key->bytes, key->n);
     c->entry = (kiln_entry){.hash = kiln_hash64(key->bytes, key->n), .key = text, .n = key->n};
     c->ctx = ctx;
-    c->program = program;
-    c->nests = (kiln_nests){.n = (uint16_t)ir->nnests,
-                            .nguards = (uint16_t)count_guards(ir),
-                            .ntraps = (uint16_t)ntraps,
+    c->kind = kind;
+    atomic_init(&c->fn, has.fn);
+    c->nests = (kiln_nests){.n = has.nnests,
+                            .nguards = has.nguards,
+                            .ntraps = has.ntraps,
                             .traps = traps,
-                            .partial = low->partial};
+                            .partial = low->partial,
+                            .work = has.work};
     c->nscalars = (uint16_t)nscalars;
     c->scalars = scalars;
     return c;
 }
 
+/* *program: of a kernel; it stays NULL for any other kind. */
+static kiln_status lower(kiln_ctx *ctx, const kiln_plan *plan, kiln_program **program, kiln_lowered *low) {
+    fenv_t own;
+    if (plan->kind != KILN_CLASS_KERNEL) return find_routine(plan, low);
+    *program = kiln_calloc(1, sizeof **program);
+    if (!*program) return KILN_NOMEM();
+    kiln_arena_init(&(*program)->arena);
+    kiln_env_default(&own);
+    kiln_status st = front(ctx, plan, *program, low);
+    fesetenv(&own);
+    return st;
+}
+
 kiln_status kiln_class_new(kiln_ctx *ctx, const kiln_plan *plan, const kiln_key *key, kiln_class **out) {
     kiln_lowered low;
-    kiln_program *program = kiln_calloc(1, sizeof *program);
-    if (!program) return KILN_NOMEM();
-    kiln_arena_init(&program->arena);
-    fenv_t own;
-    kiln_env_default(&own);
-    kiln_status st = front(ctx, plan, program, &low);
-    fesetenv(&own);
-    kiln_class *c = st == KILN_OK ? assemble(ctx, key, program, &low) : NULL;
+    kiln_program *program = NULL;
+    kiln_status st = lower(ctx, plan, &program, &low);
+    kiln_class *c = st == KILN_OK ? assemble(ctx, key, plan->kind, &low) : NULL;
     if (!c) {
         free_program(program);
         return st == KILN_OK ? KILN_NOMEM() : st;
     }
+    c->program = program;
     kiln_class_estimate(c);
     *out = c;
     return KILN_OK;
@@ -113,7 +139,7 @@ static kiln_status make_class(kiln_ctx *ctx, const kiln_plan *plan, const kiln_k
     if (st != KILN_OK || winner != &c->entry) kiln_class_free(c);
     KILN_TRY(st);
     *out = (kiln_class *)winner; /* its first member */
-    if (ctx->mode == KILN_MODE_FROZEN && *out == c) {
+    if (ctx->mode == KILN_MODE_FROZEN && *out == c && c->kind == KILN_CLASS_KERNEL) {
         KILN_COUNT(ctx, frozen_misses);
         kiln_ctx_log(ctx, 1, "frozen", "%s: not in the cache, interpreted", c->program->ir->name);
     }

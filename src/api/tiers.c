@@ -25,9 +25,21 @@ enum { QUEUE_MAX = 256, LOW_PRIORITY = 10 };
 
 /* -- heat ------------------------------------------------------------------------------------------- */
 
-/* A kernel saves the walk over the instructions, once per call and block, and their passes through memory. */
+/* A kernel saves the walk over the instructions, once per call and block, and their passes through memory.  Of a routine
+ * nothing is known. */
 void kiln_class_estimate(kiln_class *c) {
-    enum { CALL_PS = 100000, CALL_INS_PS = 20000, ELEMENT_INS_PS = 40, VALUE_PS = 15, BYTE_PS = 8 };
+    enum {
+        CALL_PS = 100000,
+        CALL_INS_PS = 20000,
+        ELEMENT_INS_PS = 40,
+        VALUE_PS = 15,
+        BYTE_PS = 8,
+        ROUTINE_PS = 1000
+    };
+    if (c->kind != KILN_CLASS_KERNEL) {
+        c->cost_element = ROUTINE_PS;
+        return;
+    }
     const kiln_ir *ir = c->program->ir;
     uint32_t n = 0;
     for (int k = 0; k < ir->nins; k++) n += kiln_ir_op_makes(ir->ins[k].op);
@@ -136,8 +148,9 @@ static kiln_status build_now(kiln_class *c) {
     return st;
 }
 
+/* Or needs none. */
 static bool has_kernel(const kiln_class *c) {
-    return atomic_load_explicit(&c->fn, memory_order_acquire) != NULL;
+    return c->kind != KILN_CLASS_KERNEL || atomic_load_explicit(&c->fn, memory_order_acquire) != NULL;
 }
 
 /* -- callers, who may be interrupted ------------------------------------------------------------------ */

@@ -172,6 +172,7 @@ static void set_buffers(kiln_plan *p) {
     }
     p->nbuffers = p->axes.nbuffers = (int)(b - p->buffer);
     p->axes.nwritten = p->typed.nrets;
+    p->kind = KILN_CLASS_KERNEL;
     p->form = 0;
     p->parts = false;
     p->nsteps = 0;
@@ -201,9 +202,11 @@ static void compute_aside(kiln_plan *p, int k) {
     s->u.copy.to_stride = p->stride[own];
 }
 
-/* A launch over the axes; results that must be computed aside get temporaries and are copied after it. */
+/* A launch over the axes; results that must be computed aside get temporaries and are copied after it.  What launches
+ * nothing has the steps its family gave it. */
 static void set_steps(kiln_plan *p) {
     kiln_axes *x = &p->axes;
+    if (p->kind > KILN_CLASS_ROUTINE) return;
     x->n = p->n;
     x->stride = p->stride[0];
     x->pitch = KILN_MAX_DIMS;

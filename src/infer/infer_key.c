@@ -18,8 +18,8 @@ typedef struct head {
     struct {
         uint8_t device, level; /* KILN_DEVICE_CPU, and a kiln_isa */
     } target;                  /* what the code runs on */
-    uint8_t family, branch, common, nrets, nbuffers, strided, nstatics, form, parts;
-    uint8_t zero[3];
+    uint8_t family, branch, common, nrets, nbuffers, strided, nstatics, form, parts, kind;
+    uint8_t zero[2];
 } head;
 _Static_assert(sizeof(head) == 48, "a key's head has no padding");
 _Static_assert(sizeof(head) + KILN_MAX_RETS + 2 * KILN_MAX_OPERANDS + sizeof(kiln_digest) <= KILN_KEY_MAX,
@@ -150,7 +150,8 @@ void kiln_plan_key(const kiln_plan *plan, kiln_isa isa, kiln_key *out) {
                 .strided = plan->axes.strided,
                 .nstatics = row->statics ? (uint8_t)__builtin_popcountll(row->statics) : 0,
                 .form = plan->form,
-                .parts = plan->parts};
+                .parts = plan->parts,
+                .kind = plan->kind};
     uint8_t *at = (uint8_t *)(h + 1);
     for (int k = 0; k < plan->typed.nrets; k++) *at++ = (uint8_t)plan->typed.ret_dtype[k];
     for (int b = 0; b < plan->axes.nbuffers; b++) {
@@ -221,7 +222,8 @@ void kiln_key_print(kiln_sb *out, const kiln_plan *plan, const kiln_key *key) {
     kiln_sb_printf(out, "abi: %d\n", h.abi);
     kiln_sb_printf(out, "target: %s %s\n", h.target.device == KILN_DEVICE_CPU ? "cpu" : "unknown",
                    kiln_isa_name((kiln_isa)h.target.level));
-    kiln_sb_printf(out, "family: %s\n", kiln_family_name((kiln_family)h.family));
+    kiln_sb_printf(out, "family: %s\nkind: %s\n", kiln_family_name((kiln_family)h.family),
+                   (const char *[])KILN_CLASS_KIND_NAMES[h.kind]);
     kiln_sb_printf(out, "branch: %d\n", h.branch);
     print_named(out, plan, "optionals", h.present, false);
     print_items(out, plan);

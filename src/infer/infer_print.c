@@ -80,7 +80,11 @@ static void print_result(kiln_sb *out, const kiln_plan *p, int k) {
     kiln_sizes_print(out, shape->rank, shape->sizes);
     kiln_sb_puts(out, " strides ");
     print_list(out, '(', shape->rank, shape->strides, ')');
-    kiln_sb_puts(out, k < p->call->nout ? ", resized\n" : ", new\n");
+    if (p->result[k].view)
+        kiln_sb_printf(out, ", view of %s at byte %lld\n", kiln_arg_name(p->call, p->result[k].view - 1),
+                       (long long)p->result[k].offset);
+    else
+        kiln_sb_puts(out, k < p->call->nout ? ", resized\n" : ", new\n");
 }
 
 void kiln_buffer_print(kiln_sb *out, const kiln_plan *p, int b) {
@@ -118,6 +122,8 @@ static void print_step(kiln_sb *out, const kiln_plan *p, const kiln_step *s) {
     if (s->kind == KILN_STEP_LAUNCH) {
         kiln_sb_puts(out, "  launch");
         if (s->u.launch.end) kiln_sb_printf(out, " nests %d to %d", s->u.launch.first, s->u.launch.end - 1);
+    } else if (s->kind == KILN_STEP_CALL) {
+        kiln_sb_printf(out, "  call %s", s->u.call.op->name);
     } else {
         kiln_sb_puts(out, "  copy ");
         kiln_buffer_print(out, p, s->u.copy.from);
@@ -130,12 +136,13 @@ static void print_step(kiln_sb *out, const kiln_plan *p, const kiln_step *s) {
 }
 
 void kiln_plan_print(kiln_sb *out, const kiln_plan *p) {
-    kiln_sb_printf(out, "operator: %s\nbranch: %d\ncommon: %s\nshape: ", p->call->op->name, p->typed.branch,
+    kiln_sb_printf(out, "operator: %s\nbranch: %d\nkind: %s\ncommon: %s\nshape: ", p->call->op->name,
+                   p->typed.branch, (const char *[])KILN_CLASS_KIND_NAMES[p->kind],
                    kiln_dtype_name(p->typed.common));
     kiln_sizes_print(out, p->shape->rank, p->shape->sizes);
     kiln_sb_putc(out, '\n');
     for (int k = 0; k < p->typed.nrets; k++) print_result(out, p, k);
-    print_axes(out, p);
+    if (p->kind <= KILN_CLASS_ROUTINE) print_axes(out, p);
     kiln_sb_puts(out, "steps:\n");
     for (int k = 0; k < p->nsteps; k++) print_step(out, p, &p->step[k]);
 }

@@ -4,7 +4,7 @@
  *   (b) results   of each its dtype, sizes and strides; whether it is new, given, or a view of an argument
  *   (c) axes      the dimensions that are walked, each with a role, and byte strides of every buffer along them
  *   (d) buffers   what steps read and write: arguments, results, temporaries
- *   (e) steps     what is done, in order: launch the kernel, copy
+ *   (e) steps     what is done, in order: launch the kernel (or a routine of the library), copy, call an operator
  *
  * A family (src/family) fills in (b) to (e).  Driver, memos, self-test and threads take (c) to (e) and know no family.
  * A plan points into itself and into its call, so it must not be copied. */
@@ -17,8 +17,19 @@ enum {
     KILN_MAX_DIMS = KILN_MAX_RANK,
     KILN_MAX_SHAPES = 3, /* the call's own, and those of results that differ from it */
     KILN_MAX_BUFFERS = KILN_MAX_OPERANDS + KILN_MAX_RETS, /* a result may have a temporary beside it */
-    KILN_MAX_STEPS = 1 + KILN_MAX_OPERANDS
+    KILN_MAX_STEPS = 1 + KILN_MAX_OPERANDS,
+    KILN_MAX_MADE = KILN_MAX_OPERANDS /* tensors that calls within a plan make */
 };
+
+/* What answers the calls of a class. */
+typedef enum kiln_class_kind {
+    KILN_CLASS_KERNEL,      /* IR, interpreted until it is compiled */
+    KILN_CLASS_ROUTINE,     /* a function of the library in place of a kernel: nothing is compiled */
+    KILN_CLASS_COMPOSITION, /* calls of other operators */
+    KILN_CLASS_VIEW         /* nothing is computed: results look at memory of arguments */
+} kiln_class_kind;
+#define KILN_CLASS_KIND_NAMES \
+    { "kernel", "routine", "composition", "view" } /* ORDER: kiln_class_kind */
 
 /* -- (a) -------------------------------------------------------------------------------------------------- */
 
@@ -45,8 +56,11 @@ typedef struct kiln_shape {
 } kiln_shape;
 
 typedef struct kiln_result {
-    uint8_t shape; /* of the plan's, if it is new or resized */
-    bool resized;  /* given, and of another shape: kiln_tensor_resize before its data is used (it may be) */
+    uint8_t shape;  /* of the plan's, if it is new or resized */
+    bool resized;   /* given, and of another shape: kiln_tensor_resize before its data is used (it may be) */
+    uint8_t view;   /* 1 + the argument that it is a view of; 0: none */
+    uint8_t made;   /* 1 + the tensor, of those that calls make, that it is; 0: none */
+    int64_t offset; /* of a view's first element from the argument's, in bytes */
 } kiln_result;
 
 /* -- (c) -------------------------------------------------------------------------------------------------- */
@@ -96,7 +110,8 @@ typedef struct kiln_buffer {
 
 typedef enum kiln_step_kind {
     KILN_STEP_LAUNCH, /* nests of the kernel, one after the other */
-    KILN_STEP_COPY    /* elements of one buffer to their places in another */
+    KILN_STEP_COPY,   /* elements of one buffer to their places in another */
+    KILN_STEP_CALL    /* another operator, whose results are tensors that this plan makes */
 } kiln_step_kind;
 
 typedef struct kiln_step {
@@ -111,6 +126,12 @@ typedef struct kiln_step {
             const int64_t *n, *from_stride,
                 *to_stride; /* bytes, innermost first; NULL: side by side in that order */
         } copy;
+        struct {
+            const kiln_op *op;
+            const kiln_value *args;
+            const uint8_t *made;  /* of each argument: 1 + which made tensor it is; 0: it is as args says */
+            uint8_t nargs, first; /* first: which made tensor its first result is */
+        } call;
     } u;
 } kiln_step;
 
@@ -135,6 +156,7 @@ typedef struct kiln_plan {
     bool uniform;               /* every tensor of `in` has the shape of the call */
     bool parts;                 /* meant for the kernel that folds in parts */
     bool aside;   /* results are computed in temporaries and then copied: the given tensors overlap inputs */
+    uint8_t kind; /* kiln_class_kind */
     uint8_t form; /* which of a family's kernels, beside what buffers say: part of the class */
     uint64_t reduced;                  /* bit d: dimension d of the call's shape is folded */
     kiln_shape shape[KILN_MAX_SHAPES]; /* [0]: the call's, to which its tensors are broadcast */

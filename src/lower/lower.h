@@ -7,6 +7,7 @@
 #define KILN_LOWER_H
 #include "infer/infer.h"
 #include "ir/ir.h"
+#include "kiln/kiln_abi.h"
 
 /* Where a kernel's scalar comes from: argument `arg` (item `index` of a list, or -1), converted to `via`
  * and from that to `dtype`, the type the kernel computes with.  A complex number is two scalars. */
@@ -16,8 +17,17 @@ typedef struct kiln_scalar_source {
     int part; /* a kiln_ir_part, with KILN_MINUS for the negative of the number */
 } kiln_scalar_source;
 
+/* A function of the library that stands for the kernel of a class, with its ABI. */
+typedef struct kiln_routine {
+    kiln_kernel_fn fn;
+    uint16_t nnests, nguards, ntraps; /* as of an IR; the guards come first */
+    const kiln_ir_trap *traps;
+    size_t work; /* bytes that a launch needs beside its buffers */
+} kiln_routine;
+
 struct kiln_lowered {
     kiln_ir *ir;
+    const kiln_routine *routine; /* of a class of that kind */
     kiln_scalar_source scalars[KILN_MAX_SCALARS];
     int nscalars;
     kiln_partial partial;

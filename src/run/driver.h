@@ -14,6 +14,9 @@ typedef struct kiln_runner {
     uint32_t cost_ps;              /* estimate of the work for one element, in picoseconds */
     size_t work;                   /* bytes that each launch of fn needs beside its buffers */
     const kiln_memory *memory;     /* of new results; NULL: Kiln's own blocks */
+    struct kiln_ctx *ctx;          /* for call */
+    kiln_status (*call)(struct kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
+                        kiln_tensor **outs, size_t nouts); /* how steps call other operators */
 } kiln_runner;
 
 /* Runs nest `nest` over all points of the axes.  ptr: one address per buffer.  *trap: 0, or what the

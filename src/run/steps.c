@@ -1,8 +1,9 @@
 /* steps.c - (plan, kernel, scalars) -> results.
  *
  * Guards run first, then results are made ready (new, or given and resized where need be), then nests write them.
- * Results that overlap what is read are computed in temporaries and copied when all is known.  Knows buffers, axes
- * and steps; knows no family and no operator but by name. */
+ * Results that overlap what is read are computed in temporaries and copied when all is known.  Views are made last,
+ * and tensors that calls within the plan made go when it ends.  Knows buffers, axes and steps; knows no family and no
+ * operator but by name. */
 #include "run/steps.h"
 
 typedef struct running {
@@ -13,14 +14,37 @@ typedef struct running {
     kiln_tensor **outs;
     bool ready; /* results are there */
     char *ptr[KILN_MAX_BUFFERS];
+    kiln_tensor *made[KILN_MAX_MADE]; /* by calls, the first nmade */
+    int nmade;
 } running;
 
 /* -- results -------------------------------------------------------------------------------------------------- */
 
+static void release_base(void *base) { kiln_tensor_release(base); }
+
+/* A view keeps the tensor that it looks at, and may be written as far as that may. */
+static kiln_status new_view(const kiln_plan *plan, int k, kiln_tensor **out) {
+    const kiln_result *v = &plan->result[k];
+    const kiln_shape *s = &plan->shape[v->shape];
+    kiln_tensor *base = plan->call->arg[v->view - 1].u.tensor;
+    KILN_TRY(kiln_tensor_wrap((char *)base->data + v->offset, plan->typed.ret_dtype[k], s->rank, s->sizes,
+                              s->strides, release_base, base, out));
+    (void)kiln_tensor_retain(base);
+    if (base->flags & KILN_TF_READONLY) kiln_tensor_set_readonly(*out);
+    return KILN_OK;
+}
+
 /* Results are dense, so that their size in bytes needs no care below 2^36 elements. */
-static kiln_status new_result(const kiln_plan *plan, const kiln_memory *memory, int k, kiln_tensor **out) {
+static kiln_status new_result(const running *r, int k, kiln_tensor **out) {
+    const kiln_plan *plan = r->plan;
+    const kiln_memory *memory = r->run->memory;
     const kiln_shape *s = &plan->shape[plan->result[k].shape];
     kiln_dtype t = plan->typed.ret_dtype[k];
+    if (plan->kind > KILN_CLASS_ROUTINE && plan->result[k].view) return new_view(plan, k, out);
+    if (plan->kind > KILN_CLASS_ROUTINE && plan->result[k].made) {
+        *out = kiln_tensor_retain(r->made[plan->result[k].made - 1]);
+        return KILN_OK;
+    }
     if (memory) return kiln_tensor_new_in(memory, t, s->rank, s->sizes, s->strides, out);
     if (s->nelem >= (int64_t)1 << 36) return kiln_tensor_new(t, s->rank, s->sizes, s->strides, out);
     *out = kiln_tensor_new_trusted(t, s->rank, s->sizes, s->strides, s->nelem);
@@ -28,12 +52,12 @@ static kiln_status new_result(const kiln_plan *plan, const kiln_memory *memory, 
     return KILN_FAIL(KILN_E_NOMEM, "out of memory for a tensor of %lld elements", (long long)s->nelem);
 }
 
-/* New tensors for all results, or for none. */
-static kiln_status new_results(const kiln_plan *plan, const kiln_memory *memory, kiln_tensor **outs) {
-    for (int k = 0; k < plan->typed.nrets; k++) {
-        kiln_status st = new_result(plan, memory, k, &outs[k]);
+/* Tensors for all results, or for none. */
+static kiln_status new_results(const running *r) {
+    for (int k = 0; k < r->plan->typed.nrets; k++) {
+        kiln_status st = new_result(r, k, &r->outs[k]);
         if (st == KILN_OK) continue;
-        while (k > 0) kiln_tensor_release(outs[--k]);
+        while (k > 0) kiln_tensor_release(r->outs[--k]);
         return st;
     }
     return KILN_OK;
@@ -60,7 +84,7 @@ static kiln_status given_results(const kiln_plan *plan, kiln_tensor **outs) {
 static kiln_status make_ready(running *r) {
     const kiln_plan *p = r->plan;
     if (r->ready) return KILN_OK;
-    KILN_TRY(p->call->nout ? given_results(p, r->outs) : new_results(p, r->run->memory, r->outs));
+    KILN_TRY(p->call->nout ? given_results(p, r->outs) : new_results(r));
     r->ready = true;
     char **ptr = r->ptr + (p->aside ? p->axes.nbuffers : 0);
     for (int k = 0; k < p->typed.nrets; k++) ptr[k] = r->outs[k]->data;
@@ -100,6 +124,30 @@ static kiln_status copy(running *r, const kiln_step *s) {
     return KILN_OK;
 }
 
+/* Another operator, on arguments of the plan's call and on what earlier calls made. */
+static kiln_status call(running *r, const kiln_step *s) {
+    kiln_value args[KILN_MAX_ARGS];
+    for (int k = 0; k < s->u.call.nargs; k++) {
+        int made = s->u.call.made[k];
+        args[k] = made ? kiln_v_tensor(r->made[made - 1]) : s->u.call.args[k];
+    }
+    int n = s->u.call.op->schema->nrets;
+    if (s->u.call.first != r->nmade || r->nmade + n > KILN_MAX_MADE)
+        return KILN_BUG("a plan's calls make tensors in another order than it says");
+    KILN_TRY(r->run->call(r->run->ctx, s->u.call.op, args, s->u.call.nargs, r->made + r->nmade, (size_t)n));
+    r->nmade += n;
+    return KILN_OK;
+}
+
+static kiln_status take(running *r, const kiln_step *s) {
+    switch ((kiln_step_kind)s->kind) {
+    case KILN_STEP_LAUNCH: return launch(r, s);
+    case KILN_STEP_COPY: return copy(r, s);
+    case KILN_STEP_CALL: return call(r, s);
+    }
+    return KILN_BUG("a plan has a step of kind %d", s->kind);
+}
+
 /* One block for all temporaries; *room is NULL if there are none. */
 static kiln_status new_room(running *r, kiln_tensor **room) {
     const kiln_plan *p = r->plan;
@@ -130,11 +178,13 @@ kiln_status kiln_steps_run(const kiln_plan *plan, const kiln_nests *nests, const
     r.par = par;
     r.outs = outs;
     r.ready = false;
+    r.nmade = 0;
     for (int b = 0; b < plan->nbuffers; b++)
         r.ptr[b] = plan->buffer[b].tensor ? plan->buffer[b].tensor->data : NULL;
     kiln_status st = plan->nsteps > 1 ? new_room(&r, &room) : KILN_OK;
-    for (int k = 0; k < plan->nsteps && st == KILN_OK; k++)
-        st = plan->step[k].kind == KILN_STEP_LAUNCH ? launch(&r, &plan->step[k]) : copy(&r, &plan->step[k]);
+    for (int k = 0; k < plan->nsteps && st == KILN_OK; k++) st = take(&r, &plan->step[k]);
+    if (st == KILN_OK) st = make_ready(&r);
+    while (r.nmade > 0) kiln_tensor_release(r.made[--r.nmade]);
     for (int k = 0; k < plan->typed.nrets && st != KILN_OK && r.ready; k++) kiln_tensor_release(outs[k]);
     if (room) kiln_tensor_release(room);
     return st;

@@ -643,7 +643,7 @@ static void prints(void **state) {
     assert_prints(&s, "operator: aten::clamp.Tensor\nform: functional\n"
                       "self: f32[2, 3]:strides=(1, 2)\nmin: None\nmax: i64[]\n");
     kiln_plan_print(&s, &f.plan);
-    assert_prints(&s, "operator: aten::clamp.Tensor\nbranch: 2\ncommon: f32\nshape: [2, 3]\n"
+    assert_prints(&s, "operator: aten::clamp.Tensor\nbranch: 2\nkind: kernel\ncommon: f32\nshape: [2, 3]\n"
                       "result 0: f32[2, 3] strides (1, 2), new\naxes: grid 6\nbuffers:\n"
                       "  result 0: f32 contig, byte strides [4]\n  self: f32 contig, byte strides [4]\n"
                       "  max: i64 bcast, byte strides [0]\nsteps:\n  launch\n");

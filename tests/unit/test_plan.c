@@ -104,7 +104,7 @@ static void a_gather(void **state) {
     int64_t *at = kiln_tensor_data(index);
     at[0] = 3, at[1] = 0, at[2] = 3;
     make_gather(&m, x, index);
-    assert_prints(&m, "operator: aten::gather\nbranch: 0\ncommon: f32\nshape: [3]\n"
+    assert_prints(&m, "operator: aten::gather\nbranch: 0\nkind: kernel\ncommon: f32\nshape: [3]\n"
                       "result 0: f32[3] strides (1), new\naxes: grid 3, indexed 4\nbuffers:\n"
                       "  result 0: f32 any, byte strides [4, 0]\n  self: f32 any, byte strides [0, 4]\n"
                       "  index: i64 any, byte strides [8, 0]\nsteps:\n  launch\n");
@@ -161,7 +161,7 @@ static void two_launches(void **state) {
                              .u.copy = {.from = 2, .to = 3, .ndim = 1, .n = p->copy_n}};
     p->step[2] = (kiln_step){.kind = KILN_STEP_LAUNCH, .u.launch = {.axes = &p->axes, .first = 1, .end = 2}};
     p->nsteps = 3;
-    assert_prints(&m, "operator: aten::gather\nbranch: 0\ncommon: f32\nshape: [5]\n"
+    assert_prints(&m, "operator: aten::gather\nbranch: 0\nkind: kernel\ncommon: f32\nshape: [5]\n"
                       "result 0: f32[5] strides (1), new\naxes: grid 5, indexed 5\nbuffers:\n"
                       "  result 0: f32 any, byte strides [4, 0]\n  self: f32 any, byte strides [4, 0]\n"
                       "  temporary for self: f32 any, byte strides [4, 0], 20 bytes\n"
