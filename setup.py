@@ -39,6 +39,11 @@ def loop_levels():
     return levels
 
 
+def stamped():
+    patterns = [line for line in Path("src/emit/stamped.txt").read_text().splitlines() if not line.startswith("#")]
+    return sorted({str(path) for pattern in patterns for path in Path().glob(pattern)})
+
+
 class BuildKiln(build_ext):
     def build_extension(self, ext):
         temp = Path(self.build_temp)
@@ -80,7 +85,7 @@ class BuildKiln(build_ext):
         return str(temp / name)
 
     def generated_sources(self, temp, rows):
-        """C files that hold the operator rows with their index, and the math source as text."""
+        """C files that hold the operator rows with their index, the math source as text, and the build stamp."""
         def embedded(prefix, paths):
             return [f"{prefix}{re.sub(r'[^A-Za-z0-9_]', '_', path.name.split('.')[0])}={path}" for path in sorted(paths)]
 
@@ -90,6 +95,7 @@ class BuildKiln(build_ext):
             "math_text.c": [embed, "-i", "kiln_text_math", *embedded("kiln_text_math_", Path("src/math").glob("*.inc"))],
             "ops_text.c": [embed, f"kiln_text_schemas={schemas}", "-i", "kiln_text_ops", *embedded("kiln_text_ops_", ops)],
             "ops_index.c": [index, schemas, *map(str, ops)],
+            "stamp.c": [embed, "-d", "kiln_emit_stamp", *stamped()],
         }
         for name, (tool, *arguments) in commands.items():
             subprocess.run([tool, str(temp / name), *arguments], check=True)

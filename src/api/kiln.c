@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "api/ctx.h"
+#include "emit/emit.h"
 
 #define TEXT2(x) #x
 #define TEXT(x) TEXT2(x)
@@ -213,7 +214,8 @@ kiln_status kiln_doctor(kiln_ctx *ctx, char **out) {
     KILN_NEED(ctx, out);
     kiln_sb text;
     kiln_sb_init(&text);
-    kiln_sb_printf(&text, "version: %s (kernel ABI %d)\n", kiln_version(), KILN_ABI_VERSION);
+    kiln_sb_printf(&text, "version: %s (kernel ABI %d, build %s)\n", kiln_version(), KILN_ABI_VERSION,
+                   kiln_emit_stamp);
     kiln_sb_printf(&text, "isa: %s\n", kiln_isa_name(ctx->isa));
     kiln_sb_printf(&text, "mode: %s\n", kiln_mode_name(ctx->mode));
     kiln_sb_printf(&text, "threads: %d\n", ctx->parallel.threads);

@@ -1,5 +1,5 @@
 # embed.cmake - texts that become part of the library: the math fragments, the operator rows with their index, the
-# schema list.  Appends the generated C files to KILN_GEN_SOURCES.  A new .inc or .ops file is found by the glob.
+# schema list, the build stamp.  Appends the generated C files to KILN_GEN_SOURCES.  A new .inc or .ops file is found by the glob.
 file(GLOB KILN_MATH_INC CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/math/*.inc)
 file(GLOB KILN_OPS_FILES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/ops/*.ops)
 set(KILN_SCHEMA_LIST ${PROJECT_SOURCE_DIR}/ops/aten-schemas-2.13.txt)
@@ -31,4 +31,11 @@ add_custom_command(OUTPUT ${KILN_GEN_DIR}/ops_index.c
     COMMAND ${KILN_INDEX_OPS} ${KILN_GEN_DIR}/ops_index.c ${KILN_SCHEMA_LIST} ${KILN_OPS_FILES}
     COMMENT "Checking the rows in ops/"
     DEPENDS ${KILN_INDEX_OPS} ${KILN_SCHEMA_LIST} ${KILN_OPS_FILES} VERBATIM)
-list(APPEND KILN_GEN_SOURCES ${KILN_GEN_DIR}/math_text.c ${KILN_GEN_DIR}/ops_text.c ${KILN_GEN_DIR}/ops_index.c)
+file(STRINGS ${PROJECT_SOURCE_DIR}/src/emit/stamped.txt stamped REGEX "^[^#]")
+list(TRANSFORM stamped PREPEND ${PROJECT_SOURCE_DIR}/)
+file(GLOB stamped CONFIGURE_DEPENDS ${stamped}) # sorted by path
+add_custom_command(OUTPUT ${KILN_GEN_DIR}/stamp.c
+    COMMAND ${KILN_EMBED} ${KILN_GEN_DIR}/stamp.c -d kiln_emit_stamp ${stamped}
+    DEPENDS ${KILN_EMBED} ${stamped} VERBATIM)
+list(APPEND KILN_GEN_SOURCES ${KILN_GEN_DIR}/math_text.c ${KILN_GEN_DIR}/ops_text.c ${KILN_GEN_DIR}/ops_index.c
+    ${KILN_GEN_DIR}/stamp.c)

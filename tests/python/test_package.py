@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import kiln
+
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ["src", "cli", "include", "ops", "python", "tools/embed.c", "tools/index_ops.c", "setup.py", "pyproject.toml", "MANIFEST.in", "LICENSE", "README.md"]
 PROGRAM = """
@@ -21,7 +23,7 @@ for mode in ("tiered", "sync", "interp", "frozen"):
     kiln.configure(mode=mode)
     assert (kiln.call("aten::add.Tensor", x, x, alpha=2) == 3 * x).all()
     assert torch.equal(kiln.call("aten::neg", torch.from_numpy(x)), -torch.from_numpy(x))
-print("works")
+print("works,", kiln.show_config().splitlines()[0])
 """
 
 
@@ -57,7 +59,7 @@ def works(wheel, tmp_path):
         str(wheel), cwd=tmp_path)
     program = PROGRAM.format(here=str(ROOT), target=target)
     out = run(sys.executable, "-c", program, cwd=tmp_path, PYTHONPATH=target, KILN_CACHE_DIR=str(tmp_path / "cache"))
-    assert out.strip() == "works"
+    assert out.strip() == f"works, {kiln.show_config().splitlines()[0]}"  # and carries the same build stamp
     return Path(target)
 
 
