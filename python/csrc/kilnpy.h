@@ -437,4 +437,5 @@ PyObject *kp_call_named(kp_state *st, const char *name, PyObject *a, PyObject *b
 PyObject *kp_explain(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 PyObject *kp_explain_text(PyObject *module, PyObject *args);
 PyObject *kp_infer_results(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
+PyObject *kp_tuple_of(const int64_t *v, int n); /* a tuple of ints */
 #endif

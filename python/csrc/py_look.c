@@ -92,7 +92,7 @@ PyObject *kp_explain(PyObject *module, PyObject *const *args, Py_ssize_t nargs, 
     return with_arguments(kp_state_of(module), args[0], args + 2, nargs - 2, kwnames, explain_call, stage);
 }
 
-static PyObject *tuple_of(const int64_t *v, int n) {
+PyObject *kp_tuple_of(const int64_t *v, int n) {
     PyObject *tuple = PyTuple_New(n);
     for (int k = 0; tuple && k < n; k++) {
         PyObject *item = PyLong_FromLongLong(v[k]);
@@ -104,8 +104,8 @@ static PyObject *tuple_of(const int64_t *v, int n) {
 /* (dtype, shape, strides, name of the argument that is returned or None). */
 static PyObject *result_tuple(kp_state *st, const kiln_op *op, const kiln_result_info *r) {
     const char *arg = r->arg < 0 ? NULL : kiln_op_arg_name(op, (size_t)r->arg);
-    return Py_BuildValue("(ONNz)", st->dtypes[r->dtype], tuple_of(r->sizes, r->rank),
-                         tuple_of(r->strides, r->rank), arg);
+    return Py_BuildValue("(ONNz)", st->dtypes[r->dtype], kp_tuple_of(r->sizes, r->rank),
+                         kp_tuple_of(r->strides, r->rank), arg);
 }
 
 static PyObject *infer_call(kp_box *box, kp_frame *f, const kiln_op *op, const void *unused) {

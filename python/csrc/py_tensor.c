@@ -98,22 +98,13 @@ static PyObject *tensor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 
 /* -- what it is ------------------------------------------------------------------------------------ */
 
-static PyObject *tuple_of(const int64_t *v, int n) {
-    PyObject *tuple = PyTuple_New(n);
-    for (int k = 0; tuple && k < n; k++) {
-        PyObject *item = PyLong_FromLongLong(v[k]);
-        if (!item || PyTuple_SetItem(tuple, k, item) < 0) Py_CLEAR(tuple);
-    }
-    return tuple;
-}
-
 #define GETTER(name, expr)                                \
     static PyObject *name(PyObject *self, void *unused) { \
         (void)unused;                                     \
         return expr;                                      \
     }
-GETTER(get_shape, tuple_of(kiln_tensor_sizes(of(self)), kiln_tensor_rank(of(self))))
-GETTER(get_strides, tuple_of(kiln_tensor_strides(of(self)), kiln_tensor_rank(of(self))))
+GETTER(get_shape, kp_tuple_of(kiln_tensor_sizes(of(self)), kiln_tensor_rank(of(self))))
+GETTER(get_strides, kp_tuple_of(kiln_tensor_strides(of(self)), kiln_tensor_rank(of(self))))
 GETTER(get_ndim, PyLong_FromLong(kiln_tensor_rank(of(self))))
 GETTER(get_size, PyLong_FromLongLong(kiln_tensor_nelem(of(self))))
 GETTER(get_itemsize, PyLong_FromSize_t(kiln_dtype_size(kiln_tensor_dtype(of(self)))))
