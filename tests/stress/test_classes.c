@@ -1,7 +1,9 @@
 /* test_classes.c - more classes than may stay, many threads, contexts that close and processes that fork meanwhile.
  *
- * Every result is right, no class is compiled twice at once, and a child finds no lock taken. */
+ * Every result is right, no class is compiled twice at once, and a child finds no lock taken.  KILN_TEST_ALL has
+ * kernels evicted for longer. */
 #include "tier_cases.h"
+#include "whole.h"
 
 enum { THREADS = 8, BOUND = 16 };
 
@@ -172,7 +174,7 @@ static void many_classes_with_a_small_bound(void **state) {
 
 /* Kernels go too, while threads run them; a held one stays. */
 static void call_some(worker *w) {
-    for (int k = 0; k < (SANITIZED ? 60 : 120); k++)
+    for (int k = 0; k < (whole_run() ? 120 : 40); k++)
         if (!call_class(w->ctx, (k * 5 + w->id) % 12)) atomic_fetch_add(w->wrong, 1);
 }
 

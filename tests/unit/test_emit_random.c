@@ -8,31 +8,16 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <stdlib.h>
-#include <unistd.h>
 
-#include "build/build.h"
 #include "emit/emit.h"
+#include "emit_tools.h"
 #include "fuzz/ir_random.h"
 #include "run/interp.h"
 #include "whole.h"
 
 enum { KERNELS = 48, ALL_KERNELS = 1500 };
 
-static kiln_toolchain *tools;
 static uint64_t strips; /* kernels that had some */
-static char scratch[] = "/tmp/kiln-test-emit-XXXXXX";
-
-static int open_tools(void **state) {
-    (void)state;
-    if (!mkdtemp(scratch)) return -1;
-    return kiln_toolchain_open(NULL, scratch, &tools) == KILN_OK ? 0 : -1;
-}
-
-static int close_tools(void **state) {
-    (void)state;
-    kiln_toolchain_close(tools);
-    return rmdir(scratch);
-}
 
 static void run(const maker *m, char *memory, const kiln_interp *interp, kiln_kernel_fn fn, char *work) {
     char *ptr[MAX_BUFS];

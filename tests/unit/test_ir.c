@@ -258,12 +258,6 @@ static void verifier_refuses_text(void **state) {
     for (size_t i = 0; i < COUNT(by_text); i++) expect_refusal(&by_text[i], HEAD, KILN_E_VERIFY);
 }
 
-/* A small kernel whose instructions are then spoilt: for r { 1: load x  2: add  3: store  4: end } */
-static kiln_ir *small(kiln_arena *a) {
-    kiln_arena_init(a);
-    return parse(a, HEAD "for r { %0 = load x %1 = add %0, %0 store y, %1 } }");
-}
-
 typedef struct spoilt {
     int at; /* instruction; -1: the kernel itself */
     const char *field;
@@ -289,6 +283,23 @@ static void spoil(kiln_ir *ir, const spoilt *c) {
     if (!strcmp(c->field, "far")) ins->coord[0].axis = (uint8_t)c->value;
 }
 
+/* The kernel, read anew and spoilt for each case, is refused for the reason given, or where there is none taken. */
+static void refuse_spoilt(const char *kernel, const spoilt *cases, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        kiln_arena a;
+        kiln_arena_init(&a);
+        kiln_ir *ir = parse(&a, kernel);
+        spoil(ir, &cases[i]);
+        kiln_status st = kiln_ir_verify(ir);
+        if (!cases[i].says)
+            assert_int_equal(st, KILN_OK);
+        else if (st != KILN_E_VERIFY || !strstr(kiln_last_error(), cases[i].says))
+            fail_msg("case %zu gave %s: %s", i, kiln_status_name(st), kiln_last_error());
+        kiln_arena_free(&a);
+    }
+}
+
+/* for r { 1: load x  2: add  3: store  4: end } */
 static void verifier_refuses_data(void **state) {
     (void)state;
     static const spoilt cases[] = {
@@ -311,17 +322,7 @@ static void verifier_refuses_data(void **state) {
         {-1, "nnests", 2, "counts 2 nests, has 1"},
         {1, "nargs", 1, "go together"},
     };
-    for (size_t i = 0; i < COUNT(cases); i++) {
-        kiln_arena a;
-        kiln_ir *ir = small(&a);
-        spoil(ir, &cases[i]);
-        kiln_status st = kiln_ir_verify(ir);
-        if (!cases[i].says)
-            assert_int_equal(st, KILN_OK);
-        else if (st != KILN_E_VERIFY || !strstr(kiln_last_error(), cases[i].says))
-            fail_msg("case %zu gave %s: %s", i, kiln_status_name(st), kiln_last_error());
-        kiln_arena_free(&a);
-    }
+    refuse_spoilt(HEAD "for r { %0 = load x %1 = add %0, %0 store y, %1 } }", cases, COUNT(cases));
 }
 
 /* for r { 1: const  2: fold z, q  3: yield  4: merge  5: yield  6: end  7: end } */
@@ -337,19 +338,8 @@ static void verifier_refuses_spoilt_folds(void **state) {
         {2, "far", 77, "axis 77 of 4"},
         {0, "ncoord", 1, "expected one axis"},
     };
-    for (size_t i = 0; i < COUNT(cases); i++) {
-        kiln_arena a;
-        kiln_arena_init(&a);
-        kiln_ir *ir = parse(
-            &a, HEAD "for r { %0 = const f32 0 %1 = fold z, q (%0) vec { yield %0 } merge { yield %0 } } }");
-        spoil(ir, &cases[i]);
-        kiln_status st = kiln_ir_verify(ir);
-        if (!cases[i].says)
-            assert_int_equal(st, KILN_OK);
-        else if (st != KILN_E_VERIFY || !strstr(kiln_last_error(), cases[i].says))
-            fail_msg("case %zu gave %s: %s", i, kiln_status_name(st), kiln_last_error());
-        kiln_arena_free(&a);
-    }
+    refuse_spoilt(HEAD "for r { %0 = const f32 0 %1 = fold z, q (%0) vec { yield %0 } merge { yield %0 } } }",
+                  cases, COUNT(cases));
 }
 
 static void accepts_all_that_is_allowed(void **state) {
