@@ -5,8 +5,8 @@
 # Parts that keep every core busy run alone; the others, of one process each, run beside each other.
 set -u
 cd "$(dirname "$0")/.."
-wide_parts="lint unit asan tsan fuzz ops"
-narrow_parts="pyasan python graph cli install golden abi" # the longest first
+wide_parts="lint unit asan tsan fuzz"
+narrow_parts="pyasan python maps ops graph cli install golden abi" # in an order in which two cores end together
 all_parts="$wide_parts $narrow_parts"
 logs=build-logs
 mkdir -p "$logs"
@@ -25,13 +25,14 @@ build() {
 }
 module() { build release && flock "$logs/lock" make -s python; }
 
+# One test more than there are cores, as some only wait.
 # Counts single cmocka tests (TAP lines), not programs; a program that died counts as one failure more.
 # c_tests PRESET [CTEST OPTION...]
 c_tests() {
     local preset=$1 out=$logs/ctest_$1.out ok bad died
     shift
     # shellcheck disable=SC2086 -- fixed is words
-    CMOCKA_MESSAGE_OUTPUT=TAP $fixed ctest --preset "$preset" -V -j "$(nproc)" "$@" 2>&1 | tee "$out"
+    CMOCKA_MESSAGE_OUTPUT=TAP $fixed ctest --preset "$preset" -V -j $(($(nproc) + 1)) "$@" 2>&1 | tee "$out"
     ok=$(grep -cE '^[0-9]+: ok ' "$out")
     bad=$(grep -E '^[0-9]+: not ok ' "$out" | grep -vc '# SKIP')
     died=$(sed -nE 's/.* ([0-9]+) tests? failed out of .*/\1/p' "$out")
@@ -49,23 +50,14 @@ part_cli() { build release && tools/cli_tests.sh tests/cli; }
 part_golden() { build release && tools/cli_tests.sh tests/golden; }
 part_abi() { build release && tests/abi/check_exports.sh; }
 part_install() { build release && tests/abi/check_install.sh; }
-part_ops() { module && side_by_side; }
+# The functional forms of element-wise rows take as long against PyTorch as all else in tests/ops.
+part_maps() { module && py_tests tests/ops -k test_functional; }
+part_ops() { module && py_tests tests/ops -k "not test_functional"; }
 part_python() { module && py_tests tests/python; }
 part_pyasan() { build asan kiln_static && pytest_counts tools/py_asan.sh; }
 part_graph() { module && py_tests tests/graph; }
 
 py_tests() { pytest_counts .venv/bin/python -m pytest -q -p no:cacheprovider "$@"; }
-
-# The functional forms take as long against PyTorch as all else in tests/ops: two processes.
-side_by_side() {
-    local status=0 one=$logs/ops_functional.log other=$logs/ops_others.log
-    py_tests tests/ops -k "not test_functional" >"$other" 2>&1 &
-    py_tests tests/ops -k test_functional >"$one" 2>&1 || status=$?
-    wait $! || status=$?
-    cat "$one" "$other"
-    tail -q -n 1 "$one" "$other" | awk '{ ok += $1; bad += $3 } END { print ok + 0 " passed, " bad + 0 " failed" }'
-    return "$status"
-}
 
 # pytest_counts COMMAND...: runs it, gives pytest's closing line as `N passed, N failed`, and its exit status
 pytest_counts() {
@@ -117,7 +109,7 @@ show_progress() {
         for file in "$logs"/*.running; do
             [ -f "$file" ] || continue
             name=$(basename "$file" .running)
-            mark=$(cat "$logs/$name".log "$logs/${name}"_*.log 2>/dev/null | grep -oE '\[ *[0-9]+%\]|\[[0-9]+/[0-9]+\]|[0-9]+/[0-9]+ Test' | tail -n 1)
+            mark=$(grep -oE '\[ *[0-9]+%\]|\[[0-9]+/[0-9]+\]|[0-9]+/[0-9]+ Test' "$logs/$name.log" | tail -n 1)
             printf '%-8s runs for %d s%s\n' "$name" $((SECONDS - $(cat "$file"))) "${mark:+, at $mark}"
         done
     done
