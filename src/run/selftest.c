@@ -21,17 +21,23 @@ enum {
     MUCH = 250 * 1000 /* points */
 };
 
+/* One input, in memory of its own for each tier. */
+enum { INTERP, KERNEL, TIERS };
 typedef struct trial {
+    const kiln_ir *ir;
+    const kiln_interp *interp;
+    kiln_kernel_fn fn;
+    char *work; /* of fn */
     int ndim, dim[KILN_IR_MAX_AXES];
     int64_t n[MAX_DIMS];
     bool map;      /* one grid axis, and no loops inside */
     bool computes; /* coordinates: integers have to be such */
     int64_t least; /* extent */
-    char *ptr[KILN_IR_MAX_BUFS];
     int64_t stride[KILN_IR_MAX_BUFS * MAX_DIMS];
     size_t nbytes[KILN_IR_MAX_BUFS]; /* where coordinates are computed there are as many before and behind */
-    char *memory;                    /* all buffers */
-    size_t total;                    /* bytes of it */
+    char *memory;                    /* all buffers of all tiers */
+    char *ptr[TIERS][KILN_IR_MAX_BUFS];
+    uint64_t par[KILN_IR_MAX_PARS];
 } trial;
 
 /* -- values ---------------------------------------------------------------------------------------------- */
@@ -47,25 +53,15 @@ static uint64_t next_random(uint64_t *state) {
 /* Small values, so that results are mostly finite; wild: random bits, but never an integer zero, since a divisor may be
  * among these. */
 static void make_real(kiln_dtype t, uint64_t r, double more, bool wild, uint64_t *seed, void *out) {
-    double small = (double)(int64_t)(r % 2001 - 1000) / 64.0 + more;
     int64_t whole = (int64_t)(r % 23) + 1;
-    float f = (float)small;
-    uint16_t half = 0;
-    uint8_t truth = r & 1;
-    const void *from = &whole;
-    if (t == KILN_F64)
-        from = &small;
-    else if (t == KILN_F32)
-        from = &f;
-    else if (t == KILN_F16 || t == KILN_BF16)
-        from = &half, half = t == KILN_F16 ? kiln_f32_to_half(f) : kiln_f32_to_bf16(f);
-    else if (t == KILN_BOOL)
-        from = &truth;
-    else if (r >> 61 == 0 && kiln_dtype_is_signed(t))
-        whole = -whole;
+    kiln_value v = kiln_v_int(r >> 61 == 0 && kiln_dtype_is_signed(t) ? -whole : whole);
+    if (kiln_dtype_is_float(t)) v = kiln_v_float((double)(int64_t)(r % 2001 - 1000) / 64.0 + more);
+    if (t == KILN_BOOL) v = kiln_v_bool(r & 1);
     uint64_t bits = next_random(seed) | 1;
-    memcpy(out, wild && t != KILN_BOOL ? (const void *)&bits : from,
-           kiln_dtype_size(t)); /* little endian: the low bytes */
+    if (wild && t != KILN_BOOL)
+        memcpy(out, &bits, kiln_dtype_size(t)); /* little endian: the low bytes */
+    else
+        (void)kiln_element_set(t, &v, out);
 }
 
 /* A position along any axis. */
@@ -135,7 +131,8 @@ static void shorten(const kiln_ir *ir, int64_t *n, uint32_t columns) {
         if (n[a] > FEW_COLS) n[a] = FEW_COLS;
 }
 
-static void choose_extents(const kiln_ir *ir, trial *t) {
+static void choose_extents(trial *t) {
+    const kiln_ir *ir = t->ir;
     int64_t n[KILN_IR_MAX_AXES] = {0}, cols = COLS;
     uint32_t columns = extents_by_role(ir, n);
     shorten(ir, n, columns);
@@ -168,7 +165,8 @@ static uint32_t vector_axes(const kiln_ir *ir, int buf) {
 }
 
 /* Strides of a buffer, fastest along its vector axis, with a gap at the end of each row; returns its bytes. */
-static size_t lay_out(const kiln_ir *ir, trial *t, int b) {
+static size_t lay_out(trial *t, int b) {
+    const kiln_ir *ir = t->ir;
     const kiln_ir_buf *buf = &ir->bufs[b];
     int64_t size = (int64_t)kiln_dtype_size(buf->dtype), apart = size, all = size;
     uint32_t vec = vector_axes(ir, b);
@@ -190,71 +188,49 @@ static size_t lay_out(const kiln_ir *ir, trial *t, int b) {
 
 static size_t aligned(size_t n) { return (n + ALIGN - 1) / ALIGN * ALIGN; }
 
-static kiln_status new_trial(const kiln_ir *ir, trial *t) {
-    size_t at = 0, around = 0;
+static kiln_status make_input(trial *t) {
+    const kiln_ir *ir = t->ir;
+    size_t total = 0, at = 0, around = 0;
     uint64_t seed = 42;
     for (int r = 0; r < ir->nins; r++) t->computes |= kiln_ir_computed(&ir->ins[r]) > 0;
-    choose_extents(ir, t);
+    choose_extents(t);
     for (int b = 0; b < ir->nbufs; b++) {
-        t->nbytes[b] = lay_out(ir, t, b);
-        t->total += (t->computes ? 3 : 1) * aligned(t->nbytes[b]);
+        t->nbytes[b] = lay_out(t, b);
+        total += (t->computes ? 3 : 1) * aligned(t->nbytes[b]);
     }
-    t->memory = kiln_alloc_aligned(ALIGN, t->total);
+    t->memory = kiln_alloc_aligned(ALIGN, TIERS * total);
     if (!t->memory) return KILN_NOMEM();
-    memset(t->memory, 0, t->total);
+    memset(t->memory, 0, total);
     for (int b = 0; b < ir->nbufs; b++) {
         size_t size = kiln_dtype_size(ir->bufs[b].dtype), n = t->nbytes[b] / size;
         if (t->computes) around = aligned(t->nbytes[b]);
-        t->ptr[b] = t->memory + at + around;
+        for (int tier = 0; tier < TIERS; tier++) t->ptr[tier][b] = t->memory + tier * total + at + around;
         for (size_t k = 0; k < n; k++)
-            make_value(t, ir->bufs[b].dtype, k == n / 2, &seed, t->ptr[b] + k * size);
+            make_value(t, ir->bufs[b].dtype, k == n / 2, &seed, t->ptr[0][b] + k * size);
         at += aligned(t->nbytes[b]) + 2 * around;
     }
-    return KILN_OK;
-}
-
-/* The same input in memory of its own. */
-static kiln_status copy_trial(const kiln_ir *ir, const trial *from, trial *t) {
-    *t = *from;
-    t->memory = kiln_alloc_aligned(ALIGN, t->total);
-    if (!t->memory) return KILN_NOMEM();
-    memcpy(t->memory, from->memory, t->total);
-    for (int b = 0; b < ir->nbufs; b++) t->ptr[b] = t->memory + (from->ptr[b] - from->memory);
+    memcpy(t->memory + total, t->memory, total);
+    seed = 7;
+    for (int k = 0; k < ir->npars; k++) make_value(t, ir->pars[k].dtype, false, &seed, (char *)&t->par[k]);
     return KILN_OK;
 }
 
 /* -- both tiers ------------------------------------------------------------------------------------------ */
 
-static bool both_nan(kiln_dtype t, const char *a, const char *b) {
-    if (t == KILN_F64) {
-        double x, y;
-        memcpy(&x, a, sizeof x);
-        memcpy(&y, b, sizeof y);
-        return isnan(x) && isnan(y);
-    }
-    float x, y;
-    uint16_t h, g;
-    memcpy(&h, a, sizeof h);
-    memcpy(&g, b, sizeof g);
-    if (t == KILN_F32) {
-        memcpy(&x, a, sizeof x);
-        memcpy(&y, b, sizeof y);
-    } else {
-        x = t == KILN_F16 ? kiln_half_to_f32(h) : kiln_bf16_to_f32(h);
-        y = t == KILN_F16 ? kiln_half_to_f32(g) : kiln_bf16_to_f32(g);
-    }
-    return kiln_dtype_is_float(t) && isnan(x) && isnan(y);
+static bool is_nan(kiln_dtype t, const char *at) {
+    return kiln_dtype_is_float(t) && isnan(kiln_element_get(t, at).u.f);
 }
 
-static kiln_status compare(const kiln_ir *ir, const trial *a, const trial *b) {
-    for (int k = 0; k < ir->nbufs; k++) {
-        kiln_dtype t = kiln_dtype_real(ir->bufs[k].dtype);
-        size_t size = kiln_dtype_size(t);
-        for (size_t at = 0; at + size <= a->nbytes[k]; at += size) {
-            if (memcmp(a->ptr[k] + at, b->ptr[k] + at, size) == 0) continue;
-            if (kiln_dtype_is_float(t) && both_nan(t, a->ptr[k] + at, b->ptr[k] + at)) continue;
+static kiln_status compare(const trial *t) {
+    for (int k = 0; k < t->ir->nbufs; k++) {
+        const kiln_ir_buf *buf = &t->ir->bufs[k];
+        kiln_dtype real = kiln_dtype_real(buf->dtype);
+        size_t size = kiln_dtype_size(real);
+        for (size_t at = 0; at + size <= t->nbytes[k]; at += size) {
+            const char *want = t->ptr[INTERP][k] + at, *got = t->ptr[KERNEL][k] + at;
+            if (memcmp(want, got, size) == 0 || (is_nan(real, want) && is_nan(real, got))) continue;
             return KILN_BUG("self-test of %s: the kernel and the interpreter differ in buffer %s at byte %zu",
-                            ir->name, ir->bufs[k].name, at);
+                            t->ir->name, buf->name, at);
         }
     }
     return KILN_OK;
@@ -270,87 +246,76 @@ static bool same_refusal(const kiln_ir *ir, int32_t want, int32_t got) {
     return ir->traps[a].status == ir->traps[b].status && strcmp(ir->traps[a].text, ir->traps[b].text) == 0;
 }
 
-/* Runs both tiers, each on its trial.  *trapped: the nest that refused the input in both, or -1. */
-static kiln_status run_both(const kiln_ir *ir, const kiln_interp *interp, kiln_kernel_fn fn, char *work,
-                            const uint64_t *par, trial *two, int *trapped) {
+/* Runs both tiers.  *trapped: the nest that refused the input in both, or -1. */
+static kiln_status run_both(trial *t, int *trapped) {
     *trapped = -1;
-    for (int nest = 0; nest < ir->nnests; nest++) {
-        kiln_launch l = {.nest = nest, .ndim = two[0].ndim, .n = two[0].n, .ptr = two[0].ptr};
-        l.stride = two[0].stride;
+    for (int nest = 0; nest < t->ir->nnests; nest++) {
+        kiln_launch l = {
+            .nest = nest, .ndim = t->ndim, .n = t->n, .ptr = t->ptr[INTERP], .stride = t->stride};
         l.origin = origin;
-        l.par = par;
+        l.par = t->par;
         int32_t want, got;
-        KILN_TRY(kiln_interp_run(interp, &l, &want));
-        l.ptr = two[1].ptr;
-        l.work = work;
+        KILN_TRY(kiln_interp_run(t->interp, &l, &want));
+        l.ptr = t->ptr[KERNEL];
+        l.work = t->work;
         l.flags = KILN_LAUNCH_STREAM; /* the first row is aligned and written so, the others cannot be */
-        got = fn(&l);
-        if (!same_refusal(ir, want, got))
-            return KILN_BUG("self-test of %s: the kernel returned %d, the interpreter %d", ir->name, got,
+        got = t->fn(&l);
+        if (!same_refusal(t->ir, want, got))
+            return KILN_BUG("self-test of %s: the kernel returned %d, the interpreter %d", t->ir->name, got,
                             want);
         if (want) *trapped = nest;
         if (want) return KILN_OK;
     }
-    return compare(ir, &two[0], &two[1]);
+    return compare(t);
 }
 
 /* -- inputs that trap, of kernels over one grid axis ----------------------------------------------------- */
 
-static void element(const kiln_ir *ir, const trial *t, int64_t at, char **ptr) {
-    for (int b = 0; b < ir->nbufs; b++)
-        ptr[b] = t->ptr[b] + at % COLS * t->stride[2 * b] + at / COLS * t->stride[2 * b + 1];
-}
-
-static kiln_status traps_at(const kiln_ir *ir, const kiln_interp *interp, const uint64_t *par, const trial *t,
-                            int nest, int64_t at, bool *out) {
+/* Whether the element at a place traps, and where it is. */
+static kiln_status traps_at(const trial *t, int tier, int nest, int64_t at, char **ptr, bool *out) {
     static const int64_t one[2] = {1, 1};
-    char *ptr[KILN_IR_MAX_BUFS];
     int32_t trap;
-    element(ir, t, at, ptr);
-    kiln_launch l = {
-        .nest = nest, .ndim = 2, .n = one, .ptr = ptr, .stride = t->stride, .origin = origin, .par = par};
-    KILN_TRY(kiln_interp_run(interp, &l, &trap));
+    for (int b = 0; b < t->ir->nbufs; b++)
+        ptr[b] = t->ptr[tier][b] + at % COLS * t->stride[2 * b] + at / COLS * t->stride[2 * b + 1];
+    kiln_launch l = {.nest = nest, .ndim = 2, .n = one, .ptr = ptr, .stride = t->stride};
+    l.origin = origin;
+    l.par = t->par;
+    KILN_TRY(kiln_interp_run(t->interp, &l, &trap));
     *out = trap != 0;
     return KILN_OK;
 }
 
 /* Gives every point that traps the inputs of one that does not: the nests behind the traps are tested too. */
-static kiln_status mend(const kiln_ir *ir, const kiln_interp *interp, const uint64_t *par, const trial *t,
-                        int nest) {
+static kiln_status mend(const trial *t, int tier, int nest) {
     char *good[KILN_IR_MAX_BUFS], *bad[KILN_IR_MAX_BUFS];
     bool traps = true;
-    int64_t from = 0;
-    for (; from < ROWS * COLS && traps; from++) KILN_TRY(traps_at(ir, interp, par, t, nest, from, &traps));
+    for (int64_t at = 0; at < ROWS * COLS && traps; at++) KILN_TRY(traps_at(t, tier, nest, at, good, &traps));
     if (traps) return KILN_OK;
-    element(ir, t, from - 1, good);
     for (int64_t at = 0; at < ROWS * COLS; at++) {
-        KILN_TRY(traps_at(ir, interp, par, t, nest, at, &traps));
-        element(ir, t, at, bad);
-        for (int b = 0; b < ir->nbufs && traps; b++)
-            memmove(bad[b], good[b], kiln_dtype_size(ir->bufs[b].dtype));
+        KILN_TRY(traps_at(t, tier, nest, at, bad, &traps));
+        for (int b = 0; b < t->ir->nbufs && traps; b++)
+            memmove(bad[b], good[b], kiln_dtype_size(t->ir->bufs[b].dtype));
     }
     return KILN_OK;
 }
 
-static kiln_status run_trials(const kiln_ir *ir, const kiln_interp *interp, kiln_kernel_fn fn, char *work,
-                              trial *two) {
-    uint64_t par[KILN_IR_MAX_PARS] = {0}, seed = 7;
+static kiln_status run_trial(trial *t) {
     int trapped;
-    for (int k = 0; k < ir->npars; k++) make_value(&two[0], ir->pars[k].dtype, false, &seed, (char *)&par[k]);
-    KILN_TRY(run_both(ir, interp, fn, work, par, two, &trapped));
-    if (trapped < 0 || !two[0].map) return KILN_OK;
-    for (int k = 0; k < 2; k++) KILN_TRY(mend(ir, interp, par, &two[k], trapped));
-    return run_both(ir, interp, fn, work, par, two, &trapped);
+    KILN_TRY(make_input(t));
+    KILN_TRY(run_both(t, &trapped));
+    if (trapped < 0 || !t->map) return KILN_OK;
+    for (int tier = 0; tier < TIERS; tier++) KILN_TRY(mend(t, tier, trapped));
+    return run_both(t, &trapped);
 }
 
 kiln_status kiln_selftest(const kiln_ir *ir, const kiln_interp *interp, kiln_kernel_fn fn, size_t nwork) {
-    trial *two = kiln_calloc(2, sizeof *two);
+    trial *t = kiln_calloc(1, sizeof *t);
     char *work = nwork ? kiln_alloc_aligned(ALIGN, nwork) : NULL;
-    kiln_status st = two && (work || !nwork) ? new_trial(ir, &two[0]) : KILN_NOMEM();
-    if (st == KILN_OK) st = copy_trial(ir, &two[0], &two[1]);
-    if (st == KILN_OK) st = run_trials(ir, interp, fn, work, two);
-    for (int k = 0; two && k < 2; k++) kiln_free(two[k].memory);
-    kiln_free(two);
+    bool room = t && (work || !nwork);
+    if (room) *t = (trial){.ir = ir, .interp = interp, .fn = fn, .work = work};
+    kiln_status st = room ? run_trial(t) : KILN_NOMEM();
+    if (t) kiln_free(t->memory);
+    kiln_free(t);
     kiln_free(work);
     return st;
 }
