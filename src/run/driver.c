@@ -60,10 +60,13 @@ static bool advance(drive *d) {
 
 /* -- tiles ------------------------------------------------------------------------------------------------ */
 
+/* A launch cut in small ones. */
 typedef struct tiles {
-    uint32_t packed; /* bit b: operand b goes through a tile */
-    int count, cols; /* packed operands; elements of a tile along the inner dimension */
-    const kiln_loops *loops;
+    uint32_t packed;         /* bit b: operand b goes through a copy of the tile */
+    int64_t cols;            /* elements of a tile along the inner dimension, ... */
+    int64_t rows;            /* ... along the second one */
+    int64_t band;            /* columns whose rows are followed down together */
+    const kiln_loops *loops; /* that copy */
 } tiles;
 
 static bool lies_along(const kiln_axes *x, int operand, int dim) {
@@ -72,20 +75,20 @@ static bool lies_along(const kiln_axes *x, int operand, int dim) {
 }
 
 /* Picks the dimension along which some transposed input lies, as the second one, and all inputs that lie so.
- * Results need no tiles: the inner dimension is the one they lie along. */
+ * Results need no tiles: the inner dimension is the one they lie along.  A band is narrow enough for the pages of its
+ * input rows to stay at hand while it is followed down. */
 static bool find_tiles(const kiln_axes *x, const kiln_runner *run, int *second, tiles *t) {
     if (!x->strided || x->n[0] < TILE_LEAST || x->ngrid < x->ndim) return false;
-    *t = (tiles){.cols = TILE_COLS};
+    *t = (tiles){.cols = TILE_COLS, .rows = TILE_ROWS, .band = TILE_BAND};
     for (int b = x->nwritten; b < x->nbuffers; b++) {
         if (lies_along(x, b, 0)) continue;
-        for (int d = 1; d < x->ndim && !t->count; d++)
-            if (lies_along(x, b, d)) *second = d, t->count = 1;
-        if (!t->count || !lies_along(x, b, *second)) continue;
-        t->packed |= 1u << b;
+        for (int d = 1; d < x->ndim && !t->packed; d++)
+            if (lies_along(x, b, d)) *second = d, t->packed = 1u << b;
+        if (t->packed && lies_along(x, b, *second)) t->packed |= 1u << b;
     }
-    if (!t->count) return false;
-    t->count = __builtin_popcount(t->packed);
-    while (t->count * t->cols * TILE_ROWS * KILN_TRANSPOSE_MAX > TILE_BYTES) t->cols /= 2;
+    if (!t->packed) return false;
+    int count = __builtin_popcount(t->packed);
+    while (count * t->cols * TILE_ROWS * KILN_TRANSPOSE_MAX > TILE_BYTES) t->cols /= 2;
     t->loops = kiln_loops_for(run->isa);
     return true;
 }
@@ -94,7 +97,7 @@ static bool find_tiles(const kiln_axes *x, const kiln_runner *run, int *second, 
 static void enter_tile(drive *d, const tiles *t, int64_t i, int64_t j, char *const *base, char *room) {
     const kiln_axes *x = d->axes;
     int64_t cols = x->n[0] - i < t->cols ? x->n[0] - i : t->cols;
-    int64_t rows = x->n[d->second] - j < TILE_ROWS ? x->n[d->second] - j : TILE_ROWS;
+    int64_t rows = x->n[d->second] - j < t->rows ? x->n[d->second] - j : t->rows;
     d->n[0] = cols, d->n[1] = rows;
     for (int b = 0; b < x->nbuffers; b++) {
         d->at[b] = base[b] + i * kiln_axes_stride(x, b, 0) + j * kiln_axes_stride(x, b, d->second);
@@ -109,16 +112,19 @@ static void enter_tile(drive *d, const tiles *t, int64_t i, int64_t j, char *con
     }
 }
 
-/* A band is narrow enough for the pages of its input rows to stay at hand while it is followed down. */
 static kiln_status run_band(drive *d, const tiles *t, int64_t from, char *const *base, char *room,
                             int32_t *trap) {
-    const kiln_axes *x = d->axes;
-    int64_t to = x->n[0] - from < TILE_BAND ? x->n[0] : from + TILE_BAND;
-    for (int64_t j = 0; j < x->n[d->second]; j += TILE_ROWS)
+    int64_t cols = d->axes->n[0], rows = d->axes->n[d->second];
+    int64_t to = cols - from < t->band ? cols : from + t->band;
+    uint64_t flags = d->launch.flags;
+    for (int64_t j = 0; j < rows; j += t->rows)
         for (int64_t i = from; i < to && *trap == 0; i += t->cols) {
+            bool last = i + t->cols >= cols && j + t->rows >= rows;
+            d->launch.flags = flags && !last ? flags | KILN_LAUNCH_MORE : flags;
             enter_tile(d, t, i, j, base, room);
             KILN_TRY(run_box(d, trap));
         }
+    d->launch.flags = flags;
     return KILN_OK;
 }
 
@@ -129,7 +135,7 @@ static kiln_status run_tiles(drive *d, const tiles *t, int32_t *trap) {
     do {
         memcpy(base, d->at, (size_t)x->nbuffers * sizeof *base);
         kiln_status st = KILN_OK;
-        for (int64_t i = 0; i < x->n[0] && *trap == 0 && st == KILN_OK; i += TILE_BAND)
+        for (int64_t i = 0; i < x->n[0] && *trap == 0 && st == KILN_OK; i += t->band)
             st = run_band(d, t, i, base, room, trap);
         memcpy(d->at, base, (size_t)x->nbuffers * sizeof *base); /* some led into this frame */
         KILN_TRY(st);
@@ -157,37 +163,16 @@ static bool streams(const kiln_axes *x, char *const *ptr) {
 }
 
 /* Whether a large call reads a long row again for each row of results.  It would come from the second cache every
- * time, and get in the way of what comes from memory. */
-static bool reads_again(const kiln_axes *x, uint64_t flags) {
+ * time, and get in the way of what comes from memory.  By short pieces of a few rows in turn, the piece of the row read
+ * again stays near, and the rows that come from memory are few enough for the processor to follow each. */
+static bool reads_again(const kiln_axes *x, uint64_t flags, tiles *t) {
     bool again = false;
     if (!(flags & KILN_LAUNCH_STREAM) || x->ndim < 2 || x->n[1] < SIDE_ROWS) return false;
     for (int b = x->nwritten; b < x->nbuffers; b++)
         again |= kiln_axes_stride(x, b, 0) && !kiln_axes_stride(x, b, 1) &&
                  x->n[0] * kiln_axes_stride(x, b, 0) > LONG_ROW;
+    if (again) *t = (tiles){.cols = SIDE_COLS, .rows = SIDE_ROWS, .band = x->n[0]};
     return again;
-}
-
-/* Short pieces of a few rows in turn: the piece of the row read again stays near, and the rows that come from
- * memory are few enough for the processor to follow each. */
-static kiln_status run_side_by_side(drive *d, int32_t *trap) {
-    const kiln_axes *x = d->axes;
-    char *base[KILN_MAX_OPERANDS];
-    uint64_t flags = d->launch.flags;
-    do {
-        memcpy(base, d->at, (size_t)x->nbuffers * sizeof *base);
-        for (int64_t j = 0; j < x->n[1]; j += SIDE_ROWS)
-            for (int64_t i = 0; i < x->n[0] && *trap == 0; i += SIDE_COLS) {
-                d->n[0] = x->n[0] - i < SIDE_COLS ? x->n[0] - i : SIDE_COLS;
-                d->n[1] = x->n[1] - j < SIDE_ROWS ? x->n[1] - j : SIDE_ROWS;
-                bool last = i + SIDE_COLS >= x->n[0] && j + SIDE_ROWS >= x->n[1];
-                d->launch.flags = last ? flags : flags | KILN_LAUNCH_MORE;
-                for (int b = 0; b < x->nbuffers; b++)
-                    d->at[b] = base[b] + i * kiln_axes_stride(x, b, 0) + j * kiln_axes_stride(x, b, 1);
-                KILN_TRY(run_box(d, trap));
-            }
-        memcpy(d->at, base, (size_t)x->nbuffers * sizeof *base);
-    } while (*trap == 0 && advance(d));
-    return KILN_OK;
 }
 
 /* The launch's dimensions: the two that move fastest, unless these are so short that the call would be all launches;
@@ -253,8 +238,7 @@ static kiln_status drive_alone(const kiln_axes *x, const kiln_runner *run, int n
                              .flags = flags};
     for (int k = 0; k < x->ngrid; k++) d.index[k] = 0;
     *trap = 0;
-    if (tiled) return run_tiles(&d, &t, trap);
-    if (run->fn && reads_again(x, flags)) return run_side_by_side(&d, trap);
+    if (tiled || (run->fn && reads_again(x, flags, &t))) return run_tiles(&d, &t, trap);
     kiln_home home = 0;
     if (run->fn && run->work && !(d.launch.work = kiln_block_take(run->work, &home))) return KILN_NOMEM();
     kiln_status st;
