@@ -50,13 +50,15 @@ static int64_t place_states(sharing *s) {
         all[x->ndim - 1] = next;
         s->bytes[x->nbuffers + k] = s->bytes[x->nbuffers + s->how->nstates + k] = s->how->bytes[k];
         s->ptr[x->nbuffers + k] = s->ptr[x->nbuffers + s->how->nstates + k] = (char *)at; /* moved below */
-        at += (next * s->nparts + KILN_BLOCK_ALIGN - 1) / KILN_BLOCK_ALIGN * KILN_BLOCK_ALIGN;
+        at += kiln_block_align(next * s->nparts);
     }
     return at;
 }
 
-static kiln_axes with_states(const sharing *s, const int64_t *n) {
+/* The axes with buffers for states, and `count` positions along dimension d.  n: room for extents. */
+static kiln_axes with_states(const sharing *s, int d, int64_t count, int64_t *n) {
     kiln_axes x = *s->axes;
+    for (int k = 0; k < x.ndim; k++) n[k] = k == d ? count : x.n[k];
     x.n = n;
     x.nbuffers += 2 * s->how->nstates;
     x.pitch = x.ndim;
@@ -65,7 +67,9 @@ static kiln_axes with_states(const sharing *s, const int64_t *n) {
     return x;
 }
 
-static void note_failure(sharing *s, kiln_status st, int32_t trap) {
+static void run_nest(sharing *s, const kiln_axes *x, int nest, char *const *ptr) {
+    int32_t trap = 0;
+    kiln_status st = kiln_drive(x, &s->run, nest, ptr, s->par, &trap);
     if (st == KILN_OK && trap) st = KILN_E_BUG; /* folds have no traps */
     if (st != KILN_OK) atomic_store(&s->failed, (int)st);
 }
@@ -75,28 +79,20 @@ static void run_part(void *user, int64_t part) {
     int r = reduced_dim(s->axes);
     int64_t n[KILN_MAX_DIMS], origin[KILN_MAX_DIMS] = {part * s->length}, left = s->axes->n[r] - origin[0];
     char *ptr[MAX_BUFFERS];
-    int32_t trap = 0;
-    for (int d = 0; d < s->axes->ndim; d++) n[d] = s->axes->n[d];
-    n[r] = left < s->length ? left : s->length;
-    kiln_axes x = with_states(s, n);
+    kiln_axes x = with_states(s, r, left < s->length ? left : s->length, n);
     x.origin = origin;
     for (int b = 0; b < x.nbuffers; b++) ptr[b] = s->ptr[b];
     for (int b = 0; b < s->axes->nbuffers; b++)
         if (ptr[b]) ptr[b] += origin[0] * kiln_axes_stride(&x, b, r);
     for (int k = 0, b = s->axes->nbuffers; k < s->how->nstates; k++, b++)
         ptr[b] += part * kiln_axes_stride(&x, b + s->how->nstates, x.ndim - 1);
-    kiln_status st = kiln_drive(&x, &s->run, 0, ptr, s->par, &trap);
-    note_failure(s, st, trap);
+    run_nest(s, &x, 0, ptr);
 }
 
 static void merge_parts(sharing *s) {
     int64_t n[KILN_MAX_DIMS];
-    int32_t trap = 0;
-    for (int d = 0; d < s->axes->ndim; d++) n[d] = s->axes->n[d];
-    n[s->axes->ndim - 1] = s->nparts;
-    kiln_axes x = with_states(s, n);
-    kiln_status st = kiln_drive(&x, &s->run, 1, s->ptr, s->par, &trap);
-    note_failure(s, st, trap);
+    kiln_axes x = with_states(s, s->axes->ndim - 1, s->nparts, n);
+    run_nest(s, &x, 1, s->ptr);
 }
 
 kiln_status kiln_parts_run(const kiln_axes *x, const kiln_runner *run, const kiln_partial *how,

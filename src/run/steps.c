@@ -154,8 +154,7 @@ static kiln_status new_room(running *r, kiln_tensor **room) {
     int64_t nbytes = 0;
     *room = NULL;
     for (int b = 0; b < p->nbuffers; b++)
-        if (p->buffer[b].kind == KILN_BUFFER_TMP)
-            nbytes += (p->buffer[b].nbytes + KILN_BLOCK_ALIGN - 1) / KILN_BLOCK_ALIGN * KILN_BLOCK_ALIGN;
+        if (p->buffer[b].kind == KILN_BUFFER_TMP) nbytes += kiln_block_align(p->buffer[b].nbytes);
     if (nbytes == 0) return KILN_OK;
     *room = kiln_tensor_new_trusted(KILN_U8, 1, &nbytes, NULL, nbytes);
     if (!*room) return KILN_NOMEM();
@@ -163,7 +162,7 @@ static kiln_status new_room(running *r, kiln_tensor **room) {
     for (int b = 0; b < p->nbuffers; b++) {
         if (p->buffer[b].kind != KILN_BUFFER_TMP) continue;
         r->ptr[b] = at;
-        at += (p->buffer[b].nbytes + KILN_BLOCK_ALIGN - 1) / KILN_BLOCK_ALIGN * KILN_BLOCK_ALIGN;
+        at += kiln_block_align(p->buffer[b].nbytes);
     }
     return KILN_OK;
 }

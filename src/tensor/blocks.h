@@ -31,6 +31,9 @@ typedef struct kiln_block_lists {
 /* Never NULL: before a thread's first use and at its end, lists that hold nothing and have no room. */
 extern KILN_TLS_FAST kiln_block_lists *kiln_blocks_here;
 
+/* n bytes, and what keeps the next ones aligned. */
+static inline int64_t kiln_block_align(int64_t n) { return (n + KILN_BLOCK_ALIGN - 1) & -KILN_BLOCK_ALIGN; }
+
 /* At least 64 bytes. */
 static inline unsigned kiln_block_class(size_t nbytes) {
     unsigned log = (unsigned)__builtin_clzll((unsigned long long)nbytes - 1) ^ 63;
