@@ -77,12 +77,6 @@ typedef struct marker {
     size_t used;      /* bytes of the work */
 } marker;
 
-static kiln_ref operand(const kiln_ir_ins *in, int k) {
-    return k >= in->nargs ? in->coord[k - in->nargs].at : in->list ? in->list[k] : in->arg[k];
-}
-
-static int operands(const kiln_ir_ins *in) { return in->nargs + kiln_ir_computed(in); }
-
 /* Whether an instruction belongs into the loop over columns: what it makes is not the same for all, or it must keep its
  * place among loads and stores. */
 static bool varies(const marker *m, kiln_ref r) {
@@ -100,8 +94,8 @@ static bool varies(const marker *m, kiln_ref r) {
         break;
     default: break;
     }
-    for (int k = 0; k < operands(in); k++)
-        if (m->em->segment[operand(in, k)]) return true;
+    for (int k = 0; k < kiln_ir_noperands(in); k++)
+        if (m->em->segment[kiln_ir_operand(in, k)]) return true;
     return false;
 }
 
@@ -151,8 +145,8 @@ static void keep_values(marker *m, int begin) {
     for (uint32_t r = (uint32_t)begin + 1; r < em->region_end[begin]; r++) {
         const kiln_ir_ins *in = &em->ir->ins[r];
         if (states_kept(in)) keep(m, r, states_kept(in) * kiln_em_states_size(em, (int)r));
-        for (int k = 0; k < operands(in) && in->op != KILN_IR_RESULT; k++) {
-            kiln_ref from = operand(in, k);
+        for (int k = 0; k < kiln_ir_noperands(in) && in->op != KILN_IR_RESULT; k++) {
+            kiln_ref from = kiln_ir_operand(in, k);
             kiln_dtype t = (kiln_dtype)em->ir->ins[from].dtype;
             if (!em->segment[from] || em->segment[from] == em->segment[r]) continue;
             keep(m, from, (size_t)em->lanes * (t == KILN_BOOL ? em->mask[from] / 8u : kiln_dtype_size(t)));

@@ -49,8 +49,7 @@ static void load_operands(kiln_emitter *em, uint32_t segment, int begin, int end
     for (int r = begin; r < end; r++) {
         const kiln_ir_ins *in = &em->ir->ins[r];
         if (em->segment[r] != segment) continue;
-        for (int k = 0; k < in->nargs; k++) load_kept(em, (kiln_ref)r, in->list ? in->list[k] : in->arg[k]);
-        for (int k = 0; k < kiln_ir_computed(in); k++) load_kept(em, (kiln_ref)r, in->coord[k].at);
+        for (int k = 0; k < kiln_ir_noperands(in); k++) load_kept(em, (kiln_ref)r, kiln_ir_operand(in, k));
     }
 }
 

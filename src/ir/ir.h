@@ -191,10 +191,13 @@ bool kiln_ir_op_makes(kiln_ir_op op);                   /* whether it makes a va
 int kiln_ir_store_values(const kiln_ir_ins *store);     /* 1, or 2 into a complex buffer */
 kiln_ref kiln_ir_store_guard(const kiln_ir_ins *store); /* or KILN_NOREF */
 int kiln_ir_computed(const kiln_ir_ins *ins);           /* the number of computed coordinates */
-bool kiln_ir_opens(const kiln_ir_ins *ins);             /* FOR, FOLD or SCAN */
-bool kiln_ir_by_block(const kiln_ir_ins *ins);          /* a FOLD or SCAN by block */
-int kiln_ir_block_axis(const kiln_ir_ins *ins);         /* of a FOLD by block: its last axis; else -1 */
-uint32_t kiln_ir_axes(const kiln_ir_ins *opener);       /* bit a: the FOR, FOLD or SCAN runs over axis a */
-int kiln_ir_region_end(const kiln_ir *ir, int begin);   /* the END of the region opened at begin */
-int kiln_ir_nest_begin(const kiln_ir *ir, int nest);    /* index of the nest-th top-level FOR */
+/* Values that ins reads: arguments or states, then computed coordinates. */
+int kiln_ir_noperands(const kiln_ir_ins *ins);
+kiln_ref kiln_ir_operand(const kiln_ir_ins *ins, int k);
+bool kiln_ir_opens(const kiln_ir_ins *ins);           /* FOR, FOLD or SCAN */
+bool kiln_ir_by_block(const kiln_ir_ins *ins);        /* a FOLD or SCAN by block */
+int kiln_ir_block_axis(const kiln_ir_ins *ins);       /* of a FOLD by block: its last axis; else -1 */
+uint32_t kiln_ir_axes(const kiln_ir_ins *opener);     /* bit a: the FOR, FOLD or SCAN runs over axis a */
+int kiln_ir_region_end(const kiln_ir *ir, int begin); /* the END of the region opened at begin */
+int kiln_ir_nest_begin(const kiln_ir *ir, int nest);  /* index of the nest-th top-level FOR */
 #endif

@@ -407,6 +407,11 @@ kiln_ref kiln_ir_store_guard(const kiln_ir_ins *store) {
 }
 
 int kiln_ir_computed(const kiln_ir_ins *ins) { return ins->op == KILN_IR_FOLD ? 0 : ins->ncoord; }
+int kiln_ir_noperands(const kiln_ir_ins *ins) { return ins->nargs + kiln_ir_computed(ins); }
+kiln_ref kiln_ir_operand(const kiln_ir_ins *ins, int k) {
+    if (k >= ins->nargs) return ins->coord[k - ins->nargs].at;
+    return ins->list ? ins->list[k] : ins->arg[k];
+}
 
 bool kiln_ir_opens(const kiln_ir_ins *ins) {
     return ins->op == KILN_IR_FOR || ins->op == KILN_IR_FOLD || ins->op == KILN_IR_SCAN;

@@ -299,9 +299,7 @@ static void keep_with_operands(pass *s, int i) {
     s->keep[i] = true;
     kiln_ref guard = ins->op == KILN_IR_STORE ? kiln_ir_store_guard(ins) : KILN_NOREF;
     if (guard != KILN_NOREF && is_int_const(s, guard, 1)) ins->arg[--ins->nargs] = KILN_NOREF;
-    const kiln_ref *refs = ins->list ? ins->list : ins->arg;
-    for (int k = 0; k < ins->nargs; k++) s->keep[refs[k]] = true;
-    for (int k = 0; k < kiln_ir_computed(ins); k++) s->keep[ins->coord[k].at] = true;
+    for (int k = 0; k < kiln_ir_noperands(ins); k++) s->keep[kiln_ir_operand(ins, k)] = true;
 }
 
 /* The opener that belongs to the END at i; *effect: something in between has one. */

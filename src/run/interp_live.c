@@ -6,16 +6,6 @@
 
 /* -- liveness ---------------------------------------------------------------------------------------- */
 
-/* Calls f for every operand of ins. */
-static void each_operand(prep *q, int at, void (*f)(prep *, uint32_t user, kiln_ref)) {
-    const kiln_ir_ins *ins = &q->ir->ins[at];
-    if (ins->list)
-        for (int k = 0; k < ins->nargs; k++) f(q, (uint32_t)at, ins->list[k]);
-    else
-        for (int k = 0; k < ins->nargs; k++) f(q, (uint32_t)at, ins->arg[k]);
-    for (int k = 0; k < kiln_ir_computed(ins); k++) f(q, (uint32_t)at, ins->coord[k].at);
-}
-
 /* A value read in a loop deeper than its own lives until that loop ends, since the loop comes round. */
 static void note_use(prep *q, uint32_t user, kiln_ref r) {
     const kiln_ir_ins *ins = &q->ir->ins[user];
@@ -25,10 +15,6 @@ static void note_use(prep *q, uint32_t user, kiln_ref r) {
     for (; part != q->v[r].part; part = q->v[part].part) last = q->v[part].end;
     if (q->v[r].last < last) q->v[r].last = last;
     if (q->ir->ins[r].op == KILN_IR_RESULT && r != user) note_use(q, user, q->ir->ins[r].arg[0]);
-}
-
-static void note_lane(prep *q, uint32_t user, kiln_ref r) {
-    if (q->v[r].lane) q->v[user].lane = true;
 }
 
 /* Fills part and end for the nest that starts at begin; returns its END. */
@@ -72,7 +58,7 @@ static void mark_lanes(prep *q, int open, int end) {
     for (int i = open + 1; i < end; i++) {
         const kiln_ir_ins *ins = &q->ir->ins[i];
         q->v[i].lane = ins->op == KILN_IR_STATE;
-        each_operand(q, i, note_lane);
+        for (int k = 0; k < kiln_ir_noperands(ins); k++) q->v[i].lane |= q->v[kiln_ir_operand(ins, k)].lane;
         if (ins->op == KILN_IR_LOAD && q->v[i].lane) ok = false;
     }
     for (int i = open + 1; i < end; i++)
@@ -98,9 +84,8 @@ static bool overwritable(const prep *q, int open, int end, uint32_t v, int k) {
     for (int i = open + 1; i < end; i++) {
         const kiln_ir_ins *ins = &q->ir->ins[i];
         bool later = (uint32_t)i > v || ins->op == KILN_IR_STORE;
-        const kiln_ref *refs = ins->list ? ins->list : ins->arg;
-        for (int a = 0; later && a < ins->nargs + kiln_ir_computed(ins); a++) {
-            const kiln_ir_ins *d = &q->ir->ins[a < ins->nargs ? refs[a] : ins->coord[a - ins->nargs].at];
+        for (int a = 0; later && a < kiln_ir_noperands(ins); a++) {
+            const kiln_ir_ins *d = &q->ir->ins[kiln_ir_operand(ins, a)];
             if (d->op == KILN_IR_STATE && d->which == k) return false;
         }
     }
@@ -136,5 +121,7 @@ void kiln_interp_live(prep *q, int begin) {
         if (ins->list && (!ins->vec || q->v[stop - 1].late)) mark_direct(q, i, stop);
         if (ins->op != KILN_IR_FOLD) mark_stores(q, i, stop);
     }
-    for (int i = begin; i < end; i++) each_operand(q, i, note_use);
+    for (int i = begin; i < end; i++)
+        for (int k = 0; k < kiln_ir_noperands(&q->ir->ins[i]); k++)
+            note_use(q, (uint32_t)i, kiln_ir_operand(&q->ir->ins[i], k));
 }
