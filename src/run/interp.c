@@ -37,15 +37,6 @@ void kiln_interp_free(kiln_interp *p) {
 
 /* -- one node -------------------------------------------------------------------------------------- */
 
-static size_t count(const ctx *c, const node *n) {
-    return n->width == UNIFORM ? 1 : n->width == BLOCK ? c->n : c->lanes;
-}
-
-static const char *operand(const ctx *c, const node *n, uint32_t at, int k) {
-    const char *p = c->ptr[at];
-    return n->shift >> k & 1 ? p + c->row * n->size : p;
-}
-
 /* The elements of a block from `first` on, fewer than LANES.  A loop computes whole vectors: the lanes that are no
  * elements are zeros, and not what happens to lie there, since that could send a primitive on its longest way. */
 static void call_rest(const node *n, char *out, const char *const *from, const size_t *size, size_t first,
@@ -66,7 +57,7 @@ static void run_call(ctx *c, const node *n) {
     const size_t size[3] = {n->which ? 1 : n->size, n->size, n->size};
     const char *from[3] = {c->ptr[n->a], c->ptr[n->b], c->ptr[n->c]};
     char *out = c->ptr[n->out];
-    size_t len = count(c, n), rest = len % LANES;
+    size_t len = elems_of(c, n), rest = len % LANES;
     for (int k = 0; n->shift >> k; k++)
         if (n->shift >> k & 1) from[k] += c->row * size[k];
     if (len > rest) n->u.fn(out, from[0], from[1], from[2], len - rest);
@@ -82,14 +73,14 @@ static void run_splat(ctx *c, const node *n) {
 static void run_index(ctx *c, const node *n) {
     int64_t *out = (int64_t *)(void *)c->ptr[n->out];
     int64_t first = c->launch->origin[n->which] + c->pos[n->which];
-    size_t len = count(c, n);
+    size_t len = elems_of(c, n);
     for (size_t i = 0; i < len; i++) out[i] = first + (int64_t)i;
 }
 
 static void run_load(ctx *c, const node *n) {
     const access *m = n->x.mem;
     char *src = kiln_interp_address(c, m);
-    size_t len = count(c, n);
+    size_t len = elems_of(c, n);
     int64_t stride = m->vec_dim < 0 ? 0 : c->launch->stride[m->buf * c->prog->ndim + m->vec_dim];
     if (m->in_place) {
         bool usable = stride == m->size && len % LANES == 0 && (uintptr_t)src % 64 == 0;
@@ -103,18 +94,18 @@ static void run_store(ctx *c, const node *n) {
     const access *m = n->x.mem;
     char *dst = kiln_interp_address(c, m);
     int64_t stride = m->vec_dim < 0 ? m->size : c->launch->stride[m->buf * c->prog->ndim + m->vec_dim];
-    n->u.scatter(dst, stride, c->ptr[n->a], count(c, n));
+    n->u.scatter(dst, stride, c->ptr[n->a], elems_of(c, n));
 }
 
 static void run_copy(const ctx *c, const node *n) {
     char *out = c->ptr[n->out];
-    const char *from = operand(c, n, n->a, 0);
-    if (out != from) memcpy(out, from, count(c, n) * n->size); /* a state that stays may be where it was */
+    const char *from = c->ptr[n->a] + (n->shift ? c->row * n->size : 0);
+    if (out != from) memcpy(out, from, elems_of(c, n) * n->size); /* a state that stays may be where it was */
 }
 
 static int32_t run_trap(const ctx *c, const node *n) {
     const char *cond = c->ptr[n->a];
-    size_t len = count(c, n);
+    size_t len = elems_of(c, n);
     char any = 0;
     for (size_t i = 0; i < len; i++) any |= cond[i];
     return any ? KILN_TRAP_BASE + n->which : 0;
@@ -122,8 +113,8 @@ static int32_t run_trap(const ctx *c, const node *n) {
 
 /* -- loops ------------------------------------------------------------------------------------------ */
 
-static int32_t run_vec_for(ctx *c, const region *r) {
-    int64_t begin = c->from[r->dim], end = begin + c->extent[r->dim], block = c->prog->block;
+static int32_t run_for(ctx *c, const region *r) {
+    int64_t begin = c->from[r->dim], end = begin + c->extent[r->dim], block = r->vec ? c->prog->block : 1;
     int64_t rows = r->grid ? c->extent[r->dim + 1] : 1;
     int32_t trap = 0;
     if (begin == end) return 0;
@@ -133,35 +124,19 @@ static int32_t run_vec_for(ctx *c, const region *r) {
         trap = kiln_interp_list(c, r->row.head);
         for (int64_t i = begin; i < end && !trap; i += block) {
             c->pos[r->dim] = i;
-            c->n = (size_t)(end - i < block ? end - i : block);
+            if (r->vec) c->n = (size_t)(end - i < block ? end - i : block);
             trap = kiln_interp_list(c, r->body.head);
         }
     }
-    c->n = 1;
-    return trap;
-}
-
-static int32_t run_for(ctx *c, const region *r) {
-    int64_t begin = c->from[r->dim], end = begin + c->extent[r->dim];
-    int64_t rows = r->grid ? c->extent[r->dim + 1] : 1;
-    int32_t trap = 0;
-    for (int64_t j = 0; j < rows && !trap; j++) {
-        if (r->grid) c->pos[r->dim + 1] = j;
-        for (int64_t i = begin; i < end && !trap; i++) {
-            c->pos[r->dim] = i;
-            trap = kiln_interp_list(c, r->body.head);
-        }
-    }
+    if (r->vec) c->n = 1;
     return trap;
 }
 
 /* What follows the loop in a block of its axis stands at the block's first element again. */
 static int32_t run_region(ctx *c, const region *r) {
-    int32_t trap;
-    if (r->op == KILN_IR_FOR)
-        trap = r->vec ? run_vec_for(c, r) : run_for(c, r);
-    else
-        trap = r->op == KILN_IR_FOLD ? kiln_interp_fold(c, r) : kiln_interp_scan(c, r);
+    int32_t trap = r->op == KILN_IR_FOR    ? run_for(c, r)
+                   : r->op == KILN_IR_FOLD ? kiln_interp_fold(c, r)
+                                           : kiln_interp_scan(c, r);
     c->pos[r->dim] = c->from[r->dim];
     return trap;
 }

@@ -13,15 +13,14 @@ static char *entry_of(const ctx *c, const region *r, size_t entry, const state *
     return c->ptr[r->stack] + (entry * r->entry_units + s->at) * elems;
 }
 
-static size_t state_elems(const ctx *c, const region *r) { return r->width == BLOCK ? c->n : 1; }
-
 static size_t bits_of(int64_t n) {
     size_t bits = 0;
     for (; n > 0; n >>= 1) bits++;
     return bits;
 }
 
-enum { START, TOTAL, SCAN_ENTRIES }; /* of a scan by block */
+/* Where states are: in an entry, of a scan by block these; initial ones; results. */
+enum { START, TOTAL, SCAN_ENTRIES, INIT, RESULT };
 
 size_t kiln_interp_entries(const region *r, const int64_t *n) {
     if (r->op == KILN_IR_SCAN) return SCAN_ENTRIES;
@@ -31,6 +30,21 @@ size_t kiln_interp_entries(const region *r, const int64_t *n) {
     size_t runs = 0;
     for (int k = 0; k < r->nslow; k++) runs += bits_of(n[r->slow[k]]);
     return runs + blocks + lanes;
+}
+
+static char *place_of(const ctx *c, const region *r, int place, const state *s) {
+    if (place == INIT) return c->ptr[s->init];
+    return place == RESULT ? c->ptr[s->result] : entry_of(c, r, (size_t)place, s);
+}
+
+/* Copies the states at one place to another, where steps go on. */
+static void set_states(ctx *c, const region *r, int to, int from) {
+    size_t n = r->width == BLOCK ? c->n : 1;
+    for (int k = 0; k < r->nstates; k++) {
+        const state *s = &r->states[k];
+        char *at = c->ptr[s->now] = c->ptr[s->next] = place_of(c, r, to, s);
+        memcpy(at, place_of(c, r, from, s), n * s->size);
+    }
 }
 
 /* Merges entry `right` into entry `left`, all in index order. */
@@ -208,11 +222,7 @@ int32_t kiln_interp_fold(ctx *c, const region *r) {
         } while (next_run(c, r));
         close_counter(c, r, 0, top);
     }
-    for (int k = 0; k < r->nstates; k++) {
-        const state *s = &r->states[k];
-        memcpy(c->ptr[s->result], empty ? c->ptr[s->init] : entry_of(c, r, 0, s),
-               state_elems(c, r) * s->size);
-    }
+    set_states(c, r, RESULT, empty ? INIT : 0);
     return 0;
 }
 
@@ -228,18 +238,10 @@ static int32_t run_chain(ctx *c, const region *r, int64_t begin, int64_t end) {
     return trap;
 }
 
-static void set_state(ctx *c, const region *r, const state *s, char *to, const char *from) {
-    memcpy(to, from, state_elems(c, r) * s->size);
-    c->ptr[s->now] = c->ptr[s->next] = to;
-}
-
 /* What a block comes to from the initial states.  Only the first block stores, since the others run again. */
 static int32_t total_of(ctx *c, const region *r, int64_t begin, int64_t end, bool first) {
     bool was = c->silent;
-    for (int k = 0; k < r->nstates; k++) {
-        const state *s = &r->states[k];
-        set_state(c, r, s, entry_of(c, r, TOTAL, s), c->ptr[s->init]);
-    }
+    set_states(c, r, TOTAL, INIT);
     c->silent |= !first;
     int32_t trap = run_chain(c, r, begin, end);
     c->silent = was;
@@ -249,31 +251,21 @@ static int32_t total_of(ctx *c, const region *r, int64_t begin, int64_t end, boo
 /* Several blocks.  START: the states before the block at hand, in the end those after the last one. */
 static int32_t scan_blocks(ctx *c, const region *r, int64_t begin, int64_t end) {
     int32_t trap = 0;
-    for (int k = 0; k < r->nstates; k++) {
-        const state *s = &r->states[k];
-        set_state(c, r, s, entry_of(c, r, START, s), c->ptr[s->init]);
-    }
+    set_states(c, r, START, INIT);
     for (int64_t i = begin; i < end && !trap; i += r->tree.block) {
         int64_t stop = end - i < r->tree.block ? end : i + r->tree.block;
         trap = total_of(c, r, i, stop, i == begin);
-        for (int k = 0; k < r->nstates; k++) {
-            const state *s = &r->states[k];
-            set_state(c, r, s, c->ptr[s->result], entry_of(c, r, START, s));
-        }
+        set_states(c, r, RESULT, START);
         if (i > begin) trap = run_chain(c, r, i, stop);
         merge_entries(c, r, START, TOTAL);
     }
-    for (int k = 0; k < r->nstates; k++) {
-        const state *s = &r->states[k];
-        set_state(c, r, s, c->ptr[s->result], entry_of(c, r, START, s));
-    }
+    set_states(c, r, RESULT, START);
     return trap;
 }
 
 int32_t kiln_interp_scan(ctx *c, const region *r) {
     int64_t begin = c->from[r->dim], end = begin + c->extent[r->dim], block = r->tree.block;
     if (block && end - begin > block) return scan_blocks(c, r, begin, end);
-    for (int k = 0; k < r->nstates; k++)
-        set_state(c, r, &r->states[k], c->ptr[r->states[k].result], c->ptr[r->states[k].init]);
+    set_states(c, r, RESULT, INIT);
     return run_chain(c, r, begin, end);
 }

@@ -107,7 +107,7 @@ typedef struct program {
     list pre;             /* what depends on no loop */
     region *root, *folds; /* folds, and scans by block: what keeps partial results */
     home *homes;          /* the pointer table's initial contents */
-    uint32_t nhomes, cap;
+    uint32_t nhomes;
     uint32_t wide_units,
         narrow_units; /* bytes per element of all registers of a block, of all of 64 elements */
     uint32_t block;   /* elements of a block */
@@ -134,6 +134,10 @@ typedef struct ctx {
     /* what loops run over: from 0 the launch's extent, in a block of a fold its elements */
     int64_t from[MAX_DIMS], extent[MAX_DIMS];
 } ctx;
+
+static inline size_t elems_of(const ctx *c, const node *n) {
+    return n->width == UNIFORM ? 1 : n->width == BLOCK ? c->n : c->lanes;
+}
 
 kiln_status kiln_interp_prepare(kiln_interp *p, const kiln_ir *ir, int nest, int begin);
 /* Each returns 0 or a trap. */

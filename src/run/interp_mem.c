@@ -27,13 +27,11 @@ static bool allowed(const ctx *c, const access *m, size_t i) {
     return !m->guarded || c->ptr[m->guard][i * m->guard_step];
 }
 
-static size_t count(const ctx *c, const node *n) { return n->width == UNIFORM ? 1 : c->n; }
-
 void kiln_interp_gather(ctx *c, const node *n) {
     const access *m = n->x.mem;
     const char *base = kiln_interp_address(c, m);
     char *out = c->ptr[n->out];
-    size_t len = count(c, n);
+    size_t len = elems_of(c, n);
     for (size_t i = 0; i < len; i++) {
         const char *src = allowed(c, m, i) ? base + element_offset(c, m, i)
                                            : c->ptr[m->other] + i * m->other_step * m->size;
@@ -46,7 +44,7 @@ void kiln_interp_scatter(ctx *c, const node *n) {
     const access *m = n->x.mem;
     char *base = kiln_interp_address(c, m);
     const char *value = c->ptr[n->a];
-    size_t len = count(c, n);
+    size_t len = elems_of(c, n);
     for (size_t i = 0; i < len; i++)
         if (allowed(c, m, i))
             memcpy(base + element_offset(c, m, i), value + i * m->value_step * m->size, m->size);

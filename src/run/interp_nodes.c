@@ -3,8 +3,6 @@
  * A value is put into the list its rank names, which may be that of a loop further out than its own.  Values that
  * stay in their own region share registers by liveness; a value moved outwards keeps a register to itself,
  * since it runs before what is textually earlier.  Knows widths and sizes of values, not what computes them. */
-#include <string.h>
-
 #include "run/interp_prep.h"
 
 /* -- registers ---------------------------------------------------------------------------------------- */
@@ -12,20 +10,14 @@
 static int size_class(int size) { return size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : 3; }
 
 uint32_t kiln_prep_home(prep *q) {
-    program *g = q->g;
-    if (g->nhomes == g->cap) {
-        uint32_t cap = g->cap ? 2 * g->cap : 32;
-        home *p = kiln_arena_alloc(q->arena, sizeof *p * cap);
-        if (!p) {
-            q->nomem = true;
-            return 0;
-        }
-        if (g->nhomes) memcpy(p, g->homes, sizeof *p * g->nhomes);
-        g->homes = p;
-        g->cap = cap;
+    home *all = kiln_arena_grow(q->arena, q->g->homes, q->g->nhomes, sizeof *all);
+    if (!all) {
+        q->nomem = true;
+        return 0;
     }
-    g->homes[g->nhomes].units = UINT32_MAX;
-    return g->nhomes++;
+    q->g->homes = all;
+    all[q->g->nhomes].units = UINT32_MAX;
+    return q->g->nhomes++;
 }
 
 uint32_t kiln_prep_register(prep *q, int w, int size) {

@@ -9,9 +9,18 @@
 static int max_rank(const prep *q, int rank, kiln_ref r) { return q->v[r].rank > rank ? q->v[r].rank : rank; }
 static int max_width(const prep *q, int w, kiln_ref r) { return q->v[r].width > w ? q->v[r].width : w; }
 
-static kiln_status prep_call(prep *q, int i, kiln_loop_fn fn) {
+/* A primitive or a cast. */
+static kiln_status prep_call(prep *q, int i) {
     const kiln_ir_ins *ins = &q->ir->ins[i];
+    bool cast = ins->op == KILN_IR_CAST;
     int w = UNIFORM, rank = 0, n = ins->nargs;
+    kiln_dtype t = (kiln_dtype)q->ir->ins[ins->arg[n - 1]].dtype;
+    kiln_loop_fn fn = cast ? q->loops->cast[ins->dtype][t] : q->loops->prim[ins->prim][t];
+    if (!fn && cast)
+        return KILN_BUG("no loop to cast %s to %s", kiln_dtype_name(t),
+                        kiln_dtype_name((kiln_dtype)ins->dtype));
+    if (!fn)
+        return KILN_BUG("no loop for %s of %s", kiln_prim_name((kiln_prim)ins->prim), kiln_dtype_name(t));
     for (int k = 0; k < n; k++) {
         w = max_width(q, w, ins->arg[k]);
         rank = max_rank(q, rank, ins->arg[k]);
@@ -28,29 +37,9 @@ static kiln_status prep_call(prep *q, int i, kiln_loop_fn fn) {
     d->b = at[1];
     d->c = at[2];
     d->shift = shift;
-    d->size = size_of(q->ir->ins[ins->arg[n - 1]].dtype);
-    d->which = ins->op == KILN_IR_PRIM && kiln_prim_rule((kiln_prim)ins->prim) == KILN_RULE_SELECT;
+    d->size = size_of(t);
+    d->which = !cast && kiln_prim_rule((kiln_prim)ins->prim) == KILN_RULE_SELECT;
     return KILN_OK;
-}
-
-static kiln_status prep_prim(prep *q, int i) {
-    const kiln_ir_ins *ins = &q->ir->ins[i];
-    int t = q->ir->ins[ins->arg[ins->nargs - 1]].dtype;
-    kiln_loop_fn fn = q->loops->prim[ins->prim][t];
-    if (!fn)
-        return KILN_BUG("no loop for %s of %s", kiln_prim_name((kiln_prim)ins->prim),
-                        kiln_dtype_name((kiln_dtype)t));
-    return prep_call(q, i, fn);
-}
-
-static kiln_status prep_cast(prep *q, int i) {
-    const kiln_ir_ins *ins = &q->ir->ins[i];
-    int from = q->ir->ins[ins->arg[0]].dtype;
-    kiln_loop_fn fn = q->loops->cast[ins->dtype][from];
-    if (!fn)
-        return KILN_BUG("no loop to cast %s to %s", kiln_dtype_name((kiln_dtype)from),
-                        kiln_dtype_name((kiln_dtype)ins->dtype));
-    return prep_call(q, i, fn);
 }
 
 static void prep_const(prep *q, int i) {
@@ -215,27 +204,17 @@ static void prep_trap(prep *q, int i) {
 
 /* -- states -------------------------------------------------------------------------------------------- */
 
-static region *fold_here(prep *q) {
-    int k = here(q);
-    while (k > 0 && q->stack[k]->op == KILN_IR_FOR) k--;
-    return q->stack[k];
-}
-
-static int level_of_region(const prep *q, const region *r) {
-    int k = here(q);
-    while (k > 0 && q->stack[k] != r) k--;
-    return k;
-}
-
 static void prep_state(prep *q, int i) {
     const kiln_ir_ins *ins = &q->ir->ins[i];
-    region *r = fold_here(q);
+    int level = here(q);
+    while (level > 0 && q->stack[level]->op == KILN_IR_FOR) level--;
+    const region *r = q->stack[level];
     const state *s = &r->states[ins->which];
     value *v = &q->v[i];
     bool lanes = r->vec && (r->split || r->merging);
     v->ptr = ins->op == KILN_IR_STATE ? s->now : ins->op == KILN_IR_LEFT ? s->left : s->right;
     v->width = lanes ? LANE : r->vec ? BLOCK : r->width;
-    v->rank = (uint8_t)rank_at(level_of_region(q, r), lanes || r->merging ? PART_LANE : PART_BODY);
+    v->rank = (uint8_t)rank_at(level, lanes || r->merging ? PART_LANE : PART_BODY);
 }
 
 static void prep_result(prep *q, int i) {
@@ -297,8 +276,8 @@ static kiln_status prep_ins(prep *q, int i) {
     case KILN_IR_INDEX: prep_index(q, i); break;
     case KILN_IR_LOAD: prep_load(q, i); break;
     case KILN_IR_STORE: prep_store(q, i); break;
-    case KILN_IR_PRIM: st = prep_prim(q, i); break;
-    case KILN_IR_CAST: st = prep_cast(q, i); break;
+    case KILN_IR_PRIM:
+    case KILN_IR_CAST: st = prep_call(q, i); break;
     case KILN_IR_TRAP: prep_trap(q, i); break;
     case KILN_IR_STATE:
     case KILN_IR_LEFT:
