@@ -88,27 +88,27 @@ static kiln_status shape(kiln_plan *p) {
 
 enum { SHORT_ROW = 8 }; /* elements of a kept dimension that are not worth being the vector loop */
 
-/* Byte strides of every buffer along the dimensions of the call's shape. */
+/* Strides of every buffer along the dimensions of the call's shape, in elements. */
 typedef struct walks {
-    int64_t of[KILN_MAX_OPERANDS][KILN_MAX_RANK];
+    int64_t room[KILN_MAX_OPERANDS][KILN_MAX_RANK];
+    const int64_t *of[KILN_MAX_OPERANDS];
 } walks;
 
-static void result_strides(const kiln_plan *p, int k, int64_t *out) {
-    const kiln_tensor *given = p->buffer[k].tensor;
-    const int64_t *strides = given && !p->result[k].resized ? given->strides : p->shape[1].strides;
+static void find_walks(const kiln_plan *p, walks *w) {
     bool keep = keeps(p);
-    for (int d = 0, at = 0; d < p->shape->rank; d++) {
-        out[d] = is_reduced(p, d) ? 0 : strides[at] * p->bytes[k];
-        at += keep || !is_reduced(p, d);
-    }
-}
-
-static void input_strides(const kiln_plan *p, int b, int64_t *out) {
-    const kiln_tensor *t = p->buffer[b].tensor;
-    int lead = p->shape->rank - t->rank;
-    for (int d = 0; d < p->shape->rank; d++) {
-        bool stretched = d < lead || t->sizes[d - lead] != p->shape->sizes[d];
-        out[d] = stretched ? 0 : t->strides[d - lead] * p->bytes[b];
+    for (int b = 0; b < p->axes.nbuffers; b++) {
+        const kiln_tensor *t = p->buffer[b].tensor;
+        int64_t *out = w->room[b];
+        w->of[b] = out;
+        if (b >= p->axes.nwritten) {
+            kiln_strides_stretch(p->shape, t->rank, t->sizes, t->strides, out);
+            continue;
+        }
+        const int64_t *next = t && !p->result[b].resized ? t->strides : p->shape[1].strides;
+        for (int d = 0; d < p->shape->rank; d++) {
+            out[d] = is_reduced(p, d) ? 0 : *next;
+            next += keep || !is_reduced(p, d);
+        }
     }
 }
 
@@ -123,11 +123,11 @@ static int nearest_dim(const kiln_plan *p, const walks *w) {
     return near;
 }
 
-/* Dimensions that are (not) folded and have not just one position, nearest in `by` first; how many. */
+/* Dimensions that are (not) folded, nearest in `by` first; how many. */
 static int collect_dims(const kiln_plan *p, bool folded, const int64_t *by, bool sorted, uint8_t *out) {
     int n = 0;
     for (int d = p->shape->rank - 1; d >= 0; d--) {
-        if (is_reduced(p, d) != folded || p->shape->sizes[d] == 1) continue;
+        if (is_reduced(p, d) != folded) continue;
         int at = n++;
         for (; sorted && at > 0 && llabs(by[out[at - 1]]) > llabs(by[d]); at--) out[at] = out[at - 1];
         out[at] = (uint8_t)d;
@@ -135,45 +135,26 @@ static int collect_dims(const kiln_plan *p, bool folded, const int64_t *by, bool
     return n;
 }
 
-/* Appends dimensions to the axes, innermost first, with neighbours merged where every buffer allows it. */
-static int merge_dims(kiln_plan *p, const walks *w, const uint8_t *dims, int n) {
-    int first = p->axes.ndim;
-    for (int k = 0; k < n; k++) {
-        int d = dims[k], last = p->axes.ndim - 1;
-        bool merges = last >= first;
-        for (int b = 0; b < p->axes.nbuffers && merges; b++)
-            merges = p->n[last] * p->stride[b][last] == w->of[b][d];
-        if (merges) {
-            p->n[last] *= p->shape->sizes[d];
-            continue;
-        }
-        for (int b = 0; b < p->axes.nbuffers; b++) p->stride[b][last + 1] = w->of[b][d];
-        p->n[last + 1] = p->shape->sizes[d];
-        p->axes.ndim++;
-    }
-    return p->axes.ndim - first;
-}
-
-/* A dimension of `count` positions that no buffer moves along. */
-static void add_dim(kiln_plan *p, kiln_role role, int64_t count) {
+/* A dimension of one position. */
+static void add_dim(kiln_plan *p, kiln_role role) {
     int d = p->axes.ndim++;
-    p->n[d] = count;
+    p->n[d] = 1;
     p->role[d] = role;
     for (int b = 0; b < p->axes.nbuffers; b++) p->stride[b][d] = 0;
+}
+
+static void swap(int64_t *two) {
+    int64_t t = two[0];
+    two[0] = two[1];
+    two[1] = t;
 }
 
 /* Reduced axes are declared slowest first. */
 static void turn_reduced(kiln_plan *p, int first, int n) {
     for (int k = 0; k < n; k++) p->role[first + k] = KILN_ROLE_REDUCED;
     if (n < 2) return;
-    int64_t t = p->n[first];
-    p->n[first] = p->n[first + 1];
-    p->n[first + 1] = t;
-    for (int b = 0; b < p->axes.nbuffers; b++) {
-        t = p->stride[b][first];
-        p->stride[b][first] = p->stride[b][first + 1];
-        p->stride[b][first + 1] = t;
-    }
+    swap(&p->n[first]);
+    for (int b = 0; b < p->axes.nbuffers; b++) swap(&p->stride[b][first]);
 }
 
 /* Grid, reduced axes, parts; how many groups of folded dimensions there are, which may be too many for that. */
@@ -187,58 +168,50 @@ static int lay_out(kiln_plan *p, const walks *w) {
     int nfolded = collect_dims(p, true, in, !places, folded);
     p->form = across ? KILN_FOLD_ACROSS : 0;
     p->axes.ndim = 0;
-    if (merge_dims(p, w, kept, nkept) == 0) add_dim(p, KILN_ROLE_GRID, 1);
+    if (kiln_plan_append(p, w->of, kept, nkept) == 0) add_dim(p, KILN_ROLE_GRID);
     p->axes.ngrid = p->axes.ndim;
-    int groups = merge_dims(p, w, folded, nfolded);
+    int groups = kiln_plan_append(p, w->of, folded, nfolded);
     if (groups > KILN_FOLD_AXES) return groups;
-    if (groups == 0) add_dim(p, KILN_ROLE_REDUCED, 1);
+    if (groups == 0) add_dim(p, KILN_ROLE_REDUCED);
     turn_reduced(p, p->axes.ngrid, groups);
     if (groups == 2) p->form |= KILN_FOLD_TWO;
-    add_dim(p, KILN_ROLE_PARTS, 1);
+    add_dim(p, KILN_ROLE_PARTS);
     return groups;
 }
 
 /* Input b is copied before the launch, kept dimensions first and then those folded, each in its order. */
 static void copy_first(kiln_plan *p, walks *w, int b) {
     int own = p->nbuffers++, n = 0;
-    int64_t next = p->bytes[b];
+    int64_t next = 1;
     p->buffer[own] = p->buffer[b];
     p->bytes[own] = p->bytes[b];
     for (int pass = 0; pass < 2; pass++)
         for (int d = p->shape->rank - 1; d >= 0; d--) {
             if (is_reduced(p, d) != (pass == 0)) continue;
             p->copy_n[n] = p->shape->sizes[d];
-            p->stride[own][n++] = w->of[b][d];
-            w->of[b][d] = next;
+            p->stride[own][n++] = w->of[b][d] * p->bytes[b];
+            w->room[b][d] = next;
             next *= p->shape->sizes[d];
         }
-    p->buffer[b] = (kiln_buffer){
-        .kind = KILN_BUFFER_TMP, .which = p->buffer[b].which, .dtype = p->buffer[b].dtype, .nbytes = next};
-    kiln_step *s = &p->step[p->nsteps++];
-    s->kind = KILN_STEP_COPY;
-    s->u.copy.from = (uint8_t)own;
-    s->u.copy.to = (uint8_t)b;
-    s->u.copy.ndim = (uint8_t)n;
-    s->u.copy.n = p->copy_n;
-    s->u.copy.from_stride = p->stride[own];
-    s->u.copy.to_stride = NULL;
+    p->buffer[b].kind = KILN_BUFFER_TMP;
+    p->buffer[b].tensor = NULL;
+    p->buffer[b].nbytes = next * p->bytes[b];
+    p->step[p->nsteps++] = (kiln_step){
+        .kind = KILN_STEP_COPY,
+        .u.copy = {(uint8_t)own, (uint8_t)b, (uint8_t)n, p->copy_n, p->stride[own], NULL}};
 }
 
 static kiln_status axes(kiln_plan *p) {
     walks w;
-    for (int k = 0; k < p->axes.nwritten; k++) result_strides(p, k, w.of[k]);
-    for (int b = p->axes.nwritten; b < p->axes.nbuffers; b++) input_strides(p, b, w.of[b]);
+    find_walks(p, &w);
     if (lay_out(p, &w) > KILN_FOLD_AXES) {
         for (int b = p->axes.nwritten; b < p->axes.nbuffers; b++) copy_first(p, &w, b);
         lay_out(p, &w);
     }
     p->axes.npoints = p->shape[1].nelem;
     p->axes.nelem = p->shape->nelem > p->axes.npoints ? p->shape->nelem : p->axes.npoints;
-    if (p->form & KILN_FOLD_ACROSS)
-        kiln_plan_classify(p, 0, 0);
-    else
-        kiln_plan_classify(p, p->axes.ndim - 2,
-                           p->axes.nwritten); /* results do not move along what is folded */
+    bool across = p->form & KILN_FOLD_ACROSS; /* else results do not move along the vector axis */
+    kiln_plan_classify(p, across ? 0 : p->axes.ndim - 2, across ? 0 : p->axes.nwritten);
     return KILN_OK;
 }
 

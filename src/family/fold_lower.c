@@ -19,7 +19,6 @@ typedef enum scope { IN_BEGINNING, IN_STEP, IN_BLOCK, IN_MERGE, IN_FINISH } scop
 
 typedef struct lowering {
     kiln_lowering base; /* first: callbacks get it */
-    kiln_row_env env;
     const kiln_reduce *reduce;
     const kiln_texpr *init[KILN_ROW_MAX_NAMED], *step[KILN_ROW_MAX_NAMED], *block[KILN_ROW_MAX_NAMED],
         *merge[KILN_ROW_MAX_NAMED], *finish[KILN_MAX_RETS];
@@ -99,6 +98,11 @@ static kiln_pair position(kiln_lowering *lw, const kiln_texpr *e) {
 
 static kiln_ir_tree tree(const lowering *f) { return f->across ? KILN_TREE_ACROSS : KILN_TREE_ALONG; }
 
+/* The tree of the fold itself, which may be by blocks. */
+static kiln_ir_tree whole_tree(const lowering *f) {
+    return f->reduce->block.n ? (kiln_ir_tree){0, f->across ? BLOCK_ACROSS : BLOCK_ALONG} : tree(f);
+}
+
 /* The sums within e are made first, each once: a `sum` over elements may use sums over all of them. */
 static void make_sums_within(kiln_lowering *lw, const kiln_texpr *e) {
     for (int k = 0; k < e->nargs; k++) {
@@ -139,15 +143,19 @@ static kiln_pair sum(kiln_lowering *lw, const kiln_texpr *e) {
 
 /* -- the fold ------------------------------------------------------------------------------------------------- */
 
-/* Lowers each state's expression to its cells; n: the counter's new value, if there is one. */
-static void yield(lowering *f, const kiln_texpr *const *of, kiln_ref n) {
-    kiln_ref all[KILN_IR_MAX_STATES];
+/* Lowers each state's expression to its cells; n: the counter's value, if there is one. */
+static void lower_states(lowering *f, const kiln_texpr *const *of, kiln_ref n, kiln_ref *out) {
     for (int k = 0; k < f->nstates; k++) {
         kiln_pair v = kiln_lower_expr(&f->base, of[k]);
-        all[f->at[k]] = v.re;
-        if (kiln_dtype_is_complex(f->dtype[k])) all[f->at[k] + 1] = v.im;
+        out[f->at[k]] = v.re;
+        if (kiln_dtype_is_complex(f->dtype[k])) out[f->at[k] + 1] = v.im;
     }
-    if (f->count >= 0) all[f->count] = n;
+    if (f->count >= 0) out[f->count] = n;
+}
+
+static void yield(lowering *f, const kiln_texpr *const *of, kiln_ref n) {
+    kiln_ref all[KILN_IR_MAX_STATES];
+    lower_states(f, of, n, all);
     kiln_ir_yield(f->base.ir, all, f->ncells);
 }
 
@@ -163,11 +171,7 @@ static void merge(lowering *f) {
 
 static void beginning(lowering *f, kiln_ref *init) {
     f->now = IN_BEGINNING;
-    for (int k = 0; k < f->nstates; k++) {
-        kiln_pair v = kiln_lower_expr(&f->base, f->init[k]);
-        init[f->at[k]] = v.re;
-        if (kiln_dtype_is_complex(f->dtype[k])) init[f->at[k] + 1] = v.im;
-    }
+    lower_states(f, f->init, 0, init);
     if (f->count >= 0) init[f->count] = kiln_ir_const_i(f->base.ir, KILN_I64, 0);
 }
 
@@ -175,9 +179,9 @@ static void fold_elements(lowering *f) {
     kiln_ir *ir = f->base.ir;
     kiln_ref init[KILN_IR_MAX_STATES];
     bool blocks = f->reduce->block.n > 0;
-    kiln_ir_tree by = blocks ? (kiln_ir_tree){0, f->across ? BLOCK_ACROSS : BLOCK_ALONG} : tree(f);
     beginning(f, init);
-    f->folded = kiln_ir_fold(ir, f->reduced, f->nreduced, !f->across && !blocks, by, init, f->ncells);
+    f->folded = kiln_ir_fold(ir, f->reduced, f->nreduced, !f->across && !blocks, whole_tree(f), init,
+                             f->ncells);
     f->now = blocks ? IN_BLOCK : IN_STEP;
     f->nsums = 0;
     kiln_lower_forget(&f->base);
@@ -200,35 +204,20 @@ static void fold_parts(lowering *f) {
     merge(f);
 }
 
-static void finish(lowering *f) {
-    const kiln_plan *p = f->base.plan;
-    kiln_pair value[KILN_MAX_RETS];
-    f->now = IN_FINISH;
-    kiln_lower_forget(&f->base);
-    for (int k = 0; k < p->typed.nrets; k++) {
-        value[k] = kiln_lower_expr(&f->base, f->finish[k]);
-        value[k] = kiln_pair_cast(f->base.ir, p->typed.ret_dtype[k], value[k]);
-        value[k] = kiln_pair_cast(f->base.ir, p->buffer[k].dtype, value[k]);
-    }
-    for (int k = 0; k < p->typed.nrets; k++) kiln_pair_store(f->base.ir, k, value[k]);
-}
-
-static void whole_nest(lowering *f) {
-    kiln_ir_for(f->base.ir, f->grid, f->across);
-    fold_elements(f);
-    finish(f);
-    kiln_ir_end(f->base.ir);
-}
-
-static void part_nests(lowering *f) {
+/* One nest; of parts, a second one after their states are stored. */
+static void make_nests(lowering *f) {
     kiln_ir *ir = f->base.ir;
     kiln_ir_for(ir, f->grid, f->across);
     fold_elements(f);
-    for (int k = 0; k < f->ncells; k++) kiln_ir_store(ir, f->part[k], kiln_ir_result(ir, f->folded, k));
-    kiln_ir_end(ir);
-    kiln_ir_for(ir, f->grid, f->across);
-    fold_parts(f);
-    finish(f);
+    if (f->base.plan->parts) {
+        for (int k = 0; k < f->ncells; k++) kiln_ir_store(ir, f->part[k], kiln_ir_result(ir, f->folded, k));
+        kiln_ir_end(ir);
+        kiln_ir_for(ir, f->grid, f->across);
+        fold_parts(f);
+    }
+    f->now = IN_FINISH;
+    kiln_lower_forget(&f->base);
+    kiln_lower_results(&f->base, f->finish);
     kiln_ir_end(ir);
 }
 
@@ -248,9 +237,9 @@ static kiln_status type_clause(lowering *f, const kiln_nameds *list, const kiln_
         const kiln_named *v = clause_of(list, f->reduce->states.at[k].name);
         if (!v) return KILN_BUG("a clause without state '%s'", f->reduce->states.at[k].name);
         before.n = (int)(v - list->at); /* a block sees what it has named so far */
-        if (f->env.env.in_block) f->env.scope = &before;
-        KILN_TRY(kiln_expr_type(&f->env.env, v->expr, f->dtype[k], &out[k]));
-        f->env.scope = NULL;
+        if (f->base.env.env.in_block) f->base.env.scope = &before;
+        KILN_TRY(kiln_expr_type(&f->base.env.env, v->expr, f->dtype[k], &out[k]));
+        f->base.env.scope = NULL;
     }
     return KILN_OK;
 }
@@ -276,19 +265,19 @@ static kiln_status type_finish(lowering *f) {
     for (int k = 0; k < f->base.plan->typed.nrets; k++) {
         kiln_dtype want = kiln_dtype_compute(f->base.plan->typed.ret_dtype[k]);
         if (k < f->reduce->finish.n) {
-            KILN_TRY(kiln_expr_type(&f->env.env, f->reduce->finish.at[k].expr, want, &f->finish[k]));
+            KILN_TRY(kiln_expr_type(&f->base.env.env, f->reduce->finish.at[k].expr, want, &f->finish[k]));
             continue;
         }
         kiln_texpr *acc = kiln_arena_alloc(f->base.arena, sizeof *acc);
         if (!acc) return KILN_NOMEM();
         *acc = (kiln_texpr){.kind = KILN_TE_STATE, .dtype = f->dtype[0]};
-        KILN_TRY(kiln_expr_cast(&f->env.env, acc, want, &f->finish[k]));
+        KILN_TRY(kiln_expr_cast(&f->base.env.env, acc, want, &f->finish[k]));
     }
     return KILN_OK;
 }
 
 static kiln_status type_all(lowering *f) {
-    kiln_row_env *re = &f->env;
+    kiln_row_env *re = &f->base.env;
     const kiln_reduce *r = f->reduce;
     KILN_TRY(type_clause(f, &r->states, f->init));
     re->states = true;
@@ -327,20 +316,17 @@ static kiln_dtype cell_dtype(const lowering *f, int cell) {
 }
 
 /* A buffer of state k of parts; several: of all of them. */
-static kiln_status declare_part(lowering *f, int k, bool several, int *out) {
+static int declare_part(lowering *f, int k, bool several) {
     bool in_rows = f->across &&
                    !f->base.plan->axes.strided; /* else any dimension may be the launch's inner one */
-    kiln_stride along = in_rows ? KILN_STRIDE_CONTIG : KILN_STRIDE_ANY;
     uint32_t axes = 1u << f->grid | (several ? 1u << f->parts : 0);
     char name[24];
     snprintf(name, sizeof name, several ? "parts.%d" : "part.%d", k);
-    const char *label = kiln_arena_strndup(f->base.arena, name, strlen(name));
-    if (!label) return KILN_NOMEM();
-    *out = kiln_ir_buf_add(f->base.ir, label, KILN_BUF_TMP, cell_dtype(f, k), axes, along);
-    return KILN_OK;
+    return kiln_ir_buf_add(f->base.ir, name, KILN_BUF_TMP, cell_dtype(f, k), axes,
+                           in_rows ? KILN_STRIDE_CONTIG : KILN_STRIDE_ANY);
 }
 
-static kiln_status declare(lowering *f) {
+static void declare(lowering *f) {
     kiln_ir *ir = f->base.ir;
     const kiln_plan *p = f->base.plan;
     kiln_partial *partial = &f->base.out->partial;
@@ -351,16 +337,14 @@ static kiln_status declare(lowering *f) {
     f->parts = kiln_ir_axis_add(ir, "q", false);
     uint32_t kept = 1u << f->grid, all = kept;
     for (int k = 0; k < f->nreduced; k++) all |= 1u << f->reduced[k];
-    KILN_TRY(kiln_lower_buffers(&f->base, kept, all));
-    for (int k = 0; k < f->ncells && p->parts; k++) KILN_TRY(declare_part(f, k, false, &f->part[k]));
+    kiln_lower_buffers(&f->base, kept, all);
+    for (int k = 0; k < f->ncells && p->parts; k++) f->part[k] = declare_part(f, k, false);
     for (int k = 0; k < f->ncells && p->parts; k++) {
-        KILN_TRY(declare_part(f, k, true, &f->parts_of[k]));
+        f->parts_of[k] = declare_part(f, k, true);
         partial->bytes[k] = (uint8_t)kiln_dtype_size(cell_dtype(f, k));
     }
     partial->nstates = p->parts ? (uint8_t)f->ncells : 0;
-    uint32_t block = f->across ? BLOCK_ACROSS : BLOCK_ALONG;
-    partial->unit = f->nreduced == 2 ? 1 : f->reduce->block.n ? block : tree(f).block;
-    return KILN_OK;
+    partial->unit = f->nreduced == 2 ? 1 : whole_tree(f).block;
 }
 
 kiln_status kiln_fold_lower(kiln_arena *arena, const kiln_plan *plan, kiln_lowered *out) {
@@ -372,13 +356,9 @@ kiln_status kiln_fold_lower(kiln_arena *arena, const kiln_plan *plan, kiln_lower
     f->base.position = position;
     f->base.sum = sum;
     f->reduce = &f->base.row->reduce;
-    kiln_lower_env(&f->base, &f->env);
     KILN_TRY(set_states(f));
     KILN_TRY(type_all(f));
-    KILN_TRY(declare(f));
-    if (plan->parts)
-        part_nests(f);
-    else
-        whole_nest(f);
+    declare(f);
+    make_nests(f);
     return KILN_OK;
 }

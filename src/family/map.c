@@ -36,48 +36,33 @@ static kiln_status axes(kiln_plan *p) {
 
 /* -- lowering ---------------------------------------------------------------------------------------------- */
 
-typedef struct bodies {
-    const kiln_texpr *at[KILN_MAX_RETS];
-    int n;
-} bodies;
-
 static void begin_nest(kiln_lowering *lw) {
     kiln_lower_forget(lw);
     kiln_ir_for(lw->ir, 0, true);
 }
 
-static void guard_nest(kiln_lowering *lw, const bodies *b) {
+static void guard_nest(kiln_lowering *lw, const kiln_texpr *const *body) {
+    int n = lw->plan->typed.nrets;
     bool any = false;
-    for (int k = 0; k < b->n; k++) any = any || kiln_lower_divides(b->at[k]);
+    for (int k = 0; k < n; k++) any = any || kiln_lower_divides(body[k]);
     if (!any) return;
     begin_nest(lw);
-    for (int k = 0; k < b->n; k++) kiln_lower_traps(lw, b->at[k]);
-    kiln_ir_end(lw->ir);
-}
-
-/* All values are computed before the first is stored: an output may be an input. */
-static void compute_nest(kiln_lowering *lw, const bodies *b) {
-    kiln_pair value[KILN_MAX_RETS];
-    begin_nest(lw);
-    for (int k = 0; k < b->n; k++) {
-        value[k] = kiln_pair_cast(lw->ir, lw->plan->typed.ret_dtype[k], kiln_lower_expr(lw, b->at[k]));
-        value[k] = kiln_pair_cast(lw->ir, lw->plan->buffer[k].dtype, value[k]);
-    }
-    for (int k = 0; k < b->n; k++) kiln_pair_store(lw->ir, k, value[k]);
+    for (int k = 0; k < n; k++) kiln_lower_traps(lw, body[k]);
     kiln_ir_end(lw->ir);
 }
 
 static kiln_status lower(kiln_arena *arena, const kiln_plan *plan, kiln_lowered *out) {
     kiln_lowering lw;
-    kiln_row_env re;
-    bodies b = {.n = plan->typed.nrets};
+    const kiln_texpr *body[KILN_MAX_RETS];
     KILN_TRY(kiln_lowering_begin(&lw, arena, plan, out));
-    kiln_lower_env(&lw, &re);
-    for (int k = 0; k < b.n; k++) KILN_TRY(kiln_row_type_body(&re, k, plan->typed.ret_dtype[k], &b.at[k]));
+    for (int k = 0; k < plan->typed.nrets; k++)
+        KILN_TRY(kiln_row_type_body(&lw.env, k, plan->typed.ret_dtype[k], &body[k]));
     uint32_t points = 1u << kiln_ir_axis_add(lw.ir, "p", true);
-    KILN_TRY(kiln_lower_buffers(&lw, points, points));
-    guard_nest(&lw, &b);
-    compute_nest(&lw, &b);
+    kiln_lower_buffers(&lw, points, points);
+    guard_nest(&lw, body);
+    begin_nest(&lw);
+    kiln_lower_results(&lw, body);
+    kiln_ir_end(lw.ir);
     return KILN_OK;
 }
 

@@ -53,14 +53,6 @@ kiln_status kiln_count_check(const kiln_plan *p, int64_t n) {
     return hold_checks(&env, row, true);
 }
 
-static kiln_status is_taken(const kiln_plan *p, const kiln_branch *br, bool *out) {
-    kiln_call_env env;
-    *out = true;
-    if (!br->when) return KILN_OK;
-    kiln_call_env_init(&env, p->call, p->typed.common);
-    return holds(&env, br->when, out);
-}
-
 /* -- branches ------------------------------------------------------------------------------------------ */
 
 typedef struct search {
@@ -109,9 +101,13 @@ static kiln_status pick_branch(kiln_plan *p, const kiln_typing **by) {
     const kiln_row *row = p->call->op->row;
     for (int b = 0; b < row->nbranches; b++) {
         const kiln_branch *br = &row->branches[b];
-        bool taken;
+        bool taken = true;
         KILN_TRY(promote(p, &br->typing, by));
-        KILN_TRY(is_taken(p, br, &taken));
+        if (br->when) {
+            kiln_call_env env;
+            kiln_call_env_init(&env, p->call, p->typed.common);
+            KILN_TRY(holds(&env, br->when, &taken));
+        }
         if (!taken) continue;
         p->typed.branch = (uint8_t)b;
         return KILN_OK;
@@ -192,14 +188,9 @@ static void compute_aside(kiln_plan *p, int k) {
     p->buffer[k].kind = KILN_BUFFER_TMP;
     p->buffer[k].tensor = NULL;
     p->buffer[k].nbytes = next;
-    kiln_step *s = &p->step[p->nsteps++];
-    s->kind = KILN_STEP_COPY;
-    s->u.copy.from = (uint8_t)k;
-    s->u.copy.to = (uint8_t)own;
-    s->u.copy.ndim = (uint8_t)p->axes.ngrid;
-    s->u.copy.n = p->n;
-    s->u.copy.from_stride = p->stride[k];
-    s->u.copy.to_stride = p->stride[own];
+    p->step[p->nsteps++] = (kiln_step){
+        .kind = KILN_STEP_COPY,
+        .u.copy = {(uint8_t)k, (uint8_t)own, (uint8_t)p->axes.ngrid, p->n, p->stride[k], p->stride[own]}};
 }
 
 /* A launch over the axes; results that must be computed aside get temporaries and are copied after it.  What launches

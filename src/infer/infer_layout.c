@@ -32,13 +32,17 @@ typedef struct deciders {
 
 static layout layout_of(const kiln_tensor *t) { return (layout){t->rank, t->flags, t->sizes, t->strides}; }
 
+void kiln_strides_stretch(const kiln_shape *s, int rank, const int64_t *sizes, const int64_t *strides,
+                          int64_t *out) {
+    int lead = s->rank - rank;
+    for (int d = 0; d < lead; d++) out[d] = 0;
+    for (int d = lead; d < s->rank; d++) out[d] = sizes[d - lead] == s->sizes[d] ? strides[d - lead] : 0;
+}
+
 /* Steps of t in the shape s: its strides, or, if it is broadcast, what they come to, in room. */
 static strides strides_of(const kiln_shape *s, bool uniform, const layout *t, int64_t *room) {
     if (uniform) return t->strides;
-    int lead = s->rank - t->rank;
-    for (int d = 0; d < lead; d++) room[d] = 0;
-    for (int d = lead; d < s->rank; d++)
-        room[d] = t->sizes[d - lead] == s->sizes[d] ? t->strides[d - lead] : 0;
+    kiln_strides_stretch(s, t->rank, t->sizes, t->strides, room);
     return room;
 }
 
@@ -336,28 +340,27 @@ static void buffer_strides(const kiln_plan *p, const deciders *f, strides *out) 
         if (uses >> p->typed.in_arg[i] & 1) *out++ = f->in[i];
 }
 
-/* Whether dimension d goes on where the last one ends, for every buffer. */
+/* Whether dimension d goes on where the last one of the axes ends, for every buffer. */
 static bool merges(const kiln_plan *p, const strides *of, int d) {
     int last = p->axes.ndim - 1;
-    if (last < 0) return false;
     for (int b = 0; b < p->axes.nbuffers; b++)
         if (p->n[last] * p->stride[b][last] != of[b][d] * p->bytes[b]) return false;
     return true;
 }
 
-static void merge_dims(kiln_plan *p, const strides *of, const uint8_t *perm) {
-    p->axes.ndim = 0;
-    for (int k = 0; k < p->shape->rank; k++) {
-        int d = perm[k], at = p->axes.ndim;
+int kiln_plan_append(kiln_plan *p, const int64_t *const *of, const uint8_t *dims, int n) {
+    int first = p->axes.ndim;
+    for (int k = 0; k < n; k++) {
+        int d = dims[k], at = p->axes.ndim;
         if (p->shape->sizes[d] == 1) continue;
-        if (merges(p, of, d)) {
+        if (at > first && merges(p, of, d)) {
             p->n[at - 1] *= p->shape->sizes[d];
             continue;
         }
         for (int b = 0; b < p->axes.nbuffers; b++) p->stride[b][at] = of[b][d] * p->bytes[b];
         p->n[p->axes.ndim++] = p->shape->sizes[d];
     }
-    if (p->axes.ndim == 0) flat_loop(p); /* one element */
+    return p->axes.ndim - first;
 }
 
 void kiln_layout_infer(kiln_plan *p) {
@@ -377,7 +380,8 @@ void kiln_layout_infer(kiln_plan *p) {
     }
     buffer_strides(p, &f, buffers);
     if (unlike) sort_dims(buffers, p->axes.nbuffers, p->shape->rank, p->shape->sizes, perm);
-    merge_dims(p, buffers, perm);
+    p->axes.ndim = 0;
+    if (kiln_plan_append(p, buffers, perm, p->shape->rank) == 0) flat_loop(p); /* one element */
 }
 
 /* -- classes ------------------------------------------------------------------------------------------- */

@@ -65,6 +65,14 @@ kiln_status kiln_count_check(const kiln_plan *p, int64_t n) KILN_MUST_CHECK;
 /* layout: strides of new results and dimensions to walk, merged, as PyTorch's iterator over all tensors has them. */
 void kiln_layout_infer(kiln_plan *p);
 
+/* Strides of a tensor along the dimensions of shape s: zero where it is stretched. */
+void kiln_strides_stretch(const kiln_shape *s, int rank, const int64_t *sizes, const int64_t *strides,
+                          int64_t *out);
+/* Appends n dimensions of the call's shape to the axes, innermost first: those of one position are left out, neighbours
+ * are merged where every buffer allows it.  of: each buffer's strides along all of them, in elements.  Returns how many
+ * were added. */
+int kiln_plan_append(kiln_plan *p, const int64_t *const *of, const uint8_t *dims, int n);
+
 /* How each buffer from the first on goes along dimension `vec`, the vector axis: what sizes and strides add to the class
  * of the call. */
 void kiln_plan_classify(kiln_plan *p, int vec, int first);

@@ -55,26 +55,23 @@ struct kiln_lowering {
     int buf_of_arg[KILN_MAX_ARGS]; /* buffer of a tensor argument, or -1 */
     /* Elements loaded in the region that is being built, in the compute type: rounded, exact.  Forgotten at its end. */
     kiln_pair loaded[KILN_MAX_ARGS][2];
-    /* What an expression's leaves become: an element, a number (both as kiln_lowering_begin sets them, unless the family has
-     * its own), and what only some families have; NULL: this one has it not. */
-    kiln_pair (*element)(kiln_lowering *lw, const kiln_texpr *e);
-    kiln_pair (*scalar)(kiln_lowering *lw, const kiln_texpr *e);
+    kiln_row_env env; /* types the row's expressions for this class */
+    /* Leaves of expressions that only some families have; NULL: this one has it not. */
     kiln_pair (*state)(kiln_lowering *lw, const kiln_texpr *e);    /* STATE, RHS */
     kiln_pair (*position)(kiln_lowering *lw, const kiln_texpr *e); /* POS, COUNT */
     kiln_pair (*sum)(kiln_lowering *lw, const kiln_texpr *e);      /* SUM, over a block */
-    void *user;                                                    /* the family's own */
     const kiln_pair *locals;                                       /* of the rule being lowered */
 };
 
 /* Begins a kernel of that name, with the axes to be added; then its buffers, which have the given axes each. */
 kiln_status kiln_lowering_begin(kiln_lowering *lw, kiln_arena *arena, const kiln_plan *plan,
                                 kiln_lowered *out) KILN_MUST_CHECK;
-kiln_status kiln_lower_buffers(kiln_lowering *lw, uint32_t written_axes, uint32_t read_axes) KILN_MUST_CHECK;
-/* The environment that types the row's expressions for this class. */
-void kiln_lower_env(const kiln_lowering *lw, kiln_row_env *re);
+void kiln_lower_buffers(kiln_lowering *lw, uint32_t written_axes, uint32_t read_axes);
 
 void kiln_lower_forget(kiln_lowering *lw); /* what was loaded: another region begins */
 kiln_pair kiln_lower_expr(kiln_lowering *lw, const kiln_texpr *e);
+/* Computes every result and stores them. */
+void kiln_lower_results(kiln_lowering *lw, const kiln_texpr *const *of);
 /* Integer divisions of e must not be by zero: traps for them, in a nest that stores nothing. */
 bool kiln_lower_divides(const kiln_texpr *e);
 void kiln_lower_traps(kiln_lowering *lw, const kiln_texpr *e);

@@ -99,8 +99,8 @@ kiln_pair kiln_lower_expr(kiln_lowering *lw, const kiln_texpr *e) {
     kiln_pair v;
     switch (e->kind) {
     case KILN_TE_CONST: return kiln_pair_const(lw->ir, e->dtype, e->i, e->f);
-    case KILN_TE_ELEM: return lw->element(lw, e);
-    case KILN_TE_SCALAR: return lw->scalar(lw, e);
+    case KILN_TE_ELEM: return element(lw, e);
+    case KILN_TE_SCALAR: return scalar(lw, e);
     case KILN_TE_PRIM: return lower_prim(lw, e);
     case KILN_TE_CAST: return kiln_pair_cast(lw->ir, e->dtype, kiln_lower_expr(lw, e->args[0]));
     case KILN_TE_ROUND:
@@ -134,6 +134,17 @@ kiln_pair kiln_lower_expr(kiln_lowering *lw, const kiln_texpr *e) {
     return (kiln_pair){0, KILN_NOREF};
 }
 
+void kiln_lower_results(kiln_lowering *lw, const kiln_texpr *const *of) {
+    const kiln_plan *p = lw->plan;
+    kiln_pair
+        value[KILN_MAX_RETS]; /* all are computed before the first is stored: an output may be an input */
+    for (int k = 0; k < p->typed.nrets; k++) {
+        value[k] = kiln_pair_cast(lw->ir, p->typed.ret_dtype[k], kiln_lower_expr(lw, of[k]));
+        value[k] = kiln_pair_cast(lw->ir, p->buffer[k].dtype, value[k]);
+    }
+    for (int k = 0; k < p->typed.nrets; k++) kiln_pair_store(lw->ir, k, value[k]);
+}
+
 /* -- divisions ------------------------------------------------------------------------------------------- */
 
 static bool divides(const kiln_texpr *e) {
@@ -161,16 +172,21 @@ kiln_status kiln_lowering_begin(kiln_lowering *lw, kiln_arena *arena, const kiln
                                 kiln_lowered *out) {
     const kiln_row *row = plan->call->op->row;
     *lw = (kiln_lowering){.arena = arena, .plan = plan, .row = row, .out = out};
-    lw->element = element;
-    lw->scalar = scalar;
     lw->branch = &row->branches[plan->typed.branch];
     memset(out, 0, sizeof *out);
     out->ir = lw->ir = kiln_ir_new(arena, plan->call->op->name);
     kiln_lower_forget(lw);
+    kiln_row_env_init(&lw->env, row, lw->branch, plan->typed.common, plan->dtypes, arena);
+    for (int a = 0; a < row->schema->nargs; a++) {
+        if (plan->call->arg[a].kind != KILN_NONE)
+            lw->env.present |= 1ull << a;
+        else if (kiln_row_optional(row, a))
+            lw->env.absent |= 1ull << a;
+    }
     return lw->ir ? KILN_OK : KILN_NOMEM();
 }
 
-kiln_status kiln_lower_buffers(kiln_lowering *lw, uint32_t written_axes, uint32_t read_axes) {
+void kiln_lower_buffers(kiln_lowering *lw, uint32_t written_axes, uint32_t read_axes) {
     const kiln_plan *p = lw->plan;
     for (int a = 0; a < KILN_MAX_ARGS; a++) lw->buf_of_arg[a] = -1;
     for (int b = 0; b < p->axes.nbuffers; b++) {
@@ -178,23 +194,9 @@ kiln_status kiln_lower_buffers(kiln_lowering *lw, uint32_t written_axes, uint32_
         bool written = b < p->axes.nwritten;
         char name[24];
         snprintf(name, sizeof name, "out.%d", o->which); /* no argument's name has a point in it */
-        const char *label = written ? kiln_arena_strndup(lw->arena, name, strlen(name))
-                                    : lw->row->schema->args[o->which].name;
-        if (!label) return KILN_NOMEM();
-        int buf = kiln_ir_buf_add(lw->ir, label, written ? KILN_BUF_OUT : KILN_BUF_IN, o->dtype,
+        int buf = kiln_ir_buf_add(lw->ir, written ? name : lw->row->schema->args[o->which].name,
+                                  written ? KILN_BUF_OUT : KILN_BUF_IN, o->dtype,
                                   written ? written_axes : read_axes, (kiln_stride)o->stride);
         if (!written) lw->buf_of_arg[o->which] = buf;
-    }
-    return KILN_OK;
-}
-
-void kiln_lower_env(const kiln_lowering *lw, kiln_row_env *re) {
-    kiln_row_env_init(re, lw->row, lw->branch, lw->plan->typed.common, lw->plan->dtypes, lw->arena);
-    for (int a = 0; a < lw->row->schema->nargs; a++) {
-        bool given = lw->plan->call->arg[a].kind != KILN_NONE;
-        if (given)
-            re->present |= 1ull << a;
-        else if (kiln_row_optional(lw->row, a))
-            re->absent |= 1ull << a;
     }
 }
