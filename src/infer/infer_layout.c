@@ -32,13 +32,6 @@ typedef struct deciders {
 
 static layout layout_of(const kiln_tensor *t) { return (layout){t->rank, t->flags, t->sizes, t->strides}; }
 
-void kiln_strides_stretch(const kiln_shape *s, int rank, const int64_t *sizes, const int64_t *strides,
-                          int64_t *out) {
-    int lead = s->rank - rank;
-    for (int d = 0; d < lead; d++) out[d] = 0;
-    for (int d = lead; d < s->rank; d++) out[d] = sizes[d - lead] == s->sizes[d] ? strides[d - lead] : 0;
-}
-
 /* Steps of t in the shape s: its strides, or, if it is broadcast, what they come to, in room. */
 static strides strides_of(const kiln_shape *s, bool uniform, const layout *t, int64_t *room) {
     if (uniform) return t->strides;

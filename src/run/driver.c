@@ -48,7 +48,7 @@ static kiln_status run_box(const drive *d, int32_t *trap) {
 /* Moves to the next outer index; false when all have been visited. */
 static bool advance(drive *d) {
     const kiln_axes *x = d->axes;
-    for (int k = 0; k < x->ngrid; k++) {
+    for (int k = 0; k < x->ngrid && x->ngrid > INNER; k++) {
         if (k == d->first || k == d->second) continue;
         for (int b = 0; b < x->nbuffers; b++) d->at[b] += kiln_axes_stride(x, b, k);
         if (++d->index[k] < x->n[k]) return true;
@@ -236,7 +236,7 @@ static kiln_status drive_alone(const kiln_axes *x, const kiln_runner *run, int n
                              .origin = x->origin ? set_origin(x, origin) : zeros,
                              .par = par,
                              .flags = flags};
-    for (int k = 0; k < x->ngrid; k++) d.index[k] = 0;
+    for (int k = 0; k < x->ngrid && x->ngrid > INNER; k++) d.index[k] = 0;
     *trap = 0;
     if (tiled || (run->fn && reads_again(x, flags, &t))) return run_tiles(&d, &t, trap);
     kiln_home home = 0;
