@@ -142,9 +142,7 @@ static void keep(kiln_thread *t, const kiln_value *args, size_t nargs, under_way
                  kiln_tensor *const *made) {
     if (!w->r || w->r->serial != w->serial || w->r->generation != w->generation) return;
     kiln_memo *m = kiln_recipe_way(w->r, kiln_memo_is_flat(&w->plan, args, nargs));
-    if (!m || !kiln_memo_make(m, w->generation, args, nargs, &w->plan, w->c, run, made)) return;
-    m->serial = w->serial;
-    kiln_slot_set(t->user, m);
+    if (m && kiln_memo_make(m, w->r, args, &w->plan, w->c, run, made)) kiln_slot_set(t->user, m);
 }
 
 kiln_status kiln_call_general(kiln_ctx *ctx, kiln_thread *t, const kiln_op *op, const kiln_value *args,

@@ -136,12 +136,12 @@ INLINE bool set_scalars(kiln_memo *m, const kiln_value *args) {
 static int32_t drive(const kiln_memo *m, int nest) {
     char *ptr[KILN_MEMO_BUFFERS];
     uint64_t par[KILN_MEMO_SCALARS];
-    int64_t n = m->n[0], stride[KILN_MEMO_BUFFERS];
+    int64_t n = m->n[0], stride[KILN_MEMO_BUFFERS * 2];
     uint8_t bytes[KILN_MEMO_BUFFERS];
     memcpy(ptr, m->ptr, sizeof ptr);
     memcpy(par, m->par, sizeof par);
     memcpy(bytes, m->elem, sizeof bytes);
-    for (unsigned b = 0; b < m->nbuffers; b++) stride[b] = m->stride[2 * b];
+    memcpy(stride, m->stride, sizeof stride);
     const kiln_ctx *ctx = m->c->ctx;
     kiln_runner run = {
         .fn = m->fn, .parallel = &ctx->parallel, .isa = ctx->isa, .cost_ps = m->c->cost_element};
@@ -149,7 +149,7 @@ static int32_t drive(const kiln_memo *m, int nest) {
                    .ngrid = 1,
                    .nbuffers = (int)m->nbuffers,
                    .nwritten = m->nrets,
-                   .pitch = 1,
+                   .pitch = 2,
                    .npoints = n,
                    .nelem = n,
                    .n = &n,
@@ -177,25 +177,45 @@ INLINE bool list_matches(const kiln_memo_arg *a, const int64_t *items, const kil
     return true;
 }
 
-bool kiln_memo_match(const kiln_memo_arg *arg, size_t n, const kiln_memo_text *text, const int64_t *items,
-                     const kiln_value *args) {
-    const kiln_memo_arg *a = arg;
-    for (const kiln_value *v = args, *end = args + n; v != end; v++, a++) {
+/* Compares n words, which are few. */
+INLINE bool same_words(const int64_t *a, const int64_t *b, size_t n) {
+    for (const int64_t *end = a + n; a != end; a++, b++)
+        if (*a != *b) return false;
+    return true;
+}
+
+/* layout: sizes and strides that tensors must have, or NULL. */
+INLINE bool all_match(const kiln_memo_arg *a, const kiln_memo_arg *end, const kiln_memo_text *text,
+                      const int64_t *items, const int64_t *layout, const kiln_value *v) {
+    for (; a != end; a++, v++) {
         uint64_t word = (uint64_t)v->u.i;
         if (v->kind != a->kind || (v->name != a->name && !kiln_same_text(v->name, a->name))) return false;
         if (v->kind == KILN_TENSOR) {
-            if (!word) return false;
-            word = v->u.tensor->sig;
-            *a->data = v->u.tensor->data;
-        } else if (v->kind == KILN_LIST_V) {
-            if (!list_matches(a, items, v)) return false;
+            const kiln_tensor *t = v->u.tensor;
+            if (!t || (t->sig & a->mask) != a->want) return false; /* where there is a layout, the rank too */
+            *a->data = t->data;
+            if (!layout) continue;
+            if (!same_words(t->sizes, layout, t->rank) || !same_words(t->strides, layout + t->rank, t->rank))
+                return false;
+            layout += 2 * t->rank;
             continue;
         }
-        if ((word & a->mask) != a->want) return false;
+        if (v->kind == KILN_LIST_V ? !list_matches(a, items, v) : (word & a->mask) != a->want) return false;
         if (v->kind == KILN_STR_V && !kiln_same_text(v->u.s, text->letters)) return false;
     }
     return true;
 }
+
+bool kiln_memo_match(const kiln_memo_arg *arg, size_t n, const kiln_memo_text *text, const int64_t *items,
+                     const kiln_value *args) {
+    return all_match(arg, arg + n, text, items, NULL, args);
+}
+
+INLINE bool laid_out_alike(const kiln_memo *m, const kiln_value *args) {
+    return all_match(m->arg, m->arg_end, &m->text, m->items, m->layout, args);
+}
+
+bool kiln_memo_laid_out_alike(const kiln_memo *m, const kiln_value *args) { return laid_out_alike(m, args); }
 
 static bool set_any_scalars(kiln_memo *m, const kiln_value *args) {
     for (const kiln_memo_scalar *r = m->scalar; r != m->scalar_end; r++)
@@ -248,35 +268,6 @@ static bool run_flat(kiln_memo *m, const kiln_value *args, kiln_tensor **outs) {
 }
 
 /* -- one layout --------------------------------------------------------------------------------------------------- */
-
-/* Compares n words; which are few. */
-INLINE bool same_words(const int64_t *a, const int64_t *b, size_t n) {
-    for (const int64_t *end = a + n; a != end; a++, b++)
-        if (*a != *b) return false;
-    return true;
-}
-
-bool kiln_memo_laid_out_alike(kiln_memo *m, const kiln_value *args) {
-    const int64_t *seen = m->layout;
-    const kiln_value *v = args;
-    for (const kiln_memo_arg *a = m->arg; a != m->arg_end; a++, v++) {
-        uint64_t word = (uint64_t)v->u.i;
-        if (v->kind != a->kind || (v->name != a->name && !kiln_same_text(v->name, a->name))) return false;
-        if (v->kind == KILN_TENSOR) {
-            const kiln_tensor *t = v->u.tensor;
-            if (!t || (t->sig & a->mask) != a->want) return false; /* the rank is among that */
-            *a->data = t->data;
-            if (!same_words(t->sizes, seen, t->rank) || !same_words(t->strides, seen + t->rank, t->rank))
-                return false;
-            seen += 2 * t->rank;
-            continue;
-        }
-        if (v->kind == KILN_LIST_V ? !list_matches(a, m->items, v) : (word & a->mask) != a->want)
-            return false;
-        if (v->kind == KILN_STR_V && !kiln_same_text(v->u.s, m->text.letters)) return false;
-    }
-    return true;
-}
 
 /* A new tensor in the shape kept.  Where sizes and signature do not tell the strides, all of it is written anew. */
 static kiln_tensor *new_in_shape(const kiln_memo *m, unsigned k) {
@@ -419,7 +410,7 @@ HIT(3)
 
 static kiln_status hit_laid_out(kiln_thread *t, kiln_memo *m, const kiln_value *args, size_t nargs,
                                 kiln_tensor **outs) {
-    if (kiln_memo_laid_out_alike(m, args) && run_laid_out(m, args, outs)) {
+    if (laid_out_alike(m, args) && run_laid_out(m, args, outs)) {
         m->used = true;
         return finish(t, m);
     }

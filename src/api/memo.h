@@ -187,10 +187,10 @@ bool kiln_memo_ask(const kiln_plan *plan, const kiln_value *v, int a, uint64_t s
                    kiln_memo_text *text, int64_t *items, int *nitems, kiln_memo_arg *to);
 /* memo_make.c: whether the memo of an inferred call would be flat. */
 bool kiln_memo_is_flat(const kiln_plan *plan, const kiln_value *args, size_t nargs);
-/* memo_make.c: makes m answer calls like this one, which the kernel of `run` has just answered with `made`.  False: no
- * memo can. */
-bool kiln_memo_make(kiln_memo *m, uint64_t generation, const kiln_value *args, size_t nargs,
-                    const kiln_plan *plan, kiln_class *c, const kiln_runner *run, kiln_tensor *const *made);
+/* memo_make.c: makes m answer calls like this one of recipe r, which the kernel of `run` has just answered with `made`.
+ * False: no memo can. */
+bool kiln_memo_make(kiln_memo *m, const kiln_recipe *r, const kiln_value *args, const kiln_plan *plan,
+                    kiln_class *c, const kiln_runner *run, kiln_tensor *const *made);
 /* memo.c: for calls whose first values, this many, are all their tensors and each in the shape of the call; [0] is
  * for any that are flat, the last for those that are not. */
 extern kiln_memo_hit *const kiln_memo_hits[KILN_MEMO_LEAD + 2];
@@ -198,7 +198,7 @@ extern kiln_memo_hit *const kiln_memo_hits[KILN_MEMO_LEAD + 2];
 bool kiln_memo_match(const kiln_memo_arg *arg, size_t n, const kiln_memo_text *text, const int64_t *items,
                      const kiln_value *args);
 /* memo.c: the same for a memo that is not flat, whose tensors have the sizes and strides kept. */
-bool kiln_memo_laid_out_alike(kiln_memo *m, const kiln_value *args);
+bool kiln_memo_laid_out_alike(const kiln_memo *m, const kiln_value *args);
 /* memo.c: the call by a memo of its operator and as many values; false: nothing has happened.  alike: a recipe of the
  * memo's has found the values to be of its kinds. */
 bool kiln_memo_run(kiln_memo *m, const kiln_value *args, kiln_tensor **outs, bool alike);

@@ -68,6 +68,7 @@ bool kiln_memo_ask(const kiln_plan *plan, const kiln_value *v, int a, uint64_t s
 
 typedef struct filling {
     kiln_memo *m;
+    const kiln_recipe *r; /* of the call */
     const kiln_value *args;
     const kiln_plan *plan;
     bool any_sized; /* some tensor has dimensions */
@@ -75,41 +76,21 @@ typedef struct filling {
     int nitems;
 } filling;
 
-/* Whether value i may stand in argument a of the row (-1: a result), and what is asked of it. */
-static bool fill_arg(filling *f, int i, int a, bool written) {
+/* What is asked of value i; false if no memo can tell. */
+static bool fill_arg(filling *f, unsigned i) {
     const kiln_value *v = &f->args[i];
     const kiln_row *row = f->plan->call->op->row;
+    kiln_recipe_place place = f->r->place[i];
     kiln_memo_arg *to = &f->m->arg[i];
-    uint64_t sig = written ? SIG_WRITTEN : SIG_READ;
-    to->name = NULL;
+    to->name = f->r->arg[i].name;
     to->data = &f->m->unused;
-    if (!kiln_memo_ask(f->plan, v, a, sig, row->asked | row->shaped, &f->m->text, f->m->items, &f->nitems,
-                       to))
+    if (!kiln_memo_ask(f->plan, v, place.to, place.out < 0 ? SIG_READ : SIG_WRITTEN, row->asked | row->shaped,
+                       &f->m->text, f->m->items, &f->nitems, to))
         return false;
     if (v->kind != KILN_TENSOR) return true;
-    if (f->first < 0) f->first = i;
+    if (f->first < 0) f->first = (int)i;
     to->elem = kiln_dtype_size((kiln_dtype)v->u.tensor->dtype);
     return true;
-}
-
-static bool fill_args(filling *f) {
-    const kiln_bound *call = f->plan->call;
-    const kiln_op *op = call->op;
-    unsigned filled = 0;
-    for (int a = 0; a < op->schema->nargs; a++) {
-        int slot = kiln_op_arg(op, a), i = slot >= 0 ? call->given[slot] : -1;
-        bool written = false;
-        for (int k = 0; k < op->nout; k++) {
-            if (kiln_op_out_arg(op, k) != a) continue;
-            i = call->given_out[k];
-            written = true;
-        }
-        if (i < 0) continue; /* its default, like the last time */
-        if (!fill_arg(f, i, slot, written)) return false;
-        if (f->args[i].name) f->m->arg[i].name = op->schema->args[a].name;
-        filled |= 1u << i;
-    }
-    return filled == (1u << f->m->nargs) - 1;
 }
 
 /* Every tensor of rank above 0 has the shape of the call. */
@@ -295,24 +276,24 @@ static bool make_laid_out(filling *f, const kiln_class *c, const kiln_runner *ru
 
 /* -- memos --------------------------------------------------------------------------------------------------- */
 
-static bool fits(const kiln_plan *p, const kiln_class *c, size_t nargs) {
-    if (nargs == 0 || nargs > KILN_MEMO_ARGS || p->axes.nbuffers > KILN_MEMO_BUFFERS) return false;
-    if (p->typed.nrets > KILN_MEMO_RETS || c->nscalars > KILN_MEMO_SCALARS || c->nests.n > UINT8_MAX)
-        return false;
+static bool fits(const kiln_plan *p, const kiln_class *c) {
+    if (p->axes.nbuffers > KILN_MEMO_BUFFERS || p->typed.nrets > KILN_MEMO_RETS) return false;
+    if (c->nscalars > KILN_MEMO_SCALARS || c->nests.n > UINT8_MAX) return false;
     for (int k = 0; k < p->typed.nrets; k++)
         if (p->result[k].resized) return false;
     if (!p->call->nout && c->ctx->memory) return false; /* a memo makes results in Kiln's blocks */
     return !p->aside && p->axes.nelem > 0;
 }
 
-bool kiln_memo_make(kiln_memo *m, uint64_t generation, const kiln_value *args, size_t nargs,
-                    const kiln_plan *plan, kiln_class *c, const kiln_runner *run, kiln_tensor *const *made) {
-    filling f = {.m = m, .args = args, .plan = plan, .first = -1};
+bool kiln_memo_make(kiln_memo *m, const kiln_recipe *r, const kiln_value *args, const kiln_plan *plan,
+                    kiln_class *c, const kiln_runner *run, kiln_tensor *const *made) {
+    filling f = {.m = m, .r = r, .args = args, .plan = plan, .first = -1};
     m->op = (const kiln_op *)m; /* until all of it is right */
-    if (!fits(plan, c, nargs)) return false;
-    m->generation = generation;
+    if (!fits(plan, c)) return false;
+    m->generation = r->generation;
+    m->serial = r->serial;
     m->c = c;
-    m->nargs = (uint32_t)nargs;
+    m->nargs = r->nargs;
     m->nrets = plan->typed.nrets;
     m->nbuffers = (uint32_t)plan->axes.nbuffers;
     m->nnests = (uint8_t)c->nests.n;
@@ -320,9 +301,11 @@ bool kiln_memo_make(kiln_memo *m, uint64_t generation, const kiln_value *args, s
     m->given_outs = plan->call->nout > 0;
     m->text.given = m->used = false;
     m->fn = run->fn;
-    m->arg_end = m->arg + nargs;
-    m->flat = kiln_memo_is_flat(plan, args, nargs);
-    if (!fill_args(&f) || !fill_addresses(&f) || !fill_scalars(&f, c)) return false;
+    m->arg_end = m->arg + m->nargs;
+    m->flat = kiln_memo_is_flat(plan, args, m->nargs);
+    for (unsigned i = 0; i < m->nargs; i++)
+        if (!fill_arg(&f, i)) return false;
+    if (!fill_addresses(&f) || !fill_scalars(&f, c)) return false;
     if (!make_flat(&f) && !make_laid_out(&f, c, run, made)) return false;
     bool simple = m->nrets == 1 && m->nnests == 1 && m->nguards == 0 && !m->text.given;
     m->simple_nargs = simple ? m->nargs : SIZE_MAX;
