@@ -40,34 +40,23 @@ static kiln_status setting(const char *api, const char *variable, char **out) {
     return *out ? KILN_OK : KILN_NOMEM();
 }
 
-static const struct {
-    const char *name;
-    kiln_mode mode;
-} modes[] = {{"tiered", KILN_MODE_TIERED},
-             {"sync", KILN_MODE_SYNC},
-             {"interp", KILN_MODE_INTERP},
-             {"frozen", KILN_MODE_FROZEN}};
+static const char *const modes[] = {[KILN_MODE_TIERED] = "tiered",
+                                    [KILN_MODE_SYNC] = "sync",
+                                    [KILN_MODE_INTERP] = "interp",
+                                    [KILN_MODE_FROZEN] = "frozen"};
 enum { NMODES = sizeof modes / sizeof *modes };
 
-const char *kiln_mode_name(kiln_mode mode) {
-    for (int k = 0; k < NMODES; k++)
-        if (modes[k].mode == mode) return modes[k].name;
-    return NULL;
-}
+const char *kiln_mode_name(kiln_mode mode) { return (unsigned)mode < NMODES ? modes[mode] : NULL; }
 
 static kiln_status parse_mode(kiln_ctx *ctx, kiln_mode mode) {
     const char *text = env("KILN_MODE");
-    ctx->mode = mode ? mode : KILN_MODE_TIERED;
-    if (mode == KILN_MODE_DEFAULT && text) {
-        int k = 0;
-        while (k < NMODES && strcmp(modes[k].name, text) != 0) k++;
-        if (k == NMODES)
-            return KILN_FAIL(KILN_E_ARG, "KILN_MODE is '%.40s': expected tiered, sync, interp or frozen",
-                             text);
-        ctx->mode = modes[k].mode;
-    }
-    if (!kiln_mode_name(ctx->mode)) return KILN_FAIL(KILN_E_ARG, "unknown mode %d", (int)mode);
-    return KILN_OK;
+    int k = mode ? (int)mode : KILN_MODE_TIERED;
+    if (mode == KILN_MODE_DEFAULT && text)
+        for (k = 1; k < NMODES && strcmp(modes[k], text) != 0;) k++;
+    ctx->mode = (kiln_mode)k;
+    if (kiln_mode_name(ctx->mode)) return KILN_OK;
+    if (mode) return KILN_FAIL(KILN_E_ARG, "unknown mode %d", (int)mode);
+    return KILN_FAIL(KILN_E_ARG, "KILN_MODE is '%.40s': expected tiered, sync, interp or frozen", text);
 }
 
 /* A number of at least 1 from the API (0: not given), the environment or the default. */

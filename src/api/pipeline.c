@@ -32,19 +32,9 @@ static void free_program(kiln_program *program) {
 
 static void drop_program(kiln_retired *r) { free_program((kiln_program *)r); /* its first member */ }
 
-/* What a class that is no kernel has to run, if anything. */
-static kiln_status find_routine(const kiln_plan *plan, kiln_lowered *low) {
-    static const kiln_routine none;
-    low->routine = &none;
-    low->nscalars = 0;
-    low->partial = (kiln_partial){0};
-    if (plan->kind != KILN_CLASS_ROUTINE) return KILN_OK;
-    return kiln_families[plan->call->op->row->family]->lower(NULL, plan, low);
-}
-
-static kiln_status front(const kiln_ctx *ctx, const kiln_plan *plan, kiln_program *program,
-                         kiln_lowered *low) {
-    KILN_TRY(kiln_families[plan->call->op->row->family]->lower(&program->arena, plan, low));
+static kiln_status front(const kiln_ctx *ctx, const kiln_family_fns *family, const kiln_plan *plan,
+                         kiln_program *program, kiln_lowered *low) {
+    KILN_TRY(family->lower(&program->arena, plan, low));
     KILN_TRY(kiln_note(kiln_ir_verify(low->ir), "after lowering"));
     KILN_TRY(kiln_ir_simplify(low->ir));
     KILN_TRY(kiln_note(kiln_ir_verify(low->ir), "after simplification"));
@@ -91,19 +81,22 @@ static kiln_class *assemble(kiln_ctx *ctx, const kiln_key *key, kiln_class_kind 
 
 /* *program: of a kernel; it stays NULL for any other kind. */
 static kiln_status lower(kiln_ctx *ctx, const kiln_plan *plan, kiln_program **program, kiln_lowered *low) {
+    const kiln_family_fns *family = kiln_families[plan->call->op->row->family];
     fenv_t own;
-    if (plan->kind != KILN_CLASS_KERNEL) return find_routine(plan, low);
+    if (plan->kind > KILN_CLASS_ROUTINE) return KILN_OK; /* it runs nothing of its own */
+    if (plan->kind == KILN_CLASS_ROUTINE) return family->lower(NULL, plan, low);
     *program = kiln_calloc(1, sizeof **program);
     if (!*program) return KILN_NOMEM();
     kiln_arena_init(&(*program)->arena);
     kiln_env_default(&own);
-    kiln_status st = front(ctx, plan, *program, low);
+    kiln_status st = front(ctx, family, plan, *program, low);
     fesetenv(&own);
     return st;
 }
 
 kiln_status kiln_class_new(kiln_ctx *ctx, const kiln_plan *plan, const kiln_key *key, kiln_class **out) {
-    kiln_lowered low;
+    static const kiln_routine none;
+    kiln_lowered low = {.routine = &none};
     kiln_program *program = NULL;
     kiln_status st = lower(ctx, plan, &program, &low);
     kiln_class *c = st == KILN_OK ? assemble(ctx, key, plan->kind, &low) : NULL;

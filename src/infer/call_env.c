@@ -3,54 +3,27 @@
  * Conditions name arguments by their numbers, which the row found when it was loaded.  Owns nothing. */
 #include "infer/infer_parts.h"
 
-static kiln_hval number(kiln_hkind kind, kiln_dtype dtype, const kiln_value *v) {
-    kiln_hval h = {.kind = kind, .dtype = dtype};
-    if (kind == KILN_H_FLOAT) {
-        h.f = v->u.f;
-    } else {
-        h.i = v->u.i;
-        h.f = (double)v->u.i;
-    }
-    return h;
-}
-
 static kiln_hval host_value(const kiln_value *v, int arg) {
-    kiln_hval h = {.kind = KILN_H_NONE, .dtype = KILN_DTYPE_COUNT};
     switch ((kiln_kind)v->kind) {
-    case KILN_BOOL_V: return number(KILN_H_BOOL, KILN_BOOL, v);
-    case KILN_INT_V: return number(KILN_H_INT, KILN_I64, v);
-    case KILN_FLOAT_V: return number(KILN_H_FLOAT, KILN_F64, v);
+    case KILN_BOOL_V:
+        return (kiln_hval){.kind = KILN_H_BOOL, .i = v->u.i, .f = (double)v->u.i, .dtype = KILN_BOOL};
+    case KILN_INT_V:
+        return (kiln_hval){.kind = KILN_H_INT, .i = v->u.i, .f = (double)v->u.i, .dtype = KILN_I64};
+    case KILN_FLOAT_V: return (kiln_hval){.kind = KILN_H_FLOAT, .f = v->u.f, .dtype = KILN_F64};
     case KILN_UINT_V: /* compared as a float; u64 tells that it is whole, and i which one */
         return (kiln_hval){
             .kind = KILN_H_FLOAT, .i = v->u.i, .f = (double)(uint64_t)v->u.i, .dtype = KILN_U64};
-    case KILN_TENSOR:
-        h.kind = KILN_H_TENSOR;
-        h.i = arg;
-        h.dtype = (kiln_dtype)v->u.tensor->dtype;
-        break;
-    case KILN_STR_V:
-        h.kind = KILN_H_STR;
-        h.s = v->u.s;
-        break;
-    case KILN_DTYPE_V:
-        h.kind = KILN_H_DTYPE;
-        h.i = v->u.i;
-        h.dtype = (kiln_dtype)v->u.i;
-        break;
-    case KILN_LIST_V:
-        h.kind = KILN_H_LIST;
-        h.i = v->n;
-        break;
     case KILN_COMPLEX_V:
-        h.kind = KILN_H_COMPLEX;
-        h.f = v->u.c.re;
-        h.im = v->u.c.im;
-        h.dtype = KILN_C128;
-        break;
-    case KILN_GENERATOR_V: h.kind = KILN_H_OBJECT; break;
+        return (kiln_hval){.kind = KILN_H_COMPLEX, .f = v->u.c.re, .im = v->u.c.im, .dtype = KILN_C128};
+    case KILN_TENSOR:
+        return (kiln_hval){.kind = KILN_H_TENSOR, .i = arg, .dtype = (kiln_dtype)v->u.tensor->dtype};
+    case KILN_DTYPE_V: return (kiln_hval){.kind = KILN_H_DTYPE, .i = v->u.i, .dtype = (kiln_dtype)v->u.i};
+    case KILN_STR_V: return (kiln_hval){.kind = KILN_H_STR, .s = v->u.s, .dtype = KILN_DTYPE_COUNT};
+    case KILN_LIST_V: return (kiln_hval){.kind = KILN_H_LIST, .i = v->n, .dtype = KILN_DTYPE_COUNT};
+    case KILN_GENERATOR_V: return (kiln_hval){.kind = KILN_H_OBJECT, .dtype = KILN_DTYPE_COUNT};
     case KILN_NONE: break;
     }
-    return h;
+    return (kiln_hval){.kind = KILN_H_NONE, .dtype = KILN_DTYPE_COUNT};
 }
 
 static void get(const kiln_henv *env, int arg, kiln_hval *out) {

@@ -63,14 +63,12 @@ static kiln_digest items_present(const kiln_bound *call) {
 
 /* -- static values ------------------------------------------------------------------------------------- */
 
-/* A value as bytes after bytes; *len may pass cap, and then only the first cap were written. */
-static void encode(const kiln_value *v, uint8_t *buf, size_t cap, size_t *len);
-
 static void encode_bytes(const void *p, size_t n, uint8_t *buf, size_t cap, size_t *len) {
     if (*len <= cap && n <= cap - *len) memcpy(buf + *len, p, n);
     *len += n;
 }
 
+/* A value as bytes after bytes; *len may pass cap, and then only the first cap were written. */
 static void encode(const kiln_value *v, uint8_t *buf, size_t cap, size_t *len) {
     uint8_t kind = (uint8_t)v->kind;
     encode_bytes(&kind, 1, buf, cap, len);
