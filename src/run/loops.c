@@ -4,7 +4,7 @@
  *     -DKILN_LOOPS_ISA=V4 -DKILN_LOOPS_SIZE=8 -march=x86-64-v4
  * It holds the loops whose widest type has KILN_LOOPS_SIZE bytes, over vectors of which one fills a
  * register, and exports kiln_loops_fill_<ISA>_<SIZE>.  All arithmetic is src/math's; which primitives
- * there are, prims.def says (read once per type by loops_prims.h). */
+ * there are, prims.def says (read by loops_prims.h). */
 #include "run/loops.h"
 
 #include <string.h>

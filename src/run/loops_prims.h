@@ -1,4 +1,4 @@
-/* loops_prims.h - reads prims.def once per type of KILN_LOOPS_SIZE bytes; included twice by loops.c.
+/* loops_prims.h - reads prims.def for the types of KILN_LOOPS_SIZE bytes; included twice by loops.c.
  *
  * With LOOPS_DEFINE it defines loop_<primitive>_<type>, without it fills the table `t`.  A primitive is
  * left out for a type whose kind (B, I or F) is not among its operand types. */
@@ -28,6 +28,20 @@
 #define HAS_BIF_I 1
 #define HAS_BIF_F 1
 
+/* WITH_<traits that a type has here>_<group of the trait>: special functions of f32 are computed in f64, so they are
+ * among the loops of its size. */
+#define GROUP_EXACT PLAIN
+#define GROUP_JOINS PLAIN
+#define GROUP_DIVIDES PLAIN
+#define GROUP_NEAR PLAIN
+#define GROUP_SPECIAL SPECIAL
+#define WITH_ALL_PLAIN 1
+#define WITH_ALL_SPECIAL 1
+#define WITH_PLAIN_PLAIN 1
+#define WITH_PLAIN_SPECIAL 0
+#define WITH_SPECIAL_PLAIN 0
+#define WITH_SPECIAL_SPECIAL 1
+
 #define ONLY_0(...)
 #define ONLY_1(...) __VA_ARGS__
 #ifdef LOOPS_DEFINE
@@ -35,72 +49,21 @@
 #else
 #define MAKE(NAME, name, arity, RULE, T) t->prim[KILN_P_##NAME][PASTE2(DT_, T)] = PASTE4(loop_, name, _, T);
 #endif
-#define P(NAME, name, arity, RULE, TYPES, TRAIT) \
-    PASTE2(ONLY_, PASTE4(HAS_, TYPES, _, KIND))(PASTE2(IN_, TRAIT)(MAKE(NAME, name, arity, RULE, TYPE)))
-
-/* Special functions of f32 are computed in f64, so they are among the loops of its size. */
-#define IN_EXACT(...) PASTE2(ONLY_, WITH_PLAIN)(__VA_ARGS__)
-#define IN_JOINS(...) PASTE2(ONLY_, WITH_PLAIN)(__VA_ARGS__)
-#define IN_DIVIDES(...) PASTE2(ONLY_, WITH_PLAIN)(__VA_ARGS__)
-#define IN_NEAR(...) PASTE2(ONLY_, WITH_PLAIN)(__VA_ARGS__)
-#define IN_SPECIAL(...) PASTE2(ONLY_, WITH_SPECIAL)(__VA_ARGS__)
-#define WITH_PLAIN 1
-#define WITH_SPECIAL 1
+#define ONE(T, KIND, TRAITS, NAME, name, arity, RULE, TYPES, TRAIT) \
+    PASTE2(ONLY_, PASTE4(HAS_, TYPES, _, KIND))                     \
+    (PASTE2(ONLY_, PASTE4(WITH_, TRAITS, _, PASTE2(GROUP_, TRAIT)))(MAKE(NAME, name, arity, RULE, T)))
 
 #if KILN_LOOPS_SIZE == 1
-#define TYPE bool
-#define KIND B
-#include "expr/prims.def"
-#undef TYPE
-#undef KIND
-#define TYPE u8
-#define KIND I
-#include "expr/prims.def"
-#undef TYPE
-#define TYPE i8
-#include "expr/prims.def"
+#define P(...) ONE(bool, B, ALL, __VA_ARGS__) ONE(u8, I, ALL, __VA_ARGS__) ONE(i8, I, ALL, __VA_ARGS__)
 #elif KILN_LOOPS_SIZE == 2
-#define TYPE i16
-#define KIND I
-#include "expr/prims.def"
-#undef TYPE
-#define TYPE u16
-#include "expr/prims.def"
+#define P(...) ONE(i16, I, ALL, __VA_ARGS__) ONE(u16, I, ALL, __VA_ARGS__)
 #elif KILN_LOOPS_SIZE == 4
-#define TYPE i32
-#define KIND I
-#include "expr/prims.def"
-#undef TYPE
-#define TYPE u32
-#include "expr/prims.def"
-#undef TYPE
-#undef KIND
-#define TYPE f32
-#define KIND F
-#undef WITH_SPECIAL
-#define WITH_SPECIAL 0
-#include "expr/prims.def"
+#define P(...) ONE(i32, I, ALL, __VA_ARGS__) ONE(u32, I, ALL, __VA_ARGS__) ONE(f32, F, PLAIN, __VA_ARGS__)
 #else
-#define TYPE i64
-#define KIND I
-#include "expr/prims.def"
-#undef TYPE
-#define TYPE u64
-#include "expr/prims.def"
-#undef TYPE
-#undef KIND
-#define TYPE f64
-#define KIND F
-#include "expr/prims.def"
-#undef TYPE
-#define TYPE f32
-#undef WITH_PLAIN
-#define WITH_PLAIN 0
-#include "expr/prims.def"
+#define P(...)                    \
+    ONE(i64, I, ALL, __VA_ARGS__) \
+    ONE(u64, I, ALL, __VA_ARGS__) ONE(f64, F, ALL, __VA_ARGS__) ONE(f32, F, SPECIAL, __VA_ARGS__)
 #endif
-#undef TYPE
-#undef KIND
-#undef WITH_PLAIN
-#undef WITH_SPECIAL
+#include "expr/prims.def"
 #undef P
 #undef MAKE
