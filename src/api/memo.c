@@ -31,15 +31,11 @@ INLINE bool shape_matches(kiln_memo *m, const kiln_tensor *like) {
     return (like->sig == m->like_sig && like->nelem == m->n[0]) || learn_shape(m, like);
 }
 
-INLINE bool same_shape(const kiln_tensor *a, const kiln_tensor *b) {
-    return a->rank == b->rank && kiln_same_sizes(a->rank, a->sizes, b->sizes);
-}
-
 INLINE bool shapes_match(kiln_memo *m, const kiln_value *args) {
     const kiln_tensor *like = args[m->like].u.tensor;
     if (!shape_matches(m, like)) return false;
     for (long k = m->nsized; k-- > 0;)
-        if (!same_shape(args[m->sized[k]].u.tensor, like)) return false;
+        if (!kiln_has_shape(args[m->sized[k]].u.tensor, like->rank, like->sizes)) return false;
     return true;
 }
 
@@ -65,7 +61,9 @@ INLINE bool tensor_matches(kiln_memo *m, const kiln_value *args, unsigned i, con
     const kiln_memo_arg *a = &m->arg[i];
     const kiln_tensor *t = args[i].u.tensor;
     if (args[i].kind != KILN_TENSOR || args[i].name != a->name || !t) return false;
-    if (i == 0 ? !shape_matches(m, t) : (t->sig & a->mask) != a->want || !same_shape(t, like)) return false;
+    if (i == 0 ? !shape_matches(m, t)
+               : (t->sig & a->mask) != a->want || !kiln_has_shape(t, like->rank, like->sizes))
+        return false;
     *a->data = t->data;
     return true;
 }

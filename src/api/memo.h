@@ -107,7 +107,7 @@ struct kiln_memo {
     bool used;       /* since it was made */
     uint8_t missed;  /* calls that came while a slot pointed at it */
     /* Of one that is not flat: launches, what tensors must be like, and a header in the shape of the results. */
-    bool flat, whole; /* whole: there is memory for what follows */
+    bool flat; /* then there is no memory for what follows */
     kiln_walk walk;
     size_t work;
     kiln_tensor shape;
@@ -187,7 +187,7 @@ bool kiln_memo_ask(const kiln_plan *plan, const kiln_value *v, int a, uint64_t s
                    kiln_memo_text *text, int64_t *items, int *nitems, kiln_memo_arg *to);
 /* memo_make.c: whether the memo of an inferred call would be flat. */
 bool kiln_memo_is_flat(const kiln_plan *plan, const kiln_value *args, size_t nargs);
-/* memo_make.c: makes m answer calls like this one of recipe r, which the kernel of `run` has just answered with `made`.
+/* memo_make.c: makes m, which the recipe gave for such a call, answer calls like this one of recipe r, which the kernel of `run` has just answered with `made`.
  * False: no memo can. */
 bool kiln_memo_make(kiln_memo *m, const kiln_recipe *r, const kiln_value *args, const kiln_plan *plan,
                     kiln_class *c, const kiln_runner *run, kiln_tensor *const *made);

@@ -9,6 +9,8 @@
 /* Bits of a signature that decide the class of a flat call; of a tensor that is written also whether it may be. */
 #define SIG_READ (KILN_SIG_TYPE | KILN_SIG_FLAGS(KILN_TF_CANONICAL | KILN_TF_SCALAR | KILN_TF_NUMBER))
 #define SIG_WRITTEN (SIG_READ | KILN_SIG_FLAGS(KILN_TF_READONLY))
+/* Of a tensor whose layout is kept, which says more than CANONICAL. */
+#define SIG_LAID_OUT (KILN_SIG_TYPE | KILN_SIG_RANK | KILN_SIG_FLAGS(KILN_TF_SCALAR | KILN_TF_NUMBER))
 
 /* -- what is asked of a value -------------------------------------------------------------------------------- */
 
@@ -82,10 +84,11 @@ static bool fill_arg(filling *f, unsigned i) {
     const kiln_row *row = f->plan->call->op->row;
     kiln_recipe_place place = f->r->place[i];
     kiln_memo_arg *to = &f->m->arg[i];
+    uint64_t sig = !f->m->flat ? SIG_LAID_OUT : place.out < 0 ? SIG_READ : SIG_WRITTEN;
     to->name = f->r->arg[i].name;
     to->data = &f->m->unused;
-    if (!kiln_memo_ask(f->plan, v, place.to, place.out < 0 ? SIG_READ : SIG_WRITTEN, row->asked | row->shaped,
-                       &f->m->text, f->m->items, &f->nitems, to))
+    if (!kiln_memo_ask(f->plan, v, place.to, sig, row->asked | row->shaped, &f->m->text, f->m->items,
+                       &f->nitems, to))
         return false;
     if (v->kind != KILN_TENSOR) return true;
     if (f->first < 0) f->first = (int)i;
@@ -95,15 +98,11 @@ static bool fill_arg(filling *f, unsigned i) {
 
 /* Every tensor of rank above 0 has the shape of the call. */
 static bool fill_shape(filling *f) {
-    const kiln_plan *p = f->plan;
     f->m->nsized = 0;
     if (f->first < 0) return false;
     f->m->like = (uint8_t)f->first;
     for (int i = 0; i < (int)f->m->nargs; i++) {
         if (f->args[i].kind != KILN_TENSOR || f->args[i].u.tensor->rank == 0) continue;
-        const kiln_tensor *t = f->args[i].u.tensor;
-        if (t->rank != p->shape->rank || memcmp(t->sizes, p->shape->sizes, t->rank * sizeof *t->sizes) != 0)
-            return false;
         if (f->any_sized)
             f->m->sized[f->m->nsized++] = (uint8_t)i;
         else
@@ -189,8 +188,8 @@ static bool fill_scalars(filling *f, const kiln_class *c) {
 
 /* Row-major and in the shape of the call, or without dimensions. */
 static bool fits_flat(const kiln_plan *p, const kiln_tensor *t) {
-    if (!(t->flags & KILN_TF_CANONICAL)) return false;
-    return t->rank == 0 || (t->rank == p->shape->rank && kiln_same_sizes(t->rank, t->sizes, p->shape->sizes));
+    return (t->flags & KILN_TF_CANONICAL) &&
+           (t->rank == 0 || kiln_has_shape(t, p->shape->rank, p->shape->sizes));
 }
 
 /* The kernel's grid is one dimension that every tensor walks alike, which every shape comes to. */
@@ -205,7 +204,7 @@ bool kiln_memo_is_flat(const kiln_plan *p, const kiln_value *args, size_t nargs)
 static bool make_flat(filling *f) {
     static const int64_t origin[2] = {0, 0};
     kiln_memo *m = f->m;
-    if (!m->flat || !fill_shape(f) || !fill_buffers(f)) return false;
+    if (!fill_shape(f) || !fill_buffers(f)) return false;
     m->like_sig = 0;
     m->n[1] = 1;
     m->launch = (kiln_launch){
@@ -251,17 +250,9 @@ static bool make_laid_out(filling *f, const kiln_class *c, const kiln_runner *ru
     static const int64_t origin[KILN_WALK_DIMS];
     const kiln_plan *p = f->plan;
     kiln_memo *m = f->m;
-    m->flat = false;
-    if (!m->whole) return false;
-    if (p->call->nout > 0 || m->nguards > 0 || p->nsteps > 1) return false;
+    if (p->call->nout > 0 || m->nguards > 0 || m->nnests != 1 || p->nsteps > 1) return false;
     for (int k = 1; k < p->typed.nrets; k++)
         if (p->result[k].shape != p->result[0].shape) return false;
-    if (m->nnests != 1) return false;
-    for (unsigned i = 0; i < m->nargs; i++) { /* its layout says more */
-        if (m->arg[i].kind != KILN_TENSOR) continue;
-        m->arg[i].mask = (m->arg[i].mask & ~KILN_SIG_FLAGS(KILN_TF_CANONICAL)) | KILN_SIG_RANK;
-        m->arg[i].want = f->args[i].u.tensor->sig & m->arg[i].mask;
-    }
     m->work = c->nests.work;
     m->hit = kiln_memo_hits[KILN_MEMO_LEAD + 1];
     if (!kiln_walk_make(&p->axes, run, &m->walk) || !keep_layout(f) || !keep_results(m, made)) return false;
@@ -306,7 +297,7 @@ bool kiln_memo_make(kiln_memo *m, const kiln_recipe *r, const kiln_value *args, 
     for (unsigned i = 0; i < m->nargs; i++)
         if (!fill_arg(&f, i)) return false;
     if (!fill_addresses(&f) || !fill_scalars(&f, c)) return false;
-    if (!make_flat(&f) && !make_laid_out(&f, c, run, made)) return false;
+    if (!(m->flat ? make_flat(&f) : make_laid_out(&f, c, run, made))) return false;
     bool simple = m->nrets == 1 && m->nnests == 1 && m->nguards == 0 && !m->text.given;
     m->simple_nargs = simple ? m->nargs : SIZE_MAX;
     m->op = plan->call->op;

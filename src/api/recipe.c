@@ -183,6 +183,6 @@ kiln_memo *kiln_recipe_way(kiln_recipe *r, bool flat) {
         r->passed = 0;
         r->oldest = (uint8_t)((r->oldest + 1) % (KILN_RECIPE_WAYS - 1));
     }
-    if (!*m && (*m = kiln_calloc_apart(flat ? offsetof(kiln_memo, walk) : sizeof **m))) (*m)->whole = !flat;
+    if (!*m) *m = kiln_calloc_apart(flat ? offsetof(kiln_memo, walk) : sizeof **m);
     return *m;
 }

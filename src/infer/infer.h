@@ -40,12 +40,10 @@ void kiln_plan_key(const kiln_plan *plan, kiln_isa isa, kiln_key *out);
 /* Number argument `arg` (item `index` of a list, or -1; KILN_HOST_ID + k: the row's k-th host number) converted to
  * dtype t, into an 8-byte parameter.  PyTorch has two ways: a number that takes part in promotion and is not
  * optional becomes a tensor, which converts like an element (kiln_element_set); any other must fit, as in its
- * Scalar::to, and is KILN_E_ARG if it does not.  kiln_scalar_to always takes the second.
+ * Scalar::to, and is KILN_E_ARG if it does not.
  * The number is converted to `via` (a half type, or t itself) and that to t.  part: 1 for the real, 2 for the imaginary
  * part, 0 for a number that must be real; + KILN_MINUS: of the number negated. */
 enum { KILN_MINUS = 4 };
-kiln_status kiln_scalar_to(const kiln_bound *call, int arg, int index, kiln_dtype t,
-                           uint64_t *out) KILN_MUST_CHECK;
 kiln_status kiln_plan_scalar(const kiln_plan *plan, int arg, int index, int part, kiln_dtype via,
                              kiln_dtype t, uint64_t *out) KILN_MUST_CHECK;
 

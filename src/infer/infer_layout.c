@@ -190,8 +190,7 @@ static void strides_in_order(kiln_shape *s, const uint8_t *perm) {
 /* As a copy of t: its own strides if they are dense, else its own order.  Not where t is stretched. */
 static void strides_like(kiln_plan *p, const kiln_tensor *t) {
     layout own = layout_of(t);
-    for (int d = 0; d < p->shape->rank; d++)
-        if (t->rank != p->shape->rank || t->sizes[d] != p->shape->sizes[d]) return;
+    if (!kiln_has_shape(t, p->shape->rank, p->shape->sizes)) return;
     if (own.flags & KILN_TF_DENSE)
         memcpy(p->shape->strides, own.strides, (size_t)p->shape->rank * sizeof *own.strides);
     else

@@ -103,30 +103,20 @@ bool kiln_number_convert(const kiln_value *v, int part, kiln_dtype via, kiln_dty
     return true;
 }
 
-static kiln_status convert(const kiln_bound *call, int arg, int index, kiln_dtype common, int part,
-                           kiln_dtype via, kiln_dtype t, bool checked, uint64_t *out) {
-    kiln_value v;
-    KILN_TRY(read_number(call, arg, index, common, &v));
-    if (kiln_number_convert(&v, part, via, t, checked, out)) return KILN_OK;
-    bool host = arg >= KILN_HOST_ID;
-    return KILN_FAIL(KILN_E_ARG, "%s: argument '%s': value cannot be converted to type %s without overflow",
-                     call->op->name,
-                     host ? call->op->row->hosts.at[arg - KILN_HOST_ID].name : kiln_arg_name(call, arg),
-                     kiln_dtype_name(via));
-}
-
-kiln_status kiln_scalar_to(const kiln_bound *call, int arg, int index, kiln_dtype t, uint64_t *out) {
-    return convert(call, arg, index, KILN_DTYPE_COUNT, 0, t, t, true, out);
-}
-
 bool kiln_plan_scalar_checked(const kiln_plan *plan, int arg) {
     return arg >= KILN_HOST_ID || !(kiln_args_wrapped(plan) >> arg & 1);
 }
 
 kiln_status kiln_plan_scalar(const kiln_plan *plan, int arg, int index, int part, kiln_dtype via,
                              kiln_dtype t, uint64_t *out) {
-    if (part == 0 && via == t && arg < KILN_HOST_ID && store_usual(&plan->call->arg[arg], t, out))
-        return KILN_OK;
-    return convert(plan->call, arg, index, plan->typed.common, part, via, t,
-                   kiln_plan_scalar_checked(plan, arg), out);
+    const kiln_bound *call = plan->call;
+    bool host = arg >= KILN_HOST_ID;
+    kiln_value v;
+    if (part == 0 && via == t && !host && store_usual(&call->arg[arg], t, out)) return KILN_OK;
+    KILN_TRY(read_number(call, arg, index, plan->typed.common, &v));
+    if (kiln_number_convert(&v, part, via, t, kiln_plan_scalar_checked(plan, arg), out)) return KILN_OK;
+    return KILN_FAIL(KILN_E_ARG, "%s: argument '%s': value cannot be converted to type %s without overflow",
+                     call->op->name,
+                     host ? call->op->row->hosts.at[arg - KILN_HOST_ID].name : kiln_arg_name(call, arg),
+                     kiln_dtype_name(via));
 }

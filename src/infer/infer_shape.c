@@ -24,13 +24,6 @@ static kiln_status broadcast(kiln_plan *p, int i, int seen) {
     return KILN_OK;
 }
 
-static bool has_shape(const kiln_tensor *t, int rank, const int64_t *sizes) {
-    if (t->rank != rank) return false;
-    for (int d = 0; d < rank; d++)
-        if (t->sizes[d] != sizes[d]) return false;
-    return true;
-}
-
 static kiln_status wrong_shape(const kiln_plan *p, int k, const char *why) {
     const kiln_op *op = p->call->op;
     const kiln_tensor *out = p->call->out[k];
@@ -51,7 +44,7 @@ static kiln_status wrong_shape(const kiln_plan *p, int k, const char *why) {
 kiln_status kiln_results_check(kiln_plan *p) {
     for (int k = 0; k < p->call->nout; k++) {
         const kiln_shape *want = &p->shape[p->result[k].shape];
-        if (has_shape(p->call->out[k], want->rank, want->sizes)) continue;
+        if (kiln_has_shape(p->call->out[k], want->rank, want->sizes)) continue;
         const kiln_tensor *out = p->call->out[k];
         for (int i = 0; i < p->typed.nin; i++)
             if (kiln_tensors_aligned(out, p->in[i])) return wrong_shape(p, k, "");
@@ -76,7 +69,7 @@ static kiln_status broadcast_all(kiln_plan *p) {
     }
     for (int i = 0; i < p->typed.nin; i++) { /* a shape that some tensor has is known to be right */
         p->shape->nelem = p->in[i]->nelem;
-        if (has_shape(p->in[i], p->shape->rank, p->shape->sizes)) return KILN_OK;
+        if (kiln_has_shape(p->in[i], p->shape->rank, p->shape->sizes)) return KILN_OK;
     }
     kiln_status st = kiln_sizes_check(KILN_F64, p->shape->rank, p->shape->sizes, &p->shape->nelem);
     return st == KILN_OK ? st : kiln_note(st, "%s: the broadcast shape", p->call->op->name);
@@ -86,7 +79,7 @@ static kiln_status broadcast_all(kiln_plan *p) {
 static bool take_shape(kiln_plan *p) {
     const kiln_tensor *t = p->in[0];
     for (int i = 1; i < p->typed.nin; i++)
-        if (!has_shape(p->in[i], t->rank, t->sizes)) return false;
+        if (!kiln_has_shape(p->in[i], t->rank, t->sizes)) return false;
     p->shape->rank = t->rank;
     p->shape->nelem = t->nelem;
     for (int d = 0; d < t->rank; d++) p->shape->sizes[d] = t->sizes[d];

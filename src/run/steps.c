@@ -38,13 +38,11 @@ static kiln_status new_view(const kiln_plan *plan, int k, kiln_tensor **out) {
 static kiln_status new_result(const running *r, int k, kiln_tensor **out) {
     const kiln_plan *plan = r->plan;
     const kiln_memory *memory = r->run->memory;
-    const kiln_shape *s = &plan->shape[plan->result[k].shape];
+    const kiln_result *is = &plan->result[k];
+    const kiln_shape *s = &plan->shape[is->shape];
     kiln_dtype t = plan->typed.ret_dtype[k];
-    if (plan->kind > KILN_CLASS_ROUTINE && plan->result[k].view) return new_view(plan, k, out);
-    if (plan->kind > KILN_CLASS_ROUTINE && plan->result[k].made) {
-        *out = kiln_tensor_retain(r->made[plan->result[k].made - 1]);
-        return KILN_OK;
-    }
+    if (is->view) return new_view(plan, k, out);
+    if (is->made) return *out = kiln_tensor_retain(r->made[is->made - 1]), KILN_OK;
     if (memory) return kiln_tensor_new_in(memory, t, s->rank, s->sizes, s->strides, out);
     if (s->nelem >= (int64_t)1 << 36) return kiln_tensor_new(t, s->rank, s->sizes, s->strides, out);
     *out = kiln_tensor_new_trusted(t, s->rank, s->sizes, s->strides, s->nelem);

@@ -161,6 +161,11 @@ static inline __attribute__((always_inline)) bool kiln_same_sizes(size_t rank, c
     return true;
 }
 
+static inline __attribute__((always_inline)) bool kiln_has_shape(const kiln_tensor *t, int rank,
+                                                                 const int64_t *sizes) {
+    return t->rank == rank && kiln_same_sizes((size_t)rank, t->sizes, sizes);
+}
+
 /* As kiln_tensor_make, in `block` unless it is NULL. */
 kiln_tensor *kiln_tensor_make_afresh(const kiln_tensor_mold *m, const kiln_tensor *like, kiln_tensor *block);
 
