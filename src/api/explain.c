@@ -12,6 +12,7 @@ typedef struct explainer {
     const kiln_op *op;
     kiln_bound call;
     kiln_plan plan;
+    kiln_key key;
     kiln_sb *out;
     kiln_class *c; /* its own, not the cache's, whose IR goes when it is compiled */
 } explainer;
@@ -33,29 +34,16 @@ static kiln_status show_plan(explainer *ex) {
 }
 
 static kiln_status show_key(explainer *ex) {
-    kiln_key key;
-    kiln_plan_key(&ex->plan, ex->ctx->isa, &key);
-    kiln_key_print(ex->out, &ex->plan, &key);
+    kiln_key_print(ex->out, &ex->plan, &ex->key);
     return KILN_OK;
 }
 
-static kiln_status make_class(explainer *ex) {
-    kiln_key key;
-    if (ex->plan.kind != KILN_CLASS_KERNEL)
-        return KILN_FAIL(KILN_E_UNSUP, "%s: a %s has neither IR nor source", ex->op->name,
-                         (const char *[])KILN_CLASS_KIND_NAMES[ex->plan.kind]);
-    kiln_plan_key(&ex->plan, ex->ctx->isa, &key);
-    return kiln_class_new(ex->ctx, &ex->plan, &key, &ex->c);
-}
-
 static kiln_status show_ir(explainer *ex) {
-    KILN_TRY(make_class(ex));
     kiln_ir_print(ex->out, ex->c->program->ir);
     return KILN_OK;
 }
 
 static kiln_status show_source(explainer *ex) {
-    KILN_TRY(make_class(ex));
     return kiln_emit_c(ex->c->program->ir, ex->ctx->isa, ex->out);
 }
 
@@ -63,7 +51,6 @@ static kiln_status show_asm(explainer *ex) {
     kiln_toolchain *tc;
     kiln_sb source;
     char *text = NULL;
-    KILN_TRY(make_class(ex));
     KILN_TRY(kiln_ctx_toolchain(ex->ctx, &tc));
     kiln_sb_init(&source);
     kiln_status st = kiln_emit_c(ex->c->program->ir, ex->ctx->isa, &source);
@@ -74,16 +61,28 @@ static kiln_status show_asm(explainer *ex) {
     return st;
 }
 
+enum { NOTHING, CALL, PLAN, CLASS }; /* what there must be, with all before it */
 static const struct {
     const char *name;
     kiln_status (*show)(explainer *ex);
-    bool needs_call, needs_plan;
+    int needs;
 } stages[] = {
-    {"schema", show_schema, false, false}, {"bind", show_bind, true, false},
-    {"plan", show_plan, true, true},       {"infer", show_plan, true, true}, /* the older name */
-    {"key", show_key, true, true},         {"ir", show_ir, true, true},
-    {"source", show_source, true, true},   {"asm", show_asm, true, true},
+    {"schema", show_schema, NOTHING}, {"bind", show_bind, CALL},
+    {"plan", show_plan, PLAN},        {"infer", show_plan, PLAN}, /* the older name */
+    {"key", show_key, PLAN},          {"ir", show_ir, CLASS},
+    {"source", show_source, CLASS},   {"asm", show_asm, CLASS},
 };
+
+static kiln_status prepare(explainer *ex, const kiln_value *args, size_t nargs, int needs) {
+    if (needs >= CALL) KILN_TRY(kiln_bind(ex->op, args, nargs, &ex->call));
+    if (needs < PLAN) return KILN_OK;
+    KILN_TRY(kiln_infer(&ex->call, &ex->plan));
+    kiln_plan_key(&ex->plan, ex->ctx->isa, &ex->key);
+    if (needs < CLASS) return KILN_OK;
+    if (ex->plan.kind == KILN_CLASS_KERNEL) return kiln_class_new(ex->ctx, &ex->plan, &ex->key, &ex->c);
+    return KILN_FAIL(KILN_E_UNSUP, "%s: a %s has neither IR nor source", ex->op->name,
+                     (const char *[])KILN_CLASS_KIND_NAMES[ex->plan.kind]);
+}
 
 kiln_status kiln_explain(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
                          const char *stage, char **out) {
@@ -99,8 +98,7 @@ kiln_status kiln_explain(kiln_ctx *ctx, const kiln_op *op, const kiln_value *arg
     explainer *ex = kiln_calloc(1, sizeof *ex); /* a plan is large for a stack that may be small */
     kiln_status st = ex ? KILN_OK : KILN_NOMEM();
     if (ex) *ex = (explainer){.ctx = ctx, .op = op, .out = &text};
-    if (st == KILN_OK && stages[k].needs_call) st = kiln_bind(op, args, nargs, &ex->call);
-    if (st == KILN_OK && stages[k].needs_plan) st = kiln_infer(&ex->call, &ex->plan);
+    if (st == KILN_OK) st = prepare(ex, args, nargs, stages[k].needs);
     if (st == KILN_OK) st = stages[k].show(ex);
     if (ex && ex->c) kiln_class_free(ex->c);
     kiln_free(ex);

@@ -63,70 +63,66 @@ static kiln_digest items_present(const kiln_bound *call) {
 
 /* -- static values ------------------------------------------------------------------------------------- */
 
-static void encode_bytes(const void *p, size_t n, uint8_t *buf, size_t cap, size_t *len) {
-    if (*len <= cap && n <= cap - *len) memcpy(buf + *len, p, n);
-    *len += n;
+/* Values as bytes after bytes.  n may pass KILN_KEY_MAX; then only the first were written, and the hash stands for all:
+ * one of each piece and of the hash before it. */
+typedef struct encoding {
+    uint8_t bytes[KILN_KEY_MAX];
+    size_t n;
+    bool hashes;
+    kiln_digest hash;
+} encoding;
+
+static void encode_bytes(encoding *to, const void *p, size_t n) {
+    if (to->hashes) {
+        kiln_digest both[2] = {to->hash, kiln_hash128(p, n)};
+        to->hash = kiln_hash128(both, sizeof both);
+    } else if (to->n <= KILN_KEY_MAX && n <= KILN_KEY_MAX - to->n) {
+        memcpy(to->bytes + to->n, p, n);
+    }
+    to->n += n;
 }
 
-/* A value as bytes after bytes; *len may pass cap, and then only the first cap were written. */
-static void encode(const kiln_value *v, uint8_t *buf, size_t cap, size_t *len) {
+static void encode(encoding *to, const kiln_value *v) {
     uint8_t kind = (uint8_t)v->kind;
-    encode_bytes(&kind, 1, buf, cap, len);
+    encode_bytes(to, &kind, 1);
     switch ((kiln_kind)v->kind) {
     case KILN_BOOL_V:
     case KILN_INT_V:
     case KILN_UINT_V:
-    case KILN_DTYPE_V: encode_bytes(&v->u.i, sizeof v->u.i, buf, cap, len); break;
-    case KILN_FLOAT_V: encode_bytes(&v->u.f, sizeof v->u.f, buf, cap, len); break;
-    case KILN_STR_V: encode_bytes(v->u.s, strlen(v->u.s) + 1, buf, cap, len); break;
+    case KILN_DTYPE_V: encode_bytes(to, &v->u.i, sizeof v->u.i); break;
+    case KILN_FLOAT_V: encode_bytes(to, &v->u.f, sizeof v->u.f); break;
+    case KILN_STR_V: encode_bytes(to, v->u.s, strlen(v->u.s) + 1); break;
     case KILN_LIST_V:
-        encode_bytes(&v->n, sizeof v->n, buf, cap, len);
-        for (uint32_t k = 0; k < v->n; k++) encode(&v->u.list[k], buf, cap, len);
+        encode_bytes(to, &v->n, sizeof v->n);
+        for (uint32_t k = 0; k < v->n; k++) encode(to, &v->u.list[k]);
         break;
-    case KILN_COMPLEX_V: encode_bytes(&v->u.c, sizeof v->u.c, buf, cap, len); break;
+    case KILN_COMPLEX_V: encode_bytes(to, &v->u.c, sizeof v->u.c); break;
     case KILN_TENSOR: /* neither is static: row_rules.c */
     case KILN_GENERATOR_V:
     case KILN_NONE: break;
     }
 }
 
-/* Statics that do not fit the key are stood for by hashes of their pieces, chained. */
-static void put_hashed(kiln_key *k, const kiln_bound *call, uint64_t statics) {
-    kiln_digest chain = {0, 0};
-    for (int a = 0; statics; a++, statics >>= 1) {
-        if (!(statics & 1)) continue;
-        const kiln_value *v = &call->arg[a];
-        uint32_t n = v->kind == KILN_LIST_V ? v->n : 1;
-        for (uint32_t i = 0; i <= n; i++) {
-            uint8_t piece[sizeof chain + KILN_KEY_MAX];
-            size_t len = 0;
-            kiln_value count = kiln_v_int(n);
-            const kiln_value *at = i == n ? &count : v->kind == KILN_LIST_V ? &v->u.list[i] : v;
-            memcpy(piece, &chain, sizeof chain);
-            encode(at, piece + sizeof chain, KILN_KEY_MAX, &len);
-            if (len <= KILN_KEY_MAX)
-                chain = kiln_hash128(piece, sizeof chain + len);
-            else { /* a long text */
-                kiln_digest text = kiln_hash128(at->u.s, strlen(at->u.s));
-                memcpy(piece + sizeof chain, &text, sizeof text);
-                chain = kiln_hash128(piece, sizeof chain + sizeof text);
-            }
-        }
-    }
-    put(k, &(uint8_t){255}, 1); /* no kind: a hash follows */
-    put(k, &chain, sizeof chain);
+static void encode_statics(encoding *to, const kiln_bound *call, bool hashes) {
+    uint64_t left = call->op->row->statics;
+    to->n = 0;
+    to->hashes = hashes;
+    to->hash = (kiln_digest){0, 0};
+    for (int a = 0; left; a++, left >>= 1)
+        if (left & 1) encode(to, &call->arg[a]);
 }
 
-static void put_statics(kiln_key *k, const kiln_bound *call, uint64_t statics) {
-    uint8_t buf[KILN_KEY_MAX];
-    size_t len = 0, cap = KILN_KEY_MAX - k->n;
-    uint64_t left = statics;
-    for (int a = 0; left; a++, left >>= 1)
-        if (left & 1) encode(&call->arg[a], buf, cap, &len);
-    if (len <= cap)
-        put(k, buf, len);
-    else
-        put_hashed(k, call, statics);
+/* Statics that do not fit the key are stood for by their hash. */
+static void put_statics(kiln_key *k, const kiln_bound *call) {
+    encoding e;
+    encode_statics(&e, call, false);
+    if (e.n <= KILN_KEY_MAX - k->n) {
+        put(k, e.bytes, e.n);
+        return;
+    }
+    encode_statics(&e, call, true);
+    put(k, &(uint8_t){255}, 1); /* no kind: a hash follows */
+    put(k, &e.hash, sizeof e.hash);
 }
 
 /* -- the key ------------------------------------------------------------------------------------------- */
@@ -161,7 +157,7 @@ void kiln_plan_key(const kiln_plan *plan, kiln_isa isa, kiln_key *out) {
         kiln_digest items = items_present(call);
         put(out, &items, sizeof items);
     }
-    if (row->statics) put_statics(out, call, row->statics);
+    if (row->statics) put_statics(out, call);
 }
 
 /* -- in words ------------------------------------------------------------------------------------------ */

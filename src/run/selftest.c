@@ -64,21 +64,13 @@ static void make_real(kiln_dtype t, uint64_t r, double more, bool wild, uint64_t
         (void)kiln_element_set(t, &v, out);
 }
 
-/* A position along any axis. */
-static void make_place(const trial *t, kiln_dtype type, uint64_t *seed, void *out) {
-    uint64_t place = next_random(seed) % (uint64_t)t->least;
-    memcpy(out, &place, kiln_dtype_size(type));
-}
-
 /* Every eighth is wild where elements do not meet; else one in the middle, since a fold of many would be nothing but
- * NaN.  Where coordinates are computed, integers may be such. */
+ * NaN.  Where coordinates are computed, integers may be such: a position along any axis. */
 static void make_part(const trial *t, kiln_dtype type, bool middle, uint64_t *seed, void *out) {
-    if (t->computes && !kiln_dtype_is_float(type) && type != KILN_BOOL) {
-        make_place(t, type, seed, out);
-        return;
-    }
-    uint64_t r = next_random(seed);
-    if (t->map)
+    uint64_t r = next_random(seed), place = r % (uint64_t)t->least;
+    if (t->computes && !kiln_dtype_is_float(type) && type != KILN_BOOL)
+        memcpy(out, &place, kiln_dtype_size(type));
+    else if (t->map)
         make_real(type, r, 0, r >> 61 == 1, seed, out);
     else
         make_real(type, r, (double)(r >> 12) * 0x1p-58, middle, seed, out); /* sums round */
