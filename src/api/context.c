@@ -235,16 +235,8 @@ kiln_status kiln_ctx_toolchain(kiln_ctx *ctx, kiln_toolchain **out) {
 
 void kiln_ctx_stop_compilers(kiln_ctx *ctx) {
     pthread_mutex_lock(&ctx->lock);
-    ctx->closing = true;
     if (ctx->toolchain) kiln_toolchain_stop(ctx->toolchain);
     pthread_mutex_unlock(&ctx->lock);
-}
-
-bool kiln_ctx_is_closing(kiln_ctx *ctx) {
-    pthread_mutex_lock(&ctx->lock);
-    bool closing = ctx->closing;
-    pthread_mutex_unlock(&ctx->lock);
-    return closing;
 }
 
 /* -- forking ------------------------------------------------------------------------------------------------- */

@@ -50,7 +50,7 @@ typedef struct kiln_builds {
     size_t nqueued;
     kiln_class *running;
     pthread_t worker;
-    bool has_worker, closing;
+    bool has_worker;
     char last_failure[600]; /* "" if none failed */
 } kiln_builds;
 
@@ -75,9 +75,9 @@ struct kiln_ctx {
     size_t nloaded;
     pthread_mutex_t lock; /* toolchain */
     kiln_toolchain *toolchain;
-    bool closing;      /* under lock: no compiler may be started */
-    char *scratch;     /* folder the toolchain uses */
-    int scratch_owner; /* process that made it as a temporary one and removes it at close, or 0 */
+    atomic_bool closing; /* no compiler may be started */
+    char *scratch;       /* folder the toolchain uses */
+    int scratch_owner;   /* process that made it as a temporary one and removes it at close, or 0 */
     kiln_builds builds;
     struct kiln_ctx *next; /* of the process's contexts */
 };
@@ -92,8 +92,7 @@ const char *kiln_mode_name(kiln_mode mode); /* "tiered"; NULL if there is no suc
 
 /* The compiler, found on first use.  Never NULL on success; it may be one that has no compiler. */
 kiln_status kiln_ctx_toolchain(kiln_ctx *ctx, kiln_toolchain **out) KILN_MUST_CHECK;
-bool kiln_ctx_is_closing(kiln_ctx *ctx);
-void kiln_ctx_stop_compilers(kiln_ctx *ctx); /* those that run, and all that would be started */
+void kiln_ctx_stop_compilers(kiln_ctx *ctx); /* those that run; once it is closing none is started */
 /* The folder for scratch and logs as configured; heap text. */
 kiln_status kiln_ctx_cache_dir(const kiln_ctx *ctx, char **out) KILN_MUST_CHECK;
 

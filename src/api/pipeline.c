@@ -221,7 +221,7 @@ kiln_status kiln_class_build(kiln_class *c) {
     fesetenv(&own);
     if (st == KILN_OK) {
         publish(c, code);
-    } else if (st != KILN_E_INTERRUPTED && !kiln_ctx_is_closing(c->ctx)) { /* else it was stopped */
+    } else if (st != KILN_E_INTERRUPTED && !c->ctx->closing) { /* else it was stopped */
         KILN_COUNT(c->ctx, compile_failures);
         kiln_count(&c->ctx->epochs, st == KILN_E_NOMEM ? KILN_COUNTER_memory_failures : cause, 1);
         kiln_ctx_log(c->ctx, 1, "compile", "%s", kiln_last_error());

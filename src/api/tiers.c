@@ -125,7 +125,7 @@ static void end(kiln_class *c, kiln_status st, int64_t took_ns) {
     c->state = KILN_BUILD_IDLE;
     if (st == KILN_E_NOMEM || st == KILN_E_INTERRUPTED) {
         set_due(c, true); /* neither says anything of the class */
-    } else if (st != KILN_OK && !b->closing) {
+    } else if (st != KILN_OK && !c->ctx->closing) {
         c->nfailed++;
         put_off(c, took_ns);
         snprintf(b->last_failure, sizeof b->last_failure, "%s", kiln_last_error());
@@ -215,7 +215,7 @@ static void *work(void *user) {
     lower_priority();
     is_background = true;
     pthread_mutex_lock(&b->lock);
-    while (!b->closing) {
+    while (!ctx->closing) {
         if (!b->queue)
             pthread_cond_wait(&b->changed, &b->lock);
         else if (has_kernel(b->queue)) /* somebody prepared it meanwhile */
@@ -241,7 +241,7 @@ static void enqueue(kiln_class *c) {
     kiln_builds *b = &c->ctx->builds;
     bool full = false, started = true;
     pthread_mutex_lock(&b->lock);
-    if (c->state == KILN_BUILD_IDLE && !has_kernel(c) && !b->closing && is_due(c)) {
+    if (c->state == KILN_BUILD_IDLE && !has_kernel(c) && !c->ctx->closing && is_due(c)) {
         full = b->nqueued >= QUEUE_MAX;
         started = full || b->has_worker || start_worker(c->ctx);
         if (full || !started) put_off(c, 0);
@@ -290,7 +290,7 @@ void kiln_builds_init(kiln_builds *b) {
 void kiln_builds_stop(kiln_ctx *ctx) {
     kiln_builds *b = &ctx->builds;
     pthread_mutex_lock(&b->lock);
-    b->closing = true;
+    ctx->closing = true;
     while (b->queue) drop_queued(b, b->queue);
     pthread_cond_broadcast(&b->changed);
     pthread_mutex_unlock(&b->lock);

@@ -234,7 +234,6 @@ kiln_status kiln_infer(const kiln_bound *call, kiln_plan *out) {
     KILN_TRY(run_checks(out, &by));
     KILN_TRY(pick_branch(out, &by));
     KILN_TRY(kiln_types_infer(out));
-    out->typed.number = kiln_args_wrapped(out) != 0;
     if (kiln_plan_out_rule(out) == KILN_OUT_COPIED) KILN_TRY(kiln_takes_check(call, out->typed.promoted));
     const kiln_typing *ty = &kiln_plan_branch(out)->typing;
     for (int k = ty->norder - 1; k >= 0; k--) put_first(out, ty->order[k]);

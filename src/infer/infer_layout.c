@@ -54,7 +54,7 @@ static void channels_last_strides(int rank, const int64_t *sizes, int64_t *strid
 
 /* Whether a number counts as a tensor of rank 0. */
 static bool counts_number(const kiln_plan *p) {
-    return p->typed.number && kiln_plan_branch(p)->typing.strides != KILN_STRIDES_WITHOUT;
+    return kiln_args_wrapped(p) && kiln_plan_branch(p)->typing.strides != KILN_STRIDES_WITHOUT;
 }
 
 /* True if every tensor walks memory the same way; the shape's strides then say how. */

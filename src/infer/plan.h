@@ -37,7 +37,6 @@ typedef enum kiln_class_kind {
 typedef struct kiln_typed {
     uint8_t branch; /* of the row */
     uint8_t nrets, nin;
-    bool number;         /* a number stands beside the tensors as one of rank 0 */
     kiln_dtype promoted; /* the result_type of the promoted arguments */
     kiln_dtype common;   /* the same after the branch made it float or wider: what bodies compute with */
     uint64_t exact;      /* bit a: tensor argument a is 0-d and not rounded to the common half type first */

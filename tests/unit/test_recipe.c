@@ -148,8 +148,8 @@ static bool same_shape(const kiln_shape *a, const kiln_shape *b) {
 static bool same_plan(const kiln_plan *a, const kiln_plan *b) {
     const kiln_typed *t = &a->typed, *u = &b->typed;
     if (t->branch != u->branch || t->promoted != u->promoted || t->common != u->common ||
-        t->exact != u->exact || t->nrets != u->nrets || t->number != u->number || a->aside != b->aside ||
-        a->uniform != b->uniform || a->stride_bits != b->stride_bits || !same_shape(a->shape, b->shape))
+        t->exact != u->exact || t->nrets != u->nrets || a->aside != b->aside || a->uniform != b->uniform ||
+        a->stride_bits != b->stride_bits || !same_shape(a->shape, b->shape))
         return false;
     for (int k = 0; k < t->nrets; k++)
         if (t->ret_dtype[k] != u->ret_dtype[k] || a->result[k].resized != b->result[k].resized) return false;
