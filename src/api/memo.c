@@ -17,7 +17,7 @@
 
 /* Takes on the shape of `like`, the value that has the call's.  False: it is not as this memo asks. */
 static __attribute__((noinline)) bool learn_shape(kiln_memo *m, const kiln_tensor *like) {
-    const kiln_memo_arg *a = &m->arg[m->like];
+    const kiln_memo_arg *a = &m->asked.arg[m->like];
     if ((like->sig & a->mask) != a->want || like->nelem >= NELEM_MAX) return false;
     m->like_sig = like->sig;
     m->n[0] = like->nelem;
@@ -42,7 +42,7 @@ INLINE bool shapes_match(kiln_memo *m, const kiln_value *args) {
 /* Kinds, signatures and payloads of the values from `first` on: all of them, or those after the tensors.  Names
  * only where they are the schema's own texts; see kiln_memo_match. */
 INLINE bool values_match(kiln_memo *m, const kiln_value *args, unsigned first) {
-    const kiln_memo_arg *a = m->arg + first, *end = m->arg_end;
+    const kiln_memo_arg *a = m->asked.arg + first, *end = m->arg_end;
     for (const kiln_value *v = args + first; a != end; a++, v++) {
         uint64_t word = (uint64_t)v->u.i;
         if (v->kind != a->kind || v->name != a->name) return false;
@@ -58,7 +58,7 @@ INLINE bool values_match(kiln_memo *m, const kiln_value *args, unsigned first) {
 
 /* Value i, where it must be a tensor in the shape of value 0, which is `like`. */
 INLINE bool tensor_matches(kiln_memo *m, const kiln_value *args, unsigned i, const kiln_tensor *like) {
-    const kiln_memo_arg *a = &m->arg[i];
+    const kiln_memo_arg *a = &m->asked.arg[i];
     const kiln_tensor *t = args[i].u.tensor;
     if (args[i].kind != KILN_TENSOR || args[i].name != a->name || !t) return false;
     if (i == 0 ? !shape_matches(m, t)
@@ -87,7 +87,7 @@ INLINE bool apart(const char *a, uint64_t na, const char *b, uint64_t nb) {
 INLINE bool out_is_apart(const kiln_memo *m, const kiln_value *args, unsigned i, const kiln_tensor *out,
                          uint64_t nbytes) {
     const kiln_tensor *t = args[i].u.tensor;
-    uint64_t n = (uint64_t)t->nelem * m->arg[i].elem;
+    uint64_t n = (uint64_t)t->nelem * m->asked.arg[i].elem;
     return t == out || apart(out->data, nbytes, t->data, n) ||
            (out->data == t->data && nbytes == n && out->rank == t->rank);
 }
@@ -100,7 +100,7 @@ INLINE bool out_is_free(const kiln_memo *m, const kiln_value *args, unsigned k, 
         return out_is_apart(m, args, 0, out, n) && (lead < 2 || out_is_apart(m, args, 1, out, n)) &&
                (lead < 3 || out_is_apart(m, args, 2, out, n));
     for (unsigned i = 0; i < m->nargs; i++)
-        if (m->arg[i].kind == KILN_TENSOR && !out_is_apart(m, args, i, out, n)) return false;
+        if (m->asked.arg[i].kind == KILN_TENSOR && !out_is_apart(m, args, i, out, n)) return false;
     return true;
 }
 
@@ -183,9 +183,9 @@ INLINE bool same_words(const int64_t *a, const int64_t *b, size_t n) {
 }
 
 /* layout: sizes and strides that tensors must have, or NULL. */
-INLINE bool all_match(const kiln_memo_arg *a, const kiln_memo_arg *end, const kiln_memo_text *text,
-                      const int64_t *items, const int64_t *layout, const kiln_value *v) {
-    for (; a != end; a++, v++) {
+INLINE bool all_match(const kiln_asked *asked, const kiln_memo_arg *end, const int64_t *layout,
+                      const kiln_value *v) {
+    for (const kiln_memo_arg *a = asked->arg; a != end; a++, v++) {
         uint64_t word = (uint64_t)v->u.i;
         if (v->kind != a->kind || (v->name != a->name && !kiln_same_text(v->name, a->name))) return false;
         if (v->kind == KILN_TENSOR) {
@@ -198,19 +198,19 @@ INLINE bool all_match(const kiln_memo_arg *a, const kiln_memo_arg *end, const ki
             layout += 2 * t->rank;
             continue;
         }
-        if (v->kind == KILN_LIST_V ? !list_matches(a, items, v) : (word & a->mask) != a->want) return false;
-        if (v->kind == KILN_STR_V && !kiln_same_text(v->u.s, text->letters)) return false;
+        if (v->kind == KILN_LIST_V ? !list_matches(a, asked->items, v) : (word & a->mask) != a->want)
+            return false;
+        if (v->kind == KILN_STR_V && !kiln_same_text(v->u.s, asked->text)) return false;
     }
     return true;
 }
 
-bool kiln_memo_match(const kiln_memo_arg *arg, size_t n, const kiln_memo_text *text, const int64_t *items,
-                     const kiln_value *args) {
-    return all_match(arg, arg + n, text, items, NULL, args);
+bool kiln_memo_match(const kiln_asked *asked, size_t n, const kiln_value *args) {
+    return all_match(asked, asked->arg + n, NULL, args);
 }
 
 INLINE bool laid_out_alike(const kiln_memo *m, const kiln_value *args) {
-    return all_match(m->arg, m->arg_end, &m->text, m->items, m->layout, args);
+    return all_match(&m->asked, m->arg_end, m->layout, args);
 }
 
 bool kiln_memo_laid_out_alike(const kiln_memo *m, const kiln_value *args) { return laid_out_alike(m, args); }
@@ -311,7 +311,7 @@ static bool run_laid_out(kiln_memo *m, const kiln_value *args, kiln_tensor **out
 /* Signatures of tensors, where all else is known to match. */
 static bool tensors_match(kiln_memo *m, const kiln_value *args) {
     const kiln_value *v = args;
-    for (const kiln_memo_arg *a = m->arg; a != m->arg_end; a++, v++) {
+    for (const kiln_memo_arg *a = m->asked.arg; a != m->arg_end; a++, v++) {
         if (a->kind != KILN_TENSOR) continue;
         if ((v->u.tensor->sig & a->mask) != a->want) return false;
         *a->data = v->u.tensor->data;
@@ -322,7 +322,7 @@ static bool tensors_match(kiln_memo *m, const kiln_value *args) {
 bool kiln_memo_run(kiln_memo *m, const kiln_value *args, kiln_tensor **outs, bool alike) {
     bool matches = !m->flat ? kiln_memo_laid_out_alike(m, args)
                    : alike  ? tensors_match(m, args)
-                            : kiln_memo_match(m->arg, m->nargs, &m->text, m->items, args);
+                            : kiln_memo_match(&m->asked, m->nargs, args);
     if (!matches || !(m->flat ? run_flat(m, args, outs) : run_laid_out(m, args, outs))) return false;
     m->used = true;
     return true;
@@ -363,7 +363,7 @@ static __attribute__((noinline)) kiln_status call_first(kiln_ctx *ctx, const kil
 
 /* What a simple memo does not hold goes on to call_any, which needs nothing that the memo does not know. */
 static __attribute__((noinline)) kiln_status miss(kiln_memo *m, const kiln_value *args, kiln_tensor **outs) {
-    const kiln_memo_arg *like = &m->arg[m->like];
+    const kiln_memo_arg *like = &m->asked.arg[m->like];
     const kiln_value *v = &args[m->like];
     bool other = v->kind == KILN_TENSOR && v->u.tensor && (v->u.tensor->sig & like->mask) != like->want;
     if (other) return call_other(m->c->ctx, m->op, args, m->nargs, outs, m->nrets);

@@ -45,11 +45,15 @@ typedef struct kiln_memo_arg {
     uint64_t elem; /* and the bytes of an element */
 } kiln_memo_arg;
 
-/* The one text among the values of a call. */
-typedef struct kiln_memo_text {
-    bool given;
-    char letters[15]; /* with their end */
-} kiln_memo_text;
+/* What all values must be. */
+typedef struct kiln_asked {
+    kiln_memo_arg arg[KILN_MEMO_ARGS];
+    char *unused; /* where the address of a tensor goes that the kernel does not read */
+    bool has_text;
+    char text[15]; /* the one text among the values, with its end */
+    int nitems;
+    int64_t items[KILN_MEMO_ITEMS]; /* of lists */
+} kiln_asked;
 
 /* How a kernel's scalar comes from a value. */
 typedef enum kiln_memo_how {
@@ -92,8 +96,8 @@ struct kiln_memo {
     uint8_t target[KILN_MEMO_RETS];  /* the argument of each result that is given; else `like` */
     uint8_t elem[KILN_MEMO_BUFFERS]; /* bytes */
     uint8_t dtype[KILN_MEMO_BUFFERS];
-    char *unused; /* address of a tensor that the kernel does not read */
-    kiln_memo_arg arg[KILN_MEMO_ARGS], *arg_end;
+    kiln_asked asked;
+    const kiln_memo_arg *arg_end;
     kiln_memo_scalar scalar[KILN_MEMO_SCALARS], *scalar_end; /* those that are not defaults */
     /* The launch of a flat memo, ready but for n[0], ptr and the scalars above. */
     kiln_kernel_fn fn;
@@ -101,8 +105,6 @@ struct kiln_memo {
     char *ptr[KILN_MEMO_BUFFERS];
     int64_t stride[KILN_MEMO_BUFFERS * 2];
     uint64_t par[KILN_MEMO_SCALARS];
-    kiln_memo_text text;
-    int64_t items[KILN_MEMO_ITEMS];
     uint32_t serial; /* of the recipe it was made for */
     bool used;       /* since it was made */
     uint8_t missed;  /* calls that came while a slot pointed at it */
@@ -124,9 +126,7 @@ typedef struct kiln_recipe {
     const kiln_op *op; /* NULL: empty */
     uint32_t serial;   /* raised when another recipe takes the place */
     uint8_t nargs, ndefaults, nfound;
-    kiln_memo_arg arg[KILN_MEMO_ARGS];
-    char *unused; /* where addresses go */
-    int64_t items[KILN_MEMO_ITEMS];
+    kiln_asked asked;
     kiln_recipe_place place[KILN_MEMO_ARGS];
     uint64_t generation; /* kiln_generation when the classes were found */
     struct {
@@ -136,7 +136,6 @@ typedef struct kiln_recipe {
     kiln_typed typed;
     int8_t default_arg[KILN_RECIPE_DEFAULTS];
     kiln_value defaults[KILN_RECIPE_DEFAULTS];
-    kiln_memo_text text;
     uint8_t oldest,
         passed; /* of the ways that are not flat; calls that were not kept since the last that was */
     kiln_memo *way[KILN_RECIPE_WAYS]; /* [0]: a flat one; each made when first needed */
@@ -179,12 +178,11 @@ void kiln_recipe_learn(kiln_recipe *r, const kiln_plan *plan, uint64_t generatio
 /* The memo in which a call of r is to be kept now; NULL: none, as calls seem to come once each, or there is no memory. */
 kiln_memo *kiln_recipe_way(kiln_recipe *r, bool flat);
 
-/* memo_make.c: sets what is asked of value v, which was bound to argument a of the row (-1: it only receives a
- * result): all that bind, the row's conditions and promotion looked at, and nothing else.  sig: bits of a signature that
- * the caller asks; values: arguments whose payload is asked.  items: room for lists' items, *nitems used.  False: no word
- * can tell. */
-bool kiln_memo_ask(const kiln_plan *plan, const kiln_value *v, int a, uint64_t sig, uint64_t values,
-                   kiln_memo_text *text, int64_t *items, int *nitems, kiln_memo_arg *to);
+/* memo_make.c: sets what is asked of value i, which is v and was bound to argument a of the row (-1: it only receives a
+ * result): all but its name that bind, the row's conditions and promotion looked at, and nothing else.  sig: bits of a
+ * signature that the caller asks; values: arguments whose payload is asked.  False: no word can tell. */
+bool kiln_memo_ask(kiln_asked *asked, const kiln_plan *plan, const kiln_value *v, unsigned i, int a,
+                   uint64_t sig, uint64_t values);
 /* memo_make.c: whether the memo of an inferred call would be flat. */
 bool kiln_memo_is_flat(const kiln_plan *plan, const kiln_value *args, size_t nargs);
 /* memo_make.c: makes m, which the recipe gave for such a call, answer calls like this one of recipe r, which the kernel of `run` has just answered with `made`.
@@ -195,8 +193,7 @@ bool kiln_memo_make(kiln_memo *m, const kiln_recipe *r, const kiln_value *args, 
  * for any that are flat, the last for those that are not. */
 extern kiln_memo_hit *const kiln_memo_hits[KILN_MEMO_LEAD + 2];
 /* memo.c: whether kinds, names, masked words, texts and lists are those of n values; sets addresses of tensors. */
-bool kiln_memo_match(const kiln_memo_arg *arg, size_t n, const kiln_memo_text *text, const int64_t *items,
-                     const kiln_value *args);
+bool kiln_memo_match(const kiln_asked *asked, size_t n, const kiln_value *args);
 /* memo.c: the same for a memo that is not flat, whose tensors have the sizes and strides kept. */
 bool kiln_memo_laid_out_alike(const kiln_memo *m, const kiln_value *args);
 /* memo.c: the call by a memo of its operator and as many values; false: nothing has happened.  alike: a recipe of the

@@ -14,32 +14,33 @@
 
 /* -- what is asked of a value -------------------------------------------------------------------------------- */
 
-static bool keep_text(kiln_memo_text *to, const char *text) {
+static bool keep_text(kiln_asked *asked, const char *text) {
     size_t n = strlen(text) + 1;
-    if (to->given || n > sizeof to->letters) return false;
-    to->given = true;
-    memcpy(to->letters, text, n);
+    if (asked->has_text || n > sizeof asked->text) return false;
+    asked->has_text = true;
+    memcpy(asked->text, text, n);
     return true;
 }
 
 /* A list of integers that was bound as it is. */
-static bool keep_list(const kiln_value *v, const kiln_value *bound, int64_t *items, int *nitems,
-                      kiln_memo_arg *to) {
-    if (bound->kind != KILN_LIST_V || bound->u.list != v->u.list || *nitems + (int)v->n > KILN_MEMO_ITEMS)
-        return false;
+static bool keep_list(kiln_asked *asked, const kiln_value *v, const kiln_value *bound, kiln_memo_arg *to) {
+    if (bound->kind != KILN_LIST_V || bound->u.list != v->u.list) return false;
+    if (asked->nitems + (int)v->n > KILN_MEMO_ITEMS) return false;
     to->mask = v->n;
-    to->want = (uint64_t)*nitems;
+    to->want = (uint64_t)asked->nitems;
     for (uint32_t k = 0; k < v->n; k++) {
         if (v->u.list[k].kind != KILN_INT_V) return false;
-        items[(*nitems)++] = v->u.list[k].u.i;
+        asked->items[asked->nitems++] = v->u.list[k].u.i;
     }
     return true;
 }
 
-bool kiln_memo_ask(const kiln_plan *plan, const kiln_value *v, int a, uint64_t sig, uint64_t values,
-                   kiln_memo_text *text, int64_t *items, int *nitems, kiln_memo_arg *to) {
+bool kiln_memo_ask(kiln_asked *asked, const kiln_plan *plan, const kiln_value *v, unsigned i, int a,
+                   uint64_t sig, uint64_t values) {
     const kiln_row *row = plan->call->op->row;
-    bool asked = a >= 0 && values >> a & 1;
+    bool payload = a >= 0 && values >> a & 1;
+    kiln_memo_arg *to = &asked->arg[i];
+    to->data = &asked->unused;
     to->kind = v->kind;
     to->mask = to->want = 0;
     if (a < 0 ? v->kind != KILN_TENSOR : v->kind != plan->call->arg[a].kind) return false; /* was converted */
@@ -50,18 +51,18 @@ bool kiln_memo_ask(const kiln_plan *plan, const kiln_value *v, int a, uint64_t s
         to->mask = sig;
         if (a >= 0 && row->asked_single >> a & 1) to->mask |= KILN_SIG_FLAGS(KILN_TF_SINGLE);
         to->want = v->u.tensor->sig & to->mask;
-        return !asked; /* its sizes matter */
-    case KILN_STR_V: return keep_text(text, v->u.s);
+        return !payload; /* its sizes matter */
+    case KILN_STR_V: return keep_text(asked, v->u.s);
     case KILN_DTYPE_V:
     case KILN_BOOL_V:
     case KILN_INT_V:
     case KILN_UINT_V:
     case KILN_FLOAT_V:
-        if (asked || v->kind == KILN_DTYPE_V) to->mask = UINT64_MAX;
+        if (payload || v->kind == KILN_DTYPE_V) to->mask = UINT64_MAX;
         to->want = (uint64_t)v->u.i & to->mask;
         return true;
-    case KILN_COMPLEX_V: return !asked;
-    case KILN_LIST_V: return keep_list(v, &plan->call->arg[a], items, nitems, to);
+    case KILN_COMPLEX_V: return !payload;
+    case KILN_LIST_V: return keep_list(asked, v, &plan->call->arg[a], to);
     }
     return false;
 }
@@ -75,7 +76,6 @@ typedef struct filling {
     const kiln_plan *plan;
     bool any_sized; /* some tensor has dimensions */
     int first;      /* tensor argument, or -1 */
-    int nitems;
 } filling;
 
 /* What is asked of value i; false if no memo can tell. */
@@ -83,13 +83,10 @@ static bool fill_arg(filling *f, unsigned i) {
     const kiln_value *v = &f->args[i];
     const kiln_row *row = f->plan->call->op->row;
     kiln_recipe_place place = f->r->place[i];
-    kiln_memo_arg *to = &f->m->arg[i];
+    kiln_memo_arg *to = &f->m->asked.arg[i];
     uint64_t sig = !f->m->flat ? SIG_LAID_OUT : place.out < 0 ? SIG_READ : SIG_WRITTEN;
-    to->name = f->r->arg[i].name;
-    to->data = &f->m->unused;
-    if (!kiln_memo_ask(f->plan, v, place.to, sig, row->asked | row->shaped, &f->m->text, f->m->items,
-                       &f->nitems, to))
-        return false;
+    if (!kiln_memo_ask(&f->m->asked, f->plan, v, i, place.to, sig, row->asked | row->shaped)) return false;
+    to->name = f->r->asked.arg[i].name;
     if (v->kind != KILN_TENSOR) return true;
     if (f->first < 0) f->first = (int)i;
     to->elem = kiln_dtype_size((kiln_dtype)v->u.tensor->dtype);
@@ -119,7 +116,7 @@ static bool fill_addresses(filling *f) {
         const kiln_buffer *buf = &p->buffer[b];
         if (buf->kind != KILN_BUFFER_ARG) continue;
         if (p->call->given[buf->which] < 0) return false;
-        f->m->arg[p->call->given[buf->which]].data = &f->m->ptr[b];
+        f->m->asked.arg[p->call->given[buf->which]].data = &f->m->ptr[b];
     }
     return true;
 }
@@ -144,8 +141,8 @@ static bool fill_buffers(filling *f) {
 /* How many values lead as kiln_memo_hits says; 0 if they do not. */
 static unsigned leading_tensors(const kiln_memo *m) {
     unsigned n = 0, all = 0;
-    while (n < m->nargs && m->arg[n].kind == KILN_TENSOR) n++;
-    for (unsigned i = 0; i < m->nargs; i++) all += m->arg[i].kind == KILN_TENSOR;
+    while (n < m->nargs && m->asked.arg[n].kind == KILN_TENSOR) n++;
+    for (unsigned i = 0; i < m->nargs; i++) all += m->asked.arg[i].kind == KILN_TENSOR;
     return m->like == 0 && n == all && n == m->nsized + 1u && n <= KILN_MEMO_LEAD ? n : 0;
 }
 
@@ -219,7 +216,7 @@ static bool keep_layout(filling *f) {
     kiln_memo *m = f->m;
     int64_t *to = m->layout, *end = to + KILN_MEMO_WORDS;
     for (unsigned i = 0; i < m->nargs; i++) {
-        if (m->arg[i].kind != KILN_TENSOR) continue;
+        if (m->asked.arg[i].kind != KILN_TENSOR) continue;
         const kiln_tensor *t = f->args[i].u.tensor;
         if (end - to < 2 * t->rank) return false;
         for (int d = 0; d < t->rank; d++) *to++ = t->sizes[d];
@@ -290,15 +287,16 @@ bool kiln_memo_make(kiln_memo *m, const kiln_recipe *r, const kiln_value *args, 
     m->nnests = (uint8_t)c->nests.n;
     m->nguards = (uint8_t)c->nests.nguards;
     m->given_outs = plan->call->nout > 0;
-    m->text.given = m->used = false;
+    m->used = m->asked.has_text = false;
+    m->asked.nitems = 0;
     m->fn = run->fn;
-    m->arg_end = m->arg + m->nargs;
+    m->arg_end = m->asked.arg + m->nargs;
     m->flat = kiln_memo_is_flat(plan, args, m->nargs);
     for (unsigned i = 0; i < m->nargs; i++)
         if (!fill_arg(&f, i)) return false;
     if (!fill_addresses(&f) || !fill_scalars(&f, c)) return false;
     if (!(m->flat ? make_flat(&f) : make_laid_out(&f, c, run, made))) return false;
-    bool simple = m->nrets == 1 && m->nnests == 1 && m->nguards == 0 && !m->text.given;
+    bool simple = m->nrets == 1 && m->nnests == 1 && m->nguards == 0 && !m->asked.has_text;
     m->simple_nargs = simple ? m->nargs : SIZE_MAX;
     m->op = plan->call->op;
     return true;

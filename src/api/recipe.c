@@ -57,7 +57,7 @@ static size_t place_of(const kiln_op *op, const kiln_value *args, size_t nargs) 
 }
 
 static bool is_for(const kiln_recipe *r, const kiln_op *op, const kiln_value *args, size_t nargs) {
-    return r->op == op && r->nargs == nargs && kiln_memo_match(r->arg, nargs, &r->text, r->items, args);
+    return r->op == op && r->nargs == nargs && kiln_memo_match(&r->asked, nargs, args);
 }
 
 kiln_recipe *kiln_recipe_find(const kiln_thread *t, const kiln_op *op, const kiln_value *args, size_t nargs) {
@@ -117,15 +117,12 @@ static bool place_args(kiln_recipe *r, const kiln_plan *plan) {
 static bool ask_args(kiln_recipe *r, const kiln_value *args, const kiln_plan *plan) {
     const kiln_schema *s = plan->call->op->schema;
     uint64_t asked = plan->call->op->row->asked;
-    int nitems = 0;
-    for (int i = 0; i < r->nargs; i++) {
-        kiln_memo_arg *to = &r->arg[i];
+    for (unsigned i = 0; i < r->nargs; i++) {
+        kiln_memo_arg *to = &r->asked.arg[i];
         int a = r->place[i].to;
         if (a < 0 && r->place[i].out < 0) return false;
-        if (!kiln_memo_ask(plan, &args[i], a, SIG_TYPED, asked, &r->text, r->items, &nitems, to))
-            return false;
+        if (!kiln_memo_ask(&r->asked, plan, &args[i], i, a, SIG_TYPED, asked)) return false;
         to->name = args[i].name ? s->args[kiln_schema_arg(s, args[i].name)].name : NULL;
-        to->data = &r->unused;
         if (to->kind == KILN_LIST_V && !(asked >> a & 1)) to->mask = KILN_MEMO_ANY_LIST;
     }
     return true;

@@ -244,7 +244,7 @@ static void some_calls(fuzz *f) {
         any_shapes(f, args, n);
     }
     kiln_recipe *r = f->forgetful ? kiln_recipe_find(kiln_thread_of(&f->ctx->epochs), op, args, n) : NULL;
-    if (r) r->arg[0].mask = r->arg[0].want = 0;
+    if (r) r->asked.arg[0].mask = r->asked.arg[0].want = 0;
     drop_args(args, n);
 }
 

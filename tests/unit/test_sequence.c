@@ -359,15 +359,15 @@ static void plant(const fuzz *f, const char *name) {
     kiln_memo *s = *kiln_slot_of(t->user, op);
     if (f->plant_slot && s && s->op == op)
         for (unsigned k = 0; k < s->nargs; k++) {
-            s->arg[k].mask &= ~KILN_SIG_FLAGS(KILN_TF_READONLY);
-            s->arg[k].want &= s->arg[k].mask;
+            s->asked.arg[k].mask &= ~KILN_SIG_FLAGS(KILN_TF_READONLY);
+            s->asked.arg[k].want &= s->asked.arg[k].mask;
         }
     kiln_recipe *r = kiln_slots_of(t)->recipes;
     for (int k = 0; f->plant_replay && r && k < KILN_RECIPE_COUNT; k++)
         for (int way = 0; r[k].op == op && way < KILN_RECIPE_WAYS; way++) {
             kiln_memo *m = r[k].way[way];
-            int rank = m && m->op == op ? (int)(m->arg[0].want >> 32 & 0xff) : 0;
-            if (rank && !m->flat && m->arg[0].kind == KILN_TENSOR) m->layout[2 * rank - 1] = 1;
+            int rank = m && m->op == op ? (int)(m->asked.arg[0].want >> 32 & 0xff) : 0;
+            if (rank && !m->flat && m->asked.arg[0].kind == KILN_TENSOR) m->layout[2 * rank - 1] = 1;
         }
 }
 
