@@ -161,28 +161,26 @@ static void collect(const kiln_plan *p, deciders *f) {
     }
 }
 
-/* The order of the call's dimensions.  Tensors whose every stride is row-major leave it as it is: between two
- * dimensions that one of them walks the outer stride is the larger, or equal over dimensions of one. */
-static void order_dims(const kiln_shape *s, const deciders *f, uint8_t *perm) {
-    bool ordered = f->flags & KILN_TF_CANONICAL;
-    if (!ordered) sort_dims(f->at, f->n, s->rank, s->sizes, perm);
-    for (int k = 0; k < s->rank && ordered; k++) perm[k] = (uint8_t)(s->rank - 1 - k);
-}
-
-/* Dense strides in the sorted order.  In row-major order sizes of zero count as one, else as zero: so does
- * PyTorch, which takes another path for each. */
-static void strides_in_order(kiln_shape *s, const uint8_t *perm) {
+/* Strides of a result of shape s: those that all tensors have, which is true, or dense in the order `perm` of its
+ * dimensions, fastest first.  Tensors whose every stride is row-major leave that as it is: between two dimensions that
+ * one of them walks the outer stride is the larger, or equal over dimensions of one.  In row-major order sizes of zero
+ * count as one, else as zero: so does PyTorch, which takes another path for each. */
+static bool find_strides(kiln_shape *s, const deciders *f, uint8_t *perm) {
     bool row_major = true;
-    for (int k = 0; k < s->rank; k++) row_major = row_major && perm[k] == s->rank - 1 - k;
-    if (row_major) {
-        kiln_row_major(s->rank, s->sizes, s->strides);
-        return;
-    }
     int64_t next = 1;
-    for (int k = 0; k < s->rank; k++) {
+    if (one_layout(s, f)) return true;
+    if (f->flags & KILN_TF_CANONICAL) {
+        for (int k = 0; k < s->rank; k++) perm[k] = (uint8_t)(s->rank - 1 - k);
+    } else {
+        sort_dims(f->at, f->n, s->rank, s->sizes, perm);
+        for (int k = 0; k < s->rank; k++) row_major = row_major && perm[k] == s->rank - 1 - k;
+    }
+    if (row_major) kiln_row_major(s->rank, s->sizes, s->strides);
+    for (int k = 0; k < s->rank && !row_major; k++) {
         s->strides[perm[k]] = next;
         next *= s->sizes[perm[k]];
     }
+    return false;
 }
 
 /* -- strides that the row asks for ----------------------------------------------------------------------- */
@@ -262,10 +260,7 @@ static void meet(made *in, int n, deciders *f) {
         f->at[f->n] = strides_of(&s, f->uniform, &in[f->n].l, f->stretched[f->n]);
         f->flags &= in[f->n].l.flags;
     }
-    if (!one_layout(&s, f)) {
-        order_dims(&s, f, perm);
-        strides_in_order(&s, perm);
-    }
+    (void)find_strides(&s, f, perm);
     set_made(in, s.rank, s.sizes, s.strides);
 }
 
@@ -360,11 +355,7 @@ void kiln_layout_infer(kiln_plan *p) {
     strides buffers[KILN_MAX_OPERANDS];
     uint8_t perm[KILN_MAX_RANK];
     collect(p, &f);
-    bool flat = one_layout(p->shape, &f);
-    if (!flat) {
-        order_dims(p->shape, &f, perm);
-        strides_in_order(p->shape, perm);
-    }
+    bool flat = find_strides(p->shape, &f, perm);
     bool unlike = own_strides(p) || f.copied; /* buffers are walked in another order than the iterator's */
     if ((flat && !unlike) || p->shape->nelem == 0) {
         flat_loop(p);

@@ -69,8 +69,8 @@ void kiln_layout_infer(kiln_plan *p);
 static inline void kiln_strides_stretch(const kiln_shape *s, int rank, const int64_t *sizes,
                                         const int64_t *strides, int64_t *out) {
     int lead = s->rank - rank;
-    for (int d = 0; d < lead; d++) out[d] = 0;
-    for (int d = lead; d < s->rank; d++) out[d] = sizes[d - lead] == s->sizes[d] ? strides[d - lead] : 0;
+    for (int d = 0; d < s->rank; d++)
+        out[d] = d >= lead && sizes[d - lead] == s->sizes[d] ? strides[d - lead] : 0;
 }
 /* Appends n dimensions of the call's shape to the axes, innermost first: those of one position are left out, neighbours
  * are merged where every buffer allows it.  of: each buffer's strides along all of them, in elements.  Returns how many

@@ -107,16 +107,22 @@ bool kiln_plan_scalar_checked(const kiln_plan *plan, int arg) {
     return arg >= KILN_HOST_ID || !(kiln_args_wrapped(plan) >> arg & 1);
 }
 
-kiln_status kiln_plan_scalar(const kiln_plan *plan, int arg, int index, int part, kiln_dtype via,
-                             kiln_dtype t, uint64_t *out) {
+/* Apart, so that it costs the usual numbers nothing. */
+static __attribute__((noinline)) kiln_status convert(const kiln_plan *plan, int arg, int index, int part,
+                                                     kiln_dtype via, kiln_dtype t, uint64_t *out) {
     const kiln_bound *call = plan->call;
-    bool host = arg >= KILN_HOST_ID;
     kiln_value v;
-    if (part == 0 && via == t && !host && store_usual(&call->arg[arg], t, out)) return KILN_OK;
     KILN_TRY(read_number(call, arg, index, plan->typed.common, &v));
     if (kiln_number_convert(&v, part, via, t, kiln_plan_scalar_checked(plan, arg), out)) return KILN_OK;
     return KILN_FAIL(KILN_E_ARG, "%s: argument '%s': value cannot be converted to type %s without overflow",
                      call->op->name,
-                     host ? call->op->row->hosts.at[arg - KILN_HOST_ID].name : kiln_arg_name(call, arg),
+                     arg >= KILN_HOST_ID ? call->op->row->hosts.at[arg - KILN_HOST_ID].name
+                                         : kiln_arg_name(call, arg),
                      kiln_dtype_name(via));
+}
+
+kiln_status kiln_plan_scalar(const kiln_plan *plan, int arg, int index, int part, kiln_dtype via,
+                             kiln_dtype t, uint64_t *out) {
+    bool usual = part == 0 && via == t && arg < KILN_HOST_ID && store_usual(&plan->call->arg[arg], t, out);
+    return usual ? KILN_OK : convert(plan, arg, index, part, via, t, out);
 }
