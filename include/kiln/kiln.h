@@ -101,13 +101,17 @@ KILN_API kiln_status kiln_tensor_wrap(void *data, kiln_dtype dtype, int rank, co
 /* The same without allocating, for one call or a few: *out is made in `header`, storage of the caller's, and
  * reads sizes and strides where they are (strides may be NULL).  header, sizes and strides must stay as they are
  * until every reference is released, including those that in-place and out= calls return; releasing frees nothing.
- * readonly: 1 if elements may not be written.  Such a tensor cannot be resized or exported.  This is the way
+ * how: KILN_BORROW_ flags, or 0.  Such a tensor cannot be resized or exported.  This is the way
  * to call with arrays of another library: borrow each on the stack, kiln_call, done. */
+enum {
+    KILN_BORROW_READONLY = 1, /* elements may not be written */
+    KILN_BORROW_NUMBER = 2    /* one without dimensions stands for a number, as kiln_tensor_number's do */
+};
 typedef struct kiln_tensor_header {
     uint64_t reserved[12 + KILN_MAX_RANK];
 } kiln_tensor_header;
 KILN_API kiln_status kiln_tensor_borrow(kiln_tensor_header *header, void *data, kiln_dtype dtype, int rank,
-                                        const int64_t *sizes, const int64_t *strides, int readonly,
+                                        const int64_t *sizes, const int64_t *strides, int how,
                                         kiln_tensor **out) KILN_MUST_CHECK;
 
 KILN_API kiln_tensor *kiln_tensor_retain(kiln_tensor *t); /* returns t */
@@ -280,6 +284,10 @@ typedef struct kiln_config {
     kiln_free_fn free;   /* given if alloc is, and only then */
     void *alloc_user;
 } kiln_config;
+
+/* So many threads at most for this thread's calls from now on, whatever their contexts allow; 0: as these allow, as at
+ * first.  Returns what it was.  Results do not depend on it. */
+KILN_API int kiln_threads_limit(int n);
 
 /* config may be NULL for all defaults. */
 KILN_API kiln_status kiln_open(const kiln_config *config, kiln_ctx **out) KILN_MUST_CHECK;

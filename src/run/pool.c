@@ -114,13 +114,23 @@ static void host_part(void *user, int64_t part) {
     fesetenv(&own);
 }
 
+static _Thread_local int limit; /* of threads for the loops of this one; 0: none */
+
+int kiln_threads_limit(int n) {
+    int was = limit;
+    limit = n > 0 ? n : 0;
+    return was;
+}
+
+/* A limit changes who runs parts, not which there are: what is remembered of a call holds for every limit. */
 void kiln_pool_for(const kiln_parallel *how, int64_t nparts, kiln_part_fn body, void *user) {
     loop l = {.body = body, .user = user, .nparts = nparts};
-    if (nparts > 1 && how->threads > 1 && how->host) {
+    int threads = limit && limit < how->threads ? limit : how->threads;
+    if (nparts > 1 && threads > 1 && how->host) {
         fegetenv(&l.env);
         how->host(how->host_user, nparts, host_part, &l);
-    } else if (nparts > 1 && how->threads > 1 && !atomic_exchange(&busy, true)) {
-        run_pooled(&l, how->threads);
+    } else if (nparts > 1 && threads > 1 && !atomic_exchange(&busy, true)) {
+        run_pooled(&l, threads);
         atomic_store(&busy, false);
     } else {
         run_parts(&l);

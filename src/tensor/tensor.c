@@ -302,11 +302,16 @@ kiln_status kiln_tensor_wrap(void *data, kiln_dtype dtype, int rank, const int64
     return KILN_OK;
 }
 
+/* A number has no dimensions. */
+static inline unsigned borrow_flags(int how, int rank) {
+    return (how & KILN_BORROW_READONLY ? KILN_TF_READONLY : 0u) |
+           (how & KILN_BORROW_NUMBER && rank == 0 ? KILN_TF_NUMBER : 0u);
+}
+
 /* Any shape, checked in full.  Parameters as kiln_tensor_borrow's: they stay where they are. */
 static __attribute__((noinline)) kiln_status borrow_any(kiln_tensor_header *header, void *data,
                                                         kiln_dtype dtype, int rank, const int64_t *sizes,
-                                                        const int64_t *strides, int readonly,
-                                                        kiln_tensor **out) {
+                                                        const int64_t *strides, int how, kiln_tensor **out) {
     kiln_tensor *t = (kiln_tensor *)header;
     KILN_NEED_IN("kiln_tensor_borrow", header, out);
     KILN_TRY(check_foreign(data, dtype, rank, sizes, strides, &t->nelem));
@@ -316,8 +321,9 @@ static __attribute__((noinline)) kiln_status borrow_any(kiln_tensor_header *head
     t->strides = strides ? (int64_t *)strides : (int64_t *)(t + 1);
     if (!strides) kiln_row_major(rank, sizes, t->strides);
     t->home = KILN_HOME_CARE;
-    unsigned flags = kiln_layout_flags(rank, sizes, t->strides, t->nelem) | KILN_TF_BORROWED;
-    t->sig = KILN_SIG(dtype, readonly ? flags | KILN_TF_READONLY : flags, rank);
+    unsigned flags = kiln_layout_flags(rank, sizes, t->strides, t->nelem) | KILN_TF_BORROWED |
+                     borrow_flags(how, rank);
+    t->sig = KILN_SIG(dtype, flags, rank);
     *out = t;
     return KILN_OK;
 }
@@ -337,8 +343,7 @@ static inline __attribute__((always_inline)) bool is_plain(unsigned rank, const 
 /* The shapes that are met most, for the fewest instructions; borrow_any begins anew with all others and with what is wrong.
  * The tests stand apart, with stores between them, because gcc joins neighbours into one that costs more than both. */
 kiln_status kiln_tensor_borrow(kiln_tensor_header *header, void *data, kiln_dtype dtype, int rank,
-                               const int64_t *sizes, const int64_t *strides, int readonly,
-                               kiln_tensor **out) {
+                               const int64_t *sizes, const int64_t *strides, int how, kiln_tensor **out) {
     static const uint8_t align_mask[] = {
 #define D(NAME, value, name, bytes, kind, torch) [value] = bytes - 1,
 #include "kiln/dtype.def"
@@ -359,16 +364,18 @@ kiln_status kiln_tensor_borrow(kiln_tensor_header *header, void *data, kiln_dtyp
     if (!is_plain((unsigned)rank, sizes, strides, &n)) goto any;
     t->nelem = (int64_t)n;
     t->sig = KILN_SIG(dtype, PLAIN, (unsigned)rank);
-    if (readonly) t->flags |= KILN_TF_READONLY;
+    if (how & KILN_BORROW_READONLY) t->flags |= KILN_TF_READONLY;
     if (n <= 1) {
         if (!n) goto any;
-        t->flags |= rank ? KILN_TF_SINGLE : KILN_TF_SINGLE | KILN_TF_SCALAR;
+        t->flags |= rank                       ? KILN_TF_SINGLE
+                    : how & KILN_BORROW_NUMBER ? KILN_TF_SINGLE | KILN_TF_SCALAR | KILN_TF_NUMBER
+                                               : KILN_TF_SINGLE | KILN_TF_SCALAR;
     }
     if (!out) goto any;
     *out = t;
     return KILN_OK;
 any:
-    return borrow_any(header, data, dtype, rank, sizes, strides, readonly, out);
+    return borrow_any(header, data, dtype, rank, sizes, strides, how, out);
 }
 
 /* -- references ---------------------------------------------------------------------------------------- */

@@ -46,6 +46,37 @@ static void each_part_runs_once(void **state) {
     kiln_pool_release();
 }
 
+static atomic_int inside, most;
+
+static void meet_others(void *user, int64_t part) {
+    (void)user;
+    (void)part;
+    int n = atomic_fetch_add(&inside, 1) + 1, seen = atomic_load(&most);
+    while (n > seen && !atomic_compare_exchange_weak(&most, &seen, n)) {}
+    usleep(1000);
+    atomic_fetch_sub(&inside, 1);
+}
+
+/* Never more at once than this thread's limit, or the context's. */
+static void a_limit_is_kept(void **state) {
+    (void)state;
+    static const struct {
+        int limit, threads, want;
+    } cases[] = {{1, 4, 1}, {2, 4, 2}, {9, 3, 3}, {0, 3, 3}, {-1, 3, 3}};
+    kiln_pool_retain();
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        kiln_parallel how = {.threads = cases[k].threads};
+        assert_int_equal(kiln_threads_limit(cases[k].limit), 0);
+        atomic_store(&most, 0);
+        kiln_pool_for(&how, PARTS, meet_others, NULL);
+        assert_int_equal(kiln_threads_limit(0), cases[k].limit > 0 ? cases[k].limit : 0);
+        assert_true(atomic_load(&most) <= cases[k].want);
+        if (cases[k].want > 1)
+            assert_true(atomic_load(&most) > 1); /* 100 parts of 1 ms: others had the time to come */
+    }
+    kiln_pool_release();
+}
+
 static void *loop_in_thread(void *user) {
     for (int k = 0; k < 50; k++) kiln_pool_for(user, PARTS, count_part, NULL);
     return NULL;
@@ -308,10 +339,15 @@ static void a_host_takes_the_memo_of_two_results(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_part_runs_once),         cmocka_unit_test(loops_at_once_and_inside_loops),
-        cmocka_unit_test(parts_have_the_callers_mode), cmocka_unit_test(a_child_has_its_own_threads),
-        cmocka_unit_test(calls_have_the_same_bits),    cmocka_unit_test(small_calls_and_traps),
-        cmocka_unit_test(a_host_calls_while_it_waits), cmocka_unit_test(a_host_takes_the_memo_of_two_results),
+        cmocka_unit_test(each_part_runs_once),
+        cmocka_unit_test(a_limit_is_kept),
+        cmocka_unit_test(loops_at_once_and_inside_loops),
+        cmocka_unit_test(parts_have_the_callers_mode),
+        cmocka_unit_test(a_child_has_its_own_threads),
+        cmocka_unit_test(calls_have_the_same_bits),
+        cmocka_unit_test(small_calls_and_traps),
+        cmocka_unit_test(a_host_calls_while_it_waits),
+        cmocka_unit_test(a_host_takes_the_memo_of_two_results),
     };
     return cmocka_run_group_tests(tests, call_setup, call_teardown);
 }

@@ -237,11 +237,19 @@ static void numbers_as_tensors_promote_as_numbers(void **state) {
         kiln_bound b;
         kiln_plan p;
         assert_int_equal(kiln_tensor_number(&rows[k].number, &n), KILN_OK);
-        assert_int_equal(bind(rows[k].op, (kiln_value[]){kiln_v_tensor(x), kiln_v_tensor(n)}, 2, &b),
+        kiln_tensor_header header; /* the same in memory of the caller's */
+        kiln_tensor *lent;
+        assert_int_equal(kiln_tensor_borrow(&header, n->data, (kiln_dtype)n->dtype, 0, NULL, NULL,
+                                            KILN_BORROW_NUMBER | KILN_BORROW_READONLY, &lent),
                          KILN_OK);
-        if (kiln_infer(&b, &p) != KILN_OK) fail_msg("%s", kiln_last_error());
-        assert_int_equal(p.typed.promoted, rows[k].promoted);
-        assert_int_equal(p.typed.common, rows[k].common);
+        kiln_tensor *const numbers[] = {n, lent};
+        for (int i = 0; i < 2; i++) {
+            kiln_value args[] = {kiln_v_tensor(x), kiln_v_tensor(numbers[i])};
+            assert_int_equal(bind(rows[k].op, args, 2, &b), KILN_OK);
+            if (kiln_infer(&b, &p) != KILN_OK) fail_msg("%s", kiln_last_error());
+            assert_int_equal(p.typed.promoted, rows[k].promoted);
+            assert_int_equal(p.typed.common, rows[k].common);
+        }
         kiln_tensor_release(n);
         kiln_tensor_release(x);
     }

@@ -325,7 +325,7 @@ static void every_function_was_tried(void **state) {
     (void)state;
     static const char *const without_pointers =
         "kiln_version( kiln_status_name( kiln_status_text( kiln_last_error( kiln_dtype_name( kiln_dtype_size( "
-        "kiln_dtype_is_limited( kiln_dtype_promote( kiln_last_tier( kiln_trim( kiln_quiet( kiln_node_op_name(";
+        "kiln_dtype_is_limited( kiln_dtype_promote( kiln_last_tier( kiln_trim( kiln_quiet( kiln_threads_limit( kiln_node_op_name(";
     char name[200];
     int n = 0;
     FILE *f = fopen(KILN_SOURCE_DIR "/tests/abi/exports.txt", "r");
