@@ -18,6 +18,7 @@ run: all                  ## builds and shows a first call; needs neither Python
 python: setup-test all     ## the Python module, built in place; .venv/bin/python can then `import kiln`
 	@KILN_STATIC_LIB=build/libkiln.a .venv/bin/python setup.py -q build_ext --inplace --build-temp build/python
 	@.venv/bin/python -c 'import sysconfig; open(sysconfig.get_path("purelib") + "/kiln.pth", "w").write("$(CURDIR)/python\n")'
+	@.venv/bin/python -m kiln.torch build --in-place >/dev/null
 
 test: setup-test all      ## everything: lint, unit, sanitizers, fuzzers, CLI, ABI, install, PyTorch
 	@tools/run_tests.sh

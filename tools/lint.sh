@@ -4,7 +4,7 @@
 # one per check.
 set -u
 cd "$(dirname "$0")/.."
-mapfile -t formatted < <(find include src cli python bench tests tools -name '*.[ch]' | sort)
+mapfile -t formatted < <(find include src cli python bench tests tools -name '*.[ch]' -o -name '*.cpp' | sort)
 if [ "${1:-}" = --fix ]; then
     exec clang-format -i "${formatted[@]}"
 fi

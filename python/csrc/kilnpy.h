@@ -147,6 +147,7 @@ int kp_foreign(kp_state *st);
  * given up; if not, there is an exception or the status is another. */
 void kp_wait_begin(void);
 void kp_wait_end(void);
+void kp_patient(bool on); /* whether this thread's waits are never left */
 bool kp_wait_again(kp_state *st, kiln_status status);
 int kp_interrupted(void *unused); /* for kiln_config */
 
@@ -438,4 +439,12 @@ PyObject *kp_explain(PyObject *module, PyObject *const *args, Py_ssize_t nargs, 
 PyObject *kp_explain_text(PyObject *module, PyObject *args);
 PyObject *kp_infer_results(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 PyObject *kp_tuple_of(const int64_t *v, int n); /* a tuple of ints */
+
+/* py_bridge.c: the bridge to PyTorch. */
+PyObject *kp_bridge_open(PyObject *module, PyObject *path);
+PyObject *kp_bridge_fit(PyObject *module, PyObject *name);
+PyObject *kp_bridge_take(PyObject *module, PyObject *name);
+PyObject *kp_bridge_drop(PyObject *module, PyObject *name);
+PyObject *kp_bridge_counts(PyObject *module, PyObject *unused);
+int kp_bridge_again(kp_state *st); /* after the context or its rows were replaced */
 #endif

@@ -50,9 +50,15 @@ void kp_wait_end(void) {
     PyEval_RestoreThread(thread);
 }
 
+/* This thread may have the GIL or not, and must not ask. */
+static _Thread_local bool patient;
+
+void kp_patient(bool on) { patient = on; }
+
 /* Looks only, so that no handler calls Kiln in the middle of a build: a SIGINT that was seen is put back. */
 int kp_interrupted(void *unused) {
     (void)unused;
+    if (patient) return 0;
     if (!waiting) return 1; /* it has the GIL */
     PyEval_RestoreThread(waiting);
     int seen = PyOS_InterruptOccurred();

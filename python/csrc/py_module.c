@@ -247,6 +247,7 @@ static PyObject *f_load_ops(PyObject *module, PyObject *args, PyObject *kwargs) 
     if (done == 0) st->epoch++;
     if (done == 0) PyDict_Clear(st->ops); /* a short name may have more overloads now */
     kp_box_drop(box);
+    if (done == 0) done = kp_bridge_again(st);
     return done == 0 ? Py_NewRef(Py_None) : NULL;
 }
 
@@ -328,6 +329,7 @@ static PyObject *f_configure(PyObject *module, PyObject *settings) {
     PyObject *copy = PyDict_Copy(settings);
     int done = copy ? reopen_with(st, copy) : -1;
     Py_XDECREF(copy);
+    if (done == 0) done = kp_bridge_again(st);
     return done < 0 ? NULL : Py_NewRef(Py_None);
 }
 
@@ -431,6 +433,11 @@ static PyMethodDef functions[] = {
     {"show_config", f_show_config, METH_NOARGS,
      "show_config()\n--\n\nWhat was found on this machine, as text."},
     {"configure", f_configure, METH_O, "configure(settings, /)"},
+    {"bridge_open", kp_bridge_open, METH_O, "bridge_open(path, /)"},
+    {"bridge_fit", kp_bridge_fit, METH_O, "bridge_fit(name, /)"},
+    {"bridge_take", kp_bridge_take, METH_O, "bridge_take(name, /)"},
+    {"bridge_drop", kp_bridge_drop, METH_O, "bridge_drop(name, /)"},
+    {"bridge_counts", kp_bridge_counts, METH_NOARGS, "bridge_counts()"},
     {"restore", kp_restore, METH_VARARGS, "restore(dtype, shape, data, /)\n--\n\nA pickled Tensor."},
     {0},
 };

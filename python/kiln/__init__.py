@@ -29,14 +29,14 @@ _settings = {}
 
 
 def __getattr__(name):
-    if name == "fx":  # imported when it is asked for: it needs PyTorch
+    if name in ("fx", "torch"):  # imported when they are asked for: they need PyTorch
         import importlib
         try:
-            return importlib.import_module("kiln.fx")
+            return importlib.import_module(f"kiln.{name}")
         except ModuleNotFoundError as error:
             if error.name != "torch":
                 raise
-            raise AttributeError("kiln.fx needs PyTorch, and there is no module 'torch'") from error
+            raise AttributeError(f"kiln.{name} needs PyTorch, and there is no module 'torch'") from error
     raise AttributeError(f"module 'kiln' has no attribute {name!r}")
 
 

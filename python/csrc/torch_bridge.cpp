@@ -1,0 +1,440 @@
+/* torch_bridge.cpp - Kiln's operators as CPU kernels of PyTorch's dispatcher.
+ *
+ * Turns a dispatched call into a kiln_call and its results into at::Tensors over Kiln's memory.  What is registered
+ * comes from the operators that kiln._kiln hands over: nothing here knows one.  A call that Kiln does not answer goes,
+ * untouched, to the kernel that PyTorch had, so that results and errors are PyTorch's own.  C++ because PyTorch's C
+ * functions pass neither Scalar nor whether a tensor stands for a number.  Includes no header of Python's, takes no GIL
+ * and lets no exception into a frame of Kiln's.  docs/PYTORCH.md says how calls get here. */
+#include "torch_bridge.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/DefaultDtype.h>
+#include <torch/csrc/jit/frontend/function_schema_parser.h>
+#include <torch/version.h>
+
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace {
+
+const kiln_bridge_api *api;
+
+enum {
+    MAX_ARGS = 32,
+    MAX_TENSORS = 24,
+    MAX_ITEMS = 64,     /* of all lists of a call */
+    MAX_KERNELS = 4096, /* operators */
+    MAX_RETS = 8,
+    LARGE = 16384 /* elements from which a call may use several threads */
+};
+
+/* -- element types --------------------------------------------------------------------------------------------- */
+
+constexpr uint8_t NO_DTYPE = 255;
+
+struct Dtypes {
+    uint8_t to_kiln[static_cast<int>(c10::ScalarType::NumOptions)];
+    c10::ScalarType to_torch[32];
+    Dtypes() {
+        using S = c10::ScalarType;
+        static const struct {
+            S torch;
+            kiln_dtype kiln;
+        } pairs[] = {{S::Bool, KILN_BOOL},  {S::Byte, KILN_U8},          {S::Char, KILN_I8},
+                     {S::Short, KILN_I16},  {S::Int, KILN_I32},          {S::Long, KILN_I64},
+                     {S::Half, KILN_F16},   {S::BFloat16, KILN_BF16},    {S::Float, KILN_F32},
+                     {S::Double, KILN_F64}, {S::UInt16, KILN_U16},       {S::UInt32, KILN_U32},
+                     {S::UInt64, KILN_U64}, {S::ComplexFloat, KILN_C64}, {S::ComplexDouble, KILN_C128}};
+        std::memset(to_kiln, NO_DTYPE, sizeof to_kiln);
+        for (const auto &p : pairs) {
+            to_kiln[static_cast<int>(p.torch)] = static_cast<uint8_t>(p.kiln);
+            to_torch[p.kiln] = p.torch;
+        }
+    }
+};
+const Dtypes dtypes;
+
+/* -- memory ------------------------------------------------------------------------------------------------------ */
+
+void release(void *t) { api->release(static_cast<kiln_tensor *>(t)); }
+
+/* Where results are resized or cloned by PyTorch: Kiln's recycled blocks, like the results themselves. */
+struct Allocator final : c10::Allocator {
+    c10::DataPtr allocate(size_t n) override {
+        int64_t size = static_cast<int64_t>(n);
+        kiln_tensor *t = nullptr;
+        TORCH_CHECK_WITH(OutOfMemoryError, api->new_tensor(KILN_U8, 1, &size, nullptr, &t) == KILN_OK,
+                         "Kiln has no memory for ", n, " bytes");
+        return {api->data(t), t, release, c10::Device(c10::kCPU)};
+    }
+    c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
+    void copy_data(void *to, const void *from, size_t n) const override { default_copy_data(to, from, n); }
+};
+Allocator allocator;
+
+/* Takes over the reference to t. */
+at::Tensor wrap(kiln_tensor *t) {
+    c10::DataPtr data(api->data(t), t, release, c10::Device(c10::kCPU));
+    c10::ScalarType type = dtypes.to_torch[api->dtype(t)];
+    int64_t nbytes = api->nelem(t) * static_cast<int64_t>(c10::elementSize(type));
+    c10::Storage storage(c10::Storage::use_byte_size_t(), nbytes, std::move(data), &allocator,
+                         /*resizable=*/true);
+    at::Tensor out = at::detail::make_tensor<c10::TensorImpl>(
+        std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), c10::scalarTypeToTypeMeta(type));
+    size_t rank = static_cast<size_t>(api->rank(t));
+    out.unsafeGetTensorImpl()->set_sizes_and_strides({api->sizes(t), rank}, {api->strides(t), rank});
+    return out;
+}
+
+/* -- a call on its way ------------------------------------------------------------------------------------------- */
+
+constexpr c10::DispatchKeySet plain_keys({c10::DispatchKey::CPU, c10::DispatchKey::AutogradCPU,
+                                          c10::DispatchKey::ADInplaceOrView, c10::DispatchKey::AutocastCPU});
+
+constexpr int SERVED = -1; /* else a kiln_bridge_why */
+
+/* The arguments of one call as Kiln's values.  Each function gives SERVED, or why the call is not for Kiln. */
+class Arguments {
+  public:
+    kiln_value value[MAX_ARGS];
+    size_t count = 0;
+    int64_t nelem = 0; /* of the largest tensor */
+
+    int tensor(const at::Tensor &t, bool written) { return borrow(t, written, next()); }
+
+    int optional_tensor(const c10::IValue &v, bool written) {
+        if (v.isNone() || !v.toTensor().defined()) return none();
+        return tensor(v.toTensor(), written);
+    }
+
+    int none() { return *next() = kiln_v_none(), SERVED; }
+    int boolean(bool b) { return *next() = kiln_v_bool(b), SERVED; }
+    int integer(int64_t i) { return *next() = kiln_v_int(i), SERVED; }
+    int real(double f) { return *next() = kiln_v_float(f), SERVED; }
+    int complex(c10::complex<double> c) { return *next() = kiln_v_complex(c.real(), c.imag()), SERVED; }
+    int text(const char *s) { return *next() = kiln_v_str(s), SERVED; }
+
+    int dtype(int64_t scalar_type) {
+        if (scalar_type < 0 || scalar_type >= static_cast<int64_t>(sizeof dtypes.to_kiln) ||
+            dtypes.to_kiln[scalar_type] == NO_DTYPE)
+            return KILN_WHY_DTYPE;
+        return *next() = kiln_v_dtype(static_cast<kiln_dtype>(dtypes.to_kiln[scalar_type])), SERVED;
+    }
+
+    template <class List, class One> int list(const List &all, One one) {
+        kiln_value *first = item + nitems;
+        if (all.size() > MAX_ITEMS - nitems) return KILN_WHY_VALUE;
+        for (const auto &x : all) {
+            int why = one(x, &item[nitems++]);
+            if (why != SERVED) return why;
+        }
+        return *next() = kiln_v_list(first, static_cast<uint32_t>(all.size())), SERVED;
+    }
+
+    int tensor_item(const at::Tensor &t, bool written, kiln_value *to) { return borrow(t, written, to); }
+
+    /* PyTorch's default dtype decides only where nothing floating is given. */
+    bool needs_default() const {
+        return has_other && c10::get_default_dtype_as_scalartype() != c10::ScalarType::Float;
+    }
+
+  private:
+    kiln_tensor_header header[MAX_TENSORS];
+    kiln_value item[MAX_ITEMS];
+    size_t nheaders = 0, nitems = 0;
+    bool has_other = false; /* a tensor of integers, or a number */
+
+    kiln_value *next() { return &value[count++]; }
+
+    int borrow(const at::Tensor &t, bool written, kiln_value *to) {
+        c10::TensorImpl *impl = t.unsafeGetTensorImpl();
+        if (impl->key_set().raw_repr() & ~plain_keys.raw_repr()) return KILN_WHY_TENSOR;
+        if (nheaders == MAX_TENSORS) return KILN_WHY_VALUE;
+        uint8_t type = dtypes.to_kiln[static_cast<int>(c10::typeMetaToScalarType(impl->dtype()))];
+        if (type == NO_DTYPE) return KILN_WHY_DTYPE;
+        void *data = written ? impl->mutable_data() : const_cast<void *>(impl->data());
+        c10::IntArrayRef sizes = impl->sizes(), strides = impl->strides();
+        int how = written ? 0 : KILN_BORROW_READONLY;
+        if (impl->is_wrapped_number()) how |= KILN_BORROW_NUMBER;
+        has_other |= !c10::isFloatingType(c10::typeMetaToScalarType(impl->dtype())) ||
+                     impl->is_wrapped_number();
+        if (impl->numel() > nelem) nelem = impl->numel();
+        kiln_tensor *made;
+        kiln_status st = api->borrow(&header[nheaders++], data, static_cast<kiln_dtype>(type),
+                                     static_cast<int>(sizes.size()), sizes.data(), strides.data(), how,
+                                     &made);
+        if (st != KILN_OK) return KILN_WHY_TENSOR;
+        *to = kiln_v_tensor(made);
+        return SERVED;
+    }
+};
+
+/* -- counters ------------------------------------------------------------------------------------------------------ */
+
+/* Calls served, by kernel, of one thread: written by it alone.  Lives as long as the process. */
+struct Tally {
+    std::atomic<uint64_t> served[MAX_KERNELS];
+    Tally *next;
+};
+std::atomic<Tally *> tallies;
+thread_local Tally *tally;
+
+__attribute__((noinline)) Tally *new_tally() {
+    tally = new Tally();
+    tally->next = tallies.load();
+    while (!tallies.compare_exchange_weak(tally->next, tally)) {}
+    return tally;
+}
+
+inline void count_served(size_t kernel) {
+    Tally *t = tally ? tally : new_tally();
+    t->served[kernel].store(t->served[kernel].load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
+
+/* -- kernels ------------------------------------------------------------------------------------------------------- */
+
+/* What a taken operator runs.  Never freed: a thread may still be inside when the operator is given back. */
+struct Target {
+    kiln_ctx *ctx;
+    const kiln_op *op;
+};
+
+struct Arg {
+    const char *name; /* NULL: by position */
+    uint8_t kind;     /* kiln_kind; KILN_NUMBER_V: a Scalar */
+    uint8_t item;     /* of a list */
+    bool written;
+};
+
+struct Kernel {
+    size_t index = 0;
+    std::string name;
+    std::atomic<const Target *> target{nullptr}; /* NULL: PyTorch's own runs */
+    std::unique_ptr<c10::SafeKernelFunction> native;
+    std::unique_ptr<c10::RegistrationHandleRAII> registration; /* given up by reset, not by assignment */
+    std::vector<Arg> args;
+    uint8_t nrets = 0, nwritten = 0;
+    uint8_t written[MAX_RETS] = {}; /* arguments that are the results, in order; none: results are new */
+    std::atomic<uint64_t> handed_back[KILN_WHY_COUNT] = {};
+
+    int serve(torch::jit::Stack *stack);
+    int convert(const c10::IValue &v, const Arg &as, Arguments *to);
+    int run(Arguments *a, kiln_tensor **outs);
+};
+
+int convert_item(const c10::IValue &v, const Arg &as, Arguments *to, kiln_value *item) {
+    if (v.isTensor()) {
+        if (!v.toTensor().defined()) return *item = kiln_v_none(), SERVED;
+        return to->tensor_item(v.toTensor(), as.written, item);
+    }
+    if (v.isNone()) return *item = kiln_v_none(), SERVED;
+    if (v.isInt()) return *item = kiln_v_int(v.toInt()), SERVED;
+    if (v.isDouble()) return *item = kiln_v_float(v.toDouble()), SERVED;
+    if (v.isBool()) return *item = kiln_v_bool(v.toBool()), SERVED;
+    if (v.isComplexDouble()) {
+        auto c = v.toComplexDouble();
+        return *item = kiln_v_complex(c.real(), c.imag()), SERVED;
+    }
+    return KILN_WHY_VALUE;
+}
+
+int Kernel::convert(const c10::IValue &v, const Arg &as, Arguments *to) {
+    if (v.isTensor()) return v.toTensor().defined() ? to->tensor(v.toTensor(), as.written) : to->none();
+    if (v.isNone()) return to->none();
+    if (v.isBool()) return to->boolean(v.toBool());
+    if (v.isInt()) return as.kind == KILN_DTYPE_V ? to->dtype(v.toInt()) : to->integer(v.toInt());
+    if (v.isDouble()) return to->real(v.toDouble());
+    if (v.isComplexDouble()) return to->complex(v.toComplexDouble());
+    if (v.isString()) return to->text(v.toStringRef().c_str());
+    if (v.isIntList())
+        return to->list(v.toIntList(), [](int64_t x, kiln_value *i) { return *i = kiln_v_int(x), SERVED; });
+    if (v.isDoubleList())
+        return to->list(v.toDoubleList(),
+                        [](double x, kiln_value *i) { return *i = kiln_v_float(x), SERVED; });
+    if (v.isBoolList())
+        return to->list(v.toBoolList(), [](bool x, kiln_value *i) { return *i = kiln_v_bool(x), SERVED; });
+    if (v.isList())
+        return to->list(v.toListRef(),
+                        [&](const c10::IValue &x, kiln_value *i) { return convert_item(x, as, to, i); });
+    return KILN_WHY_VALUE;
+}
+
+int Kernel::run(Arguments *a, kiln_tensor **outs) {
+    const Target *t = target.load(std::memory_order_acquire);
+    if (!t) return KILN_WHY_REFUSED; /* given back since the call began */
+    if (a->needs_default()) return KILN_WHY_DEFAULT;
+    int quiet = api->quiet(1);
+    int limit = a->nelem >= LARGE ? api->threads_limit(at::get_num_threads()) : -1;
+    kiln_status st = api->call(t->ctx, t->op, a->value, a->count, outs, nrets);
+    if (st == KILN_E_INTERRUPTED) st = api->call_patiently(t->ctx, t->op, a->value, a->count, outs, nrets);
+    if (limit >= 0) api->threads_limit(limit);
+    api->quiet(quiet);
+    return st == KILN_OK ? SERVED : KILN_WHY_REFUSED;
+}
+
+int Kernel::serve(torch::jit::Stack *stack) {
+    Arguments a;
+    kiln_tensor *outs[MAX_RETS];
+    size_t n = args.size();
+    c10::IValue *in = stack->data() + (stack->size() - n);
+    for (size_t i = 0; i < n; i++) {
+        int why = convert(in[i], args[i], &a);
+        if (why != SERVED) return why;
+        a.value[i].name = args[i].name;
+    }
+    int why = run(&a, outs);
+    if (why != SERVED) return why;
+    if (nwritten) {
+        c10::IValue given[MAX_RETS];
+        for (size_t k = 0; k < nrets; k++) {
+            api->release(outs[k]);
+            given[k] = std::move(in[written[k]]);
+        }
+        torch::jit::drop(*stack, n);
+        for (size_t k = 0; k < nrets; k++) stack->emplace_back(std::move(given[k]));
+        return SERVED;
+    }
+    at::Tensor made[MAX_RETS];
+    for (size_t k = 0; k < nrets; k++) made[k] = wrap(outs[k]);
+    torch::jit::drop(*stack, n);
+    for (size_t k = 0; k < nrets; k++) stack->emplace_back(std::move(made[k]));
+    return SERVED;
+}
+
+std::vector<std::unique_ptr<Kernel>> kernels; /* every operator ever taken */
+std::mutex kernels_lock;
+
+/* What the dispatcher holds.  A shell without state of its own beside the pointer. */
+struct Shell final : c10::OperatorKernel {
+    explicit Shell(Kernel *k) : kernel(k) {}
+    Kernel *const kernel;
+    void operator()(const c10::OperatorHandle &op, c10::DispatchKeySet keys, torch::jit::Stack *stack) {
+        Kernel *k = kernel;
+        int why = k->serve(stack);
+        if (why == SERVED) return count_served(k->index);
+        k->handed_back[why].fetch_add(1, std::memory_order_relaxed);
+        k->native->callBoxed(op, keys, stack);
+    }
+};
+
+/* -- what the module asks -------------------------------------------------------------------------------------------- */
+
+std::optional<c10::OperatorHandle> handle_of(const kiln_op *op) {
+    std::string name = api->op_name(op);
+    size_t dot = name.find('.');
+    c10::OperatorName full(name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1));
+    return c10::Dispatcher::singleton().findSchema(full);
+}
+
+kiln_bridge_fit fit_of(const kiln_op *op, const std::optional<c10::OperatorHandle> &handle) {
+    if (!handle) return KILN_FIT_ABSENT;
+    if (torch::jit::parseSchema(api->op_schema(op)) != handle->schema()) return KILN_FIT_SCHEMA;
+    if (handle->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd))
+        return KILN_FIT_COMPOSITE;
+    if (!handle->hasComputedKernelForDispatchKey(c10::DispatchKey::CPU)) return KILN_FIT_NONE;
+    if (handle->schema().arguments().size() > MAX_ARGS || api->op_nrets(op) > MAX_RETS)
+        return KILN_FIT_ARGUMENTS;
+    return KILN_FIT_OK;
+}
+
+kiln_bridge_fit fit(const kiln_op *op) {
+    try {
+        return fit_of(op, handle_of(op));
+    } catch (const std::exception &) {
+        return KILN_FIT_SCHEMA; /* PyTorch cannot even read it */
+    }
+}
+
+void describe(Kernel *k, const kiln_op *op) {
+    kiln_op_arg_info info;
+    bool given = std::strcmp(api->op_form(op), "functional") != 0;
+    k->nrets = static_cast<uint8_t>(api->op_nrets(op));
+    for (size_t i = 0; api->op_arg_at(op, i, &info); i++) {
+        k->args.push_back({info.by_name ? info.name : nullptr, info.kind, info.item, info.written != 0});
+        if (given && info.written && k->nwritten < MAX_RETS)
+            k->written[k->nwritten++] = static_cast<uint8_t>(i);
+    }
+}
+
+/* Says nothing of an operator that is overridden: that is what was asked for. */
+struct Silence final : c10::WarningHandler {
+    void process(const c10::Warning &) override {}
+};
+
+void take_new(kiln_ctx *ctx, const kiln_op *op, const c10::OperatorHandle &handle, Kernel *k) {
+    Silence silence;
+    c10::WarningUtils::WarningHandlerGuard guard(&silence);
+    k->native = std::make_unique<c10::SafeKernelFunction>(
+        handle.getComputedKernelForDispatchKey(c10::DispatchKey::CPU));
+    k->target.store(new Target{ctx, op}, std::memory_order_release);
+    k->registration = std::make_unique<c10::RegistrationHandleRAII>(c10::Dispatcher::singleton().registerImpl(
+        handle.operator_name(), c10::DispatchKey::CPU,
+        c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<Shell>(k)), std::nullopt, nullptr,
+        "kiln"));
+}
+
+Kernel *find(const char *name) {
+    for (auto &k : kernels)
+        if (k->name == name) return k.get();
+    return nullptr;
+}
+
+kiln_bridge_fit take(kiln_ctx *ctx, const kiln_op *op) {
+    try {
+        std::lock_guard<std::mutex> lock(kernels_lock);
+        auto handle = handle_of(op);
+        kiln_bridge_fit fits = fit_of(op, handle);
+        if (fits != KILN_FIT_OK) return fits;
+        Kernel *k = find(api->op_name(op));
+        if (k && k->target.load()) {
+            k->target.store(new Target{ctx, op}, std::memory_order_release);
+            return KILN_FIT_OK;
+        }
+        if (!k) {
+            if (kernels.size() == MAX_KERNELS) return KILN_FIT_ARGUMENTS;
+            auto made = std::make_unique<Kernel>();
+            made->index = kernels.size();
+            made->name = api->op_name(op);
+            describe(made.get(), op);
+            k = made.get();
+            kernels.push_back(std::move(made));
+        }
+        take_new(ctx, op, *handle, k);
+        return KILN_FIT_OK;
+    } catch (const std::exception &) {
+        return KILN_FIT_NONE;
+    }
+}
+
+void drop(const char *name) {
+    std::lock_guard<std::mutex> lock(kernels_lock);
+    Kernel *k = find(name);
+    if (k && k->target.exchange(nullptr)) k->registration.reset();
+}
+
+int counts(size_t which, kiln_bridge_counts *out) {
+    std::lock_guard<std::mutex> lock(kernels_lock);
+    if (which >= kernels.size()) return 0;
+    const Kernel &k = *kernels[which];
+    *out = {k.name.c_str(), k.target.load() != nullptr, 0, {}};
+    for (Tally *t = tallies.load(); t; t = t->next)
+        out->served += t->served[which].load(std::memory_order_relaxed);
+    for (int w = 0; w < KILN_WHY_COUNT; w++)
+        out->handed_back[w] = k.handed_back[w].load(std::memory_order_relaxed);
+    return 1;
+}
+
+const kiln_bridge bridge = {KILN_BRIDGE_VERSION, TORCH_VERSION, fit, take, drop, counts};
+
+} // namespace
+
+extern "C" __attribute__((visibility("default"))) const kiln_bridge *kiln_torch_bridge(
+    const kiln_bridge_api *given) {
+    api = given;
+    return &bridge;
+}

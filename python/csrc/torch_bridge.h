@@ -1,0 +1,91 @@
+/* torch_bridge.h - what kiln._kiln and the bridge to PyTorch (torch_bridge.cpp) give each other, as C.
+ *
+ * They are two shared objects: the bridge is built for one PyTorch, serves every Python, and links no libkiln of its
+ * own, since two would not share kernels.  So each hands the other a table of functions.  A bridge whose `version` is
+ * another than this file's was built beside another Kiln and is refused. */
+#ifndef KILN_TORCH_BRIDGE_H
+#define KILN_TORCH_BRIDGE_H
+#include "kiln/kiln.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { KILN_BRIDGE_VERSION = 1 };
+
+/* Of the library. */
+typedef struct kiln_bridge_api {
+    kiln_status (*call)(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
+                        kiln_tensor **outs, size_t nouts);
+    /* The same in a call that waits for its compiler, whatever signals come: nobody knows here who has the GIL. */
+    kiln_status (*call_patiently)(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
+                                  kiln_tensor **outs, size_t nouts);
+    kiln_status (*borrow)(kiln_tensor_header *header, void *data, kiln_dtype dtype, int rank,
+                          const int64_t *sizes, const int64_t *strides, int how, kiln_tensor **out);
+    kiln_status (*new_tensor)(kiln_dtype dtype, int rank, const int64_t *sizes, const int64_t *strides,
+                              kiln_tensor **out);
+    void (*release)(kiln_tensor *t);
+    kiln_dtype (*dtype)(const kiln_tensor *t);
+    int (*rank)(const kiln_tensor *t);
+    const int64_t *(*sizes)(const kiln_tensor *t);
+    const int64_t *(*strides)(const kiln_tensor *t);
+    int64_t (*nelem)(const kiln_tensor *t);
+    void *(*data)(const kiln_tensor *t);
+    int (*quiet)(int on);
+    int (*threads_limit)(int n);
+    const char *(*op_name)(const kiln_op *op);
+    const char *(*op_schema)(const kiln_op *op);
+    const char *(*op_form)(const kiln_op *op);
+    size_t (*op_nrets)(const kiln_op *op);
+    int (*op_arg_at)(const kiln_op *op, size_t i, kiln_op_arg_info *out);
+} kiln_bridge_api;
+
+/* What keeps an operator from being taken. */
+typedef enum kiln_bridge_fit {
+    KILN_FIT_OK,
+    KILN_FIT_ABSENT,    /* this PyTorch does not have it */
+    KILN_FIT_SCHEMA,    /* it has it with another schema */
+    KILN_FIT_COMPOSITE, /* PyTorch computes it, and its gradient, by other operators */
+    KILN_FIT_NONE,      /* it has no CPU kernel that calls could be handed back to */
+    KILN_FIT_ARGUMENTS  /* it has an argument that the bridge cannot pass on */
+} kiln_bridge_fit;
+
+/* Why a call went to PyTorch's own kernel. */
+typedef enum kiln_bridge_why {
+    KILN_WHY_TENSOR, /* a tensor that is not dense memory of this machine's: a subclass, conjugate, other device */
+    KILN_WHY_DTYPE,   /* elements of a type that Kiln does not have */
+    KILN_WHY_DEFAULT, /* torch.set_default_dtype says other than float32 */
+    KILN_WHY_VALUE,   /* an argument that has no counterpart */
+    KILN_WHY_REFUSED, /* Kiln refuses the call, so that the error is PyTorch's own; or does not serve it */
+    KILN_WHY_COUNT
+} kiln_bridge_why;
+#define KILN_WHY_NAMES \
+    { "tensor", "dtype", "default dtype", "argument", "refused" } /* ORDER: kiln_bridge_why */
+
+typedef struct kiln_bridge_counts {
+    const char *name; /* of the operator */
+    int taken;
+    uint64_t served, handed_back[KILN_WHY_COUNT];
+} kiln_bridge_counts;
+
+/* Of the bridge.  Nothing here throws.  Functions but `fit` and `counts` are called by one thread at a time. */
+typedef struct kiln_bridge {
+    int version;               /* KILN_BRIDGE_VERSION */
+    const char *torch_version; /* that it was built for */
+    kiln_bridge_fit (*fit)(const kiln_op *op);
+    /* From now on calls of op's operator are ctx's, if it fits; ctx lives as long as the process.  Taken before: it
+     * has this op and ctx from now on. */
+    kiln_bridge_fit (*take)(kiln_ctx *ctx, const kiln_op *op);
+    void (*drop)(const char *name); /* gives an operator back, if it is taken */
+    /* Of the k-th operator that was ever taken: 0 past the last. */
+    int (*counts)(size_t k, kiln_bridge_counts *out);
+} kiln_bridge;
+
+/* The one symbol of the bridge.  NULL if the running PyTorch is another than it was built for. */
+#define KILN_BRIDGE_SYMBOL "kiln_torch_bridge"
+typedef const kiln_bridge *(*kiln_bridge_open_fn)(const kiln_bridge_api *api);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

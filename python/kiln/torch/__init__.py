@@ -1,0 +1,190 @@
+"""PyTorch's eager operators served by Kiln.
+
+    >>> import torch, kiln.torch
+    >>> kiln.torch.enable()
+    >>> torch.add(torch.ones(3), 2)
+    tensor([3., 3., 3.])
+    >>> kiln.torch.disable()
+
+enable() puts Kiln's kernels under torch.* for tensors in this machine's memory, below autograd, torch.autocast and
+torch.func, so that programs stay as they are.  A call that Kiln does not answer goes to PyTorch's own kernel and is counted:
+print(kiln.torch.status()).  Needs PyTorch 2.10 or later, and a bridge built for it: python -m kiln.torch build.
+"""
+import atexit
+import contextlib
+import difflib
+import threading
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from .. import _kiln
+from . import _build
+
+__all__ = ["Status", "disable", "enable", "enabled", "status"]
+
+_OLDEST = (2, 10)
+_FITS = 0  # ORDER: kiln_bridge_fit
+_LEFT_ALONE = {
+    1: "this PyTorch does not have it",
+    2: "this PyTorch has it with another schema",
+    3: "PyTorch computes it, and its gradient, by other operators",
+    4: "PyTorch has no kernel for it on the CPU",
+    5: "it has arguments that cannot be passed on",
+}
+_lock = threading.RLock()
+_taken: set[str] = set()
+_loaded = False
+
+
+def _load():
+    """The bridge for the running PyTorch."""
+    global _loaded
+    if _loaded:
+        return
+    version = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
+    if version < _OLDEST:
+        raise RuntimeError(f"kiln.torch needs PyTorch {_OLDEST[0]}.{_OLDEST[1]} or later, and this is {torch.__version__}")
+    path = _build.find()
+    if path is None:
+        raise RuntimeError(f"there is no bridge for PyTorch {torch.__version__}: run  python -m kiln.torch build")
+    try:
+        built_for = _kiln.bridge_open(str(path))
+    except ImportError as error:
+        raise RuntimeError(f"{error}: run  python -m kiln.torch build") from error
+    if built_for != torch.__version__.split("+")[0]:
+        raise RuntimeError(f"{path} was built for PyTorch {built_for}, and this is {torch.__version__}: run  python -m kiln.torch build")
+    atexit.register(disable)
+    _loaded = True
+
+
+def _served():
+    return [name for name in _kiln.ops() if name.startswith("aten::")]
+
+
+def _overloads(name, served):
+    """The operators that a name means: one overload, or, where it has none, all of that name."""
+    full = name if "::" in name else f"aten::{name}"
+    if full.endswith(".default"):
+        return {full.removesuffix(".default")} & served
+    if "." in full:
+        return {full} & served
+    return {other for other in served if other.partition(".")[0] == full}
+
+
+def _named(names):
+    served = set(_served())
+    found = set()
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"an operator's name must be str, not {name!r}")
+        these = _overloads(name, served)
+        if not these:
+            short = name.removeprefix("aten::")
+            near = difflib.get_close_matches(short, [other.removeprefix("aten::") for other in served], 3)
+            hint = f"; did you mean {', '.join(near)}?" if near else ""
+            raise ValueError(f"Kiln serves no operator {name!r}{hint}")
+        fitting = {other for other in these if _kiln.bridge_fit(other) == _FITS}
+        if not fitting:
+            why = _LEFT_ALONE[_kiln.bridge_fit(min(these))]
+            raise ValueError(f"{name} cannot be taken: {why}")
+        found |= fitting
+    return found
+
+
+def _fitting(names):
+    return {name for name in names if _kiln.bridge_fit(name) == _FITS}
+
+
+def _wanted(which):
+    if which == "all":
+        return _fitting(_served())
+    if which == "default":
+        table = (Path(__file__).parent / "default.txt").read_text().splitlines()
+        served = set(_served())
+        return _fitting({f"aten::{line}" for line in table if line and not line.startswith("#")} & served)
+    if isinstance(which, str):
+        raise ValueError(f"which must be 'default', 'all' or a list of names, not {which!r}")
+    return _named(which)
+
+
+def _set(names):
+    """Takes these and no others."""
+    for name in sorted(_taken - names):
+        _kiln.bridge_drop(name)
+    for name in sorted(names):
+        if name not in _taken:
+            _kiln.bridge_take(name)
+    _taken.clear()
+    _taken.update(names)
+
+
+def enable(which="default"):
+    """Serves operators of torch.* from now on, in all threads; those taken before and not named here are given back.
+
+    which: "default", the operators that were measured to be no slower than PyTorch's; "all" that Kiln serves; or names,
+    with or without "aten::" and an overload: ["add", "mul.Tensor"].
+    """
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():
+        raise RuntimeError("kiln.torch.enable() cannot be called inside a trace: call it before")
+    with _lock:
+        _load()
+        _set(_wanted(which))
+
+
+def disable():
+    """Gives every operator back; PyTorch's dispatcher is as it was."""
+    with _lock:
+        if _loaded:
+            _set(set())
+
+
+@contextlib.contextmanager
+def enabled(which="default"):
+    """Within it, enable(which); after it, what was taken before."""
+    with _lock:
+        before = set(_taken)
+        enable(which)
+    try:
+        yield
+    finally:
+        with _lock:
+            _set(before)
+
+
+class Row(NamedTuple):
+    operator: str
+    taken: bool
+    served: int
+    handed_back: dict[str, int]  # why: how often
+
+
+class Status(NamedTuple):
+    """What is taken and what became of the calls; print() shows a table."""
+    rows: list[Row]
+    left_alone: dict[str, str]  # operators that Kiln serves and PyTorch must keep: why
+
+    def __str__(self):
+        taken = sum(row.taken for row in self.rows)
+        lines = [f"{taken} operators taken, {sum(r.served for r in self.rows)} calls served, "
+                 f"{sum(sum(r.handed_back.values()) for r in self.rows)} handed back to PyTorch"]
+        called = [row for row in self.rows if row.served or row.handed_back]
+        if called:
+            lines.append(f"{'operator':32} {'served':>12} {'handed back':>12}  why")
+        for row in sorted(called, key=lambda row: -row.served):
+            why = ", ".join(f"{text} {n}" for text, n in row.handed_back.items())
+            name = row.operator.removeprefix("aten::") + ("" if row.taken else " (given back)")
+            lines.append(f"{name:32} {row.served:12} {sum(row.handed_back.values()):12}  {why}".rstrip())
+        reasons = sorted(set(self.left_alone.values()))
+        lines += [f"left alone, since {reason}: {sum(text == reason for text in self.left_alone.values())}" for reason in reasons]
+        return "\n".join(lines)
+
+
+def status():
+    """What is taken, calls served, calls handed back and why, and operators left alone, as a Status."""
+    with _lock:
+        _load()
+        fits = {name: _kiln.bridge_fit(name) for name in _served()}
+        left = {name: _LEFT_ALONE[fit] for name, fit in fits.items() if fit != _FITS}
+        return Status([Row(*counts) for counts in _kiln.bridge_counts()], left)
