@@ -69,6 +69,9 @@ typedef struct kp_torch {
     /* of forward mode, an at::Tensor */
     const void *(*tangent)(const void *impl, uint64_t level, const void *tensor);
     const void *undefined; /* the impl of an at::Tensor that is none */
+    /* of the bridge (torch_bridge.h); NULL before there is one */
+    int (*borrow)(const void *tensor, kiln_tensor_header *header, kiln_tensor **out);
+    void *(*object)(kiln_tensor *stolen);
 } kp_torch;
 
 static inline const void *kp_torch_tensor(const kp_torch *torch, PyObject *o) {

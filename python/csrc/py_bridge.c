@@ -41,7 +41,6 @@ static const kiln_bridge_api api = {
 
 /* bridge_open(path): the version of PyTorch that it was built for. */
 PyObject *kp_bridge_open(PyObject *module, PyObject *path) {
-    (void)module;
     const char *name = kp_text(path);
     if (!name) return NULL;
     void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
@@ -53,6 +52,8 @@ PyObject *kp_bridge_open(PyObject *module, PyObject *path) {
         return PyErr_Format(PyExc_ImportError, "%U is no bridge of this version of Kiln", path), NULL;
     }
     bridge = found;
+    kp_state_of(module)->torch.borrow = found->borrow;
+    kp_state_of(module)->torch.object = found->object;
     return PyUnicode_FromString(found->torch_version);
 }
 

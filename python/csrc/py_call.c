@@ -127,6 +127,10 @@ static PyObject *result_object(kp_frame *f, kiln_tensor *stolen) {
         }
         if (h->kind >= KP_KILN && (!first || (first->scalar && !h->scalar))) first = h;
     }
+    if (first && first->torch && f->st->torch.object) {
+        PyObject *made = f->st->torch.object(stolen);
+        return made || PyErr_Occurred() ? made : PyErr_NoMemory();
+    }
     if (first && first->kind == KP_EXCHANGE) return kp_exchange_object(first->exchange, stolen);
     PyObject *tensor = kp_tensor_object(f->st, stolen, false);
     if (!tensor || !first || first->kind != KP_NUMPY) return tensor;

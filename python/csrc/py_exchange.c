@@ -117,6 +117,17 @@ static PyObject *readable(kp_state *st, const kp_type *type, PyObject *o, dl_ten
     return copy;
 }
 
+/* What most calls are given: a torch tensor to be read, that the bridge can look into. */
+static bool borrow_plain(kp_frame *f, PyObject *o, kp_held *h) {
+    const kp_torch *torch = &f->st->torch;
+    if (!torch->borrow || !torch->place || h->written || f->nheaders == KP_HEADERS) return false;
+    if (!torch->borrow(kp_torch_tensor(torch, o), &f->headers[f->nheaders], &h->t)) return false;
+    f->nheaders++;
+    h->copy = NULL;
+    h->resize = false;
+    return true;
+}
+
 /* An output without elements takes the result's shape, as PyTorch has it: memory of Kiln's own stands in.  So does a copy
  * for an output that cannot be written as it is. */
 int kp_exchange_borrow(kp_frame *f, const kp_type *type, PyObject *o, kp_held *h) {
@@ -126,6 +137,7 @@ int kp_exchange_borrow(kp_frame *f, const kp_type *type, PyObject *o, kp_held *h
     h->torch = type->torch;
     f->torch = f->torch || type->torch;
     h->scripted = type->scripted;
+    if (type->torch && borrow_plain(f, o, h)) return 0;
     PyObject *source = readable(f->st, type, o, &t, &dtype);
     if (!source) return -1;
     bool copied = source != o;

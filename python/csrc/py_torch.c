@@ -87,7 +87,11 @@ void kp_torch_find(kp_state *st, const dl_exchange *table) {
     st->torch_asked = true;
     PyObject *make = find_symbols(&found) ? kp_helper(st, "torch_samples") : NULL;
     PyObject *samples = make ? PyObject_CallFunctionObjArgs(make, NULL) : NULL;
-    if (samples && PyTuple_Check(samples) && try_out(&found, table, samples)) st->torch = found;
+    if (samples && PyTuple_Check(samples) && try_out(&found, table, samples)) {
+        found.borrow = st->torch.borrow;
+        found.object = st->torch.object;
+        st->torch = found;
+    }
     Py_XDECREF(samples);
     Py_XDECREF(make);
     PyErr_Clear();

@@ -13,6 +13,8 @@
 #include <torch/csrc/jit/frontend/function_schema_parser.h>
 #include <torch/version.h>
 
+#include <dlfcn.h>
+
 #include <atomic>
 #include <cstring>
 #include <memory>
@@ -96,6 +98,14 @@ at::Tensor wrap(kiln_tensor *t) {
 constexpr c10::DispatchKeySet plain_keys({c10::DispatchKey::CPU, c10::DispatchKey::AutogradCPU,
                                           c10::DispatchKey::ADInplaceOrView, c10::DispatchKey::AutocastCPU});
 
+inline bool is_plain(const c10::TensorImpl *impl) {
+    return !(impl->key_set().raw_repr() & ~plain_keys.raw_repr());
+}
+
+inline uint8_t kiln_dtype_of(const c10::TensorImpl *impl) {
+    return dtypes.to_kiln[static_cast<int>(c10::typeMetaToScalarType(impl->dtype()))];
+}
+
 constexpr int SERVED = -1; /* else a kiln_bridge_why */
 
 /* The arguments of one call as Kiln's values.  Each function gives SERVED, or why the call is not for Kiln. */
@@ -153,9 +163,9 @@ class Arguments {
 
     int borrow(const at::Tensor &t, bool written, kiln_value *to) {
         c10::TensorImpl *impl = t.unsafeGetTensorImpl();
-        if (impl->key_set().raw_repr() & ~plain_keys.raw_repr()) return KILN_WHY_TENSOR;
+        if (!is_plain(impl)) return KILN_WHY_TENSOR;
         if (nheaders == MAX_TENSORS) return KILN_WHY_VALUE;
-        uint8_t type = dtypes.to_kiln[static_cast<int>(c10::typeMetaToScalarType(impl->dtype()))];
+        uint8_t type = kiln_dtype_of(impl);
         if (type == NO_DTYPE) return KILN_WHY_DTYPE;
         void *data = written ? impl->mutable_data() : const_cast<void *>(impl->data());
         c10::IntArrayRef sizes = impl->sizes(), strides = impl->strides();
@@ -429,12 +439,43 @@ int counts(size_t which, kiln_bridge_counts *out) {
     return 1;
 }
 
-const kiln_bridge bridge = {KILN_BRIDGE_VERSION, TORCH_VERSION, fit, take, drop, counts};
+/* PyTorch's own, THPVariable_Wrap(at::TensorBase &&): the Python object of a tensor.  Found by name, since its header
+ * is Python's, too. */
+void *(*wrap_object)(at::TensorBase &&);
+
+void find_wrap_object() {
+    void *library = dlopen("libtorch_python.so", RTLD_NOLOAD | RTLD_LAZY | RTLD_LOCAL);
+    void *found = library ? dlsym(library, "_Z16THPVariable_WrapON2at10TensorBaseE") : nullptr;
+    if (library) dlclose(library); /* it stays: PyTorch cannot be unloaded */
+    wrap_object = reinterpret_cast<void *(*)(at::TensorBase &&)>(found);
+}
+
+int borrow(const void *tensor, kiln_tensor_header *header, kiln_tensor **out) {
+    c10::TensorImpl *impl = static_cast<const at::Tensor *>(tensor)->unsafeGetTensorImpl();
+    if (!is_plain(impl)) return 0;
+    uint8_t type = kiln_dtype_of(impl);
+    if (type == NO_DTYPE) return 0;
+    c10::IntArrayRef sizes = impl->sizes(), strides = impl->strides();
+    return api->borrow(header, const_cast<void *>(impl->data()), static_cast<kiln_dtype>(type),
+                       static_cast<int>(sizes.size()), sizes.data(), strides.data(), 0, out) == KILN_OK;
+}
+
+void *object(kiln_tensor *t) {
+    try {
+        return wrap_object(wrap(t));
+    } catch (const std::exception &) {
+        return nullptr;
+    }
+}
+
+kiln_bridge bridge = {KILN_BRIDGE_VERSION, TORCH_VERSION, fit, take, drop, borrow, nullptr, counts};
 
 } // namespace
 
 extern "C" __attribute__((visibility("default"))) const kiln_bridge *kiln_torch_bridge(
     const kiln_bridge_api *given) {
     api = given;
+    find_wrap_object();
+    bridge.object = wrap_object ? object : nullptr;
     return &bridge;
 }

@@ -77,6 +77,11 @@ typedef struct kiln_bridge {
      * has this op and ctx from now on. */
     kiln_bridge_fit (*take)(kiln_ctx *ctx, const kiln_op *op);
     void (*drop)(const char *name); /* gives an operator back, if it is taken */
+    /* Borrows what `tensor`, the address of an at::Tensor, holds, to be read: 1, or 0 if it is no plain tensor. */
+    int (*borrow)(const void *tensor, kiln_tensor_header *header, kiln_tensor **out);
+    /* A new torch.Tensor over t, whose reference it takes over; the GIL is held.  NULL: there was no memory.  The
+     * function itself is NULL if PyTorch does not say how. */
+    void *(*object)(kiln_tensor *t);
     /* Of the k-th operator that was ever taken: 0 past the last. */
     int (*counts)(size_t k, kiln_bridge_counts *out);
 } kiln_bridge;

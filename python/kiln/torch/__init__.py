@@ -39,7 +39,7 @@ _loaded = False
 
 
 def _load():
-    """The bridge for the running PyTorch."""
+    """Loads the bridge for the running PyTorch.  kiln.call and kiln.op then make their torch tensors by it, too."""
     global _loaded
     if _loaded:
         return
@@ -188,3 +188,7 @@ def status():
         fits = {name: _kiln.bridge_fit(name) for name in _served()}
         left = {name: _LEFT_ALONE[fit] for name, fit in fits.items() if fit != _FITS}
         return Status([Row(*counts) for counts in _kiln.bridge_counts()], left)
+
+
+with contextlib.suppress(RuntimeError):
+    _load()

@@ -1,0 +1,278 @@
+#!/usr/bin/env python3
+"""torch.* served by Kiln beside PyTorch's own kernels, in one process: bench/torch_eager.py [hot|large|train|start|make-default].
+
+Both sides take turns within a run, enabled and disabled again and again; the best of many samples counts, so that a busy
+machine disturbs both alike.  `spread` is how far PyTorch differs from itself in the run: the best of its odd turns over that of its
+even ones.  make-default measures every operator and writes python/kiln/torch/default.txt, what enable() takes.
+Exits 1 if a goal is missed.
+"""
+import math
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+os.environ.setdefault("KILN_MODE", "sync")
+import torch  # noqa: E402
+
+import kiln  # noqa: E402
+import kiln.torch  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[1]
+now = time.perf_counter_ns
+
+
+class Tensors:
+    """What the calls work on: square, so many elements of f32."""
+
+    def __init__(self, side):
+        shape = side, side
+        generator = torch.Generator().manual_seed(1)
+        self.x = torch.randn(shape, generator=generator)
+        self.y = torch.rand(shape, generator=generator) + 0.5
+        self.i = torch.randint(-9, 9, shape, generator=generator, dtype=torch.int32)
+        self.m = self.x > 0
+        self.z = self.x.clone()
+
+
+CALLS = {
+    "bitwise_not": lambda t: torch.bitwise_not(t.i), "add (alpha)": lambda t: torch.add(t.x, t.y, alpha=2),
+    "sub": lambda t: torch.sub(t.x, t.y), "mul": lambda t: torch.mul(t.x, t.y), "div": lambda t: torch.div(t.x, t.y),
+    "neg": lambda t: torch.neg(t.x), "abs": lambda t: torch.abs(t.x), "exp": lambda t: torch.exp(t.x),
+    "log": lambda t: torch.log(t.y), "sqrt": lambda t: torch.sqrt(t.y), "rsqrt": lambda t: torch.rsqrt(t.y),
+    "tanh": lambda t: torch.tanh(t.x), "sigmoid": lambda t: torch.sigmoid(t.x),
+    "gelu": lambda t: torch.nn.functional.gelu(t.x), "silu": lambda t: torch.nn.functional.silu(t.x),
+    "relu": lambda t: torch.relu(t.x), "clamp": lambda t: torch.clamp(t.x, -1, 1), "pow (2)": lambda t: torch.pow(t.x, 2),
+    "where": lambda t: torch.where(t.m, t.x, t.y), "lt": lambda t: torch.lt(t.x, t.y), "eq": lambda t: torch.eq(t.x, t.y),
+    "maximum": lambda t: torch.maximum(t.x, t.y), "sin": lambda t: torch.sin(t.x), "erf": lambda t: torch.erf(t.x),
+    "add_": lambda t: t.z.add_(1e-30), "sum (dim)": lambda t: torch.sum(t.x, 1), "amax (dim)": lambda t: torch.amax(t.x, 1),
+    "var_mean": lambda t: torch.var_mean(t.x, 1),
+}
+missed = 0
+
+
+def goal(text, figure, limit):
+    global missed
+    bad = figure > limit
+    missed += bad
+    print(f"{text:66} {figure:8.3f}  goal {limit:g}{'  MISSED' if bad else ''}")
+
+
+def sample(call, t, n, windows):
+    """The best of some windows of n calls, in nanoseconds a call."""
+    best = math.inf
+    for _ in range(windows):
+        start = now()
+        for _ in range(n):
+            call(t)
+        best = min(best, (now() - start) / n)
+    return best
+
+
+def by_turns(calls, t, n, windows, rounds, which="all"):
+    """name -> (native, Kiln, spread of native)."""
+    kiln.torch.enable(which)
+    for call in calls.values():
+        for _ in range(3):
+            call(t)
+    times = {name: ([], []) for name in calls}
+    for _ in range(rounds):
+        for side in (0, 1):
+            kiln.torch.enable(which) if side else kiln.torch.disable()
+            for name, call in calls.items():
+                call(t)
+                times[name][side].append(sample(call, t, n, windows))
+    kiln.torch.disable()
+    return {name: (min(native), min(own), min(native[::2]) / min(native[1::2])) for name, (native, own) in times.items()}
+
+
+def table(title, figures, scale, unit):
+    print(f"\n{title}\n{'operator':14} {'PyTorch ' + unit:>12} {'Kiln ' + unit:>12} {'Kiln/PyTorch':>13} {'spread':>7}")
+    for name, (native, own, spread) in figures.items():
+        print(f"{name:14} {native / scale:12.1f} {own / scale:12.1f} {own / native:13.3f} {spread:7.2f}")
+    return math.exp(sum(math.log(own / native) for native, own, _ in figures.values()) / len(figures))
+
+
+# -- the goals' parts ----------------------------------------------------------------------------------------------
+
+def hot():
+    figures = by_turns(CALLS, Tensors(32), 40, 8, 14)
+    mean = table("hot calls on [32,32] through torch.*, one thread", figures, 1, "ns")
+    goal("geometric mean of the 28", mean, 0.70)
+    worst = max(figures, key=lambda name: figures[name][1] / figures[name][0])
+    goal(f"worst: {worst}", figures[worst][1] / figures[worst][0], 1.05 * max(1, figures[worst][2], 1 / figures[worst][2]))
+    invert, x = kiln.op("aten::bitwise_not"), torch.ones(32, 32, dtype=torch.int32)
+    sides = {"native": lambda _: torch.bitwise_not(x), "kiln.op": lambda _: invert(x)}
+    best = {name: math.inf for name in sides}
+    for _ in range(60):
+        for name, call in sides.items():
+            best[name] = min(best[name], sample(call, None, 100, 3))
+    goal("kiln.op on torch tensors, bitwise_not [32,32] / torch.bitwise_not", best["kiln.op"] / best["native"], 0.28)
+
+
+def large():
+    for text, side, n, rounds, limit in (("1 MB", 512, 5, 8, 0.6), ("64 MB", 4096, 1, 5, 0.4)):
+        figures = by_turns(CALLS, Tensors(side), n, 3, rounds)
+        goal(f"geometric mean at {text}", table(f"{text}, fresh results, {torch.get_num_threads()} threads", figures, 1e3, "us"), limit)
+
+
+class Block(torch.nn.Module):
+    """A small transformer block."""
+
+    def __init__(self, width=64):
+        super().__init__()
+        self.norm1, self.norm2 = torch.nn.LayerNorm(width), torch.nn.LayerNorm(width)
+        self.qkv, self.out = torch.nn.Linear(width, 3 * width), torch.nn.Linear(width, width)
+        self.mlp = torch.nn.Sequential(torch.nn.Linear(width, 4 * width), torch.nn.GELU(), torch.nn.Linear(4 * width, width))
+
+    def forward(self, x):
+        q, k, v = self.qkv(self.norm1(x)).chunk(3, -1)
+        weights = torch.softmax(q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1]), -1)
+        x = x + self.out(weights @ v)
+        return x + self.mlp(self.norm2(x))
+
+
+class Cell(torch.nn.Module):
+    """An LSTM cell written out, four steps."""
+
+    def __init__(self, width=64):
+        super().__init__()
+        self.gates = torch.nn.Linear(2 * width, 4 * width)
+
+    def forward(self, x):
+        h = c = torch.zeros(x.shape[0], x.shape[2], dtype=x.dtype)
+        for step in range(x.shape[1]):
+            i, f, g, o = self.gates(torch.cat([x[:, step], h], 1)).chunk(4, 1)
+            c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+            h = torch.sigmoid(o) * torch.tanh(c)
+        return h
+
+
+def mlp(width=64):
+    layer = torch.nn.Linear
+    return torch.nn.Sequential(layer(width, 128), torch.nn.ReLU(), layer(128, 128), torch.nn.Tanh(), layer(128, width))
+
+
+MODELS = {"3-layer MLP": (mlp, (32, 64)), "LSTM cell": (Cell, (32, 4, 64)), "transformer block": (Block, (8, 16, 64))}
+
+
+def train(make, shape, steps, dtype=torch.float32):
+    """Losses of so many steps of Adam, and the best time of a step in nanoseconds."""
+    torch.manual_seed(0)
+    model, x = make().to(dtype), torch.randn(shape, dtype=torch.float64).to(dtype)
+    optimizer, losses, best = torch.optim.Adam(model.parameters(), lr=1e-3), [], math.inf
+    for _ in range(steps):
+        start = now()
+        optimizer.zero_grad()
+        loss = (model(x) - 0.5).square().mean()
+        loss.backward()
+        optimizer.step()
+        best = min(best, now() - start)
+        losses.append(loss.item())
+    return losses, best
+
+
+def training():
+    for name, (make, shape) in MODELS.items():
+        exact, _ = train(make, shape, 200, torch.float64)
+        times = {False: math.inf, True: math.inf}
+        for _ in range(5):
+            for own in times:
+                kiln.torch.enable() if own else kiln.torch.disable()
+                losses, best = train(make, shape, 200)
+                times[own] = min(times[own], best)
+                if own:
+                    mine = losses
+                else:
+                    native = losses
+        kiln.torch.disable()
+        print(f"\n{name}: {times[False] / 1e3:.0f} us a step with PyTorch's kernels, {times[True] / 1e3:.0f} with Kiln's")
+        goal("time, Kiln / PyTorch", times[True] / times[False], 1.0)
+        goal("largest relative difference of the first 10 losses", max(abs(a - b) / abs(b) for a, b in zip(mine[:10], native[:10], strict=True)), 1e-5)
+        far = abs(native[-1] - exact[-1])
+        goal("distance from f64 at 200 steps, in PyTorch's distances", abs(mine[-1] - exact[-1]) / far if far else 0.0, 2.0)
+
+
+def start():
+    code = ("import time, torch; t = time.perf_counter(); import kiln.torch; kiln.torch.enable(); "
+            "print((time.perf_counter() - t) * 1e3)")
+    took = min(float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout) for _ in range(5))
+    goal("import kiln.torch and enable(), in ms", took, 100)
+
+
+# -- what enable() takes -------------------------------------------------------------------------------------------
+
+def make_up(schema, dtype, side):
+    """Arguments of a call of that schema, or None where there is no telling what they might be."""
+    args = []
+    for a in schema.arguments:
+        kind = str(a.type)
+        if a.has_default_value():
+            break
+        if kind in ("Tensor", "Optional[Tensor]"):
+            x = torch.rand(side, side) + 0.5
+            args.append(x > 1 if a.name in ("condition", "mask") else (x * 10).to(dtype) if dtype in (torch.int32, torch.bool) else x.to(dtype))
+        elif kind in ("number", "Scalar"):
+            args.append(2)
+        elif kind in ("int", "float"):
+            args.append(1)
+        elif kind == "bool":
+            args.append(False)
+        elif kind == "List[int]":
+            args.append([1])
+        else:
+            return None
+    return args
+
+
+def call_of(name, side):
+    """A call of the operator that PyTorch takes, or None."""
+    base, _, overload = name.removeprefix("aten::").partition(".")
+    op = getattr(getattr(torch.ops.aten, base), overload or "default")
+    for dtype in (torch.float32, torch.int32, torch.bool):
+        args = make_up(op._schema, dtype, side)
+        if args is None:
+            return None
+        named = {a.name: args.pop() for a in reversed(op._schema.arguments[:len(args)]) if a.kwarg_only}
+        try:
+            op(*args, **named)
+            return lambda _, op=op, args=args, named=named: op(*args, **named)
+        except (RuntimeError, TypeError, IndexError, ValueError, NotImplementedError):
+            continue
+    return None
+
+
+def make_default():
+    """Operators that are no slower, small and large; those that cannot be tried are left out."""
+    kiln.torch.disable()
+    names = [n for n in kiln.ops() if n.startswith("aten::") and n not in kiln.torch.status().left_alone]
+    calls = {side: {n: c for n in names if (c := call_of(n, side))} for side in (32, 512)}
+    slow, ratios = set(), {}
+    for side, n, rounds in ((32, 40, 8), (512, 3, 5)):
+        for name, (native, own, spread) in by_turns(calls[side], None, n, 4, rounds).items():
+            ratios.setdefault(name, []).append(own / native)
+            if own > 1.05 * max(1, spread, 1 / spread) * native:
+                slow.add(name)
+    fast = sorted(n.removeprefix("aten::") for n in ratios if n not in slow)
+    head = ["# default.txt - what kiln.torch.enable() takes: operators that were no slower than PyTorch's own on [32,32] and on",
+            "# 1 MB, one thread.  Made by bench/torch_eager.py make-default; do not edit."]
+    (ROOT / "python/kiln/torch/default.txt").write_text("\n".join(head + fast) + "\n")
+    print(f"{len(fast)} of {len(names)} operators; {len(names) - len(ratios)} were not tried; slower:")
+    for name in sorted(slow):
+        print(f"  {name}: {', '.join(f'{r:.2f}' for r in ratios[name])}")
+
+
+def main(parts):
+    torch.set_num_threads(1)
+    known = {"hot": hot, "large": large, "train": training, "start": start, "make-default": make_default}
+    if any(part not in known for part in parts):
+        print(f"usage: torch_eager.py [{'|'.join(known)}]", file=sys.stderr)
+        return 2
+    for part in parts or ("start", "hot", "large", "train"):
+        known[part]()
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
