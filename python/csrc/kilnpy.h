@@ -449,5 +449,6 @@ PyObject *kp_bridge_fit(PyObject *module, PyObject *name);
 PyObject *kp_bridge_take(PyObject *module, PyObject *name);
 PyObject *kp_bridge_drop(PyObject *module, PyObject *name);
 PyObject *kp_bridge_counts(PyObject *module, PyObject *unused);
-int kp_bridge_again(kp_state *st); /* after the context or its rows were replaced */
+bool kp_bridge_takes(const char *name); /* whether PyTorch calls Kiln for the operator of that full name */
+int kp_bridge_again(kp_state *st);      /* after the context or its rows were replaced */
 #endif

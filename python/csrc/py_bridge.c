@@ -94,6 +94,8 @@ PyObject *kp_bridge_drop(PyObject *module, PyObject *name) {
     return Py_NewRef(Py_None);
 }
 
+bool kp_bridge_takes(const char *name) { return bridge && bridge->takes(name); }
+
 static PyObject *counts_tuple(const kiln_bridge_counts *c) {
     static const char *const names[] = KILN_WHY_NAMES;
     PyObject *back = PyDict_New();

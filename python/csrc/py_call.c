@@ -173,11 +173,33 @@ static bool has_gradient(const kiln_tensor *t) { return kp_dtype_kind(kiln_tenso
 /* Before the call: refuses what autograd would get wrong. */
 static __attribute__((noinline)) int check_autograd(const kp_op *op, kp_frame *f) {
     const kiln_tensor *refused = NULL;
-    if (kp_find_recorded(f) < 0) return kp_blame(op->name, NULL), -1;
     for (int k = 0; f->recorded && k < f->nheld; k++)
         if (f->held[k].written && has_gradient(f->held[k].t)) return refuse_recorded(op, f), -1;
     if (f->writes && kp_before_write(f, &refused) < 0) return blame_tensor(op, f, refused), -1;
     return kp_settle(f) < 0 ? (kp_blame(op->name, NULL), -1) : 0;
+}
+
+/* A call whose gradients PyTorch records goes through PyTorch if that comes back to Kiln, so that they are right.  All its
+ * arrays must be PyTorch's. */
+static bool is_for_torch(const kp_op *op, const kp_frame *f) {
+    for (int k = 0; k < f->nheld; k++)
+        if (f->held[k].kind >= KP_KILN && !f->held[k].torch) return false;
+    return kp_bridge_takes(op->name);
+}
+
+static PyObject *call_torch(kp_op *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
+    Py_ssize_t nnamed = kwnames ? PyTuple_Size(kwnames) : 0;
+    PyObject *call = kp_helper(op->st, "through_torch"), *plain = PyTuple_New(nargs), *named = PyDict_New(),
+             *out = NULL;
+    bool bad = !call || !plain || !named;
+    for (Py_ssize_t k = 0; !bad && k < nargs; k++) bad = PyTuple_SetItem(plain, k, Py_NewRef(args[k])) < 0;
+    for (Py_ssize_t k = 0; !bad && k < nnamed; k++)
+        bad = PyDict_SetItem(named, PyTuple_GetItem(kwnames, k), args[nargs + k]) < 0;
+    if (!bad) out = PyObject_CallFunction(call, "sOO", op->name, plain, named);
+    Py_XDECREF(call);
+    Py_XDECREF(plain);
+    Py_XDECREF(named);
+    return out;
 }
 
 /* After the call: whether gradients are lost, which is then the exception. */
@@ -236,7 +258,11 @@ static __attribute__((noinline)) PyObject *call_framed(kp_op *op, PyObject *cons
     kp_frame_init(&frame, op->st);
     if (kp_op_fresh(op, box) == 0) {
         const kiln_op *what = op->op; /* of box's context; code run by an argument may call kiln.configure */
-        if (kp_frame_fill(&frame, op, args, nargs, kwnames) == 0) out = call_filled(op, what, box, &frame);
+        int filled = kp_frame_fill(&frame, op, args, nargs, kwnames);
+        if (filled == 0 && frame.torch && (filled = kp_find_recorded(&frame)) < 0) kp_blame(op->name, NULL);
+        if (filled == 0)
+            out = frame.recorded && is_for_torch(op, &frame) ? call_torch(op, args, nargs, kwnames)
+                                                             : call_filled(op, what, box, &frame);
     }
     kp_frame_fini(&frame);
     kp_box_drop(box);

@@ -159,10 +159,19 @@ static PyObject *op_new(kp_state *st, const char *name, bool alone) {
 
 PyObject *kp_op_alone(kp_state *st, const char *name) { return op_new(st, name, true); }
 
+/* An operator of torch.ops stands for its name. */
+static PyObject *get_by_object(kp_state *st, PyObject *o) {
+    PyObject *ask = kp_helper(st, "operator_name");
+    PyObject *name = ask ? PyObject_CallFunctionObjArgs(ask, o, NULL) : NULL;
+    PyObject *op = name && PyUnicode_Check(name) ? kp_op_get(st, name) : NULL;
+    Py_XDECREF(ask);
+    Py_XDECREF(name);
+    return op;
+}
+
 PyObject *kp_op_get(kp_state *st, PyObject *name) {
     if (st->closed) return PyErr_SetString(PyExc_RuntimeError, "kiln is being unloaded"), NULL;
-    if (!PyUnicode_Check(name))
-        return PyErr_Format(PyExc_TypeError, "an operator's name must be str, not %R", name), NULL;
+    if (!PyUnicode_Check(name)) return get_by_object(st, name);
     PyObject *op = PyDict_GetItemWithError(st->ops, name); /* borrowed */
     if (op || PyErr_Occurred()) return Py_XNewRef(op);
     Py_ssize_t n;

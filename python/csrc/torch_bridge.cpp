@@ -20,6 +20,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 namespace {
@@ -317,6 +318,7 @@ int Kernel::serve(torch::jit::Stack *stack) {
 }
 
 std::vector<std::unique_ptr<Kernel>> kernels; /* every operator ever taken */
+std::unordered_map<std::string, Kernel *> by_name;
 std::mutex kernels_lock;
 
 /* What the dispatcher holds.  A shell without state of its own beside the pointer. */
@@ -389,9 +391,8 @@ void take_new(kiln_ctx *ctx, const kiln_op *op, const c10::OperatorHandle &handl
 }
 
 Kernel *find(const char *name) {
-    for (auto &k : kernels)
-        if (k->name == name) return k.get();
-    return nullptr;
+    auto at = by_name.find(name);
+    return at == by_name.end() ? nullptr : at->second;
 }
 
 kiln_bridge_fit take(kiln_ctx *ctx, const kiln_op *op) {
@@ -412,6 +413,7 @@ kiln_bridge_fit take(kiln_ctx *ctx, const kiln_op *op) {
             made->name = api->op_name(op);
             describe(made.get(), op);
             k = made.get();
+            by_name[k->name] = k;
             kernels.push_back(std::move(made));
         }
         take_new(ctx, op, *handle, k);
@@ -425,6 +427,12 @@ void drop(const char *name) {
     std::lock_guard<std::mutex> lock(kernels_lock);
     Kernel *k = find(name);
     if (k && k->target.exchange(nullptr)) k->registration.reset();
+}
+
+int takes(const char *name) {
+    std::lock_guard<std::mutex> lock(kernels_lock);
+    Kernel *k = find(name);
+    return k && k->target.load();
 }
 
 int counts(size_t which, kiln_bridge_counts *out) {
@@ -468,7 +476,7 @@ void *object(kiln_tensor *t) {
     }
 }
 
-kiln_bridge bridge = {KILN_BRIDGE_VERSION, TORCH_VERSION, fit, take, drop, borrow, nullptr, counts};
+kiln_bridge bridge = {KILN_BRIDGE_VERSION, TORCH_VERSION, fit, take, drop, takes, borrow, nullptr, counts};
 
 } // namespace
 

@@ -77,6 +77,7 @@ typedef struct kiln_bridge {
      * has this op and ctx from now on. */
     kiln_bridge_fit (*take)(kiln_ctx *ctx, const kiln_op *op);
     void (*drop)(const char *name); /* gives an operator back, if it is taken */
+    int (*takes)(const char *name); /* whether it is taken */
     /* Borrows what `tensor`, the address of an at::Tensor, holds, to be read: 1, or 0 if it is no plain tensor. */
     int (*borrow)(const void *tensor, kiln_tensor_header *header, kiln_tensor **out);
     /* A new torch.Tensor over t, whose reference it takes over; the GIL is held.  NULL: there was no memory.  The

@@ -198,6 +198,24 @@ def _block(texts, depth, width, indent):
     return "[" + ("," + "\n" * (depth - 1) + " " * (indent + 1)).join(parts) + "]"
 
 
+def operator_name(operator):
+    """The name of an operator of torch.ops."""
+    torch = sys.modules.get("torch")
+    if torch and isinstance(operator, torch._ops.OpOverload):
+        return operator.name()
+    if torch and isinstance(operator, torch._ops.OpOverloadPacket):
+        return str(operator).replace(".", "::")
+    raise TypeError(f"an operator's name must be str, not {operator!r}")
+
+
+def through_torch(name, args, kwargs):
+    """The call through PyTorch, which records its gradients; kiln.torch has put Kiln's kernel beneath."""
+    import torch
+    space, _, rest = name.partition("::")
+    base, _, overload = rest.partition(".")
+    return getattr(getattr(getattr(torch.ops, space), base), overload or "default")(*args, **kwargs)
+
+
 def tensor_text(tensor):
     """repr of a kiln.Tensor."""
     name = "kiln.Tensor("

@@ -6,8 +6,8 @@
 static const char *digest_of(const char *paths) {
     static char text[400];
     char command[100000];
-    snprintf(command, sizeof command, "'%s/tools/kiln_embed' '%s/stamp.c' -d stamp %s", KILN_BUILD_DIR, scratch,
-             paths);
+    snprintf(command, sizeof command, "'%s/tools/kiln_embed' '%s/stamp.c' -d stamp %s", KILN_BUILD_DIR,
+             scratch, paths);
     assert_int_equal(system(command), 0);
     FILE *f = fopen(in_scratch("stamp.c"), "r");
     assert_non_null(f);
