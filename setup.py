@@ -6,12 +6,14 @@ CMakeLists.txt, src/run/loops.cmake and src/math/embed.cmake do.  KILN_CFLAGS ad
 import os
 import platform
 import re
+import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent
 os.chdir(ROOT)
@@ -42,6 +44,17 @@ def loop_levels():
 def stamped():
     patterns = [line for line in Path("src/emit/stamped.txt").read_text().splitlines() if not line.startswith("#")]
     return sorted({str(path) for pattern in patterns for path in Path().glob(pattern)})
+
+
+class CopyBridge(build_py):
+    """Puts the source of the bridge to PyTorch beside kiln.torch, which builds it where PyTorch is (python -m kiln.torch build)."""
+    def run(self):
+        super().run()
+        to = Path(self.build_lib) / "kiln/torch/src"
+        for path in [Path("python/csrc/torch_bridge.cpp"), Path("python/csrc/torch_bridge.h"), *Path("include/kiln").iterdir()]:
+            copy = to / ("kiln" if path.parent.name == "kiln" else "") / path.name
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, copy)
 
 
 class BuildKiln(build_ext):
@@ -114,6 +127,6 @@ setup(
         libraries=["m", "dl", "pthread"],
         py_limited_api=True,
     )],
-    cmdclass={"build_ext": BuildKiln},
+    cmdclass={"build_ext": BuildKiln, "build_py": CopyBridge},
     options={"bdist_wheel": {"py_limited_api": "cp310"}},
 )

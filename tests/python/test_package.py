@@ -63,14 +63,26 @@ def works(wheel, tmp_path):
     return Path(target)
 
 
+def bridge_builds(target, tmp_path):
+    """What is installed can build its bridge to PyTorch, into a folder of the user's."""
+    environment = {"PYTHONPATH": str(target), "KILN_CACHE_DIR": str(tmp_path / "cache")}
+    code = "import kiln.torch, torch; kiln.torch.enable(['neg']); torch.neg(torch.ones(2)); print(kiln.torch.status().rows)"
+    failed = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env={**os.environ, **environment}, capture_output=True, text=True)
+    assert failed.returncode and "run  python -m kiln.torch build" in failed.stderr
+    made = run(sys.executable, "-m", "kiln.torch", "build", cwd=tmp_path, **environment).strip()
+    assert made.startswith(str(tmp_path / "cache")) and os.stat(tmp_path / "cache/torch").st_mode & 0o777 == 0o700
+    assert "operator='aten::neg', taken=True, served=1" in run(sys.executable, "-c", code, cwd=tmp_path, **environment)
+
+
 def test_wheel(tree, tmp_path):
     library = ROOT / "build" / "libkiln.a"
     wheel = backend(tree, "build_wheel", **({"KILN_STATIC_LIB": str(library)} if library.exists() else {}))
     assert "-cp310-abi3-linux_" in wheel.name
     names = zipfile.ZipFile(wheel).namelist()
     assert {"kiln/__init__.py", "kiln/__init__.pyi", "kiln/py.typed", "kiln/_kiln.abi3.so"} <= set(names)
-    assert not [n for n in names if n.endswith((".c", ".h", ".o"))]
+    assert not [n for n in names if n.endswith((".c", ".h", ".o")) and "/torch/src/" not in n]
     target = works(wheel, tmp_path)
+    bridge_builds(target, tmp_path)
     symbols = run("nm", "-D", "--defined-only", str(target / "kiln/_kiln.abi3.so"), cwd=tmp_path).split()
     assert [s for s in symbols if s.startswith(("kiln", "Py", "kp_"))] == ["PyInit__kiln"]
 
