@@ -15,6 +15,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <memory>
@@ -80,6 +81,17 @@ struct Allocator final : c10::Allocator {
 };
 Allocator allocator;
 
+/* Strides that follow from the sizes are left to PyTorch, which is quicker then. */
+void set_shape(c10::TensorImpl *to, c10::IntArrayRef sizes, const int64_t *strides) {
+    int64_t next = 1;
+    size_t d = sizes.size();
+    while (d > 0 && strides[d - 1] == next) next *= std::max<int64_t>(sizes[--d], 1);
+    if (d == 0)
+        to->set_sizes_contiguous(sizes);
+    else
+        to->set_sizes_and_strides(sizes, {strides, sizes.size()});
+}
+
 /* Takes over the reference to t. */
 at::Tensor wrap(kiln_tensor *t) {
     c10::DataPtr data(api->data(t), t, release, c10::Device(c10::kCPU));
@@ -89,8 +101,7 @@ at::Tensor wrap(kiln_tensor *t) {
                          /*resizable=*/true);
     at::Tensor out = at::detail::make_tensor<c10::TensorImpl>(
         std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), c10::scalarTypeToTypeMeta(type));
-    size_t rank = static_cast<size_t>(api->rank(t));
-    out.unsafeGetTensorImpl()->set_sizes_and_strides({api->sizes(t), rank}, {api->strides(t), rank});
+    set_shape(out.unsafeGetTensorImpl(), {api->sizes(t), static_cast<size_t>(api->rank(t))}, api->strides(t));
     return out;
 }
 
@@ -225,8 +236,10 @@ struct Arg {
 struct Kernel {
     size_t index = 0;
     std::string name;
+    const c10::FunctionSchema *schema = nullptr;
     std::atomic<const Target *> target{nullptr}; /* NULL: PyTorch's own runs */
-    std::unique_ptr<c10::SafeKernelFunction> native;
+    std::atomic<const c10::SafeKernelFunction *> native{
+        nullptr}; /* PyTorch's; never freed, as targets are not */
     std::unique_ptr<c10::RegistrationHandleRAII> registration; /* given up by reset, not by assignment */
     std::vector<Arg> args;
     uint8_t nrets = 0, nwritten = 0;
@@ -321,18 +334,34 @@ std::vector<std::unique_ptr<Kernel>> kernels; /* every operator ever taken */
 std::unordered_map<std::string, Kernel *> by_name;
 std::mutex kernels_lock;
 
-/* What the dispatcher holds.  A shell without state of its own beside the pointer. */
-struct Shell final : c10::OperatorKernel {
-    explicit Shell(Kernel *k) : kernel(k) {}
-    Kernel *const kernel;
-    void operator()(const c10::OperatorHandle &op, c10::DispatchKeySet keys, torch::jit::Stack *stack) {
-        Kernel *k = kernel;
-        int why = k->serve(stack);
-        if (why == SERVED) return count_served(k->index);
-        k->handed_back[why].fetch_add(1, std::memory_order_relaxed);
-        k->native->callBoxed(op, keys, stack);
+/* Kernels by where PyTorch keeps their schema, which does not move: what the dispatcher's one function finds them by.  It
+ * has no object of its own that giving an operator back would free while another thread is about to use it. */
+std::atomic<Kernel *> by_schema[2 * MAX_KERNELS];
+
+inline size_t place_of(const c10::FunctionSchema *schema) {
+    return (reinterpret_cast<uintptr_t>(schema) >> 4) * 0x9E3779B97F4A7C15u >> 40 & (2 * MAX_KERNELS - 1);
+}
+
+Kernel *kernel_of(const c10::FunctionSchema *schema) {
+    for (size_t at = place_of(schema);; at = (at + 1) & (2 * MAX_KERNELS - 1)) {
+        Kernel *k = by_schema[at].load(std::memory_order_acquire);
+        if (!k || k->schema == schema) return k;
     }
-};
+}
+
+void remember(Kernel *k) { /* under kernels_lock; there is always room */
+    size_t at = place_of(k->schema);
+    while (by_schema[at].load(std::memory_order_relaxed)) at = (at + 1) & (2 * MAX_KERNELS - 1);
+    by_schema[at].store(k, std::memory_order_release);
+}
+
+void dispatched(const c10::OperatorHandle &op, c10::DispatchKeySet keys, torch::jit::Stack *stack) {
+    Kernel *k = kernel_of(&op.schema());
+    int why = k->serve(stack);
+    if (why == SERVED) return count_served(k->index);
+    k->handed_back[why].fetch_add(1, std::memory_order_relaxed);
+    k->native.load(std::memory_order_acquire)->callBoxed(op, keys, stack);
+}
 
 /* -- what the module asks -------------------------------------------------------------------------------------------- */
 
@@ -381,13 +410,12 @@ struct Silence final : c10::WarningHandler {
 void take_new(kiln_ctx *ctx, const kiln_op *op, const c10::OperatorHandle &handle, Kernel *k) {
     Silence silence;
     c10::WarningUtils::WarningHandlerGuard guard(&silence);
-    k->native = std::make_unique<c10::SafeKernelFunction>(
-        handle.getComputedKernelForDispatchKey(c10::DispatchKey::CPU));
+    k->native.store(
+        new c10::SafeKernelFunction(handle.getComputedKernelForDispatchKey(c10::DispatchKey::CPU)));
     k->target.store(new Target{ctx, op}, std::memory_order_release);
     k->registration = std::make_unique<c10::RegistrationHandleRAII>(c10::Dispatcher::singleton().registerImpl(
         handle.operator_name(), c10::DispatchKey::CPU,
-        c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<Shell>(k)), std::nullopt, nullptr,
-        "kiln"));
+        c10::KernelFunction::makeFromBoxedFunction<&dispatched>(), std::nullopt, nullptr, "kiln"));
 }
 
 Kernel *find(const char *name) {
@@ -413,7 +441,9 @@ kiln_bridge_fit take(kiln_ctx *ctx, const kiln_op *op) {
             made->name = api->op_name(op);
             describe(made.get(), op);
             k = made.get();
+            k->schema = &handle->schema();
             by_name[k->name] = k;
+            remember(k);
             kernels.push_back(std::move(made));
         }
         take_new(ctx, op, *handle, k);
