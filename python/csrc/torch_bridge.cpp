@@ -160,16 +160,16 @@ class Arguments {
 
     int tensor_item(const at::Tensor &t, bool written, kiln_value *to) { return borrow(t, written, to); }
 
-    /* PyTorch's default dtype decides only where nothing floating is given. */
+    /* PyTorch's default dtype decides where no tensor has floats, or no other than a number has. */
     bool needs_default() const {
-        return has_other && c10::get_default_dtype_as_scalartype() != c10::ScalarType::Float;
+        return has_other && !has_floats && c10::get_default_dtype_as_scalartype() != c10::ScalarType::Float;
     }
 
   private:
     kiln_tensor_header header[MAX_TENSORS];
     kiln_value item[MAX_ITEMS];
     size_t nheaders = 0, nitems = 0;
-    bool has_other = false; /* a tensor of integers, or a number */
+    bool has_other = false, has_floats = false; /* a tensor of integers, or a number; any other */
 
     kiln_value *next() { return &value[count++]; }
 
@@ -183,8 +183,10 @@ class Arguments {
         c10::IntArrayRef sizes = impl->sizes(), strides = impl->strides();
         int how = written ? 0 : KILN_BORROW_READONLY;
         if (impl->is_wrapped_number()) how |= KILN_BORROW_NUMBER;
-        has_other |= !c10::isFloatingType(c10::typeMetaToScalarType(impl->dtype())) ||
-                     impl->is_wrapped_number();
+        if (c10::isIntegralType(c10::typeMetaToScalarType(impl->dtype()), true) || impl->is_wrapped_number())
+            has_other = true;
+        else
+            has_floats = true;
         if (impl->numel() > nelem) nelem = impl->numel();
         kiln_tensor *made;
         kiln_status st = api->borrow(&header[nheaders++], data, static_cast<kiln_dtype>(type),
@@ -293,7 +295,8 @@ int Kernel::run(Arguments *a, kiln_tensor **outs) {
     if (!t) return KILN_WHY_REFUSED; /* given back since the call began */
     if (a->needs_default()) return KILN_WHY_DEFAULT;
     int quiet = api->quiet(1);
-    int limit = a->nelem >= LARGE ? api->threads_limit(at::get_num_threads()) : -1;
+    int limit = a->nelem < LARGE ? -1
+                                 : api->threads_limit(at::in_parallel_region() ? 1 : at::get_num_threads());
     kiln_status st = api->call(t->ctx, t->op, a->value, a->count, outs, nrets);
     if (st == KILN_E_INTERRUPTED) st = api->call_patiently(t->ctx, t->op, a->value, a->count, outs, nrets);
     if (limit >= 0) api->threads_limit(limit);
