@@ -37,16 +37,29 @@ static size_t widest_within(const kiln_ir_ins *in) {
     return kiln_dtype_size(special || places ? KILN_F64 : kiln_dtype_real((kiln_dtype)in->dtype));
 }
 
+/* Whether all nests are element-wise: what a broadcast input holds is then read and converted before each row, and has no
+ * say in how wide the row's vectors are.  A number beside a tensor of f32 is mostly an f64. */
+static bool reads_before_rows(const kiln_ir *ir) {
+    for (int n = 0; n < ir->nnests; n++)
+        if (!kiln_em_is_map(ir, kiln_ir_nest_begin(ir, n))) return false;
+    return true;
+}
+
+static bool is_read_before(const kiln_ir *ir, const kiln_ir_ins *in) {
+    return in->op == KILN_IR_LOAD && ir->bufs[in->which].stride == KILN_STRIDE_BCAST;
+}
+
 /* Lanes: as many as the widest type leaves room for in one native vector. */
 static int count_lanes(const kiln_ir *ir, kiln_isa isa) {
     size_t widest = 1;
+    bool before = reads_before_rows(ir);
     for (int b = 0; b < ir->nbufs; b++) {
         size_t size = kiln_dtype_size(kiln_dtype_real(ir->bufs[b].dtype));
-        if (size > widest) widest = size;
+        if (size > widest && !(before && ir->bufs[b].stride == KILN_STRIDE_BCAST)) widest = size;
     }
     for (int r = 0; r < ir->nins; r++) {
         size_t size = widest_within(&ir->ins[r]);
-        if (size > widest) widest = size;
+        if (size > widest && !(before && is_read_before(ir, &ir->ins[r]))) widest = size;
     }
     return kiln_isa_vector_bytes(isa) / (int)widest;
 }

@@ -43,7 +43,9 @@ typedef struct kiln_emitter {
     int nnames;
     bool overflow; /* too many names */
     uint8_t *mask; /* per value: bits per lane if it is a bool */
-    int indent;    /* in spaces */
+    uint8_t *
+        early; /* per value of an element-wise nest: not 0 if it is the same along a row and computed before it */
+    int indent; /* in spaces */
 
     /* general nests */
     uint32_t *part_end;              /* per FOR, FOLD, SCAN: the MERGE or END that ends its first region */

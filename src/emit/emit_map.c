@@ -204,9 +204,44 @@ static void advance(kiln_emitter *em, const nest_use *u) {
     }
 }
 
+/* -- what is the same along a row ------------------------------------------------------------------------- */
+
+static bool computes(const kiln_ir_ins *in) { return in->op == KILN_IR_PRIM || in->op == KILN_IR_CAST; }
+
+/* Whether r is the same along a row, as its operands must be. */
+static bool same_along(const kiln_emitter *em, int r) {
+    const kiln_ir_ins *in = &em->ir->ins[r];
+    if (in->op == KILN_IR_CONST || in->op == KILN_IR_PAR) return true;
+    if (in->op == KILN_IR_LOAD) return em->ir->bufs[in->which].stride == KILN_STRIDE_BCAST;
+    if (!computes(in)) return false;
+    for (int k = 0; k < kiln_ir_noperands(in); k++)
+        if (!em->early[kiln_ir_operand(in, k)]) return false;
+    return true;
+}
+
+/* Compilers do not move a conversion of a vector out of a loop at the level that kernels are built with.  A constant that
+ * nothing early needs stays where it is used: before the row it would take a register. */
+static void find_early(kiln_emitter *em, int begin, int end) {
+    enum { SAME = 1, NEEDED };
+    uint8_t *early = em->early;
+    for (int r = begin; r < end; r++) early[r] = same_along(em, r) ? SAME : 0;
+    for (int r = end - 1; r >= begin; r--) {
+        const kiln_ir_ins *in = &em->ir->ins[r];
+        if (early[r] == SAME && !computes(in)) early[r] = 0;
+        for (int k = 0; early[r] && k < kiln_ir_noperands(in); k++) early[kiln_ir_operand(in, k)] = NEEDED;
+    }
+}
+
 /* -- the nest -------------------------------------------------------------------------------------------- */
 
-static void nest_head(kiln_emitter *em, int nest, const nest_use *u) {
+static void value(kiln_emitter *em, int r) {
+    if (em->ir->ins[r].op == KILN_IR_LOAD)
+        load(em, (kiln_ref)r);
+    else
+        kiln_em_value(em, (kiln_ref)r);
+}
+
+static void nest_head(kiln_emitter *em, int nest, const nest_use *u, int begin, int end) {
     kiln_em_open(em, "static int nest%d(const kiln_launch *L)", nest);
     kiln_em_line(em, "const long n0 = L->n[0], n1 = L->n[1];");
     for (int b = 0; b < em->ir->nbufs; b++) {
@@ -222,6 +257,8 @@ static void nest_head(kiln_emitter *em, int nest, const nest_use *u) {
     if (nest_streams(em, u)) kiln_em_line(em, "const int stream = L->flags & %u;", KILN_LAUNCH_STREAM);
     kiln_em_open(em, "for (long r = 0; r < n1; r++)");
     row_head(em, u);
+    for (int r = begin; r < end; r++)
+        if (em->early[r]) value(em, r);
     kiln_em_open(em, "for (long left = n0; left > 0; left -= KILN_W)");
     kiln_em_line(em, "const long k = left < KILN_W ? left : KILN_W;");
 }
@@ -230,15 +267,13 @@ static void nest_head(kiln_emitter *em, int nest, const nest_use *u) {
 static void instructions(kiln_emitter *em, int begin, int end, bool stores, bool others) {
     for (int r = begin; r < end; r++) {
         const kiln_ir_ins *in = &em->ir->ins[r];
-        if (in->op == KILN_IR_STORE ? !stores : !others) continue;
+        if (em->early[r] || (in->op == KILN_IR_STORE ? !stores : !others)) continue;
         if (in->op == KILN_IR_STORE)
             store(em, in);
         else if (in->op == KILN_IR_TRAP)
             kiln_em_trap(em, in, "k");
-        else if (in->op == KILN_IR_LOAD)
-            load(em, (kiln_ref)r);
         else
-            kiln_em_value(em, (kiln_ref)r);
+            value(em, r);
     }
 }
 
@@ -261,7 +296,8 @@ void kiln_em_map_nest(kiln_emitter *em, int nest, int begin) {
         if (em->ir->ins[r].op == KILN_IR_PAR) u.pars[em->ir->ins[r].which] = true;
     }
     bool wait = kiln_em_stores_wait(em->ir, begin + 1, end) && loads_after_store(em->ir, begin + 1, end);
-    nest_head(em, nest, &u);
+    find_early(em, begin + 1, end);
+    nest_head(em, nest, &u, begin + 1, end);
     tail_in(em, &u);
     instructions(em, begin + 1, end, !wait, true);
     if (wait) instructions(em, begin + 1, end, true, false);

@@ -169,12 +169,14 @@ static void plan_strip(kiln_emitter *em, int begin) {
 kiln_status kiln_em_plan(kiln_emitter *em, kiln_arena *scratch) {
     size_t n = (size_t)em->ir->nins + 1;
     em->mask = kiln_arena_alloc(scratch, n);
+    em->early = kiln_arena_alloc(scratch, n);
     em->part_end = kiln_arena_alloc(scratch, n * sizeof *em->part_end);
     em->region_end = kiln_arena_alloc(scratch, n * sizeof *em->region_end);
     em->segment = kiln_arena_alloc(scratch, n * sizeof *em->segment);
     em->work_at = kiln_arena_alloc(scratch, n * sizeof *em->work_at);
     em->loaded = kiln_arena_alloc(scratch, n * sizeof *em->loaded);
-    if (!em->mask || !em->part_end || !em->region_end || !em->segment || !em->work_at || !em->loaded)
+    if (!em->mask || !em->early || !em->part_end || !em->region_end || !em->segment || !em->work_at ||
+        !em->loaded)
         return KILN_NOMEM();
     for (int a = 0; a < em->ir->naxes; a++) {
         em->dim[a] = em->ndim;
