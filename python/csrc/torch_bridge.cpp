@@ -200,16 +200,30 @@ class Arguments {
 
 /* -- counters ------------------------------------------------------------------------------------------------------ */
 
-/* Calls served, by kernel, of one thread: written by it alone.  Lives as long as the process. */
+/* Calls served, by kernel, of one thread: written by it alone.  Lives as long as the process; when the thread ends,
+ * another goes on with it. */
 struct Tally {
     std::atomic<uint64_t> served[MAX_KERNELS];
+    std::atomic<bool> used;
     Tally *next;
 };
 std::atomic<Tally *> tallies;
 thread_local Tally *tally;
 
+struct Leave {
+    ~Leave() {
+        if (tally) tally->used.store(false, std::memory_order_release);
+        tally = nullptr;
+    }
+};
+
 __attribute__((noinline)) Tally *new_tally() {
+    static thread_local Leave leave;
+    (void)leave;
+    for (Tally *t = tallies.load(); t; t = t->next)
+        if (!t->used.exchange(true, std::memory_order_acquire)) return tally = t;
     tally = new Tally();
+    tally->used = true;
     tally->next = tallies.load();
     while (!tallies.compare_exchange_weak(tally->next, tally)) {}
     return tally;
@@ -240,8 +254,9 @@ struct Kernel {
     std::string name;
     const c10::FunctionSchema *schema = nullptr;
     std::atomic<const Target *> target{nullptr}; /* NULL: PyTorch's own runs */
-    std::atomic<const c10::SafeKernelFunction *> native{
-        nullptr}; /* PyTorch's; never freed, as targets are not */
+    const Target *last = nullptr;                /* as target, and stays when the operator is given back */
+    std::shared_ptr<const c10::SafeKernelFunction> native; /* PyTorch's; taking again replaces it */
+    std::mutex native_lock;
     std::unique_ptr<c10::RegistrationHandleRAII> registration; /* given up by reset, not by assignment */
     std::vector<Arg> args;
     uint8_t nrets = 0, nwritten = 0;
@@ -251,6 +266,11 @@ struct Kernel {
     int serve(torch::jit::Stack *stack);
     int convert(const c10::IValue &v, const Arg &as, Arguments *to);
     int run(Arguments *a, kiln_tensor **outs);
+    void set(kiln_ctx *ctx, const kiln_op *op);
+    std::shared_ptr<const c10::SafeKernelFunction> native_now() {
+        std::lock_guard<std::mutex> lock(native_lock);
+        return native;
+    }
 };
 
 int convert_item(const c10::IValue &v, const Arg &as, Arguments *to, kiln_value *item) {
@@ -333,7 +353,8 @@ int Kernel::serve(torch::jit::Stack *stack) {
     return SERVED;
 }
 
-std::vector<std::unique_ptr<Kernel>> kernels; /* every operator ever taken */
+/* Every operator ever taken.  Never freed: a thread may be inside a call while the process ends. */
+std::vector<Kernel *> &kernels = *new std::vector<Kernel *>;
 std::unordered_map<std::string, Kernel *> by_name;
 std::mutex kernels_lock;
 
@@ -363,7 +384,7 @@ void dispatched(const c10::OperatorHandle &op, c10::DispatchKeySet keys, torch::
     int why = k->serve(stack);
     if (why == SERVED) return count_served(k->index);
     k->handed_back[why].fetch_add(1, std::memory_order_relaxed);
-    k->native.load(std::memory_order_acquire)->callBoxed(op, keys, stack);
+    k->native_now()->callBoxed(op, keys, stack);
 }
 
 /* -- what the module asks -------------------------------------------------------------------------------------------- */
@@ -410,12 +431,21 @@ struct Silence final : c10::WarningHandler {
     void process(const c10::Warning &) override {}
 };
 
+void Kernel::set(kiln_ctx *ctx, const kiln_op *op) {
+    if (!last || last->ctx != ctx || last->op != op) last = new Target{ctx, op};
+    target.store(last, std::memory_order_release);
+}
+
 void take_new(kiln_ctx *ctx, const kiln_op *op, const c10::OperatorHandle &handle, Kernel *k) {
     Silence silence;
     c10::WarningUtils::WarningHandlerGuard guard(&silence);
-    k->native.store(
-        new c10::SafeKernelFunction(handle.getComputedKernelForDispatchKey(c10::DispatchKey::CPU)));
-    k->target.store(new Target{ctx, op}, std::memory_order_release);
+    auto native = std::make_shared<const c10::SafeKernelFunction>(
+        handle.getComputedKernelForDispatchKey(c10::DispatchKey::CPU));
+    {
+        std::lock_guard<std::mutex> lock(k->native_lock);
+        k->native.swap(native);
+    }
+    k->set(ctx, op);
     k->registration = std::make_unique<c10::RegistrationHandleRAII>(c10::Dispatcher::singleton().registerImpl(
         handle.operator_name(), c10::DispatchKey::CPU,
         c10::KernelFunction::makeFromBoxedFunction<&dispatched>(), std::nullopt, nullptr, "kiln"));
@@ -433,21 +463,18 @@ kiln_bridge_fit take(kiln_ctx *ctx, const kiln_op *op) {
         kiln_bridge_fit fits = fit_of(op, handle);
         if (fits != KILN_FIT_OK) return fits;
         Kernel *k = find(api->op_name(op));
-        if (k && k->target.load()) {
-            k->target.store(new Target{ctx, op}, std::memory_order_release);
-            return KILN_FIT_OK;
-        }
+        if (k && k->target.load()) return k->set(ctx, op), KILN_FIT_OK;
         if (!k) {
             if (kernels.size() == MAX_KERNELS) return KILN_FIT_ARGUMENTS;
             auto made = std::make_unique<Kernel>();
             made->index = kernels.size();
             made->name = api->op_name(op);
             describe(made.get(), op);
-            k = made.get();
+            k = made.release();
             k->schema = &handle->schema();
             by_name[k->name] = k;
             remember(k);
-            kernels.push_back(std::move(made));
+            kernels.push_back(k);
         }
         take_new(ctx, op, *handle, k);
         return KILN_FIT_OK;
