@@ -1,0 +1,140 @@
+"""Every overload that is taken, called on tensors that require a gradient: what comes of it equals PyTorch's, and none is lost.
+
+The overloads come from the dispatcher, not from a list: whatever enable("all") takes is called as torch.ops.aten.NAME.OVERLOAD
+with arguments made for its schema.  One that no attempt can call fails, so that a new row is not left out in silence.
+Compared are first and second derivatives, tangents of forward mode, and results for integers and truth values.
+"""
+import pytest
+import torch
+from torch.autograd import forward_ad
+from torch.utils._pytree import tree_map
+
+import kiln.torch
+from compare import tally
+from outcome import differ, doubled, outcome, tensors
+
+TOGETHER = 40  # overloads that are run each time Kiln is enabled
+
+
+def taken():
+    with kiln.torch.enabled("all"):
+        return sorted(row.operator for row in kiln.torch.status().rows if row.taken)
+
+
+def overload(name):
+    base, _, variant = name.removeprefix("aten::").partition(".")
+    return getattr(getattr(torch.ops.aten, base), variant or "default")
+
+
+def form(name):
+    schema = overload(name)._schema
+    if not schema.is_mutable:
+        return "functional"
+    return "in place" if schema.arguments[0].alias_info else "out"
+
+
+# -- arguments for a schema -------------------------------------------------------------------------------------------
+
+BY_NAME = {"rounding_mode": "trunc", "approximate": "tanh", "dim": 0, "dtype": None, "reduction": 1, "correction": 1}
+BY_TYPE = {"int": 1, "float": 0.5, "number": 0.5, "bool": False, "List[int]": [0]}
+
+
+def value_for(arg, dtype, filled):
+    """filled: whether optional arguments are given."""
+    kind = str(arg.type).removeprefix("Optional[").removesuffix("]" if "Optional" in str(arg.type) else "")
+    generator = torch.Generator().manual_seed(len(arg.name))
+    if kind == "Tensor":
+        made = torch.rand(4, 5, generator=generator) * 0.8 + 0.1
+        made = made[0, 0] if arg.name == "value" else made
+        if arg.name == "exponent" and arg.is_out:
+            return made.to(torch.int32)
+        return made > 0.5 if arg.name in ("condition", "mask") else made.to(dtype)
+    if arg.has_default_value() and not filled:
+        return arg.default_value
+    if kind == "number" and not dtype.is_floating_point:
+        return 1
+    return BY_NAME.get(arg.name, BY_TYPE.get(kind))
+
+
+def arguments(name, dtype, filled):
+    schema = overload(name)._schema
+    args = [value_for(arg, dtype, filled) for arg in schema.arguments if not arg.kwarg_only]
+    return args, {arg.name: value_for(arg, dtype, filled) for arg in schema.arguments if arg.kwarg_only}
+
+
+def run(name, dtype, filled):
+    args, kwargs = arguments(name, dtype, filled)
+    return overload(name)(*args, **kwargs), args, kwargs
+
+
+def ways(name):
+    """Arguments that PyTorch accepts, of each dtype."""
+    for dtype in (torch.float32, torch.float64, torch.int64, torch.bool):
+        for filled in (False, True):
+            if outcome(run, name, dtype, filled).error is None:
+                yield dtype, filled
+
+
+# -- what is compared --------------------------------------------------------------------------------------------------
+
+def gradients(name, dtype, filled, widen=lambda value: value):
+    args, kwargs = widen(arguments(name, dtype, filled))
+    leaves = [t.requires_grad_() for t in tensors((args, kwargs)) if t.is_floating_point()]
+    if form(name) == "in place":
+        args[0] = args[0] * 1  # a leaf cannot be written
+    result = overload(name)(*args, **kwargs)
+
+    def derivatives(of, again):
+        of = [t for t in of if t is not None and t.requires_grad]
+        ones = [torch.ones_like(t) for t in of]
+        return torch.autograd.grad(of, leaves, ones, create_graph=again, allow_unused=True) if of and leaves else ()
+    first = derivatives(tensors(result), True)
+    return result, first, derivatives(first, False)
+
+
+def tangents(name, dtype, filled):
+    def dual(t):
+        floating = isinstance(t, torch.Tensor) and t.is_floating_point()
+        return forward_ad.make_dual(t, torch.ones_like(t)) if floating else t
+    with forward_ad.dual_level():
+        args, kwargs = tree_map(dual, arguments(name, dtype, filled))
+        return [tuple(forward_ad.unpack_dual(t)) for t in tensors(overload(name)(*args, **kwargs))]
+
+
+def calls(name):
+    found = list(ways(name))
+    assert found, f"no arguments were found for {overload(name)._schema}"
+    for dtype, filled in found:
+        yield run, name, dtype, filled
+        if dtype.is_floating_point and form(name) != "out":
+            yield gradients, name, dtype, filled
+            yield tangents, name, dtype, filled
+
+
+TAKEN = taken()
+GROUPS = [TAKEN[k:k + TOGETHER] for k in range(0, len(TAKEN), TOGETHER)]
+
+
+@pytest.mark.parametrize("names", GROUPS, ids=lambda names: f"{names[0]}..{names[-1]}")
+def test_derivatives(names):
+    made = [call for name in names for call in calls(name)]
+    native = [outcome(function, *given) for function, *given in made]
+    with kiln.torch.enabled("all"):
+        kilns = [outcome(function, *given) for function, *given in made]
+    differences = []
+    for call, ours, theirs in zip(made, kilns, native):
+        function, *given = call
+        tally.cases["overloads, differentiated, with Kiln and without"] += 1
+        in_double = (lambda: outcome(function, *given, doubled)) if function is gradients else None
+        said = differ(ours, theirs, in_double)
+        if said:
+            differences.append(f"{function.__name__} of {given}: {said}")
+    assert not differences, "\n".join(differences)
+
+
+def test_something_is_taken():
+    """Of each form, and nothing that PyTorch differentiates by the operators it is composed of."""
+    forms = [form(name) for name in TAKEN]
+    assert min(map(forms.count, ("functional", "in place", "out"))) > 100
+    composite = [name for name in TAKEN if torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeImplicitAutograd")]
+    assert not composite
