@@ -125,7 +125,7 @@ class Arguments {
   public:
     kiln_value value[MAX_ARGS];
     size_t count = 0;
-    int64_t nelem = 0; /* of the largest tensor */
+    int64_t nelem = 0; /* no fewer than any result of the call has */
 
     int tensor(const at::Tensor &t, bool written) { return borrow(t, written, next()); }
 
@@ -170,8 +170,18 @@ class Arguments {
     kiln_value item[MAX_ITEMS];
     size_t nheaders = 0, nitems = 0;
     bool has_other = false, has_floats = false; /* a tensor of integers, or a number; any other */
+    c10::IntArrayRef widest;                    /* sizes of the first tensor of several elements */
 
     kiln_value *next() { return &value[count++]; }
+
+    /* Tensors of several sizes broadcast, to no more elements than their product. */
+    void reach(c10::IntArrayRef sizes, int64_t n) {
+        if (n <= 1 || nelem <= 1 || sizes.equals(widest)) {
+            if (n > nelem) nelem = n, widest = sizes;
+        } else if (__builtin_mul_overflow(nelem, n, &nelem)) {
+            nelem = INT64_MAX;
+        }
+    }
 
     int borrow(const at::Tensor &t, bool written, kiln_value *to) {
         c10::TensorImpl *impl = t.unsafeGetTensorImpl();
@@ -187,7 +197,7 @@ class Arguments {
             has_other = true;
         else
             has_floats = true;
-        if (impl->numel() > nelem) nelem = impl->numel();
+        reach(sizes, impl->numel());
         kiln_tensor *made;
         kiln_status st = api->borrow(&header[nheaders++], data, static_cast<kiln_dtype>(type),
                                      static_cast<int>(sizes.size()), sizes.data(), strides.data(), how,
