@@ -6,7 +6,7 @@
 set -u
 cd "$(dirname "$0")/.."
 wide_parts="lint unit asan tsan fuzz"
-narrow_parts="pyasan python maps ops graph cli install golden abi" # in an order in which two cores end together
+narrow_parts="pyasan torch python maps ops graph cli install golden abi" # in an order in which two cores end together
 all_parts="$wide_parts $narrow_parts"
 logs=build-logs
 mkdir -p "$logs"
@@ -56,6 +56,7 @@ part_ops() { module && py_tests tests/ops -k "not test_functional"; }
 part_python() { module && py_tests tests/python; }
 part_pyasan() { build asan kiln_static && pytest_counts tools/py_asan.sh; }
 part_graph() { module && py_tests tests/graph; }
+part_torch() { module && py_tests tests/torch; }
 
 py_tests() { pytest_counts .venv/bin/python -m pytest -q -p no:cacheprovider "$@"; }
 

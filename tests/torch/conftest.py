@@ -3,8 +3,8 @@
 Kiln is disabled when a test begins, and must be again when it has ended.
 """
 import atexit
+import itertools
 import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -14,8 +14,10 @@ atexit.register(_folder.cleanup)
 os.environ["KILN_CACHE_DIR"] = _folder.name
 os.environ.pop("KILN_MODE", None)
 os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # resizing an out tensor warns
-sys.path.append(str(Path(__file__).parents[1] / "ops"))  # what "the same as PyTorch" means is said there
+for other in ("ops", "python"):  # compare.py, exact.py; forkserver.py
+    sys.path.append(str(Path(__file__).parents[1] / other))
 
+import forkserver  # noqa: E402
 import pytest  # noqa: E402
 import torch  # noqa: E402
 
@@ -34,14 +36,24 @@ def given_back():
     assert not taken, "the test has left operators taken"
 
 
+@pytest.fixture(scope="session")
+def fork_server():
+    server = forkserver.Server()
+    yield server
+    server.close()
+
+
 @pytest.fixture
-def run_python():
-    """Runs code in another interpreter: its output and errors.  Fails the test if that one fails, dies or takes long."""
-    def run(code, *options, **environment):
-        done = subprocess.run([sys.executable, *options, "-c", code], capture_output=True, text=True, timeout=120,
-                              env={**os.environ, **environment})
-        assert done.returncode == 0, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
-        return done.stdout + done.stderr
+def run_torch(fork_server, tmp_path):
+    """Runs code in a process of its own which has PyTorch already, and not Kiln: its output and errors."""
+    outputs = (tmp_path / f"output{n}" for n in itertools.count())
+
+    def run(code, exits=0):
+        output = next(outputs)
+        status = fork_server.run(code, output, timeout=120)
+        said = output.read_text()
+        assert status == exits, f"exit {status}\n{said}"
+        return said
     return run
 
 

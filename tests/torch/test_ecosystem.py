@@ -327,9 +327,9 @@ def test_deterministic():
     both(code, "exp")
 
 
-def test_threads_of_torch_are_honoured(run_python):
+def test_threads_of_torch_are_honoured(run_torch):
     """A result is larger than what it is made of, and is still computed by one thread."""
-    said = run_python("""if True:
+    said = run_torch("""if True:
         import os, torch, kiln, kiln.torch
         kiln.configure(mode="interp")
         kiln.torch.enable("all")

@@ -14,6 +14,7 @@ import atexit
 import contextlib
 import difflib
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,7 +35,6 @@ _LEFT_ALONE = {
     5: "it has arguments that cannot be passed on",
 }
 _lock = threading.RLock()
-_taken: set[str] = set()
 _loaded = False
 
 
@@ -46,17 +46,20 @@ def _load():
     version = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
     if version < _OLDEST:
         raise RuntimeError(f"kiln.torch needs PyTorch {_OLDEST[0]}.{_OLDEST[1]} or later, and this is {torch.__version__}")
-    path = _build.find()
-    if path is None:
-        raise RuntimeError(f"there is no bridge for PyTorch {torch.__version__}: run  python -m kiln.torch build")
-    try:
-        built_for = _kiln.bridge_open(str(path))
-    except ImportError as error:
-        raise RuntimeError(f"{error}: run  python -m kiln.torch build") from error
-    if built_for != torch.__version__.split("+")[0]:
-        raise RuntimeError(f"{path} was built for PyTorch {built_for}, and this is {torch.__version__}: run  python -m kiln.torch build")
-    atexit.register(disable)
-    _loaded = True
+    refused = []
+    for path in _build.found():
+        try:
+            built_for = _kiln.bridge_open(str(path))
+        except ImportError as error:
+            refused.append(str(error))
+            continue
+        if built_for == torch.__version__.split("+")[0]:
+            atexit.register(disable)
+            _loaded = True
+            return
+        refused.append(f"{path} was built for PyTorch {built_for}, and this is {torch.__version__}")
+    why = "; ".join(refused) or f"there is no bridge for PyTorch {torch.__version__}"
+    raise RuntimeError(f"{why}: run  python -m kiln.torch build")
 
 
 def _served():
@@ -82,7 +85,8 @@ def _named(names):
         these = _overloads(name, served)
         if not these:
             short = name.removeprefix("aten::")
-            near = difflib.get_close_matches(short, [other.removeprefix("aten::") for other in served], 3)
+            known = {other.removeprefix("aten::") for other in served}
+            near = difflib.get_close_matches(short, sorted(known | {other.partition(".")[0] for other in known}), 3)
             hint = f"; did you mean {', '.join(near)}?" if near else ""
             raise ValueError(f"Kiln serves no operator {name!r}{hint}")
         fitting = {other for other in these if _kiln.bridge_fit(other) == _FITS}
@@ -106,18 +110,22 @@ def _wanted(which):
         return _fitting({f"aten::{line}" for line in table if line and not line.startswith("#")} & served)
     if isinstance(which, str):
         raise ValueError(f"which must be 'default', 'all' or a list of names, not {which!r}")
+    if not isinstance(which, Iterable):
+        raise TypeError(f"which must be 'default', 'all' or a list of names, not {which!r}")
     return _named(which)
+
+
+def _taken():
+    """Of the bridge itself: rows that were replaced may have been given back."""
+    return {name for name, taken, *_ in _kiln.bridge_counts() if taken}
 
 
 def _set(names):
     """Takes these and no others."""
-    for name in sorted(_taken - names):
+    for name in sorted(_taken() - names):
         _kiln.bridge_drop(name)
-    for name in sorted(names):
-        if name not in _taken:
-            _kiln.bridge_take(name)
-    _taken.clear()
-    _taken.update(names)
+    for name in sorted(names - _taken()):
+        _kiln.bridge_take(name)
 
 
 def enable(which="default"):
@@ -144,7 +152,7 @@ def disable():
 def enabled(which="default"):
     """Within it, enable(which); after it, what was taken before."""
     with _lock:
-        before = set(_taken)
+        before = _taken()
         enable(which)
     try:
         yield

@@ -1,7 +1,7 @@
 """Finds and builds the bridge, the one C++ file that a PyTorch needs: bridge-VERSION-ABI.so.
 
-It is looked for beside this module, where a build of the package puts it, and then in a private folder of the user's cache,
-where `python -m kiln.torch build` puts it.  What others could have written is not loaded.
+It is looked for beside this module, where a build of the package puts it, and then, also if that one is refused, in a private
+folder of the user's cache, where `python -m kiln.torch build` puts it.  What others could have written is not loaded.
 """
 import os
 import shlex
@@ -23,7 +23,7 @@ def name():
 
 
 def folder():
-    """The private folder, made if need be."""
+    """The private folder."""
     cache = os.environ.get("KILN_CACHE_DIR") or os.path.join(
         os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "kiln")
     return Path(cache) / "torch"
@@ -38,17 +38,17 @@ def _is_ours(path):
     return info.st_uid in (os.geteuid(), 0) and not info.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
-def find():
-    beside = HERE / name()
+def found():
+    """The bridges that there are."""
+    beside, private = HERE / name(), folder() / name()
     if beside.exists():
-        return beside
-    private = folder() / name()
-    if not private.exists():
-        return None
+        yield beside
+    if not os.path.exists(private):
+        return
     for path in (folder(), private):
         if not _is_ours(path):
             raise RuntimeError(f"{path} can be written by others, or is not yours: it is not loaded")
-    return private
+    yield private
 
 
 def _sources():
