@@ -36,6 +36,14 @@ def given_back():
     assert not taken, "the test has left operators taken"
 
 
+@pytest.fixture(scope="module")
+def interpreted():
+    """For sweeps: that both tiers give the same bits is shown elsewhere."""
+    kiln.configure(mode="interp")
+    yield
+    kiln.configure(mode="default")
+
+
 @pytest.fixture(scope="session")
 def fork_server():
     server = forkserver.Server()

@@ -135,7 +135,7 @@ def check(calls, names, mode):
             ours = [outcome(calls) for _ in range(3)]
             after = {row.operator: row.served for row in kiln.torch.status().rows}
     finally:
-        kiln.configure()
+        kiln.configure(mode="default")
     assert [differ(one, native) for one in ours] == [None] * 3
     for name in names:
         assert after[f"aten::{name}"] >= before.get(f"aten::{name}", 0) + 3, f"{name} was not served"

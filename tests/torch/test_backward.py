@@ -115,6 +115,7 @@ TAKEN = taken()
 GROUPS = [TAKEN[k:k + TOGETHER] for k in range(0, len(TAKEN), TOGETHER)]
 
 
+@pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("names", GROUPS, ids=lambda names: f"{names[0]}..{names[-1]}")
 def test_derivatives(names):
     made = [call for name in names for call in calls(name)]

@@ -221,7 +221,7 @@ def test_results_outlive_kiln():
         view = x[3:7]
     del x
     kiln.configure(mode="interp")
-    kiln.configure()
+    kiln.configure(mode="default")
     assert view.add(0).tolist() == [1.0] * 4
 
 

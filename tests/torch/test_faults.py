@@ -297,7 +297,7 @@ def test_configure():
             assert torch.add(x, 1).tolist() == [2] * 5
             assert kiln.last_tier() == ("compiled" if mode == "sync" else "interp")
         assert taken() == before
-    kiln.configure()
+    kiln.configure(mode="default")
 
 
 def test_rows_that_change(run_torch):

@@ -119,6 +119,7 @@ SWEPT = [op for op in op_db if op.name not in UNDEFINED]
 GROUPS = [SWEPT[k:k + TOGETHER] for k in range(0, len(SWEPT), TOGETHER)]
 
 
+@pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("ops", GROUPS, ids=lambda ops: f"{title(ops[0])}..{title(ops[-1])}" if len(ops) > 1 else title(ops[0]))
 def test_descriptions(ops):
     differences = compare([call for op in ops for call in calls(op)])
