@@ -440,6 +440,7 @@ PyObject *kp_call_named(kp_state *st, const char *name, PyObject *a, PyObject *b
 /* py_look.c: explain(name, stage, args), explain_text(call, stage), infer_results(name, args). */
 PyObject *kp_explain(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 PyObject *kp_explain_text(PyObject *module, PyObject *args);
+PyObject *kp_op_grad(PyObject *module, PyObject *args);
 PyObject *kp_infer_results(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 PyObject *kp_tuple_of(const int64_t *v, int n); /* a tuple of ints */
 

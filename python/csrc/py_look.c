@@ -128,3 +128,19 @@ PyObject *kp_infer_results(PyObject *module, PyObject *const *args, Py_ssize_t n
     if (nargs < 1) return PyErr_SetString(PyExc_TypeError, "infer_results() needs an operator's name"), NULL;
     return with_arguments(kp_state_of(module), args[0], args + 1, nargs - 1, kwnames, infer_call, NULL);
 }
+
+/* op_grad(name, arg): the row of a gradient. */
+PyObject *kp_op_grad(PyObject *module, PyObject *args) {
+    const char *name;
+    const kiln_op *op;
+    Py_ssize_t arg;
+    char *text = NULL;
+    if (!PyArg_ParseTuple(args, "sn:op_grad", &name, &arg)) return NULL;
+    kp_box *box = kp_box_take(kp_state_of(module));
+    if (!box) return NULL;
+    kiln_status status = kiln_op_find(box->ctx, name, &op);
+    if (status == KILN_OK) status = kiln_op_grad(op, (size_t)arg, &text);
+    PyObject *out = kp_text_or_raise(status, text);
+    kp_box_drop(box);
+    return out;
+}

@@ -423,6 +423,7 @@ static PyMethodDef functions[] = {
     {"explain", FAST(kp_explain), METH_FASTCALL | METH_KEYWORDS, "explain(name, stage, /, *args, **kwargs)"},
     {"infer_results", FAST(kp_infer_results), METH_FASTCALL | METH_KEYWORDS,
      "infer_results(name, /, *args, **kwargs)"},
+    {"op_grad", kp_op_grad, METH_VARARGS, "op_grad(name, arg, /)"},
     {"explain_text", kp_explain_text, METH_VARARGS, "explain_text(call, stage, /)"},
     {"stats", f_stats, METH_NOARGS, "stats()\n--\n\nEvery counter, by name."},
     {"wait_idle", f_wait_idle, METH_NOARGS,

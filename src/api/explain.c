@@ -1,4 +1,4 @@
-/* explain.c - kiln_explain: a call -> the text of one stage.
+/* explain.c - kiln_explain: a call -> the text of one stage; kiln_op_grad: an operator -> the row of a gradient.
  *
  * Runs the same stages as a call up to the one asked for and prints what it made.  Compiles nothing
  * that is kept and writes no tensor. */
@@ -102,6 +102,22 @@ kiln_status kiln_explain(kiln_ctx *ctx, const kiln_op *op, const kiln_value *arg
     if (st == KILN_OK) st = stages[k].show(ex);
     if (ex && ex->c) kiln_class_free(ex->c);
     kiln_free(ex);
+    if (st == KILN_OK) return kiln_sb_take(&text, out);
+    kiln_sb_fini(&text);
+    return st;
+}
+
+kiln_status kiln_op_grad(const kiln_op *op, size_t i, char **out) {
+    KILN_NEED(op, out);
+    if (op->form != KILN_FORM_FUNCTIONAL)
+        return KILN_FAIL(KILN_E_UNSUP, "%s writes to an argument: only functional operators have gradients",
+                         op->name);
+    if (i >= (size_t)op->schema->nargs)
+        return KILN_FAIL(KILN_E_INDEX, "%s has %d arguments, and none of number %zu", op->name,
+                         op->schema->nargs, i);
+    kiln_sb text;
+    kiln_sb_init(&text);
+    kiln_status st = kiln_row_grad(op->row, (int)i, &text);
     if (st == KILN_OK) return kiln_sb_take(&text, out);
     kiln_sb_fini(&text);
     return st;

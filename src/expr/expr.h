@@ -107,7 +107,8 @@ static inline kiln_status kiln_lex_fail(const kiln_lex *lx, const char *expected
 
 /* Parses one expression; stops before the first token that cannot continue it. */
 kiln_status kiln_expr_parse(kiln_lex *lx, const kiln_expr **out) KILN_MUST_CHECK;
-void kiln_expr_print(kiln_sb *out, const kiln_expr *e);
+void kiln_expr_print(kiln_sb *out, const kiln_expr *e);       /* operators as calls: add(a, b) */
+void kiln_expr_print_infix(kiln_sb *out, const kiln_expr *e); /* a + b, with the brackets it needs */
 
 /* Fails with "SOURCE:LINE:COL: text" for the place e stands at. */
 kiln_status kiln_expr_fail(const char *source, const kiln_expr *e, kiln_status st, const char *fmt, ...)

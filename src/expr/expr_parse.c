@@ -352,39 +352,47 @@ void kiln_expr_resolve(const kiln_expr *e, int (*find)(void *user, const char *n
     (void)always_ok;
 }
 
-static void print_list(kiln_sb *out, const kiln_expr *const *args, int n) {
+/* How tightly what is printed must bind; CALLS: operators are printed as calls. */
+enum { CALLS = -1, CHOICE = 0, OPERAND = UNARY_LEVEL + 1, PRIMARY = UNARY_LEVEL + 2 };
+
+static void print(kiln_sb *out, const kiln_expr *e, int level);
+
+static void print_list(kiln_sb *out, const kiln_expr *const *args, int n, int level) {
     for (int k = 0; k < n; k++) {
         if (k) kiln_sb_puts(out, ", ");
-        kiln_expr_print(out, args[k]);
+        print(out, args[k], level == CALLS ? CALLS : CHOICE);
     }
 }
 
-static void print_access(kiln_sb *out, const kiln_expr *e) {
+static void print_access(kiln_sb *out, const kiln_expr *e, int level) {
     kiln_sb_printf(out, "%s[", e->name);
     for (int k = 0; k < e->ncoord; k++) {
         if (k) kiln_sb_puts(out, ", ");
         if (e->coord[k].rest) kiln_sb_puts(out, "..");
         if (e->coord[k].dim) {
-            kiln_expr_print(out, e->coord[k].dim);
+            print(out, e->coord[k].dim, level == CALLS ? CALLS : CHOICE);
             kiln_sb_puts(out, ": ");
         }
-        if (e->coord[k].at) kiln_expr_print(out, e->coord[k].at);
+        if (e->coord[k].at) print(out, e->coord[k].at, level == CALLS ? CALLS : CHOICE);
     }
     kiln_sb_putc(out, ']');
     if (e->skip) kiln_sb_puts(out, " else skip");
     if (!e->other) return;
     kiln_sb_puts(out, " else ");
-    kiln_expr_print(out, e->other);
+    print(out, e->other, level == CALLS ? CALLS : CHOICE);
 }
 
 /* A floating literal keeps a point, so that it reads back as one. */
-static void print_number(kiln_sb *out, const kiln_expr *e) {
+static void print_number(kiln_sb *out, const kiln_expr *e, int level) {
+    bool minus = level >= OPERAND && (e->is_float ? e->f : (double)e->i) < 0;
+    if (minus) kiln_sb_putc(out, '(');
     size_t start = out->len;
     if (!e->is_float)
         kiln_sb_printf(out, "%lld", (long long)e->i);
     else
         kiln_sb_f64(out, e->f);
     if (e->is_float && !out->failed && !strpbrk(out->p + start, ".e")) kiln_sb_puts(out, ".0");
+    if (minus) kiln_sb_putc(out, ')');
 }
 
 static void print_text(kiln_sb *out, const char *text) {
@@ -396,34 +404,70 @@ static void print_text(kiln_sb *out, const char *text) {
     kiln_sb_putc(out, '"');
 }
 
-/* Infix, since and(a, b) is the operation on bits. */
-static void print_logic(kiln_sb *out, const kiln_expr *e) {
+/* Infix always, since and(a, b) is the operation on bits. */
+static void print_logic(kiln_sb *out, const kiln_expr *e, int level) {
+    level = level == CALLS ? CALLS : OPERAND;
     kiln_sb_putc(out, '(');
     if (e->nargs == 1) kiln_sb_puts(out, "not ");
-    kiln_expr_print(out, e->args[0]);
+    print(out, e->args[0], level);
     if (e->nargs == 2) {
         kiln_sb_printf(out, " %s ", kiln_prim_name(e->prim));
-        kiln_expr_print(out, e->args[1]);
+        print(out, e->args[1], level);
     }
     kiln_sb_putc(out, ')');
 }
 
-void kiln_expr_print(kiln_sb *out, const kiln_expr *e) {
+static void print_choice(kiln_sb *out, const kiln_expr *e) {
+    print(out, e->args[0], CHOICE + 1);
+    kiln_sb_puts(out, " ? ");
+    print(out, e->args[1], CHOICE);
+    kiln_sb_puts(out, " : ");
+    print(out, e->args[2], CHOICE);
+}
+
+/* A primitive that has a sign; false: it has none. */
+static bool print_operator(kiln_sb *out, const kiln_expr *e, int level) {
+    size_t k = 0, n = sizeof binary / sizeof *binary;
+    while (k < n && (binary[k].kind != KILN_X_PRIM || binary[k].prim != e->prim)) k++;
+    bool minus = e->prim == KILN_P_NEG, choice = e->prim == KILN_P_SELECT;
+    if (level == CALLS || (k == n && !minus && !choice)) return false;
+    int own = choice ? CHOICE : minus ? OPERAND : binary[k].level;
+    bool brackets = own < level;
+    if (brackets) kiln_sb_putc(out, '(');
+    if (choice) {
+        print_choice(out, e);
+    } else if (minus) {
+        kiln_sb_putc(out, '-');
+        print(out, e->args[0], PRIMARY);
+    } else {
+        print(out, e->args[0], own + (own == COMPARE_LEVEL));
+        kiln_sb_printf(out, " %s ", binary[k].text);
+        print(out, e->args[1], own + 1);
+    }
+    if (brackets) kiln_sb_putc(out, ')');
+    return true;
+}
+
+static void print(kiln_sb *out, const kiln_expr *e, int level) {
     switch (e->kind) {
-    case KILN_X_NUM: print_number(out, e); return;
+    case KILN_X_NUM: print_number(out, e, level); return;
     case KILN_X_STR: print_text(out, e->name); return;
     case KILN_X_NAME: kiln_sb_puts(out, e->name); return;
     case KILN_X_FIELD: kiln_sb_printf(out, "rhs.%s", e->name); return;
-    case KILN_X_ACCESS: print_access(out, e); return;
-    case KILN_X_LOGIC: print_logic(out, e); return;
+    case KILN_X_ACCESS: print_access(out, e, level); return;
+    case KILN_X_LOGIC: print_logic(out, e, level); return;
     case KILN_X_PRIM:
-    case KILN_X_CALL:
-        if (e->kind == KILN_X_PRIM && e->prim == KILN_P_NOT)
-            kiln_sb_puts(out, "~("); /* not(x) is the logical one */
-        else
-            kiln_sb_printf(out, "%s(", e->kind == KILN_X_CALL ? e->name : kiln_prim_name(e->prim));
-        print_list(out, e->args, e->nargs);
-        kiln_sb_putc(out, ')');
-        return;
+        if (print_operator(out, e, level)) return;
+        break;
+    case KILN_X_CALL: break;
     }
+    if (e->kind == KILN_X_PRIM && e->prim == KILN_P_NOT)
+        kiln_sb_puts(out, "~("); /* not(x) is the logical one */
+    else
+        kiln_sb_printf(out, "%s(", e->kind == KILN_X_CALL ? e->name : kiln_prim_name(e->prim));
+    print_list(out, e->args, e->nargs, level);
+    kiln_sb_putc(out, ')');
 }
+
+void kiln_expr_print(kiln_sb *out, const kiln_expr *e) { print(out, e, CALLS); }
+void kiln_expr_print_infix(kiln_sb *out, const kiln_expr *e) { print(out, e, CHOICE); }

@@ -1,6 +1,6 @@
 /* prims.c - facts about primitives, read from prims.def.
  *
- * Turns a primitive into its name, arity, typing rule, operand types and trait.  How one is computed is
+ * Turns a primitive into its name, arity, typing rule, operand types, trait and derivatives.  How one is computed is
  * src/math's business. */
 #include <string.h>
 
@@ -17,12 +17,12 @@ enum {
 };
 
 static const struct {
-    const char *name;
+    const char *name, *derivatives;
     uint8_t arity, rule, trait;
     kiln_dtypes types;
 } facts[KILN_PRIM_COUNT] = {
-#define P(NAME, name, arity, rule, types, trait) \
-    [KILN_P_##NAME] = {#name, arity, KILN_RULE_##rule, KILN_TRAIT_##trait, types},
+#define P(NAME, name, arity, rule, types, trait, derivatives) \
+    [KILN_P_##NAME] = {#name, derivatives, arity, KILN_RULE_##rule, KILN_TRAIT_##trait, types},
 #include "expr/prims.def"
 #undef P
 };
@@ -31,6 +31,7 @@ const char *kiln_prim_name(kiln_prim p) { return facts[p].name; }
 int kiln_prim_arity(kiln_prim p) { return facts[p].arity; }
 kiln_rule kiln_prim_rule(kiln_prim p) { return (kiln_rule)facts[p].rule; }
 kiln_trait kiln_prim_trait(kiln_prim p) { return (kiln_trait)facts[p].trait; }
+const char *kiln_prim_derivatives(kiln_prim p) { return facts[p].derivatives; }
 kiln_dtypes kiln_prim_types(kiln_prim p) { return facts[p].types; }
 
 bool kiln_prim_find(const char *name, size_t n, kiln_prim *out) {

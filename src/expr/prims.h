@@ -25,7 +25,7 @@ typedef enum kiln_trait {
 } kiln_trait;
 
 typedef enum kiln_prim {
-#define P(NAME, name, arity, rule, types, trait) KILN_P_##NAME,
+#define P(NAME, name, arity, rule, types, trait, derivatives) KILN_P_##NAME,
 #include "expr/prims.def"
 #undef P
     KILN_PRIM_COUNT
@@ -35,6 +35,7 @@ const char *kiln_prim_name(kiln_prim p);
 int kiln_prim_arity(kiln_prim p);
 kiln_rule kiln_prim_rule(kiln_prim p);
 kiln_trait kiln_prim_trait(kiln_prim p);
+const char *kiln_prim_derivatives(kiln_prim p); /* "b, a": by each operand; a `?` where none is known */
 kiln_dtypes kiln_prim_types(kiln_prim p); /* the T it exists for: a set of compute types */
 bool kiln_prim_find(const char *name, size_t n, kiln_prim *out);
 kiln_dtype kiln_prim_result(kiln_prim p, kiln_dtype t); /* result type for operand type T */

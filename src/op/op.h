@@ -180,6 +180,7 @@ typedef struct kiln_row {
     int nchecks;
     kiln_nameds lets;        /* names for expressions, expanded where they are used */
     kiln_nameds hosts;       /* numbers computed once per call; in bodies they are scalars */
+    kiln_nameds grads;       /* gradients of arguments, where the row states them */
     uint64_t ignored;        /* arguments the row declares unused */
     uint64_t optionals;      /* arguments that may be None, and count */
     uint64_t optional_items; /* lists of what may be None, and count */
@@ -270,6 +271,10 @@ kiln_status kiln_row_check(const kiln_registry *r, const kiln_row *row, kiln_bud
 /* What checking the rows of a text may take: dtypes of several arguments multiply, and loading must end. */
 enum { KILN_BUDGET_FIRST = 1 << 20, KILN_BUDGET_PER_BYTE = 64 };
 kiln_budget kiln_budget_for(size_t nbytes);
+
+/* Prints the row that computes the gradient of argument `arg` from those of the results: a map, with the arguments that it
+ * needs under their names.  Nothing, if the gradient is zero.  KILN_E_UNSUP: it cannot be derived; the text says why. */
+kiln_status kiln_row_grad(const kiln_row *row, int arg, kiln_sb *out) KILN_MUST_CHECK;
 
 /* -- what infer and lower ask of a row ------------------------------------------------------------- */
 

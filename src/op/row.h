@@ -39,6 +39,19 @@ void kiln_row_find_asked(kiln_row *row);
 /* Sets branch->code; after resolve. */
 void kiln_row_find_twins(kiln_row *row);
 
+/* What of a row expressions use, themselves and by the names they use. */
+typedef struct kiln_usage {
+    const kiln_row *row;
+    uint64_t set;         /* arguments */
+    uint32_t lets, hosts; /* names met: each is walked once, however often and deep it is used */
+    bool place, count;    /* `i`, `n`, where no argument is called so */
+} kiln_usage;
+kiln_status kiln_row_use(kiln_usage *u, const kiln_expr *e) KILN_MUST_CHECK; /* adds e, if it is not NULL */
+
+/* The results' gradients, and the results, in a gradient's row: "grad", or "grad_1" of several; "result". */
+enum { KILN_GRAD_NAME = 48 };
+void kiln_row_grad_name(const kiln_row *row, const char *word, int result, char out[KILN_GRAD_NAME]);
+
 /* Fails if an argument or a name is used nowhere; fills branch->uses and branch->knows. */
 kiln_status kiln_row_resolve(kiln_row *row) KILN_MUST_CHECK;
 #endif

@@ -125,6 +125,11 @@ static kiln_status clause_finish(kiln_lex *lx, kiln_row *row) {
     return KILN_OK;
 }
 
+/* grad ARG = EXPR, ... */
+static kiln_status clause_grad(kiln_lex *lx, kiln_row *row) {
+    return parse_nameds(lx, &row->grads, false, "=");
+}
+
 /* over ARG [keep ARG]   or   over last(COUNT) */
 static kiln_status clause_over(kiln_lex *lx, kiln_row *row) {
     bool did;
@@ -242,6 +247,7 @@ static const struct {
     {"domain", clause_domain, ANY, false},
     {"tol", clause_tol, ANY, false},
     {"doc", clause_doc, ANY, false},
+    {"grad", clause_grad, IN(MAP) | IN(FOLD), false},
     {"over", clause_over, IN(FOLD) | IN(SCAN), false},
     {"state", clause_state, IN(FOLD) | IN(SCAN) | IN(INDEX), false},
     {"step", clause_step, IN(FOLD) | IN(SCAN) | IN(INDEX), false},

@@ -161,12 +161,7 @@ void kiln_row_env_init(kiln_row_env *re, const kiln_row *row, const kiln_branch 
 
 /* -- which arguments a row uses ------------------------------------------------------------------------- */
 
-typedef struct usage {
-    const kiln_row *row;
-    uint64_t set;         /* arguments */
-    uint32_t lets, hosts; /* names met: each is walked once, however often and deep it is used */
-    bool place, count;    /* `i`, `n`, where no argument is called so */
-} usage;
+typedef kiln_usage usage;
 
 static kiln_status note_use(void *user, const kiln_expr *e) {
     usage *u = user;
@@ -183,7 +178,10 @@ static kiln_status note_use(void *user, const kiln_expr *e) {
     return KILN_OK;
 }
 
-static kiln_status use(usage *u, const kiln_expr *e) { return e ? kiln_expr_names(e, note_use, u) : KILN_OK; }
+kiln_status kiln_row_use(kiln_usage *u, const kiln_expr *e) {
+    return e ? kiln_expr_names(e, note_use, u) : KILN_OK;
+}
+static kiln_status use(usage *u, const kiln_expr *e) { return kiln_row_use(u, e); }
 
 static kiln_status use_all(usage *u, const kiln_nameds *list) {
     for (int k = 0; k < list->n; k++) KILN_TRY(use(u, list->at[k].expr));
@@ -219,7 +217,7 @@ static uint64_t exact_args(const kiln_row *row, const kiln_expr *e) {
 static kiln_status use_clauses(usage *u) {
     const kiln_row *row = u->row;
     const kiln_reduce *r = &row->reduce;
-    const kiln_nameds *lists[] = {&row->shape.dims, &row->shape.window, &row->compose.args};
+    const kiln_nameds *lists[] = {&row->shape.dims, &row->shape.window, &row->compose.args, &row->grads};
     for (size_t k = 0; k < sizeof lists / sizeof *lists; k++) KILN_TRY(use_all(u, lists[k]));
     KILN_TRY(use(u, r->over_last));
     for (int k = 0; k < row->nchecks; k++) KILN_TRY(use(u, row->checks[k].cond));

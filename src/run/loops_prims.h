@@ -49,8 +49,8 @@
 #else
 #define MAKE(NAME, name, arity, RULE, T) t->prim[KILN_P_##NAME][PASTE2(DT_, T)] = PASTE4(loop_, name, _, T);
 #endif
-#define ONE(T, KIND, TRAITS, NAME, name, arity, RULE, TYPES, TRAIT) \
-    PASTE2(ONLY_, PASTE4(HAS_, TYPES, _, KIND))                     \
+#define ONE(T, KIND, TRAITS, NAME, name, arity, RULE, TYPES, TRAIT, derivatives) \
+    PASTE2(ONLY_, PASTE4(HAS_, TYPES, _, KIND))                                  \
     (PASTE2(ONLY_, PASTE4(WITH_, TRAITS, _, PASTE2(GROUP_, TRAIT)))(MAKE(NAME, name, arity, RULE, T)))
 
 #if KILN_LOOPS_SIZE == 1

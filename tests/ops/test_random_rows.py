@@ -55,7 +55,7 @@ class Expr:
 def primitives():
     """Name -> (arity, rule, kinds of operands, trait), from the table that Kiln itself is made of."""
     text = (ROOT / "src" / "expr" / "prims.def").read_text()
-    found = re.findall(r"^P\(\w+, +(\w+), +(\d), (\w+), +(\w+), +(\w+)\)", text, flags=re.M)
+    found = re.findall(r"^P\(\w+, +(\w+), +(\d), (\w+), +(\w+), +(\w+), +\"", text, flags=re.M)
     return {name: (int(arity), rule, kinds, trait) for name, arity, rule, kinds, trait in found}
 
 

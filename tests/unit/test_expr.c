@@ -125,13 +125,18 @@ static const kiln_expr *parse(const char *text) {
 }
 
 static void reads_as(const char *text, const char *want) {
-    for (int again = 0; again < 2; again++) { /* what is printed reads back as the same */
+    kiln_sb infix;
+    kiln_sb_init(&infix);
+    kiln_expr_print_infix(&infix, parse(text));
+    const char *texts[] = {text, want, infix.p};
+    for (int k = 0; k < 3; k++) { /* what is printed, either way, reads back as the same */
         kiln_sb sb;
         kiln_sb_init(&sb);
-        kiln_expr_print(&sb, parse(again ? want : text));
+        kiln_expr_print(&sb, parse(texts[k]));
         assert_string_equal(sb.p, want);
         kiln_sb_fini(&sb);
     }
+    kiln_sb_fini(&infix);
 }
 
 static void parse_refuses(const char *text, kiln_status want, const char *message) {

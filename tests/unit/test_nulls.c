@@ -168,6 +168,8 @@ static void calls(void **state) {
         REFUSES(kiln_explain(ctx, op, NULL, 1, "ir", &text), "args is NULL");
         REFUSES(kiln_explain(ctx, op, ARGS(TEN(a)), NULL, &text), "stage is NULL");
         REFUSES(kiln_explain(ctx, op, ARGS(TEN(a)), "ir", NULL), "out is NULL");
+        REFUSES(kiln_op_grad(NULL, 0, &text), "op is NULL");
+        REFUSES(kiln_op_grad(op, 0, NULL), "out is NULL");
     }
     check_without_arguments();
     MUST_OK(kiln_prepare(contexts[1], op_of(contexts[1], "neg"), ARGS(TEN(a)), &k));

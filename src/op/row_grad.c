@@ -1,0 +1,342 @@
+/* row_grad.c - a row and one of its arguments -> the text of the row that computes the argument's gradient.
+ *
+ * Of a map the gradient is, for each branch, the sum over its results of the result's gradient times the derivative of
+ * the body (expr_grad.c); of a fold that adds up, the same with what it adds; where the row has a `grad` clause, what
+ * that says.  The new row is a map like any other: it is loaded, typed and compiled as one, and has a gradient of its
+ * own.  The common dtype comes about as in the row, so the new one takes whatever is promoted.  Sums over
+ * broadcast dimensions are not its business. */
+#include <stdio.h>
+#include <string.h>
+
+#include "expr/expr_grad.h"
+#include "op/row.h"
+
+typedef struct grad {
+    const kiln_row *row;
+    int arg;
+    kiln_arena *arena;
+    kiln_budget budget;
+    const kiln_expr *body[KILN_ROW_MAX_BRANCHES];
+    int nbodies;       /* one per branch, */
+    bool stated;       /* or one for all, from the `grad` clause */
+    kiln_usage used;   /* by the bodies */
+    uint32_t grads;    /* bit k: the gradient of result k is used */
+    uint32_t results;  /* bit k: result k is */
+    uint64_t kept;     /* arguments that the new row has */
+    uint64_t promoted; /* those of them that decide the common dtype of some branch */
+} grad;
+
+static const kiln_dtypes floats = KILN_DT(KILN_F16) | KILN_DT(KILN_BF16) | KILN_DT(KILN_F32) |
+                                  KILN_DT(KILN_F64);
+static const kiln_dtypes complexes = KILN_DT(KILN_C64) | KILN_DT(KILN_C128);
+
+#define GRAD_FAIL(row, ...) KILN_FAIL_LINE(KILN_E_UNSUP, (row)->source, (row)->line, (row)->col, __VA_ARGS__)
+
+static bool named(const kiln_nameds *list, const char *name, const kiln_expr **out) {
+    for (int k = 0; k < list->n; k++)
+        if (strcmp(list->at[k].name, name) == 0) return *out = list->at[k].expr, true;
+    return false;
+}
+
+/* A row may have an argument of that name, as a gradient's own has. */
+void kiln_row_grad_name(const kiln_row *row, const char *word, int result, char out[KILN_GRAD_NAME]) {
+    char place[16] = "";
+    if (row->schema->nrets > 1) snprintf(place, sizeof place, "_%d", result);
+    snprintf(out, KILN_GRAD_NAME, "%s%s", word, place);
+    for (int again = 2; !row->grads.n && kiln_schema_arg(row->schema, out) >= 0; again++)
+        snprintf(out, KILN_GRAD_NAME, "%s%s_%d", word, place, again);
+}
+
+/* -- bodies -------------------------------------------------------------------------------------------------------- */
+
+static const kiln_expr *let(const kiln_wrt *w, const char *name) {
+    const grad *g = w->user;
+    const kiln_expr *means;
+    return named(&g->row->lets, name, &means) ? means : NULL;
+}
+
+static bool may_be_float(const kiln_branch *b, int result) {
+    int t = b->typing.ret[result];
+    return t < 0 || (floats & KILN_DT(t));
+}
+
+/* The term of one result: its gradient times the derivative of e. */
+static kiln_status add_term(grad *g, const kiln_wrt *w, int result, const kiln_expr *e,
+                            const kiln_expr **sum) {
+    char name[KILN_GRAD_NAME];
+    const kiln_expr *by, *term;
+    KILN_TRY(kiln_expr_derive(w, e, &by));
+    if (kiln_expr_is_zero(by)) return KILN_OK;
+    kiln_row_grad_name(g->row, "grad", result, name);
+    kiln_expr *factor = kiln_arena_alloc(g->arena, sizeof *factor);
+    char *copy = kiln_arena_strndup(g->arena, name, strlen(name));
+    if (!factor || !copy) return KILN_NOMEM();
+    *factor = (kiln_expr){.kind = KILN_X_NAME, .name = copy, .height = 1, .arg = -1};
+    KILN_TRY(kiln_expr_build(w, KILN_P_MUL, factor, by, &term));
+    g->grads |= 1u << result;
+    if (!*sum) return *sum = term, KILN_OK;
+    return kiln_expr_build(w, KILN_P_ADD, *sum, term, sum);
+}
+
+static bool is_name(const kiln_expr *e, const char *name) {
+    return e->kind == KILN_X_NAME && strcmp(e->name, name) == 0;
+}
+
+/* What a fold adds up: E of `state + E`, or NULL. */
+static const kiln_expr *added(const kiln_reduce *r) {
+    if (r->states.n != 1 || r->step.n != 1 || r->finish.n > 1) return NULL;
+    const kiln_expr *step = r->step.at[0].expr;
+    const char *state = r->states.at[0].name;
+    if (r->finish.n && (r->finish.at[0].each || !is_name(r->finish.at[0].expr, state))) return NULL;
+    if (step->kind != KILN_X_PRIM || step->prim != KILN_P_ADD) return NULL;
+    if (r->merge.n) {
+        const kiln_expr *m = r->merge.at[0].expr;
+        bool joins = m->kind == KILN_X_PRIM && m->prim == KILN_P_ADD && is_name(m->args[0], state) &&
+                     m->args[1]->kind == KILN_X_FIELD;
+        if (!joins) return NULL;
+    }
+    return is_name(step->args[0], state)   ? step->args[1]
+           : is_name(step->args[1], state) ? step->args[0]
+                                           : NULL;
+}
+
+typedef struct sought {
+    const char *name;
+    bool found;
+} sought;
+
+static kiln_status seek(void *user, const kiln_expr *e) {
+    sought *s = user;
+    s->found = s->found || strcmp(s->name, e->name) == 0;
+    return KILN_OK;
+}
+
+static kiln_status derive_fold(grad *g, const kiln_wrt *w, const kiln_expr **out) {
+    const kiln_expr *e = added(&g->row->reduce);
+    kiln_usage u = {.row = g->row};
+    if (!e)
+        return GRAD_FAIL(
+            g->row,
+            "only of a fold that adds up (acc + value from 0) can it be derived: write a 'grad' clause");
+    sought self = {g->row->reduce.states.at[0].name, false};
+    KILN_TRY(kiln_expr_names(e, seek, &self));
+    KILN_TRY(kiln_row_use(&u, e));
+    if (u.place || u.count || self.found)
+        return GRAD_FAIL(
+            g->row,
+            "what the fold adds depends on the sum so far, on places or counts: write a 'grad' clause");
+    return add_term(g, w, 0, e, out);
+}
+
+static kiln_status derive_branch(grad *g, const kiln_branch *b, const kiln_expr **out) {
+    const kiln_wrt w = {g->row->schema->args[g->arg].name, let, g, g->row->source, g->arena, &g->budget};
+    if (g->row->family == KILN_FAMILY_FOLD && may_be_float(b, 0)) return derive_fold(g, &w, out);
+    for (int k = 0; k < b->nbody; k++)
+        if (may_be_float(b, k)) KILN_TRY(add_term(g, &w, k, b->body[k], out));
+    return KILN_OK;
+}
+
+/* Which gradients and results a stated gradient names. */
+static kiln_status note_word(void *user, const kiln_expr *e) {
+    grad *g = user;
+    char name[KILN_GRAD_NAME];
+    for (int k = 0; k < g->row->schema->nrets; k++) {
+        kiln_row_grad_name(g->row, "grad", k, name);
+        if (strcmp(e->name, name) == 0) g->grads |= 1u << k;
+        kiln_row_grad_name(g->row, "result", k, name);
+        if (strcmp(e->name, name) == 0) g->results |= 1u << k;
+    }
+    return KILN_OK;
+}
+
+/* All branches' gradients; *zero: they are all zero. */
+static kiln_status derive_bodies(grad *g, bool *zero) {
+    const kiln_expr *stated = NULL;
+    *zero = true;
+    if (named(&g->row->grads, g->row->schema->args[g->arg].name, &stated)) {
+        *zero = kiln_expr_is_zero(stated);
+        g->stated = true;
+        g->nbodies = 1;
+        g->body[0] = stated;
+        if (*zero) return KILN_OK;
+        KILN_TRY(kiln_expr_names(stated, note_word, g));
+        if (!g->grads) return GRAD_FAIL(g->row, "the 'grad' clause does not use the gradient of the result");
+        return kiln_row_use(&g->used, stated);
+    }
+    g->nbodies = g->row->nbranches;
+    for (int b = 0; b < g->nbodies; b++) {
+        KILN_TRY(derive_branch(g, &g->row->branches[b], &g->body[b]));
+        if (!g->body[b]) continue;
+        *zero = false;
+        KILN_TRY(kiln_row_use(&g->used, g->body[b]));
+    }
+    return KILN_OK;
+}
+
+/* -- the new row ---------------------------------------------------------------------------------------------------- */
+
+/* Arguments that decide nothing are left out; where none is left, the gradients alone are promoted. */
+static kiln_status keep_arguments(grad *g) {
+    const kiln_row *row = g->row;
+    bool conditional = false;
+    g->kept = g->used.set;
+    for (int b = 0; b < g->nbodies; b++) {
+        const kiln_typing *t = &row->branches[b].typing;
+        const kiln_expr *when = g->stated ? NULL : row->branches[b].when;
+        conditional = conditional || when;
+        g->promoted |= t->args;
+        if (t->dtype_arg >= 0) g->kept |= 1ull << t->dtype_arg;
+        KILN_TRY(kiln_row_use(&g->used, when));
+    }
+    if (!g->used.set && !conditional) return g->promoted = g->kept = 0, KILN_OK;
+    g->kept |= g->promoted | g->used.set;
+    return KILN_OK;
+}
+
+static void print_dtypes(kiln_sb *out, kiln_dtypes set) {
+    for (int t = 0; t < KILN_DTYPE_COUNT; t++)
+        if (set & KILN_DT(t)) kiln_sb_printf(out, " %s", kiln_dtype_name((kiln_dtype)t));
+}
+
+/* Calls print for the name of each gradient and result that is used. */
+static void each_word(const grad *g, kiln_sb *out, void (*print)(kiln_sb *out, const char *name)) {
+    char name[KILN_GRAD_NAME];
+    for (int w = 0; w < 2; w++)
+        for (int k = 0; k < g->row->schema->nrets; k++) {
+            if (!((w ? g->results : g->grads) >> k & 1)) continue;
+            kiln_row_grad_name(g->row, w ? "result" : "grad", k, name);
+            print(out, name);
+        }
+}
+
+static void print_parameter(kiln_sb *out, const char *name) {
+    kiln_sb_printf(out, "%sTensor %s", out->len && out->p[out->len - 1] == '(' ? "" : ", ", name);
+}
+
+static void print_takes(kiln_sb *out, const char *name) {
+    kiln_sb_printf(out, " takes %s:", name);
+    print_dtypes(out, floats);
+}
+
+static void print_schema(const grad *g, kiln_sb *out) {
+    const kiln_schema *s = g->row->schema;
+    kiln_sb_printf(out, "map %s::%s_grad_%s%s%s(", s->ns, s->name, s->args[g->arg].name,
+                   s->overload[0] ? "." : "", s->overload);
+    each_word(g, out, print_parameter);
+    for (int a = 0; a < s->nargs; a++) {
+        if (!(g->kept >> a & 1)) continue;
+        kiln_sb_puts(out, ", ");
+        kiln_type_print(out, s->args[a].type);
+        kiln_sb_printf(out, " %s", s->args[a].name);
+    }
+    kiln_sb_puts(out, ") -> Tensor :");
+}
+
+static void print_typing(const grad *g, const kiln_typing *t, kiln_sb *out) {
+    static const char *const words[] = {[KILN_PROMO_FLOAT] = " to_float", [KILN_PROMO_DOUBLE] = " to_double"};
+    const kiln_schema *s = g->row->schema;
+    const char *before = " promote(";
+    if (!g->promoted) return;
+    for (int a = 0; a < s->nargs; a++) {
+        if (!(t->args >> a & 1)) continue;
+        kiln_sb_printf(out, "%s%s%s", before, t->numbers >> a & 1 ? "number " : "", s->args[a].name);
+        before = ", ";
+    }
+    kiln_sb_putc(out, ')');
+    if (t->promo == KILN_PROMO_FLOAT || t->promo == KILN_PROMO_DOUBLE) kiln_sb_puts(out, words[t->promo]);
+    if (t->dtype_arg >= 0) kiln_sb_printf(out, " to(%s)", s->args[t->dtype_arg].name);
+    if ((g->kept >> g->arg & 1) && !kiln_row_optional(g->row, g->arg))
+        kiln_sb_printf(out, " -> %s", s->args[g->arg].name);
+}
+
+static void print_attributes(const grad *g, kiln_sb *out) {
+    const kiln_row *row = g->row;
+    bool follows = row->typing.args >> g->arg & 1; /* the common dtype is the argument's, or above it */
+    kiln_dtypes takes = !g->promoted ? floats : follows ? row->takes & floats : row->takes & ~complexes;
+    kiln_sb_puts(out, " takes");
+    print_dtypes(out, takes);
+    print_typing(g, &row->typing, out);
+    if (g->promoted) each_word(g, out, print_takes);
+    for (int a = 0; a < row->schema->nargs; a++) {
+        if (!(g->kept >> a & 1) || !row->arg_takes[a]) continue;
+        kiln_sb_printf(out, " takes %s:", row->schema->args[a].name);
+        print_dtypes(out, a == g->arg ? row->arg_takes[a] & floats : row->arg_takes[a] & ~complexes);
+    }
+}
+
+static void print_body(const grad *g, int b, kiln_sb *out) {
+    kiln_sb_puts(out, " = ");
+    if (g->body[b])
+        kiln_expr_print_infix(out, g->body[b]);
+    else
+        kiln_sb_putc(out, '0');
+}
+
+static void print_bodies(const grad *g, kiln_sb *out) {
+    for (int b = 0; b < g->nbodies; b++) {
+        const kiln_branch *branch = &g->row->branches[b];
+        if (branch->when && !g->stated) {
+            kiln_sb_puts(out, "\n    when ");
+            kiln_expr_print_infix(out, branch->when);
+            print_typing(g, &branch->typing, out);
+        }
+        print_body(g, b, out);
+    }
+}
+
+static void print_nameds(const kiln_nameds *list, uint32_t used, const char *clause, kiln_sb *out) {
+    for (int k = 0; k < list->n; k++) {
+        const kiln_named *v = &list->at[k];
+        if (!(used >> k & 1)) continue;
+        kiln_sb_printf(out, "\n    %s %s", clause, v->name);
+        if (v->dtype != KILN_DTYPE_COUNT) kiln_sb_printf(out, ": %s", kiln_dtype_name(v->dtype));
+        kiln_sb_puts(out, " = ");
+        kiln_expr_print_infix(out, v->expr);
+    }
+}
+
+static void print_args(const grad *g, uint64_t set, const char *clause, kiln_sb *out) {
+    for (int a = 0; a < g->row->schema->nargs; a++)
+        if (set >> a & 1) kiln_sb_printf(out, "\n    %s %s", clause, g->row->schema->args[a].name);
+}
+
+static void print_row(const grad *g, kiln_sb *out) {
+    uint64_t needed = g->used.set;
+    for (int b = 0; b < g->nbodies; b++)
+        if (g->row->branches[b].typing.dtype_arg >= 0) needed |= 1ull << g->row->branches[b].typing.dtype_arg;
+    print_schema(g, out);
+    print_attributes(g, out);
+    print_bodies(g, out);
+    print_nameds(&g->row->lets, g->used.lets, "let", out);
+    print_nameds(&g->row->hosts, g->used.hosts, "host", out);
+    print_args(g, g->kept & g->row->statics, "static", out);
+    print_args(g, g->kept & ~needed & ~g->row->statics, "ignore", out);
+    kiln_sb_putc(out, '\n');
+}
+
+static kiln_status make(grad *g, kiln_sb *out) {
+    const kiln_row *row = g->row;
+    bool zero;
+    kiln_dtypes takes = row->arg_takes[g->arg] ? row->arg_takes[g->arg] : row->takes;
+    if (!(takes & floats)) return KILN_OK;
+    if (row->items) return GRAD_FAIL(row, "a row with an 'item' has none");
+    if (row->family != KILN_FAMILY_MAP && row->family != KILN_FAMILY_FOLD)
+        return GRAD_FAIL(row, "a %s row has none", kiln_family_name(row->family));
+    KILN_TRY(derive_bodies(g, &zero));
+    if (zero) return KILN_OK;
+    KILN_TRY(keep_arguments(g));
+    print_row(g, out);
+    return out->failed ? KILN_NOMEM() : KILN_OK;
+}
+
+kiln_status kiln_row_grad(const kiln_row *row, int arg, kiln_sb *out) {
+    kiln_arena arena;
+    if (!kiln_row_is_tensor(row, arg)) return KILN_OK;
+    kiln_arena_init(&arena);
+    grad g = {
+        .row = row, .arg = arg, .arena = &arena, .budget = {KILN_EXPR_MAX_NODES, 0}, .used = {.row = row}};
+    kiln_status st = kiln_note(make(&g, out), "the gradient of '%s' of %s", row->schema->args[arg].name,
+                               row->name);
+    kiln_arena_free(&arena);
+    return st;
+}
