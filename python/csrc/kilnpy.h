@@ -448,6 +448,7 @@ PyObject *kp_tuple_of(const int64_t *v, int n); /* a tuple of ints */
 PyObject *kp_bridge_open(PyObject *module, PyObject *path);
 PyObject *kp_bridge_fit(PyObject *module, PyObject *name);
 PyObject *kp_bridge_take(PyObject *module, PyObject *name);
+PyObject *kp_bridge_own(PyObject *module, PyObject *name);
 PyObject *kp_bridge_drop(PyObject *module, PyObject *name);
 PyObject *kp_bridge_counts(PyObject *module, PyObject *unused);
 bool kp_bridge_takes(const char *name); /* whether PyTorch calls Kiln for the operator of that full name */

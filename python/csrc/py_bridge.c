@@ -31,6 +31,7 @@ static const kiln_bridge_api api = {
     .nelem = kiln_tensor_nelem,
     .data = kiln_tensor_data,
     .quiet = kiln_quiet,
+    .last_error = kiln_last_error,
     .threads_limit = kiln_threads_limit,
     .op_name = kiln_op_name,
     .op_schema = kiln_op_schema,
@@ -71,19 +72,22 @@ static const kiln_op *find(kp_box *box, PyObject *name) {
     return op;
 }
 
-static PyObject *ask(PyObject *module, PyObject *name, bool take) {
+typedef enum question { FIT, TAKE, OWN } question;
+
+static PyObject *ask(PyObject *module, PyObject *name, question what) {
     kp_box *box = is_open() ? kp_box_take(kp_state_of(module)) : NULL;
     const kiln_op *op = box ? find(box, name) : NULL;
     if (!op) return kp_box_drop(box), NULL;
-    kiln_bridge_fit fit = take ? bridge->take(box->ctx, op) : bridge->fit(op);
-    if (!take || fit != KILN_FIT_OK)
+    kiln_bridge_fit fit = what == FIT ? bridge->fit(op) : bridge->take(box->ctx, op, what == OWN);
+    if (what == FIT || fit != KILN_FIT_OK)
         kp_box_drop(box); /* else kept: calls may come at any time, from any thread */
     return PyLong_FromLong(fit);
 }
 
-/* bridge_fit(name), bridge_take(name): a kiln_bridge_fit. */
-PyObject *kp_bridge_fit(PyObject *module, PyObject *name) { return ask(module, name, false); }
-PyObject *kp_bridge_take(PyObject *module, PyObject *name) { return ask(module, name, true); }
+/* bridge_fit(name), bridge_take(name), bridge_own(name): a kiln_bridge_fit. */
+PyObject *kp_bridge_fit(PyObject *module, PyObject *name) { return ask(module, name, FIT); }
+PyObject *kp_bridge_take(PyObject *module, PyObject *name) { return ask(module, name, TAKE); }
+PyObject *kp_bridge_own(PyObject *module, PyObject *name) { return ask(module, name, OWN); }
 
 /* bridge_drop(names): these, of those that are taken. */
 PyObject *kp_bridge_drop(PyObject *module, PyObject *name) {
@@ -134,7 +138,7 @@ int kp_bridge_again(kp_state *st) {
     for (size_t k = 0; bridge->counts(k, &c); k++) {
         const kiln_op *op;
         if (!c.taken) continue;
-        if (kiln_op_find(box->ctx, c.name, &op) == KILN_OK && bridge->take(box->ctx, op) == KILN_FIT_OK)
+        if (kiln_op_find(box->ctx, c.name, &op) == KILN_OK && bridge->take(box->ctx, op, 0) == KILN_FIT_OK)
             any = true;
         else
             bridge->drop(c.name);

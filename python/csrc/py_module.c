@@ -437,6 +437,7 @@ static PyMethodDef functions[] = {
     {"bridge_open", kp_bridge_open, METH_O, "bridge_open(path, /)"},
     {"bridge_fit", kp_bridge_fit, METH_O, "bridge_fit(name, /)"},
     {"bridge_take", kp_bridge_take, METH_O, "bridge_take(name, /)"},
+    {"bridge_own", kp_bridge_own, METH_O, "bridge_own(name, /)"},
     {"bridge_drop", kp_bridge_drop, METH_O, "bridge_drop(name, /)"},
     {"bridge_counts", kp_bridge_counts, METH_NOARGS, "bridge_counts()"},
     {"restore", kp_restore, METH_VARARGS, "restore(dtype, shape, data, /)\n--\n\nA pickled Tensor."},

@@ -254,8 +254,9 @@ struct Target {
 
 struct Arg {
     const char *name; /* NULL: by position */
-    uint8_t kind;     /* kiln_kind; KILN_NUMBER_V: a Scalar */
-    uint8_t item;     /* of a list */
+    const char *title;
+    uint8_t kind; /* kiln_kind; KILN_NUMBER_V: a Scalar */
+    uint8_t item; /* of a list */
     bool written;
 };
 
@@ -269,6 +270,7 @@ struct Kernel {
     std::mutex native_lock;
     std::unique_ptr<c10::RegistrationHandleRAII> registration; /* given up by reset, not by assignment */
     std::vector<Arg> args;
+    bool own = false; /* nothing but Kiln serves it: what it refuses is raised */
     uint8_t nrets = 0, nwritten = 0;
     uint8_t written[MAX_RETS] = {}; /* arguments that are the results, in order; none: results are new */
     std::atomic<uint64_t> handed_back[KILN_WHY_COUNT] = {};
@@ -282,6 +284,26 @@ struct Kernel {
         return native;
     }
 };
+
+/* -- errors of operators that nothing else serves ---------------------------------------------------------------------- */
+
+[[noreturn]] void raise(kiln_status st, const std::string &text) {
+    TORCH_CHECK_TYPE(st != KILN_E_TYPE, text);
+    TORCH_CHECK_INDEX(st != KILN_E_INDEX, text);
+    TORCH_CHECK_VALUE(st != KILN_E_VALUE, text);
+    TORCH_CHECK_NOT_IMPLEMENTED(st != KILN_E_UNSUP, text);
+    TORCH_CHECK_WITH(OutOfMemoryError, st != KILN_E_NOMEM, text);
+    TORCH_CHECK(false, text);
+    __builtin_unreachable();
+}
+
+/* An argument that has no counterpart in Kiln. */
+[[noreturn]] void raise_argument(const std::string &op, const char *name, int why) {
+    std::string text = op + ": argument '" + name + "' ";
+    if (why == KILN_WHY_DTYPE) raise(KILN_E_TYPE, text + "has a dtype that Kiln does not have");
+    if (why == KILN_WHY_TENSOR) raise(KILN_E_UNSUP, text + "is not a dense tensor in the memory of the CPU");
+    raise(KILN_E_TYPE, text + "cannot be passed on");
+}
 
 int convert_item(const c10::IValue &v, const Arg &as, Arguments *to, kiln_value *item) {
     if (v.isTensor()) {
@@ -323,14 +345,15 @@ int Kernel::convert(const c10::IValue &v, const Arg &as, Arguments *to) {
 int Kernel::run(Arguments *a, kiln_tensor **outs) {
     const Target *t = target.load(std::memory_order_acquire);
     if (!t) return KILN_WHY_REFUSED; /* given back since the call began */
-    if (a->needs_default()) return KILN_WHY_DEFAULT;
-    int quiet = api->quiet(1);
+    if (!own && a->needs_default()) return KILN_WHY_DEFAULT;
+    int quiet = api->quiet(!own);
     int limit = a->nelem < LARGE ? -1
                                  : api->threads_limit(at::in_parallel_region() ? 1 : at::get_num_threads());
     kiln_status st = api->call(t->ctx, t->op, a->value, a->count, outs, nrets);
     if (st == KILN_E_INTERRUPTED) st = api->call_patiently(t->ctx, t->op, a->value, a->count, outs, nrets);
     if (limit >= 0) api->threads_limit(limit);
     api->quiet(quiet);
+    if (own && st != KILN_OK) raise(st, api->last_error());
     return st == KILN_OK ? SERVED : KILN_WHY_REFUSED;
 }
 
@@ -341,6 +364,7 @@ int Kernel::serve(torch::jit::Stack *stack) {
     c10::IValue *in = stack->data() + (stack->size() - n);
     for (size_t i = 0; i < n; i++) {
         int why = convert(in[i], args[i], &a);
+        if (why != SERVED && own) raise_argument(name, args[i].title, why);
         if (why != SERVED) return why;
         a.value[i].name = args[i].name;
     }
@@ -383,9 +407,11 @@ Kernel *kernel_of(const c10::FunctionSchema *schema) {
     }
 }
 
-void remember(Kernel *k) { /* under kernels_lock; there is always room */
+/* Under kernels_lock; there is always room.  A schema of Kiln's own that was ended may have left its address to this one. */
+void remember(Kernel *k) {
     size_t at = place_of(k->schema);
-    while (by_schema[at].load(std::memory_order_relaxed)) at = (at + 1) & (2 * MAX_KERNELS - 1);
+    for (Kernel *old; (old = by_schema[at].load(std::memory_order_relaxed)) && old->schema != k->schema;)
+        at = (at + 1) & (2 * MAX_KERNELS - 1);
     by_schema[at].store(k, std::memory_order_release);
 }
 
@@ -393,6 +419,7 @@ void dispatched(const c10::OperatorHandle &op, c10::DispatchKeySet keys, torch::
     Kernel *k = kernel_of(&op.schema());
     int why = k->serve(stack);
     if (why == SERVED) return count_served(k->index);
+    if (k->own) raise(KILN_E_UNSUP, k->name + " is not defined any more"); /* since the call began */
     k->handed_back[why].fetch_add(1, std::memory_order_relaxed);
     k->native_now()->callBoxed(op, keys, stack);
 }
@@ -406,12 +433,12 @@ std::optional<c10::OperatorHandle> handle_of(const kiln_op *op) {
     return c10::Dispatcher::singleton().findSchema(full);
 }
 
-kiln_bridge_fit fit_of(const kiln_op *op, const std::optional<c10::OperatorHandle> &handle) {
+kiln_bridge_fit fit_of(const kiln_op *op, const std::optional<c10::OperatorHandle> &handle, bool own) {
     if (!handle) return KILN_FIT_ABSENT;
     if (torch::jit::parseSchema(api->op_schema(op)) != handle->schema()) return KILN_FIT_SCHEMA;
-    if (handle->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd))
+    if (!own && handle->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd))
         return KILN_FIT_COMPOSITE;
-    if (!handle->hasComputedKernelForDispatchKey(c10::DispatchKey::CPU)) return KILN_FIT_NONE;
+    if (!own && !handle->hasComputedKernelForDispatchKey(c10::DispatchKey::CPU)) return KILN_FIT_NONE;
     if (handle->schema().arguments().size() > MAX_ARGS || api->op_nrets(op) > MAX_RETS)
         return KILN_FIT_ARGUMENTS;
     return KILN_FIT_OK;
@@ -419,7 +446,7 @@ kiln_bridge_fit fit_of(const kiln_op *op, const std::optional<c10::OperatorHandl
 
 kiln_bridge_fit fit(const kiln_op *op) {
     try {
-        return fit_of(op, handle_of(op));
+        return fit_of(op, handle_of(op), false);
     } catch (const std::exception &) {
         return KILN_FIT_SCHEMA; /* PyTorch cannot even read it */
     }
@@ -430,7 +457,8 @@ void describe(Kernel *k, const kiln_op *op) {
     bool given = std::strcmp(api->op_form(op), "functional") != 0;
     k->nrets = static_cast<uint8_t>(api->op_nrets(op));
     for (size_t i = 0; api->op_arg_at(op, i, &info); i++) {
-        k->args.push_back({info.by_name ? info.name : nullptr, info.kind, info.item, info.written != 0});
+        k->args.push_back(
+            {info.by_name ? info.name : nullptr, info.name, info.kind, info.item, info.written != 0});
         if (given && info.written && k->nwritten < MAX_RETS)
             k->written[k->nwritten++] = static_cast<uint8_t>(i);
     }
@@ -449,9 +477,9 @@ void Kernel::set(kiln_ctx *ctx, const kiln_op *op) {
 void take_new(kiln_ctx *ctx, const kiln_op *op, const c10::OperatorHandle &handle, Kernel *k) {
     Silence silence;
     c10::WarningUtils::WarningHandlerGuard guard(&silence);
-    auto native = std::make_shared<const c10::SafeKernelFunction>(
-        handle.getComputedKernelForDispatchKey(c10::DispatchKey::CPU));
-    {
+    if (!k->own) {
+        auto native = std::make_shared<const c10::SafeKernelFunction>(
+            handle.getComputedKernelForDispatchKey(c10::DispatchKey::CPU));
         std::lock_guard<std::mutex> lock(k->native_lock);
         k->native.swap(native);
     }
@@ -461,24 +489,27 @@ void take_new(kiln_ctx *ctx, const kiln_op *op, const c10::OperatorHandle &handl
         c10::KernelFunction::makeFromBoxedFunction<&dispatched>(), std::nullopt, nullptr, "kiln"));
 }
 
+/* The newest of that name: one of Kiln's own that was defined anew has another. */
 Kernel *find(const char *name) {
     auto at = by_name.find(name);
     return at == by_name.end() ? nullptr : at->second;
 }
 
-kiln_bridge_fit take(kiln_ctx *ctx, const kiln_op *op) {
+kiln_bridge_fit take(kiln_ctx *ctx, const kiln_op *op, int own) {
     try {
         std::lock_guard<std::mutex> lock(kernels_lock);
         auto handle = handle_of(op);
-        kiln_bridge_fit fits = fit_of(op, handle);
-        if (fits != KILN_FIT_OK) return fits;
         Kernel *k = find(api->op_name(op));
+        if (k && k->own && !k->target.load()) k = nullptr; /* its schema may have been another */
+        kiln_bridge_fit fits = fit_of(op, handle, own || (k && k->own));
+        if (fits != KILN_FIT_OK) return fits;
         if (k && k->target.load()) return k->set(ctx, op), KILN_FIT_OK;
         if (!k) {
             if (kernels.size() == MAX_KERNELS) return KILN_FIT_ARGUMENTS;
             auto made = std::make_unique<Kernel>();
             made->index = kernels.size();
             made->name = api->op_name(op);
+            made->own = own;
             describe(made.get(), op);
             k = made.release();
             k->schema = &handle->schema();

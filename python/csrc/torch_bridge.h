@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-enum { KILN_BRIDGE_VERSION = 1 };
+enum { KILN_BRIDGE_VERSION = 2 };
 
 /* Of the library. */
 typedef struct kiln_bridge_api {
@@ -32,6 +32,7 @@ typedef struct kiln_bridge_api {
     int64_t (*nelem)(const kiln_tensor *t);
     void *(*data)(const kiln_tensor *t);
     int (*quiet)(int on);
+    const char *(*last_error)(void);
     int (*threads_limit)(int n);
     const char *(*op_name)(const kiln_op *op);
     const char *(*op_schema)(const kiln_op *op);
@@ -74,8 +75,9 @@ typedef struct kiln_bridge {
     const char *torch_version; /* that it was built for */
     kiln_bridge_fit (*fit)(const kiln_op *op);
     /* From now on calls of op's operator are ctx's, if it fits; ctx lives as long as the process.  Taken before: it
-     * has this op and ctx from now on. */
-    kiln_bridge_fit (*take)(kiln_ctx *ctx, const kiln_op *op);
+     * has this op and ctx from now on.  own: the operator is Kiln's own, so that no other kernel of it is needed, and
+     * what Kiln refuses is an error of the caller's. */
+    kiln_bridge_fit (*take)(kiln_ctx *ctx, const kiln_op *op, int own);
     void (*drop)(const char *name); /* gives an operator back, if it is taken */
     int (*takes)(const char *name); /* whether it is taken */
     /* Borrows what `tensor`, the address of an at::Tensor, holds, to be read: 1, or 0 if it is no plain tensor. */

@@ -21,9 +21,9 @@ from typing import NamedTuple
 import torch
 
 from .. import _kiln
-from . import _build
+from . import _build, _define
 
-__all__ = ["Status", "disable", "enable", "enabled", "status"]
+__all__ = ["Status", "define", "disable", "enable", "enabled", "status"]
 
 _OLDEST = (2, 10)
 _FITS = 0  # ORDER: kiln_bridge_fit
@@ -159,6 +159,22 @@ def enabled(which="default"):
     finally:
         with _lock:
             _set(before)
+
+
+def define(name, row, *, differentiable=True, replace=False):
+    """Makes an operator of PyTorch's of a row (docs/OPS.md): the operator, which is torch.ops.NAMESPACE.NAME, too.
+
+        define("my::swiglu", "map my::swiglu(Tensor x, Tensor gate) -> Tensor : takes float = x * gate * sigmoid(gate)")
+
+    It has a kernel for the CPU, gradients of every order, and works under torch.compile, torch.export and torch.func.  Gradients are
+    derived from the row, or stated by its `grad` clause; NotImplementedError names what has no derivative, unless
+    differentiable is False.  The same row again is fine; another of the name is a ValueError, unless replace is True.
+    """
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():
+        raise RuntimeError("kiln.torch.define() cannot be called inside a trace: call it before")
+    with _lock:
+        _load()
+        return _define.define(name, row, differentiable=differentiable, replace=replace)
 
 
 class Row(NamedTuple):
