@@ -9,6 +9,9 @@ import textwrap
 import threading
 
 import torch
+from torch._functorch.autograd_function import enable_single_level_autograd_function
+from torch._functorch.utils import unwrap_dead_wrappers
+from torch.autograd.function import _SingleLevelFunction
 from torch.fx.experimental.symbolic_shapes import guard_or_false
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -76,7 +79,7 @@ class _Operator:
         if fit:
             raise RuntimeError(f"{self.name} cannot be registered with PyTorch's dispatcher (bridge: {fit})")
         torch.library.register_fake(self.op, self.fake, lib=self.library)
-        torch.library.register_autograd(self.op, self.backward, setup_context=self.setup, lib=self.library)
+        self.library.impl(self.op, self.recorder(), "Autograd", with_keyset=True)
         torch.library.register_vmap(self.op, self.batched, lib=self.library)
 
     def close(self):
@@ -94,10 +97,18 @@ class _Operator:
             given.append(kwargs[parameter.name] if parameter.name in kwargs else parameter.default_value)
         return given
 
-    def infer(self, values):
-        positional = [v for v, p in zip(values, self.parameters) if not p.kwarg_only]
-        named = {p.name: v for v, p in zip(values, self.parameters) if p.kwarg_only}
+    def sorted(self, given):
+        """The same by position and by name."""
+        return ([value for value, p in zip(given, self.parameters) if not p.kwarg_only],
+                {p.name: value for value, p in zip(given, self.parameters) if p.kwarg_only})
+
+    def infer(self, given):
+        positional, named = self.sorted(given)
         return _kiln.infer_results(self.name, *positional, **named)
+
+    def call(self, given):
+        positional, named = self.sorted(given)
+        return self.op(*positional, **named)
 
     def number(self, value):
         """A traced number is traced on, unless conditions of the row may ask for it."""
@@ -153,16 +164,44 @@ class _Operator:
                 made[place].register()
             self.gradients = made
 
-    def setup(self, ctx, inputs, keyword_only_inputs=None, output=None):
-        given = self.arguments(inputs, keyword_only_inputs or {})
-        results = output if isinstance(output, tuple) else (output,)
+    def recorder(self):
+        """The kernel that records calls for gradients.  torch.library.register_autograd makes one that torch.func.grad refuses:
+        this one is of the level of torch.func's that is being run, as those of PyTorch's own operators are."""
+        def below(keys, given):
+            with torch._C._AutoDispatchBelowAutograd():
+                positional, named = self.sorted(given)
+                return self.op.redispatch(keys & torch._C._after_autograd_keyset, *positional, **named)
+
+        class Recorded(_SingleLevelFunction):
+            @staticmethod
+            def forward(ctx, keys, *given):
+                with torch.enable_grad():  # an outer level may record, too
+                    results = below(keys, given)
+                self.save(ctx, given, results if isinstance(results, tuple) else (results,))
+                return results
+
+            @staticmethod
+            def backward(ctx, *grads):
+                return None, *self.backward(ctx, ctx.needs_input_grad[1:], grads)
+
+        def kernel(keys, *args, **kwargs):
+            given = self.arguments(args, kwargs)
+            if not torch.is_grad_enabled() or not torch._C._any_requires_grad(*given):
+                return below(keys, given)
+            with enable_single_level_autograd_function():
+                return Recorded.apply(keys, *unwrap_dead_wrappers(tuple(given)))
+
+        Recorded.__name__ = Recorded.__qualname__ = re.sub(r"\W+", "_", self.name)
+        return kernel
+
+    def save(self, ctx, given, results):
         if any(isinstance(v, torch.Tensor) and v.is_complex() for v in (*given, *results)):
             raise NotImplementedError(f"{self.name}: gradients of complex tensors are not served")
         ctx.others = [None if isinstance(value, torch.Tensor) else value for value in given]
         ctx.places = [place for place, value in enumerate(given) if isinstance(value, torch.Tensor)]
         ctx.save_for_backward(*(given[place] for place in ctx.places), *(results if self.is_stated else ()))
 
-    def backward(self, ctx, *grads):
+    def backward(self, ctx, needs, grads):
         if not self.differentiable:
             raise RuntimeError(f"{self.name} was defined with differentiable=False: it has no gradient")
         self.derive()
@@ -172,8 +211,7 @@ class _Operator:
         results = ctx.saved_tensors[len(ctx.places):]
         words = {"grad": [self.spread(grad, values) for grad in grads],
                  "result": [self.spread(result, values) for result in results]}
-        return tuple(self.gradient(place, values, words) if ctx.needs_input_grad[place] else None
-                     for place in range(sum(not p.kwarg_only for p in self.parameters)))
+        return [self.gradient(place, values, words) if needed else None for place, needed in enumerate(needs)]
 
     def gradient(self, place, values, words):
         made = self.gradients.get(place)
@@ -203,7 +241,8 @@ class _Operator:
 
     def batched(self, info, in_dims, *args, **kwargs):
         given = self.arguments(args, kwargs)
-        dims = [*in_dims, *[None] * (len(given) - len(in_dims))]
+        dims = [dim if isinstance(value, torch.Tensor) else None for value, dim in zip(args, in_dims)]
+        dims += [None] * (len(given) - len(dims))
         ranks = [value.dim() - (dim is not None) for value, dim in zip(given, dims) if isinstance(value, torch.Tensor)]
         plain = self.text.family == "map" and (min(ranks) > 0 or max(ranks) == 0) and not self.asks
         if not plain:
@@ -231,10 +270,6 @@ class _Operator:
             outs = [out if isinstance(out, tuple) else (out,) for out in outs]
             stacked = tuple(torch.stack(parts) for parts in zip(*outs))
         return (stacked, (0,) * len(stacked)) if len(stacked) > 1 else (stacked[0], 0)
-
-    def call(self, given):
-        positional = [v for v, p in zip(given, self.parameters) if not p.kwarg_only]
-        return self.op(*positional, **{p.name: v for v, p in zip(given, self.parameters) if p.kwarg_only})
 
 
 def _names(row):
