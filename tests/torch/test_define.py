@@ -171,6 +171,10 @@ def test_vmap_and_grad():
     assert got.dtype == torch.float32
     torch.testing.assert_close(got, torch.stack([swiglu(gate.float(), n) for n in numbers]))
 
+    got = torch.func.vmap(swiglu, (0, None))(numbers.float(), gate[0])
+    assert got.dtype == torch.float64
+    torch.testing.assert_close(got, swiglu_want(numbers.float().double(), gate[0]))
+
     def loss(x, gate, like=swiglu_want):
         return like(x, gate).square().sum()
 
@@ -182,6 +186,21 @@ def test_vmap_and_grad():
                                torch.func.vmap(torch.func.grad(loss, 1), (0, None))(x, gate))
     torch.testing.assert_close(torch.func.jacrev(torch.func.grad(ours, 1), 1)(x, gate),
                                torch.func.jacrev(torch.func.grad(loss, 1), 1)(x, gate))
+
+    def folded(x, gate, like):
+        return like(x, gate, [1]).square().sum()
+
+    for transform in (torch.func.grad(folded), torch.func.jacrev(torch.func.grad(folded)),
+                      torch.func.vmap(torch.func.grad(lambda a, b, like: like(a, b, [0]).sum()), (0, None, None))):
+        torch.testing.assert_close(transform(x, gate, sumsq), transform(x, gate, sumsq_want))
+
+
+def test_third_order():
+    x, gate = drawn(2), drawn(2, seed=1)
+    outs = [torch.ops.user.swiglu(x, gate).sum(), swiglu_want(x, gate).sum()]
+    for _ in range(3):
+        outs = [torch.autograd.grad(out, gate, create_graph=True)[0].sum() for out in outs]
+    torch.testing.assert_close(*outs)
 
 
 def test_autocast_is_left_alone():
@@ -323,6 +342,13 @@ def test_a_name_of_somebody_elses():
     library.define("f(Tensor x) -> Tensor")
     with pytest.raises(ValueError, match="PyTorch has an operator elsewhere::f already"):
         kiln.torch.define("elsewhere::f", "map elsewhere::f(Tensor x) -> Tensor : takes float = x * x")
+
+
+def test_a_gradients_name_that_is_taken():
+    kiln.torch.define("user::g_grad_x", "map user::g_grad_x(Tensor x) -> Tensor : takes float = x")
+    with pytest.raises(ValueError, match="user::g_grad_x"):
+        kiln.torch.define("user::g", SQUARE.format("g"))
+    assert not hasattr(torch.ops.user, "g")
 
 
 def test_without_a_gradient():

@@ -46,11 +46,11 @@ class _Layout:
 
     def marked(self):
         """Sizes that name the dimensions of the whole: 2 is the first, 3 the second."""
-        return torch.empty((), dtype=self.dtype).expand([2 + self.first + dim for dim in range(len(self.sizes))])
+        return torch.zeros((), dtype=self.dtype).expand([2 + self.first + dim for dim in range(len(self.sizes))])
 
     def placed(self):
         """Dimensions of one element, order in memory and repeated ones as they are."""
-        return torch.empty_strided(self.sizes, self.strides, dtype=self.dtype)
+        return torch.empty_strided(self.sizes, self.strides, dtype=self.dtype).zero_()
 
 
 def _is_one(size):
@@ -62,11 +62,12 @@ class _Operator:
 
     def __init__(self, name, row, differentiable):
         self.name, self.row, self.differentiable = name, row, differentiable
-        self.text = _kiln.op(name).__self__
-        self.asks = "\n" in row and re.search(r"^\s+(when|check|static|host)\b", row, re.M) is not None
+        self.kiln = _kiln.op(name).__self__
+        # Whether the values of numbers may decide anything but numbers.
+        self.asks = self.kiln.family != "map" or re.search(r"^\s+(when|check|static|host)\b", row, re.M) is not None
         self.namespace, _, rest = name.partition("::")
         self.library = torch.library.Library(self.namespace, "FRAGMENT")
-        self.library.define(self.text.schema.partition("::")[2], tags=(torch.Tag.pt2_compliant_tag,))
+        self.library.define(self.kiln.schema.partition("::")[2], tags=(torch.Tag.pt2_compliant_tag,))
         packet, _, overload = rest.partition(".")
         self.op = getattr(getattr(getattr(torch.ops, self.namespace), packet), overload or "default")
         self.parameters = self.op._schema.arguments
@@ -127,7 +128,7 @@ class _Operator:
         layouts = [_Layout(value, max(len(whole) - value.dim(), 0)) if isinstance(value, torch.Tensor) else None
                    for value in given]
         numbers = [None if isinstance(value, torch.Tensor) else self.number(value) for value in given]
-        with _disable_current_modes():
+        with _disable_current_modes(), torch._C._DisableFuncTorch():
             return tuple(self.infer([value if layout is None else getattr(layout, how)() for value, layout in zip(numbers, layouts)])
                          for how in ("marked", "placed"))
 
@@ -152,16 +153,18 @@ class _Operator:
         with _lock:
             if self.gradients is not None:
                 return
-            rows = {}
-            for place, parameter in enumerate(self.parameters):
-                text = _kiln.op_grad(self.name, place)
-                if text:
-                    rows[place] = text
+            rows = {place: _kiln.op_grad(self.name, place) for place in range(len(self.parameters))}
             made = {}
-            for place, text in rows.items():
-                _kiln.load_ops(text, replace=True)
-                made[place] = _Operator(_HEAD.match(text).group(2), text, True)
-                made[place].register()
+            try:
+                for place, row in rows.items():
+                    if row:
+                        name = _HEAD.match(row).group(2)
+                        _load(name, row, False)
+                        made[place] = _make(name, row, True)
+            except BaseException:
+                for gradient in made.values():
+                    gradient.close()
+                raise
             self.gradients = made
 
     def recorder(self):
@@ -227,7 +230,7 @@ class _Operator:
 
     def spread(self, result, values):
         """A fold's result, or its gradient, broadcast to what was folded."""
-        if self.text.family != "fold":
+        if self.kiln.family != "fold":
             return result
         whole = self.whole(values)
         marked, _ = self.ask(values, whole)
@@ -244,8 +247,9 @@ class _Operator:
         dims = [dim if isinstance(value, torch.Tensor) else None for value, dim in zip(args, in_dims)]
         dims += [None] * (len(given) - len(dims))
         ranks = [value.dim() - (dim is not None) for value, dim in zip(given, dims) if isinstance(value, torch.Tensor)]
-        plain = self.text.family == "map" and (min(ranks) > 0 or max(ranks) == 0) and not self.asks
-        if not plain:
+        batched = [dim is not None for value, dim in zip(given, dims) if isinstance(value, torch.Tensor)]
+        alike = min(ranks) > 0 or (max(ranks) == 0 and all(batched))  # else the batch dimension would decide dtypes
+        if self.asks or not alike:
             return self.one_by_one(info.batch_size, dims, given)
         moved = []
         for value, dim in zip(given, dims):
@@ -315,19 +319,23 @@ def define(name, row, *, differentiable=True, replace=False):
         _load(name, row, replace)
         if old:
             _defined.pop(name).close()
-        base, _, overload = name.partition(".")
-        if _exists(base, overload):
-            raise ValueError(f"PyTorch has an operator {name} already")
-        made = _Operator(name, row, differentiable)
-        try:
-            if differentiable:
-                made.derive()
-            made.register()
-        except BaseException:
-            made.close()
-            raise
-        _defined[name] = made
-        return made.op
+        _defined[name] = _make(name, row, differentiable, now=True)
+        return _defined[name].op
+
+
+def _make(name, row, differentiable, now=False):
+    """The operator, registered.  now: with its gradients, so that what has none is found."""
+    if _exists(*name.partition(".")[::2]):
+        raise ValueError(f"PyTorch has an operator {name} already")
+    made = _Operator(name, row, differentiable)
+    try:
+        if now and differentiable:
+            made.derive()
+        made.register()
+    except BaseException:
+        made.close()
+        raise
+    return made
 
 
 def _exists(base, overload):
