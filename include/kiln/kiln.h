@@ -362,10 +362,10 @@ KILN_API kiln_status kiln_ops_load_from(kiln_ctx *ctx, const char *source, const
 KILN_API kiln_status kiln_ops_replace(kiln_ctx *ctx, const char *source, const char *text,
                                       size_t nbytes) KILN_MUST_CHECK;
 
-/* The row that computes the gradient of the op's i-th argument: a map of the gradients of results (`grad`, or `grad_0`
- * and so on of several), of results where a `grad` clause names them, and of the arguments it needs, all under these
- * names.  Not summed over broadcast dimensions.  *out is "" if there is none to speak of, since the argument is no tensor of floats or its gradient
- * is zero, else for kiln_ops_load; kiln_text_free ends it.  KILN_E_UNSUP says what has no derivative. */
+/* The row that computes the gradient of the op's i-th argument: a map of the gradients of results (`grad`, or
+ * `grad_0` and so on of several), of results where a `grad` clause names them, and of the arguments it needs, all
+ * under these names.  Not summed over broadcast dimensions.  *out is for kiln_ops_load, or "" if the argument is no
+ * tensor of floats or its gradient is zero; kiln_text_free ends it.  KILN_E_UNSUP says what has no derivative. */
 KILN_API kiln_status kiln_op_grad(const kiln_op *op, size_t i, char **out) KILN_MUST_CHECK;
 
 /* Types every row for every dtype it takes.  Calls report once per row: ntyped dtype combinations, and

@@ -407,7 +407,7 @@ Kernel *kernel_of(const c10::FunctionSchema *schema) {
     }
 }
 
-/* Under kernels_lock; there is always room.  A schema of Kiln's own that was ended may have left its address to this one. */
+/* Under kernels_lock; there is always room.  A schema of Kiln's own that was ended may have left its address. */
 void remember(Kernel *k) {
     size_t at = place_of(k->schema);
     for (Kernel *old; (old = by_schema[at].load(std::memory_order_relaxed)) && old->schema != k->schema;)

@@ -1,8 +1,9 @@
 /* expr_grad.c - expression tree -> tree of its derivative by one name.
  *
  * The chain rule over the derivatives that prims.def has for each primitive.  What it builds it simplifies on the way:
- * zeros and ones go, literals are folded, and a factor of a choice goes into its sides, so that the side that is not
- * chosen cannot make a NaN of the other (`c ? x : 0`, times g, is `c ? x * g : 0`).  Numbers are taken to be real.
+ * zeros and ones go, literals are folded, and the factor of a choice goes into its sides where one is 0, so that what is
+ * not chosen makes no NaN (`c ? x : 0`, times g, is `c ? x * g : 0`).  Nothing but names is ever put into two sides, or
+ * texts would double with each level.  Numbers are taken to be real.
  * Knows no rows: names that stand for expressions are asked for.  Reads trees, and shares their parts. */
 #include <math.h>
 #include <string.h>
@@ -110,18 +111,25 @@ static kiln_status add(wrt *w, const kiln_expr *a, const kiln_expr *b, const kil
     return plain(w, KILN_X_PRIM, KILN_P_ADD, (const kiln_expr *[]){a, b}, 2, out);
 }
 
+/* Whether a times the choice b becomes a choice of products. */
+static bool goes_into(const kiln_expr *a, const kiln_expr *b) {
+    if (!is_prim(b, KILN_P_SELECT)) return false;
+    return is_number(b->args[1], 0) || is_number(b->args[2], 0) ||
+           (a->kind == KILN_X_NAME && has_literal_side(b));
+}
+
 static kiln_status multiply(wrt *w, const kiln_expr *a, const kiln_expr *b, const kiln_expr **out) {
     if (is_number(a, 0) || is_number(b, 1)) return *out = a, KILN_OK;
     if (is_number(b, 0) || is_number(a, 1)) return *out = b, KILN_OK;
     if (is_number(a, -1)) return negate(w, b, out);
     if (is_number(b, -1)) return negate(w, a, out);
-    if (has_literal_side(b)) {
+    if (goes_into(a, b)) {
         const kiln_expr *x, *y;
         KILN_TRY(build(w, KILN_P_MUL, a, b->args[1], &x));
         KILN_TRY(build(w, KILN_P_MUL, a, b->args[2], &y));
         return choose(w, b->args[0], x, y, out);
     }
-    if (has_literal_side(a)) return multiply(w, b, a, out);
+    if (goes_into(b, a)) return multiply(w, b, a, out);
     for (int turn = 0; turn < 2; turn++) { /* signs go outside, and x * (1 / y) is x / y */
         const kiln_expr *x = turn ? b : a, *y = turn ? a : b;
         if (is_prim(y, KILN_P_DIV) && is_number(y->args[0], 1))

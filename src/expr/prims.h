@@ -36,7 +36,7 @@ int kiln_prim_arity(kiln_prim p);
 kiln_rule kiln_prim_rule(kiln_prim p);
 kiln_trait kiln_prim_trait(kiln_prim p);
 const char *kiln_prim_derivatives(kiln_prim p); /* "b, a": by each operand; a `?` where none is known */
-kiln_dtypes kiln_prim_types(kiln_prim p); /* the T it exists for: a set of compute types */
+kiln_dtypes kiln_prim_types(kiln_prim p);       /* the T it exists for: a set of compute types */
 bool kiln_prim_find(const char *name, size_t n, kiln_prim *out);
 kiln_dtype kiln_prim_result(kiln_prim p, kiln_dtype t); /* result type for operand type T */
 #endif

@@ -272,8 +272,9 @@ kiln_status kiln_row_check(const kiln_registry *r, const kiln_row *row, kiln_bud
 enum { KILN_BUDGET_FIRST = 1 << 20, KILN_BUDGET_PER_BYTE = 64 };
 kiln_budget kiln_budget_for(size_t nbytes);
 
-/* Prints the row that computes the gradient of argument `arg` from those of the results: a map, with the arguments that it
- * needs under their names.  Nothing, if the gradient is zero.  KILN_E_UNSUP: it cannot be derived; the text says why. */
+/* Prints the row that computes the gradient of argument `arg` from those of the results: a map, with the arguments
+ * that it needs under their names.  Nothing, if the gradient is zero.  KILN_E_UNSUP: it cannot be derived, as the
+ * text says. */
 kiln_status kiln_row_grad(const kiln_row *row, int arg, kiln_sb *out) KILN_MUST_CHECK;
 
 /* -- what infer and lower ask of a row ------------------------------------------------------------- */

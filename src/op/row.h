@@ -48,6 +48,10 @@ typedef struct kiln_usage {
 } kiln_usage;
 kiln_status kiln_row_use(kiln_usage *u, const kiln_expr *e) KILN_MUST_CHECK; /* adds e, if it is not NULL */
 
+/* The branches that calls may take whose arguments have these dtypes only: bit b for branch b. */
+kiln_status kiln_row_reach(const kiln_row *row, kiln_dtypes takes, const kiln_dtypes *arg_takes,
+                           kiln_budget *budget, uint32_t *out) KILN_MUST_CHECK;
+
 /* The results' gradients, and the results, in a gradient's row: "grad", or "grad_1" of several; "result". */
 enum { KILN_GRAD_NAME = 48 };
 void kiln_row_grad_name(const kiln_row *row, const char *word, int result, char out[KILN_GRAD_NAME]);

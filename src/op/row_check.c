@@ -16,7 +16,9 @@ typedef struct checker {
     kiln_arena *arena;
     kiln_budget *budget;
     int ntyped;
-    uint32_t taken; /* bit b: branch b was typed for some dtype */
+    const kiln_dtypes *arg_takes; /* of the row, or fewer */
+    bool reach;                   /* bodies are not typed: only `taken` is asked for */
+    uint32_t taken;               /* bit b: branch b was typed for some dtype */
 } checker;
 
 /* -- the host's view before a call: dtypes are known, values are not ------------------------------------- */
@@ -320,8 +322,9 @@ static kiln_status check_dtype(checker *c, kiln_dtype t) {
         if (now == NEVER) continue;
         any = true;
         c->taken |= 1u << b;
-        KILN_TRY(check_branch(c, &c->row->branches[b]));
+        if (!c->reach) KILN_TRY(check_branch(c, &c->row->branches[b]));
     }
+    if (c->reach) return KILN_OK;
     if (!any)
         return KILN_FAIL_LINE(KILN_E_TYPE, c->row->source, c->row->line, c->row->col,
                               "no branch covers %s; say what the row takes", kiln_dtype_name(t));
@@ -340,10 +343,10 @@ static kiln_status check_taken(const checker *c) {
 
 /* All dtypes of the arguments outside promotion, one after the other from `arg`. */
 static kiln_status check_dtypes(checker *c, int arg, kiln_dtype t) {
-    while (arg < c->row->schema->nargs && !c->row->arg_takes[arg]) arg++;
+    while (arg < c->row->schema->nargs && !c->arg_takes[arg]) arg++;
     if (arg == c->row->schema->nargs) return check_dtype(c, t);
     for (int u = 0; u < KILN_DTYPE_COUNT; u++) {
-        if (!(c->row->arg_takes[arg] & KILN_DT(u))) continue;
+        if (!(c->arg_takes[arg] & KILN_DT(u))) continue;
         c->dtypes[arg] = (kiln_dtype)u;
         KILN_TRY(check_dtypes(c, arg + 1, t));
     }
@@ -405,7 +408,7 @@ kiln_status kiln_row_check(const kiln_registry *r, const kiln_row *row, kiln_bud
     }
     kiln_arena arena;
     kiln_arena_init(&arena);
-    checker c = {.row = row, .arena = &arena, .budget = budget};
+    checker c = {.row = row, .arena = &arena, .budget = budget, .arg_takes = row->arg_takes};
     kiln_status st = KILN_OK;
     for (int t = 0; t < KILN_DTYPE_COUNT && st == KILN_OK; t++)
         if (row->takes & KILN_DT(t))
@@ -415,4 +418,13 @@ kiln_status kiln_row_check(const kiln_registry *r, const kiln_row *row, kiln_bud
     kiln_arena_free(&arena);
     *ntyped = c.ntyped;
     return st;
+}
+
+kiln_status kiln_row_reach(const kiln_row *row, kiln_dtypes takes, const kiln_dtypes *arg_takes,
+                           kiln_budget *budget, uint32_t *out) {
+    checker c = {.row = row, .budget = budget, .arg_takes = arg_takes, .reach = true};
+    for (int t = 0; t < KILN_DTYPE_COUNT; t++)
+        if (takes & KILN_DT(t)) KILN_TRY(check_dtypes(&c, 0, (kiln_dtype)t));
+    *out = c.taken;
+    return KILN_OK;
 }

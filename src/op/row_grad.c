@@ -16,14 +16,16 @@ typedef struct grad {
     int arg;
     kiln_arena *arena;
     kiln_budget budget;
+    kiln_dtypes takes;                    /* of the new row */
+    kiln_dtypes arg_takes[KILN_MAX_ARGS]; /* as those of the row */
+    uint32_t reached;                     /* bit b: of these dtypes branch b may be taken */
     const kiln_expr *body[KILN_ROW_MAX_BRANCHES];
-    int nbodies;       /* one per branch, */
-    bool stated;       /* or one for all, from the `grad` clause */
-    kiln_usage used;   /* by the bodies */
-    uint32_t grads;    /* bit k: the gradient of result k is used */
-    uint32_t results;  /* bit k: result k is */
-    uint64_t kept;     /* arguments that the new row has */
-    uint64_t promoted; /* those of them that decide the common dtype of some branch */
+    const kiln_expr *stated; /* one for all branches, from the `grad` clause, or NULL */
+    kiln_usage used;         /* by the bodies */
+    uint32_t grads;          /* bit k: the gradient of result k is used */
+    uint32_t results;        /* bit k: result k is */
+    uint64_t kept;           /* arguments that the new row has */
+    uint64_t promoted;       /* those of them that decide the common dtype of some branch */
 } grad;
 
 static const kiln_dtypes floats = KILN_DT(KILN_F16) | KILN_DT(KILN_BF16) | KILN_DT(KILN_F32) |
@@ -151,20 +153,16 @@ static kiln_status note_word(void *user, const kiln_expr *e) {
 
 /* All branches' gradients; *zero: they are all zero. */
 static kiln_status derive_bodies(grad *g, bool *zero) {
-    const kiln_expr *stated = NULL;
     *zero = true;
-    if (named(&g->row->grads, g->row->schema->args[g->arg].name, &stated)) {
-        *zero = kiln_expr_is_zero(stated);
-        g->stated = true;
-        g->nbodies = 1;
-        g->body[0] = stated;
+    if (named(&g->row->grads, g->row->schema->args[g->arg].name, &g->stated)) {
+        *zero = kiln_expr_is_zero(g->stated);
         if (*zero) return KILN_OK;
-        KILN_TRY(kiln_expr_names(stated, note_word, g));
+        KILN_TRY(kiln_expr_names(g->stated, note_word, g));
         if (!g->grads) return GRAD_FAIL(g->row, "the 'grad' clause does not use the gradient of the result");
-        return kiln_row_use(&g->used, stated);
+        return kiln_row_use(&g->used, g->stated);
     }
-    g->nbodies = g->row->nbranches;
-    for (int b = 0; b < g->nbodies; b++) {
+    for (int b = 0; b < g->row->nbranches; b++) {
+        if (!(g->reached >> b & 1)) continue;
         KILN_TRY(derive_branch(g, &g->row->branches[b], &g->body[b]));
         if (!g->body[b]) continue;
         *zero = false;
@@ -179,17 +177,19 @@ static kiln_status derive_bodies(grad *g, bool *zero) {
 static kiln_status keep_arguments(grad *g) {
     const kiln_row *row = g->row;
     bool conditional = false;
-    g->kept = g->used.set;
-    for (int b = 0; b < g->nbodies; b++) {
+    for (int b = 0; b < row->nbranches; b++) {
         const kiln_typing *t = &row->branches[b].typing;
         const kiln_expr *when = g->stated ? NULL : row->branches[b].when;
+        if (!(g->reached >> b & 1)) continue;
         conditional = conditional || when;
         g->promoted |= t->args;
         if (t->dtype_arg >= 0) g->kept |= 1ull << t->dtype_arg;
         KILN_TRY(kiln_row_use(&g->used, when));
     }
-    if (!g->used.set && !conditional) return g->promoted = g->kept = 0, KILN_OK;
-    g->kept |= g->promoted | g->used.set;
+    g->used.set |= g->kept; /* the dtype arguments */
+    g->promoted |= row->typing.args;
+    if (!(g->used.set & ~g->kept) && !conditional) return g->promoted = g->kept = 0, KILN_OK;
+    g->kept = g->promoted | g->used.set;
     return KILN_OK;
 }
 
@@ -251,36 +251,36 @@ static void print_typing(const grad *g, const kiln_typing *t, kiln_sb *out) {
 
 static void print_attributes(const grad *g, kiln_sb *out) {
     const kiln_row *row = g->row;
-    bool follows = row->typing.args >> g->arg & 1; /* the common dtype is the argument's, or above it */
-    kiln_dtypes takes = !g->promoted ? floats : follows ? row->takes & floats : row->takes & ~complexes;
     kiln_sb_puts(out, " takes");
-    print_dtypes(out, takes);
+    print_dtypes(out, g->promoted ? g->takes : floats);
     print_typing(g, &row->typing, out);
     if (g->promoted) each_word(g, out, print_takes);
     for (int a = 0; a < row->schema->nargs; a++) {
-        if (!(g->kept >> a & 1) || !row->arg_takes[a]) continue;
+        if (!(g->kept >> a & 1) || !g->arg_takes[a]) continue;
         kiln_sb_printf(out, " takes %s:", row->schema->args[a].name);
-        print_dtypes(out, a == g->arg ? row->arg_takes[a] & floats : row->arg_takes[a] & ~complexes);
+        print_dtypes(out, g->arg_takes[a]);
     }
 }
 
-static void print_body(const grad *g, int b, kiln_sb *out) {
+static void print_body(const kiln_expr *body, kiln_sb *out) {
     kiln_sb_puts(out, " = ");
-    if (g->body[b])
-        kiln_expr_print_infix(out, g->body[b]);
+    if (body)
+        kiln_expr_print_infix(out, body);
     else
         kiln_sb_putc(out, '0');
 }
 
 static void print_bodies(const grad *g, kiln_sb *out) {
-    for (int b = 0; b < g->nbodies; b++) {
+    if (g->stated) return print_body(g->stated, out);
+    for (int b = 0; b < g->row->nbranches; b++) {
         const kiln_branch *branch = &g->row->branches[b];
-        if (branch->when && !g->stated) {
+        if (!(g->reached >> b & 1)) continue;
+        if (branch->when) {
             kiln_sb_puts(out, "\n    when ");
             kiln_expr_print_infix(out, branch->when);
             print_typing(g, &branch->typing, out);
         }
-        print_body(g, b, out);
+        print_body(g->body[b], out);
     }
 }
 
@@ -301,27 +301,33 @@ static void print_args(const grad *g, uint64_t set, const char *clause, kiln_sb 
 }
 
 static void print_row(const grad *g, kiln_sb *out) {
-    uint64_t needed = g->used.set;
-    for (int b = 0; b < g->nbodies; b++)
-        if (g->row->branches[b].typing.dtype_arg >= 0) needed |= 1ull << g->row->branches[b].typing.dtype_arg;
     print_schema(g, out);
     print_attributes(g, out);
     print_bodies(g, out);
     print_nameds(&g->row->lets, g->used.lets, "let", out);
     print_nameds(&g->row->hosts, g->used.hosts, "host", out);
     print_args(g, g->kept & g->row->statics, "static", out);
-    print_args(g, g->kept & ~needed & ~g->row->statics, "ignore", out);
+    print_args(g, g->kept & ~g->used.set & ~g->row->statics, "ignore", out);
     kiln_sb_putc(out, '\n');
+}
+
+/* Numbers are real, and the argument is floating: with it the common dtype, if it is promoted. */
+static void set_dtypes(grad *g) {
+    const kiln_row *row = g->row;
+    g->takes = row->takes & (row->typing.args >> g->arg & 1 ? floats : ~complexes);
+    for (int a = 0; a < row->schema->nargs; a++)
+        g->arg_takes[a] = row->arg_takes[a] & (a == g->arg ? floats : ~complexes);
 }
 
 static kiln_status make(grad *g, kiln_sb *out) {
     const kiln_row *row = g->row;
     bool zero;
-    kiln_dtypes takes = row->arg_takes[g->arg] ? row->arg_takes[g->arg] : row->takes;
-    if (!(takes & floats)) return KILN_OK;
+    set_dtypes(g);
+    if (!(row->arg_takes[g->arg] ? g->arg_takes[g->arg] : g->takes & floats)) return KILN_OK;
     if (row->items) return GRAD_FAIL(row, "a row with an 'item' has none");
     if (row->family != KILN_FAMILY_MAP && row->family != KILN_FAMILY_FOLD)
         return GRAD_FAIL(row, "a %s row has none", kiln_family_name(row->family));
+    KILN_TRY(kiln_row_reach(row, g->takes, g->arg_takes, &g->budget, &g->reached));
     KILN_TRY(derive_bodies(g, &zero));
     if (zero) return KILN_OK;
     KILN_TRY(keep_arguments(g));

@@ -43,6 +43,17 @@ static void round_trip(const kiln_expr *e) {
     kiln_arena_free(&arena);
 }
 
+/* A gradient's row, or why there is none; */
+static void derive(const kiln_row *row) {
+    for (int a = 0; a < row->schema->nargs; a++) {
+        kiln_sb sb;
+        kiln_sb_init(&sb);
+        kiln_status st = kiln_row_grad(row, a, &sb);
+        require(st == KILN_OK || st == KILN_E_UNSUP || st == KILN_E_LIMIT || st == KILN_E_TYPE);
+        kiln_sb_fini(&sb);
+    }
+}
+
 static void walk(const kiln_registry *r, kiln_budget steps) {
     const kiln_op *op;
     int ntyped;
@@ -52,6 +63,7 @@ static void walk(const kiln_registry *r, kiln_budget steps) {
         require(strlen(op->name) > 240 || kiln_registry_find_row(r, op->name, &found) == KILN_OK);
         require(op->row->family == KILN_FAMILY_COMPOSE || op->row->nbranches > 0);
         require(kiln_row_check(r, op->row, &steps, &ntyped) == KILN_OK);
+        if (op->form == KILN_FORM_FUNCTIONAL) derive(op->row);
         for (int b = 0; b < op->row->nbranches; b++) {
             const kiln_branch *br = &op->row->branches[b];
             if (br->when) round_trip(br->when);

@@ -275,6 +275,16 @@ def test_optionals_and_branches():
         op(x, mode="cube")
 
 
+def test_overloads():
+    kiln.torch.define("user::shift", "map user::shift(Tensor x, Tensor y) -> Tensor : takes float = x * y")
+    kiln.torch.define("user::shift.Scalar", "map user::shift.Scalar(Tensor x, Scalar y) -> Tensor : takes float = x * x * y")
+    x = drawn(3)
+    torch.testing.assert_close(torch.ops.user.shift(x, x), x * x)
+    torch.testing.assert_close(torch.ops.user.shift(x, 3), x * x * 3)
+    assert gradcheck(torch.ops.user.shift, (x, x)) and gradgradcheck(lambda x: torch.ops.user.shift(x, 3), (x,))
+    assert set(opcheck(torch.ops.user.shift.Scalar, (x, 3)).values()) == {"SUCCESS"}
+
+
 def test_integers_beside_floats():
     op = kiln.torch.define("user::scaled", "map user::scaled(Tensor x, Tensor n) -> Tensor : takes real to_float = x * n * n")
     x, n = drawn(4, 3), torch.arange(3)
@@ -405,3 +415,14 @@ def test_defined_operators_outlive_enable_and_configure():
     """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.stdout == "fine\n", done.stdout + done.stderr
+
+
+def test_branches_that_no_float_takes():
+    op = kiln.torch.define("user::halved", """
+        map user::halved(Tensor x) -> Tensor : takes real complex
+            when is_int(common) = idiv(x, 2)
+            when is_float(common) = x / 2 * x
+            when is_complex(common) = complex(re(x), 0)
+    """)
+    assert gradcheck(op, (drawn(3),))
+    assert op(torch.tensor([5])).tolist() == [2]

@@ -62,7 +62,7 @@ class _Operator:
 
     def __init__(self, name, row, differentiable):
         self.name, self.row, self.differentiable = name, row, differentiable
-        self.kiln = _kiln.op(name).__self__
+        self.kiln = _kiln.op(name if "." in name else f"{name}.default").__self__
         # Whether the values of numbers may decide anything but numbers.
         self.asks = self.kiln.family != "map" or re.search(r"^\s+(when|check|static|host)\b", row, re.M) is not None
         self.namespace, _, rest = name.partition("::")
