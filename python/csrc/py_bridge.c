@@ -109,12 +109,12 @@ static PyObject *counts_tuple(const kiln_bridge_counts *c) {
         if (!n || PyDict_SetItemString(back, names[k], n) < 0) Py_CLEAR(back);
         Py_XDECREF(n);
     }
-    return back ? Py_BuildValue("(sOKN)", c->name, c->taken ? Py_True : Py_False,
-                                (unsigned long long)c->served, back)
+    return back ? Py_BuildValue("(sOKNO)", c->name, c->taken && !c->own ? Py_True : Py_False,
+                                (unsigned long long)c->served, back, c->own ? Py_True : Py_False)
                 : NULL;
 }
 
-/* bridge_counts(): (name, taken, served, {why: handed back}) of every operator that was ever taken. */
+/* bridge_counts(): (name, taken, served, {why: handed back}, own) of every operator that was ever taken. */
 PyObject *kp_bridge_counts(PyObject *module, PyObject *unused) {
     (void)module;
     (void)unused;

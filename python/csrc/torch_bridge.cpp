@@ -540,7 +540,7 @@ int counts(size_t which, kiln_bridge_counts *out) {
     std::lock_guard<std::mutex> lock(kernels_lock);
     if (which >= kernels.size()) return 0;
     const Kernel &k = *kernels[which];
-    *out = {k.name.c_str(), k.target.load() != nullptr, 0, {}};
+    *out = {k.name.c_str(), k.target.load() != nullptr, k.own, 0, {}};
     for (Tally *t = tallies.load(); t; t = t->next)
         out->served += t->served[which].load(std::memory_order_relaxed);
     for (int w = 0; w < KILN_WHY_COUNT; w++)

@@ -66,6 +66,7 @@ typedef enum kiln_bridge_why {
 typedef struct kiln_bridge_counts {
     const char *name; /* of the operator */
     int taken;
+    int own; /* Kiln's own, which nobody takes or gives back */
     uint64_t served, handed_back[KILN_WHY_COUNT];
 } kiln_bridge_counts;
 

@@ -182,6 +182,7 @@ class Row(NamedTuple):
     taken: bool
     served: int
     handed_back: dict[str, int]  # why: how often
+    defined: bool = False  # by define(), and not PyTorch's
 
 
 class Status(NamedTuple):
@@ -198,7 +199,7 @@ class Status(NamedTuple):
             lines.append(f"{'operator':32} {'served':>12} {'handed back':>12}  why")
         for row in sorted(called, key=lambda row: -row.served):
             why = ", ".join(f"{text} {n}" for text, n in row.handed_back.items())
-            name = row.operator.removeprefix("aten::") + ("" if row.taken else " (given back)")
+            name = row.operator.removeprefix("aten::") + ("" if row.taken or row.defined else " (given back)")
             lines.append(f"{name:32} {row.served:12} {sum(row.handed_back.values()):12}  {why}".rstrip())
         reasons = sorted(set(self.left_alone.values()))
         lines += [f"left alone, since {reason}: {sum(text == reason for text in self.left_alone.values())}" for reason in reasons]
