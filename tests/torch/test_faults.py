@@ -436,3 +436,11 @@ def test_end_by_an_exception(run_torch):
             torch.add(kept, torch.ones(4))
     """, exits=1)
     assert said.rstrip().split("\n")[-1].startswith("RuntimeError: The size of tensor a (3) must match")
+
+
+def test_enable_imports_little():
+    """Beyond PyTorch itself: what define() needs of it would take longer than all the rest."""
+    code = ("import sys, torch; before = set(sys.modules); import kiln.torch; kiln.torch.enable(); "
+            "print(*sorted({name.partition('.')[0] for name in set(sys.modules) - before}))")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=True)
+    assert "kiln" in done.stdout.split() and not {"sympy", "torch"} & set(done.stdout.split())

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import torch
 
 from .. import _kiln
-from . import _build, _define
+from . import _build
 
 __all__ = ["Status", "define", "disable", "enable", "enabled", "status"]
 
@@ -174,6 +174,7 @@ def define(name, row, *, differentiable=True, replace=False):
         raise RuntimeError("kiln.torch.define() cannot be called inside a trace: call it before")
     with _lock:
         _load()
+        from . import _define  # imports much of PyTorch, which enable() can do without
         return _define.define(name, row, differentiable=differentiable, replace=replace)
 
 
