@@ -41,23 +41,29 @@ enum {
 
 constexpr uint8_t NO_DTYPE = 255;
 
+/* Both ways, by the names that dtype.def and PyTorch have for them. */
 struct Dtypes {
     uint8_t to_kiln[static_cast<int>(c10::ScalarType::NumOptions)];
-    c10::ScalarType to_torch[32];
+    c10::ScalarType to_torch[KILN_DTYPE_COUNT];
     Dtypes() {
-        using S = c10::ScalarType;
-        static const struct {
-            S torch;
-            kiln_dtype kiln;
-        } pairs[] = {{S::Bool, KILN_BOOL},  {S::Byte, KILN_U8},          {S::Char, KILN_I8},
-                     {S::Short, KILN_I16},  {S::Int, KILN_I32},          {S::Long, KILN_I64},
-                     {S::Half, KILN_F16},   {S::BFloat16, KILN_BF16},    {S::Float, KILN_F32},
-                     {S::Double, KILN_F64}, {S::UInt16, KILN_U16},       {S::UInt32, KILN_U32},
-                     {S::UInt64, KILN_U64}, {S::ComplexFloat, KILN_C64}, {S::ComplexDouble, KILN_C128}};
+        static const char *const names[] = {
+#define D(NAME, value, name, bytes, kind, torch) [value] = torch,
+#include "kiln/dtype.def"
+#undef D
+        };
         std::memset(to_kiln, NO_DTYPE, sizeof to_kiln);
-        for (const auto &p : pairs) {
-            to_kiln[static_cast<int>(p.torch)] = static_cast<uint8_t>(p.kiln);
-            to_torch[p.kiln] = p.torch;
+        for (int t = 0; t < static_cast<int>(c10::ScalarType::NumOptions); t++)
+            for (int k = 0; k < KILN_DTYPE_COUNT; k++)
+                if (name_of(static_cast<c10::ScalarType>(t)) == names[k]) {
+                    to_kiln[t] = static_cast<uint8_t>(k);
+                    to_torch[k] = static_cast<c10::ScalarType>(t);
+                }
+    }
+    static std::string name_of(c10::ScalarType t) {
+        try {
+            return std::string(c10::getDtypeNames(t).first);
+        } catch (const std::exception &) {
+            return ""; /* one that has no tensors */
         }
     }
 };
@@ -127,25 +133,13 @@ class Arguments {
     size_t count = 0;
     int64_t nelem = 0; /* no fewer than any result of the call has */
 
-    int tensor(const at::Tensor &t, bool written) { return borrow(t, written, next()); }
+    kiln_value *next() { return &value[count++]; }
 
-    int optional_tensor(const c10::IValue &v, bool written) {
-        if (v.isNone() || !v.toTensor().defined()) return none();
-        return tensor(v.toTensor(), written);
-    }
-
-    int none() { return *next() = kiln_v_none(), SERVED; }
-    int boolean(bool b) { return *next() = kiln_v_bool(b), SERVED; }
-    int integer(int64_t i) { return *next() = kiln_v_int(i), SERVED; }
-    int real(double f) { return *next() = kiln_v_float(f), SERVED; }
-    int complex(c10::complex<double> c) { return *next() = kiln_v_complex(c.real(), c.imag()), SERVED; }
-    int text(const char *s) { return *next() = kiln_v_str(s), SERVED; }
-
-    int dtype(int64_t scalar_type) {
+    static int dtype(int64_t scalar_type, kiln_value *to) {
         if (scalar_type < 0 || scalar_type >= static_cast<int64_t>(sizeof dtypes.to_kiln) ||
             dtypes.to_kiln[scalar_type] == NO_DTYPE)
             return KILN_WHY_DTYPE;
-        return *next() = kiln_v_dtype(static_cast<kiln_dtype>(dtypes.to_kiln[scalar_type])), SERVED;
+        return *to = kiln_v_dtype(static_cast<kiln_dtype>(dtypes.to_kiln[scalar_type])), SERVED;
     }
 
     template <class List, class One> int list(const List &all, One one) {
@@ -158,7 +152,9 @@ class Arguments {
         return *next() = kiln_v_list(first, static_cast<uint32_t>(all.size())), SERVED;
     }
 
-    int tensor_item(const at::Tensor &t, bool written, kiln_value *to) { return borrow(t, written, to); }
+    int tensor(const at::Tensor &t, bool written, kiln_value *to) {
+        return t.defined() ? borrow(t, written, to) : (*to = kiln_v_none(), SERVED);
+    }
 
     /* PyTorch's default dtype decides where no tensor has floats, or no other than a number has. */
     bool needs_default() const {
@@ -171,8 +167,6 @@ class Arguments {
     size_t nheaders = 0, nitems = 0;
     bool has_other = false, has_floats = false; /* a tensor of integers, or a number; any other */
     c10::IntArrayRef widest;                    /* sizes of the first tensor of several elements */
-
-    kiln_value *next() { return &value[count++]; }
 
     /* Tensors of several sizes broadcast, to no more elements than their product. */
     void reach(c10::IntArrayRef sizes, int64_t n) {
@@ -256,7 +250,6 @@ struct Arg {
     const char *name; /* NULL: by position */
     const char *title;
     uint8_t kind; /* kiln_kind; KILN_NUMBER_V: a Scalar */
-    uint8_t item; /* of a list */
     bool written;
 };
 
@@ -305,30 +298,22 @@ struct Kernel {
     raise(KILN_E_TYPE, text + "cannot be passed on");
 }
 
-int convert_item(const c10::IValue &v, const Arg &as, Arguments *to, kiln_value *item) {
-    if (v.isTensor()) {
-        if (!v.toTensor().defined()) return *item = kiln_v_none(), SERVED;
-        return to->tensor_item(v.toTensor(), as.written, item);
-    }
-    if (v.isNone()) return *item = kiln_v_none(), SERVED;
-    if (v.isInt()) return *item = kiln_v_int(v.toInt()), SERVED;
-    if (v.isDouble()) return *item = kiln_v_float(v.toDouble()), SERVED;
-    if (v.isBool()) return *item = kiln_v_bool(v.toBool()), SERVED;
-    if (v.isComplexDouble()) {
-        auto c = v.toComplexDouble();
-        return *item = kiln_v_complex(c.real(), c.imag()), SERVED;
-    }
-    return KILN_WHY_VALUE;
+/* What is no list: an argument, or an item of one. */
+int convert_one(const c10::IValue &v, const Arg &as, Arguments *to, kiln_value *out) {
+    if (v.isTensor()) return to->tensor(v.toTensor(), as.written, out);
+    if (v.isInt() && as.kind == KILN_DTYPE_V) return Arguments::dtype(v.toInt(), out);
+    if (v.isNone()) return *out = kiln_v_none(), SERVED;
+    if (v.isBool()) return *out = kiln_v_bool(v.toBool()), SERVED;
+    if (v.isInt()) return *out = kiln_v_int(v.toInt()), SERVED;
+    if (v.isDouble()) return *out = kiln_v_float(v.toDouble()), SERVED;
+    if (v.isString()) return *out = kiln_v_str(v.toStringRef().c_str()), SERVED;
+    if (!v.isComplexDouble()) return KILN_WHY_VALUE;
+    c10::complex<double> c = v.toComplexDouble();
+    return *out = kiln_v_complex(c.real(), c.imag()), SERVED;
 }
 
 int Kernel::convert(const c10::IValue &v, const Arg &as, Arguments *to) {
-    if (v.isTensor()) return v.toTensor().defined() ? to->tensor(v.toTensor(), as.written) : to->none();
-    if (v.isNone()) return to->none();
-    if (v.isBool()) return to->boolean(v.toBool());
-    if (v.isInt()) return as.kind == KILN_DTYPE_V ? to->dtype(v.toInt()) : to->integer(v.toInt());
-    if (v.isDouble()) return to->real(v.toDouble());
-    if (v.isComplexDouble()) return to->complex(v.toComplexDouble());
-    if (v.isString()) return to->text(v.toStringRef().c_str());
+    if (!v.isList()) return convert_one(v, as, to, to->next());
     if (v.isIntList())
         return to->list(v.toIntList(), [](int64_t x, kiln_value *i) { return *i = kiln_v_int(x), SERVED; });
     if (v.isDoubleList())
@@ -336,10 +321,8 @@ int Kernel::convert(const c10::IValue &v, const Arg &as, Arguments *to) {
                         [](double x, kiln_value *i) { return *i = kiln_v_float(x), SERVED; });
     if (v.isBoolList())
         return to->list(v.toBoolList(), [](bool x, kiln_value *i) { return *i = kiln_v_bool(x), SERVED; });
-    if (v.isList())
-        return to->list(v.toListRef(),
-                        [&](const c10::IValue &x, kiln_value *i) { return convert_item(x, as, to, i); });
-    return KILN_WHY_VALUE;
+    return to->list(v.toListRef(),
+                    [&](const c10::IValue &x, kiln_value *i) { return convert_one(x, as, to, i); });
 }
 
 int Kernel::run(Arguments *a, kiln_tensor **outs) {
@@ -457,8 +440,7 @@ void describe(Kernel *k, const kiln_op *op) {
     bool given = std::strcmp(api->op_form(op), "functional") != 0;
     k->nrets = static_cast<uint8_t>(api->op_nrets(op));
     for (size_t i = 0; api->op_arg_at(op, i, &info); i++) {
-        k->args.push_back(
-            {info.by_name ? info.name : nullptr, info.name, info.kind, info.item, info.written != 0});
+        k->args.push_back({info.by_name ? info.name : nullptr, info.name, info.kind, info.written != 0});
         if (given && info.written && k->nwritten < MAX_RETS)
             k->written[k->nwritten++] = static_cast<uint8_t>(i);
     }

@@ -62,7 +62,7 @@ def configure(*, cache_dir=None, mode=None, cc=None, isa=None, dump_dir=None, ma
 
 
 def explain(call, /, *args, stage="source", **kwargs):
-    """The text of one stage of a call: schema, bind, infer, key, ir, source or asm.
+    """The text of one stage of a call: schema, bind, plan, key, ir, source or asm.
 
     call is an operator's name, followed by the arguments, or a whole call as text, in the language of the command
     `kiln explain`: explain("add.Tensor(f32[4,8], f32[8], alpha=2)", stage="key").

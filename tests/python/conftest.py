@@ -1,6 +1,5 @@
 """A cache folder of its own for the run, and helpers that several files use."""
 import atexit
-import itertools
 import os
 import subprocess
 import sys
@@ -11,9 +10,9 @@ atexit.register(_folder.cleanup)
 os.environ["KILN_CACHE_DIR"] = _folder.name
 os.environ.pop("KILN_MODE", None)
 
-import forkserver  # noqa: E402
 import pytest  # noqa: E402
 import torch  # noqa: E402
+from fork_fixtures import fork_server, run_torch  # noqa: E402, F401
 
 import kiln  # noqa: E402
 
@@ -29,25 +28,4 @@ def run_python():
                               env={**os.environ, **environment})
         assert done.returncode == 0, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout + done.stderr
-    return run
-
-
-@pytest.fixture(scope="session")
-def fork_server():
-    server = forkserver.Server()
-    yield server
-    server.close()
-
-
-@pytest.fixture
-def run_torch(fork_server, tmp_path):
-    """As run_python, for code that imports PyTorch: in a process of its own which has NumPy and PyTorch already, and not Kiln."""
-    outputs = (tmp_path / f"output{n}" for n in itertools.count())
-
-    def run(code):
-        output = next(outputs)
-        status = fork_server.run(code, output, timeout=120)
-        said = output.read_text()
-        assert status == 0, f"exit {status}\n{said}"
-        return said
     return run

@@ -3,7 +3,6 @@
 Kiln is disabled when a test begins, and must be again when it has ended.
 """
 import atexit
-import itertools
 import os
 import sys
 import tempfile
@@ -14,12 +13,12 @@ atexit.register(_folder.cleanup)
 os.environ["KILN_CACHE_DIR"] = _folder.name
 os.environ.pop("KILN_MODE", None)
 os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # resizing an out tensor warns
-for other in ("ops", "python"):  # compare.py, exact.py; forkserver.py
+for other in ("ops", "python"):  # compare.py, exact.py; fork_fixtures.py
     sys.path.append(str(Path(__file__).parents[1] / other))
 
-import forkserver  # noqa: E402
 import pytest  # noqa: E402
 import torch  # noqa: E402
+from fork_fixtures import fork_server, run_torch  # noqa: E402, F401
 
 import kiln.torch  # noqa: E402
 from compare import tally  # noqa: E402
@@ -42,27 +41,6 @@ def interpreted():
     kiln.configure(mode="interp")
     yield
     kiln.configure(mode="default")
-
-
-@pytest.fixture(scope="session")
-def fork_server():
-    server = forkserver.Server()
-    yield server
-    server.close()
-
-
-@pytest.fixture
-def run_torch(fork_server, tmp_path):
-    """Runs code in a process of its own which has PyTorch already, and not Kiln: its output and errors."""
-    outputs = (tmp_path / f"output{n}" for n in itertools.count())
-
-    def run(code, exits=0):
-        output = next(outputs)
-        status = fork_server.run(code, output, timeout=120)
-        said = output.read_text()
-        assert status == exits, f"exit {status}\n{said}"
-        return said
-    return run
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -22,9 +22,6 @@ _defined = {}  # by name
 _loaded = set()  # names whose rows were given to Kiln here
 _HEAD = re.compile(r"\s*(\w+)\s+([\w:]+(?:\.\w+)?)\s*\(")
 _SIZES = re.compile(r"\b(size|single)\s*\(")
-_DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in (
-    torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32,
-    torch.float64, torch.uint16, torch.uint32, torch.uint64, torch.complex64, torch.complex128)}
 
 
 class _Layout:
@@ -143,7 +140,7 @@ class _Operator:
             for dim in sorted(range(len(sizes)), key=lambda dim: (places[dim], -dim)):
                 strides[dim] = inner
                 inner = inner * torch.sym_max(sizes[dim], 1)
-            results.append(torch.empty_strided(sizes, strides, dtype=_DTYPES[dtype.name], device=device))
+            results.append(torch.empty_strided(sizes, strides, dtype=getattr(torch, dtype.name), device=device))
         return results[0] if len(results) == 1 else tuple(results)
 
     # -- gradients ----------------------------------------------------------------------------------------------------------
