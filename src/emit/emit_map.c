@@ -1,17 +1,24 @@
 /* emit_map.c - element-wise nests over one grid axis -> two C loops, over rows and over vectors of KILN_W lanes.
  *
  * The form of nearly all kernels, so it is made for speed: pointers run along, what a broadcast input holds is
- * read once per row, results may bypass the caches, and the last, partial vector goes through small buffers, so
- * that the body is compiled once.  Every other nest is emit_loop.c's. */
+ * read once per row, results may bypass the caches, and the last, partial vector goes through small buffers by the
+ * same loop as the whole ones, so that the body is not compiled again for it.  Every other nest is emit_loop.c's. */
 #include <string.h>
 
 #include "emit/emit_impl.h"
 
-enum { TAIL_BYTES = 64 }; /* of the widest register */
+enum {
+    TAIL_BYTES = 64, /* of the widest register */
+    LITTLE = 12,     /* weight of a body whose loop costs as much as the body: such loops are unrolled */
+    UNROLLED = 4     /* times; src/run/selftest.c takes rows longer than that */
+};
 
 typedef struct nest_use {
     bool reads[KILN_IR_MAX_BUFS], writes[KILN_IR_MAX_BUFS], pars[KILN_IR_MAX_PARS];
 } nest_use;
+
+/* How results that lie in a row are stored: into the caches, past them, or as the row's `bypass` says. */
+typedef enum store_way { STORE, STREAM, ASK } store_way;
 
 /* Names of what belongs to a part of an element.  ORDER: kiln_ir_part */
 static const char *const part_names[] = {"", "re", "im"};
@@ -86,13 +93,16 @@ static bool streams(const kiln_emitter *em, int buf) {
     return !strided(em, buf) && part * (size_t)em->lanes >= 16;
 }
 
-/* `store` of a row of elements, or `stream` where the row asked for that; how the call goes on, says the caller. */
-static void store_row(kiln_emitter *em, const kiln_ir_ins *in, const char *suffix, const char *type) {
+/* A store of elements in a row. */
+static void store_row(kiln_emitter *em, const kiln_ir_ins *in, store_way way, const char *suffix,
+                      const char *type) {
+    bool both = way == ASK && streams(em, in->which);
     kiln_em_start(em);
-    if (streams(em, in->which)) {
-        kiln_em_put(em, "if (nt%d) ", in->which);
+    if (both || (way == STREAM && streams(em, in->which))) {
+        if (both) kiln_em_put(em, "if (__builtin_expect(bypass, 0)) ");
         kiln_em_fn(em, "stream%s_%s", suffix, type);
         store_arguments(em, in);
+        if (!both) return;
         kiln_em_start(em);
         kiln_em_put(em, "else ");
     }
@@ -100,11 +110,11 @@ static void store_row(kiln_emitter *em, const kiln_ir_ins *in, const char *suffi
     store_arguments(em, in);
 }
 
-static void store_parts(kiln_emitter *em, const kiln_ir_ins *in) {
+static void store_parts(kiln_emitter *em, const kiln_ir_ins *in, store_way way) {
     kiln_dtype t = kiln_dtype_real((kiln_dtype)in->dtype);
     const char *name = kiln_dtype_name(t);
     if (!strided(em, in->which)) {
-        store_row(em, in, "_parts", name);
+        store_row(em, in, way, "_parts", name);
         return;
     }
     for (int k = 0; k < 2; k++) {
@@ -115,14 +125,14 @@ static void store_parts(kiln_emitter *em, const kiln_ir_ins *in) {
     }
 }
 
-static void store(kiln_emitter *em, const kiln_ir_ins *in) {
+static void store(kiln_emitter *em, const kiln_ir_ins *in, store_way way) {
     const kiln_ir_buf *b = &em->ir->bufs[in->which];
     if (kiln_dtype_is_complex(b->dtype)) {
-        store_parts(em, in);
+        store_parts(em, in, way);
         return;
     }
     if (!strided(em, in->which)) {
-        store_row(em, in, "", kiln_dtype_name(b->dtype));
+        store_row(em, in, way, "", kiln_dtype_name(b->dtype));
         return;
     }
     kiln_em_start(em);
@@ -155,12 +165,15 @@ static void broadcast(kiln_emitter *em, int b) {
     }
 }
 
+/* Pointers to the row's elements.  Results bypass the caches where the launch asks for it and all of them lie on
+ * vectors' borders: a row goes one way. */
 static void row_head(kiln_emitter *em, const nest_use *u) {
+    if (nest_streams(em, u)) kiln_em_line(em, "int bypass = stream;");
     for (int b = 0; b < em->ir->nbufs; b++) {
         if (!touched(u, b)) continue;
         kiln_em_line(em, "char *p%d = L->ptr[%d] + r * L->stride[%d];", b, b, 2 * b + 1);
         if (u->writes[b] && streams(em, b))
-            kiln_em_line(em, "const int nt%d = stream && (unsigned long)p%d %% %d == 0;", b, b,
+            kiln_em_line(em, "bypass &= (unsigned long)p%d %% %d == 0;", b,
                          (int)kiln_dtype_size(kiln_dtype_real(em->ir->bufs[b].dtype)) * em->lanes);
         if (em->ir->bufs[b].stride == KILN_STRIDE_BCAST) broadcast(em, b);
     }
@@ -168,7 +181,6 @@ static void row_head(kiln_emitter *em, const nest_use *u) {
 
 /* The last vector of a row works in the buffers e<b>; m<b> remembers where its results belong. */
 static void tail_in(kiln_emitter *em, const nest_use *u) {
-    kiln_em_open(em, "if (k < KILN_W)");
     for (int b = 0; b < em->ir->nbufs; b++) {
         int size = (int)kiln_dtype_size(em->ir->bufs[b].dtype);
         if (!touched(u, b) || em->ir->bufs[b].stride != KILN_STRIDE_CONTIG) continue;
@@ -181,14 +193,13 @@ static void tail_in(kiln_emitter *em, const nest_use *u) {
         if (u->writes[b]) kiln_em_put(em, "m%d = p%d; ", b, b);
         kiln_em_put(em, "p%d = e%d;\n", b, b);
     }
-    kiln_em_close(em);
+    if (nest_streams(em, u)) kiln_em_line(em, "bypass = 0;");
 }
 
 static void tail_out(kiln_emitter *em, const nest_use *u) {
     for (int b = 0; b < em->ir->nbufs; b++) {
         if (!u->writes[b] || em->ir->bufs[b].stride != KILN_STRIDE_CONTIG) continue;
         kiln_em_start(em);
-        kiln_em_put(em, "if (k < KILN_W) ");
         kiln_em_fn(em, kiln_dtype_is_complex(em->ir->bufs[b].dtype) ? "copy_tail" : "tail_out");
         kiln_em_put(em, "(m%d, e%d, k * %d);\n", b, b, (int)kiln_dtype_size(em->ir->bufs[b].dtype));
     }
@@ -254,22 +265,20 @@ static void nest_head(kiln_emitter *em, int nest, const nest_use *u, int begin, 
     }
     for (int k = 0; k < em->ir->npars; k++)
         if (u->pars[k]) kiln_em_read_par(em, k);
-    if (nest_streams(em, u)) kiln_em_line(em, "const int stream = L->flags & %u;", KILN_LAUNCH_STREAM);
+    if (nest_streams(em, u)) kiln_em_line(em, "const int stream = (L->flags & %u) != 0;", KILN_LAUNCH_STREAM);
     kiln_em_open(em, "for (long r = 0; r < n1; r++)");
     row_head(em, u);
     for (int r = begin; r < end; r++)
         if (em->early[r]) value(em, r);
-    kiln_em_open(em, "for (long left = n0; left > 0; left -= KILN_W)");
-    kiln_em_line(em, "const long k = left < KILN_W ? left : KILN_W;");
 }
 
 /* Instructions begin..end; only stores, all but stores, or both. */
-static void instructions(kiln_emitter *em, int begin, int end, bool stores, bool others) {
+static void instructions(kiln_emitter *em, int begin, int end, store_way way, bool stores, bool others) {
     for (int r = begin; r < end; r++) {
         const kiln_ir_ins *in = &em->ir->ins[r];
         if (em->early[r] || (in->op == KILN_IR_STORE ? !stores : !others)) continue;
         if (in->op == KILN_IR_STORE)
-            store(em, in);
+            store(em, in, way);
         else if (in->op == KILN_IR_TRAP)
             kiln_em_trap(em, in, "k");
         else
@@ -287,6 +296,46 @@ static bool loads_after_store(const kiln_ir *ir, int begin, int end) {
     return false;
 }
 
+/* The loop over a row's whole vectors, or over the one in the tail's buffers: k of its lanes are elements. */
+static void vectors(kiln_emitter *em, const nest_use *u, int begin, int end, store_way way) {
+    bool wait = kiln_em_stores_wait(em->ir, begin, end) && loads_after_store(em->ir, begin, end);
+    if (way == STORE && kiln_em_weight(em, begin, end) <= LITTLE)
+        kiln_em_line(em, "_Pragma(\"GCC unroll %d\")", UNROLLED);
+    kiln_em_open(em, "for (; left >= KILN_W; left -= KILN_W)");
+    instructions(em, begin, end, way, !wait, true);
+    if (wait) instructions(em, begin, end, way, true, false);
+    advance(em, u);
+    kiln_em_close(em);
+}
+
+/* A row: its whole vectors, then once more round for the part of one that is left.  Both ways of storing have a loop of
+ * their own, unless the body is so large that this would take the compiler too long. */
+static void row(kiln_emitter *em, const nest_use *u, int begin, int end) {
+    kiln_em_line(em, "long left = n0, k = KILN_W;");
+    kiln_em_open(em, "for (;;)");
+    if (!nest_streams(em, u)) {
+        vectors(em, u, begin, end, STORE);
+    } else if (kiln_em_weight(em, begin, end) > KILN_EM_MUCH) {
+        vectors(em, u, begin, end, ASK);
+    } else {
+        kiln_em_open(em, "if (bypass)");
+        vectors(em, u, begin, end, STREAM);
+        kiln_em_close(em);
+        kiln_em_open(em, "else");
+        vectors(em, u, begin, end, STORE);
+        kiln_em_close(em);
+    }
+    kiln_em_open(em, "if (k < KILN_W)");
+    tail_out(em, u);
+    kiln_em_line(em, "break;");
+    kiln_em_close(em);
+    kiln_em_line(em, "if (left == 0) break;");
+    kiln_em_line(em, "k = left;");
+    tail_in(em, u);
+    kiln_em_line(em, "left = KILN_W;");
+    kiln_em_close(em);
+}
+
 void kiln_em_map_nest(kiln_emitter *em, int nest, int begin) {
     int end = (int)em->region_end[begin];
     nest_use u = {{0}, {0}, {0}};
@@ -295,15 +344,9 @@ void kiln_em_map_nest(kiln_emitter *em, int nest, int begin) {
         if (em->ir->ins[r].op == KILN_IR_STORE) u.writes[em->ir->ins[r].which] = true;
         if (em->ir->ins[r].op == KILN_IR_PAR) u.pars[em->ir->ins[r].which] = true;
     }
-    bool wait = kiln_em_stores_wait(em->ir, begin + 1, end) && loads_after_store(em->ir, begin + 1, end);
     find_early(em, begin + 1, end);
     nest_head(em, nest, &u, begin + 1, end);
-    tail_in(em, &u);
-    instructions(em, begin + 1, end, !wait, true);
-    if (wait) instructions(em, begin + 1, end, true, false);
-    tail_out(em, &u);
-    advance(em, &u);
-    kiln_em_close(em);
+    row(em, &u, begin + 1, end);
     kiln_em_close(em);
     if (nest_streams(em, &u)) {
         kiln_em_start(em);
