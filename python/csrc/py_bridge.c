@@ -18,18 +18,22 @@ static kiln_status call_patiently(kiln_ctx *ctx, const kiln_op *op, const kiln_v
     return status;
 }
 
+static void look(const kiln_tensor *t, kiln_bridge_view *out) {
+    out->data = kiln_tensor_data(t);
+    out->sizes = kiln_tensor_sizes(t);
+    out->strides = kiln_tensor_strides(t);
+    out->nelem = kiln_tensor_nelem(t);
+    out->dtype = kiln_tensor_dtype(t);
+    out->rank = kiln_tensor_rank(t);
+}
+
 static const kiln_bridge_api api = {
     .call = kiln_call,
     .call_patiently = call_patiently,
     .borrow = kiln_tensor_borrow,
     .new_tensor = kiln_tensor_new,
     .release = kiln_tensor_release,
-    .dtype = kiln_tensor_dtype,
-    .rank = kiln_tensor_rank,
-    .sizes = kiln_tensor_sizes,
-    .strides = kiln_tensor_strides,
-    .nelem = kiln_tensor_nelem,
-    .data = kiln_tensor_data,
+    .look = look,
     .quiet = kiln_quiet,
     .last_error = kiln_last_error,
     .threads_limit = kiln_threads_limit,

@@ -117,6 +117,11 @@ static kiln_status run(kiln_ctx *ctx, const kiln_op *what, kp_frame *f, kiln_ten
 
 /* -- results --------------------------------------------------------------------------------------- */
 
+static PyObject *torch_object(const kp_torch *torch, kiln_tensor *stolen) {
+    PyObject *made = torch->object(stolen);
+    return made || PyErr_Occurred() ? made : PyErr_NoMemory();
+}
+
 static PyObject *result_object(kp_frame *f, kiln_tensor *stolen) {
     const kp_held *first = NULL;
     for (int k = 0; k < f->nheld; k++) {
@@ -127,10 +132,7 @@ static PyObject *result_object(kp_frame *f, kiln_tensor *stolen) {
         }
         if (h->kind >= KP_KILN && (!first || (first->scalar && !h->scalar))) first = h;
     }
-    if (first && first->torch && f->st->torch.object) {
-        PyObject *made = f->st->torch.object(stolen);
-        return made || PyErr_Occurred() ? made : PyErr_NoMemory();
-    }
+    if (first && first->torch && f->st->torch.object) return torch_object(&f->st->torch, stolen);
     if (first && first->kind == KP_EXCHANGE) return kp_exchange_object(first->exchange, stolen);
     PyObject *tensor = kp_tensor_object(f->st, stolen, false);
     if (!tensor || !first || first->kind != KP_NUMPY) return tensor;
@@ -225,25 +227,47 @@ static PyObject *call_filled(kp_op *op, const kiln_op *what, kp_box *box, kp_fra
     return NULL;
 }
 
-/* Most calls on Kiln's own tensors: those alone, by position, only read, and small.  Nothing but the arguments must live
- * until such a call is over, and no Python code runs in it.  false: this is none, and nothing was done. */
+/* A torch tensor as most are: of the very type met last, with nothing that autograd keeps of it, to be looked into
+ * through the bridge.  Nothing of that runs Python code. */
+static bool plain_tensor(kp_state *st, PyObject *o, kiln_tensor_header *header, kiln_tensor **out) {
+    const kp_torch *torch = &st->torch;
+    const kp_type *type = &st->types[st->recent];
+    if (type->type != Py_TYPE(o) || !type->torch || type->scripted) return false;
+    if (!torch->place || !torch->borrow || !torch->object) return false;
+    const void *tensor = kp_torch_tensor(torch, o);
+    return !torch->meta(*(const void *const *)tensor) && torch->borrow(tensor, header, out);
+}
+
+/* Most calls: on tensors alone, all of Kiln's own or all of PyTorch's, by position, only read, and small.  Nothing but
+ * the arguments must live until such a call is over, and no Python code runs in it.  false: this is none, and nothing was
+ * done. */
 static bool call_plain(kp_op *op, PyObject *const *args, Py_ssize_t nargs, PyObject **out) {
     enum { MOST = 4 };
     kiln_value values[MOST];
+    kiln_tensor_header headers[MOST];
     kp_state *st = op->st;
     bool large = false;
     if (nargs > op->nplain || nargs > MOST || nargs == 0 || !st->box || op->epoch != st->epoch) return false;
+    bool own = Py_TYPE(args[0]) == st->tensor_type;
     for (Py_ssize_t k = 0; k < nargs; k++) {
-        kp_tensor *t = (kp_tensor *)args[k];
-        if (Py_TYPE(args[k]) != st->tensor_type) return false;
-        large = large || is_large(t->t);
-        values[k] = kiln_v_tensor(t->t);
+        kiln_value *v =
+            &values[k]; /* filled in place: a copied one would be read before its stores are done */
+        if (own ? Py_TYPE(args[k]) != st->tensor_type : !plain_tensor(st, args[k], &headers[k], &v->u.tensor))
+            return false;
+        if (own) v->u.tensor = ((kp_tensor *)args[k])->t;
+        v->name = NULL;
+        v->kind = KILN_TENSOR;
+        v->n = 0;
+        large = large || is_large(v->u.tensor);
     }
     if (large) return false;
     kiln_tensor *result;
     kiln_status status = kiln_call(st->box->ctx, op->op, values, (size_t)nargs, &result, 1);
     if (status == KILN_E_INTERRUPTED) return false; /* it would have waited for a compiler */
-    *out = status == KILN_OK ? kp_tensor_object(st, result, false) : (kp_raise(status), NULL);
+    if (status != KILN_OK)
+        kp_raise(status);
+    else
+        *out = own ? kp_tensor_object(st, result, false) : torch_object(&st->torch, result);
     return true;
 }
 

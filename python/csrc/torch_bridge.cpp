@@ -80,7 +80,9 @@ struct Allocator final : c10::Allocator {
         kiln_tensor *t = nullptr;
         TORCH_CHECK_WITH(OutOfMemoryError, api->new_tensor(KILN_U8, 1, &size, nullptr, &t) == KILN_OK,
                          "Kiln has no memory for ", n, " bytes");
-        return {api->data(t), t, release, c10::Device(c10::kCPU)};
+        kiln_bridge_view v;
+        api->look(t, &v);
+        return {v.data, t, release, c10::Device(c10::kCPU)};
     }
     c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
     void copy_data(void *to, const void *from, size_t n) const override { default_copy_data(to, from, n); }
@@ -100,14 +102,16 @@ void set_shape(c10::TensorImpl *to, c10::IntArrayRef sizes, const int64_t *strid
 
 /* Takes over the reference to t. */
 at::Tensor wrap(kiln_tensor *t) {
-    c10::DataPtr data(api->data(t), t, release, c10::Device(c10::kCPU));
-    c10::ScalarType type = dtypes.to_torch[api->dtype(t)];
-    int64_t nbytes = api->nelem(t) * static_cast<int64_t>(c10::elementSize(type));
+    kiln_bridge_view v;
+    api->look(t, &v);
+    c10::DataPtr data(v.data, t, release, c10::Device(c10::kCPU));
+    c10::ScalarType type = dtypes.to_torch[v.dtype];
+    int64_t nbytes = v.nelem * static_cast<int64_t>(c10::elementSize(type));
     c10::Storage storage(c10::Storage::use_byte_size_t(), nbytes, std::move(data), &allocator,
                          /*resizable=*/true);
     at::Tensor out = at::detail::make_tensor<c10::TensorImpl>(
         std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), c10::scalarTypeToTypeMeta(type));
-    set_shape(out.unsafeGetTensorImpl(), {api->sizes(t), static_cast<size_t>(api->rank(t))}, api->strides(t));
+    set_shape(out.unsafeGetTensorImpl(), {v.sizes, static_cast<size_t>(v.rank)}, v.strides);
     return out;
 }
 

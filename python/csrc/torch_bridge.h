@@ -11,7 +11,16 @@
 extern "C" {
 #endif
 
-enum { KILN_BRIDGE_VERSION = 2 };
+enum { KILN_BRIDGE_VERSION = 3 };
+
+/* All that a tensor over a result needs, by one call. */
+typedef struct kiln_bridge_view {
+    void *data;
+    const int64_t *sizes, *strides;
+    int64_t nelem;
+    kiln_dtype dtype;
+    int rank;
+} kiln_bridge_view;
 
 /* Of the library. */
 typedef struct kiln_bridge_api {
@@ -25,12 +34,7 @@ typedef struct kiln_bridge_api {
     kiln_status (*new_tensor)(kiln_dtype dtype, int rank, const int64_t *sizes, const int64_t *strides,
                               kiln_tensor **out);
     void (*release)(kiln_tensor *t);
-    kiln_dtype (*dtype)(const kiln_tensor *t);
-    int (*rank)(const kiln_tensor *t);
-    const int64_t *(*sizes)(const kiln_tensor *t);
-    const int64_t *(*strides)(const kiln_tensor *t);
-    int64_t (*nelem)(const kiln_tensor *t);
-    void *(*data)(const kiln_tensor *t);
+    void (*look)(const kiln_tensor *t, kiln_bridge_view *out);
     int (*quiet)(int on);
     const char *(*last_error)(void);
     int (*threads_limit)(int n);
