@@ -43,8 +43,12 @@ static kiln_status show_ir(explainer *ex) {
     return KILN_OK;
 }
 
+/* As it would be compiled; where nothing compiles, as for a compiler that can do all. */
 static kiln_status show_source(explainer *ex) {
-    return kiln_emit_c(ex->c->program->ir, ex->ctx->isa, ex->out);
+    kiln_toolchain *tc;
+    bool found = kiln_ctx_toolchain(ex->ctx, &tc) == KILN_OK;
+    return kiln_emit_c(ex->c->program->ir, found ? kiln_toolchain_isa(tc, ex->ctx->isa) : ex->ctx->isa,
+                       ex->out);
 }
 
 static kiln_status show_asm(explainer *ex) {
@@ -53,8 +57,9 @@ static kiln_status show_asm(explainer *ex) {
     char *text = NULL;
     KILN_TRY(kiln_ctx_toolchain(ex->ctx, &tc));
     kiln_sb_init(&source);
-    kiln_status st = kiln_emit_c(ex->c->program->ir, ex->ctx->isa, &source);
-    if (st == KILN_OK) st = kiln_build_asm(tc, ex->ctx->isa, source.p, source.len, &text);
+    kiln_isa isa = kiln_toolchain_isa(tc, ex->ctx->isa);
+    kiln_status st = kiln_emit_c(ex->c->program->ir, isa, &source);
+    if (st == KILN_OK) st = kiln_build_asm(tc, isa, source.p, source.len, &text);
     if (st == KILN_OK) kiln_sb_puts(ex->out, text);
     kiln_free(text);
     kiln_sb_fini(&source);

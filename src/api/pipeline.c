@@ -192,11 +192,12 @@ static kiln_status back(kiln_class *c, kiln_sb *source, kiln_object *object, kil
     kiln_toolchain *tc;
     *cause = KILN_COUNTER_no_compiler;
     KILN_TRY(kiln_ctx_toolchain(c->ctx, &tc));
-    KILN_TRY(kiln_emit_c(c->program->ir, c->ctx->isa, source));
-    KILN_TRY(kiln_emit_work(c->program->ir, c->ctx->isa, &c->nests.work));
+    kiln_isa isa = kiln_toolchain_isa(tc, c->ctx->isa);
+    KILN_TRY(kiln_emit_c(c->program->ir, isa, source));
+    KILN_TRY(kiln_emit_work(c->program->ir, isa, &c->nests.work));
     dump(c, source);
     int64_t deadline = kiln_toolchain_deadline(tc);
-    kiln_status st = kiln_build(tc, c->ctx->isa, source->p, source->len, object);
+    kiln_status st = kiln_build(tc, isa, source->p, source->len, object);
     if (st == KILN_E_BUILD && kiln_clock_ns() >= deadline)
         *cause = KILN_COUNTER_compiler_timeouts;
     else if (st == KILN_E_BUILD && kiln_toolchain_route(tc) != KILN_CC_NONE)

@@ -157,6 +157,11 @@ const char *kiln_toolchain_id(const kiln_toolchain *tc) {
     return t ? t->id : "unknown";
 }
 
+kiln_isa kiln_toolchain_isa(const kiln_toolchain *tc, kiln_isa most) {
+    const kiln_tools *t = found(tc);
+    return t && t->route != KILN_CC_NONE && t->isa < most ? t->isa : most;
+}
+
 const char *kiln_toolchain_why(const kiln_toolchain *tc) {
     const kiln_tools *t = found(tc);
     return t ? t->why : "the search for a compiler was cut short";

@@ -31,6 +31,7 @@ typedef struct kiln_tools {
     char **flags;        /* the driver's own */
     char **cc1;          /* program and flags; reads stdin, writes stdout; -march is added */
     char **as;           /* program and flags; -o is added */
+    kiln_isa isa;        /* the best level that this machine runs and the compiler makes kernels for */
     const char *family;  /* "gcc", "clang" or the program's name */
     const char *version; /* "12.2.0" or "" */
     const char *id, *why;

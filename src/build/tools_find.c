@@ -2,7 +2,8 @@
  *
  * Asks the driver what it would run (-###), so that a compile can start cc1 and as itself: the driver
  * alone costs as much as a small kernel.  Each route is tried on a kernel with constants before it is
- * believed; what was refused, and why, is kept for the user. */
+ * believed, for the best instruction-set level first and then for lower ones; what was refused, and why, is kept for
+ * the user. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -209,7 +210,7 @@ static kiln_status read_answer(const kiln_tools_request *rq, kiln_tools *t, cons
 /* KILN_E_BUILD: the program could not be asked; *hangs: nor should it be tried. */
 static kiln_status ask(const kiln_tools_request *rq, kiln_tools *t, int64_t deadline, bool *hangs) {
     char march[48] = "", *text = NULL;
-    const char *level = kiln_isa_march(kiln_isa_detect());
+    const char *level = kiln_isa_march(t->isa);
     if (level[0]) snprintf(march, sizeof march, "-march=%s", level);
     char **question = driver_question(t, march);
     if (!question) return KILN_NOMEM();
@@ -226,27 +227,36 @@ static kiln_status ask(const kiln_tools_request *rq, kiln_tools *t, int64_t dead
 
 /* -- trials ---------------------------------------------------------------------------------------- */
 
-/* Reads a constant table by index and through vectors, so that relocation and alignment matter. */
+/* Reads a constant table by index and through vectors, so that relocation and alignment matter.  Then compares vectors of
+ * doubles as long as kernels have them, two registers: clang before version 20 dies of that for AVX-512. */
 static const char trial_source[] =
-    "typedef double vec __attribute__((vector_size(32)));\n"
+    "typedef double vec __attribute__((vector_size(%d)));\n"
+    "typedef long mask __attribute__((vector_size(%d)));\n"
     "static const double table[8] = {3, 1, 4, 1, 5, 9, 2, 6};\n"
     "int kiln_kernel(const int *in) {\n"
     "    int i = in[0];\n"
     "    vec a = {table[i & 7], table[(i + 1) & 7], table[(i + 2) & 7], table[(i + 3) & 7]};\n"
     "    vec b = {10, 20, 30, 40};\n"
     "    a = a * b + 0.5;\n"
-    "    return (int)(a[0] + a[1] + a[2] + a[3]) + in[1];\n"
+    "    mask large = (mask)(a > 30.0);\n"
+    "    return (int)(a[0] + a[1] + a[2] + a[3]) + in[1] - (int)(large[0] + large[1]);\n"
     "}\n";
-enum { TRIAL_INDEX = 2, TRIAL_BIAS = 7, TRIAL_ANSWER = 4 * 10 + 1 * 20 + 5 * 30 + 9 * 40 + 2 + TRIAL_BIAS };
+enum {
+    TRIAL_INDEX = 2,
+    TRIAL_BIAS = 7,
+    TRIAL_ANSWER = 4 * 10 + 1 * 20 + 5 * 30 + 9 * 40 + 2 + TRIAL_BIAS + 1
+};
 
 static kiln_status try_once(const kiln_tools_request *rq, const kiln_tools *t, int64_t deadline) {
     kiln_object o = {0};
     kiln_code *code = NULL;
+    char source[sizeof trial_source + 16];
+    int bytes = 2 * kiln_isa_vector_bytes(t->isa);
     kiln_compile_job job = {.rq = rq,
                             .tools = t,
-                            .isa = kiln_isa_detect(),
-                            .src = trial_source,
-                            .n = sizeof trial_source - 1,
+                            .isa = t->isa,
+                            .src = source,
+                            .n = (size_t)snprintf(source, sizeof source, trial_source, bytes, bytes),
                             .deadline_ns = deadline};
     KILN_TRY(kiln_compile(&job, &o));
     kiln_status st = kiln_code_load_with(rq, t, deadline, &o, KILN_KERNEL_SYMBOL, &code);
@@ -311,18 +321,34 @@ static kiln_status try_direct(const kiln_tools_request *rq, kiln_tools *t, int64
     return KILN_E_BUILD;
 }
 
-/* KILN_OK: t->route is set, perhaps to none.  Anything else is want of memory, or an interruption. */
-static kiln_status try_command(const kiln_tools_request *rq, kiln_tools *t, int64_t deadline, kiln_sb *why) {
-    bool hangs = false;
+/* At one level.  KILN_OK: t->route is set, perhaps to none.  Anything else is want of memory, or an interruption. */
+static kiln_status try_level(const kiln_tools_request *rq, kiln_tools *t, int64_t deadline, bool *hangs,
+                             kiln_sb *why) {
     t->cc1 = t->as = NULL;
     t->family = base_of(t->driver[0]);
     t->version = "";
-    kiln_status st = ask(rq, t, half_way(deadline), &hangs);
-    if (st == KILN_E_BUILD && (hangs || strcmp(t->family, "clang") != 0)) refuse(why, t, "-###");
-    if (st == KILN_E_BUILD && hangs) return KILN_OK;
+    kiln_status st = ask(rq, t, half_way(deadline), hangs);
+    if (st == KILN_E_BUILD && (*hangs || strcmp(t->family, "clang") != 0)) refuse(why, t, "-###");
+    if (st == KILN_E_BUILD && *hangs) return KILN_OK;
     if (st == KILN_OK || st == KILN_E_BUILD) st = try_direct(rq, t, deadline, why);
     if (st == KILN_E_BUILD && !(rq->avoid & KILN_AVOID_DRIVER)) st = try_driver(rq, t, deadline, why);
     return st == KILN_E_BUILD ? KILN_OK : st;
+}
+
+/* An older compiler may not know the best level.  What it says of lower ones is the same again, and not kept. */
+static kiln_status try_command(const kiln_tools_request *rq, kiln_tools *t, int64_t deadline, kiln_sb *why) {
+    kiln_sb again;
+    bool hangs = false;
+    kiln_status st = KILN_OK;
+    kiln_sb_init(&again);
+    for (int isa = kiln_isa_detect(); isa >= 0 && st == KILN_OK && t->route == KILN_CC_NONE && !hangs;
+         isa--) {
+        t->isa = (kiln_isa)isa;
+        if (kiln_isa_runs(t->isa))
+            st = try_level(rq, t, deadline, &hangs, t->isa == kiln_isa_detect() ? why : &again);
+    }
+    kiln_sb_fini(&again);
+    return st;
 }
 
 /* -- finding ----------------------------------------------------------------------------------------- */
@@ -367,6 +393,7 @@ static kiln_status describe(kiln_tools *t, kiln_sb *why) {
     } else {
         kiln_sb_printf(&id, "%s%s%s (%s)", t->family, t->version[0] ? "-" : "", t->version,
                        t->route == KILN_CC_DIRECT ? "cc1 | as" : "driver");
+        if (t->isa != kiln_isa_detect()) kiln_sb_printf(&id, " for %s", kiln_isa_name(t->isa));
         for (char **w = t->driver + 1; *w; w++) kiln_sb_printf(&id, " %s", *w);
     }
     t->id = id.failed ? NULL : kiln_arena_strndup(&t->mem, id.p, id.len);

@@ -61,6 +61,25 @@ static void broken_compilers_are_refused(void **state) {
     check_fails("exec /nonexistent/program", 20000, "exited with status 127");
 }
 
+/* A compiler that dies of the best level makes kernels for the next one. */
+static void an_old_compiler_serves_a_lower_level(void **state) {
+    (void)state;
+    char text[300];
+    kiln_isa best = kiln_isa_detect();
+    if (best == KILN_ISA_GENERIC) skip();
+    snprintf(text, sizeof text,
+             "case \"$*\" in *-march=%s*) echo unknown level >&2; exit 1;; esac\nexec gcc \"$@\"",
+             kiln_isa_march(best));
+    kiln_toolchain *tc = open_tools(script(text), 0);
+    assert_int_not_equal(kiln_toolchain_route(tc), KILN_CC_NONE);
+    assert_non_null(strstr(kiln_toolchain_why(tc), "unknown level"));
+    kiln_isa isa = kiln_toolchain_isa(tc, best);
+    assert_true(isa < best && kiln_isa_runs(isa));
+    assert_non_null(strstr(kiln_toolchain_id(tc), kiln_isa_name(isa)));
+    assert_int_equal(kiln_toolchain_isa(tc, KILN_ISA_GENERIC), KILN_ISA_GENERIC);
+    kiln_toolchain_close(tc);
+}
+
 /* True once no process of the group is left; a killed one may take a moment to go. */
 static bool group_is_gone(pid_t group) {
     for (int i = 0; i < 200; i++) {
@@ -456,6 +475,7 @@ static void any_allocation_may_fail(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(broken_compilers_are_refused),
+        cmocka_unit_test(an_old_compiler_serves_a_lower_level),
         cmocka_unit_test(a_hanging_compiler_is_stopped_with_its_children),
         cmocka_unit_test(a_compiler_may_break_later),
         cmocka_unit_test(a_flood_of_messages_is_bounded),
