@@ -1,8 +1,9 @@
-"""Builds kiln._kiln: Kiln's whole library and the Python interface in one shared object.
+"""Builds kiln._kiln: Kiln's whole library and the Python interface in one shared object; for a wheel the kiln command, too.
 
 KILN_STATIC_LIB names a libkiln.a to link; without it the library is compiled here from src/, as
 CMakeLists.txt, src/run/loops.cmake and src/math/embed.cmake do.  KILN_CFLAGS adds compiler flags.
 """
+import contextlib
 import os
 import platform
 import re
@@ -12,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.errors import CompileError, LinkError
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
@@ -46,6 +48,9 @@ def stamped():
     return sorted({str(path) for pattern in patterns for path in Path().glob(pattern)})
 
 
+NEEDED = {"xxhash.h": "libxxhash-dev", "jansson.h": "libjansson-dev"}  # beside a C compiler: headers, and packages that have them
+
+
 class CopyBridge(build_py):
     """Puts the source of the bridge to PyTorch beside kiln.torch, which builds it where PyTorch is (python -m kiln.torch build)."""
     def run(self):
@@ -65,11 +70,43 @@ class BuildKiln(build_ext):
         exports = temp / "exports.map"
         exports.write_text("{ global: PyInit__kiln; local: *; };\n")
         ext.extra_link_args += [f"-Wl,--version-script={exports}"]
+        self.say_what_is_missing(temp)
         library = os.environ.get("KILN_STATIC_LIB")
         objects = [library] if library else self.library_objects(temp)
         ext.extra_objects = objects
         ext.depends += objects
         super().build_extension(ext)
+        if not self.inplace:
+            self.build_command(temp, objects)
+
+    def say_what_is_missing(self, temp):
+        """One line, before anything is built."""
+        def compiles(header):
+            trial = temp / "trial.c"
+            trial.write_text(f"#include <{header}>\n" if header else "int kiln_trial;\n")
+            with contextlib.redirect_stderr(None), contextlib.suppress(CompileError):
+                return bool(self.compiler.compile([str(trial)], str(temp), include_dirs=INCLUDES, extra_postargs=["-w"]))
+            return False
+
+        if not compiles(None):
+            raise SystemExit(f"kiln: the C compiler '{self.compiler.compiler[0]}' does not work; on Debian: apt-get install gcc libc6-dev")
+        lacking = {header: package for header, package in NEEDED.items() if not compiles(header)}
+        if lacking:
+            raise SystemExit(f"kiln: {' and '.join(lacking)} not found; on Debian: apt-get install {' '.join(lacking.values())}")
+
+    def build_command(self, temp, objects):
+        """The program of cli/, inside the package; kiln._command runs it.  jansson's archive is linked where there is one, so
+        that the wheel needs no library of the machine's."""
+        text = temp / "bench_text.c"
+        subprocess.run([self.build_tool("embed", temp, []), str(text), "bench_kernels_text=bench/kernels.txt"], check=True)
+        units = [(str(source), ["-Icli"], temp / "cli") for source in [*sorted(Path("cli").glob("*.c")), text]]
+        to = Path(self.build_lib) / "kiln/bin"
+        to.mkdir(parents=True, exist_ok=True)
+        own = self.compiled(units) + objects
+        for jansson in (":libjansson.a", "jansson"):
+            with contextlib.suppress(LinkError):
+                return self.compiler.link_executable(own, "kiln", str(to), libraries=[jansson, "m", "dl", "pthread"])
+        raise SystemExit("kiln: libjansson cannot be linked; on Debian: apt-get install libjansson-dev")
 
     def compiled(self, units):
         """Objects of (source, flags, folder), several at a time."""

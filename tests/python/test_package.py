@@ -12,7 +12,7 @@ import pytest
 import kiln
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = ["src", "cli", "include", "ops", "python", "tools/embed.c", "tools/index_ops.c", "setup.py", "pyproject.toml", "MANIFEST.in", "LICENSE", "README.md"]
+SOURCES = ["src", "cli", "include", "ops", "python", "tools/embed.c", "tools/index_ops.c", "bench/kernels.txt", "setup.py", "pyproject.toml", "MANIFEST.in", "LICENSE", "README.md"]
 PROGRAM = """
 import kiln, sys
 assert {here!r} not in kiln.__file__ and kiln.__file__.startswith({target!r}), kiln.__file__
@@ -63,6 +63,28 @@ def works(wheel, tmp_path):
     return Path(target)
 
 
+def command_runs(target, tmp_path):
+    """The command by its name, which needs nothing of the source tree, nor a library of the machine's beside C's."""
+    environment = {"PYTHONPATH": str(target), "KILN_CACHE_DIR": str(tmp_path / "cache")}
+    out = run(str(target / "bin/kiln"), "run", "add.Tensor(i64[2]:fill=arange, i64[2]:fill=5, alpha=2)", cwd=tmp_path, **environment)
+    assert "[10, 11]" in out
+    assert run(str(target / "bin/kiln"), "--version", cwd=tmp_path, **environment).strip().endswith(kiln.__version__)
+    libraries = {line.split()[0].split(".so")[0] for line in run("ldd", str(target / "kiln/bin/kiln"), cwd=tmp_path).splitlines()}
+    assert not {name for name in libraries if "jansson" in name}
+
+
+def test_what_is_missing_is_said_in_one_line(tree, tmp_path):
+    """Without headers, and without a compiler that works."""
+    poor = tmp_path / "cc"
+    poor.write_text("#!/bin/sh\nfor word; do case $word in *trial.c) ! grep -q 'xxhash\\|jansson' $word || exit 1;; esac; done\nexec gcc \"$@\"\n")
+    poor.chmod(0o755)
+    for compiler, said in ((poor, "kiln: xxhash.h and jansson.h not found; on Debian: apt-get install libxxhash-dev libjansson-dev"),
+                           ("/bin/false", "kiln: the C compiler '/bin/false' does not work; on Debian: apt-get install gcc libc6-dev")):
+        done = subprocess.run([sys.executable, "setup.py", "-q", "build_ext", "--build-temp", str(tmp_path / "temp"), "--build-lib", str(tmp_path / "lib")],
+                              cwd=tree, env={**os.environ, "CC": str(compiler)}, capture_output=True, text=True)
+        assert done.returncode == 1 and done.stderr.strip().splitlines()[-1] == said, done.stderr
+
+
 def bridge_builds(target, tmp_path):
     """What is installed can build its bridge to PyTorch, into a folder of the user's."""
     environment = {"PYTHONPATH": str(target), "KILN_CACHE_DIR": str(tmp_path / "cache")}
@@ -82,6 +104,7 @@ def test_wheel(tree, tmp_path):
     assert {"kiln/__init__.py", "kiln/__init__.pyi", "kiln/py.typed", "kiln/_kiln.abi3.so"} <= set(names)
     assert not [n for n in names if n.endswith((".c", ".h", ".o")) and "/torch/src/" not in n]
     target = works(wheel, tmp_path)
+    command_runs(target, tmp_path)
     bridge_builds(target, tmp_path)
     symbols = run("nm", "-D", "--defined-only", str(target / "kiln/_kiln.abi3.so"), cwd=tmp_path).split()
     assert [s for s in symbols if s.startswith(("kiln", "Py", "kp_"))] == ["PyInit__kiln"]
