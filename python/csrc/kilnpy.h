@@ -69,10 +69,14 @@ typedef struct kp_torch {
     /* of forward mode, an at::Tensor */
     const void *(*tangent)(const void *impl, uint64_t level, const void *tensor);
     const void *undefined; /* the impl of an at::Tensor that is none */
+    /* what torch.set_default_dtype said, as a c10::ScalarType */
+    int8_t (*default_type)(void);
     /* of the bridge (torch_bridge.h); NULL before there is one */
     int (*borrow)(const void *tensor, kiln_tensor_header *header, kiln_tensor **out);
     void *(*object)(kiln_tensor *stolen);
 } kp_torch;
+
+enum { KP_TORCH_FLOAT = 6 }; /* c10::ScalarType::Float: the default dtype that Kiln's rows mean */
 
 static inline const void *kp_torch_tensor(const kp_torch *torch, PyObject *o) {
     return (const char *)o + torch->place;

@@ -181,12 +181,29 @@ static __attribute__((noinline)) int check_autograd(const kp_op *op, kp_frame *f
     return kp_settle(f) < 0 ? (kp_blame(op->name, NULL), -1) : 0;
 }
 
-/* A call whose gradients PyTorch records goes through PyTorch if that comes back to Kiln, so that they are right.  All its
- * arrays must be PyTorch's. */
-static bool is_for_torch(const kp_op *op, const kp_frame *f) {
+/* Whether torch.set_default_dtype decides what a call gives: 1, 0, or -1 with an exception.  Not where a tensor of
+ * floats does. */
+static int follows_default(const kp_op *op, const kp_frame *f) {
+    const kp_torch *torch = &f->st->torch;
+    if (torch->place && torch->default_type() == KP_TORCH_FLOAT) return 0;
     for (int k = 0; k < f->nheld; k++)
-        if (f->held[k].kind >= KP_KILN && !f->held[k].torch) return false;
-    return kp_bridge_takes(op->name);
+        if (f->held[k].torch && kp_dtype_kind(kiln_tensor_dtype(f->held[k].t)) >= NUM_FLOAT) return 0;
+    PyObject *call = kp_helper(f->st, "follows_default");
+    PyObject *answer = call ? PyObject_CallFunction(call, "s", op->name) : NULL;
+    int yes = answer ? PyObject_IsTrue(answer) : -1;
+    Py_XDECREF(answer);
+    Py_XDECREF(call);
+    return yes;
+}
+
+/* Whether a call is made by PyTorch: 1, 0, or -1 with an exception.  One whose gradients it records, if it comes back to
+ * Kiln, so that they are right; and one that its default dtype decides.  All arrays of the call must be PyTorch's. */
+static int is_for_torch(const kp_op *op, kp_frame *f) {
+    if (!f->torch) return 0;
+    if (kp_find_recorded(f) < 0) return kp_blame(op->name, NULL), -1;
+    for (int k = 0; k < f->nheld; k++)
+        if (f->held[k].kind >= KP_KILN && !f->held[k].torch) return 0;
+    return f->recorded && kp_bridge_takes(op->name) ? 1 : follows_default(op, f);
 }
 
 static PyObject *call_torch(kp_op *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
@@ -246,7 +263,7 @@ static bool call_plain(kp_op *op, PyObject *const *args, Py_ssize_t nargs, PyObj
     kiln_value values[MOST];
     kiln_tensor_header headers[MOST];
     kp_state *st = op->st;
-    bool large = false;
+    bool large = false, floats = false;
     if (nargs > op->nplain || nargs > MOST || nargs == 0 || !st->box || op->epoch != st->epoch) return false;
     bool own = Py_TYPE(args[0]) == st->tensor_type;
     for (Py_ssize_t k = 0; k < nargs; k++) {
@@ -259,8 +276,9 @@ static bool call_plain(kp_op *op, PyObject *const *args, Py_ssize_t nargs, PyObj
         v->kind = KILN_TENSOR;
         v->n = 0;
         large = large || is_large(v->u.tensor);
+        floats = floats || kp_dtype_kind(kiln_tensor_dtype(v->u.tensor)) >= NUM_FLOAT;
     }
-    if (large) return false;
+    if (large || (!own && !floats && st->torch.default_type() != KP_TORCH_FLOAT)) return false;
     kiln_tensor *result;
     kiln_status status = kiln_call(st->box->ctx, op->op, values, (size_t)nargs, &result, 1);
     if (status == KILN_E_INTERRUPTED) return false; /* it would have waited for a compiler */
@@ -282,11 +300,10 @@ static __attribute__((noinline)) PyObject *call_framed(kp_op *op, PyObject *cons
     kp_frame_init(&frame, op->st);
     if (kp_op_fresh(op, box) == 0) {
         const kiln_op *what = op->op; /* of box's context; code run by an argument may call kiln.configure */
-        int filled = kp_frame_fill(&frame, op, args, nargs, kwnames);
-        if (filled == 0 && frame.torch && (filled = kp_find_recorded(&frame)) < 0) kp_blame(op->name, NULL);
-        if (filled == 0)
-            out = frame.recorded && is_for_torch(op, &frame) ? call_torch(op, args, nargs, kwnames)
-                                                             : call_filled(op, what, box, &frame);
+        int elsewhere = kp_frame_fill(&frame, op, args, nargs, kwnames);
+        if (elsewhere == 0) elsewhere = is_for_torch(op, &frame);
+        if (elsewhere >= 0)
+            out = elsewhere ? call_torch(op, args, nargs, kwnames) : call_filled(op, what, box, &frame);
     }
     kp_frame_fini(&frame);
     kp_box_drop(box);

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, Protocol, SupportsIndex, overload
 
 import builtins
 
-from . import fx as fx
+from . import fx as fx, torch as torch
 
 __version__: str
 

@@ -78,12 +78,19 @@ def as_array(array, dtype, copy):
 # -- PyTorch --------------------------------------------------------------------------------------------------
 
 def torch_samples():
-    """Tensors that differ in what py_torch.c asks: a plain one, a negated view, a conjugated one, one that requires grad."""
+    """Tensors that differ in what py_torch.c asks: a plain one, a negated view, a conjugated one, one that requires grad, and
+    one of the default dtype."""
     import torch
     with torch.inference_mode(False), torch.device("cpu"):
         plain = torch.zeros(1, dtype=torch.float32)
         return (plain, torch._neg_view(plain), torch.zeros(1, dtype=torch.complex64).conj(),
-                torch.zeros(1, dtype=torch.float32, requires_grad=True))
+                torch.zeros(1, dtype=torch.float32, requires_grad=True), torch.zeros(1))
+
+
+def follows_default(name):
+    """Whether torch.set_default_dtype says other than float32, and PyTorch has an operator of that name that follows it."""
+    torch = sys.modules["torch"]
+    return torch.get_default_dtype() is not torch.float32 and torch._C._dispatch_has_kernel(name)
 
 
 def is_recorded(tensor):
@@ -209,7 +216,7 @@ def operator_name(operator):
 
 
 def through_torch(name, args, kwargs):
-    """The call through PyTorch, which records its gradients; kiln.torch has put Kiln's kernel beneath."""
+    """The call through PyTorch, which records its gradients, with Kiln's kernel beneath, or follows its default dtype."""
     import torch
     space, _, rest = name.partition("::")
     base, _, overload = rest.partition(".")

@@ -276,6 +276,21 @@ def test_default_dtype(dtype):
     both(code)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_default_dtype_in_direct_calls(dtype):
+    i, invert = torch.arange(1, 4), kiln.op("aten::bitwise_not")
+    torch.set_default_dtype(dtype)
+    try:
+        for name, args in (("div", (i, i)), ("exp", (i,)), ("mul", (i, 2.5)), ("add", (i.float(), i)), ("pow", (i, i.to(torch.bfloat16)))):
+            want, got = getattr(torch, name)(*args), kiln.call(name, *args)
+            assert got.dtype == want.dtype
+            torch.testing.assert_close(got, want)
+        assert kiln.call("aten::exp.out", i, out=torch.empty(3)).dtype == dtype
+        assert torch.equal(invert(i), ~i)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
 def test_nothing():
     def code():
         empty, none = torch.empty(0, 3), torch.empty(2, 0, 3)
@@ -413,6 +428,28 @@ def test_compile(backend):
         y.sum().backward()
         return y, z, x.grad, w.grad, compiled(floats(5, 4), w)
     both(code, "gelu" if backend == "eager" else "mul.Tensor")
+
+
+def test_compile_traces_kiln_call(run_torch):
+    """Without a graph break, whoever imports the compiler; an operator that PyTorch does not have is named."""
+    run_torch("""if True:
+        import sys, torch, kiln, kiln.torch
+        assert "torch._dynamo" not in sys.modules
+        kiln.load_ops("map my::twice(Tensor x) -> Tensor\\n  = x + x")
+        x, aten = torch.arange(3.0), torch.ops.aten
+        for f in (lambda x: kiln.call("aten::neg", x) + 1, lambda x: kiln.call("add", x, x, alpha=2),
+                  lambda x: kiln.call("aten::add.Tensor", x, x, alpha=2) * 2, lambda x: kiln.call(aten.mul.Tensor, x, x)):
+            assert torch.equal(torch.compile(f, backend="eager", fullgraph=True)(x), f(x))
+        twice = lambda x: kiln.call("my::twice", x)
+        assert torch.equal(torch.compile(twice, backend="eager")(x), x + x)
+        torch._dynamo.reset()
+        try:
+            torch.compile(twice, backend="eager", fullgraph=True)(x)
+        except torch._dynamo.exc.Unsupported as error:
+            assert "kiln.torch.define makes it one" in str(error), error
+        else:
+            assert False
+    """)
 
 
 def test_compiled_before_and_after():

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import torch
 
 from .. import _kiln
-from . import _build
+from . import _build, _trace
 
 __all__ = ["Status", "define", "disable", "enable", "enabled", "status"]
 
@@ -218,3 +218,6 @@ def status():
 
 with contextlib.suppress(RuntimeError):
     _load()
+
+
+_trace.register()
