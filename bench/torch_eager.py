@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
-"""torch.* served by Kiln beside PyTorch's own kernels, in one process: bench/torch_eager.py [hot|large|train|start|make-default].
+"""torch.* served by Kiln beside PyTorch's own kernels, in one process: bench/torch_eager.py [hot|large|train|start|pools|make-default].
 
 Both sides take turns within a run, enabled and disabled again and again; the best of many samples counts, so that a busy
 machine disturbs both alike.  `spread` is how far PyTorch differs from itself in the run: the best of its odd turns over that of its
-even ones.  make-default measures every operator and writes python/kiln/torch/default.txt, what enable() takes.
+even ones.  pools compares Kiln's threads with PyTorch's, on a quiet machine and with one core busy.  make-default measures every operator and writes python/kiln/torch/default.txt, what enable() takes.
 Exits 1 if a goal is missed.
 """
+import ctypes
 import math
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -266,9 +268,34 @@ def make_default():
         print(f"  {name}: {', '.join(f'{r:.2f}' for r in ratios[name])}")
 
 
+def pools():
+    """What a call takes by one thread, and by all threads of Kiln's pool and of PyTorch's."""
+    torch.set_num_threads(os.cpu_count())
+    with tempfile.TemporaryDirectory() as folder:
+        library = Path(folder) / "pools.so"
+        build = kiln.torch._build.command(ROOT / "bench/torch_pools.cpp", [ROOT / "include"], library)
+        subprocess.run([*build, str(ROOT / "build/libkiln.a"), "-lm", "-lpthread"], check=True)
+        timed = ctypes.CDLL(str(library)).time_calls
+    timed.restype, timed.argtypes = ctypes.c_double, (ctypes.c_int, ctypes.c_char_p, ctypes.c_int64, ctypes.c_int)
+    for busy in (False, True):
+        other = subprocess.Popen([sys.executable, "-c", "while True: pass"]) if busy else None
+        print(f"\n{torch.get_num_threads()} threads, {'one core busy' if busy else 'nothing else running'}: medians in us")
+        print(f"{'operator':12} {'size':>8} {'1 thread':>10} {'Kiln':>10} {'PyTorch':>10} {'Kiln/PyTorch':>13}")
+        try:
+            for name in ("neg", "exp", "tanh"):
+                for size, calls in ((256, 600), (1024, 300), (4096, 150), (65536, 25)):
+                    turns = [[timed(pool, f"aten::{name}.out".encode(), size * 256, calls) for pool in (0, 1, 2)] for _ in range(3)]
+                    one, own, host = (sorted(side)[1] * 1e6 for side in zip(*turns))
+                    print(f"{name:12} {size:5} KB {one:10.1f} {own:10.1f} {host:10.1f} {own / host:13.3f}")
+        finally:
+            if other:
+                other.kill()
+                other.wait()
+
+
 def main(parts):
     torch.set_num_threads(1)
-    known = {"hot": hot, "large": large, "train": training, "start": start, "make-default": make_default}
+    known = {"hot": hot, "large": large, "train": training, "start": start, "pools": pools, "make-default": make_default}
     if any(part not in known for part in parts):
         print(f"usage: torch_eager.py [{'|'.join(known)}]", file=sys.stderr)
         return 2
