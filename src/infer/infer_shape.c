@@ -4,6 +4,8 @@
  * that is also an input keeps its shape; any other is resized where Kiln owns its memory. */
 #include "infer/infer_parts.h"
 
+#define USUAL_NELEM ((int64_t)1 << 36) /* far below what memory can hold */
+
 /* Matches tensor i to the sizes so far, from the last dimension on.  `seen`: the highest rank among it and those
  * before, which is how dimensions are counted where they do not fit. */
 static kiln_status broadcast(kiln_plan *p, int i, int seen) {
@@ -58,20 +60,25 @@ kiln_status kiln_results_check(kiln_plan *p) {
 }
 
 static kiln_status broadcast_all(kiln_plan *p) {
-    int seen = 0;
-    p->shape->rank = 0;
+    kiln_shape *s = p->shape;
+    int rank = 0, seen = 0;
     for (int i = 0; i < p->typed.nin; i++)
-        if (p->in[i]->rank > p->shape->rank) p->shape->rank = p->in[i]->rank;
-    for (int d = 0; d < p->shape->rank; d++) p->shape->sizes[d] = 1;
+        if (p->in[i]->rank > rank) rank = p->in[i]->rank;
+    s->rank = rank;
+    for (int d = 0; d < rank; d++) s->sizes[d] = 1;
     for (int i = 0; i < p->typed.nin; i++) {
         if (p->in[i]->rank > seen) seen = p->in[i]->rank;
         KILN_TRY(broadcast(p, i, seen));
     }
+    bool large = false;
+    s->nelem = 1;
+    for (int d = 0; d < rank; d++) large |= __builtin_mul_overflow(s->nelem, s->sizes[d], &s->nelem);
+    if (!large && s->nelem > 0 && s->nelem < USUAL_NELEM) return KILN_OK;
     for (int i = 0; i < p->typed.nin; i++) { /* a shape that some tensor has is known to be right */
-        p->shape->nelem = p->in[i]->nelem;
-        if (kiln_has_shape(p->in[i], p->shape->rank, p->shape->sizes)) return KILN_OK;
+        s->nelem = p->in[i]->nelem;
+        if (kiln_has_shape(p->in[i], rank, s->sizes)) return KILN_OK;
     }
-    kiln_status st = kiln_sizes_check(KILN_F64, p->shape->rank, p->shape->sizes, &p->shape->nelem);
+    kiln_status st = kiln_sizes_check(KILN_F64, rank, s->sizes, &s->nelem);
     return st == KILN_OK ? st : kiln_note(st, "%s: the broadcast shape", p->call->op->name);
 }
 

@@ -180,7 +180,7 @@ kiln_status kiln_steps_run(const kiln_plan *plan, const kiln_nests *nests, const
         r.ptr[b] = plan->buffer[b].tensor ? plan->buffer[b].tensor->data : NULL;
     kiln_status st = plan->nsteps > 1 ? new_room(&r, &room) : KILN_OK;
     for (int k = 0; k < plan->nsteps && st == KILN_OK; k++) st = take(&r, &plan->step[k]);
-    if (st == KILN_OK) st = make_ready(&r);
+    if (st == KILN_OK && !r.ready) st = make_ready(&r);
     while (r.nmade > 0) kiln_tensor_release(r.made[--r.nmade]);
     for (int k = 0; k < plan->typed.nrets && st != KILN_OK && r.ready; k++) kiln_tensor_release(outs[k]);
     if (room) kiln_tensor_release(room);
