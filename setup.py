@@ -34,12 +34,13 @@ def version():
 
 def loop_levels():
     """ISA level -> its compiler flags, for src/run/loops.c."""
-    levels = {"GENERIC": []}
+    levels = {"GENERIC": ["-DKILN_VB=16"]}
     machine = platform.machine().lower()
     if machine in ("x86_64", "amd64"):
-        levels |= {f"V{n}": [f"-march=x86-64-v{n}"] for n in (2, 3, 4)}
+        levels |= {f"V{n}": [f"-march=x86-64-v{n}", f"-DKILN_ISA_X86_V{n}=1", f"-DKILN_VB={nbytes}"]
+                   for n, nbytes in ((2, 16), (3, 32), (4, 64))}
     elif machine in ("aarch64", "arm64"):
-        levels["A64"] = ["-march=armv8-a"]
+        levels["A64"] = ["-march=armv8-a", "-DKILN_LOOPS_A64=1", "-DKILN_VB=16"]
     return levels
 
 
@@ -123,9 +124,9 @@ class BuildKiln(build_ext):
         rows = self.compiled([(source, [], temp / "lib") for source, is_row in sources.items() if is_row])
         units = [(source, [], temp / "lib") for source, is_row in sources.items() if not is_row]
         units += [(source, [], temp / "lib") for source in self.generated_sources(temp, rows)]
-        for level, march in loop_levels().items():
+        for level, own in loop_levels().items():
             for size in (1, 2, 4, 8):
-                flags = [f"-DKILN_LOOPS_ISA={level}", f"-DKILN_LOOPS_SIZE={size}", "-O2", "-fno-math-errno", "-Wno-psabi", *march]
+                flags = [f"-DKILN_LOOPS_ISA={level}", f"-DKILN_LOOPS_SIZE={size}", "-O2", "-fno-math-errno", "-Wno-psabi", *own]
                 units.append(("src/run/loops.c", flags, temp / f"loops-{level}-{size}"))
         return rows + self.compiled(units)
 

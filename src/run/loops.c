@@ -1,7 +1,7 @@
 /* loops.c - the interpreter's inner loops of one ISA level and one element size.
  *
  * Compiled once per level and size (see loops.cmake) with
- *     -DKILN_LOOPS_ISA=V4 -DKILN_LOOPS_SIZE=8 -march=x86-64-v4
+ *     -DKILN_LOOPS_ISA=V4 -DKILN_LOOPS_SIZE=8 -march=x86-64-v4 -DKILN_ISA_X86_V4=1 -DKILN_VB=64
  * It holds the loops whose widest type has KILN_LOOPS_SIZE bytes, over vectors of which one fills a
  * register, and exports kiln_loops_fill_<ISA>_<SIZE>.  All arithmetic is src/math's; which primitives
  * there are, prims.def says (read by loops_prims.h). */
@@ -14,26 +14,8 @@
 #define CAT_(a, b) a##b
 #define CAT(a, b) CAT_(a, b)
 
-#define IS_GENERIC 1
-#define IS_V2 2
-#define IS_V3 3
-#define IS_V4 4
-#define IS_A64 5
-#if CAT(IS_, KILN_LOOPS_ISA) == IS_V4
-#define KILN_ISA_X86_V4 1
-#define KILN_VB 64
-#elif CAT(IS_, KILN_LOOPS_ISA) == IS_V3
-#define KILN_ISA_X86_V3 1
-#define KILN_VB 32
-#elif CAT(IS_, KILN_LOOPS_ISA) == IS_V2
-#define KILN_ISA_X86_V2 1
-#define KILN_VB 16
-#elif CAT(IS_, KILN_LOOPS_ISA) == IS_A64
+#ifdef KILN_LOOPS_A64 /* isa.h has a constant of the name that src/math asks for */
 #define KILN_ISA_A64 1
-#define KILN_VB 16
-#else
-#define KILN_ISA_GENERIC 1
-#define KILN_VB 16
 #endif
 #define KILN_W (KILN_VB / KILN_LOOPS_SIZE)
 
@@ -73,9 +55,9 @@
 
 /* -- loops ---- */
 
-#define UNUSED1 (void)b, (void)c
-#define UNUSED2 (void)c
-#define LOOP(name) static void name(void *out, const void *a, const void *b, const void *c, size_t n)
+#define MAYBE __attribute__((unused))
+#define LOOP(name) \
+    static void name(void *out, const void *a, MAYBE const void *b, MAYBE const void *c, size_t n)
 #define EACH for (size_t i = 0; i < n; i += KILN_W)
 #define AT(T, p) ((p) + i * sizeof(elem_##T))
 #define IN(T, p) load_##T(AT(T, (const char *)(p)))
@@ -84,35 +66,20 @@ typedef unsigned char elem_bool; /* the other elem_T come from memory.inc */
 typedef unsigned short elem_f16, elem_bf16;
 
 /* One loop per typing rule and arity. */
-#define LOOP_SAME1(name, T)                \
-    LOOP(loop_##name##_##T) {              \
-        UNUSED1;                           \
-        EACH OUT(T, name##_##T(IN(T, a))); \
-    }
-#define LOOP_SAME2(name, T)                          \
-    LOOP(loop_##name##_##T) {                        \
-        UNUSED2;                                     \
-        EACH OUT(T, name##_##T(IN(T, a), IN(T, b))); \
-    }
+#define LOOP_SAME1(name, T) \
+    LOOP(loop_##name##_##T) { EACH OUT(T, name##_##T(IN(T, a))); }
+#define LOOP_SAME2(name, T) \
+    LOOP(loop_##name##_##T) { EACH OUT(T, name##_##T(IN(T, a), IN(T, b))); }
 #define LOOP_SAME3(name, T) \
     LOOP(loop_##name##_##T) { EACH OUT(T, name##_##T(IN(T, a), IN(T, b), IN(T, c))); }
-#define LOOP_PRED1(name, T)                                  \
-    LOOP(loop_##name##_##T) {                                \
-        UNUSED1;                                             \
-        EACH OUT(bool, to_bytes(T, (name##_##T(IN(T, a))))); \
-    }
-#define LOOP_CMP2(name, T)                                             \
-    LOOP(loop_##name##_##T) {                                          \
-        UNUSED2;                                                       \
-        EACH OUT(bool, to_bytes(T, (name##_##T(IN(T, a), IN(T, b))))); \
-    }
+#define LOOP_PRED1(name, T) \
+    LOOP(loop_##name##_##T) { EACH OUT(bool, to_bytes(T, (name##_##T(IN(T, a))))); }
+#define LOOP_CMP2(name, T) \
+    LOOP(loop_##name##_##T) { EACH OUT(bool, to_bytes(T, (name##_##T(IN(T, a), IN(T, b))))); }
 #define LOOP_SELECT3(name, T) \
     LOOP(loop_##name##_##T) { EACH OUT(T, name##_##T(from_bytes(T, IN(bool, a)), IN(T, b), IN(T, c))); }
-#define LOOP_TOINT1(name, T)                 \
-    LOOP(loop_##name##_##T) {                \
-        UNUSED1;                             \
-        EACH OUT(i32, name##_##T(IN(T, a))); \
-    }
+#define LOOP_TOINT1(name, T) \
+    LOOP(loop_##name##_##T) { EACH OUT(i32, name##_##T(IN(T, a))); }
 
 enum {
     DT_bool = KILN_BOOL,
@@ -133,25 +100,13 @@ enum {
 /* -- casts: C(TO, FROM) ---- */
 
 #define cast_bool_bool(v) (v)
-#define DEF_CAST(TO, FROM)                             \
-    LOOP(loop_cast_##TO##_##FROM) {                    \
-        UNUSED1;                                       \
-        EACH OUT(TO, cast_##TO##_##FROM(IN(FROM, a))); \
-    }
-#define DEF_CAST_BOOL(T)                                          \
-    LOOP(loop_cast_bool_##T) {                                    \
-        UNUSED1;                                                  \
-        EACH OUT(bool, to_bytes(T, cast_bool_##T(IN(T, a))));     \
-    }                                                             \
-    LOOP(loop_cast_##T##_bool) {                                  \
-        UNUSED1;                                                  \
-        EACH OUT(T, cast_##T##_bool(from_bytes(T, IN(bool, a)))); \
-    }
-#define DEF_SAME(T)                           \
-    LOOP(loop_cast_##T##_##T) {               \
-        UNUSED1;                              \
-        memcpy(out, a, n * sizeof(elem_##T)); \
-    }
+#define DEF_CAST(TO, FROM) \
+    LOOP(loop_cast_##TO##_##FROM) { EACH OUT(TO, cast_##TO##_##FROM(IN(FROM, a))); }
+#define DEF_CAST_BOOL(T)                                                               \
+    LOOP(loop_cast_bool_##T) { EACH OUT(bool, to_bytes(T, cast_bool_##T(IN(T, a)))); } \
+    LOOP(loop_cast_##T##_bool) { EACH OUT(T, cast_##T##_bool(from_bytes(T, IN(bool, a)))); }
+#define DEF_SAME(T) \
+    LOOP(loop_cast_##T##_##T) { memcpy(out, a, n * sizeof(elem_##T)); }
 #define PUT_CAST(TO, FROM) t->cast[DT_##TO][DT_##FROM] = loop_cast_##TO##_##FROM;
 #define PUT_CAST_BOOL(T) PUT_CAST(bool, T) PUT_CAST(T, bool)
 #define PUT_SAME(T) PUT_CAST(T, T)
@@ -189,21 +144,22 @@ enum {
     t->scatter[DT_##T] = scatter_block_##T; \
     t->splat[DT_##T] = splat_block_##T;
 
-#include "run/loops_tile.h"
-
 /* -- the four sizes ---- */
 
 /* The formatter cannot settle on where these backslashes go. */
 /* clang-format off */
 #if KILN_LOOPS_SIZE == 1
+#define UNSIGNED elem_u8
 #define ALL(MEMORY, SAME, CAST, CAST_BOOL) \
     MEMORY(u8) MEMORY(i8) SAME(bool) SAME(u8) SAME(i8) \
     PAIR(CAST, u8, i8) CAST_BOOL(u8) CAST_BOOL(i8)
 #elif KILN_LOOPS_SIZE == 2
+#define UNSIGNED elem_u16
 #define ALL(MEMORY, SAME, CAST, CAST_BOOL) \
     MEMORY(i16) SAME(i16) PAIR(CAST, i16, u8) PAIR(CAST, i16, i8) CAST_BOOL(i16) \
     MEMORY(u16) SAME(u16) PAIR(CAST, u16, u8) PAIR(CAST, u16, i8) PAIR(CAST, u16, i16) CAST_BOOL(u16)
 #elif KILN_LOOPS_SIZE == 4
+#define UNSIGNED elem_u32
 #define ALL(MEMORY, SAME, CAST, CAST_BOOL) \
     MEMORY(i32) MEMORY(f32) SAME(i32) SAME(f32) CAST_BOOL(i32) CAST_BOOL(f32) \
     PAIR(CAST, i32, u8) PAIR(CAST, i32, i8) PAIR(CAST, i32, i16) PAIR(CAST, f32, u8) PAIR(CAST, f32, i8) \
@@ -211,6 +167,7 @@ enum {
     MEMORY(u32) SAME(u32) CAST_BOOL(u32) PAIR(CAST, u32, u8) PAIR(CAST, u32, i8) PAIR(CAST, u32, i16) \
     PAIR(CAST, u32, u16) PAIR(CAST, u32, i32) PAIR(CAST, u32, f32) PAIR(CAST, u16, i32) PAIR(CAST, u16, f32)
 #else
+#define UNSIGNED elem_u64
 #define ALL(MEMORY, SAME, CAST, CAST_BOOL) \
     MEMORY(i64) MEMORY(f64) SAME(i64) SAME(f64) CAST_BOOL(i64) CAST_BOOL(f64) \
     PAIR(CAST, i64, u8) PAIR(CAST, i64, i8) PAIR(CAST, i64, i16) PAIR(CAST, i64, i32) PAIR(CAST, i64, f32) \
@@ -222,6 +179,7 @@ enum {
 #endif
 /* clang-format on */
 
+#include "run/loops_tile.h"
 ALL(DEF_MEMORY, DEF_SAME, DEF_CAST, DEF_CAST_BOOL)
 
 #define LOOPS_DEFINE

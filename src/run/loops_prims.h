@@ -8,39 +8,25 @@
 #define PASTE4_(a, b, c, d) a##b##c##d
 #define PASTE4(a, b, c, d) PASTE4_(a, b, c, d)
 
-/* HAS_<operand types>_<kind of T> */
-#define HAS_B_B 1
-#define HAS_B_I 0
-#define HAS_B_F 0
-#define HAS_I_B 0
-#define HAS_I_I 1
-#define HAS_I_F 0
-#define HAS_F_B 0
-#define HAS_F_I 0
-#define HAS_F_F 1
-#define HAS_BI_B 1
-#define HAS_BI_I 1
-#define HAS_BI_F 0
-#define HAS_IF_B 0
-#define HAS_IF_I 1
-#define HAS_IF_F 1
-#define HAS_BIF_B 1
-#define HAS_BIF_I 1
-#define HAS_BIF_F 1
+/* TAKES_<operand types>: of the kinds B, I and F. */
+#define TAKES_B 1, 0, 0
+#define TAKES_I 0, 1, 0
+#define TAKES_F 0, 0, 1
+#define TAKES_BI 1, 1, 0
+#define TAKES_IF 0, 1, 1
+#define TAKES_BIF 1, 1, 1
+#define KIND_B(b, i, f) b
+#define KIND_I(b, i, f) i
+#define KIND_F(b, i, f) f
+#define APPLY(M, ...) M(__VA_ARGS__)
 
-/* WITH_<traits that a type has here>_<group of the trait>: special functions of f32 are computed in f64, so they are
- * among the loops of its size. */
-#define GROUP_EXACT PLAIN
-#define GROUP_JOINS PLAIN
-#define GROUP_DIVIDES PLAIN
-#define GROUP_NEAR PLAIN
-#define GROUP_SPECIAL SPECIAL
-#define WITH_ALL_PLAIN 1
-#define WITH_ALL_SPECIAL 1
-#define WITH_PLAIN_PLAIN 1
-#define WITH_PLAIN_SPECIAL 0
-#define WITH_SPECIAL_PLAIN 0
-#define WITH_SPECIAL_SPECIAL 1
+/* Special functions of f32 are computed in f64, so they are among the loops of its size: whether a type has those of a
+ * trait here, by whether it has the plain and the special ones. */
+#define HAS_EXACT(plain, special) plain
+#define HAS_JOINS(plain, special) plain
+#define HAS_DIVIDES(plain, special) plain
+#define HAS_NEAR(plain, special) plain
+#define HAS_SPECIAL(plain, special) special
 
 #define ONLY_0(...)
 #define ONLY_1(...) __VA_ARGS__
@@ -49,20 +35,20 @@
 #else
 #define MAKE(NAME, name, arity, RULE, T) t->prim[KILN_P_##NAME][PASTE2(DT_, T)] = PASTE4(loop_, name, _, T);
 #endif
-#define ONE(T, KIND, TRAITS, NAME, name, arity, RULE, TYPES, TRAIT, derivatives) \
-    PASTE2(ONLY_, PASTE4(HAS_, TYPES, _, KIND))                                  \
-    (PASTE2(ONLY_, PASTE4(WITH_, TRAITS, _, PASTE2(GROUP_, TRAIT)))(MAKE(NAME, name, arity, RULE, T)))
+#define ONE(T, KIND, plain, special, NAME, name, arity, RULE, TYPES, TRAIT, derivatives) \
+    PASTE2(ONLY_, APPLY(KIND_##KIND, TAKES_##TYPES))                                     \
+    (PASTE2(ONLY_, HAS_##TRAIT(plain, special))(MAKE(NAME, name, arity, RULE, T)))
 
 #if KILN_LOOPS_SIZE == 1
-#define P(...) ONE(bool, B, ALL, __VA_ARGS__) ONE(u8, I, ALL, __VA_ARGS__) ONE(i8, I, ALL, __VA_ARGS__)
+#define P(...) ONE(bool, B, 1, 1, __VA_ARGS__) ONE(u8, I, 1, 1, __VA_ARGS__) ONE(i8, I, 1, 1, __VA_ARGS__)
 #elif KILN_LOOPS_SIZE == 2
-#define P(...) ONE(i16, I, ALL, __VA_ARGS__) ONE(u16, I, ALL, __VA_ARGS__)
+#define P(...) ONE(i16, I, 1, 1, __VA_ARGS__) ONE(u16, I, 1, 1, __VA_ARGS__)
 #elif KILN_LOOPS_SIZE == 4
-#define P(...) ONE(i32, I, ALL, __VA_ARGS__) ONE(u32, I, ALL, __VA_ARGS__) ONE(f32, F, PLAIN, __VA_ARGS__)
+#define P(...) ONE(i32, I, 1, 1, __VA_ARGS__) ONE(u32, I, 1, 1, __VA_ARGS__) ONE(f32, F, 1, 0, __VA_ARGS__)
 #else
-#define P(...)                    \
-    ONE(i64, I, ALL, __VA_ARGS__) \
-    ONE(u64, I, ALL, __VA_ARGS__) ONE(f64, F, ALL, __VA_ARGS__) ONE(f32, F, SPECIAL, __VA_ARGS__)
+#define P(...)                     \
+    ONE(i64, I, 1, 1, __VA_ARGS__) \
+    ONE(u64, I, 1, 1, __VA_ARGS__) ONE(f64, F, 1, 1, __VA_ARGS__) ONE(f32, F, 0, 1, __VA_ARGS__)
 #endif
 #include "expr/prims.def"
 #undef P

@@ -14,23 +14,19 @@
 #define LEVELS(L) L(GENERIC)
 #endif
 
-#define DECLARE(ISA)                               \
-    void kiln_loops_fill_##ISA##_1(kiln_loops *t); \
-    void kiln_loops_fill_##ISA##_2(kiln_loops *t); \
-    void kiln_loops_fill_##ISA##_4(kiln_loops *t); \
-    void kiln_loops_fill_##ISA##_8(kiln_loops *t);
+#define SIZES(S, ISA) S(ISA, 1) S(ISA, 2) S(ISA, 4) S(ISA, 8)
+#define DECLARE_ONE(ISA, SIZE) void kiln_loops_fill_##ISA##_##SIZE(kiln_loops *t);
+#define DECLARE(ISA) SIZES(DECLARE_ONE, ISA)
 LEVELS(DECLARE)
 
 static kiln_loops table[KILN_ISA_COUNT];
 static bool built[KILN_ISA_COUNT];
 
-#define FILL(ISA)                                          \
-    if (kiln_isa_runs(KILN_ISA_##ISA)) {                   \
-        kiln_loops_fill_##ISA##_1(&table[KILN_ISA_##ISA]); \
-        kiln_loops_fill_##ISA##_2(&table[KILN_ISA_##ISA]); \
-        kiln_loops_fill_##ISA##_4(&table[KILN_ISA_##ISA]); \
-        kiln_loops_fill_##ISA##_8(&table[KILN_ISA_##ISA]); \
-        built[KILN_ISA_##ISA] = true;                      \
+#define FILL_ONE(ISA, SIZE) kiln_loops_fill_##ISA##_##SIZE(&table[KILN_ISA_##ISA]);
+#define FILL(ISA)                        \
+    if (kiln_isa_runs(KILN_ISA_##ISA)) { \
+        SIZES(FILL_ONE, ISA)             \
+        built[KILN_ISA_##ISA] = true;    \
     }
 static void fill_all(void) { LEVELS(FILL) }
 

@@ -1,16 +1,8 @@
 /* loops_tile.h - square tiles of memory transposed in registers, for elements of KILN_LOOPS_SIZE bytes.
  *
- * Read by loops.c.  A tile of TILE rows of TILE elements takes log2(TILE) rounds, each of which interleaves
- * row i with row i + TILE/2.  Elements are moved, never looked at, so one loop serves every dtype of a size. */
-#if KILN_LOOPS_SIZE == 1
-typedef unsigned char tile_elem;
-#elif KILN_LOOPS_SIZE == 2
-typedef unsigned short tile_elem;
-#elif KILN_LOOPS_SIZE == 4
-typedef unsigned tile_elem;
-#else
-typedef unsigned long tile_elem;
-#endif
+ * Read by loops.c, where UNSIGNED is such an element.  A tile of TILE rows of TILE elements takes log2(TILE) rounds,
+ * each of which interleaves row i with row i + TILE/2.  Elements are moved, never looked at, so one loop serves every
+ * dtype of a size. */
 
 /* LOW: lanes of the first halves of two vectors in turn; HIGH: of the second halves. */
 #if KILN_W >= 16
@@ -41,9 +33,8 @@ typedef unsigned long tile_elem;
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
-typedef tile_elem tile_row __attribute__((vector_size(TILE * KILN_LOOPS_SIZE)));
-typedef tile_elem tile_mem __attribute__((vector_size(TILE * KILN_LOOPS_SIZE), aligned(1), may_alias));
-typedef tile_elem tile_one __attribute__((aligned(1), may_alias));
+typedef UNSIGNED tile_mem __attribute__((vector_size(TILE * KILN_LOOPS_SIZE), aligned(1), may_alias));
+typedef tile_mem tile_row __attribute__((aligned(TILE * KILN_LOOPS_SIZE)));
 
 static inline void tile_round(tile_row *to, const tile_row *from) {
     UNROLL for (int i = 0; i < TILE / 2; i++) {
@@ -73,6 +64,6 @@ static void transpose(char *dst, int64_t dst_stride, const char *src, int64_t sr
                            src + (int64_t)r * src_stride + c * SIZE, src_stride);
     for (size_t c = 0; c < cols; c++)
         for (size_t r = c < whole_cols ? whole_rows : 0; r < rows; r++)
-            *(tile_one *)(dst + (int64_t)c * dst_stride +
-                          r * SIZE) = *(const tile_one *)(src + (int64_t)r * src_stride + c * SIZE);
+            *(UNSIGNED *)(dst + (int64_t)c * dst_stride +
+                          r * SIZE) = *(const UNSIGNED *)(src + (int64_t)r * src_stride + c * SIZE);
 }
