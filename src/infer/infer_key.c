@@ -22,14 +22,8 @@ typedef struct head {
     uint8_t zero[2];
 } head;
 _Static_assert(sizeof(head) == 48, "a key's head has no padding");
-_Static_assert(sizeof(head) + KILN_MAX_RETS + 2 * KILN_MAX_OPERANDS + sizeof(kiln_digest) <= KILN_KEY_MAX,
-               "before statics");
-
-static void put(kiln_key *k, const void *bytes, size_t n) {
-    if (n > KILN_KEY_MAX - k->n) return; /* callers see to it that this does not happen */
-    memcpy(k->bytes + k->n, bytes, n);
-    k->n += (uint32_t)n;
-}
+_Static_assert(sizeof(head) + KILN_MAX_RETS + 2 * KILN_MAX_OPERANDS + 2 * sizeof(kiln_digest) < KILN_KEY_MAX,
+               "before statics, for which there is room for a hash");
 
 static uint64_t optionals_present(const kiln_bound *call) {
     uint64_t set = 0, of = call->op->row->optionals;
@@ -63,66 +57,46 @@ static kiln_digest items_present(const kiln_bound *call) {
 
 /* -- static values ------------------------------------------------------------------------------------- */
 
-/* Values as bytes after bytes.  n may pass KILN_KEY_MAX; then only the first were written, and the hash stands for all:
- * one of each piece and of the hash before it. */
+/* Values as bytes after bytes, from `first` on.  Where the key has no room for more, a hash stands for what is there
+ * and what was to come. */
 typedef struct encoding {
-    uint8_t bytes[KILN_KEY_MAX];
-    size_t n;
-    bool hashes;
-    kiln_digest hash;
+    kiln_key *key;
+    uint32_t first;
 } encoding;
 
-static void encode_bytes(encoding *to, const void *p, size_t n) {
-    if (to->hashes) {
-        kiln_digest both[2] = {to->hash, kiln_hash128(p, n)};
-        to->hash = kiln_hash128(both, sizeof both);
-    } else if (to->n <= KILN_KEY_MAX && n <= KILN_KEY_MAX - to->n) {
-        memcpy(to->bytes + to->n, p, n);
+static void put(encoding *to, const void *p, size_t n) {
+    kiln_key *k = to->key;
+    if (n > KILN_KEY_MAX - k->n) {
+        kiln_digest both[2] = {kiln_hash128(k->bytes + to->first, k->n - to->first), kiln_hash128(p, n)};
+        kiln_digest all = kiln_hash128(both, sizeof both);
+        k->bytes[to->first] = 255; /* no kind: a hash follows */
+        memcpy(k->bytes + to->first + 1, &all, sizeof all);
+        k->n = to->first + 1 + (uint32_t)sizeof all;
+        return;
     }
-    to->n += n;
+    memcpy(k->bytes + k->n, p, n);
+    k->n += (uint32_t)n;
 }
 
 static void encode(encoding *to, const kiln_value *v) {
     uint8_t kind = (uint8_t)v->kind;
-    encode_bytes(to, &kind, 1);
+    put(to, &kind, 1);
     switch ((kiln_kind)v->kind) {
     case KILN_BOOL_V:
     case KILN_INT_V:
     case KILN_UINT_V:
-    case KILN_DTYPE_V: encode_bytes(to, &v->u.i, sizeof v->u.i); break;
-    case KILN_FLOAT_V: encode_bytes(to, &v->u.f, sizeof v->u.f); break;
-    case KILN_STR_V: encode_bytes(to, v->u.s, strlen(v->u.s) + 1); break;
+    case KILN_DTYPE_V:
+    case KILN_FLOAT_V: put(to, &v->u, sizeof v->u.i); break;
+    case KILN_STR_V: put(to, v->u.s, strlen(v->u.s) + 1); break;
     case KILN_LIST_V:
-        encode_bytes(to, &v->n, sizeof v->n);
+        put(to, &v->n, sizeof v->n);
         for (uint32_t k = 0; k < v->n; k++) encode(to, &v->u.list[k]);
         break;
-    case KILN_COMPLEX_V: encode_bytes(to, &v->u.c, sizeof v->u.c); break;
+    case KILN_COMPLEX_V: put(to, &v->u.c, sizeof v->u.c); break;
     case KILN_TENSOR: /* neither is static: row_rules.c */
     case KILN_GENERATOR_V:
     case KILN_NONE: break;
     }
-}
-
-static void encode_statics(encoding *to, const kiln_bound *call, bool hashes) {
-    uint64_t left = call->op->row->statics;
-    to->n = 0;
-    to->hashes = hashes;
-    to->hash = (kiln_digest){0, 0};
-    for (int a = 0; left; a++, left >>= 1)
-        if (left & 1) encode(to, &call->arg[a]);
-}
-
-/* Statics that do not fit the key are stood for by their hash. */
-static void put_statics(kiln_key *k, const kiln_bound *call) {
-    encoding e;
-    encode_statics(&e, call, false);
-    if (e.n <= KILN_KEY_MAX - k->n) {
-        put(k, e.bytes, e.n);
-        return;
-    }
-    encode_statics(&e, call, true);
-    put(k, &(uint8_t){255}, 1); /* no kind: a hash follows */
-    put(k, &e.hash, sizeof e.hash);
 }
 
 /* -- the key ------------------------------------------------------------------------------------------- */
@@ -153,11 +127,15 @@ void kiln_plan_key(const kiln_plan *plan, kiln_isa isa, kiln_key *out) {
         *at++ = plan->buffer[b].stride;
     }
     out->n = (uint32_t)(at - out->bytes);
+    encoding to = {out, out->n};
     if (row->optional_items) {
         kiln_digest items = items_present(call);
-        put(out, &items, sizeof items);
+        put(&to, &items, sizeof items);
+        to.first = out->n;
     }
-    if (row->statics) put_statics(out, call);
+    uint64_t statics = row->statics;
+    for (int a = 0; statics; a++, statics >>= 1)
+        if (statics & 1) encode(&to, &call->arg[a]);
 }
 
 /* -- in words ------------------------------------------------------------------------------------------ */
