@@ -93,27 +93,8 @@ static kiln_status parse_threads(kiln_ctx *ctx, const kiln_config *cfg) {
 static kiln_status configure(kiln_ctx *ctx, const kiln_config *given) {
     kiln_config cfg = {.size = sizeof cfg};
     if (given) {
-        static const size_t ends[] = {0, /* as zero-filled */
-                                      offsetof(kiln_config, mode),
-                                      offsetof(kiln_config, cc),
-                                      offsetof(kiln_config, cache_dir),
-                                      offsetof(kiln_config, isa),
-                                      offsetof(kiln_config, dump_dir),
-                                      offsetof(kiln_config, log),
-                                      offsetof(kiln_config, log_user),
-                                      offsetof(kiln_config, max_kernels),
-                                      offsetof(kiln_config, threads),
-                                      offsetof(kiln_config, parallel_for),
-                                      offsetof(kiln_config, parallel_user),
-                                      offsetof(kiln_config, interrupted),
-                                      offsetof(kiln_config, interrupted_user),
-                                      offsetof(kiln_config, alloc),
-                                      offsetof(kiln_config, free),
-                                      offsetof(kiln_config, alloc_user),
-                                      sizeof(kiln_config)};
-        size_t k = 0, n = sizeof ends / sizeof *ends;
-        while (k < n && ends[k] != given->size) k++;
-        if (k == n)
+        _Static_assert(sizeof cfg == 17 * sizeof(void *), "every field has a word of its own");
+        if (given->size > sizeof cfg || given->size % sizeof(void *))
             return KILN_FAIL(KILN_E_ARG, "kiln_config.size is %zu: expected sizeof(kiln_config), here %zu",
                              given->size, sizeof cfg);
         memcpy(&cfg, given, given->size ? given->size : offsetof(kiln_config, max_kernels));

@@ -17,32 +17,6 @@ typedef struct explainer {
     kiln_class *c; /* its own, not the cache's, whose IR goes when it is compiled */
 } explainer;
 
-static kiln_status show_schema(explainer *ex) {
-    kiln_sb_printf(ex->out, "%s\nform: %s\nfamily: %s\nrow:\n%s", ex->op->schema_text, kiln_op_form(ex->op),
-                   kiln_op_family(ex->op), ex->op->row->text);
-    return KILN_OK;
-}
-
-static kiln_status show_bind(explainer *ex) {
-    kiln_bound_print(ex->out, &ex->call);
-    return KILN_OK;
-}
-
-static kiln_status show_plan(explainer *ex) {
-    kiln_plan_print(ex->out, &ex->plan);
-    return KILN_OK;
-}
-
-static kiln_status show_key(explainer *ex) {
-    kiln_key_print(ex->out, &ex->plan, &ex->key);
-    return KILN_OK;
-}
-
-static kiln_status show_ir(explainer *ex) {
-    kiln_ir_print(ex->out, ex->c->program->ir);
-    return KILN_OK;
-}
-
 /* As it would be compiled; where nothing compiles, as for a compiler that can do all. */
 static kiln_status show_source(explainer *ex) {
     kiln_toolchain *tc;
@@ -67,16 +41,34 @@ static kiln_status show_asm(explainer *ex) {
 }
 
 enum { NOTHING, CALL, PLAN, CLASS }; /* what there must be, with all before it */
+typedef enum stage { SHOW_SCHEMA, SHOW_BIND, SHOW_PLAN, SHOW_KEY, SHOW_IR, SHOW_SOURCE, SHOW_ASM } stage;
 static const struct {
     const char *name;
-    kiln_status (*show)(explainer *ex);
+    stage stage;
     int needs;
 } stages[] = {
-    {"schema", show_schema, NOTHING}, {"bind", show_bind, CALL},
-    {"plan", show_plan, PLAN},        {"infer", show_plan, PLAN}, /* the older name */
-    {"key", show_key, PLAN},          {"ir", show_ir, CLASS},
-    {"source", show_source, CLASS},   {"asm", show_asm, CLASS},
+    {"schema", SHOW_SCHEMA, NOTHING}, {"bind", SHOW_BIND, CALL},
+    {"plan", SHOW_PLAN, PLAN},        {"infer", SHOW_PLAN, PLAN}, /* the older name */
+    {"key", SHOW_KEY, PLAN},          {"ir", SHOW_IR, CLASS},
+    {"source", SHOW_SOURCE, CLASS},   {"asm", SHOW_ASM, CLASS},
 };
+
+static kiln_status show(explainer *ex, stage which) {
+    const kiln_op *op = ex->op;
+    switch (which) {
+    case SHOW_SCHEMA:
+        kiln_sb_printf(ex->out, "%s\nform: %s\nfamily: %s\nrow:\n%s", op->schema_text, kiln_op_form(op),
+                       kiln_op_family(op), op->row->text);
+        break;
+    case SHOW_BIND: kiln_bound_print(ex->out, &ex->call); break;
+    case SHOW_PLAN: kiln_plan_print(ex->out, &ex->plan); break;
+    case SHOW_KEY: kiln_key_print(ex->out, &ex->plan, &ex->key); break;
+    case SHOW_IR: kiln_ir_print(ex->out, ex->c->program->ir); break;
+    case SHOW_SOURCE: return show_source(ex);
+    case SHOW_ASM: return show_asm(ex);
+    }
+    return KILN_OK;
+}
 
 static kiln_status prepare(explainer *ex, const kiln_value *args, size_t nargs, int needs) {
     if (needs >= CALL) KILN_TRY(kiln_bind(ex->op, args, nargs, &ex->call));
@@ -104,12 +96,10 @@ kiln_status kiln_explain(kiln_ctx *ctx, const kiln_op *op, const kiln_value *arg
     kiln_status st = ex ? KILN_OK : KILN_NOMEM();
     if (ex) *ex = (explainer){.ctx = ctx, .op = op, .out = &text};
     if (st == KILN_OK) st = prepare(ex, args, nargs, stages[k].needs);
-    if (st == KILN_OK) st = stages[k].show(ex);
+    if (st == KILN_OK) st = show(ex, stages[k].stage);
     if (ex && ex->c) kiln_class_free(ex->c);
     kiln_free(ex);
-    if (st == KILN_OK) return kiln_sb_take(&text, out);
-    kiln_sb_fini(&text);
-    return st;
+    return kiln_sb_end(&text, st, out);
 }
 
 kiln_status kiln_op_grad(const kiln_op *op, size_t i, char **out) {
@@ -122,10 +112,7 @@ kiln_status kiln_op_grad(const kiln_op *op, size_t i, char **out) {
                          op->schema->nargs, i);
     kiln_sb text;
     kiln_sb_init(&text);
-    kiln_status st = kiln_row_grad(op->row, (int)i, &text);
-    if (st == KILN_OK) return kiln_sb_take(&text, out);
-    kiln_sb_fini(&text);
-    return st;
+    return kiln_sb_end(&text, kiln_row_grad(op->row, (int)i, &text), out);
 }
 
 void kiln_text_free(char *text) { kiln_free(text); }

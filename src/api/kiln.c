@@ -223,11 +223,10 @@ kiln_status kiln_doctor(kiln_ctx *ctx, char **out) {
     kiln_sb_printf(&text, "memory: %s\n", ctx->memory ? "the host's" : "Kiln's");
     kiln_sb_printf(&text, "max_kernels: %zu\n", ctx->max_kernels);
     kiln_status st = doctor_compiler(ctx, &text);
-    if (st != KILN_OK) return kiln_sb_fini(&text), st;
     doctor_failures(ctx, &text);
     doctor_folder(ctx, &text);
     kiln_sb_printf(&text, "dump folder: %s\n", ctx->dump_dir ? ctx->dump_dir : "none");
     kiln_sb_printf(&text, "log: %s\n", ctx->log ? "the host's" : "none");
     doctor_operators(ctx, &text);
-    return kiln_sb_take(&text, out);
+    return kiln_sb_end(&text, st, out);
 }

@@ -187,7 +187,7 @@ INLINE bool all_match(const kiln_asked *asked, const kiln_memo_arg *end, const i
                       const kiln_value *v) {
     for (const kiln_memo_arg *a = asked->arg; a != end; a++, v++) {
         uint64_t word = (uint64_t)v->u.i;
-        if (v->kind != a->kind || (v->name != a->name && !kiln_same_text(v->name, a->name))) return false;
+        if (v->kind != a->kind || (v->name != a->name && !kiln_str_eq(v->name, a->name))) return false;
         if (v->kind == KILN_TENSOR) {
             const kiln_tensor *t = v->u.tensor;
             if (!t || (t->sig & a->mask) != a->want) return false; /* where there is a layout, the rank too */
@@ -200,7 +200,7 @@ INLINE bool all_match(const kiln_asked *asked, const kiln_memo_arg *end, const i
         }
         if (v->kind == KILN_LIST_V ? !list_matches(a, asked->items, v) : (word & a->mask) != a->want)
             return false;
-        if (v->kind == KILN_STR_V && !kiln_same_text(v->u.s, asked->text)) return false;
+        if (v->kind == KILN_STR_V && !kiln_str_eq(v->u.s, asked->text)) return false;
     }
     return true;
 }

@@ -154,10 +154,6 @@ static inline kiln_memo **kiln_slot_of(kiln_slots *slots, const kiln_op *op) {
     return &slots->at[(uint64_t)(uintptr_t)op * UINT64_C(0x9e3779b97f4a7c15) >> 57];
 }
 
-static inline bool kiln_same_text(const char *a, const char *b) {
-    return a == b || (a && b && strcmp(a, b) == 0);
-}
-
 /* recipe.c: lets the operator's slot point at m, which has just answered.  A flat memo, which holds for more calls,
  * gives way to another only now and then. */
 void kiln_slot_set(kiln_slots *slots, kiln_memo *m);

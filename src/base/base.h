@@ -133,6 +133,12 @@ bool kiln_f64_parse(const char *text, size_t n, double *out);
 
 /* Ends building: hands the text over (free with kiln_free) or fails with KILN_E_NOMEM. */
 kiln_status kiln_sb_take(kiln_sb *s, char **out);
+/* The same after `st`, which is returned if it is a failure. */
+kiln_status kiln_sb_end(kiln_sb *s, kiln_status st, char **out);
+/* Fails with a text begun by kiln_sb_init_message, and frees it. */
+#define KILN_FAIL_TEXT(st, s)                                                                             \
+    (kiln_set_error(__FILE__, __LINE__, (st), "%s", (s)->p ? (s)->p : "no memory to say what was wrong"), \
+     kiln_sb_fini(s), (st))
 
 bool kiln_str_eq(const char *a, const char *b); /* NULL equals only NULL */
 /* Levenshtein distance, or limit + 1 if it is more than limit.  Texts that still have 96 bytes or more

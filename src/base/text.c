@@ -156,6 +156,12 @@ kiln_status kiln_sb_take(kiln_sb *s, char **out) {
     return KILN_OK;
 }
 
+kiln_status kiln_sb_end(kiln_sb *s, kiln_status st, char **out) {
+    if (st == KILN_OK) st = kiln_sb_take(s, out);
+    kiln_sb_fini(s);
+    return st;
+}
+
 bool kiln_str_eq(const char *a, const char *b) { return a == b || (a && b && strcmp(a, b) == 0); }
 
 int kiln_edit_distance(const char *a, const char *b, int limit) {

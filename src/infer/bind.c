@@ -264,11 +264,9 @@ void kiln_misfit_print(kiln_sb *out, const kiln_schema *s, const kiln_misfit *m)
 kiln_status kiln_misfit_fail(const kiln_op *op, const kiln_misfit *m) {
     kiln_sb text;
     kiln_sb_init_message(&text);
+    kiln_sb_printf(&text, "%s: ", op->name);
     kiln_misfit_print(&text, op->schema, m);
-    kiln_status st = m->why == KILN_MISFIT_UNSERVED ? KILN_E_UNSUP : KILN_E_TYPE;
-    (void)KILN_FAIL(st, "%s: %s", op->name, text.p ? text.p : "arguments do not fit");
-    kiln_sb_fini(&text);
-    return st;
+    return KILN_FAIL_TEXT(m->why == KILN_MISFIT_UNSERVED ? KILN_E_UNSUP : KILN_E_TYPE, &text);
 }
 
 /* -- binding ------------------------------------------------------------------------------------------- */

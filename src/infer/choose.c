@@ -112,6 +112,8 @@ static kiln_status none_fits(const kiln_op *const *ops, size_t n, const kiln_val
         if (is_meant(ops[k], args, nargs)) *out = k, nmeant++;
     if (nmeant == 1 && numbers) return KILN_OK;
     kiln_sb_init_message(&lines);
+    kiln_sb_printf(&lines, "%.*s: no overload fits these arguments", (int)strcspn(ops[0]->name, "."),
+                   ops[0]->name);
     for (size_t k = 0; k < n && !lines.failed; k++) {
         kiln_misfit why;
         if (nmeant && !is_meant(ops[k], args, nargs)) continue;
@@ -119,10 +121,7 @@ static kiln_status none_fits(const kiln_op *const *ops, size_t n, const kiln_val
         kiln_sb_printf(&lines, "\n  %s: ", ops[k]->name);
         kiln_misfit_print(&lines, ops[k]->schema, &why);
     }
-    kiln_status st = KILN_FAIL(KILN_E_TYPE, "%.*s: no overload fits these arguments%s",
-                               (int)strcspn(ops[0]->name, "."), ops[0]->name, lines.p ? lines.p : "");
-    kiln_sb_fini(&lines);
-    return st;
+    return KILN_FAIL_TEXT(KILN_E_TYPE, &lines);
 }
 
 kiln_status kiln_choose(const kiln_op *const *ops, size_t n, const kiln_value *args, size_t nargs,

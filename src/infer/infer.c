@@ -73,27 +73,24 @@ static kiln_status no_branch(const kiln_bound *call) {
     KILN_TRY(
         kiln_takes_check(call, promoted)); /* a dtype that is not taken says more than a missing branch */
     search s = {call, -1};
-    kiln_sb want;
-    kiln_sb_init_message(&want);
-    for (int b = 0; b < row->nbranches && !want.failed; b++) {
-        if (b > 0) kiln_sb_puts(&want, "; ");
-        kiln_expr_print(&want, row->branches[b].when);
-        kiln_status st = kiln_expr_names(row->branches[b].when, first_argument, &s);
-        if (st != KILN_OK) s.arg = -1;
-    }
-    const char *text = want.p ? want.p : "another value";
-    kiln_status st = KILN_E_ARG;
+    for (int b = 0; b < row->nbranches; b++)
+        if (kiln_expr_names(row->branches[b].when, first_argument, &s) != KILN_OK) s.arg = -1;
+    kiln_sb text;
+    kiln_sb_init_message(&text);
+    kiln_sb_printf(&text, "%s: ", call->op->name);
     if (s.arg < 0)
-        st = KILN_FAIL(st, "%s: the arguments fit no case of this operator; expected one of: %s",
-                       call->op->name, text);
+        kiln_sb_puts(&text, "the arguments fit no case of this operator");
     else if (call->arg[s.arg].kind == KILN_STR_V)
-        st = KILN_FAIL(st, "%s: argument '%s': unexpected \"%s\"; expected one of: %s", call->op->name,
-                       kiln_arg_name(call, s.arg), call->arg[s.arg].u.s, text);
+        kiln_sb_printf(&text, "argument '%s': unexpected \"%s\"", kiln_arg_name(call, s.arg),
+                       call->arg[s.arg].u.s);
     else
-        st = KILN_FAIL(st, "%s: argument '%s': unexpected value (%s); expected one of: %s", call->op->name,
-                       kiln_arg_name(call, s.arg), kiln_value_kind_name(&call->arg[s.arg]), text);
-    kiln_sb_fini(&want);
-    return st;
+        kiln_sb_printf(&text, "argument '%s': unexpected value (%s)", kiln_arg_name(call, s.arg),
+                       kiln_value_kind_name(&call->arg[s.arg]));
+    for (int b = 0; b < row->nbranches; b++) {
+        kiln_sb_puts(&text, b > 0 ? "; " : "; expected one of: ");
+        kiln_expr_print(&text, row->branches[b].when);
+    }
+    return KILN_FAIL_TEXT(KILN_E_ARG, &text);
 }
 
 /* The branch that is taken, and the dtypes it gives. */

@@ -32,15 +32,14 @@ static kiln_status wrong_shape(const kiln_plan *p, int k, const char *why) {
     const kiln_shape *want = &p->shape[p->result[k].shape];
     kiln_sb s;
     kiln_sb_init_message(&s);
-    kiln_sb_puts(&s, "output with shape ");
+    kiln_sb_printf(&s, "%s: argument '%s': output with shape ", op->name,
+                   op->schema->args[kiln_op_out_arg(op, k)].name);
     kiln_sizes_print(&s, out->rank, out->sizes);
     kiln_sb_puts(&s, p->result[k].shape ? " doesn't match the result's shape "
                                         : " doesn't match the broadcast shape ");
     kiln_sizes_print(&s, want->rank, want->sizes);
-    kiln_status st = KILN_FAIL(KILN_E_ARG, "%s: argument '%s': %s%s", op->name,
-                               op->schema->args[kiln_op_out_arg(op, k)].name, s.p ? s.p : "wrong shape", why);
-    kiln_sb_fini(&s);
-    return st;
+    kiln_sb_puts(&s, why);
+    return KILN_FAIL_TEXT(KILN_E_ARG, &s);
 }
 
 kiln_status kiln_results_check(kiln_plan *p) {

@@ -94,14 +94,12 @@ static void print_dtypes(kiln_sb *out, kiln_dtypes set) {
 /* Apart, so that it costs a call that is right nothing.  The first words are PyTorch's. */
 static __attribute__((noinline)) kiln_status not_taken(const kiln_bound *call, kiln_dtype promoted) {
     const kiln_row *row = call->op->row;
-    kiln_sb set;
-    kiln_sb_init_message(&set);
-    print_dtypes(&set, row->takes);
-    kiln_status st = KILN_FAIL(KILN_E_UNSUP, "%s: \"%s\" not implemented for '%s'; it takes %s",
-                               call->op->name, row->schema->name, kiln_dtype_name(promoted),
-                               set.p ? set.p : "others");
-    kiln_sb_fini(&set);
-    return st;
+    kiln_sb s;
+    kiln_sb_init_message(&s);
+    kiln_sb_printf(&s, "%s: \"%s\" not implemented for '%s'; it takes ", call->op->name, row->schema->name,
+                   kiln_dtype_name(promoted));
+    print_dtypes(&s, row->takes);
+    return KILN_FAIL_TEXT(KILN_E_UNSUP, &s);
 }
 
 kiln_status kiln_takes_check(const kiln_bound *call, kiln_dtype promoted) {
@@ -229,14 +227,13 @@ static kiln_status check_output(const kiln_plan *p, int k) {
 }
 
 static kiln_status wrong_dtype(const kiln_plan *p, int arg, kiln_dtypes want) {
-    kiln_sb set;
-    kiln_sb_init_message(&set);
-    print_dtypes(&set, want);
-    kiln_status st = KILN_FAIL(KILN_E_ARG, "%s: expected argument '%s' to have dtype %s, but got %s",
-                               p->call->op->name, kiln_arg_name(p->call, arg), set.p ? set.p : "another",
-                               kiln_dtype_name(p->dtypes[arg]));
-    kiln_sb_fini(&set);
-    return st;
+    kiln_sb s;
+    kiln_sb_init_message(&s);
+    kiln_sb_printf(&s, "%s: expected argument '%s' to have dtype ", p->call->op->name,
+                   kiln_arg_name(p->call, arg));
+    print_dtypes(&s, want);
+    kiln_sb_printf(&s, ", but got %s", kiln_dtype_name(p->dtypes[arg]));
+    return KILN_FAIL_TEXT(KILN_E_ARG, &s);
 }
 
 kiln_status kiln_types_check(const kiln_plan *p) {
