@@ -44,11 +44,10 @@ typedef struct kiln_class {
 
 /* Builds under way and waiting.  tiers.c owns it. */
 typedef struct kiln_builds {
-    pthread_mutex_t lock;   /* guards all of it */
-    pthread_cond_t changed; /* a build was queued or ended, or the context closes */
-    kiln_class *queue, **queue_end;
+    pthread_mutex_t lock;        /* guards all of it */
+    pthread_cond_t changed;      /* a build was queued or ended, or the context closes */
+    kiln_class *queue, *running; /* by next; the queue in the order of asking */
     size_t nqueued;
-    kiln_class *running;
     pthread_t worker;
     bool has_worker;
     char last_failure[600]; /* "" if none failed */

@@ -63,22 +63,13 @@ const char *kiln_op_arg_name(const kiln_op *op, size_t i) {
 }
 
 static uint8_t kind_taken(const kiln_type *t) {
-    switch (t->kind) {
-    case KILN_T_TENSOR: return KILN_TENSOR;
-    case KILN_T_INT:
-    case KILN_T_SYMINT: return KILN_INT_V;
-    case KILN_T_FLOAT: return KILN_FLOAT_V;
-    case KILN_T_BOOL: return KILN_BOOL_V;
-    case KILN_T_SCALAR: return KILN_NUMBER_V;
-    case KILN_T_STR: return KILN_STR_V;
-    case KILN_T_DTYPE: return KILN_DTYPE_V;
-    case KILN_T_LIST: return KILN_LIST_V;
-    case KILN_T_OTHER: break;
-    default: return KILN_OBJECT_V;
-    }
-    return kiln_str_eq(t->name, "Generator") ? KILN_GENERATOR_V
-           : kiln_str_eq(t->name, "complex") ? KILN_COMPLEX_V
-                                             : KILN_OBJECT_V;
+    static const uint8_t kinds[] = {
+        [KILN_T_TENSOR] = KILN_TENSOR, [KILN_T_INT] = KILN_INT_V,     [KILN_T_SYMINT] = KILN_INT_V,
+        [KILN_T_FLOAT] = KILN_FLOAT_V, [KILN_T_BOOL] = KILN_BOOL_V,   [KILN_T_SCALAR] = KILN_NUMBER_V,
+        [KILN_T_STR] = KILN_STR_V,     [KILN_T_DTYPE] = KILN_DTYPE_V, [KILN_T_LIST] = KILN_LIST_V};
+    if (t->kind == KILN_T_OTHER && kiln_str_eq(t->name, "Generator")) return KILN_GENERATOR_V;
+    if (t->kind == KILN_T_OTHER && kiln_str_eq(t->name, "complex")) return KILN_COMPLEX_V;
+    return t->kind < sizeof kinds && kinds[t->kind] ? kinds[t->kind] : KILN_OBJECT_V;
 }
 
 int kiln_op_arg_at(const kiln_op *op, size_t i, kiln_op_arg_info *out) {

@@ -91,8 +91,6 @@ static void unlink_class(kiln_class **link, kiln_class *c) {
 static void leave_queue(kiln_builds *b, kiln_class *c) {
     unlink_class(&b->queue, c);
     b->nqueued--;
-    b->queue_end = &b->queue;
-    while (*b->queue_end) b->queue_end = &(*b->queue_end)->next;
     c->state = KILN_BUILD_IDLE;
 }
 
@@ -248,9 +246,10 @@ static void enqueue(kiln_class *c) {
         if (!full && started && (c->pinned = kiln_cache_pin(c->ctx->cache, &c->entry))) {
             c->state = KILN_BUILD_QUEUED;
             set_due(c, false);
+            kiln_class **end = &b->queue;
+            while (*end) end = &(*end)->next;
+            *end = c;
             c->next = NULL;
-            *b->queue_end = c;
-            b->queue_end = &c->next;
             b->nqueued++;
             pthread_cond_broadcast(&b->changed);
         }
@@ -284,7 +283,6 @@ static void init_changed(kiln_builds *b) {
 void kiln_builds_init(kiln_builds *b) {
     pthread_mutex_init(&b->lock, NULL);
     init_changed(b);
-    b->queue_end = &b->queue;
 }
 
 void kiln_builds_stop(kiln_ctx *ctx) {

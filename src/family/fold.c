@@ -181,10 +181,8 @@ static int lay_out(kiln_plan *p, const walks *w) {
 
 /* Input b is copied before the launch, kept dimensions first and then those folded, each in its order. */
 static void copy_first(kiln_plan *p, walks *w, int b) {
-    int own = p->nbuffers++, n = 0;
+    int own = kiln_plan_stand_in(p, b), n = 0;
     int64_t next = 1;
-    p->buffer[own] = p->buffer[b];
-    p->bytes[own] = p->bytes[b];
     for (int pass = 0; pass < 2; pass++)
         for (int d = p->shape->rank - 1; d >= 0; d--) {
             if (is_reduced(p, d) != (pass == 0)) continue;
@@ -193,8 +191,6 @@ static void copy_first(kiln_plan *p, walks *w, int b) {
             w->room[b][d] = next;
             next *= p->shape->sizes[d];
         }
-    p->buffer[b].kind = KILN_BUFFER_TMP;
-    p->buffer[b].tensor = NULL;
     p->buffer[b].nbytes = next * p->bytes[b];
     p->step[p->nsteps++] = (kiln_step){
         .kind = KILN_STEP_COPY,

@@ -114,31 +114,26 @@ static kiln_status pick_branch(kiln_plan *p, const kiln_typing **by) {
 
 /* -- operands ------------------------------------------------------------------------------------------ */
 
-static void gather(kiln_plan *p) {
-    const kiln_bound *call = p->call;
-    const kiln_row *row = call->op->row;
-    p->typed.nin = 0;
-    for (int a = 0; a < row->schema->nargs; a++) {
-        if (call->arg[a].kind != KILN_TENSOR) continue;
-        p->dtypes[a] = (kiln_dtype)call->arg[a].u.tensor->dtype;
-        if (row->ignored >> a & 1) continue;
-        p->in[p->typed.nin] = call->arg[a].u.tensor; /* there is room: no row with more tensors is loaded */
-        p->typed.in_arg[p->typed.nin++] = (int8_t)a;
-    }
+static void add_input(kiln_plan *p, int a) {
+    const kiln_value *v = &p->call->arg[a];
+    if (v->kind != KILN_TENSOR) return;
+    p->dtypes[a] = (kiln_dtype)v->u.tensor->dtype;
+    if (p->call->op->row->ignored >> a & 1) return;
+    p->in[p->typed.nin] = v->u.tensor; /* there is room: no row with more tensors is loaded */
+    p->typed.in_arg[p->typed.nin++] = (int8_t)a;
 }
 
-/* The argument goes before the others, which keep their order. */
-static void put_first(kiln_plan *p, int arg) {
-    int at = 0;
-    while (at < p->typed.nin && p->typed.in_arg[at] != arg) at++;
-    if (at == p->typed.nin) return;
-    const kiln_tensor *t = p->in[at];
-    for (; at > 0; at--) {
-        p->in[at] = p->in[at - 1];
-        p->typed.in_arg[at] = p->typed.in_arg[at - 1];
+/* Those that the branch puts first, then the others in their order. */
+static void gather(kiln_plan *p) {
+    const kiln_typing *ty = &kiln_plan_branch(p)->typing;
+    uint64_t first = 0;
+    p->typed.nin = 0;
+    for (int k = 0; k < ty->norder; k++) {
+        if (!(first >> ty->order[k] & 1)) add_input(p, ty->order[k]);
+        first |= (uint64_t)1 << ty->order[k];
     }
-    p->in[0] = t;
-    p->typed.in_arg[0] = (int8_t)arg;
+    for (int a = 0; a < p->call->op->row->schema->nargs; a++)
+        if (!(first >> a & 1)) add_input(p, a);
 }
 
 /* -- what every family has alike --------------------------------------------------------------------------- */
@@ -171,19 +166,24 @@ static void set_buffers(kiln_plan *p) {
     p->nsteps = 0;
 }
 
+int kiln_plan_stand_in(kiln_plan *p, int b) {
+    int own = p->nbuffers++;
+    p->buffer[own] = p->buffer[b];
+    p->bytes[own] = p->bytes[b];
+    p->buffer[b].kind = KILN_BUFFER_TMP;
+    p->buffer[b].tensor = NULL;
+    return own;
+}
+
 /* The kernel writes result k side by side as the grid goes; a copy brings it to its place. */
 static void compute_aside(kiln_plan *p, int k) {
-    int own = p->nbuffers++;
+    int own = kiln_plan_stand_in(p, k);
     int64_t next = p->bytes[k];
-    p->buffer[own] = p->buffer[k];
-    p->bytes[own] = p->bytes[k];
     for (int d = 0; d < p->axes.ngrid; d++) {
         p->stride[own][d] = p->stride[k][d];
         p->stride[k][d] = next;
         next *= p->n[d];
     }
-    p->buffer[k].kind = KILN_BUFFER_TMP;
-    p->buffer[k].tensor = NULL;
     p->buffer[k].nbytes = next;
     p->step[p->nsteps++] = (kiln_step){
         .kind = KILN_STEP_COPY,
@@ -227,13 +227,11 @@ kiln_status kiln_infer(const kiln_bound *call, kiln_plan *out) {
     const kiln_typing *by = NULL;
     if (!family || !kiln_row_served(op->row)) return kiln_unserved(op->name, op->row->family);
     out->call = call;
-    gather(out);
     KILN_TRY(run_checks(out, &by));
     KILN_TRY(pick_branch(out, &by));
     KILN_TRY(kiln_types_infer(out));
     if (kiln_plan_out_rule(out) == KILN_OUT_COPIED) KILN_TRY(kiln_takes_check(call, out->typed.promoted));
-    const kiln_typing *ty = &kiln_plan_branch(out)->typing;
-    for (int k = ty->norder - 1; k >= 0; k--) put_first(out, ty->order[k]);
+    gather(out);
     return infer_layout(family, out, true);
 }
 

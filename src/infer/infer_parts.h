@@ -77,6 +77,10 @@ static inline void kiln_strides_stretch(const kiln_shape *s, int rank, const int
  * were added. */
 int kiln_plan_append(kiln_plan *p, const int64_t *const *of, const uint8_t *dims, int n);
 
+/* Makes the kernel's buffer b a temporary, whose size and copy are the caller's to say; returns what b was, beside the
+ * kernel's. */
+int kiln_plan_stand_in(kiln_plan *p, int b);
+
 /* How each buffer from the first on goes along dimension `vec`, the vector axis: what sizes and strides add to the class
  * of the call. */
 void kiln_plan_classify(kiln_plan *p, int vec, int first);

@@ -5,6 +5,12 @@
  * since it runs before what is textually earlier.  Knows widths and sizes of values, not what computes them. */
 #include "run/interp_prep.h"
 
+void *kiln_prep_take(prep *q, size_t nbytes, void *otherwise) {
+    void *p = kiln_arena_alloc(q->arena, nbytes);
+    q->nomem |= !p;
+    return p ? p : otherwise;
+}
+
 /* -- registers ---------------------------------------------------------------------------------------- */
 
 static int size_class(int size) { return size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : 3; }
@@ -80,11 +86,8 @@ static bool stays(const prep *q, int rank) {
 }
 
 node *kiln_prep_node(prep *q, int rank, node_kind kind, int w) {
-    node *n = kiln_arena_alloc(q->arena, sizeof *n);
-    if (!n) {
-        q->nomem = true;
-        return &q->sink;
-    }
+    node *n = kiln_prep_take(q, sizeof *n, &q->sink);
+    if (n == &q->sink) return n;
     list *l = list_of(q, rank);
     if (l->tail)
         l->tail->next = n;

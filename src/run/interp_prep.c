@@ -117,12 +117,6 @@ static int address_rank(prep *q, const kiln_ir_ins *ins, access *m) {
     return rank;
 }
 
-static access *new_access(prep *q) {
-    access *m = kiln_arena_alloc(q->arena, sizeof *m);
-    if (!m) q->nomem = true;
-    return m ? m : &q->sink_access;
-}
-
 static int guard_rank(prep *q, access *m, kiln_ref guard, int rank) {
     m->guarded = true;
     m->guard = q->v[guard].ptr;
@@ -150,7 +144,7 @@ static bool may_stay(const prep *q, int i) {
 
 static void prep_load(prep *q, int i) {
     const kiln_ir_ins *ins = &q->ir->ins[i];
-    access *m = new_access(q);
+    access *m = kiln_prep_take(q, sizeof *m, &q->sink_access);
     int rank = address_rank(q, ins, m), w = m->vec_dim >= 0 ? BLOCK : UNIFORM;
     for (int k = 0; k < m->ncoord; k++) w = m->coord_step[k] ? BLOCK : w;
     if (ins->nargs) {
@@ -174,7 +168,7 @@ static void prep_load(prep *q, int i) {
 
 /* Value k of a store: the whole, or a part of a complex element. */
 static void prep_store_value(prep *q, const kiln_ir_ins *ins, int k) {
-    access *m = new_access(q);
+    access *m = kiln_prep_take(q, sizeof *m, &q->sink_access);
     kiln_ref value = ins->arg[k], guard = kiln_ir_store_guard(ins);
     address_rank(q, ins, m);
     m->offset = (uint8_t)(k * m->size);
@@ -306,11 +300,8 @@ static kiln_status prep_part(prep *q, int first, int end) {
 }
 
 static void prep_states(prep *q, region *r, const kiln_ir_ins *ins) {
-    r->states = kiln_arena_alloc(q->arena, sizeof *r->states * ins->nargs);
-    if (!r->states) {
-        q->nomem = true;
-        return;
-    }
+    r->states = kiln_prep_take(q, sizeof *r->states * ins->nargs, NULL);
+    if (!r->states) return;
     r->nstates = ins->nargs;
     for (int k = 0; k < ins->nargs; k++) {
         state *s = &r->states[k];
@@ -333,11 +324,8 @@ static void prep_states(prep *q, region *r, const kiln_ir_ins *ins) {
 
 static region *new_region(prep *q, int open) {
     const kiln_ir_ins *ins = &q->ir->ins[open];
-    region *r = kiln_arena_alloc(q->arena, sizeof *r);
-    if (!r) {
-        q->nomem = true;
-        return NULL;
-    }
+    region *r = kiln_prep_take(q, sizeof *r, NULL);
+    if (!r) return NULL;
     r->op = ins->op;
     r->vec = ins->vec;
     r->grid = q->ir->axes[ins->which].grid;

@@ -46,6 +46,8 @@ static inline int here(const prep *q) { return q->depth - 1; }
 static inline int rank_at(int level, int part) { return level * 3 + part; }
 static inline uint8_t size_of(int t) { return (uint8_t)kiln_dtype_size((kiln_dtype)t); }
 
+/* From the arena, zero-filled; `otherwise` where there is no memory, which is noted. */
+void *kiln_prep_take(prep *q, size_t nbytes, void *otherwise);
 uint32_t kiln_prep_home(prep *q);                      /* a pointer without a register */
 uint32_t kiln_prep_register(prep *q, int w, int size); /* one of its own */
 uint32_t kiln_prep_shared(prep *q, int w, int size);   /* one that is free here */
