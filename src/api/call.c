@@ -29,10 +29,7 @@ static kiln_status run_class(const kiln_plan *plan, const kiln_class *c, kiln_te
         run->work = c->nests.work; /* written before fn was */
     else if (c->kind == KILN_CLASS_KERNEL)
         run->interp = c->program->interp;
-    for (int k = 0; k < c->nscalars; k++) {
-        const kiln_scalar_source *s = &c->scalars[k];
-        KILN_TRY(kiln_plan_scalar(plan, s->arg, s->index, s->part, s->via, s->dtype, &par[k]));
-    }
+    for (int k = 0; k < c->nscalars; k++) KILN_TRY(kiln_plan_scalar(plan, &c->scalars[k], &par[k]));
     return kiln_steps_run(plan, &c->nests, run, par, outs);
 }
 

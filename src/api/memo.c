@@ -215,11 +215,9 @@ INLINE bool laid_out_alike(const kiln_memo *m, const kiln_value *args) {
 
 bool kiln_memo_laid_out_alike(const kiln_memo *m, const kiln_value *args) { return laid_out_alike(m, args); }
 
-static bool set_any_scalars(kiln_memo *m, const kiln_value *args) {
+static __attribute__((noinline)) bool set_any_scalars(kiln_memo *m, const kiln_value *args) {
     for (const kiln_memo_scalar *r = m->scalar; r != m->scalar_end; r++)
-        if (!kiln_number_convert(&args[r->arg], r->part, (kiln_dtype)r->via, (kiln_dtype)r->dtype, r->checked,
-                                 r->par))
-            return false;
+        if (!kiln_number_convert(&args[r->arg], r->src, r->checked, r->par)) return false;
     return true;
 }
 

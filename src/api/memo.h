@@ -66,8 +66,8 @@ typedef enum kiln_memo_how {
 
 typedef struct kiln_memo_scalar {
     uint32_t how, arg;
-    uint64_t *par; /* of the launch */
-    uint8_t part, via, dtype;
+    uint64_t *par;                 /* of the launch */
+    const kiln_scalar_source *src; /* the class's */
     bool checked;
 } kiln_memo_scalar;
 

@@ -166,16 +166,13 @@ static bool fill_scalars(filling *f, const kiln_class *c) {
         const kiln_value *v = &p->call->arg[src->arg];
         m->par[k] = 0;
         if (p->call->given[src->arg] < 0) { /* a default, converted once */
-            if (!kiln_number_convert(v, (int)src->part, src->via, src->dtype, checked, &m->par[k]))
-                return false;
+            if (!kiln_number_convert(v, src, checked, &m->par[k])) return false;
             continue;
         }
         *m->scalar_end++ = (kiln_memo_scalar){.how = how_of(v, src),
                                               .arg = (uint32_t)p->call->given[src->arg],
                                               .par = &m->par[k],
-                                              .part = (uint8_t)src->part,
-                                              .via = (uint8_t)src->via,
-                                              .dtype = (uint8_t)src->dtype,
+                                              .src = src,
                                               .checked = checked};
     }
     return true;

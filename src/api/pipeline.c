@@ -13,16 +13,6 @@
 
 /* -- front: what the call means --------------------------------------------------------------------------- */
 
-/* Nests before the first one that stores: they can refuse a call while nothing is written yet. */
-static int count_guards(const kiln_ir *ir) {
-    int nest = 0;
-    for (int r = 0; r < ir->nins && nest < ir->nnests; r++) {
-        if (ir->ins[r].op == KILN_IR_STORE) return nest;
-        if (ir->ins[r].op == KILN_IR_END && r == kiln_ir_region_end(ir, kiln_ir_nest_begin(ir, nest))) nest++;
-    }
-    return nest;
-}
-
 static void free_program(kiln_program *program) {
     if (!program) return;
     kiln_interp_free(program->interp);
@@ -39,19 +29,15 @@ static kiln_status front(const kiln_ctx *ctx, const kiln_family_fns *family, con
     KILN_TRY(kiln_ir_simplify(low->ir));
     KILN_TRY(kiln_note(kiln_ir_verify(low->ir), "after simplification"));
     program->ir = low->ir;
+    kiln_ir_nests(low->ir, &low->nests);
     return kiln_interp_new(program->ir, ctx->isa, &program->interp);
 }
 
 /* One block holds the class, its scalars, traps, their texts and its key: all that outlives the program. */
 static kiln_class *assemble(kiln_ctx *ctx, const kiln_key *key, kiln_class_kind kind,
                             const kiln_lowered *low) {
-    kiln_routine has = kind == KILN_CLASS_KERNEL ? (kiln_routine){.nnests = (uint16_t)low->ir->nnests,
-                                                                  .nguards = (uint16_t)count_guards(low->ir),
-                                                                  .ntraps = (uint16_t)low->ir->ntraps,
-                                                                  .traps = low->ir->traps}
-                                                 : *low->routine;
-    size_t ntext = 0, nscalars = (size_t)low->nscalars, ntraps = has.ntraps;
-    for (size_t k = 0; k < ntraps; k++) ntext += strlen(has.traps[k].text) + 1;
+    size_t ntext = 0, nscalars = (size_t)low->nscalars, ntraps = low->nests.ntraps;
+    for (size_t k = 0; k < ntraps; k++) ntext += strlen(low->nests.traps[k].text) + 1;
     kiln_class *c = kiln_calloc(1, sizeof *c + ntraps * sizeof *c->nests.traps +
                                        nscalars * sizeof *c->scalars + ntext + key->n);
     if (!c) return NULL;
@@ -59,21 +45,17 @@ static kiln_class *assemble(kiln_ctx *ctx, const kiln_key *key, kiln_class_kind 
     kiln_scalar_source *scalars = (kiln_scalar_source *)(traps + ntraps);
     char *text = (char *)(scalars + nscalars);
     for (size_t k = 0; k < ntraps; k++) {
-        traps[k] = (kiln_ir_trap){has.traps[k].status, text};
-        text = stpcpy(text, has.traps[k].text) + 1;
+        traps[k] = (kiln_ir_trap){low->nests.traps[k].status, text};
+        text = stpcpy(text, low->nests.traps[k].text) + 1;
     }
     memcpy(scalars, low->scalars, nscalars * sizeof *scalars);
     memcpy(text, key->bytes, key->n);
     c->entry = (kiln_entry){.hash = kiln_hash64(key->bytes, key->n), .key = text, .n = key->n};
     c->ctx = ctx;
     c->kind = kind;
-    atomic_init(&c->fn, has.fn);
-    c->nests = (kiln_nests){.n = has.nnests,
-                            .nguards = has.nguards,
-                            .ntraps = has.ntraps,
-                            .traps = traps,
-                            .partial = low->partial,
-                            .work = has.work};
+    atomic_init(&c->fn, low->fn);
+    c->nests = low->nests;
+    c->nests.traps = traps;
     c->nscalars = (uint16_t)nscalars;
     c->scalars = scalars;
     return c;
@@ -95,8 +77,7 @@ static kiln_status lower(kiln_ctx *ctx, const kiln_plan *plan, kiln_program **pr
 }
 
 kiln_status kiln_class_new(kiln_ctx *ctx, const kiln_plan *plan, const kiln_key *key, kiln_class **out) {
-    static const kiln_routine none;
-    kiln_lowered low = {.routine = &none};
+    kiln_lowered low = {.ir = NULL};
     kiln_program *program = NULL;
     kiln_status st = lower(ctx, plan, &program, &low);
     kiln_class *c = st == KILN_OK ? assemble(ctx, key, plan->kind, &low) : NULL;

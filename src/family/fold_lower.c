@@ -223,18 +223,11 @@ static void make_nests(lowering *f) {
 
 /* -- types ---------------------------------------------------------------------------------------------------- */
 
-/* Where the expression of state `name` stands in a clause. */
-static const kiln_named *clause_of(const kiln_nameds *list, const char *name) {
-    for (int k = 0; k < list->n; k++)
-        if (strcmp(list->at[k].name, name) == 0) return &list->at[k];
-    return NULL;
-}
-
 /* The expressions of a clause, one per state, each cast to its state's type. */
 static kiln_status type_clause(lowering *f, const kiln_nameds *list, const kiln_texpr **out) {
     kiln_nameds before = {list->at, 0};
     for (int k = 0; k < f->nstates && list->n; k++) {
-        const kiln_named *v = clause_of(list, f->reduce->states.at[k].name);
+        const kiln_named *v = kiln_named_of(list, f->reduce->states.at[k].name);
         if (!v) return KILN_BUG("a clause without state '%s'", f->reduce->states.at[k].name);
         before.n = (int)(v - list->at); /* a block sees what it has named so far */
         if (f->base.env.env.in_block) f->base.env.scope = &before;
@@ -329,7 +322,7 @@ static int declare_part(lowering *f, int k, bool several) {
 static void declare(lowering *f) {
     kiln_ir *ir = f->base.ir;
     const kiln_plan *p = f->base.plan;
-    kiln_partial *partial = &f->base.out->partial;
+    kiln_partial *partial = &f->base.out->nests.partial;
     f->across = p->form & KILN_FOLD_ACROSS;
     f->grid = kiln_ir_axis_add(ir, "p", true);
     f->nreduced = p->form & KILN_FOLD_TWO ? 2 : 1;

@@ -37,22 +37,25 @@ kiln_status kiln_infer(const kiln_bound *call, kiln_plan *out) KILN_MUST_CHECK;
 kiln_status kiln_infer_again(const kiln_bound *call, const kiln_typed *typed, kiln_plan *out) KILN_MUST_CHECK;
 void kiln_plan_key(const kiln_plan *plan, kiln_isa isa, kiln_key *out);
 
-/* Number argument `arg` (item `index` of a list, or -1; KILN_HOST_ID + k: the row's k-th host number) converted to
- * dtype t, into an 8-byte parameter.  PyTorch has two ways: a number that takes part in promotion and is not
- * optional becomes a tensor, which converts like an element (kiln_element_set); any other must fit, as in its
- * Scalar::to, and is KILN_E_ARG if it does not.
- * The number is converted to `via` (a half type, or t itself) and that to t.  part: 1 for the real, 2 for the imaginary
- * part, 0 for a number that must be real; + KILN_MINUS: of the number negated. */
+/* Where a kernel's scalar comes from: number argument `arg` (item `index` of a list, or -1; KILN_HOST_ID + k: the row's
+ * k-th host number), converted to `via` (a half type, or dtype itself) and from that to `dtype`, the type the kernel
+ * computes with.  A complex number is two scalars. */
 enum { KILN_MINUS = 4 };
-kiln_status kiln_plan_scalar(const kiln_plan *plan, int arg, int index, int part, kiln_dtype via,
-                             kiln_dtype t, uint64_t *out) KILN_MUST_CHECK;
+typedef struct kiln_scalar_source {
+    int16_t arg, index;
+    kiln_dtype via, dtype;
+    int part; /* 1: the real, 2: the imaginary part, 0: it must be real; + KILN_MINUS: of the number negated */
+} kiln_scalar_source;
+
+/* The scalar of a call, as an 8-byte parameter.  PyTorch has two ways: a number that takes part in promotion and is not
+ * optional becomes a tensor, which converts like an element (kiln_element_set); any other must fit, as in its
+ * Scalar::to, and is KILN_E_ARG if it does not. */
+kiln_status kiln_plan_scalar(const kiln_plan *plan, const kiln_scalar_source *s,
+                             uint64_t *out) KILN_MUST_CHECK;
+bool kiln_plan_scalar_checked(const kiln_plan *plan, int arg); /* whether it must fit */
 
 /* The same for a number by itself; checked: it must fit.  False if it does not fit or is no number; no error is set. */
-bool kiln_number_convert(const kiln_value *v, int part, kiln_dtype via, kiln_dtype t, bool checked,
-                         uint64_t *out);
-
-bool kiln_plan_scalar_checked(const kiln_plan *plan,
-                              int arg); /* whether kiln_plan_scalar refuses what does not fit */
+bool kiln_number_convert(const kiln_value *v, const kiln_scalar_source *s, bool checked, uint64_t *out);
 
 /* The host environment that evaluates a row's when and check for a bound call. */
 typedef struct kiln_call_env {

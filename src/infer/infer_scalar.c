@@ -83,23 +83,23 @@ static bool store_usual(const kiln_value *v, kiln_dtype t, uint64_t *out) {
     return true;
 }
 
-bool kiln_number_convert(const kiln_value *v, int part, kiln_dtype via, kiln_dtype t, bool checked,
-                         uint64_t *out) {
-    if (part == 0 && via == t && store_usual(v, t, out)) return true;
-    if (part & KILN_MINUS) {
+bool kiln_number_convert(const kiln_value *v, const kiln_scalar_source *s, bool checked, uint64_t *out) {
+    if (s->part == 0 && s->via == s->dtype && store_usual(v, s->dtype, out)) return true;
+    if (s->part & KILN_MINUS) {
         kiln_value minus = negative(v);
-        return kiln_number_convert(&minus, part & ~KILN_MINUS, via, t, checked, out);
+        kiln_scalar_source plain = {s->arg, s->index, s->via, s->dtype, s->part & ~KILN_MINUS};
+        return kiln_number_convert(&minus, &plain, checked, out);
     }
     if (!kiln_is_number(v)) return false;
     *out = 1;
-    if (part == 0 && v->kind == KILN_COMPLEX_V && v->u.c.im != 0) return via == KILN_BOOL;
-    kiln_value one = part_of(v, part);
-    if (checked && !fits(&one, via)) return false;
+    if (s->part == 0 && v->kind == KILN_COMPLEX_V && v->u.c.im != 0) return s->via == KILN_BOOL;
+    kiln_value one = part_of(v, s->part);
+    if (checked && !fits(&one, s->via)) return false;
     *out = 0;
-    (void)kiln_element_set(via, &one, out);
-    if (via == t) return true;
-    kiln_value half = kiln_element_get(via, out); /* only halves are computed in another type, f32 */
-    (void)kiln_element_set(t, &half, out);
+    (void)kiln_element_set(s->via, &one, out);
+    if (s->via == s->dtype) return true;
+    kiln_value half = kiln_element_get(s->via, out); /* only halves are computed in another type, f32 */
+    (void)kiln_element_set(s->dtype, &half, out);
     return true;
 }
 
@@ -108,21 +108,21 @@ bool kiln_plan_scalar_checked(const kiln_plan *plan, int arg) {
 }
 
 /* Apart, so that it costs the usual numbers nothing. */
-static __attribute__((noinline)) kiln_status convert(const kiln_plan *plan, int arg, int index, int part,
-                                                     kiln_dtype via, kiln_dtype t, uint64_t *out) {
+static __attribute__((noinline)) kiln_status convert(const kiln_plan *plan, const kiln_scalar_source *s,
+                                                     uint64_t *out) {
     const kiln_bound *call = plan->call;
     kiln_value v;
-    KILN_TRY(read_number(call, arg, index, plan->typed.common, &v));
-    if (kiln_number_convert(&v, part, via, t, kiln_plan_scalar_checked(plan, arg), out)) return KILN_OK;
+    KILN_TRY(read_number(call, s->arg, s->index, plan->typed.common, &v));
+    if (kiln_number_convert(&v, s, kiln_plan_scalar_checked(plan, s->arg), out)) return KILN_OK;
     return KILN_FAIL(KILN_E_ARG, "%s: argument '%s': value cannot be converted to type %s without overflow",
                      call->op->name,
-                     arg >= KILN_HOST_ID ? call->op->row->hosts.at[arg - KILN_HOST_ID].name
-                                         : kiln_arg_name(call, arg),
-                     kiln_dtype_name(via));
+                     s->arg >= KILN_HOST_ID ? call->op->row->hosts.at[s->arg - KILN_HOST_ID].name
+                                            : kiln_arg_name(call, s->arg),
+                     kiln_dtype_name(s->via));
 }
 
-kiln_status kiln_plan_scalar(const kiln_plan *plan, int arg, int index, int part, kiln_dtype via,
-                             kiln_dtype t, uint64_t *out) {
-    bool usual = part == 0 && via == t && arg < KILN_HOST_ID && store_usual(&plan->call->arg[arg], t, out);
-    return usual ? KILN_OK : convert(plan, arg, index, part, via, t, out);
+kiln_status kiln_plan_scalar(const kiln_plan *plan, const kiln_scalar_source *s, uint64_t *out) {
+    bool usual = s->part == 0 && s->via == s->dtype && s->arg < KILN_HOST_ID &&
+                 store_usual(&plan->call->arg[s->arg], s->dtype, out);
+    return usual ? KILN_OK : convert(plan, s, out);
 }

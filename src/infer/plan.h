@@ -134,16 +134,6 @@ typedef struct kiln_step {
     } u;
 } kiln_step;
 
-/* How one fold is shared out, by another kernel than the whole one (kiln_plan.parts): its nest 0 folds a part of the
- * slowest reduced axis and stores its states, nest 1 merges parts, which lie along the kernel's last axis.  After the
- * plan's buffers that kernel has one per state for the part it stores, then one per state for all parts.  Parts have a
- * power of two times `unit` positions of that axis each, so that bits are those of the whole.  unit 0: it is not. */
-enum { KILN_MAX_STATES = 8 };
-typedef struct kiln_partial {
-    uint32_t unit;
-    uint8_t nstates, bytes[KILN_MAX_STATES]; /* of each state; of the kernel of parts */
-} kiln_partial;
-
 /* -- all of it -------------------------------------------------------------------------------------------- */
 
 typedef struct kiln_plan {

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "ir/ir.h"
+#include "ir/nests.h"
 
 static const struct {
     const char *text;
@@ -445,4 +445,21 @@ int kiln_ir_nest_begin(const kiln_ir *ir, int nest) {
     int i = 0;
     while (i < ir->nins && nest-- > 0) i = kiln_ir_region_end(ir, i) + 1;
     return i;
+}
+
+/* Nests before the first one that stores: they can refuse a call while nothing is written yet. */
+static int count_guards(const kiln_ir *ir) {
+    int nest = 0;
+    for (int r = 0; r < ir->nins && nest < ir->nnests; r++) {
+        if (ir->ins[r].op == KILN_IR_STORE) return nest;
+        if (ir->ins[r].op == KILN_IR_END && r == kiln_ir_region_end(ir, kiln_ir_nest_begin(ir, nest))) nest++;
+    }
+    return nest;
+}
+
+void kiln_ir_nests(const kiln_ir *ir, kiln_nests *out) {
+    out->n = (uint16_t)ir->nnests;
+    out->nguards = (uint16_t)count_guards(ir);
+    out->ntraps = (uint16_t)ir->ntraps;
+    out->traps = ir->traps;
 }

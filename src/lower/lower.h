@@ -6,31 +6,15 @@
 #ifndef KILN_LOWER_H
 #define KILN_LOWER_H
 #include "infer/infer.h"
-#include "ir/ir.h"
+#include "ir/nests.h"
 #include "kiln/kiln_abi.h"
 
-/* Where a kernel's scalar comes from: argument `arg` (item `index` of a list, or -1), converted to `via`
- * and from that to `dtype`, the type the kernel computes with.  A complex number is two scalars. */
-typedef struct kiln_scalar_source {
-    int16_t arg, index;
-    kiln_dtype via, dtype;
-    int part; /* a kiln_ir_part, with KILN_MINUS for the negative of the number */
-} kiln_scalar_source;
-
-/* A function of the library that stands for the kernel of a class, with its ABI. */
-typedef struct kiln_routine {
-    kiln_kernel_fn fn;
-    uint16_t nnests, nguards, ntraps; /* as of an IR; the guards come first */
-    const kiln_ir_trap *traps;
-    size_t work; /* bytes that a launch needs beside its buffers */
-} kiln_routine;
-
 struct kiln_lowered {
-    kiln_ir *ir;
-    const kiln_routine *routine; /* of a class of that kind */
+    kiln_ir *ir;       /* of a kernel */
+    kiln_kernel_fn fn; /* of a routine: a function of the library that stands for a kernel, with its ABI, */
+    kiln_nests nests;  /* and what is known of it; of a kernel `partial` alone, the rest is in its IR */
     kiln_scalar_source scalars[KILN_MAX_SCALARS];
     int nscalars;
-    kiln_partial partial;
 };
 
 /* A value of an expression: of a complex type two IR values, of any other one and im is KILN_NOREF. */

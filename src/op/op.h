@@ -133,6 +133,9 @@ typedef struct kiln_nameds {
     int n;
 } kiln_nameds;
 
+const kiln_named *kiln_named_of(const kiln_nameds *list,
+                                const char *name); /* NULL: none, or there is no list */
+
 /* fold, scan, index: the parts beyond bodies. */
 typedef struct kiln_reduce {
     int over_arg;               /* argument naming the reduced dims, or -1 */

@@ -12,9 +12,8 @@ typedef struct walk {
 } walk;
 
 static const kiln_expr *named(const kiln_row *row, const char *name) {
-    for (int k = 0; k < row->lets.n; k++)
-        if (kiln_str_eq(row->lets.at[k].name, name)) return row->lets.at[k].expr;
-    return kiln_row_host(row, name);
+    const kiln_named *let = kiln_named_of(&row->lets, name);
+    return let ? let->expr : kiln_row_host(row, name);
 }
 
 /* Questions about an argument, not its value.  Notes which are asked whether they are single. */

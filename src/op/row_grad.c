@@ -35,9 +35,9 @@ static const kiln_dtypes complexes = KILN_DT(KILN_C64) | KILN_DT(KILN_C128);
 #define GRAD_FAIL(row, ...) KILN_FAIL_LINE(KILN_E_UNSUP, (row)->source, (row)->line, (row)->col, __VA_ARGS__)
 
 static bool named(const kiln_nameds *list, const char *name, const kiln_expr **out) {
-    for (int k = 0; k < list->n; k++)
-        if (strcmp(list->at[k].name, name) == 0) return *out = list->at[k].expr, true;
-    return false;
+    const kiln_named *v = kiln_named_of(list, name);
+    if (v) *out = v->expr;
+    return v != NULL;
 }
 
 /* A row may have an argument of that name, as a gradient's own has. */

@@ -196,12 +196,6 @@ static kiln_status check_bodies(const kiln_row *row) {
 
 /* -- gradients ----------------------------------------------------------------------------------------- */
 
-static bool is_named(const kiln_nameds *list, const char *name) {
-    for (int k = 0; k < list->n; k++)
-        if (strcmp(list->at[k].name, name) == 0) return true;
-    return false;
-}
-
 /* A gradient names arguments, lets, host numbers, gradients of results, and results. */
 static kiln_status known_to_grad(void *user, const kiln_expr *e) {
     const kiln_row *row = user;
@@ -210,8 +204,8 @@ static kiln_status known_to_grad(void *user, const kiln_expr *e) {
         kiln_row_grad_name(row, k % 2 ? "result" : "grad", k / 2, name);
         if (strcmp(e->name, name) == 0) return KILN_OK;
     }
-    bool known = kiln_schema_arg(row->schema, e->name) >= 0 || is_named(&row->lets, e->name) ||
-                 is_named(&row->hosts, e->name);
+    bool known = kiln_schema_arg(row->schema, e->name) >= 0 || kiln_named_of(&row->lets, e->name) ||
+                 kiln_named_of(&row->hosts, e->name);
     return known ? KILN_OK
                  : kiln_expr_fail(row->source, e, KILN_E_PARSE, "a gradient cannot see '%s'", e->name);
 }
@@ -220,8 +214,8 @@ static kiln_status check_grads(const kiln_row *row) {
     char name[KILN_GRAD_NAME];
     for (int k = 0; k < 2 * row->schema->nrets && row->grads.n; k++) {
         kiln_row_grad_name(row, k % 2 ? "result" : "grad", k / 2, name);
-        if (kiln_schema_arg(row->schema, name) >= 0 || is_named(&row->lets, name) ||
-            is_named(&row->hosts, name))
+        if (kiln_schema_arg(row->schema, name) >= 0 || kiln_named_of(&row->lets, name) ||
+            kiln_named_of(&row->hosts, name))
             return ROW_FAIL(row, "'%s' means something else in a 'grad' clause: give it another name", name);
     }
     for (int k = 0; k < row->grads.n; k++) {
@@ -230,7 +224,7 @@ static kiln_status check_grads(const kiln_row *row) {
         kiln_nameds before = {row->grads.at, k};
         if (arg < 0 || !kiln_row_is_tensor(row, arg))
             return row_fail(row, KILN_E_PARSE, v->line, v->col, "'%s' is no tensor argument", v->name);
-        if (is_named(&before, v->name))
+        if (kiln_named_of(&before, v->name))
             return row_fail(row, KILN_E_PARSE, v->line, v->col, "a second gradient of '%s'", v->name);
         KILN_TRY(kiln_expr_names(v->expr, known_to_grad, (void *)row));
     }

@@ -24,14 +24,14 @@ bool kiln_row_optional(const kiln_row *row, int arg) {
     return optional;
 }
 
-static const kiln_named *named(const kiln_nameds *list, const char *name) {
+const kiln_named *kiln_named_of(const kiln_nameds *list, const char *name) {
     for (int k = 0; list && k < list->n; k++)
         if (strcmp(list->at[k].name, name) == 0) return &list->at[k];
     return NULL;
 }
 
 const kiln_expr *kiln_row_host(const kiln_row *row, const char *name) {
-    const kiln_named *v = named(&row->hosts, name);
+    const kiln_named *v = kiln_named_of(&row->hosts, name);
     return v ? v->expr : NULL;
 }
 
@@ -87,7 +87,7 @@ static bool find_arg(const kiln_row_env *re, const char *name, kiln_sym *out) {
 
 /* A number the host computes: an integer unless it says f64. */
 static bool find_host(const kiln_row_env *re, const char *name, kiln_sym *out) {
-    const kiln_named *v = named(&re->row->hosts, name);
+    const kiln_named *v = kiln_named_of(&re->row->hosts, name);
     if (!v) return false;
     out->kind = KILN_SYM_SCALAR;
     out->id = KILN_HOST_ID + (int)(v - re->row->hosts.at);
@@ -98,7 +98,7 @@ static bool find_host(const kiln_row_env *re, const char *name, kiln_sym *out) {
 
 static bool find_state(const kiln_row_env *re, const char *name, bool rhs, kiln_sym *out) {
     const kiln_nameds *states = &re->row->reduce.states;
-    const kiln_named *v = named(states, name);
+    const kiln_named *v = kiln_named_of(states, name);
     if (v) {
         out->kind = rhs ? KILN_SYM_RHS : KILN_SYM_STATE;
         out->id = (int)(v - states->at);
@@ -115,7 +115,7 @@ static bool find_state(const kiln_row_env *re, const char *name, bool rhs, kiln_
 /* Positions: `i` along the folded dimensions, and the names an `out` or `window` clause gives. */
 static bool find_position(const kiln_row_env *re, const char *name, kiln_sym *out) {
     const kiln_outshape *sh = &re->row->shape;
-    const kiln_named *dim = named(&sh->dims, name), *win = named(&sh->window, name);
+    const kiln_named *dim = kiln_named_of(&sh->dims, name), *win = kiln_named_of(&sh->window, name);
     bool index = re->states && strcmp(name, "i") == 0;
     if (!dim && !win && !index) return false;
     out->kind = KILN_SYM_POS;
@@ -128,8 +128,8 @@ static bool find(const kiln_env *env, const char *name, bool rhs, kiln_sym *out)
     const kiln_row_env *re = (const kiln_row_env *)env;
     memset(out, 0, sizeof *out);
     if (rhs) return re->merge && find_state(re, name, true, out);
-    const kiln_named *let = named(re->scope, name);
-    if (!let) let = named(&re->row->lets, name);
+    const kiln_named *let = kiln_named_of(re->scope, name);
+    if (!let) let = kiln_named_of(&re->row->lets, name);
     if (let) {
         out->kind = KILN_SYM_LET;
         out->let = let->expr;
@@ -165,7 +165,8 @@ typedef kiln_usage usage;
 
 static kiln_status note_use(void *user, const kiln_expr *e) {
     usage *u = user;
-    const kiln_named *let = named(&u->row->lets, e->name), *host = named(&u->row->hosts, e->name);
+    const kiln_named *let = kiln_named_of(&u->row->lets, e->name),
+                     *host = kiln_named_of(&u->row->hosts, e->name);
     uint32_t *met = let ? &u->lets : &u->hosts;
     uint32_t self = let ? 1u << (let - u->row->lets.at) : host ? 1u << (host - u->row->hosts.at) : 0;
     if (self & *met) return KILN_OK;
@@ -275,8 +276,8 @@ static kiln_status check_used(const kiln_row *row, const usage *all) {
 /* What a name in a condition means: a let or host number, or an argument. */
 static int find_for_host(void *user, const char *name, const kiln_expr **means) {
     const kiln_row *row = user;
-    const kiln_named *v = named(&row->lets, name);
-    if (!v) v = named(&row->hosts, name);
+    const kiln_named *v = kiln_named_of(&row->lets, name);
+    if (!v) v = kiln_named_of(&row->hosts, name);
     if (v) *means = v->expr;
     return v ? -1 : kiln_schema_arg(row->schema, name);
 }

@@ -6,7 +6,7 @@
 #include "run/parts.h"
 #include "tensor/tensor.h"
 
-enum { MAX_BUFFERS = KILN_MAX_OPERANDS + 2 * KILN_MAX_STATES, GRID_POINTS = 64 };
+enum { MAX_BUFFERS = KILN_MAX_OPERANDS + 2 * KILN_IR_MAX_STATES, GRID_POINTS = 64 };
 
 static int reduced_dim(const kiln_axes *x) { return x->ngrid; }
 

@@ -1,6 +1,7 @@
 /* parts.h - one fold shared out among threads, with the bits it has in one. */
 #ifndef KILN_PARTS_H
 #define KILN_PARTS_H
+#include "ir/nests.h"
 #include "run/driver.h"
 
 /* Whether the work is worth sharing and the grid has too few points for that. */

@@ -4,15 +4,6 @@
 #include "run/driver.h"
 #include "run/parts.h"
 
-/* What is known of a kernel's nests besides their code. */
-typedef struct kiln_nests {
-    uint16_t n, nguards, ntraps; /* nguards: leading nests that only look for traps */
-    const kiln_ir_trap *traps;
-    kiln_partial partial;
-    size_t
-        work; /* bytes that a launch of the compiled kernel needs beside its buffers; known when there is one */
-} kiln_nests;
-
 /* Runs the kernel of `run` as the plan's steps say.  par: its scalars.  outs: room for every result, each a new
  * reference on success.  What can fail comes before anything is written: a call that a guard refuses, or that has
  * no memory, has changed nothing. */

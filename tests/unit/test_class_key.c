@@ -94,11 +94,8 @@ static bool run(const kiln_plan *p, const kiln_class *c, kiln_tensor **outs) {
     char *ptr[KILN_MAX_OPERANDS];
     uint64_t par[KILN_MAX_SCALARS];
     kiln_runner runner = {.interp = c->program->interp};
-    for (int k = 0; k < c->nscalars; k++) {
-        const kiln_scalar_source *s = &c->scalars[k];
-        if (kiln_plan_scalar(p, s->arg, s->index, s->part, s->via, s->dtype, &par[k]) != KILN_OK)
-            return false;
-    }
+    for (int k = 0; k < c->nscalars; k++)
+        if (kiln_plan_scalar(p, &c->scalars[k], &par[k]) != KILN_OK) return false;
     for (int k = 0; k < p->axes.nbuffers; k++) {
         const kiln_tensor *given = p->buffer[k].tensor; /* of a result: only its layout is taken */
         if (p->buffer[k].kind == KILN_BUFFER_RESULT)

@@ -555,7 +555,7 @@ static kiln_status scalar_to(const kiln_bound *call, int arg, int index, kiln_dt
     static kiln_plan plan;
     plan.call = call;
     plan.typed.common = KILN_DTYPE_COUNT;
-    return kiln_plan_scalar(&plan, arg, index, 0, t, t, out);
+    return kiln_plan_scalar(&plan, &(kiln_scalar_source){(int16_t)arg, (int16_t)index, t, t, 0}, out);
 }
 
 static kiln_status alpha_to(kiln_value alpha, kiln_dtype t, uint64_t *out) {
@@ -607,15 +607,18 @@ static void promoted_numbers_convert_like_elements(void **state) {
     inferred f;
     uint64_t bits;
     infer_ok("mul.Scalar u8[2](1)@0+0 i300", &f);
-    assert_int_equal(kiln_plan_scalar(&f.plan, 1, -1, 0, KILN_U8, KILN_U8, &bits), KILN_OK);
+    assert_int_equal(kiln_plan_scalar(&f.plan, &(kiln_scalar_source){1, -1, KILN_U8, KILN_U8, 0}, &bits),
+                     KILN_OK);
     assert_int_equal(bits, 44);
     done(&f);
     infer_ok("mul.Scalar f32[2](1)@0+0 f1e300", &f);
-    assert_int_equal(kiln_plan_scalar(&f.plan, 1, -1, 0, KILN_F32, KILN_F32, &bits), KILN_OK);
+    assert_int_equal(kiln_plan_scalar(&f.plan, &(kiln_scalar_source){1, -1, KILN_F32, KILN_F32, 0}, &bits),
+                     KILN_OK);
     assert_int_equal(bits, 0x7f800000);
     done(&f);
     infer_ok("clamp u8[2](1)@0+0 - i300", &f);
-    assert_error(kiln_plan_scalar(&f.plan, 2, -1, 0, KILN_U8, KILN_U8, &bits), KILN_E_ARG, "argument 'max'");
+    assert_error(kiln_plan_scalar(&f.plan, &(kiln_scalar_source){2, -1, KILN_U8, KILN_U8, 0}, &bits),
+                 KILN_E_ARG, "argument 'max'");
     done(&f);
 }
 

@@ -34,7 +34,7 @@ static int32_t odd(const kiln_launch *l) {
 }
 
 static const kiln_ir_trap odd_traps[] = {{KILN_E_ARG, "expected no negative element"}};
-static const kiln_routine odd_routine = {odd, 2, 1, 1, odd_traps, 0};
+static const kiln_nests odd_nests = {.n = 2, .nguards = 1, .ntraps = 1, .traps = odd_traps};
 
 /* -- the table ------------------------------------------------------------------------------------------------ */
 
@@ -83,7 +83,8 @@ static kiln_status axes(kiln_plan *p) {
 
 static kiln_status lower(kiln_arena *arena, const kiln_plan *p, kiln_lowered *out) {
     if (!is_row(p, "odd")) return kiln_family_map.lower(arena, p, out);
-    out->routine = &odd_routine;
+    out->fn = odd;
+    out->nests = odd_nests;
     return KILN_OK;
 }
 
