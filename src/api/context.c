@@ -16,13 +16,13 @@
 enum { MAX_KERNELS = 4000 };
 
 void kiln_ctx_log(const kiln_ctx *ctx, int level, const char *topic, const char *fmt, ...) {
-    if (!ctx->log) return;
+    if (!ctx->config.log) return;
     char text[1024];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    ctx->log(ctx->log_user, level, topic, text);
+    ctx->config.log(ctx->config.log_user, level, topic, text);
 }
 
 /* -- settings ----------------------------------------------------------------------------------------------- */
@@ -91,30 +91,26 @@ static kiln_status parse_threads(kiln_ctx *ctx, const kiln_config *cfg) {
 }
 
 static kiln_status configure(kiln_ctx *ctx, const kiln_config *given) {
-    kiln_config cfg = {.size = sizeof cfg};
+    kiln_config *cfg = &ctx->config;
     if (given) {
-        _Static_assert(sizeof cfg == 17 * sizeof(void *), "every field has a word of its own");
-        if (given->size > sizeof cfg || given->size % sizeof(void *))
+        _Static_assert(sizeof *cfg == 17 * sizeof(void *), "every field has a word of its own");
+        if (given->size > sizeof *cfg || given->size % sizeof(void *))
             return KILN_FAIL(KILN_E_ARG, "kiln_config.size is %zu: expected sizeof(kiln_config), here %zu",
-                             given->size, sizeof cfg);
-        memcpy(&cfg, given, given->size ? given->size : offsetof(kiln_config, max_kernels));
+                             given->size, sizeof *cfg);
+        memcpy(cfg, given, given->size ? given->size : offsetof(kiln_config, max_kernels));
     }
-    ctx->log = cfg.log;
-    ctx->log_user = cfg.log_user;
-    ctx->interrupted = cfg.interrupted;
-    ctx->interrupted_user = cfg.interrupted_user;
-    if (!cfg.alloc != !cfg.free)
+    if (!cfg->alloc != !cfg->free)
         return KILN_FAIL(KILN_E_ARG, "kiln_config.%s is NULL, and the other of alloc and free is not",
-                         cfg.alloc ? "free" : "alloc");
-    ctx->host_memory = (kiln_memory){cfg.alloc, cfg.free, cfg.alloc_user};
-    ctx->memory = cfg.alloc ? &ctx->host_memory : NULL;
-    KILN_TRY(parse_mode(ctx, cfg.mode));
-    KILN_TRY(parse_isa(ctx, cfg.isa));
-    KILN_TRY(number(cfg.max_kernels, "KILN_MAX_KERNELS", MAX_KERNELS, &ctx->max_kernels));
-    KILN_TRY(parse_threads(ctx, &cfg));
-    KILN_TRY(setting(cfg.cc, "KILN_CC", &ctx->cc));
-    KILN_TRY(setting(cfg.cache_dir, "KILN_CACHE_DIR", &ctx->cache_dir));
-    return setting(cfg.dump_dir, "KILN_DUMP_DIR", &ctx->dump_dir);
+                         cfg->alloc ? "free" : "alloc");
+    ctx->host_memory = (kiln_memory){cfg->alloc, cfg->free, cfg->alloc_user};
+    ctx->memory = cfg->alloc ? &ctx->host_memory : NULL;
+    KILN_TRY(parse_mode(ctx, cfg->mode));
+    KILN_TRY(parse_isa(ctx, cfg->isa));
+    KILN_TRY(number(cfg->max_kernels, "KILN_MAX_KERNELS", MAX_KERNELS, &ctx->max_kernels));
+    KILN_TRY(parse_threads(ctx, cfg));
+    KILN_TRY(setting(cfg->cc, "KILN_CC", &ctx->cc));
+    KILN_TRY(setting(cfg->cache_dir, "KILN_CACHE_DIR", &ctx->cache_dir));
+    return setting(cfg->dump_dir, "KILN_DUMP_DIR", &ctx->dump_dir);
 }
 
 /* -- registry ------------------------------------------------------------------------------------------------ */

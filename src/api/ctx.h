@@ -64,10 +64,7 @@ struct kiln_ctx {
     kiln_memory host_memory;
     bool forgets;                    /* for tests and benchmarks: nothing is remembered of a call */
     char *cc, *cache_dir, *dump_dir; /* as configured, or NULL */
-    kiln_log_fn log;
-    void *log_user;
-    kiln_interrupted_fn interrupted;
-    void *interrupted_user;
+    kiln_config config;              /* as given, or zeros; its texts may be gone */
     _Atomic(const kiln_registry *) registry;
     pthread_mutex_t load_lock; /* guards loaded, and makes loads take turns */
     kiln_registry **loaded; /* all that loading rows made, freed at close: operators of old ones stay good */

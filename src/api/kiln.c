@@ -217,7 +217,7 @@ kiln_status kiln_doctor(kiln_ctx *ctx, char **out) {
     doctor_failures(ctx, &text);
     doctor_folder(ctx, &text);
     kiln_sb_printf(&text, "dump folder: %s\n", ctx->dump_dir ? ctx->dump_dir : "none");
-    kiln_sb_printf(&text, "log: %s\n", ctx->log ? "the host's" : "none");
+    kiln_sb_printf(&text, "log: %s\n", ctx->config.log ? "the host's" : "none");
     doctor_operators(ctx, &text);
     return kiln_sb_end(&text, st, out);
 }

@@ -156,8 +156,8 @@ static bool has_kernel(const kiln_class *c) {
 static _Thread_local bool is_background; /* nobody waits for it, so it is not asked */
 
 int kiln_ctx_interrupted(void *user) {
-    const kiln_ctx *ctx = user;
-    return ctx->interrupted && !is_background && ctx->interrupted(ctx->interrupted_user);
+    const kiln_config *given = &((const kiln_ctx *)user)->config;
+    return given->interrupted && !is_background && given->interrupted(given->interrupted_user);
 }
 
 /* Waits until a build was queued or ended, or for a moment.  The lock is held on both sides. */

@@ -34,24 +34,24 @@ static bool to_complex(const kiln_value *v, kiln_value *out) {
     return out->kind == KILN_COMPLEX_V;
 }
 
-/* Types whose values are told by their name: torch.channels_last is "channels_last". */
-static bool is_told_by_name(const char *type) {
-    return kiln_str_eq(type, "MemoryFormat") || kiln_str_eq(type, "Layout") || kiln_str_eq(type, "Device");
+/* The kind of values of a type that schemas know by name alone; NONE: there are none.  Some are told by their own name:
+ * torch.channels_last is "channels_last". */
+static kiln_kind named_kind(const char *type) {
+    if (kiln_str_eq(type, "complex")) return KILN_COMPLEX_V;
+    if (kiln_str_eq(type, "Generator")) return KILN_GENERATOR_V;
+    bool told = kiln_str_eq(type, "MemoryFormat") || kiln_str_eq(type, "Layout") ||
+                kiln_str_eq(type, "Device");
+    return told ? KILN_STR_V : KILN_NONE;
 }
 
-/* Types that schemas know by name alone. */
 static __attribute__((noinline)) bool convert_named(const char *type, const kiln_value *v, kiln_value *out) {
-    *out = *v;
-    out->name = NULL;
-    if (kiln_str_eq(type, "complex")) return to_complex(v, out);
-    if (kiln_str_eq(type, "Generator")) return v->kind == KILN_GENERATOR_V && v->u.generator;
-    return v->kind == KILN_STR_V && v->u.s && is_told_by_name(type);
+    kiln_kind kind = named_kind(type);
+    if (kind == KILN_COMPLEX_V) return to_complex(v, out);
+    return kind && v->kind == kind && (kind == KILN_STR_V ? v->u.s != NULL : v->u.generator != NULL);
 }
 
 /* A value of a type that has a kind of its own.  False if v is not one. */
 static bool convert_known(kiln_tkind want, const kiln_value *v, kiln_value *out) {
-    *out = *v;
-    out->name = NULL;
     bool whole = v->kind == KILN_BOOL_V || v->kind == KILN_INT_V;
     switch (want) {
     case KILN_T_TENSOR: return v->kind == KILN_TENSOR && v->u.tensor;
@@ -76,6 +76,8 @@ static bool convert_known(kiln_tkind want, const kiln_value *v, kiln_value *out)
 
 /* The same of any plain type. */
 static inline bool convert(const kiln_type *want, const kiln_value *v, kiln_value *out) {
+    *out = *v;
+    out->name = NULL;
     return want->kind == KILN_T_OTHER ? convert_named(want->name, v, out) : convert_known(want->kind, v, out);
 }
 
@@ -109,9 +111,7 @@ static const char *given_kind(const kiln_value *v) {
 static bool is_served(const kiln_type *t) {
     t = kiln_type_strip(t, NULL);
     if (t->kind == KILN_T_LIST) t = kiln_type_strip(t->elem, NULL);
-    return t->kind < KILN_T_OTHER ||
-           (t->kind == KILN_T_OTHER && (is_told_by_name(t->name) || kiln_str_eq(t->name, "Generator") ||
-                                        kiln_str_eq(t->name, "complex")));
+    return t->kind < KILN_T_OTHER || (t->kind == KILN_T_OTHER && named_kind(t->name));
 }
 
 static kiln_status wrong_type(const kiln_bound *b, const kiln_param *p, const kiln_value *v, int item) {

@@ -23,7 +23,6 @@ typedef struct kiln_pair {
 } kiln_pair;
 
 kiln_pair kiln_pair_load(kiln_ir *ir, int buf);
-void kiln_pair_store(kiln_ir *ir, int buf, kiln_pair v);
 kiln_pair kiln_pair_const(kiln_ir *ir, kiln_dtype t, int64_t i, double f);
 kiln_pair kiln_pair_cast(kiln_ir *ir, kiln_dtype to, kiln_pair v); /* to bool: whether either part is not 0 */
 

@@ -1,24 +1,16 @@
 /* lower_complex.c - values of expressions as IR values: one, or two for a complex number.
  *
- * IR has no complex values, only buffers of them, so loads, stores, constants and casts are split here.
+ * IR has no complex values, only buffers of them, so loads, constants and casts are split here.
  * What functions do to complex numbers is not known here: rules say it in real arithmetic. */
 #include "lower/lower.h"
 
 static bool is_pair(kiln_pair v) { return v.im != KILN_NOREF; }
 
 kiln_pair kiln_pair_load(kiln_ir *ir, int buf) {
-    kiln_pair v = {KILN_NOREF, KILN_NOREF};
-    if (ir->failed || !kiln_dtype_is_complex(ir->bufs[buf].dtype)) {
-        v.re = kiln_ir_load(ir, buf);
-        return v;
-    }
-    v.re = kiln_ir_load_part(ir, buf, KILN_PART_RE, NULL, 0, KILN_NOREF, KILN_NOREF);
-    v.im = kiln_ir_load_part(ir, buf, KILN_PART_IM, NULL, 0, KILN_NOREF, KILN_NOREF);
-    return v;
-}
-
-void kiln_pair_store(kiln_ir *ir, int buf, kiln_pair v) {
-    kiln_ir_store_parts(ir, buf, v.re, v.im, NULL, 0, KILN_NOREF);
+    if (ir->failed || !kiln_dtype_is_complex(ir->bufs[buf].dtype))
+        return (kiln_pair){kiln_ir_load(ir, buf), KILN_NOREF};
+    kiln_ref re = kiln_ir_load_part(ir, buf, KILN_PART_RE, NULL, 0, KILN_NOREF, KILN_NOREF);
+    return (kiln_pair){re, kiln_ir_load_part(ir, buf, KILN_PART_IM, NULL, 0, KILN_NOREF, KILN_NOREF)};
 }
 
 kiln_pair kiln_pair_const(kiln_ir *ir, kiln_dtype t, int64_t i, double f) {

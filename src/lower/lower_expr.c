@@ -142,7 +142,8 @@ void kiln_lower_results(kiln_lowering *lw, const kiln_texpr *const *of) {
         value[k] = kiln_pair_cast(lw->ir, p->typed.ret_dtype[k], kiln_lower_expr(lw, of[k]));
         value[k] = kiln_pair_cast(lw->ir, p->buffer[k].dtype, value[k]);
     }
-    for (int k = 0; k < p->typed.nrets; k++) kiln_pair_store(lw->ir, k, value[k]);
+    for (int k = 0; k < p->typed.nrets; k++)
+        kiln_ir_store_parts(lw->ir, k, value[k].re, value[k].im, NULL, 0, KILN_NOREF);
 }
 
 /* -- divisions ------------------------------------------------------------------------------------------- */
