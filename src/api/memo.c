@@ -275,7 +275,7 @@ static kiln_tensor *new_in_shape(const kiln_memo *m, unsigned k) {
 
 static int32_t launch_all(kiln_memo *m) {
     char *ptr[KILN_WALK_BUFFERS];
-    if (m->walk.nouter == 0) return m->fn(&m->launch);
+    if (m->walk.outer.ngrid == 0) return m->fn(&m->launch);
     for (unsigned b = 0; b < m->nbuffers; b++) ptr[b] = m->ptr[b];
     return kiln_walk_run(&m->walk, m->fn, ptr, m->par, m->launch.work);
 }

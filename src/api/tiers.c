@@ -204,13 +204,11 @@ kiln_status kiln_class_compile_if_due(kiln_class *c) {
 
 /* -- the background --------------------------------------------------------------------------------- */
 
-/* The thread's compilers inherit it: on Linux niceness is a thread's own. */
-static void lower_priority(void) { (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), LOW_PRIORITY); }
-
 static void *work(void *user) {
     kiln_ctx *ctx = user;
     kiln_builds *b = &ctx->builds;
-    lower_priority();
+    /* The thread's compilers inherit its priority: on Linux niceness is a thread's own. */
+    (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), LOW_PRIORITY);
     is_background = true;
     pthread_mutex_lock(&b->lock);
     while (!ctx->closing) {

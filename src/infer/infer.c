@@ -21,36 +21,29 @@ static inline kiln_status holds(const kiln_call_env *env, const kiln_expr *e, bo
     return st == KILN_OK ? st : kiln_note(st, "%s", env->call->op->name);
 }
 
-/* Checks come before branches: their texts explain better than "no branch" does. */
-static kiln_status hold_checks(const kiln_call_env *env, const kiln_row *row, bool counted) {
+/* Checks come before branches: their texts explain better than "no branch" does.  count: elements folded, where these are
+ * known and what is asked; else NULL. */
+static kiln_status hold_checks(const kiln_bound *call, kiln_dtype common, const int64_t *count) {
+    const kiln_row *row = call->op->row;
+    kiln_call_env env;
+    kiln_call_env_init(&env, call, common);
+    env.env.counted = count != NULL;
+    env.env.count = count ? *count : 0;
     for (const kiln_check *c = row->checks, *end = c + row->nchecks; c != end; c++) {
         bool ok;
-        if (c->counts != counted) continue;
-        KILN_TRY(holds(env, c->cond, &ok));
-        if (!ok) return KILN_FAIL(c->status, "%s: %s", env->call->op->name, c->text);
+        if (c->counts != env.env.counted) continue;
+        KILN_TRY(holds(&env, c->cond, &ok));
+        if (!ok) return KILN_FAIL(c->status, "%s: %s", call->op->name, c->text);
     }
     return KILN_OK;
 }
 
-static kiln_status run_checks(kiln_plan *p, const kiln_typing **by) {
-    const kiln_row *row = p->call->op->row;
-    kiln_call_env env;
-    if (!row->nchecks) return KILN_OK;
-    KILN_TRY(promote(p, &row->typing, by));
-    kiln_call_env_init(&env, p->call, p->typed.common);
-    return hold_checks(&env, row, false);
-}
-
 kiln_status kiln_count_check(const kiln_plan *p, int64_t n) {
     const kiln_row *row = p->call->op->row;
-    kiln_call_env env;
     kiln_dtype promoted, common;
     if (!row->nchecks) return KILN_OK;
     KILN_TRY(kiln_typing_common(p->call, &row->typing, &promoted, &common));
-    kiln_call_env_init(&env, p->call, common);
-    env.env.counted = true;
-    env.env.count = n;
-    return hold_checks(&env, row, true);
+    return hold_checks(p->call, common, &n);
 }
 
 /* -- branches ------------------------------------------------------------------------------------------ */
@@ -227,7 +220,10 @@ kiln_status kiln_infer(const kiln_bound *call, kiln_plan *out) {
     const kiln_typing *by = NULL;
     if (!family || !kiln_row_served(op->row)) return kiln_unserved(op->name, op->row->family);
     out->call = call;
-    KILN_TRY(run_checks(out, &by));
+    if (op->row->nchecks) {
+        KILN_TRY(promote(out, &op->row->typing, &by));
+        KILN_TRY(hold_checks(call, out->typed.common, NULL));
+    }
     KILN_TRY(pick_branch(out, &by));
     KILN_TRY(kiln_types_infer(out));
     if (kiln_plan_out_rule(out) == KILN_OUT_COPIED) KILN_TRY(kiln_takes_check(call, out->typed.promoted));

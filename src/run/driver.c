@@ -45,17 +45,20 @@ static kiln_status run_box(const drive *d, int32_t *trap) {
     return KILN_OK;
 }
 
-/* Moves to the next outer index; false when all have been visited. */
-static bool advance(drive *d) {
-    const kiln_axes *x = d->axes;
-    for (int k = 0; k < x->ngrid && x->ngrid > INNER; k++) {
-        if (k == d->first || k == d->second) continue;
-        for (int b = 0; b < x->nbuffers; b++) d->at[b] += kiln_axes_stride(x, b, k);
-        if (++d->index[k] < x->n[k]) return true;
-        for (int b = 0; b < x->nbuffers; b++) d->at[b] -= kiln_axes_stride(x, b, k) * x->n[k];
-        d->index[k] = 0;
+/* Moves to the next place in the grid, but for the dimensions of the launch; false when all have been visited. */
+static bool advance(const kiln_axes *x, int first, int second, int64_t *index, char **at) {
+    for (int k = 0; k < x->ngrid; k++) {
+        if (k == first || k == second) continue;
+        for (int b = 0; b < x->nbuffers; b++) at[b] += kiln_axes_stride(x, b, k);
+        if (++index[k] < x->n[k]) return true;
+        for (int b = 0; b < x->nbuffers; b++) at[b] -= kiln_axes_stride(x, b, k) * x->n[k];
+        index[k] = 0;
     }
     return false;
+}
+
+static bool advance_drive(drive *d) {
+    return d->axes->ngrid > INNER && advance(d->axes, d->first, d->second, d->index, d->at);
 }
 
 /* -- tiles ------------------------------------------------------------------------------------------------ */
@@ -139,7 +142,7 @@ static kiln_status run_tiles(drive *d, const tiles *t, int32_t *trap) {
             st = run_band(d, t, i, base, room, trap);
         memcpy(d->at, base, (size_t)x->nbuffers * sizeof *base); /* some led into this frame */
         KILN_TRY(st);
-    } while (*trap == 0 && advance(d));
+    } while (*trap == 0 && advance_drive(d));
     return KILN_OK;
 }
 
@@ -243,7 +246,7 @@ static kiln_status drive_alone(const kiln_axes *x, const kiln_runner *run, int n
     if (run->fn && run->work && !(d.launch.work = kiln_block_take(run->work, &home))) return KILN_NOMEM();
     kiln_status st;
     do st = run_box(&d, trap);
-    while (st == KILN_OK && *trap == 0 && advance(&d));
+    while (st == KILN_OK && *trap == 0 && advance_drive(&d));
     if (d.launch.work) kiln_block_give(d.launch.work, home);
     return st;
 }
@@ -331,25 +334,19 @@ bool kiln_walk_make(const kiln_axes *x, const kiln_runner *run, kiln_walk *out) 
     if (find_tiles(x, run, &second, &t)) return false;
     pick_dims(x, &first, &second);
     out->ndim = set_box(x, first, second, out->n, out->stride);
-    out->nbuffers = x->nbuffers;
-    out->nouter = 0;
+    int n = 0;
     for (int k = 0; k < x->ngrid; k++) {
         if (k == first || k == second) continue;
-        for (int b = 0; b < x->nbuffers; b++) out->outer_stride[out->nouter][b] = kiln_axes_stride(x, b, k);
-        out->count[out->nouter++] = x->n[k];
+        for (int b = 0; b < x->nbuffers; b++)
+            out->outer_stride[b * KILN_WALK_OUTER + n] = kiln_axes_stride(x, b, k);
+        out->outer_n[n++] = x->n[k];
     }
+    out->outer = (kiln_axes){.ngrid = n,
+                             .nbuffers = x->nbuffers,
+                             .pitch = KILN_WALK_OUTER,
+                             .n = out->outer_n,
+                             .stride = out->outer_stride};
     return true;
-}
-
-/* Moves ptr to the next place; false when all have been visited. */
-static bool next_place(const kiln_walk *w, int64_t *index, char **ptr) {
-    for (int k = 0; k < w->nouter; k++) {
-        for (int b = 0; b < w->nbuffers; b++) ptr[b] += w->outer_stride[k][b];
-        if (++index[k] < w->count[k]) return true;
-        for (int b = 0; b < w->nbuffers; b++) ptr[b] -= w->outer_stride[k][b] * w->count[k];
-        index[k] = 0;
-    }
-    return false;
 }
 
 int32_t kiln_walk_run(const kiln_walk *w, kiln_kernel_fn fn, char **ptr, const uint64_t *par, char *work) {
@@ -361,10 +358,9 @@ int32_t kiln_walk_run(const kiln_walk *w, kiln_kernel_fn fn, char **ptr, const u
                           .origin = origin,
                           .par = par,
                           .work = work};
-    int64_t index[KILN_WALK_OUTER];
-    for (int k = 0; k < w->nouter; k++) index[k] = 0;
+    int64_t index[KILN_WALK_OUTER] = {0};
     int32_t trap;
     do trap = fn(&launch);
-    while (trap == 0 && next_place(w, index, ptr));
+    while (trap == 0 && advance(&w->outer, -1, -1, index, ptr));
     return trap;
 }

@@ -2,6 +2,7 @@
 #ifndef KILN_DRIVER_H
 #define KILN_DRIVER_H
 #include "infer/infer.h"
+#include "ir/nests.h"
 #include "run/interp.h"
 #include "run/pool.h"
 
@@ -31,13 +32,21 @@ int64_t kiln_drive_parts(const kiln_axes *axes, const kiln_runner *run);
  * the outer loops.  Made once, it serves every call with such axes. */
 enum { KILN_WALK_BUFFERS = 5, KILN_WALK_OUTER = 6, KILN_WALK_DIMS = 5 };
 typedef struct kiln_walk {
-    int nbuffers, nouter, ndim; /* ndim: of the launch, as n and stride */
+    kiln_axes outer; /* their grid is what is walked; it points into this struct, which must not be moved */
+    int ndim;        /* of the launch, as n and stride */
     int64_t n[KILN_WALK_DIMS], stride[KILN_WALK_DIMS * KILN_WALK_BUFFERS];
-    int64_t count[KILN_WALK_OUTER], outer_stride[KILN_WALK_OUTER][KILN_WALK_BUFFERS];
+    int64_t outer_n[KILN_WALK_OUTER], outer_stride[KILN_WALK_BUFFERS * KILN_WALK_OUTER];
 } kiln_walk;
 
 /* False if the axes are more than that. */
 bool kiln_walk_make(const kiln_axes *axes, const kiln_runner *run, kiln_walk *out);
 /* Runs the first nest of fn.  ptr: one address per buffer; used up.  work: as much as a launch needs, or NULL. */
 int32_t kiln_walk_run(const kiln_walk *w, kiln_kernel_fn fn, char **ptr, const uint64_t *par, char *work);
+
+/* parts.c: one fold shared out among threads, with the bits it has in one.  Whether the work is worth sharing and the
+ * grid has too few points for that. */
+bool kiln_parts_wanted(const kiln_axes *axes, const kiln_runner *run, const kiln_partial *how);
+/* Runs the fold: parts of the slowest reduced axis at once, then their states merged in order.  As kiln_drive. */
+kiln_status kiln_parts_run(const kiln_axes *axes, const kiln_runner *run, const kiln_partial *how,
+                           char *const *ptr, const uint64_t *par) KILN_MUST_CHECK;
 #endif

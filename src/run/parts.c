@@ -3,16 +3,14 @@
  * The slowest reduced axis is cut at multiples of the fold's blocks times a power of two, which is where its tree has
  * whole branches; each part leaves its states in memory, and one more launch merges them in their order.  So the bits
  * do not depend on how many parts there are.  Knows axes and pointers, not what is folded. */
-#include "run/parts.h"
+#include "run/driver.h"
 #include "tensor/tensor.h"
 
 enum { MAX_BUFFERS = KILN_MAX_OPERANDS + 2 * KILN_IR_MAX_STATES, GRID_POINTS = 64 };
 
-static int reduced_dim(const kiln_axes *x) { return x->ngrid; }
-
-/* Positions of the reduced axis in each part: at most `most` parts. */
+/* Positions of the reduced axis, the first dimension beyond the grid, in each part: at most `most` parts. */
 static int64_t part_length(const kiln_axes *x, const kiln_partial *how, int64_t most) {
-    int64_t n = x->n[reduced_dim(x)], length = how->unit;
+    int64_t n = x->n[x->ngrid], length = how->unit;
     while (length < n && (n + length - 1) / length > most) length *= 2;
     return length;
 }
@@ -20,7 +18,7 @@ static int64_t part_length(const kiln_axes *x, const kiln_partial *how, int64_t 
 bool kiln_parts_wanted(const kiln_axes *x, const kiln_runner *run, const kiln_partial *how) {
     if (!run->parallel || x->nelem == 0) return false;
     int64_t most = kiln_drive_parts(x, run);
-    return most > 1 && x->npoints < most * GRID_POINTS && part_length(x, how, most) < x->n[reduced_dim(x)];
+    return most > 1 && x->npoints < most * GRID_POINTS && part_length(x, how, most) < x->n[x->ngrid];
 }
 
 /* A fold on its way: the kernel's axes with buffers for states. */
@@ -76,7 +74,7 @@ static void run_nest(sharing *s, const kiln_axes *x, int nest, char *const *ptr)
 
 static void run_part(void *user, int64_t part) {
     sharing *s = user;
-    int r = reduced_dim(s->axes);
+    int r = s->axes->ngrid;
     int64_t n[KILN_MAX_DIMS], origin[KILN_MAX_DIMS] = {part * s->length}, left = s->axes->n[r] - origin[0];
     char *ptr[MAX_BUFFERS];
     kiln_axes x = with_states(s, r, left < s->length ? left : s->length, n);
@@ -100,7 +98,7 @@ kiln_status kiln_parts_run(const kiln_axes *x, const kiln_runner *run, const kil
     sharing s = {.axes = x, .run = *run, .how = how, .par = par};
     s.run.parallel = NULL; /* each part in one thread */
     s.length = part_length(x, how, kiln_drive_parts(x, run));
-    s.nparts = (x->n[reduced_dim(x)] + s.length - 1) / s.length;
+    s.nparts = (x->n[x->ngrid] + s.length - 1) / s.length;
     for (int b = 0; b < x->nbuffers; b++) {
         s.ptr[b] = ptr[b];
         s.bytes[b] = x->bytes[b];

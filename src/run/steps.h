@@ -2,7 +2,6 @@
 #ifndef KILN_STEPS_H
 #define KILN_STEPS_H
 #include "run/driver.h"
-#include "run/parts.h"
 
 /* Runs the kernel of `run` as the plan's steps say.  par: its scalars.  outs: room for every result, each a new
  * reference on success.  What can fail comes before anything is written: a call that a guard refuses, or that has
