@@ -274,7 +274,7 @@ def pools():
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "pools.so"
         build = kiln.torch._build.command(ROOT / "bench/torch_pools.cpp", [ROOT / "include"], library)
-        subprocess.run([*build, str(ROOT / "build/libkiln.a"), "-lm", "-lpthread"], check=True)
+        subprocess.run([*build, "-fopenmp", str(ROOT / "build/libkiln.a"), "-lm", "-lpthread"], check=True)
         timed = ctypes.CDLL(str(library)).time_calls
     timed.restype, timed.argtypes = ctypes.c_double, (ctypes.c_int, ctypes.c_char_p, ctypes.c_int64, ctypes.c_int)
     for busy in (False, True):

@@ -140,6 +140,7 @@ bench_case *bench_case_new(kiln_ctx *ctx, const bench_line *line, int64_t nbytes
 }
 
 void bench_case_free(bench_case *c) {
+    if (!c) return;
     calltext_free(&c->call);
     free(c);
 }

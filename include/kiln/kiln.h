@@ -294,6 +294,12 @@ KILN_API kiln_status kiln_open(const kiln_config *config, kiln_ctx **out) KILN_M
 /* No call may be running; NULL is fine.  Compiles under way are stopped and their compilers killed. */
 KILN_API void kiln_close(kiln_ctx *ctx);
 
+/* Runs body(arg, 0) to body(arg, n - 1), each once, by the threads of ctx's calls, so that a host's own loops need no second
+ * pool.  work_ns: what all take one thread; how many threads are worth it is decided as for calls.  Parts have the caller's
+ * rounding and denormal mode.  Of loops at once and inside each other one is shared, and the others run in their callers. */
+KILN_API kiln_status kiln_parallel_for(kiln_ctx *ctx, int64_t work_ns, int64_t n,
+                                       void (*body)(void *arg, int64_t k), void *arg) KILN_MUST_CHECK;
+
 /* A tensor without dimensions that stands for a number, exact, and takes part in promotion as the number would: given
  * for a Tensor argument it does what PyTorch does with a Python number there. */
 KILN_API kiln_status kiln_tensor_number(const kiln_value *v, kiln_tensor **out) KILN_MUST_CHECK;

@@ -15,13 +15,12 @@ const char *kiln_last_tier(void) { return kiln_tier_here; }
 /* -- running ------------------------------------------------------------------------------------------------ */
 
 /* *run: what ran. */
-static kiln_status run_class(const kiln_plan *plan, const kiln_class *c, kiln_tensor **outs,
-                             kiln_runner *run) {
+static kiln_status run_class(const kiln_plan *plan, kiln_class *c, kiln_tensor **outs, kiln_runner *run) {
     uint64_t par[KILN_MAX_SCALARS];
     *run = (kiln_runner){.fn = atomic_load_explicit(&c->fn, memory_order_acquire),
                          .parallel = &c->ctx->parallel,
                          .isa = c->ctx->isa,
-                         .cost_ps = c->cost_element,
+                         .cost = &c->cost,
                          .memory = c->ctx->memory,
                          .ctx = c->ctx,
                          .call = kiln_call};
@@ -109,7 +108,7 @@ static kiln_status find_class(kiln_ctx *ctx, kiln_thread *t, const kiln_value *a
 
 /* One fold that is worth several threads is another class: its kernel leaves states of parts to be merged. */
 static kiln_status take_parts(kiln_ctx *ctx, under_way *w) {
-    const kiln_runner run = {.parallel = &ctx->parallel, .cost_ps = w->c->cost_element};
+    const kiln_runner run = {.parallel = &ctx->parallel, .cost = &w->c->cost};
     if (!kiln_parts_wanted(&w->plan.axes, &run, &w->c->nests.partial)) return KILN_OK;
     w->plan.parts = true;
     return kiln_class_of(ctx, &w->plan, &w->c);

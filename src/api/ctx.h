@@ -8,6 +8,7 @@
 #include "cache/cache.h"
 #include "infer/infer.h"
 #include "lower/lower.h"
+#include "run/cpus.h"
 #include "run/steps.h"
 
 /* What the interpreter needs of a class.  Goes when a kernel has taken over. */
@@ -30,10 +31,10 @@ typedef struct kiln_class {
     kiln_nests nests;
     const kiln_scalar_source *scalars;
     uint16_t nscalars;
-    uint32_t gain_call, gain_element; /* estimate of what a kernel saves, in picoseconds */
-    uint32_t cost_element;            /* and of what it takes */
-    atomic_uint_fast64_t heat;        /* what a kernel would have saved so far, in picoseconds */
-    atomic_uint_fast64_t hot_at;      /* heat at which a build is due */
+    uint32_t gain_call;          /* estimate of what a kernel saves by call, in picoseconds */
+    kiln_cost cost;              /* of an element */
+    atomic_uint_fast64_t heat;   /* what a kernel would have saved so far, in picoseconds */
+    atomic_uint_fast64_t hot_at; /* heat at which a build is due */
     /* under ctx->builds.lock */
     kiln_build_state state;
     bool pinned;             /* by its build */

@@ -201,6 +201,15 @@ static void doctor_operators(kiln_ctx *ctx, kiln_sb *out) {
                    served_rows, kiln_registry_count(r), rows);
 }
 
+kiln_status kiln_parallel_for(kiln_ctx *ctx, int64_t work_ns, int64_t n, void (*body)(void *arg, int64_t k),
+                              void *arg) {
+    KILN_NEED(ctx, body);
+    if (n < 0 || work_ns < 0)
+        return KILN_FAIL(KILN_E_ARG, "kiln_parallel_for: n and work_ns must not be negative");
+    kiln_pool_for(&ctx->parallel, kiln_pool_threads(&ctx->parallel, work_ns), n, body, arg);
+    return KILN_OK;
+}
+
 kiln_status kiln_doctor(kiln_ctx *ctx, char **out) {
     KILN_NEED(ctx, out);
     kiln_sb text;

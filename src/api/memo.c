@@ -141,8 +141,7 @@ static int32_t drive(const kiln_memo *m, int nest) {
     memcpy(bytes, m->elem, sizeof bytes);
     memcpy(stride, m->stride, sizeof stride);
     const kiln_ctx *ctx = m->c->ctx;
-    kiln_runner run = {
-        .fn = m->fn, .parallel = &ctx->parallel, .isa = ctx->isa, .cost_ps = m->c->cost_element};
+    kiln_runner run = {.fn = m->fn, .parallel = &ctx->parallel, .isa = ctx->isa, .cost = &m->c->cost};
     kiln_axes x = {.ndim = 1,
                    .ngrid = 1,
                    .nbuffers = (int)m->nbuffers,

@@ -1,7 +1,7 @@
 /* tiers.c - when a class is compiled, and by which thread.
  *
  * A class starts interpreted and gathers heat: what a kernel would have saved so far, by an estimate, since
- * a clock would cost more than many calls.  When that exceeds the price of a build the class is queued for
+ * a clock would cost more than many calls; large calls were timed.  When that exceeds the price of a build the class is queued for
  * the context's one background thread (as when renting skis: never worse than twice the best in hindsight).
  * A build that failed is due again when the heat since has reached twice the last price.  In sync mode the
  * caller builds.  One build at a time per class, no lock held meanwhile. */
@@ -25,29 +25,30 @@ enum { QUEUE_MAX = 256, LOW_PRIORITY = 10 };
 
 /* -- heat ------------------------------------------------------------------------------------------- */
 
+/* What a function of one value costs beside a plain operation. */
+static uint32_t value_ps(const kiln_ir_ins *in) {
+    enum { PLAIN = 15, FUNCTION = 300, SPECIAL = 3000 };
+    if (in->op != KILN_IR_PRIM) return PLAIN;
+    kiln_trait trait = kiln_prim_trait((kiln_prim)in->prim);
+    return trait == KILN_TRAIT_SPECIAL ? SPECIAL : trait == KILN_TRAIT_NEAR ? FUNCTION : PLAIN;
+}
+
 /* A kernel saves the walk over the instructions, once per call and block, and their passes through memory.  Of a routine
  * nothing is known. */
 void kiln_class_estimate(kiln_class *c) {
-    enum {
-        CALL_PS = 100000,
-        CALL_INS_PS = 20000,
-        ELEMENT_INS_PS = 40,
-        VALUE_PS = 15,
-        BYTE_PS = 8,
-        ROUTINE_PS = 1000
-    };
-    if (c->kind != KILN_CLASS_KERNEL) {
-        c->cost_element = ROUTINE_PS;
-        return;
-    }
+    enum { CALL_PS = 100000, CALL_INS_PS = 20000, ELEMENT_INS_PS = 40, BYTE_PS = 8, ROUTINE_PS = 1000 };
+    uint32_t n = 0, kernel = 0;
+    kiln_cost_guess(&c->cost, ROUTINE_PS, ROUTINE_PS);
+    if (c->kind != KILN_CLASS_KERNEL) return;
     const kiln_ir *ir = c->program->ir;
-    uint32_t n = 0;
-    for (int k = 0; k < ir->nins; k++) n += kiln_ir_op_makes(ir->ins[k].op);
+    for (int k = 0; k < ir->nins; k++) {
+        if (!kiln_ir_op_makes(ir->ins[k].op)) continue;
+        n++;
+        kernel += value_ps(&ir->ins[k]);
+    }
     c->gain_call = CALL_PS + n * CALL_INS_PS;
-    c->gain_element = n * ELEMENT_INS_PS;
-    for (int k = 0; k < ir->nbufs; k++)
-        c->cost_element += (uint32_t)kiln_dtype_size(ir->bufs[k].dtype) * BYTE_PS;
-    c->cost_element += n * VALUE_PS;
+    for (int k = 0; k < ir->nbufs; k++) kernel += (uint32_t)kiln_dtype_size(ir->bufs[k].dtype) * BYTE_PS;
+    kiln_cost_guess(&c->cost, kernel + n * ELEMENT_INS_PS, kernel);
     atomic_store_explicit(&c->hot_at, c->ctx->mode == KILN_MODE_SYNC ? 0 : BUILD_PRICE, memory_order_relaxed);
 }
 
@@ -64,10 +65,12 @@ static void set_due(kiln_class *c, bool due) {
 static void enqueue(kiln_class *c);
 
 void kiln_class_heat(kiln_class *c, int64_t nelem) {
-    uint64_t n = nelem < INT64_C(1) << 36 ? (uint64_t)nelem : UINT64_C(1) << 36;
-    uint64_t gain = c->gain_call + n * c->gain_element, now;
-    now = atomic_load_explicit(&c->heat, memory_order_relaxed);
+    uint64_t interp, kernel, now = atomic_load_explicit(&c->heat, memory_order_relaxed);
+    (void)kiln_cost_of(&c->cost, KILN_BY_INTERP, nelem, &interp);
+    (void)kiln_cost_of(&c->cost, KILN_BY_KERNEL, nelem, &kernel);
+    uint64_t gain = c->gain_call + (interp > kernel ? interp - kernel : 0);
     if (now > UINT64_MAX / 2) return; /* hot enough for ever */
+    if (gain > UINT64_MAX / 4) gain = UINT64_MAX / 4;
     atomic_fetch_add_explicit(&c->heat, gain, memory_order_relaxed);
     if (c->ctx->mode == KILN_MODE_TIERED && is_due(c)) enqueue(c);
 }

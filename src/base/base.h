@@ -145,6 +145,10 @@ bool kiln_str_eq(const char *a, const char *b); /* NULL equals only NULL */
  * without their common start and end count as that far apart. */
 int kiln_edit_distance(const char *a, const char *b, int limit);
 
+/* -- time ----------------------------------------------------------------------------------------- */
+
+int64_t kiln_clock_ns(void); /* monotonic */
+
 /* -- hashing -------------------------------------------------------------------------------------- */
 
 typedef struct kiln_digest {

@@ -25,12 +25,6 @@ enum { FD_FLOOR = 10 }; /* our descriptors stay above 0-3, which the child's are
 #define LOOK_NS (20 * NS_PER_MS)         /* how often a wait looks whether it is to stop */
 #define KILL_GRACE_NS (5000 * NS_PER_MS) /* a process that survives SIGKILL this long is left behind */
 
-int64_t kiln_clock_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 * NS_PER_MS + t.tv_nsec;
-}
-
 /* -- unnamed files ----------------------------------------------------------------------------- */
 
 static int lift(int fd) {

@@ -41,8 +41,6 @@ static inline bool kiln_halt_asked(const kiln_halt *h) { return h->interrupted &
 kiln_status kiln_proc_run(kiln_proc *procs, int n, char *const *envp, int64_t deadline_ns,
                           const kiln_halt *halt) KILN_MUST_CHECK;
 
-int64_t kiln_clock_ns(void); /* monotonic */
-
 /* A new unnamed file, closed on exec: in memory, else in dir.  -1 with errno. */
 int kiln_scratch_new(const char *dir);
 kiln_status kiln_scratch_fill(int fd, const void *data, size_t n) KILN_MUST_CHECK; /* offset stays 0 */

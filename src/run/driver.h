@@ -6,13 +6,22 @@
 #include "run/interp.h"
 #include "run/pool.h"
 
+/* What an element of a class costs, in picoseconds: estimated, then measured where a call has so many elements that the
+ * clock costs nothing beside them.  By who runs it, and by whether so many elements fit in caches near or far. */
+enum { KILN_BY_INTERP, KILN_BY_KERNEL, KILN_COST_TIERS };
+enum { KILN_COST_SIZES = 3 };
+typedef struct kiln_cost {
+    _Atomic uint32_t ps[KILN_COST_TIERS][KILN_COST_SIZES]; /* with KILN_COST_GUESS: not yet measured */
+} kiln_cost;
+#define KILN_COST_GUESS (UINT32_C(1) << 31)
+
 /* What runs: fn if not NULL, else interp. */
 typedef struct kiln_runner {
     kiln_kernel_fn fn;
     const kiln_interp *interp;
     const kiln_parallel *parallel; /* NULL: one thread */
     kiln_isa isa;                  /* the level of the library's loops that may be used beside the kernel */
-    uint32_t cost_ps;              /* estimate of the work for one element, in picoseconds */
+    kiln_cost *cost;               /* of the class; NULL where parallel is */
     size_t work;                   /* bytes that each launch of fn needs beside its buffers */
     const kiln_memory *memory;     /* of new results; NULL: Kiln's own blocks */
     struct kiln_ctx *ctx;          /* for call */
@@ -25,8 +34,13 @@ typedef struct kiln_runner {
 kiln_status kiln_drive(const kiln_axes *axes, const kiln_runner *run, int nest, char *const *ptr,
                        const uint64_t *par, int32_t *trap) KILN_MUST_CHECK;
 
-/* In how many parts the work is worth being shared out; 1: it is not. */
-int64_t kiln_drive_parts(const kiln_axes *axes, const kiln_runner *run);
+/* In how many parts, and among how many threads, the work is worth being shared out now; 1: it is not. */
+int64_t kiln_drive_parts(const kiln_axes *axes, const kiln_runner *run, int *threads);
+void kiln_cost_guess(kiln_cost *cost, uint64_t interp_ps, uint64_t kernel_ps);
+/* n elements took one thread, or several together, so long. */
+void kiln_cost_learn(kiln_cost *cost, int tier, int64_t n, int64_t took_ns);
+/* What n elements cost, in picoseconds; false: by a guess. */
+bool kiln_cost_of(const kiln_cost *cost, int tier, int64_t n, uint64_t *ps);
 
 /* What kiln_drive comes to for a call that is not worth tiles, threads or flags: one box launched at every place of
  * the outer loops.  Made once, it serves every call with such axes. */

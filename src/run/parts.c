@@ -17,7 +17,8 @@ static int64_t part_length(const kiln_axes *x, const kiln_partial *how, int64_t 
 
 bool kiln_parts_wanted(const kiln_axes *x, const kiln_runner *run, const kiln_partial *how) {
     if (!run->parallel || x->nelem == 0) return false;
-    int64_t most = kiln_drive_parts(x, run);
+    int threads;
+    int64_t most = kiln_drive_parts(x, run, &threads);
     return most > 1 && x->npoints < most * GRID_POINTS && part_length(x, how, most) < x->n[x->ngrid];
 }
 
@@ -31,7 +32,8 @@ typedef struct sharing {
     char *ptr[MAX_BUFFERS];
     int64_t stride[MAX_BUFFERS * KILN_MAX_DIMS]; /* as wide as there are dimensions */
     uint8_t bytes[MAX_BUFFERS];
-    atomic_int failed; /* a kiln_status */
+    _Atomic int64_t took_ns; /* by all threads together */
+    atomic_int failed;       /* a kiln_status */
 } sharing;
 
 /* States lie side by side over the grid, part after part. */
@@ -84,7 +86,9 @@ static void run_part(void *user, int64_t part) {
         if (ptr[b]) ptr[b] += origin[0] * kiln_axes_stride(&x, b, r);
     for (int k = 0, b = s->axes->nbuffers; k < s->how->nstates; k++, b++)
         ptr[b] += part * kiln_axes_stride(&x, b + s->how->nstates, x.ndim - 1);
+    int64_t start = kiln_clock_ns();
     run_nest(s, &x, 0, ptr);
+    atomic_fetch_add_explicit(&s->took_ns, kiln_clock_ns() - start, memory_order_relaxed);
 }
 
 static void merge_parts(sharing *s) {
@@ -95,9 +99,11 @@ static void merge_parts(sharing *s) {
 
 kiln_status kiln_parts_run(const kiln_axes *x, const kiln_runner *run, const kiln_partial *how,
                            char *const *ptr, const uint64_t *par) {
+    int threads;
     sharing s = {.axes = x, .run = *run, .how = how, .par = par};
-    s.run.parallel = NULL; /* each part in one thread */
-    s.length = part_length(x, how, kiln_drive_parts(x, run));
+    s.run.parallel = NULL; /* each part in one thread, */
+    s.run.cost = NULL;     /* and timed here */
+    s.length = part_length(x, how, kiln_drive_parts(x, run, &threads));
     s.nparts = (x->n[x->ngrid] + s.length - 1) / s.length;
     for (int b = 0; b < x->nbuffers; b++) {
         s.ptr[b] = ptr[b];
@@ -109,7 +115,8 @@ kiln_status kiln_parts_run(const kiln_axes *x, const kiln_runner *run, const kil
     if (!room) return KILN_NOMEM();
     for (int b = x->nbuffers; b < x->nbuffers + 2 * how->nstates; b++)
         s.ptr[b] = room->data + (uintptr_t)s.ptr[b];
-    kiln_pool_for(run->parallel, s.nparts, run_part, &s);
+    kiln_pool_for(run->parallel, threads, s.nparts, run_part, &s);
+    kiln_cost_learn(run->cost, run->fn ? KILN_BY_KERNEL : KILN_BY_INTERP, x->nelem, atomic_load(&s.took_ns));
     if (!atomic_load(&s.failed)) merge_parts(&s);
     kiln_tensor_release(room);
     kiln_status st = (kiln_status)atomic_load(&s.failed);

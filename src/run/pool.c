@@ -1,118 +1,253 @@
 /* pool.c - Kiln's own threads for loops, one set per process.
  *
- * A loop is published under the lock; workers and caller then claim parts by one counter.  The caller closes
- * the loop when no part is left and waits for those who are still inside.  Workers take no signals of the
- * host's.  In a forked child there are no workers: the first loop starts new ones. */
+ * One loop runs at a time.  It is open from when the caller has described it until the caller finds no part left; workers
+ * that come meanwhile go inside and take parts by one counter, and the caller waits for those who are inside, and
+ * for nobody else.  A worker that has left looks out for the next loop for a moment, since one often follows, and then goes
+ * to sleep.  Who wakes sleepers wakes a few, and leaves the rest for these to wake: a caller pays for three however many
+ * come.  Workers take no signals of the host's.  In a forked child there are none: the first loop starts new ones. */
 #include <fenv.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <string.h>
 
 #include "run/pool.h"
+#ifndef KILN_POOL_OS_H
+#include "run/pool_os.h"
+#endif
 
-enum { WORKERS_MAX = 255 };
+enum {
+    WORKERS_MAX = 255,
+    WORDS = (WORKERS_MAX + 64) / 64, /* of a set of workers */
+    FAN = 3,                         /* sleepers that one thread wakes, or new ones that it starts */
+    LOOK_OUT_NS = 30 * 1000,         /* a worker that has left a loop waits so long before it sleeps */
+    LINGER_NS = 20 * 1000,           /* a caller waits so long for those inside before it sleeps */
+    GLANCES = 32,                    /* pauses between two looks at the clock */
+    LINE = 64                        /* bytes of a cache line: what different threads write lies apart */
+};
+#define WAKE_WORTH_NS (60 * INT64_C(1000))   /* work that is worth waking sleepers for */
+#define AGAIN_WORTH_NS (150 * INT64_C(1000)) /* that is worth it of loops that follow each other closely */
+#define HOST_WORTH_NS (40 * INT64_C(1000))   /* that is worth a host's pool, of which nothing is known */
+#define SHARE_NS (INT64_C(2500))             /* least work for each thread more */
 
-typedef struct loop {
-    kiln_part_fn body;
-    void *user;
-    int64_t nparts;
-    _Atomic int64_t next;
-    int nhelpers; /* workers that may still join; under the lock */
-    fenv_t env;   /* of the caller */
-} loop;
+/* The gate's low word.  Its high word counts loops, so that a worker goes into each once. */
+#define INSIDE UINT64_C(0xfff)    /* workers inside */
+#define ROOM_ONE UINT64_C(0x1000) /* that may still come */
+#define ROOM UINT64_C(0xfff000)
+#define OPEN UINT64_C(0x1000000)
+#define AWAITED UINT64_C(0x2000000) /* the caller sleeps until nobody is inside */
+#define LOOP_ONE (UINT64_C(1) << 32)
+
+typedef struct workers_set {
+    uint64_t bits[WORDS];
+} workers_set;
+
+typedef struct worker {
+    _Alignas(LINE) _Atomic uint32_t asleep; /* 1: until somebody makes it 0 */
+    workers_set wakes; /* whom it has to wake when it is woken; written before asleep is 0 */
+    pthread_t thread;
+} worker;
 
 static struct {
-    pthread_mutex_t lock;
-    pthread_cond_t work, done;
-    loop *now;       /* NULL: none that may be joined */
-    uint64_t serial; /* of loops so far, so that a worker joins each once */
-    int inside;      /* workers in the loop */
-    int nworkers;
-    bool ending;
-    pthread_t workers[WORKERS_MAX];
-} pool = {
-    .lock = PTHREAD_MUTEX_INITIALIZER, .work = PTHREAD_COND_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
+    _Alignas(LINE) _Atomic uint64_t gate;
+    _Alignas(LINE) _Atomic int64_t next; /* part */
+    _Alignas(LINE) _Atomic uint64_t sleeping[WORDS];
+    _Alignas(LINE) _Atomic int looking; /* workers that look out for a loop */
+    /* The loop: written while the gate is closed and nobody inside. */
+    _Alignas(LINE) kiln_part_fn body;
+    void *user;
+    int64_t nparts;
+    fenv_t env; /* of the caller */
+    _Alignas(LINE) atomic_bool ending;
+    atomic_int nworkers;
+    int wanted;           /* workers that are to be started; under the lock */
+    pthread_mutex_t lock; /* over starting and ending */
+    worker workers[WORKERS_MAX];
+} pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static atomic_bool busy;                                       /* a loop of some caller has the pool */
 static pthread_mutex_t users_lock = PTHREAD_MUTEX_INITIALIZER; /* taken before the pool's */
 static int nusers;
 
-/* -- parts ------------------------------------------------------------------------------------------ */
+/* -- waking ------------------------------------------------------------------------------------------ */
 
-static void run_parts(loop *l) {
-    for (int64_t k; (k = atomic_fetch_add_explicit(&l->next, 1, memory_order_relaxed)) < l->nparts;)
-        l->body(l->user, k);
+/* Takes up to n of those who sleep; whoever takes a worker has to wake it.  Returns how many. */
+static int take_sleepers(int n, workers_set *out) {
+    int taken = 0;
+    for (int w = 0; w < WORDS; w++) {
+        uint64_t there = atomic_load(&pool.sleeping[w]), want = 0;
+        for (; there && taken + __builtin_popcountll(want) < n; there &= there - 1) want |= there & -there;
+        out->bits[w] = want ? want & atomic_fetch_and(&pool.sleeping[w], ~want) : 0;
+        taken += __builtin_popcountll(out->bits[w]);
+    }
+    return taken;
 }
 
-static void help(loop *l) {
+static int take_first(workers_set *set) {
+    for (int w = 0; w < WORDS; w++) {
+        if (!set->bits[w]) continue;
+        int k = __builtin_ctzll(set->bits[w]);
+        set->bits[w] &= set->bits[w] - 1;
+        return 64 * w + k;
+    }
+    return -1;
+}
+
+/* Wakes FAN of the set, and has these wake the others. */
+static void wake_set(workers_set *set) {
+    int first[FAN], n = 0;
+    while (n < FAN && (first[n] = take_first(set)) >= 0)
+        memset(&pool.workers[first[n++]].wakes, 0, sizeof *set);
+    for (int k = 0, other; n > 0 && (other = take_first(set)) >= 0; k = (k + 1) % n)
+        pool.workers[first[k]].wakes.bits[other / 64] |= UINT64_C(1) << other % 64;
+    for (int k = 0; k < n; k++) {
+        worker *w = &pool.workers[first[k]];
+        atomic_store_explicit(&w->asleep, 0, memory_order_release);
+        os_wake(&w->asleep);
+    }
+}
+
+/* -- parts ------------------------------------------------------------------------------------------- */
+
+static void run_parts(void) {
+    for (int64_t k; (k = atomic_fetch_add_explicit(&pool.next, 1, memory_order_relaxed)) < pool.nparts;)
+        pool.body(pool.user, k);
+}
+
+static void help(void) {
     fenv_t own;
     fegetenv(&own);
-    fesetenv(&l->env);
-    run_parts(l);
+    fesetenv(&pool.env);
+    run_parts();
     fesetenv(&own);
 }
 
-static void *work(void *none) {
-    uint64_t seen = 0;
-    pthread_mutex_lock(&pool.lock);
-    while (!pool.ending) {
-        loop *l = pool.now;
-        if (!l || pool.serial == seen || l->nhelpers == 0) {
-            pthread_cond_wait(&pool.work, &pool.lock);
-            continue;
-        }
-        seen = pool.serial;
-        l->nhelpers--;
-        pool.inside++;
-        pthread_mutex_unlock(&pool.lock);
-        help(l);
-        pthread_mutex_lock(&pool.lock);
-        if (--pool.inside == 0) pthread_cond_signal(&pool.done);
+/* Goes inside, unless the loop is closed, full, or was gone into before. */
+static bool go_inside(uint64_t *seen) {
+    uint64_t g = atomic_load(&pool.gate);
+    while ((g & OPEN) && (g & ROOM) && g / LOOP_ONE != *seen) {
+        if (!atomic_compare_exchange_weak(&pool.gate, &g, g + 1 - ROOM_ONE)) continue;
+        *seen = g / LOOP_ONE;
+        return true;
     }
-    pthread_mutex_unlock(&pool.lock);
-    return none;
+    return false;
 }
 
-/* As many as can be had; the caller works anyway.  Under the lock. */
-static void start_workers(int count) {
+/* What a caller sleeps on: the gate's low word. */
+static _Atomic uint32_t *gate_word(void) {
+    return (_Atomic uint32_t *)&pool.gate + (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__);
+}
+
+static void go_outside(void) {
+    uint64_t g = atomic_fetch_sub(&pool.gate, 1);
+    if ((g & INSIDE) == 1 && (g & AWAITED)) os_wake(gate_word());
+}
+
+/* -- workers ----------------------------------------------------------------------------------------- */
+
+/* Whether a worker that looked out is inside the next loop; false: a while has passed. */
+static bool look_out(uint64_t *seen) {
+    bool found = false;
+    int64_t until = os_now() + LOOK_OUT_NS;
+    atomic_fetch_add(&pool.looking, 1);
+    do {
+        for (int k = 0; k < GLANCES && !(found = go_inside(seen)) && !atomic_load(&pool.ending); k++)
+            os_pause();
+    } while (!found && !atomic_load(&pool.ending) && os_now() < until);
+    atomic_fetch_sub(&pool.looking, 1);
+    return found;
+}
+
+/* Sleeps until woken, and wakes whom it was told to.  A loop that is opened meanwhile is seen: the gate is looked at after
+ * the worker is known to sleep, and callers look for sleepers after they have opened it. */
+static void go_to_sleep(int me, uint64_t seen) {
+    worker *w = &pool.workers[me];
+    uint64_t bit = UINT64_C(1) << me % 64, g;
+    atomic_store(&w->asleep, 1);
+    atomic_fetch_or(&pool.sleeping[me / 64], bit);
+    g = atomic_load(&pool.gate);
+    bool stay = !atomic_load(&pool.ending) && !((g & OPEN) && (g & ROOM) && g / LOOP_ONE != seen);
+    if (!stay && (atomic_fetch_and(&pool.sleeping[me / 64], ~bit) & bit)) return; /* nobody will wake it */
+    while (atomic_load_explicit(&w->asleep, memory_order_acquire)) os_sleep(&w->asleep, 1);
+    wake_set(&w->wakes);
+}
+
+static void start_workers(void);
+
+static void *work(void *arg) {
+    int me = (int)((worker *)arg - pool.workers);
+    uint64_t seen = 0;
+    start_workers();
+    while (!atomic_load(&pool.ending)) {
+        while (go_inside(&seen) || look_out(&seen)) {
+            help();
+            go_outside();
+        }
+        go_to_sleep(me, seen);
+    }
+    return NULL;
+}
+
+/* A few of those that are wanted; the new ones start the others.  As many as can be had: the caller works anyway. */
+static void start_workers(void) {
     sigset_t all, before;
-    if (pool.nworkers >= count) return;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    while (pool.nworkers < count && pthread_create(&pool.workers[pool.nworkers], NULL, work, NULL) == 0)
-        pool.nworkers++;
+    pthread_mutex_lock(&pool.lock);
+    for (int k = 0, n;
+         k < FAN && (n = atomic_load(&pool.nworkers)) < pool.wanted && !atomic_load(&pool.ending); k++) {
+        if (!os_start(&pool.workers[n].thread, work, &pool.workers[n])) break;
+        atomic_store(&pool.nworkers, n + 1);
+    }
+    pthread_mutex_unlock(&pool.lock);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-static void run_pooled(loop *l, int threads) {
-    int helpers = threads - 1 < WORKERS_MAX ? threads - 1 : WORKERS_MAX;
-    if (helpers > l->nparts - 1) helpers = (int)(l->nparts - 1);
-    fegetenv(&l->env);
+static void want_workers(int n) {
+    if (atomic_load_explicit(&pool.nworkers, memory_order_relaxed) >= n) return;
     pthread_mutex_lock(&pool.lock);
-    start_workers(helpers);
-    l->nhelpers = helpers;
-    pool.now = l;
-    pool.serial++;
-    pthread_cond_broadcast(&pool.work);
+    if (pool.wanted < n) pool.wanted = n;
     pthread_mutex_unlock(&pool.lock);
-    run_parts(l);
-    pthread_mutex_lock(&pool.lock);
-    pool.now = NULL;
-    while (pool.inside) pthread_cond_wait(&pool.done, &pool.lock);
-    pthread_mutex_unlock(&pool.lock);
+    start_workers();
 }
 
-/* -- the host's ------------------------------------------------------------------------------------- */
+/* -- loops ------------------------------------------------------------------------------------------- */
 
-static void host_part(void *user, int64_t part) {
-    loop *l = user;
-    fenv_t own;
-    fegetenv(&own);
-    fesetenv(&l->env);
-    l->body(l->user, part);
-    fesetenv(&own);
+/* Waits until nobody is inside the loop, which is closed. */
+static void wait_for_inside(void) {
+    int64_t until = 0;
+    for (int k = 1; atomic_load_explicit(&pool.gate, memory_order_acquire) & INSIDE; k++) {
+        os_pause();
+        if (k % GLANCES) continue;
+        if (!until) until = os_now() + LINGER_NS;
+        if (os_now() < until) continue;
+        uint64_t g = atomic_fetch_or(&pool.gate, AWAITED) | AWAITED;
+        while (g & INSIDE) {
+            os_sleep(gate_word(), (uint32_t)g);
+            g = atomic_load(&pool.gate);
+        }
+        atomic_fetch_and(&pool.gate, ~AWAITED);
+    }
 }
+
+static void run_pooled(int helpers, int64_t nparts, kiln_part_fn body, void *user) {
+    workers_set set;
+    want_workers(helpers);
+    pool.body = body;
+    pool.user = user;
+    pool.nparts = nparts;
+    fegetenv(&pool.env);
+    atomic_store_explicit(&pool.next, 0, memory_order_relaxed);
+    uint64_t loop = atomic_load_explicit(&pool.gate, memory_order_relaxed) / LOOP_ONE + 1;
+    atomic_store(&pool.gate, loop * LOOP_ONE | OPEN | (uint64_t)helpers * ROOM_ONE);
+    int missing = helpers - atomic_load(&pool.looking);
+    if (missing > 0 && take_sleepers(missing, &set) > 0) wake_set(&set);
+    run_parts();
+    atomic_fetch_and(&pool.gate, ~(OPEN | ROOM));
+    wait_for_inside();
+}
+
+/* -- how many threads -------------------------------------------------------------------------------- */
 
 static _Thread_local int limit; /* of threads for the loops of this one; 0: none */
 
@@ -122,29 +257,65 @@ int kiln_threads_limit(int n) {
     return was;
 }
 
-/* A limit changes who runs parts, not which there are: what is remembered of a call holds for every limit. */
-void kiln_pool_for(const kiln_parallel *how, int64_t nparts, kiln_part_fn body, void *user) {
-    loop l = {.body = body, .user = user, .nparts = nparts};
-    int threads = limit && limit < how->threads ? limit : how->threads;
-    if (nparts > 1 && threads > 1 && how->host) {
+static int allowed(const kiln_parallel *how) {
+    int most = limit && limit < how->threads ? limit : how->threads;
+    return most <= WORKERS_MAX ? most : WORKERS_MAX + 1;
+}
+
+/* Work that sleepers were not woken for, of loops that came so soon after each other that a worker would have looked out for
+ * each from the last.  Together they are worth it. */
+static bool comes_again(int64_t work_ns) {
+    static _Atomic int64_t last_end, missed;
+    int64_t now = os_now();
+    bool soon = now - atomic_load_explicit(&last_end, memory_order_relaxed) < LOOK_OUT_NS;
+    int64_t sum = work_ns + (soon ? atomic_load_explicit(&missed, memory_order_relaxed) : 0);
+    atomic_store_explicit(&last_end, now + work_ns, memory_order_relaxed);
+    atomic_store_explicit(&missed, sum < AGAIN_WORTH_NS ? sum : 0, memory_order_relaxed);
+    return sum >= AGAIN_WORTH_NS;
+}
+
+int kiln_pool_threads(const kiln_parallel *how, int64_t work_ns) {
+    int most = allowed(how);
+    if (most < 2 || work_ns < KILN_POOL_LEAST_NS) return 1;
+    if (how->host) return work_ns < HOST_WORTH_NS ? 1 : most;
+    if (atomic_load_explicit(&busy, memory_order_relaxed)) return 1;
+    if (work_ns / SHARE_NS < most) most = (int)(work_ns / SHARE_NS);
+    int looking = atomic_load_explicit(&pool.looking, memory_order_relaxed);
+    if (looking + 1 >= most || work_ns >= WAKE_WORTH_NS || comes_again(work_ns)) return most;
+    return looking + 1;
+}
+
+typedef struct host_loop {
+    kiln_part_fn body;
+    void *user;
+    fenv_t env;
+} host_loop;
+
+static void host_part(void *user, int64_t part) {
+    host_loop *l = user;
+    fenv_t own;
+    fegetenv(&own);
+    fesetenv(&l->env);
+    l->body(l->user, part);
+    fesetenv(&own);
+}
+
+void kiln_pool_for(const kiln_parallel *how, int threads, int64_t nparts, kiln_part_fn body, void *user) {
+    if (threads > allowed(how)) threads = allowed(how);
+    if (threads > nparts) threads = (int)nparts;
+    if (threads > 1 && how->host) {
+        host_loop l = {.body = body, .user = user};
         fegetenv(&l.env);
         how->host(how->host_user, nparts, host_part, &l);
-    } else if (nparts > 1 && threads > 1 && !atomic_exchange(&busy, true)) {
-        run_pooled(&l, threads);
+    } else if (threads > 1 && !atomic_exchange(&busy, true)) {
+        run_pooled(threads - 1, nparts, body, user);
         atomic_store(&busy, false);
     } else {
-        run_parts(&l);
+        for (int64_t k = 0; k < nparts; k++) body(user, k);
     }
 }
 
-int kiln_pool_cpus(void) {
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-    int n = CPU_COUNT(&set);
-    return n < 1 ? 1 : n > WORKERS_MAX ? WORKERS_MAX : n;
-}
-
-/* -- begin, end, fork ------------------------------------------------------------------------------- */
+/* -- begin, end, fork -------------------------------------------------------------------------------- */
 
 static void before_fork(void) {
     pthread_mutex_lock(&users_lock);
@@ -157,10 +328,11 @@ static void after_fork_parent(void) {
 }
 
 static void after_fork_child(void) {
-    pool.now = NULL;
-    pool.inside = pool.nworkers = 0;
-    pthread_cond_init(&pool.work, NULL); /* they may have had waiters */
-    pthread_cond_init(&pool.done, NULL);
+    atomic_store(&pool.gate, 0);
+    atomic_store(&pool.looking, 0);
+    atomic_store(&pool.nworkers, 0);
+    for (int w = 0; w < WORDS; w++) atomic_store(&pool.sleeping[w], 0);
+    pool.wanted = 0;
     atomic_store(&busy, false);
     after_fork_parent();
 }
@@ -175,21 +347,21 @@ void kiln_pool_retain(void) {
     pthread_mutex_unlock(&users_lock);
 }
 
-static void tell_workers(bool to_end) {
-    pthread_mutex_lock(&pool.lock);
-    pool.ending = to_end;
-    pthread_cond_broadcast(&pool.work);
+static void end_workers(void) {
+    workers_set set;
+    pthread_mutex_lock(&pool.lock); /* no thread is being started when `ending` is set, and none after */
+    atomic_store(&pool.ending, true);
     pthread_mutex_unlock(&pool.lock);
+    if (take_sleepers(WORKERS_MAX, &set) > 0) wake_set(&set);
+    for (int k = 0; k < atomic_load(&pool.nworkers); k++) os_join(pool.workers[k].thread);
+    atomic_store(&pool.nworkers, 0);
+    pool.wanted = 0;
+    atomic_store(&pool.ending, false);
 }
 
 /* The last user ends the threads, so that the library can be unloaded.  Nobody else runs loops then. */
 void kiln_pool_release(void) {
     pthread_mutex_lock(&users_lock);
-    if (--nusers == 0) {
-        tell_workers(true);
-        for (int k = 0; k < pool.nworkers; k++) pthread_join(pool.workers[k], NULL);
-        pool.nworkers = 0;
-        tell_workers(false);
-    }
+    if (--nusers == 0) end_workers();
     pthread_mutex_unlock(&users_lock);
 }

@@ -16,10 +16,14 @@ typedef struct kiln_parallel {
 
 typedef void (*kiln_part_fn)(void *user, int64_t part);
 
-/* Runs body(user, 0) to body(user, nparts - 1), each once, in any order. */
-void kiln_pool_for(const kiln_parallel *how, int64_t nparts, kiln_part_fn body, void *user);
+enum { KILN_POOL_LEAST_NS = 5000 }; /* less work is never shared */
 
-int kiln_pool_cpus(void); /* that this process may use */
+/* How many threads a loop of so much work should have now; 1: it is not worth sharing.  Threads that have just been at work
+ * are given less than sleeping ones are woken for, unless loops come again and again. */
+int kiln_pool_threads(const kiln_parallel *how, int64_t work_ns);
+
+/* Runs body(user, 0) to body(user, nparts - 1), each once, in any order, by so many threads at most. */
+void kiln_pool_for(const kiln_parallel *how, int threads, int64_t nparts, kiln_part_fn body, void *user);
 
 /* The pool's threads start with the first loop that needs them and end with the last release. */
 void kiln_pool_retain(void);

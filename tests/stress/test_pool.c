@@ -16,7 +16,7 @@
 const char *__tsan_default_options(void);
 const char *__tsan_default_options(void) { return "die_after_fork=0"; }
 
-enum { PARTS = 100 };
+enum { PARTS = 100, ALL = 1 << 20 };
 
 static atomic_int runs[PARTS];
 
@@ -37,10 +37,10 @@ static void each_part_runs_once(void **state) {
     kiln_pool_retain();
     for (int threads = 1; threads < 9; threads++) {
         kiln_parallel how = {.threads = threads};
-        for (int k = 0; k < 50; k++) kiln_pool_for(&how, PARTS, count_part, NULL);
+        for (int k = 0; k < 50; k++) kiln_pool_for(&how, ALL, PARTS, count_part, NULL);
         each_ran(50);
-        kiln_pool_for(&how, 0, count_part, NULL);
-        kiln_pool_for(&how, 1, count_part, NULL);
+        kiln_pool_for(&how, ALL, 0, count_part, NULL);
+        kiln_pool_for(&how, ALL, 1, count_part, NULL);
         assert_int_equal(atomic_exchange(&runs[0], 0), 1);
     }
     kiln_pool_release();
@@ -68,7 +68,7 @@ static void a_limit_is_kept(void **state) {
         kiln_parallel how = {.threads = cases[k].threads};
         assert_int_equal(kiln_threads_limit(cases[k].limit), 0);
         atomic_store(&most, 0);
-        kiln_pool_for(&how, PARTS, meet_others, NULL);
+        kiln_pool_for(&how, ALL, PARTS, meet_others, NULL);
         assert_int_equal(kiln_threads_limit(0), cases[k].limit > 0 ? cases[k].limit : 0);
         assert_true(atomic_load(&most) <= cases[k].want);
         if (cases[k].want > 1)
@@ -78,13 +78,13 @@ static void a_limit_is_kept(void **state) {
 }
 
 static void *loop_in_thread(void *user) {
-    for (int k = 0; k < 50; k++) kiln_pool_for(user, PARTS, count_part, NULL);
+    for (int k = 0; k < 50; k++) kiln_pool_for(user, ALL, PARTS, count_part, NULL);
     return NULL;
 }
 
 static void nested_part(void *user, int64_t part) {
     (void)part;
-    kiln_pool_for(user, PARTS, count_part, NULL);
+    kiln_pool_for(user, ALL, PARTS, count_part, NULL);
 }
 
 /* Whoever finds the pool taken works alone. */
@@ -96,7 +96,7 @@ static void loops_at_once_and_inside_loops(void **state) {
     for (int k = 0; k < 4; k++) assert_int_equal(pthread_create(&threads[k], NULL, loop_in_thread, &how), 0);
     for (int k = 0; k < 4; k++) assert_int_equal(pthread_join(threads[k], NULL), 0);
     each_ran(200);
-    kiln_pool_for(&how, 10, nested_part, &how);
+    kiln_pool_for(&how, ALL, 10, nested_part, &how);
     each_ran(10);
     kiln_pool_release();
 }
@@ -124,7 +124,7 @@ static void parts_have_the_callers_mode(void **state) {
 #if defined(__x86_64__)
         _mm_setcsr(_mm_getcsr() | 0x8040);
 #endif
-        kiln_pool_for(&how, 1000, look_at_mode, &modes[k]);
+        kiln_pool_for(&how, ALL, 1000, look_at_mode, &modes[k]);
     }
     fesetenv(&before);
     assert_int_equal(atomic_load(&wrong), 0);
@@ -147,15 +147,15 @@ static void a_child_has_its_own_threads(void **state) {
     atomic_int here = 0;
     kiln_parallel how = {.threads = MEETING};
     kiln_pool_retain();
-    kiln_pool_for(&how, MEETING, meet, &here);
+    kiln_pool_for(&how, ALL, MEETING, meet, &here);
     for (int k = 0; k < 5; k++) {
-        kiln_pool_for(&how, PARTS, count_part, NULL);
+        kiln_pool_for(&how, ALL, PARTS, count_part, NULL);
         pid_t pid = fork();
         assert_true(pid >= 0);
         if (pid == 0) {
             alarm(60);
             for (int n = 0; n < PARTS; n++) atomic_store(&runs[n], 0);
-            for (int n = 0; n < 20; n++) kiln_pool_for(&how, PARTS, count_part, NULL);
+            for (int n = 0; n < 20; n++) kiln_pool_for(&how, ALL, PARTS, count_part, NULL);
             for (int n = 0; n < PARTS; n++)
                 if (atomic_load(&runs[n]) != 20) _exit(1);
             kiln_pool_release();

@@ -8,6 +8,8 @@
 
 static char tried[32 << 10];
 
+static void no_part(void *arg, int64_t k) { (void)arg, (void)k; }
+
 static void note(const char *call) {
     size_t n = strlen(tried);
     assert_true(n + strlen(call) + 2 < sizeof tried);
@@ -92,6 +94,10 @@ static void contexts_and_operators(void **state) {
         REFUSES(kiln_doctor(NULL, &text), "ctx is NULL");
         REFUSES(kiln_doctor(ctx, NULL), "out is NULL");
         REFUSES(kiln_wait_idle(NULL), "ctx is NULL");
+        REFUSES(kiln_parallel_for(NULL, 1, 1, no_part, NULL), "ctx is NULL");
+        REFUSES(kiln_parallel_for(ctx, 1, 1, NULL, NULL), "body is NULL");
+        REFUSES(kiln_parallel_for(ctx, 1, -1, no_part, NULL), "must not be negative");
+        ALLOWS(kiln_parallel_for(ctx, 1, 0, no_part, NULL));
         DOES(kiln_stats_get(ctx, NULL, 0));
         DOES(kiln_stats_get(ctx, NULL, sizeof(kiln_stats)));
     }

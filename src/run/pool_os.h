@@ -1,0 +1,44 @@
+/* pool_os.h - what pool.c asks of the system: time, a pause, sleeping and waking, threads, CPUs.
+ *
+ * Apart from pool.c so that tests/unit/test_pool_model.c can give it a machine of 64 cores with a clock of its own. */
+#ifndef KILN_POOL_OS_H
+#define KILN_POOL_OS_H
+#include <errno.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/base.h"
+
+static inline int64_t os_now(void) { return kiln_clock_ns(); }
+
+/* Tells the processor that this thread only waits. */
+static inline void os_pause(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* Sleeps while *word is `value`; may return early. */
+static inline void os_sleep(_Atomic uint32_t *word, uint32_t value) {
+    int before = errno;
+    (void)syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
+    errno = before;
+}
+
+static inline void os_wake(_Atomic uint32_t *word) {
+    int before = errno;
+    (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    errno = before;
+}
+
+static inline bool os_start(pthread_t *out, void *(*run)(void *), void *arg) {
+    return pthread_create(out, NULL, run, arg) == 0;
+}
+
+static inline void os_join(pthread_t thread) { (void)pthread_join(thread, NULL); }
+#endif
