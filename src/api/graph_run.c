@@ -4,7 +4,6 @@
  * the overload, as in any call by a short name.  A value is released after its last use.  Must not know what any
  * operator computes. */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,7 +2,6 @@
  *
  * Each answers from what the context already knows. */
 #include <string.h>
-#include <unistd.h>
 
 #include "api/ctx.h"
 #include "emit/emit.h"

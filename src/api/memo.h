@@ -9,8 +9,6 @@
  * path.  No lock, no allocation, no string; nothing here knows a family. */
 #ifndef KILN_MEMO_H
 #define KILN_MEMO_H
-#include <string.h>
-
 #include "api/ctx.h"
 #include "tensor/tensor.h"
 

@@ -7,7 +7,6 @@
  * caller builds.  One build at a time per class, no lock held meanwhile. */
 #include <signal.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>

@@ -5,7 +5,6 @@
  * copied first, folded dimensions last.  If memory is nearest along a folded dimension the fold itself is the vector
  * loop (along), else the grid is and each lane folds for itself (across).  fold_lower.c makes the IR. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "family/fold.h"
 #include "infer/infer_parts.h"

@@ -2,8 +2,6 @@
  *
  * Numbers are brought to the declared type here, so that nothing later asks whether a float argument was
  * given as an int.  Allocates nothing; lists are borrowed, or kept in the kiln_bound where they change. */
-#include <string.h>
-
 #include "infer/infer_parts.h"
 
 const char *kiln_value_kind_name(const kiln_value *v) {

@@ -18,8 +18,8 @@ typedef struct head {
     struct {
         uint8_t device, level; /* KILN_DEVICE_CPU, and a kiln_isa */
     } target;                  /* what the code runs on */
-    uint8_t family, branch, common, nrets, nbuffers, strided, nstatics, form, parts, kind;
-    uint8_t zero[2];
+    uint8_t family, branch, common, nrets, nbuffers, strided, form, parts, kind;
+    uint8_t zero[3];
 } head;
 _Static_assert(sizeof(head) == 48, "a key's head has no padding");
 _Static_assert(sizeof(head) + KILN_MAX_RETS + 2 * KILN_MAX_OPERANDS + 2 * sizeof(kiln_digest) < KILN_KEY_MAX,
@@ -116,7 +116,6 @@ void kiln_plan_key(const kiln_plan *plan, kiln_isa isa, kiln_key *out) {
                 .nrets = plan->typed.nrets,
                 .nbuffers = (uint8_t)plan->axes.nbuffers,
                 .strided = plan->axes.strided,
-                .nstatics = row->statics ? (uint8_t)__builtin_popcountll(row->statics) : 0,
                 .form = plan->form,
                 .parts = plan->parts,
                 .kind = plan->kind};

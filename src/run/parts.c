@@ -91,15 +91,10 @@ static void run_part(void *user, int64_t part) {
     atomic_fetch_add_explicit(&s->took_ns, kiln_clock_ns() - start, memory_order_relaxed);
 }
 
-static void merge_parts(sharing *s) {
-    int64_t n[KILN_MAX_DIMS];
-    kiln_axes x = with_states(s, s->axes->ndim - 1, s->nparts, n);
-    run_nest(s, &x, 1, s->ptr);
-}
-
 kiln_status kiln_parts_run(const kiln_axes *x, const kiln_runner *run, const kiln_partial *how,
                            char *const *ptr, const uint64_t *par) {
     int threads;
+    int64_t n[KILN_MAX_DIMS];
     sharing s = {.axes = x, .run = *run, .how = how, .par = par};
     s.run.parallel = NULL; /* each part in one thread, */
     s.run.cost = NULL;     /* and timed here */
@@ -110,14 +105,15 @@ kiln_status kiln_parts_run(const kiln_axes *x, const kiln_runner *run, const kil
         s.bytes[b] = x->bytes[b];
         for (int d = 0; d < x->ndim; d++) s.stride[b * x->ndim + d] = kiln_axes_stride(x, b, d);
     }
-    int64_t nbytes = place_states(&s);
+    int64_t nbytes = place_states(&s), n[KILN_MAX_DIMS];
     kiln_tensor *room = kiln_tensor_new_trusted(KILN_U8, 1, &nbytes, NULL, nbytes);
     if (!room) return KILN_NOMEM();
     for (int b = x->nbuffers; b < x->nbuffers + 2 * how->nstates; b++)
         s.ptr[b] = room->data + (uintptr_t)s.ptr[b];
     kiln_pool_for(run->parallel, threads, s.nparts, run_part, &s);
     kiln_cost_learn(run->cost, run->fn ? KILN_BY_KERNEL : KILN_BY_INTERP, x->nelem, atomic_load(&s.took_ns));
-    if (!atomic_load(&s.failed)) merge_parts(&s);
+    kiln_axes merged = with_states(&s, x->ndim - 1, s.nparts, n);
+    if (!atomic_load(&s.failed)) run_nest(&s, &merged, 1, s.ptr);
     kiln_tensor_release(room);
     kiln_status st = (kiln_status)atomic_load(&s.failed);
     if (st == KILN_OK) return st;
