@@ -22,8 +22,8 @@ typedef struct head {
     uint8_t zero[3];
 } head;
 _Static_assert(sizeof(head) == 48, "a key's head has no padding");
-_Static_assert(sizeof(head) + KILN_MAX_RETS + 2 * KILN_MAX_OPERANDS + 2 * sizeof(kiln_digest) < KILN_KEY_MAX,
-               "before statics, for which there is room for a hash");
+_Static_assert(sizeof(head) + KILN_MAX_RETS + 2 * KILN_MAX_OPERANDS + sizeof(kiln_digest) < KILN_KEY_MAX,
+               "what has any length has room for a hash of it");
 
 static uint64_t optionals_present(const kiln_bound *call) {
     uint64_t set = 0, of = call->op->row->optionals;
@@ -32,30 +32,7 @@ static uint64_t optionals_present(const kiln_bound *call) {
     return set;
 }
 
-/* Which items of lists are given, of a row that has lists of what may be None: bits of 64 items after the other, by
- * argument.  Items after the last one given add nothing, so lists that differ in such alone share code. */
-static kiln_digest items_present(const kiln_bound *call) {
-    struct {
-        kiln_digest before;
-        uint64_t arg, first, given;
-    } link = {0};
-    uint64_t of = call->op->row->optional_items;
-    for (int a = 0; of; a++, of >>= 1) {
-        const kiln_value *list = &call->arg[a];
-        uint32_t n = (of & 1) && list->kind == KILN_LIST_V ? list->n : 0;
-        for (uint32_t first = 0; first < n; first += 64) {
-            link.given = 0;
-            for (uint32_t k = first; k < n && k < first + 64; k++)
-                link.given |= (uint64_t)(list->u.list[k].kind != KILN_NONE) << (k - first);
-            link.arg = (uint64_t)a;
-            link.first = first;
-            if (link.given) link.before = kiln_hash128(&link, sizeof link);
-        }
-    }
-    return link.before;
-}
-
-/* -- static values ------------------------------------------------------------------------------------- */
+/* -- values of any length ------------------------------------------------------------------------------ */
 
 /* Values as bytes after bytes, from `first` on.  Where the key has no room for more, a hash stands for what is there
  * and what was to come. */
@@ -69,7 +46,7 @@ static void put(encoding *to, const void *p, size_t n) {
     if (n > KILN_KEY_MAX - k->n) {
         kiln_digest both[2] = {kiln_hash128(k->bytes + to->first, k->n - to->first), kiln_hash128(p, n)};
         kiln_digest all = kiln_hash128(both, sizeof both);
-        k->bytes[to->first] = 255; /* no kind: a hash follows */
+        k->bytes[to->first] = 255; /* no kind, and more items than there is room for: a hash follows */
         memcpy(k->bytes + to->first + 1, &all, sizeof all);
         k->n = to->first + 1 + (uint32_t)sizeof all;
         return;
@@ -97,6 +74,15 @@ static void encode(encoding *to, const kiln_value *v) {
     case KILN_GENERATOR_V:
     case KILN_NONE: break;
     }
+}
+
+/* Which items of a list are given.  Items after the last one given add nothing, so lists that differ in such alone share
+ * code. */
+static void encode_given(encoding *to, const kiln_value *list) {
+    uint32_t n = list->kind == KILN_LIST_V ? list->n : 0;
+    while (n > 0 && list->u.list[n - 1].kind == KILN_NONE) n--;
+    put(to, &n, sizeof n);
+    for (uint32_t k = 0; k < n; k++) put(to, &(uint8_t){list->u.list[k].kind != KILN_NONE}, 1);
 }
 
 /* -- the key ------------------------------------------------------------------------------------------- */
@@ -127,14 +113,11 @@ void kiln_plan_key(const kiln_plan *plan, kiln_isa isa, kiln_key *out) {
     }
     out->n = (uint32_t)(at - out->bytes);
     encoding to = {out, out->n};
-    if (row->optional_items) {
-        kiln_digest items = items_present(call);
-        put(&to, &items, sizeof items);
-        to.first = out->n;
+    uint64_t left = row->optional_items | row->statics;
+    for (int a = 0; left; a++, left >>= 1) {
+        if (row->optional_items >> a & 1) encode_given(&to, &call->arg[a]);
+        if (row->statics >> a & 1) encode(&to, &call->arg[a]);
     }
-    uint64_t statics = row->statics;
-    for (int a = 0; statics; a++, statics >>= 1)
-        if (statics & 1) encode(&to, &call->arg[a]);
 }
 
 /* -- in words ------------------------------------------------------------------------------------------ */

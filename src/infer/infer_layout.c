@@ -60,14 +60,12 @@ static bool counts_number(const kiln_plan *p) {
 /* True if every tensor walks memory the same way; the shape's strides then say how. */
 static bool one_layout(kiln_shape *s, const deciders *f) {
     if (!f->uniform) return false;
-    if (f->flags & KILN_TF_CONTIGUOUS) {
+    bool rows = f->flags & KILN_TF_CONTIGUOUS, channels_last = f->flags & KILN_TF_CHANNELS_LAST;
+    if (rows)
         kiln_row_major(s->rank, s->sizes, s->strides);
-        return true;
-    }
-    if (f->flags & KILN_TF_CHANNELS_LAST) {
+    else if (channels_last)
         channels_last_strides(s->rank, s->sizes, s->strides);
-        return true;
-    }
+    if (rows || channels_last) return true;
     if (!(f->flags & KILN_TF_DENSE) || f->n == 0) return false;
     for (int i = 1; i < f->n; i++)
         for (int d = 0; d < s->rank; d++)

@@ -548,6 +548,31 @@ static void given_items_are_in_the_key(void **state) {
     free(p);
 }
 
+/* The same of lists that are longer than a key. */
+static void given_items_of_long_lists_are_in_the_key(void **state) {
+    (void)state;
+    enum { N = 700, NCASES = 5 };
+    static const int given[NCASES][2] = {{0, N - 1}, {0, N - 2}, {1, N - 1}, {0, 300}, {0, N - 1}};
+    kiln_tensor *x = read_tensor("f32[2](1)@0+0");
+    kiln_plan *p = malloc(sizeof *p);
+    kiln_key keys[NCASES];
+    for (int i = 0; i < NCASES; i++) {
+        kiln_value items[N] = {0};
+        kiln_bound b;
+        for (int k = 0; k < 2; k++) items[given[i][k]] = kiln_v_tensor(x);
+        kiln_value args[] = {kiln_v_tensor(x), kiln_v_list(items, N)};
+        assert_int_equal(bind("test::pick", args, 2, &b), KILN_OK);
+        assert_int_equal(kiln_infer(&b, p), KILN_OK);
+        kiln_plan_key(p, KILN_ISA_GENERIC, &keys[i]);
+        for (int j = 0; j < i; j++) {
+            bool same = keys[i].n == keys[j].n && memcmp(keys[i].bytes, keys[j].bytes, keys[i].n) == 0;
+            if (same != (i == NCASES - 1 && j == 0)) fail_msg("calls %d and %d", i, j);
+        }
+    }
+    kiln_tensor_release(x);
+    free(p);
+}
+
 /* -- numbers ------------------------------------------------------------------------------------------- */
 
 /* Of a call whose types were not inferred. */
@@ -693,6 +718,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(other_code_other_key),
         cmocka_unit_test(static_values_are_in_the_key),
         cmocka_unit_test(given_items_are_in_the_key),
+        cmocka_unit_test(given_items_of_long_lists_are_in_the_key),
         cmocka_unit_test(numbers_fit_or_fail),
         cmocka_unit_test(promoted_numbers_convert_like_elements),
         cmocka_unit_test(host_numbers),
