@@ -2,7 +2,6 @@
  *
  * API settings beat the environment.  The compiler is looked for, and folders are made, only when a
  * class is first compiled, so opening a context neither spawns nor writes.  Must not know what calls do. */
-#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #include <stddef.h>
@@ -166,34 +165,18 @@ kiln_status kiln_ctx_cache_dir(const kiln_ctx *ctx, char **out) {
     return kiln_sb_take(&path, out);
 }
 
-static kiln_status temporary_dir(kiln_ctx *ctx) {
-    kiln_sb path;
-    kiln_sb_init(&path);
-    const char *tmp = env("TMPDIR");
-    kiln_sb_printf(&path, "%s/kiln-XXXXXX", tmp ? tmp : "/tmp");
-    kiln_free(ctx->scratch);
-    ctx->scratch = NULL;
-    KILN_TRY(kiln_sb_take(&path, &ctx->scratch));
-    if (mkdtemp(ctx->scratch)) ctx->scratch_owner = (int)getpid(); /* else messages carry what logs would */
-    return KILN_OK;
-}
-
-/* With the logs in it.  A forked child leaves its parent's folder alone. */
-static void remove_temporary_dir(const kiln_ctx *ctx) {
-    if (ctx->scratch_owner != (int)getpid()) return;
-    DIR *d = opendir(ctx->scratch);
-    for (struct dirent *e; d && (e = readdir(d));)
-        if (e->d_name[0] != '.') (void)unlinkat(dirfd(d), e->d_name, 0);
-    if (d) closedir(d);
-    (void)rmdir(ctx->scratch);
-}
-
 static kiln_status open_toolchain(kiln_ctx *ctx) {
     if (!ctx->scratch) {
         KILN_TRY(kiln_ctx_cache_dir(ctx, &ctx->scratch));
         bool usable = ctx->scratch[0] && kiln_mkdirs(ctx->scratch) == KILN_OK &&
                       access(ctx->scratch, W_OK) == 0;
-        if (!usable) KILN_TRY(temporary_dir(ctx));
+        if (!usable) {
+            bool made;
+            kiln_free(ctx->scratch);
+            ctx->scratch = NULL;
+            KILN_TRY(kiln_tmpdir_new(&ctx->scratch, &made));
+            if (made) ctx->scratch_owner = (int)getpid(); /* else messages carry what logs would */
+        }
     }
     KILN_TRY(kiln_toolchain_open(ctx->cc, ctx->scratch, &ctx->toolchain));
     kiln_toolchain_set_interrupted(ctx->toolchain, kiln_ctx_interrupted, ctx);
@@ -314,7 +297,8 @@ void kiln_close(kiln_ctx *ctx) {
     kiln_epochs_fini(&ctx->epochs);
     kiln_builds_fini(&ctx->builds);
     kiln_toolchain_close(ctx->toolchain);
-    remove_temporary_dir(ctx);
+    if (ctx->scratch_owner == (int)getpid()) /* a forked child leaves its parent's folder alone */
+        kiln_dir_remove(ctx->scratch);
     for (size_t k = ctx->nloaded; k-- > 0;) kiln_registry_free(ctx->loaded[k]);
     kiln_free(ctx->loaded);
     kiln_free(ctx->scratch);

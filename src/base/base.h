@@ -210,5 +210,8 @@ kiln_status kiln_file_read(const char *path, char **out, size_t *out_len);
 /* Writes path through a temporary file in the same folder and a rename: readers see all or nothing. */
 kiln_status kiln_file_write_atomic(const char *path, const void *data, size_t n);
 kiln_status kiln_mkdirs(const char *path); /* mode 0700; existing is fine */
+/* A new folder under TMPDIR or /tmp; *out: heap text, whether it could be made or not. */
+kiln_status kiln_tmpdir_new(char **out, bool *made);
+void kiln_dir_remove(const char *path); /* with the files in it, but for hidden ones */
 
 #endif

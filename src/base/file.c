@@ -2,6 +2,7 @@
  *
  * Turns paths into bytes and back.  A write goes to a temporary name in the same folder and is
  * renamed, so a reader never sees half a file.  Knows nothing of the contents. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -100,4 +101,22 @@ kiln_status kiln_mkdirs(const char *path) {
     }
     kiln_free(copy);
     return st;
+}
+
+kiln_status kiln_tmpdir_new(char **out, bool *made) {
+    const char *under = getenv("TMPDIR");
+    kiln_sb path;
+    kiln_sb_init(&path);
+    kiln_sb_printf(&path, "%s/kiln-XXXXXX", under && under[0] ? under : "/tmp");
+    KILN_TRY(kiln_sb_take(&path, out));
+    *made = mkdtemp(*out) != NULL;
+    return KILN_OK;
+}
+
+void kiln_dir_remove(const char *path) {
+    DIR *d = opendir(path);
+    for (struct dirent *e; d && (e = readdir(d));)
+        if (e->d_name[0] != '.') (void)unlinkat(dirfd(d), e->d_name, 0);
+    if (d) closedir(d);
+    (void)rmdir(path);
 }

@@ -94,7 +94,6 @@ static void run_part(void *user, int64_t part) {
 kiln_status kiln_parts_run(const kiln_axes *x, const kiln_runner *run, const kiln_partial *how,
                            char *const *ptr, const uint64_t *par) {
     int threads;
-    int64_t n[KILN_MAX_DIMS];
     sharing s = {.axes = x, .run = *run, .how = how, .par = par};
     s.run.parallel = NULL; /* each part in one thread, */
     s.run.cost = NULL;     /* and timed here */
