@@ -1,4 +1,4 @@
-/* bench_kernels.c - `kiln bench kernels`: bench/kernels.txt at four sizes, one thread, results into ready tensors.
+/* bench_kernels.c - `kiln bench kernels`: bench/kernels.txt at four sizes, results into ready tensors.
  *
  * Per element, per byte moved, and as a part of what copying memory reaches.  Calls and copies take turns and the
  * best of each counts: on a shared machine anything else measures the neighbours. */

@@ -5,7 +5,6 @@
  * gained: work that two threads share, in loops that follow each other, against one thread's and against two processes
  * that do half each. */
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -138,14 +137,15 @@ static bool bench_calls(kiln_ctx *one, kiln_ctx *two, board *b, const cli_args *
     return met;
 }
 
-static kiln_ctx *open_with(const cli_args *args, const char *threads) {
-    setenv("KILN_THREADS", threads, 1);
-    return cli_open_sync(args);
+static kiln_ctx *open_with(const cli_args *args, int threads) {
+    cli_args these = *args;
+    these.threads = threads;
+    return cli_open_sync(&these);
 }
 
 int bench_pool(const cli_args *args) {
     board *b = mmap(NULL, sizeof *b, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    kiln_ctx *one = b == MAP_FAILED ? NULL : open_with(args, "1"), *two = one ? open_with(args, "2") : NULL;
+    kiln_ctx *one = b == MAP_FAILED ? NULL : open_with(args, 1), *two = one ? open_with(args, 2) : NULL;
     is_caller = true;
     bool met = two && bench_loops(two, args);
     met = two && bench_calls(one, two, b, args) && met;

@@ -5,6 +5,7 @@
 #include <getopt.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli.h"
@@ -163,6 +164,15 @@ static int set_mode(int command, const char *text, cli_args *out) {
     return cli_usage_error(command, "unknown mode '%s'; expected sync, tiered, interp or frozen", text);
 }
 
+static int set_threads(int command, const char *text, cli_args *out) {
+    char *end;
+    long n = strtol(text, &end, 10);
+    if (end == text || *end || n < 1 || n > 1024)
+        return cli_usage_error(command, "--threads is '%s': expected 1 to 1024", text);
+    out->threads = (int)n;
+    return -1;
+}
+
 static int set_option(int command, int option, const char *argument, cli_args *out) {
     switch (option) {
     case OPTION_JSON: out->json = true; return -1;
@@ -173,6 +183,7 @@ static int set_option(int command, int option, const char *argument, cli_args *o
     case OPTION_STAGE: out->stage = argument; return -1;
     case OPTION_ISA: out->isa = argument; return -1;
     case OPTION_MODE: return set_mode(command, argument, out);
+    case OPTION_THREADS: return set_threads(command, argument, out);
     case OPTION_HELP: print_help(command); return CLI_OK;
     case OPTION_VERSION: out_printf("kiln %s\n", kiln_version()); return CLI_OK;
     case OPTION_OPS:

@@ -45,8 +45,8 @@ int cmd_bench(const cli_args *args) {
                                    ,
                                    args->operands[i]);
     int status = CLI_OK;
-    cli_args alone = *args; /* more threads would measure the machine's other work */
-    alone.threads = 1;
+    cli_args alone = *args; /* more threads would measure the machine's other work, unless asked for */
+    if (!alone.threads) alone.threads = 1;
     for (int i = 0; i < args->noperands && out_flush(); i++) {
         int st = find(args->operands[i])->run(&alone);
         if (st != CLI_OK) status = st;

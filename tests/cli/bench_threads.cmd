@@ -1,0 +1,1 @@
+kiln bench --threads=0 kernels
