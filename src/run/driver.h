@@ -34,8 +34,26 @@ typedef struct kiln_runner {
 kiln_status kiln_drive(const kiln_axes *axes, const kiln_runner *run, int nest, char *const *ptr,
                        const uint64_t *par, int32_t *trap) KILN_MUST_CHECK;
 
+/* The same by this thread alone.  flags: of every launch. */
+kiln_status kiln_drive_alone(const kiln_axes *axes, const kiln_runner *run, int nest, char *const *ptr,
+                             const uint64_t *par, uint64_t flags, int32_t *trap) KILN_MUST_CHECK;
+/* Whether results are better written past the caches. */
+bool kiln_drive_streams(const kiln_axes *axes, char *const *ptr);
+
+/* Moves `at` to the next place in the grid, but for two dimensions of it; false when all have been visited. */
+bool kiln_drive_advance(const kiln_axes *axes, int first, int second, int64_t *index, char **at);
+
+/* rows.c: many short rows, taken together.  False: there are none, and nothing was done. */
+bool kiln_rows_run(const kiln_axes *axes, const kiln_runner *run, int nest, char *const *ptr,
+                   const uint64_t *par, uint64_t flags, int32_t *trap, kiln_status *st);
+bool kiln_rows_are_short(const kiln_axes *axes);
+
+/* -- share.c: several threads, and what calls cost ------------------------------------------------------- */
+
 /* In how many parts, and among how many threads, the work is worth being shared out now; 1: it is not. */
 int64_t kiln_drive_parts(const kiln_axes *axes, const kiln_runner *run, int *threads);
+/* Whether such calls may want several threads, now or when they have been timed. */
+bool kiln_may_be_shared(const kiln_axes *axes, const kiln_runner *run);
 void kiln_cost_guess(kiln_cost *cost, uint64_t interp_ps, uint64_t kernel_ps);
 /* n elements took one thread, or several together, so long. */
 void kiln_cost_learn(kiln_cost *cost, int tier, int64_t n, int64_t took_ns);

@@ -1,0 +1,164 @@
+/* rows.c - many short rows beside a row that they share -> a few long rows and the kernel over those.
+ *
+ * x[1080, 1920, 3] - mean[3] would be a launch's row, and a partial vector, for every three elements.  Here the shared row
+ * is repeated into a tile as long as many rows, and rows that follow each other in memory are taken together; inputs
+ * whose rows lie apart are copied side by side first.  The kernel is the same, and so are its bits: elements do not
+ * depend on each other.  Knows strides and pointers, not dtypes or what is computed. */
+#include <string.h>
+
+#include "run/driver.h"
+#include "tensor/blocks.h"
+
+enum {
+    LONGEST = 300,          /* elements of a row that is short */
+    LEAST_ROWS = 40,        /* fewer are not worth a tile */
+    TOGETHER = 512,         /* elements of rows taken together, about; far more would leave the first cache */
+    TOGETHER_MOST = 1024,   /* at most */
+    ROOM_BYTES = 32 * 1024, /* of stack, for all tiles */
+    LINE = 64
+};
+
+typedef struct short_rows {
+    int64_t together;  /* rows */
+    uint32_t repeated; /* bit b: operand b is the same for every row */
+    uint32_t copied;   /* its rows lie apart */
+} short_rows;
+
+static int64_t common(int64_t a, int64_t b) {
+    while (b) {
+        int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* As many rows as end on a cache line's border, about TOGETHER elements of them. */
+static int64_t rows_together(int64_t cols, int64_t smallest) {
+    int64_t line = LINE / smallest, unit = line / common(cols, line); /* rows that are whole lines */
+    if (unit * cols > TOGETHER_MOST) unit = 1;
+    int64_t units = TOGETHER / (unit * cols);
+    return units > 1 ? units * unit : unit;
+}
+
+static bool find_rows(const kiln_axes *x, short_rows *out) {
+    int64_t cols = x->n[0], smallest = 16, bytes = 0;
+    if (x->ngrid < 2 || x->ngrid != x->ndim || x->origin) return false;
+    if (cols < 2 || cols > LONGEST || x->n[1] < LEAST_ROWS) return false;
+    *out = (short_rows){0};
+    for (int b = 0; b < x->nbuffers; b++) {
+        int64_t size = x->bytes[b], along = kiln_axes_stride(x, b, 0), next = kiln_axes_stride(x, b, 1);
+        if (along != size) return false;
+        if (size < smallest) smallest = size;
+        if (next == cols * size) continue;
+        if (b < x->nwritten) return false; /* results that lie apart would have to be copied back */
+        *(next ? &out->copied : &out->repeated) |= 1u << b;
+        bytes += size;
+    }
+    out->together = rows_together(cols, smallest);
+    while (out->together > 1 && out->together * cols * bytes > ROOM_BYTES) out->together /= 2;
+    return bytes > 0 && out->together > 1 && out->together * cols * bytes <= ROOM_BYTES;
+}
+
+bool kiln_rows_are_short(const kiln_axes *x) {
+    short_rows rows;
+    return find_rows(x, &rows);
+}
+
+/* The row at `from`, n bytes, again and again until `total`: what is there doubles. */
+static void repeat(char *to, const char *from, size_t n, size_t total) {
+    memcpy(to, from, n);
+    for (size_t done = n; done < total; done += done < total - done ? done : total - done)
+        memcpy(to + done, to, done < total - done ? done : total - done);
+}
+
+static void copy_rows(char *to, const char *from, int64_t stride, size_t n, int64_t count) {
+    for (int64_t r = 0; r < count; r++, to += n, from += stride) memcpy(to, from, n);
+}
+
+/* A launch on its way: rows of `together` rows each. */
+typedef struct long_rows {
+    const kiln_axes *axes;
+    const kiln_runner *run;
+    short_rows rows;
+    kiln_launch launch;
+    int64_t n[2], stride[2 * KILN_MAX_OPERANDS];
+    char *at[KILN_MAX_OPERANDS], *tile[KILN_MAX_OPERANDS];
+} long_rows;
+
+static kiln_status launch_rows(long_rows *l, int64_t elements, int64_t count, int32_t *trap) {
+    l->n[0] = elements;
+    l->n[1] = count;
+    if (!l->run->fn) return kiln_interp_run(l->run->interp, &l->launch, trap);
+    *trap = l->run->fn(&l->launch);
+    return KILN_OK;
+}
+
+/* `count` rows from `first`, as blocks of `each`. */
+static kiln_status run_rows(long_rows *l, char *const *base, int64_t first, int64_t count, int64_t each,
+                            int32_t *trap) {
+    const kiln_axes *x = l->axes;
+    for (int b = 0; b < x->nbuffers; b++) {
+        int64_t next = kiln_axes_stride(x, b, 1);
+        bool copied = l->rows.copied >> b & 1, repeated = l->rows.repeated >> b & 1;
+        l->at[b] = copied || repeated ? l->tile[b] : base[b] + first * next;
+        l->stride[2 * b] = x->bytes[b];
+        l->stride[2 * b + 1] = copied || repeated ? 0 : each * next;
+        if (copied)
+            copy_rows(l->tile[b], base[b] + first * next, next, (size_t)(x->n[0] * x->bytes[b]), count);
+    }
+    return launch_rows(l, each * x->n[0], count / each, trap);
+}
+
+/* All rows at one place of the outer dimensions. */
+static kiln_status run_place(long_rows *l, char *const *base, int32_t *trap) {
+    const kiln_axes *x = l->axes;
+    int64_t all = x->n[1], each = l->rows.together, whole = all - all % each;
+    int64_t step = l->rows.copied ? each : whole; /* what is copied has room for one block */
+    for (int b = 0; b < x->nbuffers; b++)
+        if (l->rows.repeated >> b & 1) {
+            size_t row = (size_t)(x->n[0] * x->bytes[b]);
+            repeat(l->tile[b], base[b], row, row * (size_t)each);
+        }
+    for (int64_t r = 0; r < whole && *trap == 0; r += step) KILN_TRY(run_rows(l, base, r, step, each, trap));
+    if (whole < all && *trap == 0) KILN_TRY(run_rows(l, base, whole, all - whole, all - whole, trap));
+    return KILN_OK;
+}
+
+/* Apart, so that calls without short rows have no frame of that size. */
+static __attribute__((noinline)) kiln_status run_all(long_rows *l, char *const *ptr, int32_t *trap) {
+    _Alignas(LINE) char room[ROOM_BYTES + LINE * KILN_MAX_OPERANDS];
+    const kiln_axes *x = l->axes;
+    char *base[KILN_MAX_OPERANDS], *next = room;
+    int64_t index[KILN_MAX_DIMS] = {0};
+    kiln_status st;
+    for (int b = 0; b < x->nbuffers; b++) {
+        base[b] = ptr[b];
+        if (!((l->rows.repeated | l->rows.copied) >> b & 1)) continue;
+        l->tile[b] = next;
+        next += (l->rows.together * x->n[0] * x->bytes[b] + LINE - 1) / LINE * LINE;
+    }
+    *trap = 0;
+    do st = run_place(l, base, trap);
+    while (st == KILN_OK && *trap == 0 && kiln_drive_advance(x, 0, 1, index, base));
+    return st;
+}
+
+bool kiln_rows_run(const kiln_axes *x, const kiln_runner *run, int nest, char *const *ptr,
+                   const uint64_t *par, uint64_t flags, int32_t *trap, kiln_status *st) {
+    static const int64_t origin[2];
+    long_rows l;
+    if (run->work || !find_rows(x, &l.rows)) return false;
+    l.axes = x;
+    l.run = run;
+    l.launch = (kiln_launch){.nest = nest,
+                             .ndim = 2,
+                             .n = l.n,
+                             .ptr = l.at,
+                             .stride = l.stride,
+                             .origin = origin,
+                             .par = par,
+                             .flags = flags};
+    *st = run_all(&l, ptr, trap);
+    return true;
+}

@@ -1,0 +1,158 @@
+/* share.c - (axes, kernel) -> the kernel run by as many threads as are worth it.
+ *
+ * Work is cut along one dimension of the grid into parts, each of which the driver runs.  What an element costs is known
+ * from calls before, or guessed.  Knows costs and threads, not memory or what is computed. */
+#include "run/driver.h"
+
+enum {
+    PART_NS = 2500,        /* least work of a part */
+    PART_MOST_NS = 200000, /* most: a thread that is held up holds the others up for no longer */
+    PARTS_PER_THREAD = 4,  /* threads are not equally fast */
+    PARTS_MAX = 256,
+    PART_ELEMENTS = 64,      /* borders inside a row are multiples: whole vectors, whole cache lines */
+    TIMED_ELEMENTS = 1 << 14 /* from which a clock costs nothing */
+};
+
+/* -- what it costs ----------------------------------------------------------------------------------------- */
+
+static _Atomic uint32_t *cost_at(const kiln_cost *cost, int tier, int64_t n) {
+    int size = n < 1 << 18 ? 0 : n < 1 << 22 ? 1 : 2;
+    return (_Atomic uint32_t *)&cost->ps[tier][size];
+}
+
+static uint32_t fit_ps(uint64_t ps) { return ps < KILN_COST_GUESS ? (uint32_t)ps : KILN_COST_GUESS - 1; }
+
+void kiln_cost_guess(kiln_cost *cost, uint64_t interp_ps, uint64_t kernel_ps) {
+    for (int k = 0; k < KILN_COST_SIZES; k++) {
+        atomic_store_explicit(&cost->ps[KILN_BY_INTERP][k], fit_ps(interp_ps) | KILN_COST_GUESS,
+                              memory_order_relaxed);
+        atomic_store_explicit(&cost->ps[KILN_BY_KERNEL][k], fit_ps(kernel_ps) | KILN_COST_GUESS,
+                              memory_order_relaxed);
+    }
+}
+
+bool kiln_cost_of(const kiln_cost *cost, int tier, int64_t n, uint64_t *ps) {
+    uint32_t one = atomic_load_explicit(cost_at(cost, tier, n), memory_order_relaxed);
+    if (__builtin_mul_overflow((uint64_t)n, one & ~KILN_COST_GUESS, ps)) *ps = UINT64_MAX;
+    return !(one & KILN_COST_GUESS);
+}
+
+static int tier_of(const kiln_runner *run) { return run->fn ? KILN_BY_KERNEL : KILN_BY_INTERP; }
+
+static int64_t work_ns(const kiln_axes *x, const kiln_runner *run) {
+    uint64_t ps;
+    (void)kiln_cost_of(run->cost, tier_of(run), x->nelem, &ps);
+    return (int64_t)(ps / 1000);
+}
+
+/* A first measurement replaces the guess; later ones change it by a quarter, and none to more than twice: the thread may
+ * have been held up. */
+void kiln_cost_learn(kiln_cost *cost, int tier, int64_t n, int64_t took_ns) {
+    _Atomic uint32_t *at = cost_at(cost, tier, n);
+    uint32_t old = atomic_load_explicit(at, memory_order_relaxed);
+    uint64_t ps = took_ns < INT64_MAX / 1000 ? (uint64_t)took_ns * 1000 / (uint64_t)n : KILN_COST_GUESS;
+    if (!(old & KILN_COST_GUESS)) {
+        if (ps > 2 * (uint64_t)old + 1) ps = 2 * (uint64_t)old + 1;
+        ps = (3 * (uint64_t)old + ps + 2) / 4;
+    }
+    if (fit_ps(ps) != old) atomic_store_explicit(at, fit_ps(ps), memory_order_relaxed);
+}
+
+static bool is_timed(const kiln_axes *x, const kiln_runner *run) {
+    return run->cost && x->nelem >= TIMED_ELEMENTS;
+}
+
+/* -- parts ------------------------------------------------------------------------------------------------- */
+
+/* A dimension cut in parts of `chunk`.  Bits do not depend on where: elements do not depend on each other. */
+typedef struct split {
+    const kiln_axes *axes;
+    const kiln_runner *run;
+    int nest, dim;
+    int64_t chunk;
+    char *const *ptr;
+    const uint64_t *par;
+    uint64_t flags; /* of every launch */
+    bool timed;
+    _Atomic int64_t took_ns; /* by all threads together */
+    kiln_status status[PARTS_MAX];
+    int32_t trap[PARTS_MAX];
+} split;
+
+static void run_part(void *user, int64_t part) {
+    split *s = user;
+    kiln_axes x = *s->axes;
+    int64_t n[KILN_MAX_DIMS];
+    char *ptr[KILN_MAX_OPERANDS];
+    int64_t from = part * s->chunk, whole = x.n[s->dim], left = whole - from;
+    for (int b = 0; b < x.nbuffers; b++) ptr[b] = s->ptr[b] + from * kiln_axes_stride(&x, b, s->dim);
+    for (int d = 0; d < x.ndim; d++) n[d] = x.n[d];
+    n[s->dim] = left < s->chunk ? left : s->chunk;
+    x.n = n;
+    x.npoints = x.npoints / whole * n[s->dim];
+    x.nelem = x.nelem / whole * n[s->dim];
+    int64_t start = s->timed ? kiln_clock_ns() : 0;
+    s->status[part] = kiln_drive_alone(&x, s->run, s->nest, ptr, s->par, s->flags, &s->trap[part]);
+    if (s->timed) atomic_fetch_add_explicit(&s->took_ns, kiln_clock_ns() - start, memory_order_relaxed);
+}
+
+int64_t kiln_drive_parts(const kiln_axes *x, const kiln_runner *run, int *threads) {
+    *threads = 1;
+    if (!run->parallel || run->parallel->threads < 2 || x->nelem < PART_ELEMENTS) return 1;
+    int64_t work = work_ns(x, run);
+    *threads = kiln_pool_threads(run->parallel, work);
+    if (*threads < 2) return 1;
+    int64_t parts = work / PART_NS, enough = (int64_t)*threads * PARTS_PER_THREAD;
+    if (parts > enough) parts = enough;
+    if (work / PART_MOST_NS > parts) parts = work / PART_MOST_NS;
+    return parts < PARTS_MAX ? parts : PARTS_MAX;
+}
+
+/* The outermost dimension that is long enough, else the longest. */
+static int64_t choose_cut(split *s, int64_t nparts) {
+    const int64_t *n = s->axes->n;
+    s->dim = 0;
+    for (int d = 1; d < s->axes->ngrid; d++)
+        if (n[d] >= nparts || n[d] > n[s->dim]) s->dim = d;
+    s->chunk = (n[s->dim] + nparts - 1) / nparts;
+    if (s->dim == 0) s->chunk = (s->chunk + PART_ELEMENTS - 1) / PART_ELEMENTS * PART_ELEMENTS;
+    return (n[s->dim] + s->chunk - 1) / s->chunk;
+}
+
+static kiln_status drive_parts(const kiln_axes *x, const kiln_runner *run, split *s, int threads,
+                               int64_t nparts, int32_t *trap) {
+    nparts = choose_cut(s, nparts);
+    kiln_pool_for(run->parallel, threads, nparts, run_part, s);
+    *trap = 0;
+    for (int64_t k = 0; k < nparts; k++) {
+        if (s->status[k] != KILN_OK)
+            return KILN_FAIL(s->status[k], "a part of the call failed: out of memory");
+        if (*trap == 0) *trap = s->trap[k];
+    }
+    if (s->timed) kiln_cost_learn(run->cost, tier_of(run), x->nelem, atomic_load(&s->took_ns));
+    return KILN_OK;
+}
+
+kiln_status kiln_drive(const kiln_axes *x, const kiln_runner *run, int nest, char *const *ptr,
+                       const uint64_t *par, int32_t *trap) {
+    int threads;
+    int64_t nparts = kiln_drive_parts(x, run, &threads);
+    uint64_t flags = kiln_drive_streams(x, ptr) ? KILN_LAUNCH_STREAM : 0;
+    bool timed = is_timed(x, run);
+    if (nparts < 2) {
+        int64_t start = timed ? kiln_clock_ns() : 0;
+        kiln_status st = kiln_drive_alone(x, run, nest, ptr, par, flags, trap);
+        if (timed && st == KILN_OK)
+            kiln_cost_learn(run->cost, tier_of(run), x->nelem, kiln_clock_ns() - start);
+        return st;
+    }
+    split s = {.axes = x, .run = run, .nest = nest, .ptr = ptr, .par = par, .flags = flags, .timed = timed};
+    return drive_parts(x, run, &s, threads, nparts, trap);
+}
+
+bool kiln_may_be_shared(const kiln_axes *x, const kiln_runner *run) {
+    uint64_t ps;
+    if (!run->parallel || run->parallel->threads < 2) return false;
+    bool known = kiln_cost_of(run->cost, tier_of(run), x->nelem, &ps) || !is_timed(x, run);
+    return !known || ps / 1000 >= KILN_POOL_LEAST_NS;
+}
