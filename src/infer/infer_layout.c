@@ -367,14 +367,32 @@ void kiln_layout_infer(kiln_plan *p) {
 
 /* -- classes ------------------------------------------------------------------------------------------- */
 
+/* Whether results lie in many short rows that follow each other, and inputs in rows, or have one element for a row. */
+static bool rows_are_short(const kiln_plan *p) {
+    const kiln_axes *x = &p->axes;
+    if (x->ngrid < 2 || x->ngrid != x->ndim || p->n[0] < 2 || p->n[0] > KILN_SHORT_ROW ||
+        p->n[1] < KILN_MANY_ROWS)
+        return false;
+    for (int b = 0; b < x->nbuffers; b++) {
+        bool row = p->stride[b][0] == p->bytes[b];
+        if (b < x->nwritten ? !row || p->stride[b][1] != p->n[0] * p->bytes[b] : !row && p->stride[b][0])
+            return false;
+    }
+    return true;
+}
+
 void kiln_plan_classify(kiln_plan *p, int vec, int first) {
+    bool together = vec == 0 && rows_are_short(p);
     p->axes.strided = false;
+    p->axes.expanded = 0;
     p->stride_bits = 0;
     for (int b = 0; b < first; b++) p->buffer[b].stride = KILN_STRIDE_ANY;
     for (int b = first; b < p->axes.nbuffers; b++) {
         kiln_buffer *buf = &p->buffer[b];
         if (p->stride[b][vec] == p->bytes[b])
             buf->stride = KILN_STRIDE_CONTIG;
+        else if (together && p->stride[b][1])
+            buf->stride = KILN_STRIDE_CONTIG, p->axes.expanded |= 1u << b;
         else if (p->stride[b][vec] == 0 && b >= p->axes.nwritten)
             buf->stride = KILN_STRIDE_BCAST;
         else

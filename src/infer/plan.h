@@ -75,13 +75,18 @@ typedef enum kiln_role {
     { "grid", "reduced", "indexed", "parts" } /* ORDER: kiln_role */
 
 /* Loops without what they compute: all that the driver knows of a call. */
+/* Rows so short, and so many, that the driver takes many together (src/run/rows.c). */
+enum { KILN_SHORT_ROW = 300, KILN_MANY_ROWS = 128 };
+
 typedef struct kiln_axes {
     int ndim, ngrid;        /* the grid's dimensions are the first, innermost first; there is at least one */
     int nbuffers, nwritten; /* of the kernel; it writes the first so many */
     int pitch;              /* from one buffer's strides to the next one's */
     bool strided;           /* some buffer is neither contiguous nor broadcast along the vector axis */
-    int64_t npoints;        /* of the grid */
-    int64_t nelem;          /* of all dimensions */
+    uint32_t
+        expanded; /* bit b: buffer b has one element for each short row, and the kernel reads it as if it had all */
+    int64_t npoints;           /* of the grid */
+    int64_t nelem;             /* of all dimensions */
     const int64_t *n, *stride; /* stride[buffer * pitch + dimension], in bytes */
     const int64_t *origin;     /* of each dimension beyond the grid; NULL: zeros */
     const uint8_t *bytes;      /* of an element of each buffer */

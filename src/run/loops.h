@@ -19,13 +19,27 @@ typedef void (*kiln_transpose_fn)(char *dst, int64_t dst_stride, const char *src
                                   size_t rows, size_t cols);
 enum { KILN_TRANSPOSE_MAX = 8 }; /* bytes of an element */
 
+/* How elements are repeated `cols` times each: for every vector of a period the first element it is made of, and for each
+ * lane how far from it. */
+typedef struct kiln_expansion {
+    _Alignas(64) unsigned char lanes[64][64]; /* as elements of the size at hand */
+    unsigned cols, period, rows;              /* rows: elements that a period uses up */
+    unsigned char first[64];
+} kiln_expansion;
+/* cols: fewer than a vector has lanes, else nothing is prepared. */
+typedef int (*kiln_expand_prepare_fn)(kiln_expansion *e, size_t cols);
+/* n elements of dst, up to a vector more, from src, which must be readable a vector beyond. */
+typedef void (*kiln_expand_fn)(char *dst, const char *src, size_t n, const kiln_expansion *e);
+
 typedef struct kiln_loops {
     kiln_loop_fn prim[KILN_PRIM_COUNT][KILN_DTYPE_COUNT]; /* by operand type; NULL where prims.def has none */
     kiln_loop_fn cast[KILN_DTYPE_COUNT][KILN_DTYPE_COUNT]; /* [to][from] */
     kiln_gather_fn gather[KILN_DTYPE_COUNT];               /* bool: any nonzero byte becomes 1 */
     kiln_scatter_fn scatter[KILN_DTYPE_COUNT];
     void (*splat[KILN_DTYPE_COUNT])(void *block, const void *value, size_t n);
-    kiln_transpose_fn transpose[KILN_TRANSPOSE_MAX + 1]; /* by bytes of an element: 1, 2, 4, 8 */
+    kiln_transpose_fn transpose[KILN_TRANSPOSE_MAX + 1];           /* by bytes of an element: 1, 2, 4, 8 */
+    kiln_expand_prepare_fn expand_prepare[KILN_TRANSPOSE_MAX + 1]; /* 4, 8; else NULL */
+    kiln_expand_fn expand[KILN_TRANSPOSE_MAX + 1];
 } kiln_loops;
 
 const kiln_loops *kiln_loops_for(kiln_isa isa); /* the best table the machine runs at or below isa */

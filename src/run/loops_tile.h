@@ -1,4 +1,4 @@
-/* loops_tile.h - square tiles of memory transposed in registers, for elements of KILN_LOOPS_SIZE bytes.
+/* loops_tile.h - square tiles of memory transposed in registers, and elements repeated, for KILN_LOOPS_SIZE bytes each.
  *
  * Read by loops.c, where UNSIGNED is such an element.  A tile of TILE rows of TILE elements takes log2(TILE) rounds,
  * each of which interleaves row i with row i + TILE/2.  Elements are moved, never looked at, so one loop serves every
@@ -67,3 +67,45 @@ static void transpose(char *dst, int64_t dst_stride, const char *src, int64_t sr
             *(UNSIGNED *)(dst + (int64_t)c * dst_stride +
                           r * SIZE) = *(const UNSIGNED *)(src + (int64_t)r * src_stride + c * SIZE);
 }
+
+#if KILN_LOOPS_SIZE >= 4
+enum { EXPAND_LANES = KILN_VB / KILN_LOOPS_SIZE };
+typedef UNSIGNED expand_mem __attribute__((vector_size(KILN_VB), aligned(1), may_alias));
+typedef expand_mem expand_row __attribute__((aligned(KILN_VB)));
+
+#ifdef __clang__ /* which shuffles by constants only */
+static inline expand_row expand_pick(expand_row v, expand_row lanes) {
+    expand_row out;
+    for (int l = 0; l < EXPAND_LANES; l++) out[l] = v[lanes[l] % EXPAND_LANES];
+    return out;
+}
+#else
+#define expand_pick(v, lanes) __builtin_shuffle(v, lanes)
+#endif
+
+static int expand_prepare(kiln_expansion *e, size_t cols) {
+    if (cols >= EXPAND_LANES) return 0;
+    unsigned row = 0, col = 0;
+    e->cols = (unsigned)cols;
+    e->period = 0;
+    do {
+        UNSIGNED *lanes = (UNSIGNED *)e->lanes[e->period];
+        unsigned first = row;
+        e->first[e->period++] = (unsigned char)first;
+        for (int l = 0; l < EXPAND_LANES; l++) {
+            lanes[l] = row - first;
+            if (++col == cols) row++, col = 0;
+        }
+    } while (col);
+    e->rows = row;
+    return 1;
+}
+
+static void expand(char *dst, const char *src, size_t n, const kiln_expansion *e) {
+    for (size_t done = 0; done < n; src += (size_t)e->rows * KILN_LOOPS_SIZE)
+        for (unsigned p = 0; p < e->period && done < n; p++, done += EXPAND_LANES, dst += KILN_VB) {
+            expand_row v = *(const expand_mem *)(src + (size_t)e->first[p] * KILN_LOOPS_SIZE);
+            *(expand_mem *)dst = expand_pick(v, *(const expand_row *)e->lanes[p]);
+        }
+}
+#endif

@@ -1,19 +1,16 @@
-/* rows.c - many short rows beside a row that they share -> a few long rows and the kernel over those.
+/* rows.c - many short rows beside a row that they share, or a column -> a few long rows and the kernel over those.
  *
  * x[1080, 1920, 3] - mean[3] would be a launch's row, and a partial vector, for every three elements.  Here the shared row
  * is repeated into a tile as long as many rows, and rows that follow each other in memory are taken together; inputs
- * whose rows lie apart are copied side by side first.  The kernel is the same, and so are its bits: elements do not
+ * whose rows lie apart are copied side by side first, and elements of a column repeated.  The kernel is the same, and so are its bits: elements do not
  * depend on each other.  Knows strides and pointers, not dtypes or what is computed. */
 #include <string.h>
 
 #include "run/driver.h"
-#include "tensor/blocks.h"
+#include "run/loops.h"
 
 enum {
-    LONGEST = 300,          /* elements of a row that is short */
-    LEAST_ROWS = 40,        /* fewer are not worth a tile */
-    TOGETHER = 512,         /* elements of rows taken together, about; far more would leave the first cache */
-    TOGETHER_MOST = 1024,   /* at most */
+    TOGETHER = 1024,        /* elements of rows taken together, at most: more would leave the first cache */
     ROOM_BYTES = 32 * 1024, /* of stack, for all tiles */
     LINE = 64
 };
@@ -21,7 +18,7 @@ enum {
 typedef struct short_rows {
     int64_t together;  /* rows */
     uint32_t repeated; /* bit b: operand b is the same for every row */
-    uint32_t copied;   /* its rows lie apart */
+    uint32_t copied;   /* its rows lie apart, or it is a column */
 } short_rows;
 
 static int64_t common(int64_t a, int64_t b) {
@@ -36,33 +33,36 @@ static int64_t common(int64_t a, int64_t b) {
 /* As many rows as end on a cache line's border, about TOGETHER elements of them. */
 static int64_t rows_together(int64_t cols, int64_t smallest) {
     int64_t line = LINE / smallest, unit = line / common(cols, line); /* rows that are whole lines */
-    if (unit * cols > TOGETHER_MOST) unit = 1;
+    if (unit * cols > TOGETHER) unit = 1;
     int64_t units = TOGETHER / (unit * cols);
     return units > 1 ? units * unit : unit;
 }
 
+/* What kernels are made for (kiln_axes.expanded) is done whatever it takes: the plan has seen to it that it can be. */
 static bool find_rows(const kiln_axes *x, short_rows *out) {
     int64_t cols = x->n[0], smallest = 16, bytes = 0;
-    if (x->ngrid < 2 || x->ngrid != x->ndim || x->origin) return false;
-    if (cols < 2 || cols > LONGEST || x->n[1] < LEAST_ROWS) return false;
+    if (x->ngrid < 2 || x->ngrid != x->ndim || x->origin || cols < 2 || cols > KILN_SHORT_ROW) return false;
+    if (x->n[1] < KILN_MANY_ROWS && !x->expanded) return false;
     *out = (short_rows){0};
     for (int b = 0; b < x->nbuffers; b++) {
         int64_t size = x->bytes[b], along = kiln_axes_stride(x, b, 0), next = kiln_axes_stride(x, b, 1);
-        if (along != size) return false;
+        bool expanded = x->expanded >> b & 1;
+        if (along == 0 && next == 0 && b >= x->nwritten) continue; /* one element for all */
+        if (along != size && !expanded) return false;
         if (size < smallest) smallest = size;
-        if (next == cols * size) continue;
+        if (next == cols * size && !expanded) continue;
         if (b < x->nwritten) return false; /* results that lie apart would have to be copied back */
         *(next ? &out->copied : &out->repeated) |= 1u << b;
         bytes += size;
     }
     out->together = rows_together(cols, smallest);
     while (out->together > 1 && out->together * cols * bytes > ROOM_BYTES) out->together /= 2;
-    return bytes > 0 && out->together > 1 && out->together * cols * bytes <= ROOM_BYTES;
+    return bytes > 0 && (x->expanded || out->together > 1);
 }
 
 bool kiln_rows_are_short(const kiln_axes *x) {
     short_rows rows;
-    return find_rows(x, &rows);
+    return x->expanded || find_rows(x, &rows);
 }
 
 /* The row at `from`, n bytes, again and again until `total`: what is there doubles. */
@@ -78,6 +78,8 @@ static void copy_rows(char *to, const char *from, int64_t stride, size_t n, int6
 
 /* A launch on its way: rows of `together` rows each. */
 typedef struct long_rows {
+    kiln_expansion expansion[2]; /* by size: 4, 8 */
+    bool prepared[2], by_vectors[2];
     const kiln_axes *axes;
     const kiln_runner *run;
     short_rows rows;
@@ -85,6 +87,37 @@ typedef struct long_rows {
     int64_t n[2], stride[2 * KILN_MAX_OPERANDS];
     char *at[KILN_MAX_OPERANDS], *tile[KILN_MAX_OPERANDS];
 } long_rows;
+
+/* Whether elements of that size can be repeated by vectors. */
+static bool can_expand(long_rows *l, const kiln_loops *loops, int64_t size) {
+    int k = size == 8;
+    if (size != 4 && size != 8) return false;
+    if (!l->prepared[k])
+        l->by_vectors[k] = loops->expand_prepare[size](&l->expansion[k], (size_t)l->axes->n[0]);
+    l->prepared[k] = true;
+    return l->by_vectors[k];
+}
+
+/* `count` elements of a column from row `first`, each as often as a row has elements.  Vectors read beyond what they need:
+ * the last elements are read from a copy. */
+static void expand_column(long_rows *l, int b, const char *from, int64_t first, int64_t count) {
+    enum { BEYOND = 64 };
+    const kiln_axes *x = l->axes;
+    const kiln_loops *loops = kiln_loops_for(l->run->isa);
+    int64_t cols = x->n[0], size = x->bytes[b], next = kiln_axes_stride(x, b, 1);
+    char side[(TOGETHER + BEYOND) * 8], *to = l->tile[b];
+    from += first * next;
+    if (can_expand(l, loops, size)) {
+        if (next != size || first + count + BEYOND > x->n[1]) {
+            copy_rows(side, from, next, (size_t)size, count);
+            from = side;
+        }
+        loops->expand[size](to, from, (size_t)(count * cols), &l->expansion[size == 8]);
+        return;
+    }
+    for (int64_t r = 0; r < count; r++, from += next, to += cols * size)
+        repeat(to, from, (size_t)size, (size_t)(cols * size));
+}
 
 static kiln_status launch_rows(long_rows *l, int64_t elements, int64_t count, int32_t *trap) {
     l->n[0] = elements;
@@ -102,9 +135,11 @@ static kiln_status run_rows(long_rows *l, char *const *base, int64_t first, int6
         int64_t next = kiln_axes_stride(x, b, 1);
         bool copied = l->rows.copied >> b & 1, repeated = l->rows.repeated >> b & 1;
         l->at[b] = copied || repeated ? l->tile[b] : base[b] + first * next;
-        l->stride[2 * b] = x->bytes[b];
+        l->stride[2 * b] = copied || repeated ? x->bytes[b] : kiln_axes_stride(x, b, 0);
         l->stride[2 * b + 1] = copied || repeated ? 0 : each * next;
-        if (copied)
+        if (x->expanded >> b & 1)
+            expand_column(l, b, base[b], first, count);
+        else if (copied)
             copy_rows(l->tile[b], base[b] + first * next, next, (size_t)(x->n[0] * x->bytes[b]), count);
     }
     return launch_rows(l, each * x->n[0], count / each, trap);
@@ -127,7 +162,8 @@ static kiln_status run_place(long_rows *l, char *const *base, int32_t *trap) {
 
 /* Apart, so that calls without short rows have no frame of that size. */
 static __attribute__((noinline)) kiln_status run_all(long_rows *l, char *const *ptr, int32_t *trap) {
-    _Alignas(LINE) char room[ROOM_BYTES + LINE * KILN_MAX_OPERANDS];
+    _Alignas(
+        LINE) char room[ROOM_BYTES + 2 * LINE * KILN_MAX_OPERANDS + KILN_SHORT_ROW * 16 * KILN_MAX_OPERANDS];
     const kiln_axes *x = l->axes;
     char *base[KILN_MAX_OPERANDS], *next = room;
     int64_t index[KILN_MAX_DIMS] = {0};
@@ -136,7 +172,8 @@ static __attribute__((noinline)) kiln_status run_all(long_rows *l, char *const *
         base[b] = ptr[b];
         if (!((l->rows.repeated | l->rows.copied) >> b & 1)) continue;
         l->tile[b] = next;
-        next += (l->rows.together * x->n[0] * x->bytes[b] + LINE - 1) / LINE * LINE;
+        next += (l->rows.together * x->n[0] * x->bytes[b] + 2 * LINE - 1) / LINE *
+                LINE; /* a vector may go beyond */
     }
     *trap = 0;
     do st = run_place(l, base, trap);
@@ -151,6 +188,7 @@ bool kiln_rows_run(const kiln_axes *x, const kiln_runner *run, int nest, char *c
     if (run->work || !find_rows(x, &l.rows)) return false;
     l.axes = x;
     l.run = run;
+    l.prepared[0] = l.prepared[1] = false;
     l.launch = (kiln_launch){.nest = nest,
                              .ndim = 2,
                              .n = l.n,
