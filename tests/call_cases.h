@@ -22,16 +22,7 @@
 #include <cmocka.h>
 
 #include "kiln/kiln.h"
-
-#ifndef __has_feature
-#define __has_feature(x) 0
-#endif
-#define TSAN __has_feature(thread_sanitizer)
-#if TSAN || __has_feature(address_sanitizer)
-enum { SANITIZED = 1 };
-#else
-enum { SANITIZED = 0 };
-#endif
+#include "sanitized.h"
 
 /* -- scratch folder and environment ------------------------------------------------------------------- */
 

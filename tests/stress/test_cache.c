@@ -6,16 +6,7 @@
 #include "cache/cache.h"
 #include "call_cases.h"
 
-#ifndef __has_feature
-#define __has_feature(x) 0
-#endif
-#if __has_feature(thread_sanitizer)
-enum { ROUNDS = 20000 };
-#else
-enum { ROUNDS = 200000 };
-#endif
-
-enum { THREADS = 8, KEYS = 10000, BOUND = 16 };
+enum { ROUNDS = SANITIZED ? 20000 : 200000, THREADS = 8, KEYS = 10000, BOUND = 16 };
 #define ALIVE UINT64_C(0x616c697665)
 
 typedef struct object {

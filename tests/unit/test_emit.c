@@ -18,13 +18,8 @@
 #include "emit_tools.h"
 #include "kernel_trial.h"
 #include "run/selftest.h"
+#include "sanitized.h"
 #include "whole.h"
-
-#if defined(__has_feature)
-enum { SANITIZED = __has_feature(address_sanitizer) };
-#else
-enum { SANITIZED = 0 };
-#endif
 
 #define EACH_ISA(isa)                                                                 \
     for (kiln_isa isa = (kiln_isa)0; isa < KILN_ISA_COUNT; isa = (kiln_isa)(isa + 1)) \
