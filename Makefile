@@ -57,7 +57,7 @@ install: all              ## into $(DESTDIR)$(prefix)
 	@cmake --install build --prefix $(prefix)
 
 clean:                    ## removes what was built, keeps .venv
-	rm -rf build build-dev build-asan build-tsan build-fuzz build-logs python/kiln/*.so
+	rm -rf build build-dev build-asan build-tsan build-logs python/kiln/*.so
 
 setup:
 	@tools/setup.sh build

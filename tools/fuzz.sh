@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # fuzz.sh (--runs N | --seconds N) [NAME...] - runs tests/fuzz/fuzz_NAME, or all of them, from the seeds in
 # tests/fuzz/corpus/NAME.  --runs is repeatable (fixed seed); --seconds explores and keeps what it found in
-# build-fuzz/corpus/NAME.  A crasher is left in build-fuzz/ and belongs into the corpus once mended.
+# build-asan/fuzz/corpus/NAME.  A crasher is left in build-asan/fuzz/ and belongs into the corpus once mended.
 # Ends with `N passed, N failed`, one test per fuzzer.
 set -u
 cd "$(dirname "$0")/.."
@@ -12,23 +12,23 @@ case ${1:-} in
 esac
 shift 2
 if [ $explore = yes ]; then
-    cmake --preset fuzz >/dev/null && cmake --build --preset fuzz --target fuzzers || exit 1
+    cmake --preset asan >/dev/null && cmake --build --preset asan --target fuzzers || exit 1
 fi
 
-# fuzz NAME: leaves what there is to say of it in build-fuzz/NAME.said
+# fuzz NAME: leaves what there is to say of it in build-asan/fuzz/NAME.said
 fuzz() {
-    local name=$1 found=build-fuzz/corpus/$1 seeds=tests/fuzz/corpus/$1 # libFuzzer writes to the first folder, reads the others
+    local name=$1 found=build-asan/fuzz/corpus/$1 seeds=tests/fuzz/corpus/$1 # libFuzzer writes to the first folder, reads the others
     [ $explore = yes ] || rm -rf "$found"
     mkdir -p "$found"
     [ -d "$seeds" ] || seeds=
     # shellcheck disable=SC2086 -- these are words
-    if timeout 600 ${fixed:-} "build-fuzz/fuzz_$name" $limit -timeout=20 -rss_limit_mb=4096 -print_final_stats=1 -verbosity=0 \
-        -artifact_prefix="build-fuzz/crash-$name-" "$found" $seeds >"build-fuzz/$name.log" 2>&1; then
-        echo "fuzz_$name: $(sed -n 's/stat::number_of_executed_units: *//p' "build-fuzz/$name.log") runs"
+    if timeout 600 ${fixed:-} "build-asan/fuzz_$name" $limit -timeout=20 -rss_limit_mb=4096 -print_final_stats=1 -verbosity=0 \
+        -artifact_prefix="build-asan/fuzz/crash-$name-" "$found" $seeds >"build-asan/fuzz/$name.log" 2>&1; then
+        echo "fuzz_$name: $(sed -n 's/stat::number_of_executed_units: *//p' "build-asan/fuzz/$name.log") runs"
     else
         echo "fuzz_$name FAILED"
-        tail -n 60 "build-fuzz/$name.log"
-    fi >"build-fuzz/$name.said"
+        tail -n 60 "build-asan/fuzz/$name.log"
+    fi >"build-asan/fuzz/$name.said"
 }
 
 passed=0 failed=0 names=() running=0
@@ -43,8 +43,8 @@ for source in tests/fuzz/fuzz_*.c; do
 done
 wait
 for name in "${names[@]}"; do
-    cat "build-fuzz/$name.said"
-    case $(head -n 1 "build-fuzz/$name.said") in *" runs") passed=$((passed + 1)) ;; *) failed=$((failed + 1)) ;; esac
+    cat "build-asan/fuzz/$name.said"
+    case $(head -n 1 "build-asan/fuzz/$name.said") in *" runs") passed=$((passed + 1)) ;; *) failed=$((failed + 1)) ;; esac
 done
 echo "$passed passed, $failed failed"
 [ $failed = 0 ] && [ $passed != 0 ]

@@ -45,7 +45,7 @@ part_lint() { tools/lint.sh $lint; }
 part_unit() { build dev && c_tests dev; }
 part_asan() { build asan unit_tests stress_tests && c_tests asan; }
 part_tsan() { build tsan stress_tests && c_tests tsan -L stress; }
-part_fuzz() { build fuzz fuzzers && tools/fuzz.sh --runs 20000; }
+part_fuzz() { build asan fuzzers && tools/fuzz.sh --runs 20000; }
 part_cli() { build release && tools/cli_tests.sh tests/cli; }
 part_golden() { build release && tools/cli_tests.sh tests/golden; }
 part_abi() { build release && tests/abi/check_exports.sh; }

@@ -20,6 +20,12 @@ if(KILN_SANITIZE)
     set(KILN_LOOP_OPTIMIZE -O0)
 endif()
 
+# Fuzzers are told which loops ran.
+set(KILN_LOOP_COVERAGE)
+if(KILN_FUZZ)
+    set(KILN_LOOP_COVERAGE -fsanitize-coverage=func,inline-8bit-counters,pc-table)
+endif()
+
 foreach(level ${KILN_LOOP_LEVELS})
     foreach(size 1 2 4 8)
         set(unit kiln_loops_${level}_${size})
@@ -29,7 +35,7 @@ foreach(level ${KILN_LOOP_LEVELS})
         # -Wno-psabi: no vector crosses a function that is not inlined into this unit.  -g1: lines are all that is
         # worth knowing of code that macros made.
         target_compile_options(${unit} PRIVATE ${KILN_LOOP_OPTIMIZE} -g1 -ffp-contract=off -frounding-math -fwrapv -fno-math-errno -Wno-psabi
-            ${KILN_LOOP_FLAGS_${level}})
+            ${KILN_LOOP_FLAGS_${level}} ${KILN_LOOP_COVERAGE})
         set_target_properties(${unit} PROPERTIES POSITION_INDEPENDENT_CODE ON C_VISIBILITY_PRESET hidden)
         list(APPEND KILN_LOOP_OBJECTS $<TARGET_OBJECTS:${unit}>)
     endforeach()

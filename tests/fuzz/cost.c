@@ -1,6 +1,6 @@
 /* cost.c - counts what cost.h speaks of; linked into every fuzz target.
  *
- * Clang calls __sanitizer_cov_trace_pc at every branch of a fuzz build (-fsanitize-coverage=trace-pc), and the
+ * Clang calls __sanitizer_cov_trace_pc at every branch where it is told to (-fsanitize-coverage=trace-pc), and the
  * linker's --wrap leads those calls, and Kiln's calls of libc's memory functions, here.  COST=1 in the
  * environment prints what each check saw and ends nothing, for choosing budgets. */
 #include "fuzz/cost.h"
