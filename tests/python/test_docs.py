@@ -15,7 +15,6 @@ def test_operator_table():
 def test_readme(run_python):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
     assert blocks
-    for block in blocks:
-        run_python(block)
     counting = [re.subn(r"(kiln\.stats.*)# 1:.*\n$", r"print(\1)", block) for block in blocks]
-    assert [run_python(block).strip() for block, changed in counting if changed] == ["1"]
+    said = [(run_python(block).strip(), changed) for block, changed in counting]
+    assert [count for count, changed in said if changed] == ["1"]

@@ -313,6 +313,7 @@ def test_configure_load_ops_and_trim_during_a_call(run_torch):
 import gc
 import torch
 import kiln
+gc.freeze()  # what is there already need not be looked at each time
 n = 0
 class Pack:
     def __dlpack__(self, **kwargs):
@@ -339,6 +340,7 @@ def test_types_whose_look_loads_operators(run_torch):
 import gc
 import torch
 import kiln
+gc.freeze()  # what is there already need not be looked at each time
 n = 0
 class Meta(type):
     def __getattr__(cls, name):
