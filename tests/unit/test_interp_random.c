@@ -13,6 +13,7 @@
 
 #include "fuzz/ir_random.h"
 #include "fuzz/ir_walk.h"
+#include "sanitized.h"
 
 enum { KERNELS = 1500 };
 
@@ -62,6 +63,18 @@ static void note_forms(const kiln_ir *ir, drawn *d) {
     }
 }
 
+/* The naive walk writes what the interpreter wrote.  Sanitizers look at the interpreter. */
+static void walk_agrees(const maker *m, uint64_t seed, const char *written, char *memory) {
+    cell *cells = aligned_alloc(64, sizeof *cells * (size_t)m->ir->nins);
+    assert_non_null(cells);
+    memset(cells, 0, sizeof *cells * (size_t)m->ir->nins);
+    run(m, m->ir, memory, cells);
+    free(cells);
+    bool same = memcmp(written, memory, MEMORY) == 0;
+    if (!same) show(m, seed);
+    assert_true(same);
+}
+
 static int try_kernel(uint64_t seed, char *memory[3], drawn *forms) {
     kiln_arena arena;
     kiln_arena_init(&arena);
@@ -78,19 +91,12 @@ static int try_kernel(uint64_t seed, char *memory[3], drawn *forms) {
         kiln_arena_free(&arena);
         return 0;
     }
-    cell *cells = aligned_alloc(64, sizeof *cells * (size_t)m.ir->nins);
-    assert_non_null(cells);
-    memset(cells, 0, sizeof *cells * (size_t)m.ir->nins);
     run(&m, m.ir, memory[0], NULL);
-    run(&m, m.ir, memory[1], cells);
-    free(cells);
-    bool same = memcmp(memory[0], memory[1], MEMORY) == 0;
-    if (!same) show(&m, seed);
-    assert_true(same);
+    if (!SANITIZED) walk_agrees(&m, seed, memory[0], memory[1]);
     assert_int_equal(kiln_ir_simplify(m.ir), KILN_OK);
     assert_int_equal(kiln_ir_verify(m.ir), KILN_OK);
     run(&m, m.ir, memory[2], NULL);
-    same = same_numbers(&m, memory[0], memory[2]);
+    bool same = same_numbers(&m, memory[0], memory[2]);
     if (!same) show(&m, seed);
     assert_true(same);
     kiln_arena_free(&arena);
