@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # py_asan.sh - the Python module under AddressSanitizer and UndefinedBehaviorSanitizer, leaks judged at the end.
 # Builds kiln._kiln with clang over the sanitized library into build-asan/python and runs tests/python with the
-# runtime preloaded and every Python object in memory of its own: all but what builds packages and documents.  First
-# proves that a planted leak is seen, of an interpreter and of a fork of one (tests/python/planted_leak.py).
+# runtime preloaded and every Python object in memory of its own: all but what builds packages and documents.  A planted
+# leak must be seen, of an interpreter and of a fork of one (tests/python/test_planted_leak.py).
 # fixed: how to get fixed addresses (setarch -R), which the runtime needs where the kernel spreads them widely.
 set -eu
 fixed=${fixed:-}
@@ -20,7 +20,5 @@ export ASAN_OPTIONS=detect_leaks=1:malloc_context_size=3:quarantine_size_mb=4:al
 export LSAN_OPTIONS=suppressions=$PWD/tests/python/lsan.supp:print_suppressions=0 UBSAN_OPTIONS=print_stacktrace=1
 
 # shellcheck disable=SC2086 -- fixed is words
-$fixed .venv/bin/python tests/python/planted_leak.py
-# shellcheck disable=SC2086
 $fixed .venv/bin/python -m pytest -q -p no:cacheprovider tests/python --ignore=tests/python/test_package.py \
     --ignore=tests/python/test_docs.py "$@"
