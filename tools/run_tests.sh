@@ -6,7 +6,7 @@
 set -u
 cd "$(dirname "$0")/.."
 wide_parts="lint unit asan tsan fuzz"
-narrow_parts="pyasan torch python maps ops graph cli install golden abi" # in an order in which two cores end together
+narrow_parts="ops pyasan python torch maps graph install cli golden abi" # those that take longest first, so that cores end together
 all_parts="$wide_parts $narrow_parts"
 logs=build-logs
 mkdir -p "$logs"
