@@ -3,7 +3,7 @@
  * Each compiles with nothing but what it names, with gcc and clang, needs no library, and computes the
  * same bits as the loops compiled into the interpreter, in every rounding mode.  What a compiler made of a text
  * is kept under the hash of both (compile_cache.h).  A sampled run tries each primitive of one type alone, with
- * one of the compilers, every entry at one other width instead of three, and a third of them at each level but
+ * one of the compilers, entries at other widths that kernels have in parts, and a third of them at each level but
  * the best.  Not under sanitizers: what is tested is compiled by itself, and nothing watches it there. */
 #include <dlfcn.h>
 #include <unistd.h>
@@ -33,6 +33,7 @@ typedef struct unit {
     kiln_isa isa;
     int lanes;
     bool chosen; /* a sampled run tries this one alone */
+    int widest;  /* bytes of an element of its widest type */
 } unit;
 
 static void use(unit *u, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -184,16 +185,22 @@ static bool is_turn(kiln_prim p, kiln_dtype t) {
     return __builtin_ctz(types) == (int)t;
 }
 
+static int wider(kiln_dtype a, kiln_dtype b) {
+    size_t x = kiln_dtype_size(a), y = kiln_dtype_size(b);
+    return (int)(x > y ? x : y);
+}
+
 static void each_entry(unit *u, visit_fn visit, void *arg) {
     static const char *const ctype[] = {"_Bool",        "unsigned char", "signed char",    "short",
                                         "int",          "long",          "unsigned short", "unsigned short",
                                         "float",        "double",        "unsigned short", "unsigned",
                                         "unsigned long"};
     char entry[48];
-#define VISIT(turn, make, ...)                      \
+#define VISIT(turn, other, make, ...)               \
     do {                                            \
         begin(u);                                   \
         u->chosen = turn;                           \
+        u->widest = wider(t, other);                \
         snprintf(entry, sizeof entry, __VA_ARGS__); \
         make;                                       \
         visit(arg, u, entry);                       \
@@ -203,13 +210,14 @@ static void each_entry(unit *u, visit_fn visit, void *arg) {
         const char *tn = kiln_dtype_name(t);
         for (kiln_prim p = 0; p < KILN_PRIM_COUNT; p++)
             if (kiln_prim_types(p) & KILN_DT(t))
-                VISIT(is_turn(p, t), prim_entry(u, p, t, entry), "k_%s_%s", kiln_prim_name(p), tn);
+                VISIT(is_turn(p, t), t, prim_entry(u, p, t, entry), "k_%s_%s", kiln_prim_name(p), tn);
         for (kiln_dtype f = 0; f < KILN_DTYPE_COUNT; f++)
             if (t != f && kiln_loops_for(u->isa)->cast[t][f])
-                VISIT((t + f) % 4 == 0, cast_entry(u, t, f, entry), "k_cast_%s_%s", tn, kiln_dtype_name(f));
-        VISIT(true, memory_entry(u, t, entry), "k_memory_%s", tn);
-        VISIT(true, splat_entry(u, t, ctype[t], entry), "k_splat_%s", tn);
-        if (fits(u, t)) VISIT(true, lanes_entry(u, t, entry), "k_lanes_%s", tn);
+                VISIT((t + f) % 4 == 0, f, cast_entry(u, t, f, entry), "k_cast_%s_%s", tn,
+                      kiln_dtype_name(f));
+        VISIT(true, t, memory_entry(u, t, entry), "k_memory_%s", tn);
+        VISIT(true, t, splat_entry(u, t, ctype[t], entry), "k_splat_%s", tn);
+        if (fits(u, t)) VISIT(true, t, lanes_entry(u, t, entry), "k_lanes_%s", tn);
     }
 }
 
@@ -264,14 +272,15 @@ typedef struct all {
     char name[4096][32];
     const char *names[4096];
     int n, place;
-    int parts, part; /* of the entries those whose place modulo `parts` is `part` */
+    int least, most; /* bytes of the widest type of the entries that are meant */
+    int parts, part; /* of these those whose place modulo `parts` is `part` */
     int compared;
 } all;
 
 static void append(void *arg, unit *u, const char *entry) {
     all *a = arg;
     (void)entry;
-    if (a->place++ % a->parts != a->part) return;
+    if (u->widest < a->least || u->widest > a->most || a->place++ % a->parts != a->part) return;
     kiln_sb_puts(&a->u.text, u->text.p);
     for (int i = 0; i < u->nname; i++) {
         assert_true(a->n < 4096);
@@ -399,57 +408,70 @@ static void compare_prims(all *a, void *lib, kiln_dtype t, const char *level) {
     }
 }
 
-/* The entries of one part, compiled by cc, against the loops of the interpreter. */
-static void compare_part(const char *cc, const char *flags, kiln_isa isa, int lanes, int part, int parts) {
+/* Which entries are compared. */
+typedef struct chosen {
+    int lanes, least, most, part, parts; /* as those of `all` */
+} chosen;
+
+/* The chosen entries, compiled by cc, against the loops of the interpreter. */
+static void compare_part(const char *cc, const char *flags, kiln_isa isa, chosen c) {
     static all a;
     char entry[48], level[48];
     differences = 0;
     entry_fn fn;
-    a.u = (unit){.isa = isa, .lanes = lanes};
-    a.parts = parts;
-    a.part = part;
+    a.u = (unit){.isa = isa, .lanes = c.lanes};
+    a.least = c.least;
+    a.most = c.most;
+    a.parts = c.parts;
+    a.part = c.part;
     a.compared = 0;
     void *lib = build_all(cc, flags, &a);
-    snprintf(level, sizeof level, "%s with %d lanes by %s", kiln_isa_name(isa), lanes, cc);
+    snprintf(level, sizeof level, "%s with %d lanes by %s", kiln_isa_name(isa), c.lanes, cc);
     for (kiln_dtype t = 0; t < KILN_C64; t++) {
         compare_prims(&a, lib, t, level);
         snprintf(entry, sizeof entry, "k_memory_%s", kiln_dtype_name(t));
         if ((fn = find(&a, lib, entry))) check_memory(fn, t);
         snprintf(entry, sizeof entry, "k_splat_%s", kiln_dtype_name(t));
-        if ((fn = find(&a, lib, entry))) check_splat(fn, t, lanes);
+        if ((fn = find(&a, lib, entry))) check_splat(fn, t, c.lanes);
         snprintf(entry, sizeof entry, "k_lanes_%s", kiln_dtype_name(t));
-        if (fits(&a.u, t) && (fn = find(&a, lib, entry))) check_lanes(fn, t, lanes);
+        if (fits(&a.u, t) && (fn = find(&a, lib, entry))) check_lanes(fn, t, c.lanes);
     }
-    assert_int_equal(a.compared, (a.place - part + parts - 1) / parts);
+    assert_true(a.compared > 0);
+    assert_int_equal(a.compared, (a.place - c.part + c.parts - 1) / c.parts);
     dlclose(lib);
     assert_int_equal(differences, 0);
 }
 
 static void compare_all(const char *cc, const char *flags, kiln_isa isa, int lanes) {
-    compare_part(cc, flags, isa, lanes, 0, 1);
+    compare_part(cc, flags, isa, (chosen){lanes, 1, 8, 0, 1});
 }
 
-/* The flags of the compile path: all at the best level, and at each other one a part unless the run is whole; then
- * other widths and clang at the best one. */
+/* The flags of the compile path, and as many lanes as kernels have, in which the widest type fills a register: all at the
+ * best level, and at each other one a part unless the run is whole; then other widths and clang at the best one. */
 static void emitted_and_compiled_in_give_the_same_bits(void **state) {
     (void)state;
     for (kiln_isa isa = 0; isa < KILN_ISA_COUNT; isa++) {
-        int parts = whole_run() || isa == best() ? 1 : 3;
-        if (kiln_isa_runs(isa))
-            compare_part("gcc", KERNEL_FLAGS, isa, kiln_isa_vector_bytes(isa) / 4, (int)isa % parts, parts);
+        int parts = whole_run() || isa == best() ? 1 : 3, bytes = kiln_isa_vector_bytes(isa);
+        if (!kiln_isa_runs(isa)) continue;
+        compare_part("gcc", KERNEL_FLAGS, isa, (chosen){bytes / 4, 1, 4, (int)isa % parts, parts});
+        compare_part("gcc", KERNEL_FLAGS, isa, (chosen){bytes / 8, 8, 8, (int)isa % parts, parts});
     }
 }
 
+/* A whole run has vectors of several registers too, which no kernel has. */
 static void bits_do_not_depend_on_the_width(void **state) {
     (void)state;
     int bytes = kiln_isa_vector_bytes(best());
-    const int all[] = {bytes / 8, bytes, 2};
-    const struct {
-        int lanes, part, parts; /* fewer of those that take longest to compile */
-    } some[] = {{bytes / 8, 0, 2}, {2, 1, 4}, {2, 3, 8}, {bytes, 7, 8}};
-    for (int k = 0; k < 3 && whole_run(); k++) compare_all("gcc", KERNEL_FLAGS, best(), all[k]);
-    for (int k = 0; k < 4 && !whole_run(); k++)
-        compare_part("gcc", KERNEL_FLAGS, best(), some[k].lanes, some[k].part, some[k].parts);
+    const int all[] = {bytes / 8, bytes / 4, bytes, 2};
+    const chosen some[] = {{bytes / 8, 1, 4, 0, 2},
+                           {2, 1, 8, 1, 4},
+                           {2, 1, 8, 3, 8},
+                           {bytes, 1, 1, 0, 2},
+                           {bytes / 2, 1, 2, 1, 2}};
+    for (size_t k = 0; k < sizeof all / sizeof *all && whole_run(); k++)
+        compare_all("gcc", KERNEL_FLAGS, best(), all[k]);
+    for (size_t k = 0; k < sizeof some / sizeof *some && !whole_run(); k++)
+        compare_part("gcc", KERNEL_FLAGS, best(), some[k]);
 }
 
 static void bits_do_not_depend_on_the_compiler(void **state) {
