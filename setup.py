@@ -126,7 +126,7 @@ class BuildKiln(build_ext):
         units += [(source, [], temp / "lib") for source in self.generated_sources(temp, rows)]
         for level, own in loop_levels().items():
             for size in (1, 2, 4, 8):
-                flags = [f"-DKILN_LOOPS_ISA={level}", f"-DKILN_LOOPS_SIZE={size}", "-O2", "-fno-math-errno", "-Wno-psabi", *own]
+                flags = [f"-DKILN_LOOPS_ISA={level}", f"-DKILN_LOOPS_SIZE={size}", "-O2", "-frounding-math", "-fno-math-errno", "-Wno-psabi", *own]
                 units.append(("src/run/loops.c", flags, temp / f"loops-{level}-{size}"))
         return rows + self.compiled(units)
 
