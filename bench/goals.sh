@@ -5,7 +5,7 @@
 set -u
 cd "$(dirname "$0")/.."
 missed=0
-build/kiln bench dispatch memory first shapes hang threads large || missed=1
+build/kiln bench dispatch memory first shapes hang threads pool large || missed=1
 for script in bench/open.sh bench/table.sh bench/instructions.sh; do
     [ ! -x "$script" ] || "$script" || missed=1
 done

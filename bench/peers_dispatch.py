@@ -153,7 +153,7 @@ def own_times():
     return {name: measure(own_sides(*call)) for name, call in calls().items()}
 
 
-def run(as_json):
+def run(as_json, threads):
     torch.set_num_threads(1)
     missing, times, aoti = {}, {}, None
     with tempfile.TemporaryDirectory(prefix="kiln-bench-") as folder:

@@ -34,12 +34,15 @@ kiln_ctx *context(int pool) {
 } // namespace
 
 /* The median of a call of a unary operator's .out on n floats, in seconds; < 0: it failed, as kiln_last_error says. */
-extern "C" __attribute__((visibility("default"))) double time_calls(int pool, const char *name, int64_t n, int calls) {
+extern "C" __attribute__((visibility("default"))) double time_calls(int pool, const char *name, int64_t n,
+                                                                    int calls) {
     kiln_ctx *ctx = context(pool);
     const kiln_op *op = nullptr;
     kiln_tensor *x = nullptr, *y = nullptr, *out = nullptr;
     if (!ctx || kiln_op_find(ctx, name, &op) != KILN_OK) return -1;
-    if (kiln_tensor_new(KILN_F32, 1, &n, nullptr, &x) != KILN_OK || kiln_tensor_new(KILN_F32, 1, &n, nullptr, &y) != KILN_OK) return -1;
+    if (kiln_tensor_new(KILN_F32, 1, &n, nullptr, &x) != KILN_OK ||
+        kiln_tensor_new(KILN_F32, 1, &n, nullptr, &y) != KILN_OK)
+        return -1;
     std::fill_n(static_cast<float *>(kiln_tensor_data(x)), n, 0.5f);
     std::fill_n(static_cast<float *>(kiln_tensor_data(y)), n, 0.f);
     kiln_value args[] = {kiln_v_tensor(x), kiln_v_named("out", kiln_v_tensor(y))};

@@ -168,7 +168,7 @@ kiln_status kiln_ctx_cache_dir(const kiln_ctx *ctx, char **out) {
 static kiln_status open_toolchain(kiln_ctx *ctx) {
     if (!ctx->scratch) {
         KILN_TRY(kiln_ctx_cache_dir(ctx, &ctx->scratch));
-        bool usable = ctx->scratch[0] && kiln_mkdirs(ctx->scratch) == KILN_OK &&
+        bool usable = ctx->scratch && ctx->scratch[0] && kiln_mkdirs(ctx->scratch) == KILN_OK &&
                       access(ctx->scratch, W_OK) == 0;
         if (!usable) {
             bool made;

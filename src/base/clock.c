@@ -1,4 +1,6 @@
-/* clock.c - the time, for deadlines and for what calls take.  Monotonic: it knows nothing of dates. */
+/* clock.c - the time in nanoseconds, for deadlines and for what calls take.
+ *
+ * Monotonic: it goes on evenly whatever the machine's date is set to, and its zero means nothing. */
 #include <time.h>
 
 #include "base/base.h"

@@ -48,7 +48,7 @@ bool kiln_rows_run(const kiln_axes *axes, const kiln_runner *run, int nest, char
                    const uint64_t *par, uint64_t flags, int32_t *trap, kiln_status *st);
 bool kiln_rows_are_short(const kiln_axes *axes);
 
-/* -- share.c: several threads, and what calls cost ------------------------------------------------------- */
+/* -- split.c: several threads, and what calls cost ------------------------------------------------------- */
 
 /* In how many parts, and among how many threads, the work is worth being shared out now; 1: it is not. */
 int64_t kiln_drive_parts(const kiln_axes *axes, const kiln_runner *run, int *threads);

@@ -1,4 +1,4 @@
-/* share.c - (axes, kernel) -> the kernel run by as many threads as are worth it.
+/* split.c - (axes, kernel) -> the kernel run by as many threads as are worth it.
  *
  * Work is cut along one dimension of the grid into parts, each of which the driver runs.  What an element costs is known
  * from calls before, or guessed.  Knows costs and threads, not memory or what is computed. */
