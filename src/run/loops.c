@@ -198,10 +198,8 @@ void CAT(CAT(CAT(kiln_loops_fill_, KILN_LOOPS_ISA), _), KILN_LOOPS_SIZE)(kiln_lo
     ALL(PUT_MEMORY, PUT_SAME, PUT_CAST, PUT_CAST_BOOL)
 #include "run/loops_prims.h"
     t->transpose[KILN_LOOPS_SIZE] = transpose;
-#if KILN_LOOPS_SIZE >= 4
     t->expand_prepare[KILN_LOOPS_SIZE] = expand_prepare;
     t->expand[KILN_LOOPS_SIZE] = expand;
-#endif
 #if KILN_LOOPS_SIZE == 1
     t->gather[KILN_BOOL] = gather_block_bool;
     t->scatter[KILN_BOOL] = scatter_block_u8;

@@ -37,8 +37,8 @@ typedef struct kiln_loops {
     kiln_gather_fn gather[KILN_DTYPE_COUNT];               /* bool: any nonzero byte becomes 1 */
     kiln_scatter_fn scatter[KILN_DTYPE_COUNT];
     void (*splat[KILN_DTYPE_COUNT])(void *block, const void *value, size_t n);
-    kiln_transpose_fn transpose[KILN_TRANSPOSE_MAX + 1];           /* by bytes of an element: 1, 2, 4, 8 */
-    kiln_expand_prepare_fn expand_prepare[KILN_TRANSPOSE_MAX + 1]; /* 4, 8; else NULL */
+    kiln_transpose_fn transpose[KILN_TRANSPOSE_MAX + 1]; /* by bytes of an element: 1, 2, 4, 8 */
+    kiln_expand_prepare_fn expand_prepare[KILN_TRANSPOSE_MAX + 1];
     kiln_expand_fn expand[KILN_TRANSPOSE_MAX + 1];
 } kiln_loops;
 

@@ -68,10 +68,11 @@ static void transpose(char *dst, int64_t dst_stride, const char *src, int64_t sr
                           r * SIZE) = *(const UNSIGNED *)(src + (int64_t)r * src_stride + c * SIZE);
 }
 
-#if KILN_LOOPS_SIZE >= 4
-enum { EXPAND_LANES = KILN_VB / KILN_LOOPS_SIZE };
-typedef UNSIGNED expand_mem __attribute__((vector_size(KILN_VB), aligned(1), may_alias));
-typedef expand_mem expand_row __attribute__((aligned(KILN_VB)));
+/* Small elements by vectors whose lanes every level can pick one by one. */
+#define EXPAND_BYTES (KILN_LOOPS_SIZE >= 4 ? KILN_VB : 16)
+enum { EXPAND_LANES = EXPAND_BYTES / KILN_LOOPS_SIZE };
+typedef UNSIGNED expand_mem __attribute__((vector_size(EXPAND_BYTES), aligned(1), may_alias));
+typedef expand_mem expand_row __attribute__((aligned(EXPAND_BYTES)));
 
 #ifdef __clang__ /* which shuffles by constants only */
 static inline expand_row expand_pick(expand_row v, expand_row lanes) {
@@ -93,7 +94,7 @@ static int expand_prepare(kiln_expansion *e, size_t cols) {
         unsigned first = row;
         e->first[e->period++] = (unsigned char)first;
         for (int l = 0; l < EXPAND_LANES; l++) {
-            lanes[l] = row - first;
+            lanes[l] = (UNSIGNED)(row - first);
             if (++col == cols) row++, col = 0;
         }
     } while (col);
@@ -103,9 +104,8 @@ static int expand_prepare(kiln_expansion *e, size_t cols) {
 
 static void expand(char *dst, const char *src, size_t n, const kiln_expansion *e) {
     for (size_t done = 0; done < n; src += (size_t)e->rows * KILN_LOOPS_SIZE)
-        for (unsigned p = 0; p < e->period && done < n; p++, done += EXPAND_LANES, dst += KILN_VB) {
+        for (unsigned p = 0; p < e->period && done < n; p++, done += EXPAND_LANES, dst += EXPAND_BYTES) {
             expand_row v = *(const expand_mem *)(src + (size_t)e->first[p] * KILN_LOOPS_SIZE);
             *(expand_mem *)dst = expand_pick(v, *(const expand_row *)e->lanes[p]);
         }
 }
-#endif

@@ -78,8 +78,9 @@ static void copy_rows(char *to, const char *from, int64_t stride, size_t n, int6
 
 /* A launch on its way: rows of `together` rows each. */
 typedef struct long_rows {
-    kiln_expansion expansion[2]; /* by size: 4, 8 */
-    bool prepared[2], by_vectors[2];
+    kiln_expansion expansion; /* of columns of that element size; 0: of none yet */
+    int64_t size;
+    bool by_vectors;
     const kiln_axes *axes;
     const kiln_runner *run;
     short_rows rows;
@@ -88,14 +89,12 @@ typedef struct long_rows {
     char *at[KILN_MAX_OPERANDS], *tile[KILN_MAX_OPERANDS];
 } long_rows;
 
-/* Whether elements of that size can be repeated by vectors. */
-static bool can_expand(long_rows *l, const kiln_loops *loops, int64_t size) {
-    int k = size == 8;
-    if (size != 4 && size != 8) return false;
-    if (!l->prepared[k])
-        l->by_vectors[k] = loops->expand_prepare[size](&l->expansion[k], (size_t)l->axes->n[0]);
-    l->prepared[k] = true;
-    return l->by_vectors[k];
+/* How elements of that size are repeated by vectors; NULL: they are not. */
+static const kiln_expansion *expansion_of(long_rows *l, const kiln_loops *loops, int64_t size) {
+    if (size > KILN_TRANSPOSE_MAX) return NULL;
+    if (l->size != size) l->by_vectors = loops->expand_prepare[size](&l->expansion, (size_t)l->axes->n[0]);
+    l->size = size;
+    return l->by_vectors ? &l->expansion : NULL;
 }
 
 /* `count` elements of a column from row `first`, each as often as a row has elements.  Vectors read beyond what they need:
@@ -107,12 +106,13 @@ static void expand_column(long_rows *l, int b, const char *from, int64_t first, 
     int64_t cols = x->n[0], size = x->bytes[b], next = kiln_axes_stride(x, b, 1);
     char side[(TOGETHER + BEYOND) * 8], *to = l->tile[b];
     from += first * next;
-    if (can_expand(l, loops, size)) {
+    const kiln_expansion *e = expansion_of(l, loops, size);
+    if (e) {
         if (next != size || first + count + BEYOND > x->n[1]) {
             copy_rows(side, from, next, (size_t)size, count);
             from = side;
         }
-        loops->expand[size](to, from, (size_t)(count * cols), &l->expansion[size == 8]);
+        loops->expand[size](to, from, (size_t)(count * cols), e);
         return;
     }
     for (int64_t r = 0; r < count; r++, from += next, to += cols * size)
@@ -188,7 +188,7 @@ bool kiln_rows_run(const kiln_axes *x, const kiln_runner *run, int nest, char *c
     if (run->work || !find_rows(x, &l.rows)) return false;
     l.axes = x;
     l.run = run;
-    l.prepared[0] = l.prepared[1] = false;
+    l.size = 0;
     l.launch = (kiln_launch){.nest = nest,
                              .ndim = 2,
                              .n = l.n,
