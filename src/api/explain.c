@@ -20,9 +20,9 @@ typedef struct explainer {
 /* As it would be compiled; where nothing compiles, as for a compiler that can do all. */
 static kiln_status show_source(explainer *ex) {
     kiln_toolchain *tc;
-    bool found = kiln_ctx_toolchain(ex->ctx, &tc) == KILN_OK;
-    return kiln_emit_c(ex->c->program->ir, found ? kiln_toolchain_isa(tc, ex->ctx->isa) : ex->ctx->isa,
-                       ex->out);
+    kiln_isa isa = ex->ctx->isa;
+    if (kiln_ctx_toolchain(ex->ctx, &tc) == KILN_OK) KILN_TRY(kiln_toolchain_isa(tc, isa, &isa));
+    return kiln_emit_c(ex->c->program->ir, isa, ex->out);
 }
 
 static kiln_status show_asm(explainer *ex) {
@@ -31,8 +31,9 @@ static kiln_status show_asm(explainer *ex) {
     char *text = NULL;
     KILN_TRY(kiln_ctx_toolchain(ex->ctx, &tc));
     kiln_sb_init(&source);
-    kiln_isa isa = kiln_toolchain_isa(tc, ex->ctx->isa);
-    kiln_status st = kiln_emit_c(ex->c->program->ir, isa, &source);
+    kiln_isa isa;
+    kiln_status st = kiln_toolchain_isa(tc, ex->ctx->isa, &isa);
+    if (st == KILN_OK) st = kiln_emit_c(ex->c->program->ir, isa, &source);
     if (st == KILN_OK) st = kiln_build_asm(tc, isa, source.p, source.len, &text);
     if (st == KILN_OK) kiln_sb_puts(ex->out, text);
     kiln_free(text);

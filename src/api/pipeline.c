@@ -173,7 +173,8 @@ static kiln_status back(kiln_class *c, kiln_sb *source, kiln_object *object, kil
     kiln_toolchain *tc;
     *cause = KILN_COUNTER_no_compiler;
     KILN_TRY(kiln_ctx_toolchain(c->ctx, &tc));
-    kiln_isa isa = kiln_toolchain_isa(tc, c->ctx->isa);
+    kiln_isa isa;
+    KILN_TRY(kiln_toolchain_isa(tc, c->ctx->isa, &isa));
     KILN_TRY(kiln_emit_c(c->program->ir, isa, source));
     KILN_TRY(kiln_emit_work(c->program->ir, isa, &c->nests.work));
     dump(c, source);

@@ -28,8 +28,9 @@ void kiln_toolchain_close(kiln_toolchain *tc);
 kiln_status kiln_toolchain_find(const kiln_toolchain *tc) KILN_MUST_CHECK; /* now, if not before */
 kiln_cc_route kiln_toolchain_route(const kiln_toolchain *tc);
 const char *kiln_toolchain_id(const kiln_toolchain *tc); /* "gcc-12.2.0 (cc1 | as)"; for keys and doctor */
-/* The best level up to `most` that the compiler makes kernels for; `most` itself where there is none. */
-kiln_isa kiln_toolchain_isa(const kiln_toolchain *tc, kiln_isa most);
+/* The best level up to `most` that the compiler makes kernels for; `most` itself where there is none.  Looks for the
+ * compiler if need be, which may be interrupted. */
+kiln_status kiln_toolchain_isa(const kiln_toolchain *tc, kiln_isa most, kiln_isa *out) KILN_MUST_CHECK;
 const char *kiln_toolchain_why(const kiln_toolchain *tc); /* why no better route was taken, or "" */
 
 /* Longest wait of a kiln_build from now on, 30,000 unless set.  Any thread. */

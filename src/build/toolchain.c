@@ -157,9 +157,11 @@ const char *kiln_toolchain_id(const kiln_toolchain *tc) {
     return t ? t->id : "unknown";
 }
 
-kiln_isa kiln_toolchain_isa(const kiln_toolchain *tc, kiln_isa most) {
-    const kiln_tools *t = found(tc);
-    return t && t->route != KILN_CC_NONE && t->isa < most ? t->isa : most;
+kiln_status kiln_toolchain_isa(const kiln_toolchain *tc, kiln_isa most, kiln_isa *out) {
+    const kiln_tools *t;
+    KILN_TRY(kiln_toolchain_tools(tc, kiln_toolchain_deadline(tc), &t));
+    *out = t->route != KILN_CC_NONE && t->isa < most ? t->isa : most;
+    return KILN_OK;
 }
 
 const char *kiln_toolchain_why(const kiln_toolchain *tc) {

@@ -73,10 +73,12 @@ static void an_old_compiler_serves_a_lower_level(void **state) {
     kiln_toolchain *tc = open_tools(script(text), 0);
     assert_int_not_equal(kiln_toolchain_route(tc), KILN_CC_NONE);
     assert_non_null(strstr(kiln_toolchain_why(tc), "unknown level"));
-    kiln_isa isa = kiln_toolchain_isa(tc, best);
+    kiln_isa isa, generic;
+    assert_int_equal(kiln_toolchain_isa(tc, best, &isa), KILN_OK);
     assert_true(isa < best && kiln_isa_runs(isa));
     assert_non_null(strstr(kiln_toolchain_id(tc), kiln_isa_name(isa)));
-    assert_int_equal(kiln_toolchain_isa(tc, KILN_ISA_GENERIC), KILN_ISA_GENERIC);
+    assert_int_equal(kiln_toolchain_isa(tc, KILN_ISA_GENERIC, &generic), KILN_OK);
+    assert_int_equal(generic, KILN_ISA_GENERIC);
     kiln_toolchain_close(tc);
 }
 

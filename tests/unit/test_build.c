@@ -23,8 +23,9 @@ static void check_route(const char *cc, unsigned avoid, kiln_cc_route route, con
     kiln_toolchain *tc = open_tools(cc, avoid);
     if (kiln_toolchain_route(tc) != route) fail_msg("%s: %s", kiln_toolchain_id(tc), kiln_toolchain_why(tc));
     assert_non_null(strstr(kiln_toolchain_id(tc), id));
-    bool first_choice = (route == KILN_CC_DIRECT || strncmp(id, "clang", 5) == 0) &&
-                        kiln_toolchain_isa(tc, kiln_isa_detect()) == kiln_isa_detect();
+    kiln_isa isa;
+    assert_int_equal(kiln_toolchain_isa(tc, kiln_isa_detect(), &isa), KILN_OK);
+    bool first_choice = (route == KILN_CC_DIRECT || strncmp(id, "clang", 5) == 0) && isa == kiln_isa_detect();
     assert_true(first_choice == !*kiln_toolchain_why(tc)); /* else it says what was refused */
     kiln_clear_error();
     check_whole_way(tc);
