@@ -77,7 +77,7 @@ class BuildKiln(build_ext):
         ext.extra_objects = objects
         ext.depends += objects
         super().build_extension(ext)
-        if not self.inplace:
+        if "bdist_wheel" in self.distribution.commands:
             self.build_command(temp, objects)
 
     def say_what_is_missing(self, temp):
