@@ -13,7 +13,9 @@ flags="-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-po
 
 CC=clang LDSHARED="clang -shared" KILN_STATIC_LIB=build-asan/libkiln.a KILN_CFLAGS="$flags" LDFLAGS="$flags" \
     .venv/bin/python setup.py -q build_ext --build-lib "$out" --build-temp "$out/temp"
+mkdir -p "$out/kiln/torch"
 cp python/kiln/*.py* "$out/kiln/"
+cp python/kiln/torch/*.py* python/kiln/torch/default.txt "$out/kiln/torch/"
 
 export LD_PRELOAD=$runtime PYTHONPATH=$out PYTHONMALLOC=malloc PYTHONDONTWRITEBYTECODE=1
 export ASAN_OPTIONS=detect_leaks=1:malloc_context_size=3:quarantine_size_mb=4:allocator_may_return_null=1:detect_odr_violation=0
