@@ -367,12 +367,12 @@ void kiln_layout_infer(kiln_plan *p) {
 
 /* -- classes ------------------------------------------------------------------------------------------- */
 
-/* Whether results lie in many short rows that follow each other, and inputs in rows, or have one element for a row. */
-static bool rows_are_short(const kiln_plan *p) {
+/* Whether b has an element for each of many short rows, results lie in such rows, which follow each other, and other inputs
+ * in rows or as b does. */
+static bool is_column(const kiln_plan *p, int column) {
     const kiln_axes *x = &p->axes;
-    if (x->ngrid < 2 || x->ngrid != x->ndim || p->n[0] < 2 || p->n[0] > KILN_SHORT_ROW ||
-        p->n[1] < KILN_MANY_ROWS)
-        return false;
+    if (x->ngrid < 2 || p->n[1] < KILN_MANY_ROWS || p->stride[column][1] == 0) return false;
+    if (x->ngrid != x->ndim || p->n[0] < 2 || p->n[0] > KILN_SHORT_ROW) return false;
     for (int b = 0; b < x->nbuffers; b++) {
         bool row = p->stride[b][0] == p->bytes[b];
         if (b < x->nwritten ? !row || p->stride[b][1] != p->n[0] * p->bytes[b] : !row && p->stride[b][0])
@@ -381,8 +381,13 @@ static bool rows_are_short(const kiln_plan *p) {
     return true;
 }
 
+/* The kernel sees a column as if it had all elements of the rows. */
+static kiln_stride expand(kiln_plan *p, int b) {
+    p->axes.expanded |= 1u << b;
+    return KILN_STRIDE_CONTIG;
+}
+
 void kiln_plan_classify(kiln_plan *p, int vec, int first) {
-    bool together = vec == 0 && rows_are_short(p);
     p->axes.strided = false;
     p->axes.expanded = 0;
     p->stride_bits = 0;
@@ -391,10 +396,8 @@ void kiln_plan_classify(kiln_plan *p, int vec, int first) {
         kiln_buffer *buf = &p->buffer[b];
         if (p->stride[b][vec] == p->bytes[b])
             buf->stride = KILN_STRIDE_CONTIG;
-        else if (together && p->stride[b][1])
-            buf->stride = KILN_STRIDE_CONTIG, p->axes.expanded |= 1u << b;
         else if (p->stride[b][vec] == 0 && b >= p->axes.nwritten)
-            buf->stride = KILN_STRIDE_BCAST;
+            buf->stride = vec == 0 && is_column(p, b) ? expand(p, b) : KILN_STRIDE_BCAST;
         else
             buf->stride = KILN_STRIDE_ANY, p->axes.strided = true;
         p->stride_bits = p->stride_bits << 2 | buf->stride;

@@ -25,8 +25,6 @@ enum {
     SIDE_ROWS = 4,          /* rows of results then made side by side, ... */
     SIDE_COLS = 128         /* ... this many elements of each at a time */
 };
-#define STREAM_BYTES ((int64_t)32 << 20) /* of all operands: more than a core's share of the caches */
-#define STREAM_LEAST (STREAM_BYTES / (16 * KILN_MAX_OPERANDS)) /* elements that can be so many bytes */
 
 typedef struct drive {
     const kiln_axes *axes;
@@ -151,8 +149,8 @@ static kiln_status run_tiles(drive *d, const tiles *t, int32_t *trap) {
  * not write what it has just read. */
 bool kiln_drive_streams(const kiln_axes *x, char *const *ptr) {
     int64_t total = 0;
-    bool together = x->nelem >= STREAM_LEAST && kiln_rows_are_short(x);
-    if (x->strided || x->nelem < STREAM_LEAST || x->ngrid < x->ndim) return false;
+    bool together = kiln_rows_are_short(x);
+    if (x->strided || x->ngrid < x->ndim) return false;
     for (int b = 0; b < x->nbuffers; b++) {
         int64_t size = x->bytes[b], points = 1;
         for (int d = 0; d < x->ndim; d++)
@@ -162,7 +160,7 @@ bool kiln_drive_streams(const kiln_axes *x, char *const *ptr) {
         for (int k = x->nwritten; k < x->nbuffers; k++)
             if (b < x->nwritten && ptr[k] == ptr[b]) return false;
     }
-    return total >= STREAM_BYTES;
+    return total >= KILN_STREAM_BYTES;
 }
 
 /* Whether a large call reads a long row again for each row of results.  It would come from the second cache every
@@ -178,11 +176,10 @@ static bool reads_again(const kiln_axes *x, uint64_t flags, tiles *t) {
     return again;
 }
 
-/* The launch's dimensions: the two that move fastest, unless these are so short that the call would be all launches;
+/* The launch's dimensions: the two that move fastest, as given, unless these are so short that the call would be all launches;
  * then the longest of the others is the second, and of a small call in the strided class, whose kernel
  * does not mind, the longest of all the inner one. */
 static void pick_dims(const kiln_axes *x, int *first, int *second) {
-    *first = 0, *second = 1;
     if (x->ngrid < INNER || x->n[0] * x->n[1] >= LAUNCH_FEW) return;
     for (int k = 1; k < x->ngrid && x->strided && x->npoints <= LAUNCH_NEAR; k++)
         if (x->n[k] > x->n[*first]) *first = k;
@@ -225,7 +222,7 @@ kiln_status kiln_drive_alone(const kiln_axes *x, const kiln_runner *run, int nes
     kiln_status st;
     tiles t;
     drive d;
-    if (kiln_rows_run(x, run, nest, ptr, par, flags, trap, &st)) return st;
+    if (kiln_rows_may_be_short(x) && kiln_rows_run(x, run, nest, ptr, par, flags, trap, &st)) return st;
     d.axes = x;
     d.run = run;
     d.first = 0, d.second = 1;
@@ -241,7 +238,7 @@ kiln_status kiln_drive_alone(const kiln_axes *x, const kiln_runner *run, int nes
                              .origin = x->origin ? set_origin(x, origin) : zeros,
                              .par = par,
                              .flags = flags};
-    for (int k = 0; k < x->ngrid && x->ngrid > INNER; k++) d.index[k] = 0;
+    for (int k = 0; x->ngrid > INNER && k < x->ngrid; k++) d.index[k] = 0;
     *trap = 0;
     if (tiled || (run->fn && reads_again(x, flags, &t))) return run_tiles(&d, &t, trap);
     kiln_home home = 0;
@@ -256,11 +253,12 @@ kiln_status kiln_drive_alone(const kiln_axes *x, const kiln_runner *run, int nes
 
 bool kiln_walk_make(const kiln_axes *x, const kiln_runner *run, kiln_walk *out) {
     tiles t;
-    int first, second = 1;
-    if (x->nbuffers > KILN_WALK_BUFFERS || x->nelem >= STREAM_LEAST || x->nelem == 0) return false;
+    int first = 0, second = 1;
+    if (x->nbuffers > KILN_WALK_BUFFERS || x->nelem >= KILN_STREAM_LEAST || x->nelem == 0) return false;
     if (x->ngrid > KILN_WALK_OUTER + INNER || kiln_may_be_shared(x, run)) return false;
     if (x->ndim - x->ngrid > KILN_WALK_DIMS - INNER) return false;
-    if (kiln_rows_are_short(x) || find_tiles(x, run, &second, &t)) return false;
+    if ((kiln_rows_may_be_short(x) && kiln_rows_are_short(x)) || find_tiles(x, run, &second, &t))
+        return false;
     pick_dims(x, &first, &second);
     out->ndim = set_box(x, first, second, out->n, out->stride);
     int n = 0;

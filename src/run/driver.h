@@ -37,8 +37,11 @@ kiln_status kiln_drive(const kiln_axes *axes, const kiln_runner *run, int nest, 
 /* The same by this thread alone.  flags: of every launch. */
 kiln_status kiln_drive_alone(const kiln_axes *axes, const kiln_runner *run, int nest, char *const *ptr,
                              const uint64_t *par, uint64_t flags, int32_t *trap) KILN_MUST_CHECK;
-/* Whether results are better written past the caches. */
+/* Whether results are better written past the caches: only where there are so many elements that they can be so many
+ * bytes, more than a core's share of the caches. */
 bool kiln_drive_streams(const kiln_axes *axes, char *const *ptr);
+#define KILN_STREAM_BYTES ((int64_t)32 << 20)
+#define KILN_STREAM_LEAST (KILN_STREAM_BYTES / (16 * KILN_MAX_OPERANDS))
 
 /* Moves `at` to the next place in the grid, but for two dimensions of it; false when all have been visited. */
 bool kiln_drive_advance(const kiln_axes *axes, int first, int second, int64_t *index, char **at);
@@ -47,6 +50,10 @@ bool kiln_drive_advance(const kiln_axes *axes, int first, int second, int64_t *i
 bool kiln_rows_run(const kiln_axes *axes, const kiln_runner *run, int nest, char *const *ptr,
                    const uint64_t *par, uint64_t flags, int32_t *trap, kiln_status *st);
 bool kiln_rows_are_short(const kiln_axes *axes);
+/* A first look, for the many calls that have none. */
+static inline bool kiln_rows_may_be_short(const kiln_axes *x) {
+    return (x->ngrid > 1 && x->n[1] >= KILN_MANY_ROWS) || x->expanded;
+}
 
 /* -- split.c: several threads, and what calls cost ------------------------------------------------------- */
 

@@ -182,7 +182,7 @@ kiln_status kiln_steps_run(const kiln_plan *plan, const kiln_nests *nests, const
     for (int k = 0; k < plan->nsteps && st == KILN_OK; k++) st = take(&r, &plan->step[k]);
     if (st == KILN_OK && !r.ready) st = make_ready(&r);
     while (r.nmade > 0) kiln_tensor_release(r.made[--r.nmade]);
-    for (int k = 0; k < plan->typed.nrets && st != KILN_OK && r.ready; k++) kiln_tensor_release(outs[k]);
+    for (int k = 0; st != KILN_OK && r.ready && k < plan->typed.nrets; k++) kiln_tensor_release(outs[k]);
     if (room) kiln_tensor_release(room);
     return st;
 }
