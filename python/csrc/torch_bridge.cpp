@@ -115,6 +115,15 @@ at::Tensor wrap(kiln_tensor *t) {
     return out;
 }
 
+/* Results that no at::Tensor has taken over yet, should making one throw. */
+struct Untaken {
+    kiln_tensor **all;
+    size_t next, count;
+    ~Untaken() {
+        for (; next < count; next++) api->release(all[next]);
+    }
+};
+
 /* -- a call on its way ------------------------------------------------------------------------------------------- */
 
 constexpr c10::DispatchKeySet plain_keys({c10::DispatchKey::CPU, c10::DispatchKey::AutogradCPU,
@@ -368,7 +377,11 @@ int Kernel::serve(torch::jit::Stack *stack) {
         return SERVED;
     }
     at::Tensor made[MAX_RETS];
-    for (size_t k = 0; k < nrets; k++) made[k] = wrap(outs[k]);
+    Untaken rest{outs, 0, nrets};
+    while (rest.next < nrets) {
+        size_t k = rest.next++;
+        made[k] = wrap(outs[k]);
+    }
     torch::jit::drop(*stack, n);
     for (size_t k = 0; k < nrets; k++) stack->emplace_back(std::move(made[k]));
     return SERVED;
