@@ -372,7 +372,7 @@ void kiln_layout_infer(kiln_plan *p) {
 static bool is_column(const kiln_plan *p, int column) {
     const kiln_axes *x = &p->axes;
     if (x->ngrid < 2 || p->n[1] < KILN_MANY_ROWS || p->stride[column][1] == 0) return false;
-    if (x->ngrid != x->ndim || p->n[0] < 2 || p->n[0] > KILN_SHORT_ROW) return false;
+    if (x->ngrid != x->ndim || p->n[0] < 2 || p->n[0] > KILN_SHORTER_ROW) return false;
     for (int b = 0; b < x->nbuffers; b++) {
         bool row = p->stride[b][0] == p->bytes[b];
         if (b < x->nwritten ? !row || p->stride[b][1] != p->n[0] * p->bytes[b] : !row && p->stride[b][0])

@@ -75,8 +75,9 @@ typedef enum kiln_role {
     { "grid", "reduced", "indexed", "parts" } /* ORDER: kiln_role */
 
 /* Loops without what they compute: all that the driver knows of a call. */
-/* Rows so short, and so many, that the driver takes many together (src/run/rows.c). */
-enum { KILN_SHORT_ROW = 300, KILN_MANY_ROWS = 128 };
+/* Rows so short, and so many, that the driver takes many together (src/run/rows.c); and so short that it does so beside a
+ * column, whose elements a kernel for whole rows reads once for each. */
+enum { KILN_SHORT_ROW = 300, KILN_SHORTER_ROW = 32, KILN_MANY_ROWS = 128 };
 
 typedef struct kiln_axes {
     int ndim, ngrid;        /* the grid's dimensions are the first, innermost first; there is at least one */

@@ -84,11 +84,11 @@ static inline expand_row expand_pick(expand_row v, expand_row lanes) {
 #define expand_pick(v, lanes) __builtin_shuffle(v, lanes)
 #endif
 
-static int expand_prepare(kiln_expansion *e, size_t cols) {
-    if (cols >= EXPAND_LANES) return 0;
+static void expand_prepare(kiln_expansion *e, size_t cols) {
     unsigned row = 0, col = 0;
     e->cols = (unsigned)cols;
     e->period = 0;
+    if (cols >= EXPAND_LANES) return; /* each element has vectors of its own */
     do {
         UNSIGNED *lanes = (UNSIGNED *)e->lanes[e->period];
         unsigned first = row;
@@ -99,11 +99,19 @@ static int expand_prepare(kiln_expansion *e, size_t cols) {
         }
     } while (col);
     e->rows = row;
-    return 1;
+}
+
+/* What is written beyond an element's place is written again by the next. */
+static void expand_long(char *dst, const char *src, size_t n, size_t cols) {
+    for (size_t done = 0; done < n; done += cols, src += KILN_LOOPS_SIZE, dst += cols * KILN_LOOPS_SIZE) {
+        expand_row v = (expand_row){0} + *(const UNSIGNED *)src;
+        for (size_t c = 0; c < cols; c += EXPAND_LANES) *(expand_mem *)(dst + c * KILN_LOOPS_SIZE) = v;
+    }
 }
 
 static void expand(char *dst, const char *src, size_t n, const kiln_expansion *e) {
-    for (size_t done = 0; done < n; src += (size_t)e->rows * KILN_LOOPS_SIZE)
+    if (!e->period) expand_long(dst, src, n, e->cols);
+    for (size_t done = 0; e->period && done < n; src += (size_t)e->rows * KILN_LOOPS_SIZE)
         for (unsigned p = 0; p < e->period && done < n; p++, done += EXPAND_LANES, dst += EXPAND_BYTES) {
             expand_row v = *(const expand_mem *)(src + (size_t)e->first[p] * KILN_LOOPS_SIZE);
             *(expand_mem *)dst = expand_pick(v, *(const expand_row *)e->lanes[p]);

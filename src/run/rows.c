@@ -80,7 +80,6 @@ static void copy_rows(char *to, const char *from, int64_t stride, size_t n, int6
 typedef struct long_rows {
     kiln_expansion expansion; /* of columns of that element size; 0: of none yet */
     int64_t size;
-    bool by_vectors;
     const kiln_axes *axes;
     const kiln_runner *run;
     short_rows rows;
@@ -89,12 +88,11 @@ typedef struct long_rows {
     char *at[KILN_MAX_OPERANDS], *tile[KILN_MAX_OPERANDS];
 } long_rows;
 
-/* How elements of that size are repeated by vectors; NULL: they are not. */
+/* How elements of that size are repeated. */
 static const kiln_expansion *expansion_of(long_rows *l, const kiln_loops *loops, int64_t size) {
-    if (size > KILN_TRANSPOSE_MAX) return NULL;
-    if (l->size != size) l->by_vectors = loops->expand_prepare[size](&l->expansion, (size_t)l->axes->n[0]);
+    if (l->size != size) loops->expand_prepare[size](&l->expansion, (size_t)l->axes->n[0]);
     l->size = size;
-    return l->by_vectors ? &l->expansion : NULL;
+    return &l->expansion;
 }
 
 /* `count` elements of a column from row `first`, each as often as a row has elements.  Vectors read beyond what they need:
@@ -106,17 +104,16 @@ static void expand_column(long_rows *l, int b, const char *from, int64_t first, 
     int64_t cols = x->n[0], size = x->bytes[b], next = kiln_axes_stride(x, b, 1);
     char side[(TOGETHER + BEYOND) * 8], *to = l->tile[b];
     from += first * next;
-    const kiln_expansion *e = expansion_of(l, loops, size);
-    if (e) {
-        if (next != size || first + count + BEYOND > x->n[1]) {
-            copy_rows(side, from, next, (size_t)size, count);
-            from = side;
-        }
-        loops->expand[size](to, from, (size_t)(count * cols), e);
+    if (size > KILN_TRANSPOSE_MAX) { /* complex numbers of f64 */
+        for (int64_t r = 0; r < count; r++, from += next, to += cols * size)
+            repeat(to, from, (size_t)size, (size_t)(cols * size));
         return;
     }
-    for (int64_t r = 0; r < count; r++, from += next, to += cols * size)
-        repeat(to, from, (size_t)size, (size_t)(cols * size));
+    if (next != size || first + count + BEYOND > x->n[1]) {
+        copy_rows(side, from, next, (size_t)size, count);
+        from = side;
+    }
+    loops->expand[size](to, from, (size_t)(count * cols), expansion_of(l, loops, size));
 }
 
 static kiln_status launch_rows(long_rows *l, int64_t elements, int64_t count, int32_t *trap) {
