@@ -8,6 +8,7 @@ With several threads a side begins when the threads of the one before have gone 
 import ctypes
 import json
 import math
+import random
 import re
 import statistics
 import time
@@ -121,10 +122,10 @@ def measure(run, threads):
         counts[name] = count
     end = time.perf_counter() + CASE_S
     while len(samples[name]) < ROUNDS or time.perf_counter() < end:
-        for name, side in run.items():
+        for name, side in random.sample(list(run.items()), len(run)):  # who comes after whom decides what the caches hold
             if threads > 1:
                 time.sleep(SLEEPS_S)
-                side(counts[name])
+            side(counts[name] if threads > 1 else 1)  # its threads are awake then, and what it needs is where the others left theirs
             samples[name].append(side(counts[name]))
     return {name: {"best": min(s), "median": statistics.median(s)} for name, s in samples.items()}
 
