@@ -89,7 +89,7 @@ def test_the_dispatcher_is_as_it_was():
     before = [torch._C._dispatch_dump(name) for name in names]
     tables = [torch._C._dispatch_dump_table(name) for name in names]
     with kiln.torch.enabled("all"):
-        assert "kiln" in torch._C._dispatch_dump("aten::add.Tensor")
+        assert "CPU: kiln" in torch._C._dispatch_dump("aten::add.Tensor")
     assert [torch._C._dispatch_dump(name) for name in names] == before
     assert [torch._C._dispatch_dump_table(name) for name in names] == tables
 
@@ -365,7 +365,7 @@ STRESS = """if True:
     for t in threads: t.join()
     assert not wrong, wrong[:3]
     assert len(calls) == 4 and all(calls), calls
-    assert "kiln" not in torch._C._dispatch_dump("aten::add.Tensor")
+    assert "CPU: kiln" not in torch._C._dispatch_dump("aten::add.Tensor")
 """
 
 
