@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SIZES = {"1 KB": 1 << 10, "16 KB": 16 << 10, "64 KB": 64 << 10, "256 KB": 256 << 10, "1 MB": 1 << 20, "4 MB": 4 << 20, "64 MB": 64 << 20}
 ROUNDS = 11  # of each case at least, ...
 CASE_S = 0.6  # ... and as long as this
-SAMPLE_NS = 100e3
+SAMPLE_NS, SHARED_SAMPLE_NS = 100e3, 2e6  # calls again and again: with several threads so many that waking them does not count
 SLEEPS_S = 0.003  # until threads that have nothing to do sleep
 U8 = 1  # KILN_U8
 DTYPES = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "f64": torch.float64, "bool": torch.bool,
@@ -118,7 +118,7 @@ def measure(run, threads):
     for name, side in run.items():
         count = 1
         for _ in range(3):  # the first calls compile, and find nothing in the caches
-            count = max(1, int(SAMPLE_NS / side(count)))
+            count = max(1, int((SHARED_SAMPLE_NS if threads > 1 else SAMPLE_NS) / side(count)))
         counts[name] = count
     end = time.perf_counter() + CASE_S
     while len(samples[name]) < ROUNDS or time.perf_counter() < end:
