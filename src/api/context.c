@@ -85,7 +85,9 @@ static kiln_status parse_threads(kiln_ctx *ctx, const kiln_config *cfg) {
     if (cfg->threads < 0)
         return KILN_FAIL(KILN_E_ARG, "kiln_config.threads is %d: expected 0 or more", cfg->threads);
     KILN_TRY(number((size_t)cfg->threads, "KILN_THREADS", (size_t)kiln_cpus(), &n));
-    ctx->parallel = (kiln_parallel){n < INT_MAX ? (int)n : INT_MAX, cfg->parallel_for, cfg->parallel_user};
+    bool counted = cfg->threads == 0 && !env("KILN_THREADS");
+    ctx->parallel = (kiln_parallel){n < INT_MAX ? (int)n : INT_MAX, counted, cfg->parallel_for,
+                                    cfg->parallel_user};
     return KILN_OK;
 }
 

@@ -217,7 +217,7 @@ kiln_status kiln_doctor(kiln_ctx *ctx, char **out) {
                    kiln_emit_stamp);
     kiln_sb_printf(&text, "isa: %s\n", kiln_isa_name(ctx->isa));
     kiln_sb_printf(&text, "mode: %s\n", kiln_mode_name(ctx->mode));
-    kiln_sb_printf(&text, "threads: %d\n", ctx->parallel.threads);
+    kiln_sb_printf(&text, "threads: %d\n", kiln_pool_most(&ctx->parallel));
     kiln_sb_printf(&text, "pool: %s\n", ctx->parallel.host ? "the host's" : "Kiln's");
     kiln_sb_printf(&text, "memory: %s\n", ctx->memory ? "the host's" : "Kiln's");
     kiln_sb_printf(&text, "max_kernels: %zu\n", ctx->max_kernels);

@@ -3,6 +3,7 @@
  * A container often sees all CPUs of its machine and may use the time of two.  More threads than that would be stopped
  * together until the next period begins, and slow each other down. */
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,7 +79,17 @@ int kiln_cpus_by_groups(const char *groups_file, const char *root) {
 int kiln_cpus(void) {
     cpu_set_t set;
     long n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : sysconf(_SC_NPROCESSORS_ONLN);
-    int limit = kiln_cpus_by_groups("/proc/self/cgroup", "/sys/fs/cgroup");
-    if (limit && limit < n) n = limit;
     return n < 1 ? 1 : n < KILN_CPUS_MAX ? (int)n : KILN_CPUS_MAX;
+}
+
+/* Files are read once: threads that come at once read the same. */
+int kiln_cpus_allowed(void) {
+    static atomic_int known;
+    int n = atomic_load_explicit(&known, memory_order_relaxed);
+    if (n) return n;
+    int limit = kiln_cpus_by_groups("/proc/self/cgroup", "/sys/fs/cgroup");
+    n = kiln_cpus();
+    if (limit && limit < n) n = limit;
+    atomic_store_explicit(&known, n, memory_order_relaxed);
+    return n;
 }

@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "run/cpus.h"
 #include "run/pool.h"
 #ifndef KILN_POOL_OS_H
 #include "run/pool_os.h"
@@ -257,8 +258,9 @@ int kiln_threads_limit(int n) {
     return was;
 }
 
-static int allowed(const kiln_parallel *how) {
+int kiln_pool_most(const kiln_parallel *how) {
     int most = limit && limit < how->threads ? limit : how->threads;
+    if (most > 1 && how->counted && most > kiln_cpus_allowed()) most = kiln_cpus_allowed();
     return most <= WORKERS_MAX ? most : WORKERS_MAX + 1;
 }
 
@@ -275,8 +277,9 @@ static bool comes_again(int64_t work_ns) {
 }
 
 int kiln_pool_threads(const kiln_parallel *how, int64_t work_ns) {
-    int most = allowed(how);
-    if (most < 2 || work_ns < KILN_POOL_LEAST_NS) return 1;
+    if (work_ns < KILN_POOL_LEAST_NS) return 1;
+    int most = kiln_pool_most(how);
+    if (most < 2) return 1;
     if (how->host) return work_ns < HOST_WORTH_NS ? 1 : most;
     if (atomic_load_explicit(&busy, memory_order_relaxed)) return 1;
     if (work_ns / SHARE_NS < most) most = (int)(work_ns / SHARE_NS);
@@ -301,7 +304,7 @@ static void host_part(void *user, int64_t part) {
 }
 
 void kiln_pool_for(const kiln_parallel *how, int threads, int64_t nparts, kiln_part_fn body, void *user) {
-    if (threads > allowed(how)) threads = allowed(how);
+    if (threads > kiln_pool_most(how)) threads = kiln_pool_most(how);
     if (threads > nparts) threads = (int)nparts;
     if (threads > 1 && how->host) {
         host_loop l = {.body = body, .user = user};

@@ -10,6 +10,7 @@
 /* How a context runs loops. */
 typedef struct kiln_parallel {
     int threads;           /* at most so many at once, the caller included */
+    bool counted;          /* that is how many CPUs there are, and control groups may allow fewer */
     kiln_parallel_fn host; /* NULL: Kiln's own pool */
     void *host_user;
 } kiln_parallel;
@@ -17,6 +18,8 @@ typedef struct kiln_parallel {
 typedef void (*kiln_part_fn)(void *user, int64_t part);
 
 enum { KILN_POOL_LEAST_NS = 5000 }; /* less work is never shared */
+
+int kiln_pool_most(const kiln_parallel *how); /* threads that a loop of this thread may have */
 
 /* How many threads a loop of so much work should have now; 1: it is not worth sharing.  Threads that have just been at work
  * are given less than sleeping ones are woken for, unless loops come again and again. */

@@ -82,6 +82,8 @@ static void the_older_interface(void **state) {
 static void this_machine(void **state) {
     (void)state;
     assert_in_range(kiln_cpus(), 1, KILN_CPUS_MAX);
+    assert_in_range(kiln_cpus_allowed(), 1, kiln_cpus());
+    assert_int_equal(kiln_cpus_allowed(), kiln_cpus_allowed());
     assert_int_equal(kiln_cpus_by_groups("/nonexistent", "/nonexistent"), 0);
 }
 
