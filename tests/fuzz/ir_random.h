@@ -350,7 +350,8 @@ static bool same_numbers(const maker *m, char *a, char *b) {
         for (int x = 0; x < AXES; x++) n *= buf->axes >> x & 1 ? m->extent[x] : 1;
         for (char *p = ptr[k]; p < ptr[k] + n; p += size) {
             char *q = b + (p - a);
-            if (memcmp(p, q, (size_t)size) && !(is_nan(p, buf->dtype) && is_nan(q, buf->dtype))) return false;
+            if (memcmp(p, q, (size_t)size) != 0 && !(is_nan(p, buf->dtype) && is_nan(q, buf->dtype)))
+                return false;
         }
     }
     return true;
