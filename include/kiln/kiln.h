@@ -426,7 +426,8 @@ KILN_API kiln_status kiln_kernel_run(kiln_kernel *k, const kiln_value *args, siz
 KILN_API void kiln_kernel_release(kiln_kernel *k); /* NULL is fine */
 
 /* The kernel's code, as kiln_abi.h says it is called; valid until kiln_kernel_release.  For hosts that fill
- * launches themselves, and for measuring what a call adds. */
+ * launches themselves, and for measuring what a call adds.  What it expects of each buffer is in the IR that kiln_explain
+ * prints: of one that is `contig` it reads every element of a row, of a column beside short rows, too. */
 struct kiln_launch;
 typedef int32_t (*kiln_entry_fn)(const struct kiln_launch *);
 KILN_API kiln_entry_fn kiln_kernel_entry(const kiln_kernel *k);

@@ -1,8 +1,8 @@
 /* tiers.c - when a class is compiled, and by which thread.
  *
  * A class starts interpreted and gathers heat: what a kernel would have saved so far, by an estimate, since
- * a clock would cost more than many calls; large calls were timed.  When that exceeds the price of a build the class is queued for
- * the context's one background thread (as when renting skis: never worse than twice the best in hindsight).
+ * a clock would cost more than many calls; large calls were timed.  When that exceeds the price of a build the class is
+ * queued for the context's one background thread (as when renting skis: never worse than twice the best in hindsight).
  * A build that failed is due again when the heat since has reached twice the last price.  In sync mode the
  * caller builds.  One build at a time per class, no lock held meanwhile. */
 #include <signal.h>

@@ -56,6 +56,15 @@ static int least_limit(const char *root, char *group) {
     }
 }
 
+/* Whether a list of names, with commas between, has cpu: not cpuset or cpuacct alone. */
+static bool names_cpu(const char *list) {
+    for (size_t n; *list; list += n + (list[n] == ',')) {
+        n = strcspn(list, ",");
+        if (n == 3 && memcmp(list, "cpu", 3) == 0) return true;
+    }
+    return false;
+}
+
 /* Lines are `number:controllers:/group`. */
 int kiln_cpus_by_groups(const char *groups_file, const char *root) {
     char line[LINE_LEN], below[PATH_LEN];
@@ -67,7 +76,7 @@ int kiln_cpus_by_groups(const char *groups_file, const char *root) {
         *group++ = 0;
         group[strcspn(group, "\n")] = 0;
         bool newer = controllers[1] == 0;
-        if (!newer && !strstr(controllers, "cpu")) continue;
+        if (!newer && !names_cpu(controllers + 1)) continue;
         int n = snprintf(below, sizeof below, "%s%s", root, newer ? "" : "/cpu");
         int limit = n > 0 && n < PATH_LEN ? least_limit(below, group) : 0;
         if (limit && (!least || limit < least)) least = limit;

@@ -1,4 +1,4 @@
-/* pool_os.h - what pool.c asks of the system: time, a pause, sleeping and waking, threads, CPUs.
+/* pool_os.h - what pool.c asks of the system: time, a pause, sleeping and waking, threads.
  *
  * Apart from pool.c so that tests/unit/test_pool_model.c can give it a machine of 64 cores with a clock of its own. */
 #ifndef KILN_POOL_OS_H

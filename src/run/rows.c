@@ -2,12 +2,13 @@
  *
  * x[1080, 1920, 3] - mean[3] would be a launch's row, and a partial vector, for every three elements.  Here the shared row
  * is repeated into a tile as long as many rows, and rows that follow each other in memory are taken together; inputs
- * whose rows lie apart are copied side by side first, and elements of a column repeated.  The kernel is the same, and so are its bits: elements do not
- * depend on each other.  Knows strides and pointers, not dtypes or what is computed. */
+ * whose rows lie apart are copied side by side first, and elements of a column repeated.  The kernel is the same, and so
+ * are its bits: elements do not depend on each other.  Knows strides and pointers, not dtypes or what is computed. */
 #include <string.h>
 
 #include "run/driver.h"
 #include "run/loops.h"
+#include "tensor/blocks.h"
 
 enum {
     TOGETHER = 1024,        /* elements of rows taken together, at most: more would leave the first cache */
@@ -21,24 +22,17 @@ typedef struct short_rows {
     uint32_t copied;   /* its rows lie apart, or it is a column */
 } short_rows;
 
-static int64_t common(int64_t a, int64_t b) {
-    while (b) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 /* As many rows as end on a cache line's border, about TOGETHER elements of them. */
 static int64_t rows_together(int64_t cols, int64_t smallest) {
-    int64_t line = LINE / smallest, unit = line / common(cols, line); /* rows that are whole lines */
+    int64_t line = LINE / smallest, even = cols & -cols; /* both powers of two */
+    int64_t unit = line > even ? line / even : 1;        /* rows that are whole lines */
     if (unit * cols > TOGETHER) unit = 1;
     int64_t units = TOGETHER / (unit * cols);
     return units > 1 ? units * unit : unit;
 }
 
-/* What kernels are made for (kiln_axes.expanded) is done whatever it takes: the plan has seen to it that it can be. */
+/* Rows beside a column are always taken together, as their kernel expects (kiln_axes.expanded): the plan has seen to it that
+ * they can be, and they are so short that their tiles have room. */
 static bool find_rows(const kiln_axes *x, short_rows *out) {
     int64_t cols = x->n[0], smallest = 16, bytes = 0;
     if (x->ngrid < 2 || x->ngrid != x->ndim || x->origin || cols < 2 || cols > KILN_SHORT_ROW) return false;
@@ -159,22 +153,29 @@ static kiln_status run_place(long_rows *l, char *const *base, int32_t *trap) {
 
 /* Apart, so that calls without short rows have no frame of that size. */
 static __attribute__((noinline)) kiln_status run_all(long_rows *l, char *const *ptr, int32_t *trap) {
-    _Alignas(
-        LINE) char room[ROOM_BYTES + 2 * LINE * KILN_MAX_OPERANDS + KILN_SHORT_ROW * 16 * KILN_MAX_OPERANDS];
+    enum {
+        BETWEEN = 2 * LINE * KILN_MAX_OPERANDS
+    }; /* tiles: each begins on a line, and a vector may go beyond it */
+    _Static_assert(KILN_SHORTER_ROW * 16 * KILN_MAX_OPERANDS <= ROOM_BYTES,
+                   "one row of each operand has room");
+    _Alignas(LINE) char room[ROOM_BYTES + BETWEEN];
     const kiln_axes *x = l->axes;
     char *base[KILN_MAX_OPERANDS], *next = room;
     int64_t index[KILN_MAX_DIMS] = {0};
+    kiln_home home = 0;
     kiln_status st;
+    if (l->run->fn && l->run->work && !(l->launch.work = kiln_block_take(l->run->work, &home)))
+        return KILN_NOMEM();
     for (int b = 0; b < x->nbuffers; b++) {
         base[b] = ptr[b];
         if (!((l->rows.repeated | l->rows.copied) >> b & 1)) continue;
         l->tile[b] = next;
-        next += (l->rows.together * x->n[0] * x->bytes[b] + 2 * LINE - 1) / LINE *
-                LINE; /* a vector may go beyond */
+        next += (l->rows.together * x->n[0] * x->bytes[b] + 2 * LINE - 1) / LINE * LINE;
     }
     *trap = 0;
     do st = run_place(l, base, trap);
     while (st == KILN_OK && *trap == 0 && kiln_drive_advance(x, 0, 1, index, base));
+    if (l->launch.work) kiln_block_give(l->launch.work, home);
     return st;
 }
 
@@ -182,7 +183,7 @@ bool kiln_rows_run(const kiln_axes *x, const kiln_runner *run, int nest, char *c
                    const uint64_t *par, uint64_t flags, int32_t *trap, kiln_status *st) {
     static const int64_t origin[2];
     long_rows l;
-    if (run->work || !find_rows(x, &l.rows)) return false;
+    if (!find_rows(x, &l.rows)) return false;
     l.axes = x;
     l.run = run;
     l.size = 0;

@@ -77,6 +77,8 @@ static void the_older_interface(void **state) {
     put("cpu/c/cpu.cfs_quota_us", "200000\n");
     assert_int_equal(limit("5:memory:/m\n4:cpu,cpuacct:/c\n"), 2);
     assert_int_equal(limit("5:memory:/c\n"), 0);
+    assert_int_equal(limit("5:cpuset:/c\n6:cpuacct:/c\n"), 0);
+    assert_int_equal(limit("4:cpuacct,cpu:/c\n"), 2);
 }
 
 static void this_machine(void **state) {
