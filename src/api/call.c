@@ -84,13 +84,12 @@ static kiln_status understand(const kiln_op *op, const kiln_value *args, size_t 
     return KILN_OK;
 }
 
-/* Remembers the class c of a call whose class was not known. */
-static void remember(kiln_thread *t, const kiln_value *args, size_t nargs, under_way *w, kiln_class *c) {
-    if (c->ctx->forgets) return;
+/* Remembers the class of a call, which was not known before. */
+static void remember(kiln_thread *t, const kiln_value *args, size_t nargs, under_way *w) {
     if (!w->r || w->r->serial != w->serial) w->r = kiln_recipe_make(t, args, nargs, &w->plan);
     if (!w->r) return;
     w->serial = w->r->serial;
-    kiln_recipe_learn(w->r, &w->plan, w->generation, c);
+    kiln_recipe_learn(w->r, &w->plan, w->generation, w->c);
 }
 
 /* The class, remembered or from the table. */
@@ -102,7 +101,7 @@ static kiln_status find_class(kiln_ctx *ctx, kiln_thread *t, const kiln_value *a
         return KILN_OK;
     }
     KILN_TRY(kiln_class_of(ctx, &w->plan, &w->c));
-    remember(t, args, nargs, w, w->c);
+    if (!ctx->forgets) remember(t, args, nargs, w);
     return KILN_OK;
 }
 
@@ -207,7 +206,8 @@ static bool is_of_class(const kiln_kernel *k, kiln_thread *t, const kiln_value *
     if (w->c) return w->c == k->c; /* the table holds a pinned class, and no other of its key */
     kiln_plan_key(&w->plan, k->c->ctx->isa, &key);
     if (key.n != k->c->entry.n || memcmp(key.bytes, k->c->entry.key, key.n) != 0) return false;
-    remember(t, args, nargs, w, k->c);
+    w->c = k->c;
+    if (!k->c->ctx->forgets) remember(t, args, nargs, w);
     return true;
 }
 

@@ -342,7 +342,9 @@ int kiln_plan_append(kiln_plan *p, const int64_t *const *of, const uint8_t *dims
             p->n[at - 1] *= p->shape->sizes[d];
             continue;
         }
-        for (int b = 0; b < p->axes.nbuffers; b++) p->stride[b][at] = of[b][d] * p->bytes[b];
+        /* The analyzer does not know that `of` has as many entries as there are buffers. */
+        for (int b = 0; b < p->axes.nbuffers; b++)
+            p->stride[b][at] = of[b][d] * p->bytes[b]; /* NOLINT(clang-analyzer-core.NullDereference) */
         p->n[p->axes.ndim++] = p->shape->sizes[d];
     }
     return p->axes.ndim - first;

@@ -18,7 +18,7 @@ typedef struct frame {
 typedef struct checker {
     const kiln_ir *ir;
     uint32_t *part_of; /* per instruction: the part of the region it stands in */
-    frame stack[KILN_IR_MAX_NEST];
+    frame *stack;      /* KILN_IR_MAX_NEST of them */
     int depth;
     int at;      /* instruction being checked */
     int nests;   /* seen so far */
@@ -460,7 +460,8 @@ kiln_status kiln_ir_verify(const kiln_ir *ir) {
         return KILN_FAIL(KILN_E_VERIFY, "kernel \"%s\": while building, after instruction %d: %s", ir->name,
                          ir->nins, ir->why);
     KILN_TRY(check_declarations(ir));
-    checker c = {.ir = ir};
+    frame stack[KILN_IR_MAX_NEST];
+    checker c = {.ir = ir, .stack = stack};
     c.part_of = kiln_alloc(sizeof *c.part_of * (size_t)(ir->nins + 1));
     if (!c.part_of) return KILN_NOMEM();
     kiln_status st = KILN_OK;

@@ -24,8 +24,8 @@ typedef struct short_rows {
 
 /* As many rows as end on a cache line's border, about TOGETHER elements of them. */
 static int64_t rows_together(int64_t cols, int64_t smallest) {
-    int64_t line = LINE / smallest, even = cols & -cols; /* both powers of two */
-    int64_t unit = line > even ? line / even : 1;        /* rows that are whole lines */
+    int64_t unit = 1; /* rows that are whole lines; an element's size is a power of two */
+    while (unit * cols * smallest % LINE) unit *= 2;
     if (unit * cols > TOGETHER) unit = 1;
     int64_t units = TOGETHER / (unit * cols);
     return units > 1 ? units * unit : unit;
@@ -151,50 +151,49 @@ static kiln_status run_place(long_rows *l, char *const *base, int32_t *trap) {
     return KILN_OK;
 }
 
-/* Apart, so that calls without short rows have no frame of that size. */
-static __attribute__((noinline)) kiln_status run_all(long_rows *l, char *const *ptr, int32_t *trap) {
+/* Apart, so that calls without short rows have no frame of that size.  `launch` lacks what rows together decide. */
+static __attribute__((noinline)) kiln_status run_all(const short_rows *rows, const kiln_axes *x,
+                                                     const kiln_runner *run, const kiln_launch *launch,
+                                                     char *const *ptr, int32_t *trap) {
     enum {
         BETWEEN = 2 * LINE * KILN_MAX_OPERANDS
     }; /* tiles: each begins on a line, and a vector may go beyond it */
     _Static_assert(KILN_SHORTER_ROW * 16 * KILN_MAX_OPERANDS <= ROOM_BYTES,
                    "one row of each operand has room");
     _Alignas(LINE) char room[ROOM_BYTES + BETWEEN];
-    const kiln_axes *x = l->axes;
     char *base[KILN_MAX_OPERANDS], *next = room;
     int64_t index[KILN_MAX_DIMS] = {0};
     kiln_home home = 0;
     kiln_status st;
-    if (l->run->fn && l->run->work && !(l->launch.work = kiln_block_take(l->run->work, &home)))
-        return KILN_NOMEM();
+    long_rows l;
+    l.rows = *rows;
+    l.axes = x;
+    l.run = run;
+    l.size = 0;
+    l.launch = *launch;
+    l.launch.n = l.n;
+    l.launch.ptr = l.at;
+    l.launch.stride = l.stride;
+    if (run->fn && run->work && !(l.launch.work = kiln_block_take(run->work, &home))) return KILN_NOMEM();
     for (int b = 0; b < x->nbuffers; b++) {
         base[b] = ptr[b];
-        if (!((l->rows.repeated | l->rows.copied) >> b & 1)) continue;
-        l->tile[b] = next;
-        next += (l->rows.together * x->n[0] * x->bytes[b] + 2 * LINE - 1) / LINE * LINE;
+        if (!((rows->repeated | rows->copied) >> b & 1)) continue;
+        l.tile[b] = next;
+        next += (rows->together * x->n[0] * x->bytes[b] + 2 * LINE - 1) / LINE * LINE;
     }
     *trap = 0;
-    do st = run_place(l, base, trap);
+    do st = run_place(&l, base, trap);
     while (st == KILN_OK && *trap == 0 && kiln_drive_advance(x, 0, 1, index, base));
-    if (l->launch.work) kiln_block_give(l->launch.work, home);
+    if (l.launch.work) kiln_block_give(l.launch.work, home);
     return st;
 }
 
 bool kiln_rows_run(const kiln_axes *x, const kiln_runner *run, int nest, char *const *ptr,
                    const uint64_t *par, uint64_t flags, int32_t *trap, kiln_status *st) {
     static const int64_t origin[2];
-    long_rows l;
-    if (!find_rows(x, &l.rows)) return false;
-    l.axes = x;
-    l.run = run;
-    l.size = 0;
-    l.launch = (kiln_launch){.nest = nest,
-                             .ndim = 2,
-                             .n = l.n,
-                             .ptr = l.at,
-                             .stride = l.stride,
-                             .origin = origin,
-                             .par = par,
-                             .flags = flags};
-    *st = run_all(&l, ptr, trap);
+    short_rows rows;
+    if (!find_rows(x, &rows)) return false;
+    kiln_launch launch = {.nest = nest, .ndim = 2, .origin = origin, .par = par, .flags = flags};
+    *st = run_all(&rows, x, run, &launch, ptr, trap);
     return true;
 }
