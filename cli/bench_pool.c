@@ -12,7 +12,15 @@
 
 #include "bench.h"
 
-enum { LOOPS = 2000, WAKES = 100, TURNS = 21, PER_TURN = 100, THREADS = 2, ENOUGH_NS = 1000 * 1000 };
+enum {
+    LOOPS = 2000,
+    WAKES = 100,
+    TURNS = 21,
+    PER_TURN = 100,
+    BEFORE = 10,
+    THREADS = 2,
+    ENOUGH_NS = 1000 * 1000
+};
 
 static double caller_began;
 static _Thread_local bool is_caller;
@@ -73,7 +81,7 @@ typedef struct board {
 
 /* The processes begin together, when the new one has memory of its own. */
 static void run_half(const trio *c, board *b, int who) {
-    (void)bench_case_ns(c->half, 5);
+    (void)bench_case_ns(c->half, BEFORE);
     atomic_fetch_add(&b->ready, 1);
     while (atomic_load(&b->ready) < 2) continue;
     b->took[who] = bench_case_ns(c->half, PER_TURN);
@@ -93,8 +101,10 @@ static double processes_ns(const trio *c, board *b) {
 static bool bench_trio(const trio *c, board *b, const cli_args *args, const char *title) {
     double ratio[TURNS], gain[TURNS];
     for (int k = 0; k < TURNS; k++) {
-        double alone = bench_case_ns(c->alone, PER_TURN), shared = bench_case_ns(c->shared, PER_TURN);
-        double apart = processes_ns(c, b);
+        double alone = bench_case_ns(c->alone, PER_TURN);
+        (void)bench_case_ns(c->shared,
+                            BEFORE); /* threads are awake, as processes are: calls come again and again */
+        double shared = bench_case_ns(c->shared, PER_TURN), apart = processes_ns(c, b);
         if (alone < 0 || shared < 0 || apart < 0) return cli_error("%s", kiln_last_error()), false;
         ratio[k] = apart / shared;
         gain[k] = alone / shared;

@@ -1,17 +1,17 @@
 /* pool.c - Kiln's own threads for loops, one set per process.
  *
  * One loop runs at a time.  It is open from when the caller has described it until the caller finds no part left; workers
- * that come meanwhile go inside and take parts by one counter, and the caller waits for those who are inside, and
- * for nobody else.  A worker that has left looks out for the next loop for a moment, since one often follows, and then goes
+ * that come meanwhile go inside and take parts, and the caller waits for those who are inside, and for nobody else.  Each
+ * thread begins at a place of its own, so that of loops over the same memory it meets the same part again.  A worker that has left looks out for the next loop for a moment, since one often follows, and then goes
  * to sleep.  Who wakes sleepers wakes a few, and leaves the rest for these to wake: a caller pays for three however many
  * come.  Workers take no signals of the host's.  In a forked child there are none: the first loop starts new ones. */
-#include <fenv.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 
 #include "run/cpus.h"
+#include "run/modes.h"
 #include "run/pool.h"
 #ifndef KILN_POOL_OS_H
 #include "run/pool_os.h"
@@ -24,20 +24,25 @@ enum {
     LOOK_OUT_NS = 30 * 1000,         /* a worker that has left a loop waits so long before it sleeps */
     LINGER_NS = 20 * 1000,           /* a caller waits so long for those inside before it sleeps */
     GLANCES = 32,                    /* pauses between two looks at the clock */
+    FIRST_WORDS = 4,                 /* of a set of parts */
+    FIRST_PARTS = 64 * FIRST_WORDS,  /* that threads choose among; more are taken in their order */
     LINE = 64                        /* bytes of a cache line: what different threads write lies apart */
 };
-#define WAKE_WORTH_NS (60 * INT64_C(1000))   /* work that is worth waking sleepers for */
-#define AGAIN_WORTH_NS (150 * INT64_C(1000)) /* that is worth it of loops that follow each other closely */
-#define HOST_WORTH_NS (40 * INT64_C(1000))   /* that is worth a host's pool, of which nothing is known */
-#define SHARE_NS (INT64_C(2500))             /* least work for each thread more */
+#define WAKE_WORTH_NS (60 * INT64_C(1000))  /* work that is worth waking sleepers for */
+#define AGAIN_WORTH_NS (60 * INT64_C(1000)) /* that is worth it of loops that follow each other closely */
+#define HOST_WORTH_NS (40 * INT64_C(1000))  /* that is worth a host's pool, of which nothing is known */
+#define SHARE_NS (INT64_C(2500))            /* least work for each thread more */
 
-/* The gate's low word.  Its high word counts loops, so that a worker goes into each once. */
+/* The gate: all that workers and caller tell each other, in one word, since every line of memory that goes from one to the
+ * other costs a tenth of a microsecond.  Its highest bits count loops, so that a worker goes into each once. */
 #define INSIDE UINT64_C(0xfff)    /* workers inside */
 #define ROOM_ONE UINT64_C(0x1000) /* that may still come */
 #define ROOM UINT64_C(0xfff000)
 #define OPEN UINT64_C(0x1000000)
-#define AWAITED UINT64_C(0x2000000) /* the caller sleeps until nobody is inside */
-#define LOOP_ONE (UINT64_C(1) << 32)
+#define AWAITED UINT64_C(0x2000000)     /* the caller sleeps until nobody is inside */
+#define LOOKING_ONE (UINT64_C(1) << 32) /* workers that look out for a loop */
+#define LOOKING (UINT64_C(0xfff) << 32)
+#define LOOP_ONE (UINT64_C(1) << 44)
 
 typedef struct workers_set {
     uint64_t bits[WORDS];
@@ -49,16 +54,20 @@ typedef struct worker {
     pthread_t thread;
 } worker;
 
-static struct {
-    _Alignas(LINE) _Atomic uint64_t gate;
-    _Alignas(LINE) _Atomic int64_t next; /* part */
-    _Alignas(LINE) _Atomic uint64_t sleeping[WORDS];
-    _Alignas(LINE) _Atomic int looking; /* workers that look out for a loop */
-    /* The loop: written while the gate is closed and nobody inside. */
-    _Alignas(LINE) kiln_part_fn body;
+typedef struct loop {
+    kiln_part_fn body;
     void *user;
     int64_t nparts;
-    fenv_t env; /* of the caller */
+    int nthreads;
+    kiln_modes modes; /* of the caller */
+} loop;
+
+static struct {
+    _Alignas(LINE) _Atomic uint64_t gate;
+    loop now; /* written while the gate is closed and nobody inside; who sees the gate open has it, too */
+    _Alignas(LINE) _Atomic uint64_t taken[FIRST_WORDS]; /* of the first parts */
+    _Atomic int64_t next;                               /* of those after */
+    _Alignas(LINE) _Atomic uint64_t sleeping[WORDS];
     _Alignas(LINE) atomic_bool ending;
     atomic_int nworkers;
     int wanted;           /* workers that are to be started; under the lock */
@@ -110,24 +119,54 @@ static void wake_set(workers_set *set) {
 
 /* -- parts ------------------------------------------------------------------------------------------- */
 
-static void run_parts(void) {
-    for (int64_t k; (k = atomic_fetch_add_explicit(&pool.next, 1, memory_order_relaxed)) < pool.nparts;)
-        pool.body(pool.user, k);
+static int first_parts(const loop *l) { return l->nparts < FIRST_PARTS ? (int)l->nparts : FIRST_PARTS; }
+
+static void leave_all_parts(const loop *l) {
+    for (int w = 0; w < FIRST_WORDS; w++) {
+        int n = first_parts(l) - 64 * w;
+        uint64_t none = n >= 64 ? 0 : n <= 0 ? UINT64_MAX : UINT64_MAX << n;
+        atomic_store_explicit(&pool.taken[w], none, memory_order_relaxed);
+    }
+    atomic_store_explicit(&pool.next, FIRST_PARTS, memory_order_relaxed);
 }
 
-static void help(void) {
-    fenv_t own;
-    fegetenv(&own);
-    fesetenv(&pool.env);
-    run_parts();
-    fesetenv(&own);
+/* Takes one of the first parts that nobody has, from `from` on and then from the beginning; -1: there is none left. */
+static int take_first_part(int from) {
+    uint64_t after = UINT64_MAX << from % 64;
+    for (int k = 0; k <= FIRST_WORDS; k++, after = UINT64_MAX) {
+        int w = (from / 64 + k) % FIRST_WORDS;
+        uint64_t there = atomic_load_explicit(&pool.taken[w], memory_order_relaxed);
+        for (uint64_t left; (left = ~there & after) != 0;) {
+            uint64_t bit = left & -left;
+            there = atomic_fetch_or_explicit(&pool.taken[w], bit, memory_order_relaxed);
+            if (!(there & bit)) return 64 * w + __builtin_ctzll(bit);
+        }
+    }
+    return -1;
 }
 
-/* Goes inside, unless the loop is closed, full, or was gone into before. */
+/* All that is left, beginning at the place of this one among the loop's threads. */
+static void run_parts(int thread) {
+    const loop l = pool.now; /* others write to its line */
+    int at = thread % l.nthreads * first_parts(&l) / l.nthreads;
+    while ((at = take_first_part(at)) >= 0) l.body(l.user, at);
+    if (l.nparts <= FIRST_PARTS) return;
+    for (int64_t k; (k = atomic_fetch_add_explicit(&pool.next, 1, memory_order_relaxed)) < l.nparts;)
+        l.body(l.user, k);
+}
+
+static void help(int me) {
+    kiln_modes own = kiln_modes_get();
+    kiln_modes_set(pool.now.modes);
+    run_parts(1 + me);
+    kiln_modes_set(own);
+}
+
+/* One that looks out goes inside, unless the loop is closed, full, or was gone into before. */
 static bool go_inside(uint64_t *seen) {
     uint64_t g = atomic_load(&pool.gate);
     while ((g & OPEN) && (g & ROOM) && g / LOOP_ONE != *seen) {
-        if (!atomic_compare_exchange_weak(&pool.gate, &g, g + 1 - ROOM_ONE)) continue;
+        if (!atomic_compare_exchange_weak(&pool.gate, &g, g + 1 - ROOM_ONE - LOOKING_ONE)) continue;
         *seen = g / LOOP_ONE;
         return true;
     }
@@ -139,24 +178,26 @@ static _Atomic uint32_t *gate_word(void) {
     return (_Atomic uint32_t *)&pool.gate + (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__);
 }
 
+/* Leaves the loop, and looks out for the next one. */
 static void go_outside(void) {
-    uint64_t g = atomic_fetch_sub(&pool.gate, 1);
+    uint64_t g = atomic_fetch_add(&pool.gate, LOOKING_ONE - 1);
     if ((g & INSIDE) == 1 && (g & AWAITED)) os_wake(gate_word());
 }
 
 /* -- workers ----------------------------------------------------------------------------------------- */
 
-/* Whether a worker that looked out is inside the next loop; false: a while has passed. */
+/* Whether a worker that looked out is inside the next loop; false: a while has passed, and it looks out no more. */
 static bool look_out(uint64_t *seen) {
-    bool found = false;
-    int64_t until = os_now() + LOOK_OUT_NS;
-    atomic_fetch_add(&pool.looking, 1);
+    int64_t until = 0;
     do {
-        for (int k = 0; k < GLANCES && !(found = go_inside(seen)) && !atomic_load(&pool.ending); k++)
+        for (int k = 0; k < GLANCES && !atomic_load(&pool.ending); k++) {
+            if (go_inside(seen)) return true;
             os_pause();
-    } while (!found && !atomic_load(&pool.ending) && os_now() < until);
-    atomic_fetch_sub(&pool.looking, 1);
-    return found;
+        }
+        if (!until) until = os_now() + LOOK_OUT_NS;
+    } while (!atomic_load(&pool.ending) && os_now() < until);
+    atomic_fetch_sub(&pool.gate, LOOKING_ONE);
+    return false;
 }
 
 /* Sleeps until woken, and wakes whom it was told to.  A loop that is opened meanwhile is seen: the gate is looked at after
@@ -180,8 +221,9 @@ static void *work(void *arg) {
     uint64_t seen = 0;
     start_workers();
     while (!atomic_load(&pool.ending)) {
-        while (go_inside(&seen) || look_out(&seen)) {
-            help();
+        atomic_fetch_add(&pool.gate, LOOKING_ONE);
+        while (look_out(&seen)) {
+            help(me);
             go_outside();
         }
         go_to_sleep(me, seen);
@@ -231,19 +273,23 @@ static void wait_for_inside(void) {
     }
 }
 
+/* Opens the gate for so many; returns how many do not look out for it. */
+static int open_gate(int helpers) {
+    uint64_t g = atomic_load_explicit(&pool.gate, memory_order_relaxed), opened;
+    do opened = g / LOOP_ONE * LOOP_ONE + LOOP_ONE + (g & LOOKING) + OPEN + (uint64_t)helpers * ROOM_ONE;
+    while (!atomic_compare_exchange_weak(&pool.gate, &g, opened));
+    return helpers - (int)((g & LOOKING) / LOOKING_ONE);
+}
+
 static void run_pooled(int helpers, int64_t nparts, kiln_part_fn body, void *user) {
     workers_set set;
     want_workers(helpers);
-    pool.body = body;
-    pool.user = user;
-    pool.nparts = nparts;
-    fegetenv(&pool.env);
-    atomic_store_explicit(&pool.next, 0, memory_order_relaxed);
-    uint64_t loop = atomic_load_explicit(&pool.gate, memory_order_relaxed) / LOOP_ONE + 1;
-    atomic_store(&pool.gate, loop * LOOP_ONE | OPEN | (uint64_t)helpers * ROOM_ONE);
-    int missing = helpers - atomic_load(&pool.looking);
+    pool.now = (loop){
+        .body = body, .user = user, .nparts = nparts, .nthreads = 1 + helpers, .modes = kiln_modes_get()};
+    leave_all_parts(&pool.now);
+    int missing = open_gate(helpers);
     if (missing > 0 && take_sleepers(missing, &set) > 0) wake_set(&set);
-    run_parts();
+    run_parts(0);
     atomic_fetch_and(&pool.gate, ~(OPEN | ROOM));
     wait_for_inside();
 }
@@ -283,7 +329,8 @@ int kiln_pool_threads(const kiln_parallel *how, int64_t work_ns) {
     if (how->host) return work_ns < HOST_WORTH_NS ? 1 : most;
     if (atomic_load_explicit(&busy, memory_order_relaxed)) return 1;
     if (work_ns / SHARE_NS < most) most = (int)(work_ns / SHARE_NS);
-    int looking = atomic_load_explicit(&pool.looking, memory_order_relaxed);
+    uint64_t gate = atomic_load_explicit(&pool.gate, memory_order_relaxed);
+    int looking = (int)((gate & LOOKING) / LOOKING_ONE);
     if (looking + 1 >= most || work_ns >= WAKE_WORTH_NS || comes_again(work_ns)) return most;
     return looking + 1;
 }
@@ -291,24 +338,22 @@ int kiln_pool_threads(const kiln_parallel *how, int64_t work_ns) {
 typedef struct host_loop {
     kiln_part_fn body;
     void *user;
-    fenv_t env;
+    kiln_modes modes;
 } host_loop;
 
 static void host_part(void *user, int64_t part) {
     host_loop *l = user;
-    fenv_t own;
-    fegetenv(&own);
-    fesetenv(&l->env);
+    kiln_modes own = kiln_modes_get();
+    kiln_modes_set(l->modes);
     l->body(l->user, part);
-    fesetenv(&own);
+    kiln_modes_set(own);
 }
 
 void kiln_pool_for(const kiln_parallel *how, int threads, int64_t nparts, kiln_part_fn body, void *user) {
     if (threads > kiln_pool_most(how)) threads = kiln_pool_most(how);
     if (threads > nparts) threads = (int)nparts;
     if (threads > 1 && how->host) {
-        host_loop l = {.body = body, .user = user};
-        fegetenv(&l.env);
+        host_loop l = {.body = body, .user = user, .modes = kiln_modes_get()};
         how->host(how->host_user, nparts, host_part, &l);
     } else if (threads > 1 && !atomic_exchange(&busy, true)) {
         run_pooled(threads - 1, nparts, body, user);
@@ -332,7 +377,6 @@ static void after_fork_parent(void) {
 
 static void after_fork_child(void) {
     atomic_store(&pool.gate, 0);
-    atomic_store(&pool.looking, 0);
     atomic_store(&pool.nworkers, 0);
     for (int w = 0; w < WORDS; w++) atomic_store(&pool.sleeping[w], 0);
     pool.wanted = 0;

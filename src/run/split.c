@@ -105,7 +105,8 @@ int64_t kiln_drive_parts(const kiln_axes *x, const kiln_runner *run, int *thread
     int64_t parts = work / PART_NS, enough = (int64_t)*threads * PARTS_PER_THREAD;
     if (parts > enough) parts = enough;
     if (work / PART_MOST_NS > parts) parts = work / PART_MOST_NS;
-    return parts < PARTS_MAX ? parts : PARTS_MAX;
+    if (parts > PARTS_MAX) parts = PARTS_MAX;
+    return parts > *threads ? parts - parts % *threads : parts; /* as many for each, where all are as fast */
 }
 
 /* The outermost dimension that is long enough, else the longest. */

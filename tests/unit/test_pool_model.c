@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <ucontext.h>
 
 #include <cmocka.h>
@@ -122,10 +123,12 @@ static void os_join(pthread_t thread) {
 static int64_t first_part,
     last_part; /* of the caller: when it began its first; of all: when the last was begun */
 static int nparts_run;
+static int by[16]; /* which core ran the part */
 
 static void part(void *user, int64_t k) {
     core *me = &cores[here];
-    (void)user, (void)k;
+    (void)user;
+    if (k < 16) by[k] = here;
     if (here == 0 && !first_part) first_part = me->now;
     if (me->now > last_part) last_part = me->now;
     int64_t ns = PART_NS + me->held_up;
@@ -137,7 +140,7 @@ static void part(void *user, int64_t k) {
 }
 
 /* What it took the caller. */
-static int64_t loop(int threads, int64_t nparts) {
+static int64_t run_loop(int threads, int64_t nparts) {
     kiln_parallel how = {.threads = threads};
     for (int k = 0; k < CORES; k++) cores[k].worked = 0;
     first_part = last_part = nwakes = nparts_run = 0;
@@ -185,10 +188,10 @@ static void sleepers_are_woken_by_each_other(void **state) {
     static const int threads[] = {2, 3, 5, 16, 64};
     for (int t = 0; t < 5; t++) {
         int n = threads[t], workers = n - 1;
-        loop(n, 100 * n); /* starts them */
+        run_loop(n, 100 * n); /* starts them */
         rest(1000000);
         int64_t start = cores[0].now;
-        int64_t took = loop(n, 200 * n);
+        int64_t took = run_loop(n, 200 * n);
         assert_in_range(first_part - start, 0, 3 * WAKE_NS + 1000);
         assert_int_equal(nwakes, workers);
         int64_t latest = start + levels(workers) * (WAKE_LATENCY_NS + FAN * WAKE_NS + 2000);
@@ -204,29 +207,42 @@ static void sleepers_are_woken_by_each_other(void **state) {
 /* Who looks out needs no waking, and a loop that follows another costs next to nothing. */
 static void loops_that_follow_wake_nobody(void **state) {
     (void)state;
-    loop(16, 400);
+    run_loop(16, 400);
     rest(1000000);
-    loop(16, 1000);
+    run_loop(16, 1000);
     for (int k = 0; k < 20; k++) {
         rest(10000);
-        int64_t took = loop(16, 16);
+        int64_t took = run_loop(16, 16);
         assert_int_equal(nwakes, 0);
         assert_in_range(took, PART_NS, PART_NS + 700);
     }
 }
 
+/* Of loops over the same memory each thread has the same part again: its cache holds it. */
+static void a_thread_meets_its_parts_again(void **state) {
+    int before[16];
+    (void)state;
+    run_loop(4, 400);
+    for (int n = 0; n < 5; n++) {
+        run_loop(4, 16);
+        if (n > 0) assert_memory_equal(by, before, sizeof by);
+        memcpy(before, by, sizeof by);
+    }
+    for (int k = 0; k < 16; k++) assert_int_equal(by[k], by[k / 4 * 4]);
+}
+
 /* A worker that is held up in a part, or long in waking, holds up nobody but its part. */
 static void one_that_is_held_up_costs_its_part(void **state) {
     (void)state;
-    loop(16, 400);
+    run_loop(16, 400);
     rest(1000000);
-    loop(16, 1000);
+    run_loop(16, 1000);
     cores[3].held_up = 4000000;
-    int64_t took = loop(16, 1600);
+    int64_t took = run_loop(16, 1600);
     assert_in_range(took, 4000000, 4000000 + 3 * PART_NS + 2 * WAKE_LATENCY_NS);
     rest(1000000);
     for (int k = 1; k < 16; k += 5) cores[k].latency = 50000000;
-    took = loop(16, 160);
+    took = run_loop(16, 160);
     assert_true(took < 160 * PART_NS / 4);
 }
 
@@ -243,14 +259,14 @@ static void nested_loops_end(void **state) {
     nparts_run = 0;
     kiln_pool_for(&how, 16, 30, nested_part, NULL);
     assert_int_equal(nparts_run, 120);
-    loop(500, 3000);
+    run_loop(500, 3000);
 }
 
 /* Small work wakes nobody by itself, but does when it comes again and again. */
 static void work_that_comes_again_is_shared(void **state) {
     (void)state;
     kiln_parallel how = {.threads = 4};
-    loop(4, 100);
+    run_loop(4, 100);
     rest(1000000);
     assert_int_equal(kiln_pool_threads(&how, 4000), 1);
     assert_int_equal(kiln_pool_threads(&how, 30000), 1);
@@ -260,7 +276,7 @@ static void work_that_comes_again_is_shared(void **state) {
     for (int k = 0; k < 50; k++) {
         int threads = kiln_pool_threads(&how, 4 * PART_NS);
         shared += threads > 1;
-        loop(threads, 4);
+        run_loop(threads, 4);
     }
     assert_in_range(shared, 40, 49);
     for (int k = 0; k < 50; k++) { /* seldom: never worth it */
@@ -273,6 +289,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(sleepers_are_woken_by_each_other, open_pool, close_pool),
         cmocka_unit_test_setup_teardown(loops_that_follow_wake_nobody, open_pool, close_pool),
+        cmocka_unit_test_setup_teardown(a_thread_meets_its_parts_again, open_pool, close_pool),
         cmocka_unit_test_setup_teardown(one_that_is_held_up_costs_its_part, open_pool, close_pool),
         cmocka_unit_test_setup_teardown(nested_loops_end, open_pool, close_pool),
         cmocka_unit_test_setup_teardown(work_that_comes_again_is_shared, open_pool, close_pool),
