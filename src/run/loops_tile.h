@@ -109,11 +109,15 @@ static void expand_long(char *dst, const char *src, size_t n, size_t cols) {
     }
 }
 
+/* Vectors of the same place in each period one after the other: their lanes stay in a register. */
 static void expand(char *dst, const char *src, size_t n, const kiln_expansion *e) {
     if (!e->period) expand_long(dst, src, n, e->cols);
-    for (size_t done = 0; e->period && done < n; src += (size_t)e->rows * KILN_LOOPS_SIZE)
-        for (unsigned p = 0; p < e->period && done < n; p++, done += EXPAND_LANES, dst += EXPAND_BYTES) {
-            expand_row v = *(const expand_mem *)(src + (size_t)e->first[p] * KILN_LOOPS_SIZE);
-            *(expand_mem *)dst = expand_pick(v, *(const expand_row *)e->lanes[p]);
-        }
+    for (unsigned p = 0; p < e->period; p++) {
+        const expand_row lanes = *(const expand_row *)e->lanes[p];
+        const char *from = src + (size_t)e->first[p] * KILN_LOOPS_SIZE;
+        char *to = dst + p * (size_t)EXPAND_BYTES, *end = dst + n * KILN_LOOPS_SIZE;
+        size_t next = e->period * (size_t)EXPAND_BYTES, used = e->rows * (size_t)KILN_LOOPS_SIZE;
+        for (; to < end; to += next, from += used)
+            *(expand_mem *)to = expand_pick(*(const expand_mem *)from, lanes);
+    }
 }

@@ -28,10 +28,10 @@ enum {
     FIRST_PARTS = 64 * FIRST_WORDS,  /* that threads choose among; more are taken in their order */
     LINE = 64                        /* bytes of a cache line: what different threads write lies apart */
 };
-#define WAKE_WORTH_NS (60 * INT64_C(1000))  /* work that is worth waking sleepers for */
-#define AGAIN_WORTH_NS (60 * INT64_C(1000)) /* that is worth it of loops that follow each other closely */
-#define HOST_WORTH_NS (40 * INT64_C(1000))  /* that is worth a host's pool, of which nothing is known */
-#define SHARE_NS (INT64_C(2500))            /* least work for each thread more */
+/* Work that is worth waking sleepers for: of one loop, or of loops that follow each other closely. */
+#define WAKE_WORTH_NS (60 * INT64_C(1000))
+#define HOST_WORTH_NS (40 * INT64_C(1000)) /* worth a host's pool, of which nothing is known */
+#define SHARE_NS (INT64_C(2500))           /* least work for each thread more */
 
 /* The gate: all that workers and caller tell each other, in one word, since every line of memory that goes from one to the
  * other costs a tenth of a microsecond.  Its highest bits count loops, so that a worker goes into each once. */
@@ -318,8 +318,8 @@ static bool comes_again(int64_t work_ns) {
     bool soon = now - atomic_load_explicit(&last_end, memory_order_relaxed) < LOOK_OUT_NS;
     int64_t sum = work_ns + (soon ? atomic_load_explicit(&missed, memory_order_relaxed) : 0);
     atomic_store_explicit(&last_end, now + work_ns, memory_order_relaxed);
-    atomic_store_explicit(&missed, sum < AGAIN_WORTH_NS ? sum : 0, memory_order_relaxed);
-    return sum >= AGAIN_WORTH_NS;
+    atomic_store_explicit(&missed, sum < WAKE_WORTH_NS ? sum : 0, memory_order_relaxed);
+    return sum >= WAKE_WORTH_NS;
 }
 
 int kiln_pool_threads(const kiln_parallel *how, int64_t work_ns) {
