@@ -49,9 +49,36 @@ static bool is_read_before(const kiln_ir *ir, const kiln_ir_ins *in) {
     return in->op == KILN_IR_LOAD && ir->bufs[in->which].stride == KILN_STRIDE_BCAST;
 }
 
+/* A difference of positions is computed in the 32 bits it is cast to (emit_loop.c). */
+static bool is_position(const kiln_ir *ir, const kiln_ir_ins *in) {
+    if (in->op == KILN_IR_INDEX) return true;
+    return in->op == KILN_IR_PRIM && in->prim == KILN_P_SUB && ir->ins[in->arg[0]].op == KILN_IR_INDEX &&
+           ir->ins[in->arg[1]].op == KILN_IR_INDEX;
+}
+
+/* The widest type in steps of folds, which run for every element: what else a kernel with such folds does, it does seldom.  0: it
+ * has none. */
+static size_t widest_in_steps(const kiln_ir *ir) {
+    size_t widest = 0;
+    int step = -1; /* the fold whose step this may be, if no loop comes before the step's end */
+    for (int r = 0; r < ir->nins; r++) {
+        const kiln_ir_ins *in = &ir->ins[r];
+        if (kiln_ir_opens(in)) step = in->op == KILN_IR_FOLD && !kiln_ir_by_block(in) ? r : -1;
+        if (in->op == KILN_IR_MERGE && step >= 0)
+            for (int k = step + 1; k < r; k++) {
+                size_t size = widest_within(&ir->ins[k]);
+                if (size > widest && !is_position(ir, &ir->ins[k])) widest = size;
+            }
+        if (in->op == KILN_IR_MERGE || in->op == KILN_IR_END) step = -1;
+    }
+    return widest;
+}
+
 /* Lanes: as many as the widest type leaves room for in one native vector. */
 static int count_lanes(const kiln_ir *ir, kiln_isa isa) {
-    size_t widest = 1;
+    size_t widest = widest_in_steps(ir);
+    if (widest > 0) return kiln_isa_vector_bytes(isa) / (int)widest;
+    widest = 1;
     bool before = reads_before_rows(ir);
     for (int b = 0; b < ir->nbufs; b++) {
         size_t size = kiln_dtype_size(kiln_dtype_real(ir->bufs[b].dtype));

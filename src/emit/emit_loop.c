@@ -24,6 +24,32 @@ static void index_value(kiln_emitter *em, kiln_ref r) {
     kiln_em_put(em, ";\n");
 }
 
+/* The cast of a difference of two positions along an axis, the second of which is the same for all lanes: 32 bits are
+ * enough from the start.  r is that cast, and the first position is of the loop that the text stands in. */
+static bool distance_value(kiln_emitter *em, kiln_ref r) {
+    const kiln_ir_ins *in = &em->ir->ins[r], *ins = em->ir->ins;
+    if (in->op != KILN_IR_CAST || in->dtype != KILN_I32) return false;
+    const kiln_ir_ins *d = &ins[in->arg[0]];
+    if (d->op != KILN_IR_PRIM || d->prim != KILN_P_SUB) return false;
+    const kiln_ir_ins *at = &ins[d->arg[0]], *first = &ins[d->arg[1]];
+    if (at->op != KILN_IR_INDEX || first->op != KILN_IR_INDEX || at->which != first->which) return false;
+    for (kiln_ref k = d->arg[0]; k < r; k++)
+        if (kiln_ir_opens(&ins[k]) || ins[k].op == KILN_IR_MERGE || ins[k].op == KILN_IR_END) return false;
+    bool lanes = at->which == em->vec, within = false;
+    for (kiln_ref k = d->arg[1]; k < d->arg[0]; k++) within |= kiln_ir_opens(&ins[k]);
+    if (!within) return false; /* else `first` may differ from lane to lane */
+    kiln_em_declare(em, r);
+    kiln_em_fn(em, "splat_i32");
+    kiln_em_put(em, "((int)(o%d + %s - t%u[0]))", em->dim[at->which], em->at[at->which].pos, d->arg[1]);
+    if (lanes) {
+        kiln_em_put(em, " + ");
+        kiln_em_fn(em, "iota_i32");
+        kiln_em_put(em, "()");
+    }
+    kiln_em_put(em, ";\n");
+    return true;
+}
+
 static void extent_value(kiln_emitter *em, kiln_ref r) {
     const kiln_em_place *at = &em->at[em->ir->ins[r].which];
     kiln_em_declare(em, r);
@@ -50,7 +76,7 @@ static void state_value(kiln_emitter *em, kiln_ref r) {
 
 void kiln_em_instruction(kiln_emitter *em, kiln_ref r) {
     const kiln_ir_ins *in = &em->ir->ins[r];
-    if (kiln_em_value(em, r)) return;
+    if (distance_value(em, r) || kiln_em_value(em, r)) return;
     switch ((kiln_ir_op)in->op) {
     case KILN_IR_INDEX: index_value(em, r); break;
     case KILN_IR_EXTENT: extent_value(em, r); break;

@@ -7,6 +7,8 @@
 
 #include "emit/emit_impl.h"
 
+enum { MAX_STEPS = 8 };
+
 /* tail: the region whose yield ends the part, or -1. */
 static void strip_part(kiln_emitter *em, int begin, int end, int tail);
 
@@ -116,21 +118,26 @@ static void push(kiln_emitter *em, const counter *c) {
     kiln_em_line(em, "%s = x%d;", at, b);
 }
 
-/* Whole blocks of whole vectors: as many steps as the tree has lanes, on states in registers. */
+/* Steps of a block that are printed one after the other: all, if they are few; else one for each lane. */
+static int steps_printed(const kiln_ir_ins *f) {
+    return (int)(f->imm.tree.block <= MAX_STEPS ? f->imm.tree.block : f->imm.tree.lanes);
+}
+
+/* Whole blocks of whole vectors, on states in registers. */
 static void whole_block(kiln_emitter *em, int begin) {
     const kiln_ir_ins *f = &em->ir->ins[begin];
-    int lanes = (int)f->imm.tree.lanes, end = (int)em->part_end[begin];
+    int lanes = (int)f->imm.tree.lanes, end = (int)em->part_end[begin], steps = steps_printed(f);
     char a[24], b[24];
-    bool once = f->imm.tree.block == f->imm.tree.lanes;
+    bool once = f->imm.tree.block == (unsigned)steps;
     for (int j = 0; j < lanes; j++) kiln_em_line(em, "st%d a%d_%d = z%d;", begin, begin, j, begin);
     if (!once)
         kiln_em_open(em, "for (long i%d = lo%d; i%d < hi%d; i%d += %d)", begin, begin, begin, begin, begin,
                      lanes);
-    for (int j = 0; j < lanes; j++) {
+    for (int j = 0; j < steps; j++) {
         kiln_em_scope old = kiln_em_enter(em, f->which, "(%s%d + %d)", once ? "lo" : "i", begin, j);
         if (once) em->inner = em->vec; /* a row's address does not change in the loop over columns */
         em->fold = (kiln_ref)begin;
-        snprintf(a, sizeof a, "a%d_%d", begin, j);
+        snprintf(a, sizeof a, "a%d_%d", begin, j & (lanes - 1));
         kiln_em_brace(em);
         kiln_em_line(em, "const st%d s%d = %s;", begin, begin, a);
         kiln_em_part(em, begin + 1, end - 1);
@@ -151,8 +158,10 @@ static void whole_block(kiln_emitter *em, int begin) {
 /* How often a block's steps and merges may be printed each for itself: for whole vectors of columns, if they are light
  * for the last, partial one, too. */
 static int whole_blocks(const kiln_emitter *em, int begin) {
-    int lanes = (int)em->ir->ins[begin].imm.tree.lanes;
-    int weight = lanes * kiln_em_weight(em, begin + 1, (int)em->region_end[begin]);
+    const kiln_ir_ins *f = &em->ir->ins[begin];
+    int merge = (int)em->part_end[begin];
+    int weight = steps_printed(f) * kiln_em_weight(em, begin + 1, merge) +
+                 (int)f->imm.tree.lanes * kiln_em_weight(em, merge, (int)em->region_end[begin]);
     return weight <= 3 * KILN_EM_MUCH / 4 ? 2 : weight <= 3 * KILN_EM_MUCH ? 1 : 0;
 }
 

@@ -156,7 +156,7 @@ typedef struct kiln_env {
     bool (*find)(const struct kiln_env *env, const char *name, bool rhs, kiln_sym *out);
     kiln_dtype compute; /* the type of lowest, highest and compute(...) */
     kiln_dtype common;  /* what common(...) rounds to: compute, or the half type it computes for */
-    bool in_block;      /* sum(...) allowed */
+    bool in_block;      /* sum(...), max(x) and min(x) allowed */
     const char *source; /* "ops" */
     kiln_arena *arena;
     const struct kiln_crules *complex; /* what functions do to complex numbers, or NULL: nothing */
@@ -174,7 +174,7 @@ typedef enum kiln_tekind {
     KILN_TE_PRIM,
     KILN_TE_CAST,
     KILN_TE_ROUND,   /* args[0] rounded to the dtype `id`, a half; its own is what that is computed in */
-    KILN_TE_SUM,     /* over the block: args[0] */
+    KILN_TE_BLOCK,   /* args[0] folded over the block by prim (add, max or min), from the number i or f */
     KILN_TE_EXTENT,  /* size of tensor argument id along dimension args[0] (a host number) */
     KILN_TE_PART,    /* id 0: the real, 1: the imaginary part of args[0] */
     KILN_TE_COMPLEX, /* of the parts args[0] and args[1] */

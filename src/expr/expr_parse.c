@@ -143,6 +143,7 @@ static kiln_status parse_call(parser *ps, kiln_expr *e) {
     find_word(e, true);
     e->asks = n == 1 ? dtypes_asked(e->word) : 0;
     if (!kiln_prim_find(e->name, strlen(e->name), &e->prim)) return KILN_OK;
+    if (n == 1 && (e->prim == KILN_P_MAX || e->prim == KILN_P_MIN)) return KILN_OK; /* over a block */
     e->kind = KILN_X_PRIM;
     if (n != kiln_prim_arity(e->prim))
         return KILN_FAIL_LINE(KILN_E_PARSE, ps->lx->source, e->line, e->col,

@@ -338,6 +338,33 @@ static void mark_exact(const kiln_expr *e, kiln_texpr *arg) {
     if (leaf && strcmp(e->name, "compute") == 0) arg->exact = true;
 }
 
+/* sum(x), max(x), min(x): over the elements of a block. */
+static bool folds_block(const kiln_expr *e, kiln_prim *by) {
+    static const kiln_prim prims[] = {KILN_P_ADD, KILN_P_MAX, KILN_P_MIN};
+    static const char *const names[] = {"sum", "max", "min"};
+    for (int k = 0; k < 3; k++)
+        if (strcmp(e->name, names[k]) == 0) return *by = prims[k], true;
+    return false;
+}
+
+static kiln_status type_block(typer *ty, const kiln_expr *e, kiln_prim by, kiln_texpr **out) {
+    kiln_texpr *arg, *n;
+    if (!ty->env->in_block && by == KILN_P_ADD)
+        return TYPE_FAIL(ty, e, "sum(...) may stand only in a block clause");
+    if (!ty->env->in_block)
+        return TYPE_FAIL(ty, e, "'%s' takes 2 arguments, found 1; of a block, 1 in a block clause", e->name);
+    KILN_TRY(type_expr(ty, e->args[0], &arg));
+    KILN_TRY(coerce(ty, arg, arg->weak ? ty->env->compute : arg->dtype, &arg));
+    if (by != KILN_P_ADD && kiln_dtype_is_complex(arg->dtype))
+        return TYPE_FAIL(ty, e, "'%s' does not take complex numbers", e->name);
+    if (!(n = node(ty, KILN_TE_BLOCK, arg->dtype, e, 1))) return KILN_NOMEM();
+    n->args[0] = arg;
+    n->prim = by;
+    if (by != KILN_P_ADD) set_limit(n, arg->dtype, by == KILN_P_MIN);
+    *out = n;
+    return KILN_OK;
+}
+
 static kiln_status type_call(typer *ty, const kiln_expr *e, kiln_texpr **out) {
     if (strcmp(e->name, "or_else") == 0) return type_or_else(ty, e, out);
     if (strcmp(e->name, "size") == 0) return type_size(ty, e, out);
@@ -345,32 +372,25 @@ static kiln_status type_call(typer *ty, const kiln_expr *e, kiln_texpr **out) {
     bool did;
     KILN_TRY(kiln_typer_complex_call(ty, e, &did, out));
     if (did) return KILN_OK;
-    kiln_texpr *n;
-    bool sum = strcmp(e->name, "sum") == 0;
+    kiln_prim by = KILN_P_ADD;
+    bool block = folds_block(e, &by);
     kiln_dtype to = KILN_DTYPE_COUNT;
     for (int t = 0; t < KILN_DTYPE_COUNT; t++)
         if (strcmp(e->name, kiln_dtype_name((kiln_dtype)t)) == 0) to = (kiln_dtype)t;
     if (strcmp(e->name, "compute") == 0) to = ty->env->compute;
     if (to != KILN_DTYPE_COUNT && to != kiln_dtype_compute(to)) return type_round(ty, e, to, out);
-    if (!sum && to == KILN_DTYPE_COUNT) return TYPE_FAIL(ty, e, "unknown function '%s'", e->name);
+    if (!block && to == KILN_DTYPE_COUNT) return TYPE_FAIL(ty, e, "unknown function '%s'", e->name);
     if (e->nargs != 1) return TYPE_FAIL(ty, e, "'%s' takes 1 argument, found %d", e->name, e->nargs);
-    if (sum && !ty->env->in_block) return TYPE_FAIL(ty, e, "sum(...) may stand only in a block clause");
+    if (block) return type_block(ty, e, by, out);
     kiln_texpr *arg;
     KILN_TRY(type_expr(ty, e->args[0], &arg));
-    if (sum) to = arg->weak ? ty->env->compute : arg->dtype;
     /* a float argument may be truncated where the row says so */
-    if (!sum && arg->kind == KILN_TE_SCALAR && arg->weak && kiln_dtype_is_float(arg->dtype) &&
+    if (arg->kind == KILN_TE_SCALAR && arg->weak && kiln_dtype_is_float(arg->dtype) &&
         !kiln_dtype_is_float(to))
         KILN_TRY(coerce(ty, arg, KILN_F64, &arg));
     KILN_TRY(coerce(ty, arg, to, &arg));
-    if (!sum) {
-        mark_exact(e, arg);
-        *out = arg;
-        return KILN_OK;
-    }
-    if (!(n = node(ty, KILN_TE_SUM, arg->dtype, e, 1))) return KILN_NOMEM();
-    n->args[0] = arg;
-    *out = n;
+    mark_exact(e, arg);
+    *out = arg;
     return KILN_OK;
 }
 

@@ -3,7 +3,8 @@
  * The whole kernel is one nest, which folds, finishes and stores.  The kernel of parts has two: one folds a part and
  * stores its states, one merges such parts, finishes and stores; it is for folds worth several threads.  States of
  * complex type are two IR states; where the merge asks for counts, one more state counts.  Rows with a `block` fold by
- * blocks, with a fold inside for each `sum`.  Must not know C, vector widths or sizes. */
+ * blocks, with a fold inside for each `sum`, `max` or `min`; so do rows that keep places, to have them in 32 bits within a block.  Must
+ * not know C, vector widths or sizes. */
 #include <stdio.h>
 #include <string.h>
 
@@ -32,11 +33,14 @@ typedef struct lowering {
         parts_of[KILN_IR_MAX_STATES]; /* buffers: of one part's states, of all parts' */
     scope now;
     kiln_ref folded; /* IN_FINISH: the fold */
+    uint32_t
+        places; /* bit k: state k is a place, within a block kept as the distance from its first element */
+    kiln_ref first; /* that element's index along the last axis; KILN_NOREF: not within a block of places */
     struct {
         const kiln_expr *of;
         kiln_pair v;
-    } sums[KILN_ROW_MAX_NAMED]; /* IN_BLOCK: those made so far */
-    int nsums;
+    } folds[KILN_ROW_MAX_NAMED]; /* IN_BLOCK: those over the block made so far */
+    int nfolds;
 } lowering;
 
 /* -- leaves of expressions ------------------------------------------------------------------------------------ */
@@ -61,6 +65,7 @@ static kiln_pair state(kiln_lowering *lw, const kiln_texpr *e) {
     bool right = e->kind == KILN_TE_RHS;
     kiln_pair v = {cell(f, k, right), KILN_NOREF};
     if (kiln_dtype_is_complex(f->dtype[e->id])) v.im = cell(f, k + 1, right);
+    if (f->first != KILN_NOREF && f->places >> e->id & 1) v.re = kiln_ir_cast(lw->ir, KILN_I64, v.re);
     return v;
 }
 
@@ -79,8 +84,15 @@ static kiln_ref count(lowering *f, bool right) {
     return n;
 }
 
+/* From the block's first element. */
+static kiln_ref distance(lowering *f) {
+    kiln_ref at = kiln_ir_index(f->base.ir, f->reduced[f->nreduced - 1]);
+    return kiln_ir_cast(f->base.ir, KILN_I32, binary(f->base.ir, KILN_P_SUB, at, f->first));
+}
+
 static kiln_ref place(lowering *f) {
     kiln_ir *ir = f->base.ir;
+    if (f->first != KILN_NOREF) return kiln_ir_cast(ir, KILN_I64, distance(f)); /* is only compared */
     kiln_ref at = kiln_ir_index(ir, f->reduced[f->nreduced - 1]);
     if (f->nreduced < 2) return at;
     kiln_ref before = binary(ir, KILN_P_MUL, kiln_ir_index(ir, f->reduced[0]),
@@ -94,58 +106,74 @@ static kiln_pair position(kiln_lowering *lw, const kiln_texpr *e) {
     return (kiln_pair){v, KILN_NOREF};
 }
 
-/* -- sums over a block ---------------------------------------------------------------------------------------- */
+/* -- folds over a block ---------------------------------------------------------------------------------------- */
 
 static kiln_ir_tree tree(const lowering *f) { return f->across ? KILN_TREE_ACROSS : KILN_TREE_ALONG; }
 
+static bool by_blocks(const lowering *f) { return f->reduce->block.n || f->places; }
+
 /* The tree of the fold itself, which may be by blocks. */
 static kiln_ir_tree whole_tree(const lowering *f) {
-    return f->reduce->block.n ? (kiln_ir_tree){0, f->across ? BLOCK_ACROSS : BLOCK_ALONG} : tree(f);
+    return by_blocks(f) ? (kiln_ir_tree){0, f->across ? BLOCK_ACROSS : BLOCK_ALONG} : tree(f);
 }
 
-/* The sums within e are made first, each once: a `sum` over elements may use sums over all of them. */
-static void make_sums_within(kiln_lowering *lw, const kiln_texpr *e) {
+/* The folds within e are made first, each once: what is folded over elements may use folds over all of them. */
+static void make_folds_within(kiln_lowering *lw, const kiln_texpr *e) {
     for (int k = 0; k < e->nargs; k++) {
-        make_sums_within(lw, e->args[k]);
-        if (e->args[k]->kind == KILN_TE_SUM) (void)lw->sum(lw, e->args[k]);
+        make_folds_within(lw, e->args[k]);
+        if (e->args[k]->kind == KILN_TE_BLOCK) (void)lw->block(lw, e->args[k]);
     }
 }
 
-static kiln_pair sum(kiln_lowering *lw, const kiln_texpr *e) {
+/* e folded over the block. */
+static kiln_pair fold_block(kiln_lowering *lw, const kiln_texpr *e) {
     lowering *f = (lowering *)lw;
     kiln_ir *ir = lw->ir;
-    for (int k = 0; k < f->nsums; k++)
-        if (f->sums[k].of == e->from) return f->sums[k].v;
-    make_sums_within(lw, e);
+    for (int k = 0; k < f->nfolds; k++)
+        if (f->folds[k].of == e->from) return f->folds[k].v;
+    make_folds_within(lw, e);
     bool complex = kiln_dtype_is_complex(e->dtype);
-    kiln_pair zero = kiln_pair_const(ir, e->dtype, 0, 0), v, s = {KILN_NOREF, KILN_NOREF};
-    kiln_ref init[2] = {zero.re, zero.im}, all[2];
+    kiln_pair start = kiln_pair_const(ir, e->dtype, e->i, e->f), v, s = {KILN_NOREF, KILN_NOREF};
+    kiln_ref init[2] = {start.re, start.im}, all[2];
     kiln_ref fold = kiln_ir_fold(ir, &f->reduced[f->nreduced - 1], 1, !f->across, tree(f), init, 1 + complex);
     kiln_lower_forget(lw);
     v = kiln_lower_expr(lw, e->args[0]);
-    all[0] = binary(ir, KILN_P_ADD, kiln_ir_state(ir, 0), v.re);
-    if (complex) all[1] = binary(ir, KILN_P_ADD, kiln_ir_state(ir, 1), v.im);
+    all[0] = binary(ir, e->prim, kiln_ir_state(ir, 0), v.re);
+    if (complex) all[1] = binary(ir, e->prim, kiln_ir_state(ir, 1), v.im);
     kiln_ir_yield(ir, all, 1 + complex);
     kiln_ir_merge(ir);
     for (int k = 0; k < 1 + complex; k++)
-        all[k] = binary(ir, KILN_P_ADD, kiln_ir_left(ir, k), kiln_ir_right(ir, k));
+        all[k] = binary(ir, e->prim, kiln_ir_left(ir, k), kiln_ir_right(ir, k));
     kiln_ir_yield(ir, all, 1 + complex);
     kiln_ir_end(ir);
     kiln_lower_forget(lw);
     s.re = kiln_ir_result(ir, fold, 0);
     if (complex) s.im = kiln_ir_result(ir, fold, 1);
-    if (f->nsums < KILN_ROW_MAX_NAMED) {
-        f->sums[f->nsums].of = e->from;
-        f->sums[f->nsums++].v = s;
+    if (f->nfolds < KILN_ROW_MAX_NAMED) {
+        f->folds[f->nfolds].of = e->from;
+        f->folds[f->nfolds++].v = s;
     }
     return s;
 }
 
 /* -- the fold ------------------------------------------------------------------------------------------------- */
 
+/* A choice among places, as the distance of the chosen one. */
+static kiln_ref choose_distance(lowering *f, const kiln_texpr *e) {
+    if (e->kind == KILN_TE_POS) return distance(f);
+    if (e->kind != KILN_TE_PRIM) return cell(f, f->at[e->id], e->kind == KILN_TE_RHS);
+    kiln_ref three[3] = {kiln_lower_expr(&f->base, e->args[0]).re, choose_distance(f, e->args[1]),
+                         choose_distance(f, e->args[2])};
+    return kiln_ir_prim(f->base.ir, KILN_P_SELECT, three, 3);
+}
+
 /* Lowers each state's expression to its cells; n: the counter's value, if there is one. */
 static void lower_states(lowering *f, const kiln_texpr *const *of, kiln_ref n, kiln_ref *out) {
     for (int k = 0; k < f->nstates; k++) {
+        if (f->first != KILN_NOREF && f->places >> k & 1) {
+            out[f->at[k]] = choose_distance(f, of[k]);
+            continue;
+        }
         kiln_pair v = kiln_lower_expr(&f->base, of[k]);
         out[f->at[k]] = v.re;
         if (kiln_dtype_is_complex(f->dtype[k])) out[f->at[k] + 1] = v.im;
@@ -175,21 +203,53 @@ static void beginning(lowering *f, kiln_ref *init) {
     if (f->count >= 0) init[f->count] = kiln_ir_const_i(f->base.ir, KILN_I64, 0);
 }
 
+/* The states of a block, folded with distances for places; -1 is that of none. */
+static void fold_block_of_places(lowering *f) {
+    kiln_ir *ir = f->base.ir;
+    int last = f->reduced[f->nreduced - 1];
+    kiln_ref init[KILN_IR_MAX_STATES], out[KILN_IR_MAX_STATES], begin = place(f);
+    kiln_ir_tree how = tree(f);
+    if (f->across) how.lanes = 1; /* a step costs less than a merge, and nothing is rounded */
+    beginning(f, init);
+    for (int k = 0; k < f->nstates; k++)
+        if (f->places >> k & 1) init[f->at[k]] = kiln_ir_const_i(ir, KILN_I32, -1);
+    f->first = kiln_ir_index(ir, last);
+    kiln_ref fold = kiln_ir_fold(ir, &last, 1, !f->across, how, init, f->ncells);
+    f->now = IN_STEP;
+    kiln_lower_forget(&f->base);
+    yield(f, f->step, 0);
+    merge(f);
+    f->first = KILN_NOREF;
+    f->now = IN_BEGINNING;
+    for (int k = 0; k < f->ncells; k++) out[k] = kiln_ir_result(ir, fold, k);
+    for (int k = 0; k < f->nstates; k++) {
+        if (!(f->places >> k & 1)) continue;
+        kiln_ref off = out[f->at[k]], none = binary(ir, KILN_P_LT, off, kiln_ir_const_i(ir, KILN_I32, 0));
+        kiln_ref three[3] = {none, kiln_lower_expr(&f->base, f->init[k]).re,
+                             binary(ir, KILN_P_ADD, begin, kiln_ir_cast(ir, KILN_I64, off))};
+        out[f->at[k]] = kiln_ir_prim(ir, KILN_P_SELECT, three, 3);
+    }
+    kiln_ir_yield(ir, out, f->ncells);
+}
+
 static void fold_elements(lowering *f) {
     kiln_ir *ir = f->base.ir;
     kiln_ref init[KILN_IR_MAX_STATES];
-    bool blocks = f->reduce->block.n > 0;
+    bool blocks = by_blocks(f);
     beginning(f, init);
     f->folded = kiln_ir_fold(ir, f->reduced, f->nreduced, !f->across && !blocks, whole_tree(f), init,
                              f->ncells);
     f->now = blocks ? IN_BLOCK : IN_STEP;
-    f->nsums = 0;
+    f->nfolds = 0;
     kiln_lower_forget(&f->base);
     kiln_ref n = 0;
     if (f->count >= 0)
         n = blocks ? count(f, false)
                    : binary(ir, KILN_P_ADD, cell(f, f->count, false), kiln_ir_const_i(ir, KILN_I64, 1));
-    yield(f, blocks ? f->block : f->step, n);
+    if (f->places)
+        fold_block_of_places(f);
+    else
+        yield(f, blocks ? f->block : f->step, n);
     merge(f);
 }
 
@@ -300,6 +360,48 @@ static kiln_status set_states(lowering *f) {
                      KILN_IR_MAX_STATES);
 }
 
+/* -- places --------------------------------------------------------------------------------------------------- */
+
+static bool is_place(const lowering *f, const kiln_texpr *e) {
+    bool state = e->kind == KILN_TE_STATE || e->kind == KILN_TE_RHS;
+    return e->kind == KILN_TE_POS || (state && f->places >> e->id & 1);
+}
+
+static bool compares(const kiln_texpr *e) {
+    return e->kind == KILN_TE_PRIM && e->nargs == 2 && e->prim >= KILN_P_EQ && e->prim <= KILN_P_GE;
+}
+
+/* Whether e asks no more of places than how they compare with each other. */
+static bool compares_places(const lowering *f, const kiln_texpr *e) {
+    if (is_place(f, e)) return false;
+    if (compares(e) && is_place(f, e->args[0]) && is_place(f, e->args[1])) return true;
+    for (int k = 0; k < e->nargs; k++)
+        if (!compares_places(f, e->args[k])) return false;
+    return true;
+}
+
+static bool chooses_place(const lowering *f, const kiln_texpr *e) {
+    if (is_place(f, e)) return true;
+    return e->kind == KILN_TE_PRIM && e->prim == KILN_P_SELECT && compares_places(f, e->args[0]) &&
+           chooses_place(f, e->args[1]) && chooses_place(f, e->args[2]);
+}
+
+/* States that are places: chosen among the elements' and, before there is one, a number that comes before all of them, as its
+ * distance does.  None, unless the row can do without more. */
+static void find_places(lowering *f) {
+    if (!f->reduce->places || f->reduce->block.n || f->count >= 0 || f->reduce->from) return;
+    for (int k = 0; k < f->nstates; k++)
+        if (f->dtype[k] == KILN_I64 && f->init[k]->kind == KILN_TE_CONST && f->init[k]->i <= 0)
+            f->places |= 1u << k;
+    for (int k = 0; k < f->nstates; k++) {
+        bool (*fits)(const lowering *, const kiln_texpr *) = f->places >> k & 1 ? chooses_place
+                                                                                : compares_places;
+        if (fits(f, f->step[k]) && fits(f, f->merge[k])) continue;
+        f->places = 0;
+        return;
+    }
+}
+
 /* -- declarations --------------------------------------------------------------------------------------------- */
 
 static kiln_dtype cell_dtype(const lowering *f, int cell) {
@@ -347,10 +449,12 @@ kiln_status kiln_fold_lower(kiln_arena *arena, const kiln_plan *plan, kiln_lower
     KILN_TRY(kiln_lowering_begin(&f->base, arena, plan, out));
     f->base.state = state;
     f->base.position = position;
-    f->base.sum = sum;
+    f->base.block = fold_block;
+    f->first = KILN_NOREF;
     f->reduce = &f->base.row->reduce;
     KILN_TRY(set_states(f));
     KILN_TRY(type_all(f));
+    find_places(f);
     declare(f);
     make_nests(f);
     return KILN_OK;

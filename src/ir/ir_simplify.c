@@ -94,6 +94,20 @@ static kiln_ref neutral(const pass *s, kiln_prim p, kiln_ref a, kiln_ref b) {
     }
 }
 
+/* Whether every value of `from` survives in `to`. */
+static bool lossless(kiln_dtype from, kiln_dtype to);
+
+/* Integers that were both widened are compared as they were. */
+static void narrow_comparison(const pass *s, kiln_ir_ins *ins) {
+    const kiln_ir_ins *a = ins_at(s, ins->arg[0]), *b = ins_at(s, ins->arg[1]);
+    if (a->op != KILN_IR_CAST || b->op != KILN_IR_CAST) return;
+    kiln_dtype from = (kiln_dtype)ins_at(s, a->arg[0])->dtype;
+    if (from == KILN_BOOL || !kiln_dtype_is_int(from) || ins_at(s, b->arg[0])->dtype != from) return;
+    if (!lossless(from, (kiln_dtype)a->dtype)) return;
+    ins->arg[0] = a->arg[0];
+    ins->arg[1] = b->arg[0];
+}
+
 static kiln_ref simpler_prim(pass *s, int i) {
     kiln_ir_ins *ins = &s->ir->ins[i];
     kiln_prim p = (kiln_prim)ins->prim;
@@ -109,6 +123,7 @@ static kiln_ref simpler_prim(pass *s, int i) {
         if (kiln_ir_eval_prim(p, (kiln_dtype)ins_at(s, a)->dtype, &x, &y, &out)) make_const(s, i, out);
         return (kiln_ref)i;
     }
+    if (p >= KILN_P_EQ && p <= KILN_P_GE) narrow_comparison(s, ins);
     if (p == KILN_P_NOT || p == KILN_P_NEG) {
         const kiln_ir_ins *d = ins_at(s, a);
         return d->op == KILN_IR_PRIM && d->prim == p ? d->arg[0] : (kiln_ref)i;
@@ -117,7 +132,6 @@ static kiln_ref simpler_prim(pass *s, int i) {
     return r == KILN_NOREF ? (kiln_ref)i : r;
 }
 
-/* Whether every value of `from` survives in `to`. */
 static bool lossless(kiln_dtype from, kiln_dtype to) {
     size_t size = kiln_dtype_size(from);
     if (from == KILN_BOOL) return to != KILN_F16 && to != KILN_BF16;

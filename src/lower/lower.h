@@ -42,7 +42,7 @@ struct kiln_lowering {
     /* Leaves of expressions that only some families have; NULL: this one has it not. */
     kiln_pair (*state)(kiln_lowering *lw, const kiln_texpr *e);    /* STATE, RHS */
     kiln_pair (*position)(kiln_lowering *lw, const kiln_texpr *e); /* POS, COUNT */
-    kiln_pair (*sum)(kiln_lowering *lw, const kiln_texpr *e);      /* SUM, over a block */
+    kiln_pair (*block)(kiln_lowering *lw, const kiln_texpr *e);    /* BLOCK */
     const kiln_pair *locals;                                       /* of the rule being lowered */
 };
 

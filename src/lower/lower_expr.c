@@ -123,8 +123,8 @@ kiln_pair kiln_lower_expr(kiln_lowering *lw, const kiln_texpr *e) {
     case KILN_TE_COUNT:
         if (lw->position) return lw->position(lw, e);
         break;
-    case KILN_TE_SUM:
-        if (lw->sum) return lw->sum(lw, e);
+    case KILN_TE_BLOCK:
+        if (lw->block) return lw->block(lw, e);
         break;
     case KILN_TE_EXTENT:
     case KILN_TE_ACCESS: break;

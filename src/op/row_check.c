@@ -166,7 +166,7 @@ static kiln_status check_expr(const kiln_row_env *re, const kiln_expr *e, kiln_d
 enum {
     ELEMENTS = TE(ELEM) | TE(ACCESS),
     STATES = TE(STATE) | TE(RHS) | TE(COUNT),
-    PLACES = TE(POS) | TE(EXTENT) | TE(SUM),
+    PLACES = TE(POS) | TE(EXTENT) | TE(BLOCK),
     OTHER_PLACES = TE(ACCESS) | STATES | PLACES,
 };
 #undef TE

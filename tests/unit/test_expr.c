@@ -196,7 +196,7 @@ static void syntax_errors_point_at_the_token(void **state) {
     parse_refuses("x[1, 2", KILN_E_PARSE, "t:1:7: expected ']', found the end of the row");
     parse_refuses("f(a b)", KILN_E_PARSE, "t:1:5: expected ')', found 'b'");
     parse_refuses("1 + exp(a, b)", KILN_E_PARSE, "t:1:5: 'exp' takes 1 argument, found 2");
-    parse_refuses("max(a)", KILN_E_PARSE, "t:1:1: 'max' takes 2 arguments, found 1");
+    parse_refuses("hypot(a)", KILN_E_PARSE, "t:1:1: 'hypot' takes 2 arguments, found 1");
     parse_refuses("a.b", KILN_E_PARSE, "t:1:3: expected 'rhs' before '.', found 'b'");
     parse_refuses("a b", KILN_E_PARSE, "t:1:3: expected the end, found 'b'");
     parse_refuses("0 < a < 1", KILN_E_PARSE,
@@ -295,7 +295,7 @@ static void show(kiln_sb *sb, const kiln_texpr *e) {
     static const char *const kinds[] = {
         [KILN_TE_ELEM] = "elem",     [KILN_TE_SCALAR] = "arg",  [KILN_TE_STATE] = "state",
         [KILN_TE_RHS] = "rhs",       [KILN_TE_POS] = "pos",     [KILN_TE_COUNT] = "count",
-        [KILN_TE_CAST] = "cast",     [KILN_TE_ROUND] = "round", [KILN_TE_SUM] = "sum",
+        [KILN_TE_CAST] = "cast",     [KILN_TE_ROUND] = "round", [KILN_TE_BLOCK] = "sum",
         [KILN_TE_EXTENT] = "extent", [KILN_TE_ACCESS] = "at"};
     const char *type = kiln_dtype_name(e->dtype);
     if (e->kind == KILN_TE_CONST) {
@@ -307,7 +307,7 @@ static void show(kiln_sb *sb, const kiln_texpr *e) {
         return;
     }
     kiln_sb_puts(sb, e->kind == KILN_TE_PRIM ? kiln_prim_name(e->prim) : kinds[e->kind]);
-    if (e->kind != KILN_TE_PRIM && e->kind != KILN_TE_CAST && e->kind != KILN_TE_SUM)
+    if (e->kind != KILN_TE_PRIM && e->kind != KILN_TE_CAST && e->kind != KILN_TE_BLOCK)
         kiln_sb_printf(sb, "%d", e->id);
     if (e->index >= 0) kiln_sb_printf(sb, "[%d]", e->index);
     kiln_sb_printf(sb, ":%s", type);
@@ -451,6 +451,7 @@ static void names_that_do_not_fit(void **state) {
     type_refuses(&f, "x + dims", "t:1:5: 'dims' is a list: write dims[k]");
     type_refuses(&f, "frob(x)", "t:1:1: unknown function 'frob'");
     type_refuses(&f, "sum(x)", "t:1:1: sum(...) may stand only in a block clause");
+    type_refuses(&f, "max(x)", "t:1:1: 'max' takes 2 arguments, found 1; of a block, 1 in a block clause");
     type_refuses(&f, "k[0]", "t:1:1: 'k' is not a tensor");
     type_refuses(&f, "x[x]", "t:1:3: a coordinate must be an integer");
 }

@@ -49,6 +49,11 @@ static const struct {
     {"%0 = load k %1 = cast f32 %0 %2 = cast i32 %1 store i, %2",
      "%0 = load k %1 = cast f32 %0 %2 = cast i32 %1 store i, %2"},
     {"%0 = load c %1 = cast f32 %0 %2 = cast bool %1 store b, %2", "%0 = load c store b, %0"},
+    /* widened and compared: as they were, unless a sign would be lost */
+    {"%0 = load k %1 = cast i64 %0 %2 = load x %3 = cast i32 %2 %4 = cast i64 %3 %5 = lt %1, %4 store b, %5",
+     "%0 = load k %1 = load x %2 = cast i32 %1 %3 = lt %0, %2 store b, %3"},
+    {"%0 = load k %1 = cast u64 %0 %2 = load x %3 = cast i32 %2 %4 = cast u64 %3 %5 = lt %1, %4 store b, %5",
+     "%0 = load k %1 = cast u64 %0 %2 = load x %3 = cast i32 %2 %4 = cast u64 %3 %5 = lt %1, %4 store b, %5"},
     /* repeated values */
     {"%0 = load x %1 = load x %2 = mul %0, %1 %3 = mul %1, %0 %4 = add %2, %3 store y, %4",
      "%0 = load x %1 = mul %0, %0 %2 = add %1, %1 store y, %2"},
