@@ -90,7 +90,7 @@ void kiln_em_open_blocks(kiln_emitter *em, int begin, const kiln_em_place *at) {
                  at->end, begin, block);
 }
 
-/* Pushes `state` onto `stack`, merged with what the counter says; `last`: whether nothing follows. */
+/* Merges `state` with what the counter says of the stack and pushes it, unless it is the last: then it is the result. */
 static void push(kiln_emitter *em, int begin, const char *state, const char *stack, const char *last) {
     char left[40];
     snprintf(left, sizeof left, "%s%d[--%s%d_top]", stack, begin, stack, begin);
@@ -98,6 +98,7 @@ static void push(kiln_emitter *em, int begin, const char *state, const char *sta
                  stack, begin);
     kiln_em_merge(em, begin, left, state, state, NULL);
     kiln_em_close(em);
+    kiln_em_line(em, "if (%s) break;", last);
     kiln_em_line(em, "%s%d[%s%d_top++] = %s;", stack, begin, stack, begin, state);
     kiln_em_line(em, "%s%d_count++;", stack, begin);
 }
@@ -157,7 +158,7 @@ static void block_by_region(kiln_emitter *em, int begin) {
 
 /* -- whole folds ----------------------------------------------------------------------------------------- */
 
-/* All blocks of the last axis; what they come to is stack<begin>[0], if there are any. */
+/* All blocks of the last axis; what they come to is x<begin>, if there are any. */
 static void fold_run(kiln_emitter *em, int begin) {
     const kiln_ir_ins *f = &em->ir->ins[begin];
     const kiln_em_place at = em->at[f->which];
@@ -165,8 +166,8 @@ static void fold_run(kiln_emitter *em, int begin) {
     snprintf(state, sizeof state, "x%d", begin);
     snprintf(last, sizeof last, "hi%d == %s", begin, at.end);
     declare_stack(em, begin, "stack");
-    kiln_em_open_blocks(em, begin, &at);
     kiln_em_line(em, "st%d x%d;", begin, begin);
+    kiln_em_open_blocks(em, begin, &at);
     if (kiln_ir_by_block(f))
         block_by_region(em, begin);
     else if (f->vec)
@@ -200,34 +201,43 @@ void kiln_em_close_runs(kiln_emitter *em, int begin, const kiln_em_scope *old) {
     }
 }
 
+/* Whether the last axis has elements, in C. */
+static void has_elements(const kiln_emitter *em, int begin, char text[48]) {
+    const kiln_em_place *at = &em->at[em->ir->ins[begin].which];
+    snprintf(text, 48, "%s > %s", at->end, at->begin);
+}
+
+/* All runs; what they come to is y<begin>. */
 static void fold_runs(kiln_emitter *em, int begin) {
     kiln_em_scope old[KILN_IR_MAX_AXES];
-    char state[16], last[48];
+    char state[16], last[48], any[48];
     snprintf(state, sizeof state, "y%d", begin);
     snprintf(last, sizeof last, "runs%d_count == total%d - 1", begin, begin);
+    has_elements(em, begin, any);
     declare_stack(em, begin, "runs");
+    kiln_em_line(em, "st%d y%d;", begin, begin);
     kiln_em_open_runs(em, begin, old);
     fold_run(em, begin);
-    kiln_em_line(em, "if (!stack%d_top) break;", begin);
-    kiln_em_line(em, "st%d y%d = stack%d[0];", begin, begin, begin);
+    kiln_em_line(em, "if (!(%s)) break;", any);
+    kiln_em_line(em, "y%d = x%d;", begin, begin);
     push(em, begin, state, "runs", last);
     kiln_em_close_runs(em, begin, old);
 }
 
 /* The result of a fold along the lanes is in lane 0; all lanes of a value are the same. */
-static void spread_result(kiln_emitter *em, int begin, const char *stack) {
+static void spread_result(kiln_emitter *em, int begin, char from) {
     for (int k = 0; k < em->ir->ins[begin].nargs; k++) {
         kiln_dtype t = state_type(em, begin, k);
         kiln_em_start(em);
         kiln_em_put(em, "f%d.s%d = ", begin, k);
         kiln_em_fn(em, "splat_%s", t == KILN_BOOL ? "i8" : kiln_dtype_name(t));
-        kiln_em_put(em, "(%s%d[0].s%d[0]);\n", stack, begin, k);
+        kiln_em_put(em, "(%c%d.s%d[0]);\n", from, begin, k);
     }
 }
 
 void kiln_em_fold(kiln_emitter *em, int begin) {
     const kiln_ir_ins *f = &em->ir->ins[begin];
-    const char *stack = f->ncoord ? "runs" : "stack";
+    char from = f->ncoord ? 'y' : 'x', any[48];
     kiln_em_states(em, begin, "st%d f%d", begin, begin);
     kiln_em_brace(em);
     kiln_em_line(em, "const st%d z%d = f%d;", begin, begin, begin);
@@ -235,11 +245,15 @@ void kiln_em_fold(kiln_emitter *em, int begin) {
         fold_runs(em, begin);
     else
         fold_run(em, begin);
-    kiln_em_open(em, "if (%s%d_top)", stack, begin);
-    if (f->vec)
-        spread_result(em, begin, stack);
+    has_elements(em, begin, any);
+    if (f->ncoord)
+        kiln_em_open(em, "if (total%d > 0 && %s)", begin, any);
     else
-        kiln_em_line(em, "f%d = %s%d[0];", begin, stack, begin);
+        kiln_em_open(em, "if (%s)", any);
+    if (f->vec)
+        spread_result(em, begin, from);
+    else
+        kiln_em_line(em, "f%d = %c%d;", begin, from, begin);
     kiln_em_close(em);
     kiln_em_close(em);
 }

@@ -145,6 +145,15 @@ void kiln_em_load(kiln_emitter *em, kiln_ref r) {
     kiln_em_put(em, ";\n");
 }
 
+/* Outside vector loops all lanes are the same. */
+static void store_first_lane(kiln_emitter *em, const kiln_ir_ins *in, int k, kiln_dtype t) {
+    kiln_em_put(em, "*(par_%s *)(", kiln_dtype_name(t));
+    address(em, in, k * (int)kiln_dtype_size(t));
+    kiln_em_put(em, ") = ");
+    kiln_em_use(em, in->arg[k], 8);
+    kiln_em_put(em, t == KILN_BOOL ? "[0] != 0;\n" : "[0];\n");
+}
+
 /* Value k of a store: the whole, or a part of a complex element. */
 static void store_value(kiln_emitter *em, const kiln_ir_ins *in, int k) {
     kiln_dtype t = kiln_dtype_real((kiln_dtype)in->dtype);
@@ -155,6 +164,10 @@ static void store_value(kiln_emitter *em, const kiln_ir_ins *in, int k) {
     char stride[24] = "0";
     kiln_em_start(em);
     for (int p = 0; p < em->npass; p++) kiln_em_put(em, "if (pass%u) ", em->pass[p]);
+    if (em->vec < 0 && !own_places) {
+        store_first_lane(em, in, k, t);
+        return;
+    }
     kiln_em_fn(em,
                own_places          ? "store_at_%s"
                : lanes == IN_A_ROW ? "store_some_%s"
