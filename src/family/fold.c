@@ -3,7 +3,8 @@
  * Tensors are broadcast; which dimensions are folded, an argument or the row says; results are row-major.  Kept
  * dimensions are the grid, folded ones at most two reduced axes: where they do not merge into so few, arguments are
  * copied first, folded dimensions last.  If memory is nearest along a folded dimension the fold itself is the vector
- * loop (along), else the grid is and each lane folds for itself (across).  fold_lower.c makes the IR. */
+ * loop (along), else, and where many folds have few elements each, the grid is and each lane folds for itself (across).
+ * fold_lower.c makes the IR. */
 #include <stdlib.h>
 
 #include "family/fold.h"
@@ -85,7 +86,11 @@ static kiln_status shape(kiln_plan *p) {
 
 /* -- axes --------------------------------------------------------------------------------------------------- */
 
-enum { SHORT_ROW = 8 }; /* elements of a kept dimension that are not worth being the vector loop */
+enum {
+    SHORT_ROW = 8, /* elements of a kept dimension that are not worth being the vector loop */
+    FEW = 64,      /* elements of a fold that are not, where others can be folded beside it, */
+    MANY = 64      /* so many */
+};
 
 /* Strides of every buffer along the dimensions of the call's shape, in elements. */
 typedef struct walks {
@@ -156,11 +161,18 @@ static void turn_reduced(kiln_plan *p, int first, int n) {
     for (int b = 0; b < p->axes.nbuffers; b++) swap(&p->stride[b][first]);
 }
 
+/* Whether each lane of a vector folds for itself; `near` is where memory is nearest. */
+static bool is_across(const kiln_plan *p, int near) {
+    int64_t folds = p->shape[1].nelem;
+    if (!is_reduced(p, near)) return p->shape->sizes[near] >= SHORT_ROW;
+    return folds >= MANY && p->shape->nelem / folds < FEW;
+}
+
 /* Grid, reduced axes, parts; how many groups of folded dimensions there are, which may be too many for that. */
 static int lay_out(kiln_plan *p, const walks *w) {
     uint8_t kept[KILN_MAX_RANK], folded[KILN_MAX_RANK];
     int near = nearest_dim(p, w);
-    bool across = near >= 0 && !is_reduced(p, near) && p->shape->sizes[near] >= SHORT_ROW;
+    bool across = near >= 0 && is_across(p, near);
     const int64_t *in = w->of[p->axes.nwritten], *out = w->of[0];
     int nkept = collect_dims(p, false, across ? in : out, true, kept);
     bool places = p->call->op->row->reduce.places; /* the order is then the logical one */
