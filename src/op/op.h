@@ -118,7 +118,8 @@ typedef struct kiln_check {
 typedef struct kiln_named {
     const char *name;
     const kiln_expr *expr;
-    kiln_dtype dtype; /* state: its type; KILN_DTYPE_COUNT: the compute type */
+    kiln_dtype dtype; /* state: its type; KILN_DTYPE_COUNT: the compute type, */
+    bool wide;        /* or a wider one: see kiln_state_dtype */
     bool each;        /* finish: the result keeps the reduced dimensions */
     int line, col;    /* where it stands */
 } kiln_named;
@@ -135,6 +136,14 @@ typedef struct kiln_nameds {
 
 const kiln_named *kiln_named_of(const kiln_nameds *list,
                                 const char *name); /* NULL: none, or there is no list */
+
+/* The type of a state.  A wide one is what PyTorch adds up in on CPUs: f64 for f32, c128 for c64, f32 for halves. */
+static inline kiln_dtype kiln_state_dtype(const kiln_named *state, kiln_dtype common) {
+    if (state->dtype != KILN_DTYPE_COUNT) return state->dtype;
+    if (state->wide && common == KILN_F32) return KILN_F64;
+    if (state->wide && common == KILN_C64) return KILN_C128;
+    return kiln_dtype_compute(common);
+}
 
 /* fold, scan, index: the parts beyond bodies. */
 typedef struct kiln_reduce {
