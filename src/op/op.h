@@ -39,7 +39,8 @@ typedef enum kiln_promo {
     KILN_PROMO_FLOAT,   /* the same, then bool and integers become f32 */
     KILN_PROMO_DOUBLE,  /* f64, or c128 if one of `args` is complex, whatever else they are */
     KILN_PROMO_TO,      /* the same, unless the dtype argument `dtype_arg` says otherwise */
-    KILN_PROMO_SUM      /* of `args`; bool and integers become i64; the dtype argument `dtype_arg` wins */
+    KILN_PROMO_SUM /* of `args`; bool and integers become i64; a given tensor's dtype comes before that, the
+                           dtype argument `dtype_arg` before both */
 } kiln_promo;
 
 enum { KILN_RET_COMMON = -1 };      /* result has the common dtype; >= 0: that kiln_dtype; else see below */

@@ -235,7 +235,9 @@ static kiln_status check_reduce(const checker *c, kiln_row_env *re, const kiln_b
     re->states = true;
     KILN_TRY(check_states(re, &r->step, "step", 0));
     KILN_TRY(check_block(re));
-    if (!r->step.n && !r->block.n) return CHECK_FAIL(c, "a fold needs a step or a block");
+    if (!r->step.n && !r->block.n)
+        return CHECK_FAIL(c, c->row->family == KILN_FAMILY_SCAN ? "a scan needs a step"
+                                                                : "a fold needs a step or a block");
     if (!r->merge.n && !r->from && c->row->family == KILN_FAMILY_FOLD)
         return CHECK_FAIL(c, "a fold needs a merge");
     re->merge = true;
@@ -245,8 +247,8 @@ static kiln_status check_reduce(const checker *c, kiln_row_env *re, const kiln_b
         const kiln_expr *e = finish_or_state(r, k);
         if (!e && (!r->from || k)) return CHECK_FAIL(c, "result %d has no finish", k);
         if (!e) continue;
-        inspection in = {r->finish.at[k].each ? 0 : ELEMENTS, "a finish sees elements only with 'each'",
-                         NULL};
+        bool sees = r->finish.at[k].each || c->row->family == KILN_FAMILY_SCAN;
+        inspection in = {sees ? 0 : ELEMENTS, "a finish sees elements only with 'each'", NULL};
         KILN_TRY(check_expr(re, e, ret_dtype(c, b, k), in));
     }
     return KILN_OK;
