@@ -7,56 +7,11 @@
  * fold_lower.c makes the IR. */
 #include <stdlib.h>
 
+#include "family/dims.h"
 #include "family/fold.h"
 #include "infer/infer_parts.h"
 
 /* -- shape -------------------------------------------------------------------------------------------------- */
-
-/* Notes that `dim`, which argument `arg` names, is folded. */
-static kiln_status fold_dim(kiln_plan *p, int arg, int64_t dim) {
-    int rank = p->shape->rank, least = rank ? -rank : -1, most = rank ? rank - 1 : 0;
-    if (dim < least || dim > most)
-        return KILN_FAIL(
-            KILN_E_INDEX,
-            "%s: argument '%s': Dimension out of range (expected to be in range of [%d, %d], but got %lld)",
-            p->call->op->name, kiln_arg_name(p->call, arg), least, most, (long long)dim);
-    if (dim < 0) dim += most + 1;
-    if (p->reduced >> dim & 1)
-        return KILN_FAIL(KILN_E_ARG, "%s: argument '%s': dim %lld appears multiple times in the list of dims",
-                         p->call->op->name, kiln_arg_name(p->call, arg), (long long)dim);
-    p->reduced |= 1ull << dim;
-    return KILN_OK;
-}
-
-/* The last so many dimensions. */
-static kiln_status fold_last(kiln_plan *p, const kiln_expr *count) {
-    kiln_call_env env;
-    kiln_hval v;
-    kiln_call_env_init(&env, p->call, p->typed.common);
-    KILN_TRY(kiln_note(kiln_expr_eval(&env.env, count, &v), "%s", p->call->op->name));
-    if (v.kind != KILN_H_INT || v.i < 0 || v.i > p->shape->rank)
-        return KILN_FAIL(KILN_E_ARG, "%s: the last %lld dimensions of %d cannot be folded", p->call->op->name,
-                         (long long)v.i, p->shape->rank);
-    for (int64_t k = 1; k <= v.i; k++) p->reduced |= 1ull << (p->shape->rank - k);
-    return KILN_OK;
-}
-
-/* Which dimensions are folded: all, unless some are named. */
-static kiln_status find_reduced(kiln_plan *p) {
-    const kiln_reduce *r = &p->call->op->row->reduce;
-    const kiln_value *dims = r->over_arg >= 0 ? &p->call->arg[r->over_arg] : NULL;
-    p->reduced = 0;
-    if (r->over_last) return fold_last(p, r->over_last);
-    if (dims && dims->kind == KILN_INT_V) return fold_dim(p, r->over_arg, dims->u.i);
-    if (dims && dims->kind == KILN_LIST_V && dims->n) {
-        for (uint32_t k = 0; k < dims->n; k++) KILN_TRY(fold_dim(p, r->over_arg, dims->u.list[k].u.i));
-        return KILN_OK;
-    }
-    p->reduced = p->shape->rank == 64 ? ~UINT64_C(0) : (UINT64_C(1) << p->shape->rank) - 1;
-    return KILN_OK;
-}
-
-static bool is_reduced(const kiln_plan *p, int d) { return p->reduced >> d & 1; }
 
 static bool keeps(const kiln_plan *p) {
     int arg = p->call->op->row->reduce.keep_arg;
@@ -67,16 +22,16 @@ static kiln_status shape(kiln_plan *p) {
     kiln_shape *out = &p->shape[1];
     int64_t folded = 1;
     KILN_TRY(kiln_broadcast(p));
-    KILN_TRY(find_reduced(p));
+    KILN_TRY(kiln_over_find(p));
     bool keep = keeps(p);
     out->rank = 0;
     out->nelem = 1;
     for (int d = 0; d < p->shape->rank; d++) {
         int64_t n = p->shape->sizes[d];
-        if (is_reduced(p, d)) folded *= n;
-        if (is_reduced(p, d) && !keep) continue;
-        out->sizes[out->rank++] = is_reduced(p, d) ? 1 : n;
-        out->nelem *= is_reduced(p, d) ? 1 : n;
+        if (kiln_is_over(p, d)) folded *= n;
+        if (kiln_is_over(p, d) && !keep) continue;
+        out->sizes[out->rank++] = kiln_is_over(p, d) ? 1 : n;
+        out->nelem *= kiln_is_over(p, d) ? 1 : n;
     }
     kiln_row_major(out->rank, out->sizes, out->strides);
     for (int k = 0; k < p->typed.nrets; k++) p->result[k] = (kiln_result){.shape = 1};
@@ -110,8 +65,8 @@ static void find_walks(const kiln_plan *p, walks *w) {
         }
         const int64_t *next = t && !p->result[b].resized ? t->strides : p->shape[1].strides;
         for (int d = 0; d < p->shape->rank; d++) {
-            out[d] = is_reduced(p, d) ? 0 : *next;
-            next += keep || !is_reduced(p, d);
+            out[d] = kiln_is_over(p, d) ? 0 : *next;
+            next += keep || !kiln_is_over(p, d);
         }
     }
 }
@@ -131,20 +86,12 @@ static int nearest_dim(const kiln_plan *p, const walks *w) {
 static int collect_dims(const kiln_plan *p, bool folded, const int64_t *by, bool sorted, uint8_t *out) {
     int n = 0;
     for (int d = p->shape->rank - 1; d >= 0; d--) {
-        if (is_reduced(p, d) != folded) continue;
+        if (kiln_is_over(p, d) != folded) continue;
         int at = n++;
         for (; sorted && at > 0 && llabs(by[out[at - 1]]) > llabs(by[d]); at--) out[at] = out[at - 1];
         out[at] = (uint8_t)d;
     }
     return n;
-}
-
-/* A dimension of one position. */
-static void add_dim(kiln_plan *p, kiln_role role) {
-    int d = p->axes.ndim++;
-    p->n[d] = 1;
-    p->role[d] = role;
-    for (int b = 0; b < p->axes.nbuffers; b++) p->stride[b][d] = 0;
 }
 
 static void swap(int64_t *two) {
@@ -164,7 +111,7 @@ static void turn_reduced(kiln_plan *p, int first, int n) {
 /* Whether each lane of a vector folds for itself; `near` is where memory is nearest. */
 static bool is_across(const kiln_plan *p, int near) {
     int64_t folds = p->shape[1].nelem;
-    if (!is_reduced(p, near)) return p->shape->sizes[near] >= SHORT_ROW;
+    if (!kiln_is_over(p, near)) return p->shape->sizes[near] >= SHORT_ROW;
     return folds >= MANY && p->shape->nelem / folds < FEW;
 }
 
@@ -179,14 +126,14 @@ static int lay_out(kiln_plan *p, const walks *w) {
     int nfolded = collect_dims(p, true, in, !places, folded);
     p->form = across ? KILN_FOLD_ACROSS : 0;
     p->axes.ndim = 0;
-    if (kiln_plan_append(p, w->of, kept, nkept) == 0) add_dim(p, KILN_ROLE_GRID);
+    if (kiln_plan_append(p, w->of, kept, nkept) == 0) kiln_axes_add_one(p, KILN_ROLE_GRID);
     p->axes.ngrid = p->axes.ndim;
     int groups = kiln_plan_append(p, w->of, folded, nfolded);
     if (groups > KILN_FOLD_AXES) return groups;
-    if (groups == 0) add_dim(p, KILN_ROLE_REDUCED);
+    if (groups == 0) kiln_axes_add_one(p, KILN_ROLE_REDUCED);
     turn_reduced(p, p->axes.ngrid, groups);
     if (groups == 2) p->form |= KILN_FOLD_TWO;
-    add_dim(p, KILN_ROLE_PARTS);
+    kiln_axes_add_one(p, KILN_ROLE_PARTS);
     return groups;
 }
 
@@ -196,7 +143,7 @@ static void copy_first(kiln_plan *p, walks *w, int b) {
     int64_t next = 1;
     for (int pass = 0; pass < 2; pass++)
         for (int d = p->shape->rank - 1; d >= 0; d--) {
-            if (is_reduced(p, d) != (pass == 0)) continue;
+            if (kiln_is_over(p, d) != (pass == 0)) continue;
             p->copy_n[n] = p->shape->sizes[d];
             p->stride[own][n++] = w->of[b][d] * p->bytes[b];
             w->room[b][d] = next;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "family/fold.h"
+#include "family/states.h"
 #include "lower/lower.h"
 
 enum {
@@ -23,9 +24,7 @@ typedef struct lowering {
     const kiln_reduce *reduce;
     const kiln_texpr *init[KILN_ROW_MAX_NAMED], *step[KILN_ROW_MAX_NAMED], *block[KILN_ROW_MAX_NAMED],
         *merge[KILN_ROW_MAX_NAMED], *finish[KILN_MAX_RETS];
-    kiln_dtype dtype[KILN_ROW_MAX_NAMED];               /* of each state */
-    int at[KILN_ROW_MAX_NAMED];                         /* its first IR state */
-    int nstates, ncells;                                /* states of the row; IR states */
+    kiln_states states;
     int count;                                          /* the IR state that counts, or -1 */
     int grid, reduced[KILN_FOLD_AXES], nreduced, parts; /* axes */
     bool across;
@@ -61,10 +60,10 @@ static kiln_ref cell(lowering *f, int k, bool right) {
 
 static kiln_pair state(kiln_lowering *lw, const kiln_texpr *e) {
     lowering *f = (lowering *)lw;
-    int k = f->at[e->id];
+    int k = f->states.at[e->id];
     bool right = e->kind == KILN_TE_RHS;
     kiln_pair v = {cell(f, k, right), KILN_NOREF};
-    if (kiln_dtype_is_complex(f->dtype[e->id])) v.im = cell(f, k + 1, right);
+    if (kiln_dtype_is_complex(f->states.dtype[e->id])) v.im = cell(f, k + 1, right);
     if (f->first != KILN_NOREF && f->places >> e->id & 1) v.re = kiln_ir_cast(lw->ir, KILN_I64, v.re);
     return v;
 }
@@ -161,7 +160,7 @@ static kiln_pair fold_block(kiln_lowering *lw, const kiln_texpr *e) {
 /* A choice among places, as the distance of the chosen one. */
 static kiln_ref choose_distance(lowering *f, const kiln_texpr *e) {
     if (e->kind == KILN_TE_POS) return distance(f);
-    if (e->kind != KILN_TE_PRIM) return cell(f, f->at[e->id], e->kind == KILN_TE_RHS);
+    if (e->kind != KILN_TE_PRIM) return cell(f, f->states.at[e->id], e->kind == KILN_TE_RHS);
     kiln_ref three[3] = {kiln_lower_expr(&f->base, e->args[0]).re, choose_distance(f, e->args[1]),
                          choose_distance(f, e->args[2])};
     return kiln_ir_prim(f->base.ir, KILN_P_SELECT, three, 3);
@@ -169,22 +168,16 @@ static kiln_ref choose_distance(lowering *f, const kiln_texpr *e) {
 
 /* Lowers each state's expression to its cells; n: the counter's value, if there is one. */
 static void lower_states(lowering *f, const kiln_texpr *const *of, kiln_ref n, kiln_ref *out) {
-    for (int k = 0; k < f->nstates; k++) {
-        if (f->first != KILN_NOREF && f->places >> k & 1) {
-            out[f->at[k]] = choose_distance(f, of[k]);
-            continue;
-        }
-        kiln_pair v = kiln_lower_expr(&f->base, of[k]);
-        out[f->at[k]] = v.re;
-        if (kiln_dtype_is_complex(f->dtype[k])) out[f->at[k] + 1] = v.im;
-    }
+    kiln_states_lower(&f->base, &f->states, of, out);
+    for (int k = 0; k < f->states.n && f->first != KILN_NOREF; k++)
+        if (f->places >> k & 1) out[f->states.at[k]] = choose_distance(f, of[k]);
     if (f->count >= 0) out[f->count] = n;
 }
 
 static void yield(lowering *f, const kiln_texpr *const *of, kiln_ref n) {
     kiln_ref all[KILN_IR_MAX_STATES];
     lower_states(f, of, n, all);
-    kiln_ir_yield(f->base.ir, all, f->ncells);
+    kiln_ir_yield(f->base.ir, all, f->states.ncells);
 }
 
 static void merge(lowering *f) {
@@ -211,25 +204,26 @@ static void fold_block_of_places(lowering *f) {
     kiln_ir_tree how = tree(f);
     if (f->across) how.lanes = 1; /* a step costs less than a merge, and nothing is rounded */
     beginning(f, init);
-    for (int k = 0; k < f->nstates; k++)
-        if (f->places >> k & 1) init[f->at[k]] = kiln_ir_const_i(ir, KILN_I32, -1);
+    for (int k = 0; k < f->states.n; k++)
+        if (f->places >> k & 1) init[f->states.at[k]] = kiln_ir_const_i(ir, KILN_I32, -1);
     f->first = kiln_ir_index(ir, last);
-    kiln_ref fold = kiln_ir_fold(ir, &last, 1, !f->across, how, init, f->ncells);
+    kiln_ref fold = kiln_ir_fold(ir, &last, 1, !f->across, how, init, f->states.ncells);
     f->now = IN_STEP;
     kiln_lower_forget(&f->base);
     yield(f, f->step, 0);
     merge(f);
     f->first = KILN_NOREF;
     f->now = IN_BEGINNING;
-    for (int k = 0; k < f->ncells; k++) out[k] = kiln_ir_result(ir, fold, k);
-    for (int k = 0; k < f->nstates; k++) {
+    for (int k = 0; k < f->states.ncells; k++) out[k] = kiln_ir_result(ir, fold, k);
+    for (int k = 0; k < f->states.n; k++) {
         if (!(f->places >> k & 1)) continue;
-        kiln_ref off = out[f->at[k]], none = binary(ir, KILN_P_LT, off, kiln_ir_const_i(ir, KILN_I32, 0));
+        kiln_ref off = out[f->states.at[k]],
+                 none = binary(ir, KILN_P_LT, off, kiln_ir_const_i(ir, KILN_I32, 0));
         kiln_ref three[3] = {none, kiln_lower_expr(&f->base, f->init[k]).re,
                              binary(ir, KILN_P_ADD, begin, kiln_ir_cast(ir, KILN_I64, off))};
-        out[f->at[k]] = kiln_ir_prim(ir, KILN_P_SELECT, three, 3);
+        out[f->states.at[k]] = kiln_ir_prim(ir, KILN_P_SELECT, three, 3);
     }
-    kiln_ir_yield(ir, out, f->ncells);
+    kiln_ir_yield(ir, out, f->states.ncells);
 }
 
 static void fold_elements(lowering *f) {
@@ -238,7 +232,7 @@ static void fold_elements(lowering *f) {
     bool blocks = by_blocks(f);
     beginning(f, init);
     f->folded = kiln_ir_fold(ir, f->reduced, f->nreduced, !f->across && !blocks, whole_tree(f), init,
-                             f->ncells);
+                             f->states.ncells);
     f->now = blocks ? IN_BLOCK : IN_STEP;
     f->nfolds = 0;
     kiln_lower_forget(&f->base);
@@ -258,9 +252,9 @@ static void fold_parts(lowering *f) {
     kiln_ir *ir = f->base.ir;
     kiln_ref init[KILN_IR_MAX_STATES], part[KILN_IR_MAX_STATES];
     beginning(f, init);
-    f->folded = kiln_ir_fold(ir, &f->parts, 1, false, (kiln_ir_tree){0, 1}, init, f->ncells);
-    for (int k = 0; k < f->ncells; k++) part[k] = kiln_ir_load(ir, f->parts_of[k]);
-    kiln_ir_yield(ir, part, f->ncells);
+    f->folded = kiln_ir_fold(ir, &f->parts, 1, false, (kiln_ir_tree){0, 1}, init, f->states.ncells);
+    for (int k = 0; k < f->states.ncells; k++) part[k] = kiln_ir_load(ir, f->parts_of[k]);
+    kiln_ir_yield(ir, part, f->states.ncells);
     merge(f);
 }
 
@@ -270,7 +264,8 @@ static void make_nests(lowering *f) {
     kiln_ir_for(ir, f->grid, f->across);
     fold_elements(f);
     if (f->base.plan->parts) {
-        for (int k = 0; k < f->ncells; k++) kiln_ir_store(ir, f->part[k], kiln_ir_result(ir, f->folded, k));
+        for (int k = 0; k < f->states.ncells; k++)
+            kiln_ir_store(ir, f->part[k], kiln_ir_result(ir, f->folded, k));
         kiln_ir_end(ir);
         kiln_ir_for(ir, f->grid, f->across);
         fold_parts(f);
@@ -283,20 +278,6 @@ static void make_nests(lowering *f) {
 
 /* -- types ---------------------------------------------------------------------------------------------------- */
 
-/* The expressions of a clause, one per state, each cast to its state's type. */
-static kiln_status type_clause(lowering *f, const kiln_nameds *list, const kiln_texpr **out) {
-    kiln_nameds before = {list->at, 0};
-    for (int k = 0; k < f->nstates && list->n; k++) {
-        const kiln_named *v = kiln_named_of(list, f->reduce->states.at[k].name);
-        if (!v) return KILN_BUG("a clause without state '%s'", f->reduce->states.at[k].name);
-        before.n = (int)(v - list->at); /* a block sees what it has named so far */
-        if (f->base.env.env.in_block) f->base.env.scope = &before;
-        KILN_TRY(kiln_expr_type(&f->base.env.env, v->expr, f->dtype[k], &out[k]));
-        f->base.env.scope = NULL;
-    }
-    return KILN_OK;
-}
-
 /* A row in short form merges as it steps: the step with two accumulators for its arguments, whatever it was typed to
  * (`+` of bools is `or`, of complex numbers a rule). */
 static kiln_status type_short_merge(lowering *f) {
@@ -305,7 +286,7 @@ static kiln_status type_short_merge(lowering *f) {
     if (!both || !args) return KILN_NOMEM();
     if (f->step[0]->nargs != 2) return KILN_BUG("%s: a step that does not merge", f->base.row->name);
     for (int k = 0; k < 2; k++) {
-        both[k] = (kiln_texpr){.kind = k ? KILN_TE_RHS : KILN_TE_STATE, .dtype = f->dtype[0]};
+        both[k] = (kiln_texpr){.kind = k ? KILN_TE_RHS : KILN_TE_STATE, .dtype = f->states.dtype[0]};
         args[k] = &both[k];
     }
     both[2] = *f->step[0];
@@ -314,50 +295,19 @@ static kiln_status type_short_merge(lowering *f) {
     return KILN_OK;
 }
 
-static kiln_status type_finish(lowering *f) {
-    for (int k = 0; k < f->base.plan->typed.nrets; k++) {
-        kiln_dtype want = kiln_dtype_compute(f->base.plan->typed.ret_dtype[k]);
-        if (k < f->reduce->finish.n) {
-            KILN_TRY(kiln_expr_type(&f->base.env.env, f->reduce->finish.at[k].expr, want, &f->finish[k]));
-            continue;
-        }
-        kiln_texpr *acc = kiln_arena_alloc(f->base.arena, sizeof *acc);
-        if (!acc) return KILN_NOMEM();
-        *acc = (kiln_texpr){.kind = KILN_TE_STATE, .dtype = f->dtype[0]};
-        KILN_TRY(kiln_expr_cast(&f->base.env.env, acc, want, &f->finish[k]));
-    }
-    return KILN_OK;
-}
-
 static kiln_status type_all(lowering *f) {
     kiln_row_env *re = &f->base.env;
     const kiln_reduce *r = f->reduce;
-    KILN_TRY(type_clause(f, &r->states, f->init));
+    KILN_TRY(kiln_states_type(&f->base, &f->states, &r->states, f->init));
     re->states = true;
-    KILN_TRY(type_clause(f, &r->step, f->step));
+    KILN_TRY(kiln_states_type(&f->base, &f->states, &r->step, f->step));
     re->env.in_block = true;
-    KILN_TRY(type_clause(f, &r->block, f->block));
+    KILN_TRY(kiln_states_type(&f->base, &f->states, &r->block, f->block));
     re->env.in_block = false;
     re->merge = true;
-    KILN_TRY(r->from ? type_short_merge(f) : type_clause(f, &r->merge, f->merge));
+    KILN_TRY(r->from ? type_short_merge(f) : kiln_states_type(&f->base, &f->states, &r->merge, f->merge));
     re->merge = false;
-    return type_finish(f);
-}
-
-static kiln_status set_states(lowering *f) {
-    const kiln_nameds *states = &f->reduce->states;
-    f->nstates = states->n;
-    f->count = -1;
-    for (int k = 0; k < states->n; k++) {
-        kiln_dtype t = states->at[k].dtype;
-        f->dtype[k] = t == KILN_DTYPE_COUNT ? kiln_dtype_compute(f->base.plan->typed.common) : t;
-        f->at[k] = f->ncells;
-        f->ncells += kiln_dtype_is_complex(f->dtype[k]) ? 2 : 1;
-    }
-    if (f->reduce->counts) f->count = f->ncells++;
-    if (f->ncells <= KILN_IR_MAX_STATES) return KILN_OK;
-    return KILN_FAIL(KILN_E_LIMIT, "%s: %d states, of which there can be %d", f->base.row->name, f->ncells,
-                     KILN_IR_MAX_STATES);
+    return kiln_states_type_finish(&f->base, &f->states, f->finish);
 }
 
 /* -- places --------------------------------------------------------------------------------------------------- */
@@ -390,10 +340,10 @@ static bool chooses_place(const lowering *f, const kiln_texpr *e) {
  * distance does.  None, unless the row can do without more. */
 static void find_places(lowering *f) {
     if (!f->reduce->places || f->reduce->block.n || f->count >= 0 || f->reduce->from) return;
-    for (int k = 0; k < f->nstates; k++)
-        if (f->dtype[k] == KILN_I64 && f->init[k]->kind == KILN_TE_CONST && f->init[k]->i <= 0)
+    for (int k = 0; k < f->states.n; k++)
+        if (f->states.dtype[k] == KILN_I64 && f->init[k]->kind == KILN_TE_CONST && f->init[k]->i <= 0)
             f->places |= 1u << k;
-    for (int k = 0; k < f->nstates; k++) {
+    for (int k = 0; k < f->states.n; k++) {
         bool (*fits)(const lowering *, const kiln_texpr *) = f->places >> k & 1 ? chooses_place
                                                                                 : compares_places;
         if (fits(f, f->step[k]) && fits(f, f->merge[k])) continue;
@@ -405,8 +355,8 @@ static void find_places(lowering *f) {
 /* -- declarations --------------------------------------------------------------------------------------------- */
 
 static kiln_dtype cell_dtype(const lowering *f, int cell) {
-    for (int k = f->nstates - 1; k >= 0; k--)
-        if (cell != f->count && f->at[k] <= cell) return kiln_dtype_real(f->dtype[k]);
+    for (int k = f->states.n - 1; k >= 0; k--)
+        if (cell != f->count && f->states.at[k] <= cell) return kiln_dtype_real(f->states.dtype[k]);
     return KILN_I64;
 }
 
@@ -433,12 +383,12 @@ static void declare(lowering *f) {
     uint32_t kept = 1u << f->grid, all = kept;
     for (int k = 0; k < f->nreduced; k++) all |= 1u << f->reduced[k];
     kiln_lower_buffers(&f->base, kept, all);
-    for (int k = 0; k < f->ncells && p->parts; k++) f->part[k] = declare_part(f, k, false);
-    for (int k = 0; k < f->ncells && p->parts; k++) {
+    for (int k = 0; k < f->states.ncells && p->parts; k++) f->part[k] = declare_part(f, k, false);
+    for (int k = 0; k < f->states.ncells && p->parts; k++) {
         f->parts_of[k] = declare_part(f, k, true);
         partial->bytes[k] = (uint8_t)kiln_dtype_size(cell_dtype(f, k));
     }
-    partial->nstates = p->parts ? (uint8_t)f->ncells : 0;
+    partial->nstates = p->parts ? (uint8_t)f->states.ncells : 0;
     partial->unit = f->nreduced == 2 ? 1 : whole_tree(f).block;
 }
 
@@ -452,7 +402,8 @@ kiln_status kiln_fold_lower(kiln_arena *arena, const kiln_plan *plan, kiln_lower
     f->base.block = fold_block;
     f->first = KILN_NOREF;
     f->reduce = &f->base.row->reduce;
-    KILN_TRY(set_states(f));
+    KILN_TRY(kiln_states_begin(&f->base, f->reduce->counts, &f->states));
+    f->count = f->reduce->counts ? f->states.ncells - 1 : -1;
     KILN_TRY(type_all(f));
     find_places(f);
     declare(f);

@@ -168,11 +168,17 @@ int kiln_plan_stand_in(kiln_plan *p, int b) {
     return own;
 }
 
-/* The kernel writes result k side by side as the grid goes; a copy brings it to its place. */
+/* How many axes results have: the grid's, and the one that is scanned. */
+static int written_axes(const kiln_plan *p) {
+    int grid = p->axes.ngrid;
+    return grid < p->axes.ndim && p->role[grid] == KILN_ROLE_SCANNED ? grid + 1 : grid;
+}
+
+/* The kernel writes result k side by side as these axes go; a copy brings it to its place. */
 static void compute_aside(kiln_plan *p, int k) {
-    int own = kiln_plan_stand_in(p, k);
+    int own = kiln_plan_stand_in(p, k), ndim = written_axes(p);
     int64_t next = p->bytes[k];
-    for (int d = 0; d < p->axes.ngrid; d++) {
+    for (int d = 0; d < ndim; d++) {
         p->stride[own][d] = p->stride[k][d];
         p->stride[k][d] = next;
         next *= p->n[d];
@@ -180,7 +186,7 @@ static void compute_aside(kiln_plan *p, int k) {
     p->buffer[k].nbytes = next;
     p->step[p->nsteps++] = (kiln_step){
         .kind = KILN_STEP_COPY,
-        .u.copy = {(uint8_t)k, (uint8_t)own, (uint8_t)p->axes.ngrid, p->n, p->stride[k], p->stride[own]}};
+        .u.copy = {(uint8_t)k, (uint8_t)own, (uint8_t)ndim, p->n, p->stride[k], p->stride[own]}};
 }
 
 /* A launch over the axes; results that must be computed aside get temporaries and are copied after it.  What launches

@@ -68,11 +68,12 @@ typedef struct kiln_result {
 typedef enum kiln_role {
     KILN_ROLE_GRID,    /* points in any order: the driver picks two for a launch and walks the rest */
     KILN_ROLE_REDUCED, /* folded within one launch, slowest first */
+    KILN_ROLE_SCANNED, /* walked in order within one launch; results have it too */
     KILN_ROLE_INDEXED, /* measures a buffer whose places are computed; not walked */
     KILN_ROLE_PARTS    /* partial folds, of which there is one, or more in the kernel of parts */
 } kiln_role;
 #define KILN_ROLE_NAMES \
-    { "grid", "reduced", "indexed", "parts" } /* ORDER: kiln_role */
+    { "grid", "reduced", "scanned", "indexed", "parts" } /* ORDER: kiln_role */
 
 /* Loops without what they compute: all that the driver knows of a call. */
 /* Rows so short, and so many, that the driver takes many together (src/run/rows.c); and so short that it does so beside a

@@ -39,7 +39,8 @@ typedef enum kiln_promo {
     KILN_PROMO_FLOAT,   /* the same, then bool and integers become f32 */
     KILN_PROMO_DOUBLE,  /* f64, or c128 if one of `args` is complex, whatever else they are */
     KILN_PROMO_TO,      /* the same, unless the dtype argument `dtype_arg` says otherwise */
-    KILN_PROMO_SUM      /* of `args`; bool and integers become i64; the dtype argument `dtype_arg` wins */
+    KILN_PROMO_SUM /* of `args`; bool and integers become i64; a given tensor's dtype comes before that, the
+                           dtype argument `dtype_arg` before both */
 } kiln_promo;
 
 enum { KILN_RET_COMMON = -1 };      /* result has the common dtype; >= 0: that kiln_dtype; else see below */
@@ -118,7 +119,8 @@ typedef struct kiln_check {
 typedef struct kiln_named {
     const char *name;
     const kiln_expr *expr;
-    kiln_dtype dtype; /* state: its type; KILN_DTYPE_COUNT: the compute type */
+    kiln_dtype dtype; /* state: its type; KILN_DTYPE_COUNT: the compute type, */
+    bool wide;        /* or a wider one: see kiln_state_dtype */
     bool each;        /* finish: the result keeps the reduced dimensions */
     int line, col;    /* where it stands */
 } kiln_named;
@@ -135,6 +137,14 @@ typedef struct kiln_nameds {
 
 const kiln_named *kiln_named_of(const kiln_nameds *list,
                                 const char *name); /* NULL: none, or there is no list */
+
+/* The type of a state.  A wide one is what PyTorch adds up in on CPUs: f64 for f32, c128 for c64, f32 for halves. */
+static inline kiln_dtype kiln_state_dtype(const kiln_named *state, kiln_dtype common) {
+    if (state->dtype != KILN_DTYPE_COUNT) return state->dtype;
+    if (state->wide && common == KILN_F32) return KILN_F64;
+    if (state->wide && common == KILN_C64) return KILN_C128;
+    return kiln_dtype_compute(common);
+}
 
 /* fold, scan, index: the parts beyond bodies. */
 typedef struct kiln_reduce {

@@ -186,10 +186,6 @@ static const kiln_named *state(const kiln_row *row, const char *name) {
     return NULL;
 }
 
-static kiln_dtype state_dtype(const kiln_row_env *re, const kiln_named *s) {
-    return s->dtype == KILN_DTYPE_COUNT ? re->env.compute : s->dtype;
-}
-
 static kiln_status check_states(kiln_row_env *re, const kiln_nameds *list, const char *clause,
                                 unsigned refused) {
     const kiln_nameds *states = &re->row->reduce.states;
@@ -201,7 +197,7 @@ static kiln_status check_states(kiln_row_env *re, const kiln_nameds *list, const
                                   v->name, clause);
         char why[64];
         snprintf(why, sizeof why, "a %s cannot see this", clause);
-        KILN_TRY(check_expr(re, v->expr, state_dtype(re, s), (inspection){refused, why, NULL}));
+        KILN_TRY(check_expr(re, v->expr, kiln_state_dtype(s, re->common), (inspection){refused, why, NULL}));
     }
     if (list->n && list->n != states->n)
         return KILN_FAIL_LINE(KILN_E_PARSE, re->env.source, list->at[0].line, list->at[0].col,
@@ -219,8 +215,8 @@ static kiln_status check_block(kiln_row_env *re) {
     for (int k = 0; k < block->n; k++) {
         const kiln_named *s = state(re->row, block->at[k].name);
         given += s != NULL;
-        KILN_TRY(
-            check_expr(re, block->at[k].expr, s ? state_dtype(re, s) : re->env.compute, (inspection){0}));
+        KILN_TRY(check_expr(re, block->at[k].expr, s ? kiln_state_dtype(s, re->common) : re->env.compute,
+                            (inspection){0}));
         sofar = (kiln_nameds){block->at, k + 1};
     }
     if (block->n && given != re->row->reduce.states.n)
@@ -239,7 +235,9 @@ static kiln_status check_reduce(const checker *c, kiln_row_env *re, const kiln_b
     re->states = true;
     KILN_TRY(check_states(re, &r->step, "step", 0));
     KILN_TRY(check_block(re));
-    if (!r->step.n && !r->block.n) return CHECK_FAIL(c, "a fold needs a step or a block");
+    if (!r->step.n && !r->block.n)
+        return CHECK_FAIL(c, c->row->family == KILN_FAMILY_SCAN ? "a scan needs a step"
+                                                                : "a fold needs a step or a block");
     if (!r->merge.n && !r->from && c->row->family == KILN_FAMILY_FOLD)
         return CHECK_FAIL(c, "a fold needs a merge");
     re->merge = true;
@@ -249,8 +247,8 @@ static kiln_status check_reduce(const checker *c, kiln_row_env *re, const kiln_b
         const kiln_expr *e = finish_or_state(r, k);
         if (!e && (!r->from || k)) return CHECK_FAIL(c, "result %d has no finish", k);
         if (!e) continue;
-        inspection in = {r->finish.at[k].each ? 0 : ELEMENTS, "a finish sees elements only with 'each'",
-                         NULL};
+        bool sees = r->finish.at[k].each || c->row->family == KILN_FAMILY_SCAN;
+        inspection in = {sees ? 0 : ELEMENTS, "a finish sees elements only with 'each'", NULL};
         KILN_TRY(check_expr(re, e, ret_dtype(c, b, k), in));
     }
     return KILN_OK;

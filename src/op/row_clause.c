@@ -6,21 +6,32 @@
 
 #include "op/row.h"
 
+/* What may stand behind a name: nothing, a type, or a type that may be `wide`. */
+typedef enum typed { UNTYPED, TYPED, TYPED_OR_WIDE } typed;
+
+/* After `name:`: the dtype that it has. */
+static kiln_status parse_type(kiln_lex *lx, typed which, kiln_named *v) {
+    if (which == TYPED_OR_WIDE && kiln_lex_is(lx, "wide")) {
+        v->wide = true;
+        return kiln_lex_next(lx);
+    }
+    bool known = lx->tok == KILN_TOK_NAME && kiln_dtype_parse(lx->str, &v->dtype) == KILN_OK;
+    if (!known || v->dtype != kiln_dtype_compute(v->dtype))
+        return kiln_lex_fail(lx, which == TYPED_OR_WIDE ? "a dtype that numbers are computed in, or 'wide'"
+                                                        : "a dtype that numbers are computed in");
+    return kiln_lex_next(lx);
+}
+
 /* name = expr [, name = expr]...; with types: name: dtype = expr */
-static kiln_status parse_nameds(kiln_lex *lx, kiln_nameds *out, bool typed, const char *separator) {
+static kiln_status parse_nameds(kiln_lex *lx, kiln_nameds *out, typed which, const char *separator) {
     bool more = true;
     while (more) {
         kiln_named *v = NULL;
         KILN_TRY(kiln_row_named(lx, out, "at most 16 names in a clause", &v));
         KILN_TRY(kiln_lex_name(lx, &v->name));
         bool has_type = false;
-        if (typed) KILN_TRY(kiln_lex_accept(lx, ":", &has_type));
-        if (has_type) {
-            bool known = lx->tok == KILN_TOK_NAME && kiln_dtype_parse(lx->str, &v->dtype) == KILN_OK;
-            if (!known || v->dtype != kiln_dtype_compute(v->dtype))
-                return kiln_lex_fail(lx, "a dtype that numbers are computed in");
-            KILN_TRY(kiln_lex_next(lx));
-        }
+        if (which != UNTYPED) KILN_TRY(kiln_lex_accept(lx, ":", &has_type));
+        if (has_type) KILN_TRY(parse_type(lx, which, v));
         KILN_TRY(kiln_lex_expect(lx, separator));
         KILN_TRY(kiln_expr_parse(lx, &v->expr));
         KILN_TRY(kiln_lex_accept(lx, ",", &more));
@@ -73,7 +84,7 @@ static kiln_status clause_ignore(kiln_lex *lx, kiln_row *row) {
     return kiln_row_args(lx, row, &row->ignored);
 }
 static kiln_status clause_let(kiln_lex *lx, kiln_row *row) {
-    return parse_nameds(lx, &row->lets, false, "=");
+    return parse_nameds(lx, &row->lets, UNTYPED, "=");
 }
 
 static kiln_status known_to_host(void *user, const kiln_expr *e) {
@@ -88,7 +99,7 @@ static kiln_status known_to_host(void *user, const kiln_expr *e) {
 /* host NAME [: dtype] = EXPR, ...: each may use the ones before it, so none can mean itself. */
 static kiln_status clause_host(kiln_lex *lx, kiln_row *row) {
     kiln_nameds list = {.n = 0};
-    KILN_TRY(parse_nameds(lx, &list, true, "="));
+    KILN_TRY(parse_nameds(lx, &list, TYPED, "="));
     for (int k = 0; k < list.n; k++) {
         kiln_named *v = NULL;
         KILN_TRY(kiln_row_named(lx, &row->hosts, "at most 16 host numbers", &v));
@@ -99,16 +110,16 @@ static kiln_status clause_host(kiln_lex *lx, kiln_row *row) {
 }
 
 static kiln_status clause_state(kiln_lex *lx, kiln_row *row) {
-    return parse_nameds(lx, &row->reduce.states, true, "=");
+    return parse_nameds(lx, &row->reduce.states, TYPED_OR_WIDE, "=");
 }
 static kiln_status clause_step(kiln_lex *lx, kiln_row *row) {
-    return parse_nameds(lx, &row->reduce.step, false, "=");
+    return parse_nameds(lx, &row->reduce.step, UNTYPED, "=");
 }
 static kiln_status clause_block(kiln_lex *lx, kiln_row *row) {
-    return parse_nameds(lx, &row->reduce.block, false, "=");
+    return parse_nameds(lx, &row->reduce.block, UNTYPED, "=");
 }
 static kiln_status clause_merge(kiln_lex *lx, kiln_row *row) {
-    return parse_nameds(lx, &row->reduce.merge, false, "=");
+    return parse_nameds(lx, &row->reduce.merge, UNTYPED, "=");
 }
 
 static kiln_status clause_finish(kiln_lex *lx, kiln_row *row) {
@@ -127,7 +138,7 @@ static kiln_status clause_finish(kiln_lex *lx, kiln_row *row) {
 
 /* grad ARG = EXPR, ... */
 static kiln_status clause_grad(kiln_lex *lx, kiln_row *row) {
-    return parse_nameds(lx, &row->grads, false, "=");
+    return parse_nameds(lx, &row->grads, UNTYPED, "=");
 }
 
 /* over ARG [keep ARG]   or   over last(COUNT) */
@@ -153,12 +164,12 @@ static kiln_status clause_out(kiln_lex *lx, kiln_row *row) {
     KILN_TRY(kiln_lex_expect(lx, "["));
     KILN_TRY(kiln_lex_accept(lx, "..", &row->shape.rest));
     if (row->shape.rest) KILN_TRY(kiln_lex_expect(lx, ","));
-    KILN_TRY(parse_nameds(lx, &row->shape.dims, false, ":"));
+    KILN_TRY(parse_nameds(lx, &row->shape.dims, UNTYPED, ":"));
     return kiln_lex_expect(lx, "]");
 }
 
 static kiln_status clause_window(kiln_lex *lx, kiln_row *row) {
-    return parse_nameds(lx, &row->shape.window, false, ":");
+    return parse_nameds(lx, &row->shape.window, UNTYPED, ":");
 }
 
 /* into ARG at ARG */
@@ -243,7 +254,7 @@ static const struct {
     {"static", clause_static, ANY, true},
     {"ignore", clause_ignore, ANY, true},
     {"let", clause_let, ANY, true},
-    {"host", clause_host, IN(MAP) | IN(FOLD) | IN(INDEX), true},
+    {"host", clause_host, IN(MAP) | IN(FOLD) | IN(SCAN) | IN(INDEX), true},
     {"domain", clause_domain, ANY, false},
     {"tol", clause_tol, ANY, false},
     {"doc", clause_doc, ANY, false},
@@ -253,7 +264,7 @@ static const struct {
     {"step", clause_step, IN(FOLD) | IN(SCAN) | IN(INDEX), false},
     {"block", clause_block, IN(FOLD), false},
     {"merge", clause_merge, IN(FOLD) | IN(INDEX), false},
-    {"finish", clause_finish, IN(FOLD) | IN(INDEX), false},
+    {"finish", clause_finish, IN(FOLD) | IN(SCAN) | IN(INDEX), false},
     {"out", clause_out, IN(INDEX), false},
     {"window", clause_window, IN(INDEX), false},
     {"into", clause_into, IN(INDEX), false},

@@ -277,8 +277,10 @@ static kiln_status parse_shorthand(kiln_lex *lx, kiln_row *row, const kiln_expr 
     KILN_TRY(kiln_expr_parse(lx, &r->from));
     kiln_named *both = kiln_arena_alloc(lx->arena, 2 * sizeof *both);
     if (!both) return KILN_NOMEM();
-    both[0] = (kiln_named){"acc", r->from, KILN_DTYPE_COUNT, false, body->line, body->col};
-    both[1] = (kiln_named){"acc", body, KILN_DTYPE_COUNT, false, body->line, body->col};
+    both[0] = both[1] = (kiln_named){
+        .name = "acc", .dtype = KILN_DTYPE_COUNT, .line = body->line, .col = body->col};
+    both[0].expr = r->from;
+    both[1].expr = body;
     r->states = (kiln_nameds){&both[0], 1};
     r->step = (kiln_nameds){&both[1], 1};
     return KILN_OK;

@@ -183,6 +183,21 @@ static kiln_status check_clauses(const kiln_row *row) {
     return KILN_OK;
 }
 
+/* A scan runs along one dimension, which a number names and which its results keep. */
+static kiln_status check_scan(const kiln_row *row) {
+    const kiln_reduce *r = &row->reduce;
+    if (row->family != KILN_FAMILY_SCAN) return KILN_OK;
+    if (r->over_last || r->over_arg < 0 || !is_kind(row, r->over_arg, KILN_T_INT, false) ||
+        kiln_row_optional(row, r->over_arg))
+        return ROW_FAIL(row, "a scan is over one dimension, which an 'int' argument names: see 'over'");
+    if (r->keep_arg >= 0) return ROW_FAIL(row, "results of a scan have its dimension: no 'keep'");
+    for (int k = 0; k < r->finish.n; k++)
+        if (r->finish.at[k].each)
+            return row_fail(row, KILN_E_PARSE, r->finish.at[k].line, r->finish.at[k].col,
+                            "every result of a scan is for each element: no 'each'");
+    return r->states.n ? KILN_OK : ROW_FAIL(row, "a scan needs a state, or a body with 'from'");
+}
+
 /* Something computes every result: bodies, or for what folds its clauses. */
 static kiln_status check_bodies(const kiln_row *row) {
     for (int b = 0; b < row->nbranches; b++) {
@@ -242,6 +257,7 @@ kiln_status kiln_row_rules(const kiln_row *row) {
     KILN_TRY(check_typing(row, &row->typing));
     for (int b = 0; b < row->nbranches; b++) KILN_TRY(check_typing(row, &row->branches[b].typing));
     KILN_TRY(check_clauses(row));
+    KILN_TRY(check_scan(row));
     KILN_TRY(check_grads(row));
     return check_bodies(row);
 }

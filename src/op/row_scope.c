@@ -102,7 +102,7 @@ static bool find_state(const kiln_row_env *re, const char *name, bool rhs, kiln_
     if (v) {
         out->kind = rhs ? KILN_SYM_RHS : KILN_SYM_STATE;
         out->id = (int)(v - states->at);
-        out->dtype = v->dtype == KILN_DTYPE_COUNT ? kiln_dtype_compute(re->common) : v->dtype;
+        out->dtype = kiln_state_dtype(v, re->common);
         return true;
     }
     if (strcmp(name, "n") != 0) return false;

@@ -1,0 +1,57 @@
+/* dims.c - the `over` of a row and the arguments of a call -> which dimensions are folded or scanned.
+ *
+ * An argument names one dimension or a list of them, from the end if negative; or the row says the last so many.  A
+ * tensor without dimensions takes 0 and -1, as PyTorch has it.  Knows no strides. */
+#include "family/dims.h"
+
+#include "infer/infer_parts.h"
+
+/* Notes `dim`, which argument `arg` names. */
+static kiln_status add_named(kiln_plan *p, int arg, int64_t dim) {
+    int rank = p->shape->rank, least = rank ? -rank : -1, most = rank ? rank - 1 : 0;
+    if (dim < least || dim > most)
+        return KILN_FAIL(
+            KILN_E_INDEX,
+            "%s: argument '%s': Dimension out of range (expected to be in range of [%d, %d], but got %lld)",
+            p->call->op->name, kiln_arg_name(p->call, arg), least, most, (long long)dim);
+    if (dim < 0) dim += most + 1;
+    if (kiln_is_over(p, (int)dim))
+        return KILN_FAIL(KILN_E_ARG, "%s: argument '%s': dim %lld appears multiple times in the list of dims",
+                         p->call->op->name, kiln_arg_name(p->call, arg), (long long)dim);
+    p->reduced |= 1ull << dim;
+    return KILN_OK;
+}
+
+/* The last so many dimensions. */
+static kiln_status add_last(kiln_plan *p, const kiln_expr *count) {
+    kiln_call_env env;
+    kiln_hval v;
+    kiln_call_env_init(&env, p->call, p->typed.common);
+    KILN_TRY(kiln_note(kiln_expr_eval(&env.env, count, &v), "%s", p->call->op->name));
+    if (v.kind != KILN_H_INT || v.i < 0 || v.i > p->shape->rank)
+        return KILN_FAIL(KILN_E_ARG, "%s: the last %lld dimensions of %d cannot be folded", p->call->op->name,
+                         (long long)v.i, p->shape->rank);
+    for (int64_t k = 1; k <= v.i; k++) p->reduced |= 1ull << (p->shape->rank - k);
+    return KILN_OK;
+}
+
+kiln_status kiln_over_find(kiln_plan *p) {
+    const kiln_reduce *r = &p->call->op->row->reduce;
+    const kiln_value *dims = r->over_arg >= 0 ? &p->call->arg[r->over_arg] : NULL;
+    p->reduced = 0;
+    if (r->over_last) return add_last(p, r->over_last);
+    if (dims && dims->kind == KILN_INT_V) return add_named(p, r->over_arg, dims->u.i);
+    if (dims && dims->kind == KILN_LIST_V && dims->n) {
+        for (uint32_t k = 0; k < dims->n; k++) KILN_TRY(add_named(p, r->over_arg, dims->u.list[k].u.i));
+        return KILN_OK;
+    }
+    p->reduced = p->shape->rank == 64 ? ~UINT64_C(0) : (UINT64_C(1) << p->shape->rank) - 1;
+    return KILN_OK;
+}
+
+void kiln_axes_add_one(kiln_plan *p, kiln_role role) {
+    int d = p->axes.ndim++;
+    p->n[d] = 1;
+    p->role[d] = role;
+    for (int b = 0; b < p->axes.nbuffers; b++) p->stride[b][d] = 0;
+}

@@ -1,0 +1,13 @@
+/* dims.h - private to src/family: dimensions that rows name with `over`, and axes that no dimension gave. */
+#ifndef KILN_DIMS_H
+#define KILN_DIMS_H
+#include "family/family.h"
+
+/* Sets plan->reduced to the dimensions that the row's `over` names: all, unless it names some. */
+kiln_status kiln_over_find(kiln_plan *p) KILN_MUST_CHECK;
+
+static inline bool kiln_is_over(const kiln_plan *p, int d) { return p->reduced >> d & 1; }
+
+/* One more axis, of one position. */
+void kiln_axes_add_one(kiln_plan *p, kiln_role role);
+#endif

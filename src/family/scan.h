@@ -1,0 +1,7 @@
+/* scan.h - private to src/family: what the two halves of the scan family agree on. */
+#ifndef KILN_SCAN_H
+#define KILN_SCAN_H
+#include "family/family.h"
+
+kiln_status kiln_scan_lower(kiln_arena *arena, const kiln_plan *plan, kiln_lowered *out) KILN_MUST_CHECK;
+#endif

@@ -1,0 +1,25 @@
+/* states.h - private to src/family: what folds and scans carry from element to element. */
+#ifndef KILN_STATES_H
+#define KILN_STATES_H
+#include "lower/lower.h"
+
+typedef struct kiln_states {
+    const kiln_reduce *reduce;            /* of the row */
+    kiln_dtype dtype[KILN_ROW_MAX_NAMED]; /* of each state */
+    int at[KILN_ROW_MAX_NAMED];           /* its first IR state: a complex one has two */
+    int n, ncells;                        /* states of the row; IR states */
+} kiln_states;
+
+/* more: IR states that the family adds, which come last. */
+kiln_status kiln_states_begin(const kiln_lowering *lw, int more, kiln_states *out) KILN_MUST_CHECK;
+
+/* Types the expressions of a clause: one per state, each cast to its state's type.  Nothing, if the row lacks it. */
+kiln_status kiln_states_type(kiln_lowering *lw, const kiln_states *s, const kiln_nameds *clause,
+                             const kiln_texpr **out) KILN_MUST_CHECK;
+/* Those of the results: a row without `finish` gives its state. */
+kiln_status kiln_states_type_finish(kiln_lowering *lw, const kiln_states *s,
+                                    const kiln_texpr **out) KILN_MUST_CHECK;
+
+/* Lowers each state's expression to its IR states. */
+void kiln_states_lower(kiln_lowering *lw, const kiln_states *s, const kiln_texpr *const *of, kiln_ref *out);
+#endif
