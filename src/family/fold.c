@@ -47,7 +47,7 @@ static kiln_status find_reduced(kiln_plan *p) {
     p->reduced = 0;
     if (r->over_last) return fold_last(p, r->over_last);
     if (dims && dims->kind == KILN_INT_V) return fold_dim(p, r->over_arg, dims->u.i);
-    if (dims && dims->kind == KILN_LIST_V && dims->n) {
+    if (dims && dims->kind == KILN_LIST_V && (dims->n || r->over_only)) {
         for (uint32_t k = 0; k < dims->n; k++) KILN_TRY(fold_dim(p, r->over_arg, dims->u.list[k].u.i));
         return KILN_OK;
     }
@@ -163,7 +163,7 @@ static int lay_out(kiln_plan *p, const walks *w) {
     bool across = near >= 0 && !is_reduced(p, near) && p->shape->sizes[near] >= SHORT_ROW;
     const int64_t *in = w->of[p->axes.nwritten], *out = w->of[0];
     int nkept = collect_dims(p, false, across ? in : out, true, kept);
-    bool places = p->call->op->row->reduce.places; /* the order is then the logical one */
+    bool places = kiln_plan_branch(p)->reduce.places; /* the order is then the logical one */
     int nfolded = collect_dims(p, true, in, !places, folded);
     p->form = across ? KILN_FOLD_ACROSS : 0;
     p->axes.ndim = 0;

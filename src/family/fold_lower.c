@@ -289,8 +289,7 @@ static kiln_status set_states(lowering *f) {
     f->nstates = states->n;
     f->count = -1;
     for (int k = 0; k < states->n; k++) {
-        kiln_dtype t = states->at[k].dtype;
-        f->dtype[k] = t == KILN_DTYPE_COUNT ? kiln_dtype_compute(f->base.plan->typed.common) : t;
+        f->dtype[k] = kiln_state_dtype(&states->at[k], kiln_dtype_compute(f->base.plan->typed.common));
         f->at[k] = f->ncells;
         f->ncells += kiln_dtype_is_complex(f->dtype[k]) ? 2 : 1;
     }
@@ -348,7 +347,7 @@ kiln_status kiln_fold_lower(kiln_arena *arena, const kiln_plan *plan, kiln_lower
     f->base.state = state;
     f->base.position = position;
     f->base.sum = sum;
-    f->reduce = &f->base.row->reduce;
+    f->reduce = &f->base.branch->reduce;
     KILN_TRY(set_states(f));
     KILN_TRY(type_all(f));
     declare(f);

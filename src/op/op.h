@@ -96,18 +96,6 @@ typedef struct kiln_typing {
     int16_t ret[KILN_MAX_RETS];      /* KILN_RET_COMMON, KILN_RET_REAL, a kiln_dtype, or KILN_RET_ARG(a) */
 } kiln_typing;
 
-/* One way to compute the row's results, taken when `when` holds (NULL: always). */
-typedef struct kiln_branch {
-    const kiln_expr *when;
-    kiln_typing typing;
-    const kiln_expr **body; /* one per result; compose: NULL */
-    int nbody;
-    uint64_t uses;  /* bit a: argument a appears in the bodies */
-    uint64_t knows; /* bit a: optional argument a is present when this branch is taken */
-    int code;       /* the first branch that generates the same code */
-    uint64_t exact; /* bit a: argument a appears as compute(a): a 0-d tensor is then not rounded to a half */
-} kiln_branch;
-
 typedef struct kiln_check {
     const kiln_expr *cond;
     const char *text;
@@ -119,6 +107,7 @@ typedef struct kiln_named {
     const char *name;
     const kiln_expr *expr;
     kiln_dtype dtype; /* state: its type; KILN_DTYPE_COUNT: the compute type */
+    bool real;        /* state: that of the parts of the compute type */
     bool each;        /* finish: the result keeps the reduced dimensions */
     int line, col;    /* where it stands */
 } kiln_named;
@@ -135,17 +124,33 @@ typedef struct kiln_nameds {
 
 const kiln_named *kiln_named_of(const kiln_nameds *list,
                                 const char *name); /* NULL: none, or there is no list */
+kiln_dtype kiln_state_dtype(const kiln_named *state,
+                            kiln_dtype compute); /* of a state, where that is the compute type */
 
 /* fold, scan, index: the parts beyond bodies. */
 typedef struct kiln_reduce {
     int over_arg;               /* argument naming the reduced dims, or -1 */
     const kiln_expr *over_last; /* or: how many trailing dims */
+    bool over_only;             /* an empty list of them means none, not all */
     int keep_arg;               /* bool argument that keeps them as size 1, or -1 */
     kiln_nameds states, step, block, merge, finish;
     const kiln_expr *from; /* shorthand: the initial value of `acc`; states and step are filled from it */
     bool places;           /* the step asks for an element's place, `i` */
     bool counts;           /* the merge asks for numbers of elements, `n` */
 } kiln_reduce;
+
+/* One way to compute the row's results, taken when `when` holds (NULL: always). */
+typedef struct kiln_branch {
+    const kiln_expr *when;
+    kiln_typing typing;
+    const kiln_expr **body; /* one per result; compose: NULL */
+    int nbody;
+    uint64_t uses;  /* bit a: argument a appears in the bodies */
+    uint64_t knows; /* bit a: optional argument a is present when this branch is taken */
+    int code;       /* the first branch that generates the same code */
+    uint64_t exact; /* bit a: argument a appears as compute(a): a 0-d tensor is then not rounded to a half */
+    kiln_reduce reduce; /* fold, scan, index: the row's, with the branch's own clauses instead of those */
+} kiln_branch;
 
 typedef struct kiln_outshape {
     int like_arg;       /* result is shaped like this tensor argument, or -1 */

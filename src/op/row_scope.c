@@ -13,8 +13,9 @@ bool kiln_row_is_tensor(const kiln_row *row, int arg) {
 
 bool kiln_row_served(const kiln_row *row) {
     if (!kiln_family_served(row->family)) return false;
-    for (int k = 0; k < row->reduce.finish.n; k++)
-        if (row->reduce.finish.at[k].each) return false;
+    for (int b = 0; b < row->nbranches; b++)
+        for (int k = 0; k < row->branches[b].reduce.finish.n; k++)
+            if (row->branches[b].reduce.finish.at[k].each) return false;
     return true;
 }
 
@@ -28,6 +29,11 @@ const kiln_named *kiln_named_of(const kiln_nameds *list, const char *name) {
     for (int k = 0; list && k < list->n; k++)
         if (strcmp(list->at[k].name, name) == 0) return &list->at[k];
     return NULL;
+}
+
+kiln_dtype kiln_state_dtype(const kiln_named *state, kiln_dtype compute) {
+    if (state->real) return kiln_dtype_real(compute);
+    return state->dtype == KILN_DTYPE_COUNT ? compute : state->dtype;
 }
 
 const kiln_expr *kiln_row_host(const kiln_row *row, const char *name) {
@@ -97,12 +103,12 @@ static bool find_host(const kiln_row_env *re, const char *name, kiln_sym *out) {
 }
 
 static bool find_state(const kiln_row_env *re, const char *name, bool rhs, kiln_sym *out) {
-    const kiln_nameds *states = &re->row->reduce.states;
+    const kiln_nameds *states = &re->branch->reduce.states;
     const kiln_named *v = kiln_named_of(states, name);
     if (v) {
         out->kind = rhs ? KILN_SYM_RHS : KILN_SYM_STATE;
         out->id = (int)(v - states->at);
-        out->dtype = v->dtype == KILN_DTYPE_COUNT ? kiln_dtype_compute(re->common) : v->dtype;
+        out->dtype = kiln_state_dtype(v, kiln_dtype_compute(re->common));
         return true;
     }
     if (strcmp(name, "n") != 0) return false;
@@ -228,8 +234,7 @@ static kiln_status use_clauses(usage *u) {
 }
 
 /* What a fold computes with, beside bodies. */
-static kiln_status use_reduce(usage *u) {
-    const kiln_reduce *r = &u->row->reduce;
+static kiln_status use_reduce(usage *u, const kiln_reduce *r) {
     const kiln_nameds *lists[] = {&r->states, &r->step, &r->block, &r->merge, &r->finish};
     for (size_t k = 0; k < sizeof lists / sizeof *lists; k++) KILN_TRY(use_all(u, lists[k]));
     return KILN_OK;
@@ -239,7 +244,7 @@ static kiln_status resolve_branch(kiln_branch *br, usage *all) {
     usage u = {.row = all->row};
     br->knows = knows(all->row, br->when);
     for (int k = 0; k < br->nbody; k++) KILN_TRY(use(&u, br->body[k]));
-    KILN_TRY(use_reduce(&u));
+    KILN_TRY(use_reduce(&u, &br->reduce));
     br->uses = u.set;
     for (int k = 0; k < br->nbody; k++) br->exact |= exact_args(u.row, br->body[k]);
     for (int k = 0; k < u.row->lets.n; k++)
@@ -300,11 +305,14 @@ static void resolve_conditions(kiln_row *row) {
 
 /* Who asks for places and counts. */
 static kiln_status find_counts(kiln_row *row) {
-    usage step = {.row = row}, merge = {.row = row};
-    KILN_TRY(use_all(&step, &row->reduce.step));
-    KILN_TRY(use_all(&merge, &row->reduce.merge));
-    row->reduce.places = step.place;
-    row->reduce.counts = merge.count;
+    for (int b = 0; b < row->nbranches; b++) {
+        kiln_reduce *r = &row->branches[b].reduce;
+        usage step = {.row = row}, merge = {.row = row};
+        KILN_TRY(use_all(&step, &r->step));
+        KILN_TRY(use_all(&merge, &r->merge));
+        r->places = step.place;
+        r->counts = merge.count;
+    }
     for (int c = 0; c < row->nchecks; c++) {
         usage check = {.row = row};
         KILN_TRY(use(&check, row->checks[c].cond));
