@@ -139,6 +139,8 @@ kiln_status kiln_typing_common(const kiln_bound *call, const kiln_typing *ty, ki
         if (ty->promo == KILN_PROMO_SUM && kiln_dtype_kind(t) < KILN_KIND_FLOAT) *common = KILN_I64;
         if (ty->dtype_arg >= 0 && call->arg[ty->dtype_arg].kind == KILN_DTYPE_V)
             *common = (kiln_dtype)call->arg[ty->dtype_arg].u.i;
+        else if (ty->out == KILN_OUT_DECIDES && call->op->form == KILN_FORM_OUT)
+            *common = (kiln_dtype)call->out[0]->dtype;
         break;
     }
     return KILN_OK;

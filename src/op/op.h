@@ -51,7 +51,8 @@ typedef enum kiln_out_rule {
     KILN_OUT_USUAL,    /* results of a promotion and truth values convert; no partial overlap */
     KILN_OUT_CONVERTS, /* to any dtype of as high a kind */
     KILN_OUT_EXACT,    /* the result's dtype and no other */
-    KILN_OUT_COPIED    /* exact, and written after all is computed: may overlap inputs */
+    KILN_OUT_COPIED,   /* exact, and written after all is computed: may overlap inputs */
+    KILN_OUT_DECIDES   /* the common dtype is that of the first given tensor, where no dtype is given */
 } kiln_out_rule;
 
 /* How strides of new results come about. */

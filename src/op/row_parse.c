@@ -150,17 +150,20 @@ static kiln_status parse_rets(kiln_lex *lx, kiln_row *row, kiln_typing *t) {
     return kiln_lex_expect(lx, ")");
 }
 
-/* out converts | exact | copied */
+/* out converts | exact | copied | decides */
 static kiln_status parse_out(kiln_lex *lx, kiln_row *row, kiln_typing *t) {
-    static const char *const words[] = {
-        [KILN_OUT_CONVERTS] = "converts", [KILN_OUT_EXACT] = "exact", [KILN_OUT_COPIED] = "copied"};
+    static const char *const words[] = {[KILN_OUT_CONVERTS] = "converts",
+                                        [KILN_OUT_EXACT] = "exact",
+                                        [KILN_OUT_COPIED] = "copied",
+                                        [KILN_OUT_DECIDES] = "decides"};
     (void)row;
-    for (int r = KILN_OUT_CONVERTS; r <= KILN_OUT_COPIED; r++) {
+    for (int r = KILN_OUT_CONVERTS; r <= KILN_OUT_DECIDES; r++) {
         if (!kiln_lex_is(lx, words[r])) continue;
         t->out = (kiln_out_rule)r;
+        if (r == KILN_OUT_DECIDES && t->promo == KILN_PROMO_PROMOTE) t->promo = KILN_PROMO_TO;
         return kiln_lex_next(lx);
     }
-    return kiln_lex_fail(lx, "converts, exact or copied");
+    return kiln_lex_fail(lx, "converts, exact, copied or decides");
 }
 
 /* item ARG: from here on the tensor is a Scalar.  Only binding knows better. */
