@@ -41,7 +41,7 @@ kiln_status kiln_over_find(kiln_plan *p) {
     p->reduced = 0;
     if (r->over_last) return add_last(p, r->over_last);
     if (dims && dims->kind == KILN_INT_V) return add_named(p, r->over_arg, dims->u.i);
-    if (dims && dims->kind == KILN_LIST_V && dims->n) {
+    if (dims && dims->kind == KILN_LIST_V && (dims->n || r->over_only)) {
         for (uint32_t k = 0; k < dims->n; k++) KILN_TRY(add_named(p, r->over_arg, dims->u.list[k].u.i));
         return KILN_OK;
     }

@@ -137,9 +137,10 @@ kiln_status kiln_typing_common(const kiln_bound *call, const kiln_typing *ty, ki
     case KILN_PROMO_TO:
     case KILN_PROMO_SUM:
         if (ty->promo == KILN_PROMO_SUM && kiln_dtype_kind(t) < KILN_KIND_FLOAT) *common = KILN_I64;
-        if (ty->promo == KILN_PROMO_SUM && call->nout) *common = (kiln_dtype)call->out[0]->dtype;
         if (ty->dtype_arg >= 0 && call->arg[ty->dtype_arg].kind == KILN_DTYPE_V)
             *common = (kiln_dtype)call->arg[ty->dtype_arg].u.i;
+        else if (ty->out == KILN_OUT_DECIDES && call->nout)
+            *common = (kiln_dtype)call->out[0]->dtype;
         break;
     }
     return KILN_OK;
@@ -198,7 +199,7 @@ static bool converts(const kiln_plan *p, int k) {
         return ty->promo != KILN_PROMO_PROMOTE || !kiln_dtype_is_complex((kiln_dtype)p->call->out[k]->dtype);
     if (ty->ret[k] != KILN_RET_COMMON && ty->ret[k] != KILN_RET_REAL)
         return p->typed.ret_dtype[k] == KILN_BOOL;
-    if (ty->promo != KILN_PROMO_PROMOTE) return ty->promo != KILN_PROMO_SUM;
+    if (ty->promo != KILN_PROMO_PROMOTE) return true;
     int operands = 0;
     for (int a = 0; a < p->call->op->row->schema->nargs; a++)
         operands += (ty->args >> a & 1) &&

@@ -52,7 +52,8 @@ typedef enum kiln_out_rule {
     KILN_OUT_USUAL,    /* results of a promotion and truth values convert; no partial overlap */
     KILN_OUT_CONVERTS, /* to any dtype of as high a kind */
     KILN_OUT_EXACT,    /* the result's dtype and no other */
-    KILN_OUT_COPIED    /* exact, and written after all is computed: may overlap inputs */
+    KILN_OUT_COPIED,   /* exact, and written after all is computed: may overlap inputs */
+    KILN_OUT_DECIDES   /* the common dtype is that of the first given tensor, where no dtype is given */
 } kiln_out_rule;
 
 /* How strides of new results come about. */
@@ -97,18 +98,6 @@ typedef struct kiln_typing {
     int16_t ret[KILN_MAX_RETS];      /* KILN_RET_COMMON, KILN_RET_REAL, a kiln_dtype, or KILN_RET_ARG(a) */
 } kiln_typing;
 
-/* One way to compute the row's results, taken when `when` holds (NULL: always). */
-typedef struct kiln_branch {
-    const kiln_expr *when;
-    kiln_typing typing;
-    const kiln_expr **body; /* one per result; compose: NULL */
-    int nbody;
-    uint64_t uses;  /* bit a: argument a appears in the bodies */
-    uint64_t knows; /* bit a: optional argument a is present when this branch is taken */
-    int code;       /* the first branch that generates the same code */
-    uint64_t exact; /* bit a: argument a appears as compute(a): a 0-d tensor is then not rounded to a half */
-} kiln_branch;
-
 typedef struct kiln_check {
     const kiln_expr *cond;
     const char *text;
@@ -120,7 +109,7 @@ typedef struct kiln_named {
     const char *name;
     const kiln_expr *expr;
     kiln_dtype dtype; /* state: its type; KILN_DTYPE_COUNT: the compute type, */
-    bool wide;        /* or a wider one: see kiln_state_dtype */
+    bool wide, real;  /* or one made of it: see kiln_state_dtype */
     bool each;        /* finish: the result keeps the reduced dimensions */
     int line, col;    /* where it stands */
 } kiln_named;
@@ -137,25 +126,39 @@ typedef struct kiln_nameds {
 
 const kiln_named *kiln_named_of(const kiln_nameds *list,
                                 const char *name); /* NULL: none, or there is no list */
-
-/* The type of a state.  A wide one is what PyTorch adds up in on CPUs: f64 for f32, c128 for c64, f32 for halves. */
+/* The type of a state.  A wide one is what PyTorch adds up in on CPUs: f64 for f32, c128 for c64, f32 for halves.  A real one
+ * is that of the parts. */
 static inline kiln_dtype kiln_state_dtype(const kiln_named *state, kiln_dtype common) {
     if (state->dtype != KILN_DTYPE_COUNT) return state->dtype;
     if (state->wide && common == KILN_F32) return KILN_F64;
     if (state->wide && common == KILN_C64) return KILN_C128;
-    return kiln_dtype_compute(common);
+    return state->real ? kiln_dtype_real(kiln_dtype_compute(common)) : kiln_dtype_compute(common);
 }
 
 /* fold, scan, index: the parts beyond bodies. */
 typedef struct kiln_reduce {
     int over_arg;               /* argument naming the reduced dims, or -1 */
     const kiln_expr *over_last; /* or: how many trailing dims */
+    bool over_only;             /* an empty list of them means none, not all */
     int keep_arg;               /* bool argument that keeps them as size 1, or -1 */
     kiln_nameds states, step, block, merge, finish;
     const kiln_expr *from; /* shorthand: the initial value of `acc`; states and step are filled from it */
     bool places;           /* the step asks for an element's place, `i` */
     bool counts;           /* the merge asks for numbers of elements, `n` */
 } kiln_reduce;
+
+/* One way to compute the row's results, taken when `when` holds (NULL: always). */
+typedef struct kiln_branch {
+    const kiln_expr *when;
+    kiln_typing typing;
+    const kiln_expr **body; /* one per result; compose: NULL */
+    int nbody;
+    uint64_t uses;  /* bit a: argument a appears in the bodies */
+    uint64_t knows; /* bit a: optional argument a is present when this branch is taken */
+    int code;       /* the first branch that generates the same code */
+    uint64_t exact; /* bit a: argument a appears as compute(a): a 0-d tensor is then not rounded to a half */
+    kiln_reduce reduce; /* fold, scan, index: the row's, with the branch's own clauses instead of those */
+} kiln_branch;
 
 typedef struct kiln_outshape {
     int like_arg;       /* result is shaped like this tensor argument, or -1 */

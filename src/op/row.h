@@ -21,6 +21,8 @@ kiln_status kiln_row_attrs(kiln_lex *lx, kiln_row *row, kiln_typing *t) KILN_MUS
 kiln_status kiln_row_strides(kiln_lex *lx, kiln_row *row,
                              kiln_typing *t) KILN_MUST_CHECK; /* after the word */
 kiln_status kiln_row_bodies(kiln_lex *lx, kiln_row *row, kiln_branch *b) KILN_MUST_CHECK;
+/* Where clauses that fold are put that stand here: those of the `when` before them, or the row's. */
+kiln_reduce *kiln_row_reduce(kiln_row *row);
 /* A new branch with the head's typing; fails when there are too many. */
 kiln_status kiln_row_branch(kiln_lex *lx, kiln_row *row, kiln_branch **out) KILN_MUST_CHECK;
 /* One more name in a list, which it is added to; fails with `most` when there are too many. */

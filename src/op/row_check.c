@@ -179,19 +179,16 @@ static const kiln_expr *finish_or_state(const kiln_reduce *r, int k) {
     return k < r->finish.n ? r->finish.at[k].expr : NULL;
 }
 
-static const kiln_named *state(const kiln_row *row, const char *name) {
-    const kiln_nameds *states = &row->reduce.states;
-    for (int s = 0; s < states->n; s++)
-        if (strcmp(states->at[s].name, name) == 0) return &states->at[s];
-    return NULL;
+static const kiln_named *state(const kiln_row_env *re, const char *name) {
+    return kiln_named_of(&re->branch->reduce.states, name);
 }
 
 static kiln_status check_states(kiln_row_env *re, const kiln_nameds *list, const char *clause,
                                 unsigned refused) {
-    const kiln_nameds *states = &re->row->reduce.states;
+    const kiln_nameds *states = &re->branch->reduce.states;
     for (int k = 0; k < list->n; k++) {
         const kiln_named *v = &list->at[k];
-        const kiln_named *s = state(re->row, v->name);
+        const kiln_named *s = state(re, v->name);
         if (!s)
             return KILN_FAIL_LINE(KILN_E_PARSE, re->env.source, v->line, v->col, "'%s' in %s is not a state",
                                   v->name, clause);
@@ -207,21 +204,21 @@ static kiln_status check_states(kiln_row_env *re, const kiln_nameds *list, const
 
 /* A block gives every state, and sees the names it has defined so far; `sum` is allowed there. */
 static kiln_status check_block(kiln_row_env *re) {
-    const kiln_nameds *block = &re->row->reduce.block;
+    const kiln_nameds *block = &re->branch->reduce.block;
     kiln_nameds sofar = {.n = 0};
     int given = 0;
     re->env.in_block = true;
     re->scope = &sofar;
     for (int k = 0; k < block->n; k++) {
-        const kiln_named *s = state(re->row, block->at[k].name);
+        const kiln_named *s = state(re, block->at[k].name);
         given += s != NULL;
         KILN_TRY(check_expr(re, block->at[k].expr, s ? kiln_state_dtype(s, re->common) : re->env.compute,
                             (inspection){0}));
         sofar = (kiln_nameds){block->at, k + 1};
     }
-    if (block->n && given != re->row->reduce.states.n)
+    if (block->n && given != re->branch->reduce.states.n)
         return KILN_FAIL_LINE(KILN_E_PARSE, re->env.source, block->at[0].line, block->at[0].col,
-                              "block gives %d of %d states", given, re->row->reduce.states.n);
+                              "block gives %d of %d states", given, re->branch->reduce.states.n);
     re->scope = NULL;
     re->env.in_block = false;
     return KILN_OK;
@@ -229,7 +226,7 @@ static kiln_status check_block(kiln_row_env *re) {
 
 /* state, step or block, merge, finish: each in its own scope. */
 static kiln_status check_reduce(const checker *c, kiln_row_env *re, const kiln_branch *b) {
-    const kiln_reduce *r = &c->row->reduce;
+    const kiln_reduce *r = &b->reduce;
     if (!r->states.n) return KILN_OK;
     KILN_TRY(check_states(re, &r->states, "state", ELEMENTS | STATES | PLACES));
     re->states = true;
@@ -302,17 +299,23 @@ static kiln_dtype common_of(const kiln_typing *ty, kiln_dtype t) {
     return t;
 }
 
-static kiln_status check_conditions(checker *c) {
+/* *refused: a check lets no call of these dtypes pass. */
+static kiln_status check_conditions(checker *c, bool *refused) {
+    *refused = false;
     for (int k = 0; k < c->row->nchecks; k++) {
-        holds ignored;
-        KILN_TRY(may_hold(c, c->row->checks[k].cond, &ignored));
+        holds now;
+        KILN_TRY(may_hold(c, c->row->checks[k].cond, &now));
+        *refused = *refused || now == NEVER;
     }
     return KILN_OK;
 }
 
 static kiln_status check_dtype(checker *c, kiln_dtype t) {
-    bool any = false;
+    bool any = false, refused = false;
     holds now = NEVER;
+    c->common = common_of(&c->row->typing, t);
+    KILN_TRY(check_conditions(c, &refused));
+    if (refused) return KILN_OK;
     for (int b = 0; b < c->row->nbranches && now != ALWAYS;
          b++) { /* what always holds hides the ones after it */
         c->common = common_of(&c->row->branches[b].typing, t);
@@ -326,8 +329,7 @@ static kiln_status check_dtype(checker *c, kiln_dtype t) {
     if (!any)
         return KILN_FAIL_LINE(KILN_E_TYPE, c->row->source, c->row->line, c->row->col,
                               "no branch covers %s; say what the row takes", kiln_dtype_name(t));
-    c->common = common_of(&c->row->typing, t);
-    return check_conditions(c);
+    return KILN_OK;
 }
 
 /* A branch no dtype gets to was never typed, and is not what its author meant. */
@@ -391,7 +393,8 @@ static kiln_status check_compose(const kiln_registry *r, const kiln_row *row, ki
             return KILN_FAIL_LINE(KILN_E_TYPE, row->source, row->compose.line, row->compose.col,
                                   "%s is called without '%s'", callee->name, callee->schema->args[a].name);
     if (callee->row == row) return CHECK_FAIL(&c, "%s calls itself", row->name);
-    return check_conditions(&c);
+    bool refused;
+    return check_conditions(&c, &refused);
 }
 
 kiln_budget kiln_budget_for(size_t nbytes) {

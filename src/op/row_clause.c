@@ -6,32 +6,30 @@
 
 #include "op/row.h"
 
-/* What may stand behind a name: nothing, a type, or a type that may be `wide`. */
-typedef enum typed { UNTYPED, TYPED, TYPED_OR_WIDE } typed;
+typedef enum types { UNTYPED, NUMBERS, STATES } types; /* what names of a clause may be followed by */
 
-/* After `name:`: the dtype that it has. */
-static kiln_status parse_type(kiln_lex *lx, typed which, kiln_named *v) {
-    if (which == TYPED_OR_WIDE && kiln_lex_is(lx, "wide")) {
-        v->wide = true;
-        return kiln_lex_next(lx);
-    }
+/* A dtype that numbers are computed in; of a state also `real` or `wide`. */
+static kiln_status parse_type(kiln_lex *lx, types kind, kiln_named *v) {
+    v->real = kind == STATES && kiln_lex_is(lx, "real");
+    v->wide = kind == STATES && kiln_lex_is(lx, "wide");
+    if (v->real || v->wide) return kiln_lex_next(lx);
     bool known = lx->tok == KILN_TOK_NAME && kiln_dtype_parse(lx->str, &v->dtype) == KILN_OK;
     if (!known || v->dtype != kiln_dtype_compute(v->dtype))
-        return kiln_lex_fail(lx, which == TYPED_OR_WIDE ? "a dtype that numbers are computed in, or 'wide'"
-                                                        : "a dtype that numbers are computed in");
+        return kiln_lex_fail(lx, kind == STATES ? "a dtype that numbers are computed in, 'real' or 'wide'"
+                                                : "a dtype that numbers are computed in");
     return kiln_lex_next(lx);
 }
 
 /* name = expr [, name = expr]...; with types: name: dtype = expr */
-static kiln_status parse_nameds(kiln_lex *lx, kiln_nameds *out, typed which, const char *separator) {
+static kiln_status parse_nameds(kiln_lex *lx, kiln_nameds *out, types kind, const char *separator) {
     bool more = true;
     while (more) {
         kiln_named *v = NULL;
         KILN_TRY(kiln_row_named(lx, out, "at most 16 names in a clause", &v));
         KILN_TRY(kiln_lex_name(lx, &v->name));
         bool has_type = false;
-        if (which != UNTYPED) KILN_TRY(kiln_lex_accept(lx, ":", &has_type));
-        if (has_type) KILN_TRY(parse_type(lx, which, v));
+        if (kind != UNTYPED) KILN_TRY(kiln_lex_accept(lx, ":", &has_type));
+        if (has_type) KILN_TRY(parse_type(lx, kind, v));
         KILN_TRY(kiln_lex_expect(lx, separator));
         KILN_TRY(kiln_expr_parse(lx, &v->expr));
         KILN_TRY(kiln_lex_accept(lx, ",", &more));
@@ -39,15 +37,20 @@ static kiln_status parse_nameds(kiln_lex *lx, kiln_nameds *out, typed which, con
     return KILN_OK;
 }
 
+/* when COND ATTRIBUTES = BODIES; what folds may have clauses after it instead of bodies. */
 static kiln_status clause_when(kiln_lex *lx, kiln_row *row) {
     kiln_branch *b;
+    bool body = true;
     if (row->nbranches && !row->branches[row->nbranches - 1].when)
         return kiln_lex_fail(lx, "no 'when' after a body that always holds");
     KILN_TRY(kiln_row_branch(lx, row, &b));
     KILN_TRY(kiln_expr_parse(lx, &b->when));
     KILN_TRY(kiln_row_attrs(lx, row, &b->typing));
-    KILN_TRY(kiln_lex_expect(lx, "="));
-    return kiln_row_bodies(lx, row, b);
+    if (row->family == KILN_FAMILY_FOLD)
+        KILN_TRY(kiln_lex_accept(lx, "=", &body));
+    else
+        KILN_TRY(kiln_lex_expect(lx, "="));
+    return body ? kiln_row_bodies(lx, row, b) : KILN_OK;
 }
 
 /* check COND [index|value|type] : "text" */
@@ -99,7 +102,7 @@ static kiln_status known_to_host(void *user, const kiln_expr *e) {
 /* host NAME [: dtype] = EXPR, ...: each may use the ones before it, so none can mean itself. */
 static kiln_status clause_host(kiln_lex *lx, kiln_row *row) {
     kiln_nameds list = {.n = 0};
-    KILN_TRY(parse_nameds(lx, &list, TYPED, "="));
+    KILN_TRY(parse_nameds(lx, &list, NUMBERS, "="));
     for (int k = 0; k < list.n; k++) {
         kiln_named *v = NULL;
         KILN_TRY(kiln_row_named(lx, &row->hosts, "at most 16 host numbers", &v));
@@ -110,20 +113,20 @@ static kiln_status clause_host(kiln_lex *lx, kiln_row *row) {
 }
 
 static kiln_status clause_state(kiln_lex *lx, kiln_row *row) {
-    return parse_nameds(lx, &row->reduce.states, TYPED_OR_WIDE, "=");
+    return parse_nameds(lx, &kiln_row_reduce(row)->states, STATES, "=");
 }
 static kiln_status clause_step(kiln_lex *lx, kiln_row *row) {
-    return parse_nameds(lx, &row->reduce.step, UNTYPED, "=");
+    return parse_nameds(lx, &kiln_row_reduce(row)->step, UNTYPED, "=");
 }
 static kiln_status clause_block(kiln_lex *lx, kiln_row *row) {
-    return parse_nameds(lx, &row->reduce.block, UNTYPED, "=");
+    return parse_nameds(lx, &kiln_row_reduce(row)->block, UNTYPED, "=");
 }
 static kiln_status clause_merge(kiln_lex *lx, kiln_row *row) {
-    return parse_nameds(lx, &row->reduce.merge, UNTYPED, "=");
+    return parse_nameds(lx, &kiln_row_reduce(row)->merge, UNTYPED, "=");
 }
 
 static kiln_status clause_finish(kiln_lex *lx, kiln_row *row) {
-    kiln_nameds *f = &row->reduce.finish;
+    kiln_nameds *f = &kiln_row_reduce(row)->finish;
     bool more = true;
     while (more) {
         if (f->n == row->schema->nrets) return kiln_lex_fail(lx, "as many results as the schema has");
@@ -141,7 +144,7 @@ static kiln_status clause_grad(kiln_lex *lx, kiln_row *row) {
     return parse_nameds(lx, &row->grads, UNTYPED, "=");
 }
 
-/* over ARG [keep ARG]   or   over last(COUNT) */
+/* over [only] ARG [keep ARG]   or   over last(COUNT) */
 static kiln_status clause_over(kiln_lex *lx, kiln_row *row) {
     bool did;
     KILN_TRY(kiln_lex_accept(lx, "last", &did));
@@ -150,6 +153,7 @@ static kiln_status clause_over(kiln_lex *lx, kiln_row *row) {
         KILN_TRY(kiln_expr_parse(lx, &row->reduce.over_last));
         KILN_TRY(kiln_lex_expect(lx, ")"));
     } else {
+        KILN_TRY(kiln_lex_accept(lx, "only", &row->reduce.over_only));
         KILN_TRY(kiln_row_arg(lx, row, &row->reduce.over_arg));
     }
     KILN_TRY(kiln_lex_accept(lx, "keep", &did));
@@ -246,29 +250,30 @@ static const struct {
     kiln_status (*parse)(kiln_lex *lx, kiln_row *row);
     unsigned families; /* bit f: allowed in family f */
     bool again;        /* may stand more than once */
+    bool each;         /* once for each `when` */
 } clauses[] = {
 #define IN(F) (1u << KILN_FAMILY_##F)
 #define ANY ((1u << KILN_FAMILY_COUNT) - 1)
-    {"when", clause_when, ANY & ~IN(COMPOSE), true},
-    {"check", clause_check, ANY, true},
-    {"static", clause_static, ANY, true},
-    {"ignore", clause_ignore, ANY, true},
-    {"let", clause_let, ANY, true},
-    {"host", clause_host, IN(MAP) | IN(FOLD) | IN(SCAN) | IN(INDEX), true},
-    {"domain", clause_domain, ANY, false},
-    {"tol", clause_tol, ANY, false},
-    {"doc", clause_doc, ANY, false},
-    {"grad", clause_grad, IN(MAP) | IN(FOLD), false},
-    {"over", clause_over, IN(FOLD) | IN(SCAN), false},
-    {"state", clause_state, IN(FOLD) | IN(SCAN) | IN(INDEX), false},
-    {"step", clause_step, IN(FOLD) | IN(SCAN) | IN(INDEX), false},
-    {"block", clause_block, IN(FOLD), false},
-    {"merge", clause_merge, IN(FOLD) | IN(INDEX), false},
-    {"finish", clause_finish, IN(FOLD) | IN(SCAN) | IN(INDEX), false},
-    {"out", clause_out, IN(INDEX), false},
-    {"window", clause_window, IN(INDEX), false},
-    {"into", clause_into, IN(INDEX), false},
-    {"call", clause_call, IN(COMPOSE), false},
+    {"when", clause_when, ANY & ~IN(COMPOSE), true, false},
+    {"check", clause_check, ANY, true, false},
+    {"static", clause_static, ANY, true, false},
+    {"ignore", clause_ignore, ANY, true, false},
+    {"let", clause_let, ANY, true, false},
+    {"host", clause_host, IN(MAP) | IN(FOLD) | IN(SCAN) | IN(INDEX), true, false},
+    {"domain", clause_domain, ANY, false, false},
+    {"tol", clause_tol, ANY, false, false},
+    {"doc", clause_doc, ANY, false, false},
+    {"grad", clause_grad, IN(MAP) | IN(FOLD), false, false},
+    {"over", clause_over, IN(FOLD) | IN(SCAN), false, false},
+    {"state", clause_state, IN(FOLD) | IN(SCAN) | IN(INDEX), false, true},
+    {"step", clause_step, IN(FOLD) | IN(SCAN) | IN(INDEX), false, true},
+    {"block", clause_block, IN(FOLD), false, true},
+    {"merge", clause_merge, IN(FOLD) | IN(INDEX), false, true},
+    {"finish", clause_finish, IN(FOLD) | IN(SCAN) | IN(INDEX), false, true},
+    {"out", clause_out, IN(INDEX), false, false},
+    {"window", clause_window, IN(INDEX), false, false},
+    {"into", clause_into, IN(INDEX), false, false},
+    {"call", clause_call, IN(COMPOSE), false, false},
 #undef IN
 #undef ANY
 };
@@ -292,6 +297,8 @@ kiln_status kiln_row_clause(kiln_lex *lx, kiln_row *row) {
             return KILN_FAIL_LINE(KILN_E_PARSE, lx->source, lx->tok_line, lx->tok_col, "a second '%s' clause",
                                   clauses[k].word);
         row->clauses |= 1u << k;
+        for (size_t j = 0; clauses[k].parse == clause_when && j < sizeof clauses / sizeof *clauses; j++)
+            if (clauses[j].each) row->clauses &= ~(1u << j);
         KILN_TRY(kiln_lex_next(lx));
         return clauses[k].parse(lx, row);
     }

@@ -113,14 +113,14 @@ static kiln_status seek(void *user, const kiln_expr *e) {
     return KILN_OK;
 }
 
-static kiln_status derive_fold(grad *g, const kiln_wrt *w, const kiln_expr **out) {
-    const kiln_expr *e = added(&g->row->reduce);
+static kiln_status derive_fold(grad *g, const kiln_wrt *w, const kiln_reduce *r, const kiln_expr **out) {
+    const kiln_expr *e = added(r);
     kiln_usage u = {.row = g->row};
     if (!e)
         return GRAD_FAIL(
             g->row,
             "only of a fold that adds up (acc + value from 0) can it be derived: write a 'grad' clause");
-    sought self = {g->row->reduce.states.at[0].name, false};
+    sought self = {r->states.at[0].name, false};
     KILN_TRY(kiln_expr_names(e, seek, &self));
     KILN_TRY(kiln_row_use(&u, e));
     if (u.place || u.count || self.found)
@@ -132,7 +132,7 @@ static kiln_status derive_fold(grad *g, const kiln_wrt *w, const kiln_expr **out
 
 static kiln_status derive_branch(grad *g, const kiln_branch *b, const kiln_expr **out) {
     const kiln_wrt w = {g->row->schema->args[g->arg].name, let, g, g->row->source, g->arena, &g->budget};
-    if (g->row->family == KILN_FAMILY_FOLD && may_be_float(b, 0)) return derive_fold(g, &w, out);
+    if (g->row->family == KILN_FAMILY_FOLD && may_be_float(b, 0)) return derive_fold(g, &w, &b->reduce, out);
     for (int k = 0; k < b->nbody; k++)
         if (may_be_float(b, k)) KILN_TRY(add_term(g, &w, k, b->body[k], out));
     return KILN_OK;

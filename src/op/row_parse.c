@@ -150,17 +150,20 @@ static kiln_status parse_rets(kiln_lex *lx, kiln_row *row, kiln_typing *t) {
     return kiln_lex_expect(lx, ")");
 }
 
-/* out converts | exact | copied */
+/* out converts | exact | copied | decides */
 static kiln_status parse_out(kiln_lex *lx, kiln_row *row, kiln_typing *t) {
-    static const char *const words[] = {
-        [KILN_OUT_CONVERTS] = "converts", [KILN_OUT_EXACT] = "exact", [KILN_OUT_COPIED] = "copied"};
+    static const char *const words[] = {[KILN_OUT_CONVERTS] = "converts",
+                                        [KILN_OUT_EXACT] = "exact",
+                                        [KILN_OUT_COPIED] = "copied",
+                                        [KILN_OUT_DECIDES] = "decides"};
     (void)row;
-    for (int r = KILN_OUT_CONVERTS; r <= KILN_OUT_COPIED; r++) {
+    for (int r = KILN_OUT_CONVERTS; r <= KILN_OUT_DECIDES; r++) {
         if (!kiln_lex_is(lx, words[r])) continue;
         t->out = (kiln_out_rule)r;
+        if (r == KILN_OUT_DECIDES && t->promo == KILN_PROMO_PROMOTE) t->promo = KILN_PROMO_TO;
         return kiln_lex_next(lx);
     }
-    return kiln_lex_fail(lx, "converts, exact or copied");
+    return kiln_lex_fail(lx, "converts, exact, copied or decides");
 }
 
 /* item ARG: from here on the tensor is a Scalar.  Only binding knows better. */
@@ -260,8 +263,7 @@ kiln_status kiln_row_named(kiln_lex *lx, kiln_nameds *list, const char *most, ki
 static bool merges(kiln_prim p) { return kiln_prim_trait(p) == KILN_TRAIT_JOINS; }
 
 /* `prim(acc, E) from INIT`: one state, and how two of them merge. */
-static kiln_status parse_shorthand(kiln_lex *lx, kiln_row *row, const kiln_expr *body) {
-    kiln_reduce *r = &row->reduce;
+static kiln_status parse_shorthand(kiln_lex *lx, const kiln_row *row, kiln_reduce *r, const kiln_expr *body) {
     bool form = body->kind == KILN_X_PRIM && body->nargs == 2 && body->args[0]->kind == KILN_X_NAME &&
                 strcmp(body->args[0]->name, "acc") == 0;
     if (row->family == KILN_FAMILY_MAP || row->family == KILN_FAMILY_COMPOSE)
@@ -286,6 +288,11 @@ static kiln_status parse_shorthand(kiln_lex *lx, kiln_row *row, const kiln_expr 
     return KILN_OK;
 }
 
+kiln_reduce *kiln_row_reduce(kiln_row *row) {
+    kiln_branch *last = row->nbranches ? &row->branches[row->nbranches - 1] : NULL;
+    return last && last->when ? &last->reduce : &row->reduce;
+}
+
 kiln_status kiln_row_bodies(kiln_lex *lx, kiln_row *row, kiln_branch *b) {
     bool more = true;
     while (more) {
@@ -295,7 +302,7 @@ kiln_status kiln_row_bodies(kiln_lex *lx, kiln_row *row, kiln_branch *b) {
             return kiln_lex_fail(lx, "as many bodies as the schema has results");
         KILN_TRY(kiln_expr_parse(lx, &body));
         KILN_TRY(kiln_lex_accept(lx, "from", &from));
-        if (from) return parse_shorthand(lx, row, body);
+        if (from) return parse_shorthand(lx, row, kiln_row_reduce(row), body);
         b->body[b->nbody++] = body;
         KILN_TRY(kiln_lex_accept(lx, ",", &more));
     }
@@ -407,6 +414,23 @@ static void default_promotion(kiln_row *row) {
         if (!row->branches[b].typing.args) row->branches[b].typing.args = all;
 }
 
+/* A branch has the row's clauses where it has none of its own; with states of its own, none that go with states. */
+static void inherit_clauses(kiln_row *row) {
+    for (int b = 0; b < row->nbranches; b++) {
+        kiln_reduce own = row->branches[b].reduce, *r = &row->branches[b].reduce;
+        *r = row->reduce;
+        if (own.states.n) {
+            r->states = own.states;
+            r->step = r->block = r->merge = (kiln_nameds){.n = 0};
+            r->from = own.from;
+        }
+        if (own.step.n) r->step = own.step;
+        if (own.block.n) r->block = own.block;
+        if (own.merge.n) r->merge = own.merge;
+        if (own.finish.n) r->finish = own.finish;
+    }
+}
+
 static kiln_status parse_rest(kiln_lex *lx, kiln_row *row) {
     bool did;
     KILN_TRY(kiln_lex_accept(lx, ":", &did));
@@ -422,6 +446,7 @@ static kiln_status parse_rest(kiln_lex *lx, kiln_row *row) {
         kiln_branch *b = NULL; /* folds with clauses only: one branch that carries the typing */
         KILN_TRY(kiln_row_branch(lx, row, &b));
     }
+    inherit_clauses(row);
     return KILN_OK;
 }
 

@@ -131,9 +131,8 @@ static kiln_status check_typing(const kiln_row *row, const kiln_typing *t) {
 
 /* -- names --------------------------------------------------------------------------------------------- */
 
-static kiln_status check_names(const kiln_row *row) {
-    const kiln_nameds *lists[] = {&row->lets, &row->hosts, &row->reduce.states, &row->shape.dims,
-                                  &row->shape.window};
+static kiln_status check_names(const kiln_row *row, const kiln_nameds *states) {
+    const kiln_nameds *lists[] = {&row->lets, &row->hosts, states, &row->shape.dims, &row->shape.window};
     enum { LISTS = sizeof lists / sizeof *lists };
     for (int l = 0; l < LISTS; l++) {
         for (int k = 0; k < lists[l]->n; k++) {
@@ -176,7 +175,6 @@ static kiln_status check_clauses(const kiln_row *row) {
     KILN_TRY(expect_kind(row, sh->like_arg, KILN_T_TENSOR, false, "a tensor: see 'out like'"));
     KILN_TRY(expect_kind(row, sh->into_arg, KILN_T_TENSOR, false, "a tensor: see 'into'"));
     KILN_TRY(expect_kind(row, sh->at_arg, KILN_T_TENSOR, true, "a list of tensors: see 'into'"));
-    if (r->from && r->states.n != 1) return ROW_FAIL(row, "a body with 'from' is the only state");
     int shapes = (sh->like_arg >= 0) + (sh->dims.n > 0) + (sh->into_arg >= 0);
     if (row->family == KILN_FAMILY_INDEX && shapes != 1)
         return ROW_FAIL(row, "an index row needs one 'out' or 'into'");
@@ -201,7 +199,9 @@ static kiln_status check_scan(const kiln_row *row) {
 /* Something computes every result: bodies, or for what folds its clauses. */
 static kiln_status check_bodies(const kiln_row *row) {
     for (int b = 0; b < row->nbranches; b++) {
-        bool folds = row->family != KILN_FAMILY_MAP && row->reduce.states.n;
+        const kiln_reduce *r = &row->branches[b].reduce;
+        bool folds = row->family != KILN_FAMILY_MAP && r->states.n;
+        if (r->from && r->states.n != 1) return ROW_FAIL(row, "a body with 'from' is the only state");
         if (!row->branches[b].nbody && !folds) return ROW_FAIL(row, "no body computes the result");
         if (row->branches[b].nbody && folds)
             return ROW_FAIL(row, "both states and a body: 'finish' gives the results");
@@ -247,7 +247,8 @@ static kiln_status check_grads(const kiln_row *row) {
 }
 
 kiln_status kiln_row_rules(const kiln_row *row) {
-    KILN_TRY(check_names(row));
+    KILN_TRY(check_names(row, &row->reduce.states));
+    for (int b = 0; b < row->nbranches; b++) KILN_TRY(check_names(row, &row->branches[b].reduce.states));
     KILN_TRY(check_defaults(row));
     KILN_TRY(check_statics(row));
     if (row->family == KILN_FAMILY_COMPOSE)

@@ -13,8 +13,9 @@ bool kiln_row_is_tensor(const kiln_row *row, int arg) {
 
 bool kiln_row_served(const kiln_row *row) {
     if (!kiln_family_served(row->family)) return false;
-    for (int k = 0; k < row->reduce.finish.n; k++)
-        if (row->reduce.finish.at[k].each) return false;
+    for (int b = 0; b < row->nbranches; b++)
+        for (int k = 0; k < row->branches[b].reduce.finish.n; k++)
+            if (row->branches[b].reduce.finish.at[k].each) return false;
     return true;
 }
 
@@ -97,7 +98,7 @@ static bool find_host(const kiln_row_env *re, const char *name, kiln_sym *out) {
 }
 
 static bool find_state(const kiln_row_env *re, const char *name, bool rhs, kiln_sym *out) {
-    const kiln_nameds *states = &re->row->reduce.states;
+    const kiln_nameds *states = &re->branch->reduce.states;
     const kiln_named *v = kiln_named_of(states, name);
     if (v) {
         out->kind = rhs ? KILN_SYM_RHS : KILN_SYM_STATE;
@@ -228,8 +229,7 @@ static kiln_status use_clauses(usage *u) {
 }
 
 /* What a fold computes with, beside bodies. */
-static kiln_status use_reduce(usage *u) {
-    const kiln_reduce *r = &u->row->reduce;
+static kiln_status use_reduce(usage *u, const kiln_reduce *r) {
     const kiln_nameds *lists[] = {&r->states, &r->step, &r->block, &r->merge, &r->finish};
     for (size_t k = 0; k < sizeof lists / sizeof *lists; k++) KILN_TRY(use_all(u, lists[k]));
     return KILN_OK;
@@ -239,7 +239,7 @@ static kiln_status resolve_branch(kiln_branch *br, usage *all) {
     usage u = {.row = all->row};
     br->knows = knows(all->row, br->when);
     for (int k = 0; k < br->nbody; k++) KILN_TRY(use(&u, br->body[k]));
-    KILN_TRY(use_reduce(&u));
+    KILN_TRY(use_reduce(&u, &br->reduce));
     br->uses = u.set;
     for (int k = 0; k < br->nbody; k++) br->exact |= exact_args(u.row, br->body[k]);
     for (int k = 0; k < u.row->lets.n; k++)
@@ -300,11 +300,14 @@ static void resolve_conditions(kiln_row *row) {
 
 /* Who asks for places and counts. */
 static kiln_status find_counts(kiln_row *row) {
-    usage step = {.row = row}, merge = {.row = row};
-    KILN_TRY(use_all(&step, &row->reduce.step));
-    KILN_TRY(use_all(&merge, &row->reduce.merge));
-    row->reduce.places = step.place;
-    row->reduce.counts = merge.count;
+    for (int b = 0; b < row->nbranches; b++) {
+        kiln_reduce *r = &row->branches[b].reduce;
+        usage step = {.row = row}, merge = {.row = row};
+        KILN_TRY(use_all(&step, &r->step));
+        KILN_TRY(use_all(&merge, &r->merge));
+        r->places = step.place;
+        r->counts = merge.count;
+    }
     for (int c = 0; c < row->nchecks; c++) {
         usage check = {.row = row};
         KILN_TRY(use(&check, row->checks[c].cond));

@@ -23,6 +23,23 @@ static bool same_expr(const kiln_expr *a, const kiln_expr *b) {
     return true;
 }
 
+static bool same_list(const kiln_nameds *a, const kiln_nameds *b) {
+    if (a->n != b->n) return false;
+    for (int k = 0; k < a->n; k++) {
+        const kiln_named *s = &a->at[k], *t = &b->at[k];
+        if (strcmp(s->name, t->name) != 0 || s->dtype != t->dtype || s->real != t->real ||
+            s->each != t->each || !same_expr(s->expr, t->expr))
+            return false;
+    }
+    return true;
+}
+
+static bool same_fold(const kiln_reduce *a, const kiln_reduce *b) {
+    return same_list(&a->states, &b->states) && same_list(&a->step, &b->step) &&
+           same_list(&a->block, &b->block) && same_list(&a->merge, &b->merge) &&
+           same_list(&a->finish, &b->finish);
+}
+
 /* All that lowering and the order of operands look at: everything but typing.out and typing.strides. */
 static bool same_code(const kiln_branch *a, const kiln_branch *b) {
     const kiln_typing *s = &a->typing, *t = &b->typing;
@@ -34,7 +51,7 @@ static bool same_code(const kiln_branch *a, const kiln_branch *b) {
         return false;
     for (int k = 0; k < a->nbody; k++)
         if (!same_expr(a->body[k], b->body[k])) return false;
-    return true;
+    return same_fold(&a->reduce, &b->reduce);
 }
 
 void kiln_row_find_twins(kiln_row *row) {
