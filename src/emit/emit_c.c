@@ -74,8 +74,16 @@ static size_t widest_in_steps(const kiln_ir *ir) {
     return widest;
 }
 
-/* Lanes: as many as the widest type leaves room for in one native vector. */
+static bool has_vector_loop(const kiln_ir *ir) {
+    for (int r = 0; r < ir->nins; r++)
+        if (kiln_ir_opens(&ir->ins[r]) && ir->ins[r].vec) return true;
+    return false;
+}
+
+/* Lanes: as many as the widest type leaves room for in one native vector.  Without a vector loop all are the same, so
+ * that the shortest vector does, whose arithmetic takes least time. */
 static int count_lanes(const kiln_ir *ir, kiln_isa isa) {
+    enum { SHORTEST = 16 }; /* bytes, on every machine */
     size_t widest = widest_in_steps(ir);
     if (widest > 0) return kiln_isa_vector_bytes(isa) / (int)widest;
     widest = 1;
@@ -88,7 +96,7 @@ static int count_lanes(const kiln_ir *ir, kiln_isa isa) {
         size_t size = widest_within(&ir->ins[r]);
         if (size > widest && !(before && is_read_before(ir, &ir->ins[r]))) widest = size;
     }
-    return kiln_isa_vector_bytes(isa) / (int)widest;
+    return (has_vector_loop(ir) ? kiln_isa_vector_bytes(isa) : SHORTEST) / (int)widest;
 }
 
 /* kiln_abi.h's struct, spelled without headers. */

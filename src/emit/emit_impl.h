@@ -8,6 +8,7 @@
  *   emit_loop.c   their loops and scans
  *   emit_fold.c   folds; emit_lanes.c folds that are the vector loop
  *   emit_strip.c  vector loops with loops inside
+ *   emit_tile.c   those with a scan inside, over rows that lie apart
  *
  * In a general nest every value is a vector of KILN_W lanes.  Outside vector loops all lanes are the same; inside, lane
  * l stands for the l-th of KILN_W positions along the vector axis, of which the first k are elements. */
@@ -65,6 +66,9 @@ typedef struct kiln_emitter {
     uint32_t nloads;   /* segments printed */
     kiln_ref strip;    /* the vector loop that is being printed as strips */
     size_t work;       /* bytes of work that a launch needs */
+
+    uint8_t *tiles; /* per scan: not 0 if what it reads and writes goes through tiles */
+    kiln_ref tiled; /* the scan whose steps are being printed so, or 0: no nest begins with one */
 } kiln_emitter;
 
 /* What changes inside a loop, to be put back after it. */
@@ -112,6 +116,8 @@ bool kiln_em_has_loops(const kiln_emitter *em, int begin); /* in the first regio
 int kiln_em_weight(const kiln_emitter *em, int begin, int end);
 
 /* emit_mem.c */
+void kiln_em_address(kiln_emitter *em, const kiln_ir_ins *in,
+                     int offset); /* of the first lane, `offset` bytes into the element */
 void kiln_em_load(kiln_emitter *em, kiln_ref r);
 void kiln_em_store(kiln_emitter *em, kiln_ref r);
 
@@ -124,6 +130,9 @@ kiln_em_scope kiln_em_enter(kiln_emitter *em, int axis, const char *fmt, ...)
     KILN_EM_PRINTF(3, 4); /* its position is this from now on */
 void kiln_em_leave(kiln_emitter *em, const kiln_em_scope *old);
 void kiln_em_open_columns(kiln_emitter *em, int begin, const char *from, const char *to); /* declares k */
+
+void kiln_em_scan_steps(kiln_emitter *em, int begin, const char *from,
+                        const char *to); /* one after the other, on the states in a<begin> */
 
 /* emit_fold.c */
 void kiln_em_fold(kiln_emitter *em, int begin);
@@ -150,4 +159,11 @@ void kiln_em_block_by_lanes(kiln_emitter *em, int begin);
 void kiln_em_strips(kiln_emitter *em, int begin);
 /* Where a strip keeps the states of a fold or scan, if it does. */
 bool kiln_em_kept_states(const kiln_emitter *em, kiln_ref r, char text[112]);
+
+/* emit_tile.c */
+int kiln_em_tiled_scan_of(const kiln_emitter *em,
+                          int loop);                  /* the scan in a vector loop that tiles suit, or 0 */
+void kiln_em_tiles(kiln_emitter *em, int begin);      /* all steps of one */
+void kiln_em_tile_load(kiln_emitter *em, kiln_ref r); /* in a step */
+void kiln_em_tile_store(kiln_emitter *em, kiln_ref r);
 #endif

@@ -157,8 +157,7 @@ static void for_loop(kiln_emitter *em, int begin) {
     kiln_em_leave(em, &old);
 }
 
-/* One step after the other from `from` to `to`, on the states in a<begin>. */
-static void scan_steps(kiln_emitter *em, int begin, const char *from, const char *to) {
+void kiln_em_scan_steps(kiln_emitter *em, int begin, const char *from, const char *to) {
     char states[24];
     int end = (int)em->part_end[begin];
     kiln_em_scope old = kiln_em_enter(em, em->ir->ins[begin].which, "i%d", begin);
@@ -186,7 +185,7 @@ static void blocked_scan(kiln_emitter *em, int begin, const kiln_em_place *at) {
                  begin);
     kiln_em_line(em, "a%d = pass%d ? b%d : f%d;", begin, begin, begin, begin);
     em->pass[em->npass++] = (kiln_ref)begin;
-    scan_steps(em, begin, from, to);
+    kiln_em_scan_steps(em, begin, from, to);
     em->npass--;
     kiln_em_line(em, "if (!pass%d || lo%d == %s) x%d = a%d;", begin, begin, at->begin, begin, begin);
     kiln_em_close(em);
@@ -205,7 +204,10 @@ static void scan(kiln_emitter *em, int begin) {
         blocked_scan(em, begin, &at);
     } else {
         kiln_em_line(em, "st%d a%d = f%d;", begin, begin, begin);
-        scan_steps(em, begin, at.begin, at.end);
+        if (em->tiles[begin])
+            kiln_em_tiles(em, begin);
+        else
+            kiln_em_scan_steps(em, begin, at.begin, at.end);
         kiln_em_line(em, "f%d = a%d;", begin, begin);
     }
     kiln_em_close(em);

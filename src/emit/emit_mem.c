@@ -33,8 +33,7 @@ static void stride_text(const kiln_emitter *em, int buf, int axis, char text[24]
         snprintf(text, 24, "s%d_%d", buf, em->dim[axis]);
 }
 
-/* The address of the first lane, `offset` bytes into the element. */
-static void address(kiln_emitter *em, const kiln_ir_ins *in, int offset) {
+void kiln_em_address(kiln_emitter *em, const kiln_ir_ins *in, int offset) {
     char stride[24];
     kiln_em_put(em, "p%d", in->which);
     int last = -1; /* the innermost loop's part comes last, what is before it does not change in that loop */
@@ -88,7 +87,7 @@ static void load_computed(kiln_emitter *em, const kiln_ir_ins *in, int offset) {
     kiln_dtype t = (kiln_dtype)in->dtype;
     kiln_em_fn(em, "load_at_%s", kiln_dtype_name(t));
     kiln_em_put(em, "(");
-    address(em, in, offset);
+    kiln_em_address(em, in, offset);
     kiln_em_put(em, ", ");
     lane_offsets(em, in);
     kiln_em_put(em, ", ");
@@ -107,7 +106,7 @@ static void load_splat(kiln_emitter *em, const kiln_ir_ins *in, int offset) {
     const char *t = kiln_dtype_name((kiln_dtype)in->dtype);
     kiln_em_fn(em, "splat_%s", t);
     kiln_em_put(em, "(*(const par_%s *)(", t);
-    address(em, in, offset);
+    kiln_em_address(em, in, offset);
     kiln_em_put(em, in->dtype == KILN_BOOL ? ") != 0)" : "))");
 }
 
@@ -118,12 +117,16 @@ static void load_parts(kiln_emitter *em, const kiln_ir_ins *in) {
     kiln_em_fn(em, "load_%s_%s", in->prim == KILN_PART_RE ? "re" : "im",
                kiln_dtype_name((kiln_dtype)in->dtype));
     kiln_em_put(em, "(");
-    address(em, in, 0);
+    kiln_em_address(em, in, 0);
     kiln_em_put(em, ") : ");
 }
 
 void kiln_em_load(kiln_emitter *em, kiln_ref r) {
     const kiln_ir_ins *in = &em->ir->ins[r];
+    if (em->tiled) {
+        kiln_em_tile_load(em, r);
+        return;
+    }
     const char *t = kiln_dtype_name((kiln_dtype)in->dtype);
     int offset = in->prim == KILN_PART_IM ? (int)kiln_dtype_size((kiln_dtype)in->dtype) : 0;
     spread lanes = spread_of(em, in);
@@ -137,7 +140,7 @@ void kiln_em_load(kiln_emitter *em, kiln_ref r) {
     } else {
         kiln_em_fn(em, lanes == IN_A_ROW ? "load_some_%s" : "gather_%s", t);
         kiln_em_put(em, "(");
-        address(em, in, offset);
+        kiln_em_address(em, in, offset);
         stride_text(em, in->which, em->vec, stride);
         if (lanes == STRIDED) kiln_em_put(em, ", %s", stride);
         kiln_em_put(em, ", k)");
@@ -174,7 +177,7 @@ static void store_value(kiln_emitter *em, const kiln_ir_ins *in, int k) {
                                    : "scatter_%s",
                kiln_dtype_name(t));
     kiln_em_put(em, "(");
-    address(em, in, k * (int)kiln_dtype_size(t));
+    kiln_em_address(em, in, k * (int)kiln_dtype_size(t));
     kiln_em_put(em, ", ");
     if (own_places) {
         lane_offsets(em, in);
@@ -192,5 +195,6 @@ static void store_value(kiln_emitter *em, const kiln_ir_ins *in, int k) {
 
 void kiln_em_store(kiln_emitter *em, kiln_ref r) {
     const kiln_ir_ins *in = &em->ir->ins[r];
-    for (int k = 0; k < kiln_ir_store_values(in); k++) store_value(em, in, k);
+    for (int k = 0; k < kiln_ir_store_values(in) && !em->tiled; k++) store_value(em, in, k);
+    if (em->tiled) kiln_em_tile_store(em, r);
 }

@@ -2,7 +2,8 @@
  *
  * Tensors are broadcast; an argument says which dimension is scanned; results have the shape of the call and are
  * row-major.  The other dimensions are the grid and its innermost is the vector loop, in which each lane scans for
- * itself, in order: so bits depend on the elements alone, and threads share the grid.  scan_lower.c makes the IR. */
+ * itself; of a few rows only, one is scanned after the other.  The order of elements is the same in any case, so bits
+ * depend on the elements alone; threads share the grid.  scan_lower.c makes the IR. */
 #include "family/scan.h"
 
 #include <stdlib.h>
@@ -27,8 +28,9 @@ static kiln_status shape(kiln_plan *p) {
 /* -- axes --------------------------------------------------------------------------------------------------- */
 
 enum {
-    SHORT_ROW = 8
-}; /* positions of a dimension that leave most lanes of the vector loop without an element */
+    SHORT_ROW = 8, /* positions of a dimension that leave most lanes of the vector loop without an element */
+    FEW_ROWS = 4   /* rows that take less time one after the other than in lanes */
+};
 
 /* Strides of every buffer along the dimensions of the call's shape, in elements. */
 typedef struct walks {
@@ -92,7 +94,8 @@ static kiln_status axes(kiln_plan *p) {
     p->role[p->axes.ngrid] = KILN_ROLE_SCANNED;
     p->axes.nelem = p->shape->nelem;
     p->axes.npoints = p->shape->nelem ? p->shape->nelem / p->n[p->axes.ngrid] : 0;
-    kiln_plan_classify(p, 0, 0);
+    p->form = p->axes.npoints < FEW_ROWS ? KILN_SCAN_ALONE : 0;
+    kiln_plan_classify(p, 0, p->form ? p->axes.nbuffers : 0); /* rows alone may lie anyhow */
     return KILN_OK;
 }
 

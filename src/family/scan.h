@@ -3,5 +3,10 @@
 #define KILN_SCAN_H
 #include "family/family.h"
 
+/* kiln_plan.form of a scan. */
+enum {
+    KILN_SCAN_ALONE = 1
+}; /* one row after the other; else the grid is the vector loop, one row to a lane */
+
 kiln_status kiln_scan_lower(kiln_arena *arena, const kiln_plan *plan, kiln_lowered *out) KILN_MUST_CHECK;
 #endif

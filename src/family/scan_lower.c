@@ -1,4 +1,4 @@
-/* scan_lower.c - (scan row, plan) -> IR: one nest, the grid as its vector loop and the scan inside.
+/* scan_lower.c - (scan row, plan) -> IR: one nest, the grid as its vector loop (or not, of few rows) and the scan inside.
  *
  * The step of an element gives the states with it; of these, `finish` gives what is stored there.  The order is the
  * plain one of docs/IR.md 7, so that sums are PyTorch's to the bit.  Must not know C, vector widths or sizes. */
@@ -60,7 +60,7 @@ static bool divides(const lowering *s) {
 static void make_nest(lowering *s, bool stores) {
     kiln_ir *ir = s->base.ir;
     kiln_ref init[KILN_IR_MAX_STATES];
-    kiln_ir_for(ir, s->grid, true);
+    kiln_ir_for(ir, s->grid, !(s->base.plan->form & KILN_SCAN_ALONE));
     kiln_lower_forget(&s->base);
     kiln_states_lower(&s->base, &s->states, s->init, init);
     kiln_ir_scan(ir, s->scanned, 0, init, s->states.ncells);

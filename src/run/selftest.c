@@ -17,6 +17,8 @@ enum {
     FEW_COLS = 19, /* of those with much inside */
     STRIP = 1100,  /* of those with loops, but little, inside: more columns than kernels take at once */
     PLACES = 23,   /* along axes that are not looped over */
+    STEPS =
+        37, /* of scans: whole tiles and a part of one, as kernels may take rows that lie apart by tiles */
     LITTLE = 40 * 1000,
     MUCH = 250 * 1000 /* points */
 };
@@ -32,6 +34,7 @@ typedef struct trial {
     int64_t n[MAX_DIMS];
     bool map;      /* one grid axis, and no loops inside */
     bool computes; /* coordinates: integers have to be such */
+    bool turned; /* buffers that may be anyhow lie along axes that are not the vector loop's, without gaps */
     int64_t least; /* extent */
     int64_t stride[KILN_IR_MAX_BUFS * MAX_DIMS];
     size_t nbytes[KILN_IR_MAX_BUFS]; /* where coordinates are computed there are as many before and behind */
@@ -104,7 +107,8 @@ static uint32_t extents_by_role(const kiln_ir *ir, int64_t *n) {
             widen(&n[in->which], ROWS);
             if (in->vec) columns |= 1u << in->which;
         } else {
-            widen(&n[in->which], blocks_and_more(in->imm.tree));
+            bool steps = in->op == KILN_IR_SCAN && !kiln_ir_by_block(in);
+            widen(&n[in->which], steps ? STEPS : blocks_and_more(in->imm.tree));
             fixed |= 1u << in->which;
         }
     }
@@ -156,17 +160,19 @@ static uint32_t vector_axes(const kiln_ir *ir, int buf) {
     return axes;
 }
 
-/* Strides of a buffer, fastest along its vector axis, with a gap at the end of each row; returns its bytes. */
+/* Strides of a buffer, fastest along its vector axis (turned: along others), with a gap at the end of each row; returns
+ * its bytes. */
 static size_t lay_out(trial *t, int b) {
     const kiln_ir *ir = t->ir;
     const kiln_ir_buf *buf = &ir->bufs[b];
     int64_t size = (int64_t)kiln_dtype_size(buf->dtype), apart = size, all = size;
     uint32_t vec = vector_axes(ir, b);
-    if (buf->stride == KILN_STRIDE_ANY) apart = GAP * size;
+    bool turned = t->turned && buf->stride == KILN_STRIDE_ANY;
+    if (buf->stride == KILN_STRIDE_ANY && !turned) apart = GAP * size;
     for (int pass = 0; pass < 2; pass++)
         for (int a = 0; a < ir->naxes; a++) {
             bool along = vec >> a & 1;
-            if (!(buf->axes >> a & 1) || along != (pass == 0)) continue;
+            if (!(buf->axes >> a & 1) || along != ((pass == 0) != turned)) continue;
             for (int d = t->dim[a]; d <= t->dim[a] + ir->axes[a].grid; d++) {
                 bool none = along && d == t->dim[a] && buf->stride == KILN_STRIDE_BCAST;
                 t->stride[b * t->ndim + d] = none ? 0 : apart;
@@ -300,12 +306,24 @@ static kiln_status run_trial(trial *t) {
     return run_both(t, &trapped);
 }
 
+/* Whether the kernel scans buffers that may lie anyhow: it may then have another way for those in rows along the scan. */
+static bool scans_rows(const kiln_ir *ir) {
+    bool scans = false, any = false;
+    for (int r = 0; r < ir->nins; r++) scans |= ir->ins[r].op == KILN_IR_SCAN;
+    for (int b = 0; b < ir->nbufs; b++) any |= ir->bufs[b].stride == KILN_STRIDE_ANY;
+    return scans && any;
+}
+
 kiln_status kiln_selftest(const kiln_ir *ir, const kiln_interp *interp, kiln_kernel_fn fn, size_t nwork) {
     trial *t = kiln_calloc(1, sizeof *t);
     char *work = nwork ? kiln_alloc_aligned(ALIGN, nwork) : NULL;
     bool room = t && (work || !nwork);
-    if (room) *t = (trial){.ir = ir, .interp = interp, .fn = fn, .work = work};
-    kiln_status st = room ? run_trial(t) : KILN_NOMEM();
+    kiln_status st = room ? KILN_OK : KILN_NOMEM();
+    for (int turned = 0; turned <= scans_rows(ir) && st == KILN_OK; turned++) {
+        if (turned) kiln_free(t->memory);
+        *t = (trial){.ir = ir, .interp = interp, .fn = fn, .work = work, .turned = turned};
+        st = run_trial(t);
+    }
     if (t) kiln_free(t->memory);
     kiln_free(t);
     kiln_free(work);
