@@ -98,8 +98,9 @@ class BuildKiln(build_ext):
     def build_command(self, temp, objects):
         """The program of cli/, inside the package; kiln._command runs it.  jansson's archive is linked where there is one, so
         that the wheel needs no library of the machine's."""
-        text = temp / "bench_text.c"
-        subprocess.run([self.build_tool("embed", temp, []), str(text), "bench_kernels_text=bench/kernels.txt"], check=True)
+        text = temp / "command_text.c"
+        subprocess.run([self.build_tool("embed", temp, []), str(text), "bench_kernels_text=bench/kernels.txt",
+                        "aten_tags_text=ops/aten-tags-2.13.tsv"], check=True)
         units = [(str(source), ["-Icli"], temp / "cli") for source in [*sorted(Path("cli").glob("*.c")), text]]
         to = Path(self.build_lib) / "kiln/bin"
         to.mkdir(parents=True, exist_ok=True)

@@ -17,6 +17,7 @@ enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_MAX_OPS_FILES = 32 }; /* t
 typedef struct cli_args {
     bool json;
     bool dot, svg, verbose, kwargs_only; /* of graph */
+    bool coverage;                       /* of ops */
     const char *stage;                   /* NULL: all */
     const char *isa;                     /* NULL: the best */
     kiln_mode mode;
@@ -73,6 +74,9 @@ void cli_kiln_error(kiln_status st); /* the last library failure */
 
 void out_json(json_t *value);            /* one line; releases value; tells of a NULL (out of memory) */
 json_t *cli_json_text(const char *text); /* any bytes: what is not UTF-8 becomes '?' */
+
+/* How many of PyTorch's overloads are served, by their tags. (coverage.c) */
+void cli_coverage(kiln_ctx *ctx, bool json);
 
 /* -- contexts (cli_context.c) -------------------------------------------------------------------- */
 

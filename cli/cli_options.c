@@ -179,6 +179,7 @@ static int set_option(int command, int option, const char *argument, cli_args *o
     case OPTION_DOT: out->dot = true; return -1;
     case OPTION_SVG: out->svg = true; return -1;
     case OPTION_VERBOSE: out->verbose = true; return -1;
+    case OPTION_COVERAGE: out->coverage = true; return -1;
     case OPTION_KWARGS_ONLY: out->kwargs_only = true; return -1;
     case OPTION_STAGE: out->stage = argument; return -1;
     case OPTION_ISA: out->isa = argument; return -1;

@@ -1,4 +1,4 @@
-/* cmd_ops.c - `kiln ops`: lists operators, shows one, checks all rows.
+/* cmd_ops.c - `kiln ops`: lists operators, shows one, checks all rows; coverage.c counts them.
  *
  * Everything told comes from the registry through the public interface; no operator is named here. */
 #include <fnmatch.h>
@@ -136,9 +136,15 @@ int cmd_ops(const cli_args *args) {
         return cli_usage_error(CLI_CMD_OPS, "expected one operator name after 'show'");
     if (!show && !check && args->noperands > 1)
         return cli_usage_error(CLI_CMD_OPS, "expected one pattern, found %d", args->noperands);
+    if (args->coverage && args->noperands)
+        return cli_usage_error(CLI_CMD_OPS, "--coverage goes with no operand");
     kiln_ctx *ctx = cli_open(args);
     if (!ctx) return CLI_FAILED;
-    bool ok = show ? show_op(ctx, args) : check ? check_ops(ctx, args) : list_ops(ctx, args);
+    bool ok = true;
+    if (args->coverage)
+        cli_coverage(ctx, args->json);
+    else
+        ok = show ? show_op(ctx, args) : check ? check_ops(ctx, args) : list_ops(ctx, args);
     kiln_close(ctx);
     return ok ? CLI_OK : CLI_FAILED;
 }

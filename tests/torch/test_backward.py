@@ -53,7 +53,9 @@ def value_for(arg, dtype, filled):
         return arg.default_value
     if kind == "number" and not dtype.is_floating_point:
         return 1
-    return BY_NAME.get(arg.name, BY_TYPE.get(kind))
+    if arg.name == "dtype" and "Optional" not in str(arg.type):
+        return torch.float64
+    return BY_TYPE[kind] if kind == "List[int]" else BY_NAME.get(arg.name, BY_TYPE.get(kind))
 
 
 def arguments(name, dtype, filled):
