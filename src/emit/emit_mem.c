@@ -151,7 +151,7 @@ void kiln_em_load(kiln_emitter *em, kiln_ref r) {
 /* Outside vector loops all lanes are the same. */
 static void store_first_lane(kiln_emitter *em, const kiln_ir_ins *in, int k, kiln_dtype t) {
     kiln_em_put(em, "*(par_%s *)(", kiln_dtype_name(t));
-    address(em, in, k * (int)kiln_dtype_size(t));
+    kiln_em_address(em, in, k * (int)kiln_dtype_size(t));
     kiln_em_put(em, ") = ");
     kiln_em_use(em, in->arg[k], 8);
     kiln_em_put(em, t == KILN_BOOL ? "[0] != 0;\n" : "[0];\n");
