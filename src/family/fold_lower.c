@@ -347,7 +347,7 @@ kiln_status kiln_fold_lower(kiln_arena *arena, const kiln_plan *plan, kiln_lower
     f->base.state = state;
     f->base.position = position;
     f->base.sum = sum;
-    f->reduce = &f->base.branch->reduce;
+    f->reduce = f->base.branch->reduce;
     KILN_TRY(set_states(f));
     KILN_TRY(type_all(f));
     declare(f);
