@@ -122,7 +122,7 @@ static int lay_out(kiln_plan *p, const walks *w) {
     bool across = near >= 0 && is_across(p, near);
     const int64_t *in = w->of[p->axes.nwritten], *out = w->of[0];
     int nkept = collect_dims(p, false, across ? in : out, true, kept);
-    bool places = kiln_plan_branch(p)->reduce.places; /* the order is then the logical one */
+    bool places = kiln_plan_branch(p)->reduce->places; /* the order is then the logical one */
     int nfolded = collect_dims(p, true, in, !places, folded);
     p->form = across ? KILN_FOLD_ACROSS : 0;
     p->axes.ndim = 0;

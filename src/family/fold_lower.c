@@ -401,7 +401,7 @@ kiln_status kiln_fold_lower(kiln_arena *arena, const kiln_plan *plan, kiln_lower
     f->base.position = position;
     f->base.block = fold_block;
     f->first = KILN_NOREF;
-    f->reduce = &f->base.branch->reduce;
+    f->reduce = f->base.branch->reduce;
     KILN_TRY(kiln_states_begin(&f->base, f->reduce->counts, &f->states));
     f->count = f->reduce->counts ? f->states.ncells - 1 : -1;
     KILN_TRY(type_all(f));

@@ -5,8 +5,8 @@
 #include "family/states.h"
 
 kiln_status kiln_states_begin(const kiln_lowering *lw, int more, kiln_states *out) {
-    const kiln_nameds *states = &lw->branch->reduce.states;
-    *out = (kiln_states){.reduce = &lw->branch->reduce, .n = states->n};
+    const kiln_nameds *states = &lw->branch->reduce->states;
+    *out = (kiln_states){.reduce = lw->branch->reduce, .n = states->n};
     for (int k = 0; k < states->n; k++) {
         out->dtype[k] = kiln_state_dtype(&states->at[k], lw->plan->typed.common);
         out->at[k] = out->ncells;

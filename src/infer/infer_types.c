@@ -119,6 +119,15 @@ static kiln_dtype double_type(const kiln_bound *call, uint64_t args) {
     return KILN_F64;
 }
 
+/* What a dtype argument or a given result makes of t.  Apart, so that it costs operators without them nothing. */
+static __attribute__((noinline)) kiln_dtype wanted_dtype(const kiln_bound *call, const kiln_typing *ty,
+                                                         kiln_dtype t) {
+    if (ty->dtype_arg >= 0 && call->arg[ty->dtype_arg].kind == KILN_DTYPE_V)
+        return (kiln_dtype)call->arg[ty->dtype_arg].u.i;
+    if (ty->out == KILN_OUT_DECIDES && call->nout) return (kiln_dtype)call->out[0]->dtype;
+    return ty->promo == KILN_PROMO_SUM && kiln_dtype_kind(t) < KILN_KIND_FLOAT ? KILN_I64 : t;
+}
+
 kiln_status kiln_typing_common(const kiln_bound *call, const kiln_typing *ty, kiln_dtype *promoted,
                                kiln_dtype *common) {
     kiln_dtype t = NONE;
@@ -135,13 +144,7 @@ kiln_status kiln_typing_common(const kiln_bound *call, const kiln_typing *ty, ki
         if (kiln_dtype_kind(t) < KILN_KIND_FLOAT) *common = KILN_F32;
         break;
     case KILN_PROMO_TO:
-    case KILN_PROMO_SUM:
-        if (ty->promo == KILN_PROMO_SUM && kiln_dtype_kind(t) < KILN_KIND_FLOAT) *common = KILN_I64;
-        if (ty->dtype_arg >= 0 && call->arg[ty->dtype_arg].kind == KILN_DTYPE_V)
-            *common = (kiln_dtype)call->arg[ty->dtype_arg].u.i;
-        else if (ty->out == KILN_OUT_DECIDES && call->nout)
-            *common = (kiln_dtype)call->out[0]->dtype;
-        break;
+    case KILN_PROMO_SUM: *common = wanted_dtype(call, ty, t); break;
     }
     return KILN_OK;
 }

@@ -157,7 +157,7 @@ typedef struct kiln_branch {
     uint64_t knows; /* bit a: optional argument a is present when this branch is taken */
     int code;       /* the first branch that generates the same code */
     uint64_t exact; /* bit a: argument a appears as compute(a): a 0-d tensor is then not rounded to a half */
-    kiln_reduce reduce; /* fold, scan, index: the row's, with the branch's own clauses instead of those */
+    kiln_reduce *reduce; /* fold, scan, index: the row's, with the branch's own clauses instead of those */
 } kiln_branch;
 
 typedef struct kiln_outshape {
@@ -215,6 +215,7 @@ typedef struct kiln_row {
     const kiln_crules *rules; /* the registry's, for complex numbers */
     uint32_t clauses;         /* bit k: the row has a clause of the k-th word */
     bool shipped;             /* part of the library, not a user's */
+    bool has_each;            /* a finish gives a result for each element */
 } kiln_row;
 
 typedef enum kiln_form { KILN_FORM_FUNCTIONAL, KILN_FORM_INPLACE, KILN_FORM_OUT } kiln_form;

@@ -180,12 +180,12 @@ static const kiln_expr *finish_or_state(const kiln_reduce *r, int k) {
 }
 
 static const kiln_named *state(const kiln_row_env *re, const char *name) {
-    return kiln_named_of(&re->branch->reduce.states, name);
+    return kiln_named_of(&re->branch->reduce->states, name);
 }
 
 static kiln_status check_states(kiln_row_env *re, const kiln_nameds *list, const char *clause,
                                 unsigned refused) {
-    const kiln_nameds *states = &re->branch->reduce.states;
+    const kiln_nameds *states = &re->branch->reduce->states;
     for (int k = 0; k < list->n; k++) {
         const kiln_named *v = &list->at[k];
         const kiln_named *s = state(re, v->name);
@@ -204,7 +204,7 @@ static kiln_status check_states(kiln_row_env *re, const kiln_nameds *list, const
 
 /* A block gives every state, and sees the names it has defined so far; `sum` is allowed there. */
 static kiln_status check_block(kiln_row_env *re) {
-    const kiln_nameds *block = &re->branch->reduce.block;
+    const kiln_nameds *block = &re->branch->reduce->block;
     kiln_nameds sofar = {.n = 0};
     int given = 0;
     re->env.in_block = true;
@@ -216,9 +216,9 @@ static kiln_status check_block(kiln_row_env *re) {
                             (inspection){0}));
         sofar = (kiln_nameds){block->at, k + 1};
     }
-    if (block->n && given != re->branch->reduce.states.n)
+    if (block->n && given != re->branch->reduce->states.n)
         return KILN_FAIL_LINE(KILN_E_PARSE, re->env.source, block->at[0].line, block->at[0].col,
-                              "block gives %d of %d states", given, re->branch->reduce.states.n);
+                              "block gives %d of %d states", given, re->branch->reduce->states.n);
     re->scope = NULL;
     re->env.in_block = false;
     return KILN_OK;
@@ -226,7 +226,7 @@ static kiln_status check_block(kiln_row_env *re) {
 
 /* state, step or block, merge, finish: each in its own scope. */
 static kiln_status check_reduce(const checker *c, kiln_row_env *re, const kiln_branch *b) {
-    const kiln_reduce *r = &b->reduce;
+    const kiln_reduce *r = b->reduce;
     if (!r->states.n) return KILN_OK;
     KILN_TRY(check_states(re, &r->states, "state", ELEMENTS | STATES | PLACES));
     re->states = true;

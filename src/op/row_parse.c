@@ -242,10 +242,11 @@ kiln_status kiln_row_branch(kiln_lex *lx, kiln_row *row, kiln_branch **out) {
     kiln_branch *grown = kiln_arena_grow(lx->arena, row->branches, (size_t)row->nbranches,
                                          sizeof *row->branches);
     const kiln_expr **bodies = kiln_arena_alloc(lx->arena, (size_t)row->schema->nrets * sizeof *bodies);
-    if (!grown || !bodies) return KILN_NOMEM();
+    kiln_reduce *reduce = kiln_arena_alloc(lx->arena, sizeof *reduce);
+    if (!grown || !bodies || !reduce) return KILN_NOMEM();
     row->branches = grown;
     *out = &row->branches[row->nbranches++];
-    **out = (kiln_branch){.typing = row->typing, .body = bodies};
+    **out = (kiln_branch){.typing = row->typing, .body = bodies, .reduce = reduce};
     return KILN_OK;
 }
 
@@ -290,7 +291,7 @@ static kiln_status parse_shorthand(kiln_lex *lx, const kiln_row *row, kiln_reduc
 
 kiln_reduce *kiln_row_reduce(kiln_row *row) {
     kiln_branch *last = row->nbranches ? &row->branches[row->nbranches - 1] : NULL;
-    return last && last->when ? &last->reduce : &row->reduce;
+    return last && last->when ? last->reduce : &row->reduce;
 }
 
 kiln_status kiln_row_bodies(kiln_lex *lx, kiln_row *row, kiln_branch *b) {
@@ -417,7 +418,7 @@ static void default_promotion(kiln_row *row) {
 /* A branch has the row's clauses where it has none of its own; with states of its own, none that go with states. */
 static void inherit_clauses(kiln_row *row) {
     for (int b = 0; b < row->nbranches; b++) {
-        kiln_reduce own = row->branches[b].reduce, *r = &row->branches[b].reduce;
+        kiln_reduce *r = row->branches[b].reduce, own = *r;
         *r = row->reduce;
         if (own.states.n) {
             r->states = own.states;

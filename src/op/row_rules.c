@@ -199,7 +199,7 @@ static kiln_status check_scan(const kiln_row *row) {
 /* Something computes every result: bodies, or for what folds its clauses. */
 static kiln_status check_bodies(const kiln_row *row) {
     for (int b = 0; b < row->nbranches; b++) {
-        const kiln_reduce *r = &row->branches[b].reduce;
+        const kiln_reduce *r = row->branches[b].reduce;
         bool folds = row->family != KILN_FAMILY_MAP && r->states.n;
         if (r->from && r->states.n != 1) return ROW_FAIL(row, "a body with 'from' is the only state");
         if (!row->branches[b].nbody && !folds) return ROW_FAIL(row, "no body computes the result");
@@ -248,7 +248,7 @@ static kiln_status check_grads(const kiln_row *row) {
 
 kiln_status kiln_row_rules(const kiln_row *row) {
     KILN_TRY(check_names(row, &row->reduce.states));
-    for (int b = 0; b < row->nbranches; b++) KILN_TRY(check_names(row, &row->branches[b].reduce.states));
+    for (int b = 0; b < row->nbranches; b++) KILN_TRY(check_names(row, &row->branches[b].reduce->states));
     KILN_TRY(check_defaults(row));
     KILN_TRY(check_statics(row));
     if (row->family == KILN_FAMILY_COMPOSE)

@@ -11,13 +11,7 @@ bool kiln_row_is_tensor(const kiln_row *row, int arg) {
     return kiln_type_strip(row->schema->args[arg].type, &optional)->kind == KILN_T_TENSOR;
 }
 
-bool kiln_row_served(const kiln_row *row) {
-    if (!kiln_family_served(row->family)) return false;
-    for (int b = 0; b < row->nbranches; b++)
-        for (int k = 0; k < row->branches[b].reduce.finish.n; k++)
-            if (row->branches[b].reduce.finish.at[k].each) return false;
-    return true;
-}
+bool kiln_row_served(const kiln_row *row) { return kiln_family_served(row->family) && !row->has_each; }
 
 bool kiln_row_optional(const kiln_row *row, int arg) {
     bool optional;
@@ -98,7 +92,7 @@ static bool find_host(const kiln_row_env *re, const char *name, kiln_sym *out) {
 }
 
 static bool find_state(const kiln_row_env *re, const char *name, bool rhs, kiln_sym *out) {
-    const kiln_nameds *states = &re->branch->reduce.states;
+    const kiln_nameds *states = &re->branch->reduce->states;
     const kiln_named *v = kiln_named_of(states, name);
     if (v) {
         out->kind = rhs ? KILN_SYM_RHS : KILN_SYM_STATE;
@@ -239,7 +233,7 @@ static kiln_status resolve_branch(kiln_branch *br, usage *all) {
     usage u = {.row = all->row};
     br->knows = knows(all->row, br->when);
     for (int k = 0; k < br->nbody; k++) KILN_TRY(use(&u, br->body[k]));
-    KILN_TRY(use_reduce(&u, &br->reduce));
+    KILN_TRY(use_reduce(&u, br->reduce));
     br->uses = u.set;
     for (int k = 0; k < br->nbody; k++) br->exact |= exact_args(u.row, br->body[k]);
     for (int k = 0; k < u.row->lets.n; k++)
@@ -298,15 +292,16 @@ static void resolve_conditions(kiln_row *row) {
     resolve_all(row, &row->shape.window);
 }
 
-/* Who asks for places and counts. */
+/* Who asks for places and counts, and gives a result for each element. */
 static kiln_status find_counts(kiln_row *row) {
     for (int b = 0; b < row->nbranches; b++) {
-        kiln_reduce *r = &row->branches[b].reduce;
+        kiln_reduce *r = row->branches[b].reduce;
         usage step = {.row = row}, merge = {.row = row};
         KILN_TRY(use_all(&step, &r->step));
         KILN_TRY(use_all(&merge, &r->merge));
         r->places = step.place;
         r->counts = merge.count;
+        for (int k = 0; k < r->finish.n; k++) row->has_each = row->has_each || r->finish.at[k].each;
     }
     for (int c = 0; c < row->nchecks; c++) {
         usage check = {.row = row};

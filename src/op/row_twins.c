@@ -51,7 +51,7 @@ static bool same_code(const kiln_branch *a, const kiln_branch *b) {
         return false;
     for (int k = 0; k < a->nbody; k++)
         if (!same_expr(a->body[k], b->body[k])) return false;
-    return same_fold(&a->reduce, &b->reduce);
+    return same_fold(a->reduce, b->reduce);
 }
 
 void kiln_row_find_twins(kiln_row *row) {
