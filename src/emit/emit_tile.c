@@ -54,8 +54,8 @@ static void each_buffer(kiln_emitter *em, int begin, kiln_ir_op op, bool declare
         kiln_em_fn(em, op == KILN_IR_LOAD ? "tile_in_u%d" : "tile_out_u%d", 8 * size);
         kiln_em_put(em, "(y%d, ", b);
         kiln_em_address(em, in, 0);
-        kiln_em_put(em, ", s%d_%d, s%d_%d, k, m%d);\n", b, em->dim[em->vec], b,
-                    em->dim[em->ir->ins[begin].which], begin);
+        kiln_em_put(em, ", s%d_%d, s%d_%d, k, m%d%s);\n", b, em->dim[em->vec], b,
+                    em->dim[em->ir->ins[begin].which], begin, op == KILN_IR_LOAD ? "" : ", stream");
     }
 }
 
