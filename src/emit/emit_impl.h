@@ -108,6 +108,7 @@ bool kiln_em_stores_wait(const kiln_ir *ir, int begin, int end); /* for all othe
 /* emit_map.c */
 bool kiln_em_is_map(const kiln_ir *ir, int begin);
 void kiln_em_map_nest(kiln_emitter *em, int nest, int begin);
+void kiln_em_stream_end(kiln_emitter *em); /* at the end of a nest: what it wrote past the caches is seen */
 
 /* emit_plan.c */
 kiln_status kiln_em_plan(kiln_emitter *em, kiln_arena *scratch) KILN_MUST_CHECK;

@@ -273,8 +273,12 @@ void kiln_em_loop_nest(kiln_emitter *em, int nest, int begin) {
     kiln_em_open(em, "static int nest%d(const kiln_launch *L)", nest);
     nest_head(em, &u);
     if (em->work) kiln_em_line(em, "char *const work = L->work;");
+    bool streams = false;
+    for (uint32_t r = (uint32_t)begin; r < em->region_end[begin]; r++) streams |= em->tiles[r] != 0;
+    if (streams) kiln_em_line(em, "const int stream = (L->flags & %u) != 0;", KILN_LAUNCH_STREAM);
     em->vec = em->inner = -1;
     kiln_em_loop(em, begin);
+    if (streams) kiln_em_stream_end(em);
     kiln_em_line(em, "return 0;");
     kiln_em_close(em);
     kiln_em_put(em, "\n");

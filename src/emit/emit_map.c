@@ -336,6 +336,13 @@ static void row(kiln_emitter *em, const nest_use *u, int begin, int end) {
     kiln_em_close(em);
 }
 
+void kiln_em_stream_end(kiln_emitter *em) {
+    kiln_em_start(em);
+    kiln_em_put(em, "if (stream && !(L->flags & %u)) ", KILN_LAUNCH_MORE);
+    kiln_em_fn(em, "stream_end");
+    kiln_em_put(em, "();\n");
+}
+
 void kiln_em_map_nest(kiln_emitter *em, int nest, int begin) {
     int end = (int)em->region_end[begin];
     nest_use u = {{0}, {0}, {0}};
@@ -348,12 +355,7 @@ void kiln_em_map_nest(kiln_emitter *em, int nest, int begin) {
     nest_head(em, nest, &u, begin + 1, end);
     row(em, &u, begin + 1, end);
     kiln_em_close(em);
-    if (nest_streams(em, &u)) {
-        kiln_em_start(em);
-        kiln_em_put(em, "if (stream && !(L->flags & %u)) ", KILN_LAUNCH_MORE);
-        kiln_em_fn(em, "stream_end");
-        kiln_em_put(em, "();\n");
-    }
+    if (nest_streams(em, &u)) kiln_em_stream_end(em);
     kiln_em_line(em, "return 0;");
     kiln_em_close(em);
     kiln_em_put(em, "\n");

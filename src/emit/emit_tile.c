@@ -1,7 +1,7 @@
 /* emit_tile.c - a vector loop whose only loop is a scan along buffers that are not in rows -> tiles that are turned.
  *
  * Each lane scans a row of its own, and rows lie apart, so that a vector of one element of each would be gathered
- * and scattered lane by lane.  Instead KILN_W elements of KILN_W rows at a time are brought into a tile (src/math/tile.inc)
+ * and scattered lane by lane.  Instead KILN_COLS elements of KILN_W rows at a time are brought into a tile (src/math/tile.inc)
  * whose vectors the steps read; what they store goes through another tile.  An element is read before its own place is
  * written and no other, as docs/IR.md 3 asks.  States stay in registers all the way. */
 #include <stdio.h>
@@ -47,15 +47,15 @@ static void each_buffer(kiln_emitter *em, int begin, kiln_ir_op op, bool declare
         done[in->which] = true;
         int b = in->which, size = (int)kiln_dtype_size(em->ir->bufs[b].dtype);
         if (declare) {
-            kiln_em_line(em, "char y%d[KILN_W * KILN_W * %d] __attribute__((aligned(64)));", b, size);
+            kiln_em_line(em, "char y%d[KILN_W * KILN_COLS * %d] __attribute__((aligned(64)));", b, size);
             continue;
         }
         kiln_em_start(em);
         kiln_em_fn(em, op == KILN_IR_LOAD ? "tile_in_u%d" : "tile_out_u%d", 8 * size);
         kiln_em_put(em, "(y%d, ", b);
         kiln_em_address(em, in, 0);
-        kiln_em_put(em, ", s%d_%d, s%d_%d, k, m%d);\n", b, em->dim[em->vec], b,
-                    em->dim[em->ir->ins[begin].which], begin);
+        kiln_em_put(em, ", s%d_%d, s%d_%d, k, m%d%s);\n", b, em->dim[em->vec], b,
+                    em->dim[em->ir->ins[begin].which], begin, op == KILN_IR_LOAD ? "" : ", stream");
     }
 }
 
@@ -93,8 +93,12 @@ void kiln_em_tiles(kiln_emitter *em, int begin) {
     const kiln_em_place at = em->at[axis];
     each_buffer(em, begin, KILN_IR_LOAD, true);
     each_buffer(em, begin, KILN_IR_STORE, true);
-    kiln_em_open(em, "for (long c%d = %s; c%d < %s; c%d += KILN_W)", begin, at.begin, begin, at.end, begin);
-    kiln_em_line(em, "const long m%d = %s - c%d < KILN_W ? %s - c%d : KILN_W, e%d = c%d + m%d;", begin,
+    kiln_em_start(em);
+    kiln_em_put(em, "for (long c%d = %s; c%d < %s; c%d += ", begin, at.begin, begin, at.end, begin);
+    kiln_em_fn(em, "KILN_COLS");
+    kiln_em_put(em, ") {\n");
+    em->indent += 4;
+    kiln_em_line(em, "const long m%d = %s - c%d < KILN_COLS ? %s - c%d : KILN_COLS, e%d = c%d + m%d;", begin,
                  at.end, begin, at.end, begin, begin, begin, begin);
     kiln_em_scope old = kiln_em_enter(em, axis, "c%d", begin);
     each_buffer(em, begin, KILN_IR_LOAD, false);

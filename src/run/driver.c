@@ -145,18 +145,26 @@ static kiln_status run_tiles(drive *d, const tiles *t, int32_t *trap) {
 
 /* -- large results ---------------------------------------------------------------------------------------- */
 
+/* The dimension along which results lie in rows: the grid's innermost, or the one that is scanned; -1: neither. */
+static int rows_of_results(const kiln_axes *x) {
+    if (x->ngrid == x->ndim) return x->strided ? -1 : 0;
+    bool scanned = x->ndim == x->ngrid + 1 && kiln_axes_stride(x, 0, x->ngrid) == x->bytes[0];
+    return scanned ? x->ngrid : -1;
+}
+
 /* Whether results are better written past the caches: the call moves more than they hold, in long rows, and does
  * not write what it has just read. */
 bool kiln_drive_streams(const kiln_axes *x, char *const *ptr) {
     int64_t total = 0;
     bool together = kiln_rows_are_short(x);
-    if (x->strided || x->ngrid < x->ndim) return false;
+    int row = rows_of_results(x);
+    if (row < 0) return false;
     for (int b = 0; b < x->nbuffers; b++) {
         int64_t size = x->bytes[b], points = 1;
         for (int d = 0; d < x->ndim; d++)
             if (kiln_axes_stride(x, b, d)) points *= x->n[d];
         total += points * size;
-        if (b < x->nwritten && x->n[0] * size < STREAM_ROW && !together) return false;
+        if (b < x->nwritten && row == 0 && x->n[0] * size < STREAM_ROW && !together) return false;
         for (int k = x->nwritten; k < x->nbuffers; k++)
             if (b < x->nwritten && ptr[k] == ptr[b]) return false;
     }
@@ -168,7 +176,8 @@ bool kiln_drive_streams(const kiln_axes *x, char *const *ptr) {
  * again stays near, and the rows that come from memory are few enough for the processor to follow each. */
 static bool reads_again(const kiln_axes *x, uint64_t flags, tiles *t) {
     bool again = false;
-    if (!(flags & KILN_LAUNCH_STREAM) || x->ndim < 2 || x->n[1] < SIDE_ROWS) return false;
+    if (!(flags & KILN_LAUNCH_STREAM) || x->ngrid < 2 || x->ngrid < x->ndim || x->n[1] < SIDE_ROWS)
+        return false;
     for (int b = x->nwritten; b < x->nbuffers; b++)
         again |= kiln_axes_stride(x, b, 0) && !kiln_axes_stride(x, b, 1) &&
                  x->n[0] * kiln_axes_stride(x, b, 0) > LONG_ROW;

@@ -18,7 +18,7 @@ enum {
     STRIP = 1100,  /* of those with loops, but little, inside: more columns than kernels take at once */
     PLACES = 23,   /* along axes that are not looped over */
     STEPS =
-        37, /* of scans: whole tiles and a part of one, as kernels may take rows that lie apart by tiles */
+        47, /* of scans: whole tiles and a part of one; with the gap at their end rows are whole cache lines */
     LITTLE = 40 * 1000,
     MUCH = 250 * 1000 /* points */
 };

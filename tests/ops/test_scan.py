@@ -207,6 +207,17 @@ def test_bits_do_not_depend_on_threads(mode):
         assert seen[tuple(x.shape), dim, name] == [bits(r) for r in tuples(torch_op(name)(x, dim))]
 
 
+@pytest.mark.parametrize("name", ["cumsum", "cummax"])
+def test_large_results_go_past_the_caches(name, sync):
+    """More than 32 MB move: rows that are whole cache lines, rows that are not, and an argument of one column."""
+    for cols in (1040, 1041):
+        x = elements((2100, cols), torch.float64, 5)
+        for x in (x, x[:, :1].expand(x.shape), x.t()):
+            for dim in (0, 1):
+                judge(name, tuples(sync.op(f"aten::{name}")(x, dim)), tuples(torch_op(name)(x, dim)))
+                tally.cases["large scans"] += 1
+
+
 ROWS = """
 scan my::running_max(Tensor x, int dim) -> Tensor : takes all = max(acc, x) from lowest
      over dim

@@ -372,7 +372,7 @@ static void the_self_test_sees_wrong_kernels(void **state) {
         {"sum_two_axes.kir", "runs2_count == total2 - 1", "0"}, /* runs are not merged at the end */
         {"sum_two_axes_across.kir", "runs2_take < runs2_top", "0"},
         {"cumsum_blocks.kir", "pass2 ? b2 : f2", "f2"},                               /* blocks start anew */
-        {"cumsum_rows.kir", "c4 += KILN_W", "c4 += 2 * KILN_W"},                      /* a tile is left out */
+        {"cumsum_rows.kir", "c4 += KILN_COLS", "c4 += 2 * KILN_COLS"},                /* a tile is left out */
         {"cumsum_rows.kir", "to[2 * i + 1] = KILN_HIGH", "to[2 * i + 1] = KILN_LOW"}, /* turned wrongly */
         {"cumsum_rows.kir", "tile_out_u64(y5",
          "if (k == KILN_W) tile_out_u64(y5"},          /* few rows are not stored */
