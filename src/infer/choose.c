@@ -79,16 +79,24 @@ static int fit_all(const kiln_op *op, const kiln_value *args, size_t nargs, bool
 
 /* -- the choice ------------------------------------------------------------------------------------------ */
 
-/* Whether a number may stand for a tensor.  Not where no overload takes numbers and none is the default: the 1 of
- * max(x, 1) is the dimension of max.dim, which has no row, and must not become a tensor for max.other. */
+static bool requires(const kiln_schema *s, kiln_tkind kind) {
+    for (int a = 0; a < s->nargs; a++)
+        if (s->args[a].def.kind == KILN_DEF_ABSENT && s->args[a].type->kind == kind) return true;
+    return false;
+}
+
+/* Whether a number may stand for a tensor: where an overload takes one, or there is a default and no other takes a
+ * dimension.  The 1 of max(x, 1) is the dimension of max.dim, and must not become a tensor for max.other. */
 static bool takes_numbers(const kiln_op *const *ops, size_t n) {
+    bool scalar = false, dimension = false, without_name = false;
     for (size_t k = 0; k < n; k++) {
         const kiln_schema *s = ops[k]->schema;
-        if (!*s->overload) return true;
-        for (int a = 0; a < s->nargs; a++)
-            if (s->args[a].def.kind == KILN_DEF_ABSENT && s->args[a].type->kind == KILN_T_SCALAR) return true;
+        scalar = scalar || requires(s, KILN_T_SCALAR);
+        bool named = *s->overload && ops[k]->form == KILN_FORM_FUNCTIONAL;
+        dimension = dimension || (named && requires(s, KILN_T_INT));
+        without_name = without_name || !*s->overload;
     }
-    return false;
+    return scalar || (without_name && !dimension);
 }
 
 /* Whether a reader expects op among those a call was compared with: forms with outputs where one is given, the

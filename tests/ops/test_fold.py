@@ -149,6 +149,7 @@ CALLS = {
     "logsumexp": several, "special_logsumexp": several,
     "linalg_vector_norm": with_dtype(orders(ORDERS, maybe_several), [torch.float64, torch.complex128, torch.int32]),
     "linalg__powsum": with_dtype(orders(ORDERS, maybe_several), [torch.float64, torch.complex128]),
+    "dist": lambda rank: [((torch.tensor(0.5), p), {}) for p in ORDERS], "_is_all_true": nothing, "_is_any_true": nothing,
     "norm.Scalar": orders(ORDERS, nothing), "norm.ScalarOpt_dim": orders(MAYBE_ORDERS, several),
     "norm.ScalarOpt_dtype": wider(orders(MAYBE_ORDERS, nothing)),
     "norm.ScalarOpt_dim_dtype": wider(orders(MAYBE_ORDERS, lambda rank: [((d, k), {}) for d in dims(rank) for k in (False, True)])),
@@ -178,6 +179,8 @@ def widened(name, x, named):
     named, given = dict(named), named.get("dtype")
     if given in WIDE:
         x, named["dtype"] = x.to(given), WIDE[given]
+    if name == "dist":  # integers meet a float
+        return x.to(WIDE.get(x.dtype, torch.float64)), named
     return x.to(WIDE.get(x.dtype, x.dtype)), named
 
 
@@ -290,7 +293,7 @@ def subjects(name, shape, dtype):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_like_torch(name, interp, sync):
-    """Interpreted with every dtype; compiled too: all of them, or f32 and, of shapes that differ most, one that changes with the row.
+    """Interpreted with every dtype; of shapes that differ most compiled too: all dtypes, or f32 and one that changes with the row.
 
     A sampled run makes a few calls of a few tensors, more of f32: which dimensions are folded decides the kernel.
     """
@@ -299,7 +302,7 @@ def test_like_torch(name, interp, sync):
     for shape, dtype in itertools.product(SHAPES, DTYPES):
         if not WHOLE and dtype != torch.float32 and rng.random() < 0.6:
             continue
-        compiled = WHOLE or (dtype in (torch.float32, also) and shape in TWICE)
+        compiled = shape in TWICE and (WHOLE or dtype in (torch.float32, also))
         every = list(subjects(name, shape, dtype))
         for x in every if WHOLE else rng.sample(every, min(len(every), 3)):
             some = CALLS[name](x.dim())
@@ -354,6 +357,7 @@ def test_bits_do_not_depend_on_threads(mode):
                 if not WHOLE and name not in FEW and at % 4:
                     continue
                 args, named = over(name, x.dim(), dim)
+                x = x > 0 if name.startswith("_is_") else x
                 now = [bits(r) for r in tuples(k.op(f"aten::{name}")(x, *args, **named))]
                 key = tuple(x.shape), dim, x.dtype, name
                 assert seen.setdefault(key, now) == now, (key, threads)
