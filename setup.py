@@ -99,7 +99,7 @@ class BuildKiln(build_ext):
         """The program of cli/, inside the package; kiln._command runs it.  jansson's archive is linked where there is one, so
         that the wheel needs no library of the machine's."""
         text = temp / "command_text.c"
-        subprocess.run([self.build_tool("embed", temp, []), str(text), "bench_kernels_text=bench/kernels.txt",
+        subprocess.run([self.build_tool("embed", temp, []), str(text), "bench_kernels_text=bench/kernels.txt", "bench_folds_text=bench/folds.txt",
                         "aten_tags_text=ops/aten-tags-2.13.tsv"], check=True)
         units = [(str(source), ["-Icli"], temp / "cli") for source in [*sorted(Path("cli").glob("*.c")), text]]
         to = Path(self.build_lib) / "kiln/bin"

@@ -60,6 +60,10 @@ KILN_API double bench_copy_ns(void *to, const void *from, size_t nbytes, int64_t
 /* The same of reading alone; to: 16 bytes, which what was read goes into. */
 KILN_API double bench_read_ns(void *to, const void *from, size_t nbytes, int64_t count);
 
+/* Nanoseconds of reading nbytes (64-byte aligned) once in 1, 2, 4 or 8 streams, by so many threads that share them;
+ * below 0 if they could not be started. (bench_streams.c) */
+double bench_streams_ns(const void *from, size_t nbytes, int streams, int threads);
+
 /* Calls that make a sample long enough for the clock, from how long one takes. */
 KILN_API int64_t bench_sample_calls(double ns_per_call);
 #endif

@@ -154,10 +154,11 @@ kiln_tensor *bench_case_tensor(const bench_case *c, size_t argument) {
 
 double bench_case_ns(const bench_case *c, int64_t count) {
     kiln_tensor *outs[KILN_MAX_RETS];
+    size_t nouts = kiln_op_nrets(c->op);
     double start = bench_now_ns();
     for (int64_t i = 0; i < count; i++) {
         if (kiln_call(c->ctx, c->op, c->call.args, c->call.nargs, outs, KILN_MAX_RETS) != KILN_OK) return -1;
-        kiln_tensor_release(outs[0]);
+        for (size_t k = 0; k < nouts; k++) kiln_tensor_release(outs[k]);
     }
     return (bench_now_ns() - start) / (double)count;
 }
