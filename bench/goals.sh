@@ -5,11 +5,11 @@
 set -u
 cd "$(dirname "$0")/.."
 missed=0
-build/kiln bench dispatch memory first shapes hang threads pool large || missed=1
+build/kiln bench dispatch memory first shapes hang threads pool large folds || missed=1
 for script in bench/open.sh bench/table.sh bench/instructions.sh; do
     [ ! -x "$script" ] || "$script" || missed=1
 done
-for script in python.py torch_eager.py "peers.py rows"; do
+for script in python.py torch_eager.py "peers.py rows" "peers.py folds" "peers.py accuracy"; do
     # shellcheck disable=SC2086 -- words
     .venv/bin/python bench/$script || missed=1
 done
