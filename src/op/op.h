@@ -177,6 +177,21 @@ typedef struct kiln_compose {
     kiln_nameds args; /* name "" for positional */
 } kiln_compose;
 
+/* extern: the routine of the library that computes the results, and what it gets: tensors, then numbers. */
+typedef enum kiln_routine_id {
+#define PICK(NAME, FIND, numbers, results) KILN_ROUTINE_##NAME,
+#include "expr/routine.def"
+#undef PICK
+    KILN_ROUTINE_COUNT
+} kiln_routine_id;
+
+kiln_routine_id kiln_routine_named(const char *name); /* KILN_ROUTINE_COUNT: there is none */
+
+typedef struct kiln_handed {
+    kiln_routine_id id;
+    kiln_nameds args; /* names of arguments and host numbers */
+} kiln_handed;
+
 typedef struct kiln_row {
     kiln_family family;
     const kiln_schema *schema;   /* of the functional form; ns filled in; items are Scalars */
@@ -209,6 +224,7 @@ typedef struct kiln_row {
     kiln_reduce reduce;
     kiln_outshape shape;
     kiln_compose compose;
+    kiln_handed routine;
     double domain_lo, domain_hi; /* of random test inputs */
     double rtol, atol;           /* 0: the defaults */
     const char *doc;

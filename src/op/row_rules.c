@@ -196,6 +196,23 @@ static kiln_status check_scan(const kiln_row *row) {
     return r->states.n ? KILN_OK : ROW_FAIL(row, "a scan needs a state, or a body with 'from'");
 }
 
+/* A routine reads elements as they are and writes results as they are: nothing is converted on either way. */
+static kiln_status check_extern(const kiln_row *row) {
+    const kiln_typing *t = &row->typing;
+    const kiln_expr *first = row->routine.args.n ? row->routine.args.at[0].expr : NULL;
+    int tensor = first && first->kind == KILN_X_NAME ? kiln_schema_arg(row->schema, first->name) : -1;
+    if (row->routine.id == KILN_ROUTINE_COUNT) return ROW_FAIL(row, "an extern row needs a routine clause");
+    if (row->branches[0].nbody) return ROW_FAIL(row, "an extern row has a routine clause and no body");
+    if (tensor < 0 || !kiln_row_is_tensor(row, tensor) || kiln_row_optional(row, tensor))
+        return ROW_FAIL(row, "a routine's first argument is a tensor");
+    if (t->promo != KILN_PROMO_PROMOTE || t->args != 1ull << tensor)
+        return ROW_FAIL(row, "a routine takes the elements of '%s' as they are: nothing else may be promoted",
+                        row->schema->args[tensor].name);
+    if (t->out != KILN_OUT_EXACT && t->out != KILN_OUT_COPIED)
+        return ROW_FAIL(row, "a routine converts no results: write 'out exact' or 'out copied'");
+    return kiln_routine_fits(row);
+}
+
 /* Something computes every result: bodies, or for what folds its clauses. */
 static kiln_status check_bodies(const kiln_row *row) {
     for (int b = 0; b < row->nbranches; b++) {
@@ -260,5 +277,6 @@ kiln_status kiln_row_rules(const kiln_row *row) {
     KILN_TRY(check_clauses(row));
     KILN_TRY(check_scan(row));
     KILN_TRY(check_grads(row));
+    if (row->family == KILN_FAMILY_EXTERN) return check_extern(row);
     return check_bodies(row);
 }
