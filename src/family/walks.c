@@ -14,10 +14,31 @@ static bool keeps(const kiln_plan *p) {
     return arg >= 0 && p->call->arg[arg].kind == KILN_BOOL_V && p->call->arg[arg].u.i;
 }
 
+/* In place of a matrix its diagonal, whose places follow each other by a step in both dimensions. */
+static kiln_status take_diagonal(kiln_plan *p) {
+    kiln_shape *s = p->shape;
+    if (s->rank != 2)
+        return KILN_FAIL(KILN_E_ARG, "%s: expected a matrix, but got tensor with dim %d", p->call->op->name,
+                         s->rank);
+    if (s->sizes[1] < s->sizes[0]) s->sizes[0] = s->sizes[1];
+    s->nelem = s->sizes[0];
+    s->rank = 1;
+    return KILN_OK;
+}
+
+/* Strides of an input along the dimensions of the call's shape. */
+static void find_input(const kiln_plan *p, const kiln_tensor *t, int64_t *out) {
+    if (p->call->op->row->reduce.over_diagonal)
+        out[0] = t->strides[0] + t->strides[1];
+    else
+        kiln_strides_stretch(p->shape, t->rank, t->sizes, t->strides, out);
+}
+
 kiln_status kiln_kept_shape(kiln_plan *p) {
     kiln_shape *out = &p->shape[1];
     int64_t folded = 1;
     KILN_TRY(kiln_broadcast(p));
+    if (p->call->op->row->reduce.over_diagonal) KILN_TRY(take_diagonal(p));
     KILN_TRY(kiln_over_find(p));
     bool keep = keeps(p);
     out->rank = 0;
@@ -42,7 +63,7 @@ void kiln_walks_find(const kiln_plan *p, kiln_walks *w) {
         int64_t *out = w->room[b];
         w->of[b] = out;
         if (b >= p->axes.nwritten) {
-            kiln_strides_stretch(p->shape, t->rank, t->sizes, t->strides, out);
+            find_input(p, t, out);
             continue;
         }
         const int64_t *next = t && !p->result[b].resized ? t->strides : p->shape[1].strides;

@@ -72,9 +72,14 @@ static kiln_status check_defaults(const kiln_row *row) {
     return KILN_OK;
 }
 
-static kiln_status check_tensors(const kiln_row *row) {
-    int n = row->schema->nrets;
+static int count_tensors(const kiln_row *row) {
+    int n = 0;
     for (int a = 0; a < row->schema->nargs; a++) n += kiln_row_is_tensor(row, a) && !(row->ignored >> a & 1);
+    return n;
+}
+
+static kiln_status check_tensors(const kiln_row *row) {
+    int n = row->schema->nrets + count_tensors(row);
     if (n > KILN_MAX_OPERANDS)
         return ROW_LIMIT(row, "%.80s has %d tensors, results among them: at most %d", row->name, n,
                          KILN_MAX_OPERANDS);
@@ -175,6 +180,10 @@ static kiln_status check_clauses(const kiln_row *row) {
     KILN_TRY(expect_kind(row, sh->like_arg, KILN_T_TENSOR, false, "a tensor: see 'out like'"));
     KILN_TRY(expect_kind(row, sh->into_arg, KILN_T_TENSOR, false, "a tensor: see 'into'"));
     KILN_TRY(expect_kind(row, sh->at_arg, KILN_T_TENSOR, true, "a list of tensors: see 'into'"));
+    if (r->over_diagonal && count_tensors(row) != 1)
+        return ROW_FAIL(row, "a diagonal is that of one tensor: see 'over'");
+    if (r->over_diagonal && row->grads.n)
+        return ROW_FAIL(row, "elements beside the diagonal have another gradient: no 'grad' over a diagonal");
     int shapes = (sh->like_arg >= 0) + (sh->dims.n > 0) + (sh->into_arg >= 0);
     if (row->family == KILN_FAMILY_INDEX && shapes != 1)
         return ROW_FAIL(row, "an index row needs one 'out' or 'into'");
