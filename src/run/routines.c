@@ -4,10 +4,11 @@
  * src/expr/routine.def.  Knows no operator and no family. */
 #include "run/keys.h"
 
-#define EACH_DTYPE(NAME)                                                                             \
-    FN(NAME, BOOL)                                                                                   \
-    FN(NAME, U8) FN(NAME, I8) FN(NAME, I16) FN(NAME, I32) FN(NAME, I64) FN(NAME, F16) FN(NAME, BF16) \
-        FN(NAME, F32) FN(NAME, F64)
+/* clang-format off */
+#define EACH_DTYPE(NAME) \
+    FN(NAME, BOOL) FN(NAME, U8) FN(NAME, I8) FN(NAME, I16) FN(NAME, I32) FN(NAME, I64) \
+    FN(NAME, F16) FN(NAME, BF16) FN(NAME, F32) FN(NAME, F64)
+/* clang-format on */
 
 #define FN(NAME, T) \
     static int32_t NAME##_##T(const kiln_launch *l) { return run_##NAME(l, KILN_##T); }
