@@ -26,10 +26,32 @@ static kiln_status take_diagonal(kiln_plan *p) {
     return KILN_OK;
 }
 
+/* Tensors that have one shape, or else nothing. */
+static kiln_status take_alike(kiln_plan *p) {
+    bool alike = true;
+    for (int i = 1; i < p->typed.nin; i++)
+        alike = alike && kiln_has_shape(p->in[i], p->in[0]->rank, p->in[0]->sizes);
+    if (alike) return kiln_broadcast(p);
+    p->uniform = false;
+    p->shape->rank = 1;
+    p->shape->sizes[0] = p->shape->nelem = 0;
+    return KILN_OK;
+}
+
+/* The shape that is folded: of all tensors together, unless the row says otherwise. */
+static kiln_status take_shape(kiln_plan *p) {
+    const kiln_reduce *r = &p->call->op->row->reduce;
+    if (r->over_alike) return take_alike(p);
+    KILN_TRY(kiln_broadcast(p));
+    return r->over_diagonal ? take_diagonal(p) : KILN_OK;
+}
+
 /* Strides of an input along the dimensions of the call's shape. */
 static void find_input(const kiln_plan *p, const kiln_tensor *t, int64_t *out) {
     if (p->call->op->row->reduce.over_diagonal)
         out[0] = t->strides[0] + t->strides[1];
+    else if (p->shape->nelem == 0)
+        for (int d = 0; d < p->shape->rank; d++) out[d] = 0;
     else
         kiln_strides_stretch(p->shape, t->rank, t->sizes, t->strides, out);
 }
@@ -37,8 +59,7 @@ static void find_input(const kiln_plan *p, const kiln_tensor *t, int64_t *out) {
 kiln_status kiln_kept_shape(kiln_plan *p) {
     kiln_shape *out = &p->shape[1];
     int64_t folded = 1;
-    KILN_TRY(kiln_broadcast(p));
-    if (p->call->op->row->reduce.over_diagonal) KILN_TRY(take_diagonal(p));
+    KILN_TRY(take_shape(p));
     KILN_TRY(kiln_over_find(p));
     bool keep = keeps(p);
     out->rank = 0;

@@ -141,6 +141,7 @@ typedef struct kiln_reduce {
     const kiln_expr *over_last; /* or: how many trailing dims */
     bool over_only;             /* an empty list of them means none, not all */
     bool over_diagonal;         /* or: the elements of a matrix whose two places are the same */
+    bool over_alike;            /* or: all elements of tensors of the same sizes, none of others */
     int keep_arg;               /* bool argument that keeps them as size 1, or -1 */
     kiln_nameds states, step, block, merge, finish;
     const kiln_expr *from; /* shorthand: the initial value of `acc`; states and step are filled from it */

@@ -144,11 +144,12 @@ static kiln_status clause_grad(kiln_lex *lx, kiln_row *row) {
     return parse_nameds(lx, &row->grads, UNTYPED, "=");
 }
 
-/* over [only] ARG [keep ARG]   or   over last(COUNT) [keep ARG]   or   over diagonal */
+/* over [only] ARG [keep ARG]   or   over last(COUNT) [keep ARG]   or   over diagonal   or   over alike */
 static kiln_status clause_over(kiln_lex *lx, kiln_row *row) {
     bool did;
     KILN_TRY(kiln_lex_accept(lx, "diagonal", &row->reduce.over_diagonal));
-    if (row->reduce.over_diagonal) return KILN_OK;
+    KILN_TRY(kiln_lex_accept(lx, "alike", &row->reduce.over_alike));
+    if (row->reduce.over_diagonal || row->reduce.over_alike) return KILN_OK;
     KILN_TRY(kiln_lex_accept(lx, "last", &did));
     if (did) {
         KILN_TRY(kiln_lex_expect(lx, "("));

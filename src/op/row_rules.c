@@ -27,6 +27,14 @@ __attribute__((format(printf, 5, 6))) static kiln_status row_fail(const kiln_row
 
 static bool has_alias(const kiln_type *t) { return t && (t->alias || has_alias(t->elem)); }
 
+/* A truth value is the one element of a fold's result. */
+static kiln_status check_truth(const kiln_row *row, int k) {
+    const kiln_reduce *r = &row->reduce;
+    bool one = row->family == KILN_FAMILY_FOLD && r->over_arg < 0 && !r->over_last;
+    if (one && row->typing.ret[k] == KILN_BOOL) return KILN_OK;
+    return ROW_FAIL(row, "result %d is a bool: only a fold of all elements with '-> bool' gives one", k);
+}
+
 /* A row states the functional form; the others derive from it.  A compose row may be any form. */
 static kiln_status check_schema(const kiln_row *row) {
     const kiln_schema *s = row->schema;
@@ -34,9 +42,12 @@ static kiln_status check_schema(const kiln_row *row) {
         if (has_alias(s->args[a].type))
             return ROW_FAIL(row, "argument '%s' is written to or viewed; a %s row states the functional form",
                             s->args[a].name, kiln_family_name(row->family));
-    for (int k = 0; k < s->nrets; k++)
-        if (s->rets[k].type->kind != KILN_T_TENSOR || has_alias(s->rets[k].type))
+    for (int k = 0; k < s->nrets; k++) {
+        if (s->rets[k].type->kind == KILN_T_BOOL)
+            KILN_TRY(check_truth(row, k));
+        else if (s->rets[k].type->kind != KILN_T_TENSOR || has_alias(s->rets[k].type))
             return ROW_FAIL(row, "result %d is not a new tensor", k);
+    }
     return s->nrets ? KILN_OK : ROW_FAIL(row, "a %s row needs a result", kiln_family_name(row->family));
 }
 

@@ -242,7 +242,7 @@ def outcome(op, x, args, named):
 
 def test_every_fold_that_is_served_is_tested(interp):
     rows = {op.name.removeprefix("aten::") for op in interp.ops() if op.served and op.family == "fold" and op.form == "functional"}
-    assert rows == set(NAMES)
+    assert rows == {*NAMES, "equal"}  # which gives no tensor: test_equal.py
 
 
 def bits(x):
