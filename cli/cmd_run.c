@@ -9,16 +9,23 @@
 #include "calltext.h"
 #include "cli.h"
 
-static void print_results(const cli_args *args, const kiln_op *op, kiln_tensor **outs, size_t nouts) {
+static void print_result(const kiln_value *v, bool json) {
+    if (v->kind == KILN_BOOL_V)
+        out_printf("%s%s", v->u.i ? "true" : "false", json ? "" : "\n");
+    else
+        (json ? out_tensor_json : out_tensor_text)(v->u.tensor);
+}
+
+static void print_results(const cli_args *args, const kiln_op *op, const kiln_value *outs, size_t nouts) {
     if (!args->json) {
         out_printf("%s (%s)\n", kiln_op_name(op), kiln_last_tier());
-        for (size_t i = 0; i < nouts; i++) out_tensor_text(outs[i]);
+        for (size_t i = 0; i < nouts; i++) print_result(&outs[i], false);
         return;
     }
     out_printf("{\"op\":\"%s\",\"tier\":\"%s\",\"outputs\":[", kiln_op_name(op), kiln_last_tier());
     for (size_t i = 0; i < nouts; i++) {
         if (i > 0) out_text(",");
-        out_tensor_json(outs[i]);
+        print_result(&outs[i], true);
     }
     out_text("]}\n");
 }
@@ -27,12 +34,12 @@ static kiln_status call_and_print(kiln_ctx *ctx, const cli_args *args, const cal
     const kiln_op *op;
     kiln_status st = kiln_op_choose(ctx, call->op, call->args, call->nargs, &op);
     if (st != KILN_OK) return st;
-    kiln_tensor *outs[KILN_MAX_RETS];
+    kiln_value outs[KILN_MAX_RETS];
     size_t nouts = kiln_op_nrets(op);
-    st = kiln_call(ctx, op, call->args, call->nargs, outs, nouts);
+    st = kiln_call_values(ctx, op, call->args, call->nargs, outs, nouts);
     if (st != KILN_OK) return st;
     print_results(args, op, outs, nouts);
-    for (size_t i = 0; i < nouts; i++) kiln_tensor_release(outs[i]);
+    kiln_values_release(outs, nouts);
     return KILN_OK;
 }
 

@@ -43,22 +43,22 @@ def parameters(schema):
     return found
 
 
-def argument(kind, dtype):
+def argument(kind, dtype, elements):
     if kind.startswith("Tensor["):
         return [kiln.Tensor([1], dtype=dtype)]
     if kind.startswith("Tensor"):
-        return kiln.Tensor(1, dtype=dtype)
+        return kiln.Tensor(elements, dtype=dtype)
     if kind.endswith("?") and kind != "Scalar?":
         return None
     kind = kind.removesuffix("?")
-    return {"Scalar": 1, "int": 0, "SymInt": 0, "float": 0.5, "bool": False, "str": "none"}.get(kind.partition("[")[0], 1)
+    return {"Scalar": 1, "int": 0, "SymInt": 1, "float": 0.5, "bool": False, "str": "none"}.get(kind.partition("[")[0], 1)
 
 
 def attempts(op, dtype):
-    """Arguments to try: required ones alone, or with optional tensors and numbers; one tensor may be a mask."""
+    """Arguments to try: required ones alone, or with optional tensors and numbers; one tensor may be a mask, or all matrices."""
     known = parameters(schema(op))
-    for optional in ((), ("Tensor?", "Scalar?")):
-        named = {name: argument(kind, dtype) for kind, name, required in known if required or kind in optional}
+    for elements, optional in ((1, ()), (1, ("Tensor?", "Scalar?")), ([[1]], ())):
+        named = {name: argument(kind, dtype, elements) for kind, name, required in known if required or kind in optional}
         yield named
         tensors = [name for name, value in named.items() if isinstance(value, kiln.Tensor)]
         for name in tensors if len(tensors) > 1 else ():

@@ -387,7 +387,7 @@ typedef struct kp_op {
     uint8_t last_which;  /* overloads: which one kinds of arguments meant last; see py_pick.c */
     uint32_t last_kinds;
     int nparams;
-    int nplain;  /* how many of the first are tensors that are only read; 0 unless there is one result */
+    int nplain; /* how many of the first are tensors that are only read; 0 unless there is one result, a tensor */
     int nneeded; /* so many of the first must be given */
     kp_param *params;
     char *doc;

@@ -141,8 +141,16 @@ static PyObject *result_object(kp_frame *f, kiln_tensor *stolen) {
     return array;
 }
 
+/* The one element of a result that is no tensor. */
+static PyObject *truth_object(kiln_tensor *stolen) {
+    kiln_value v = kiln_element_get(KILN_BOOL, kiln_tensor_data(stolen));
+    kiln_tensor_release(stolen);
+    return PyBool_FromLong(v.u.i != 0);
+}
+
 /* All results, as one object; releases outs. */
-static PyObject *result(kp_frame *f, kiln_tensor **outs, size_t n) {
+static PyObject *result(kp_frame *f, const kiln_op *what, kiln_tensor **outs, size_t n) {
+    if (n == 1 && kiln_op_ret_kind(what, 0) == KILN_BOOL_V) return truth_object(outs[0]);
     if (n == 1) return result_object(f, outs[0]);
     if (n == 0) return Py_NewRef(Py_None);
     PyObject *tuple = PyTuple_New((Py_ssize_t)n);
@@ -236,7 +244,7 @@ static PyObject *call_filled(kp_op *op, const kiln_op *what, kp_box *box, kp_fra
     kiln_status status = run(box->ctx, what, f, outs);
     if (status != KILN_OK) return kp_raise(status), NULL;
     if (!(f->recorded && lost_gradients(op, f, outs, nouts)) && (!f->writes || kp_after_write(f) == 0)) {
-        PyObject *all = result(f, outs, nouts);
+        PyObject *all = result(f, what, outs, nouts);
         if (!all) kp_blame(op->name, NULL);
         return all;
     }

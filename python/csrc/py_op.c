@@ -66,7 +66,8 @@ int kp_op_find(kp_op *op, kp_box *box) {
     }
     if (!op->params && read_params(op, found) < 0) return -1;
     op->op = found;
-    op->nplain = kiln_op_nrets(found) == 1 ? count_plain(op) : 0;
+    bool one = kiln_op_nrets(found) == 1 && kiln_op_ret_kind(found, 0) == KILN_TENSOR;
+    op->nplain = one ? count_plain(op) : 0;
     op->epoch = op->st->epoch;
     return 0;
 }

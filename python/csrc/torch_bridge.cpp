@@ -441,6 +441,8 @@ kiln_bridge_fit fit_of(const kiln_op *op, const std::optional<c10::OperatorHandl
     if (!own && !handle->hasComputedKernelForDispatchKey(c10::DispatchKey::CPU)) return KILN_FIT_NONE;
     if (handle->schema().arguments().size() > MAX_ARGS || api->op_nrets(op) > MAX_RETS)
         return KILN_FIT_ARGUMENTS;
+    for (const c10::Argument &result : handle->schema().returns())
+        if (result.type()->kind() != c10::TypeKind::TensorType) return KILN_FIT_RESULTS;
     return KILN_FIT_OK;
 }
 

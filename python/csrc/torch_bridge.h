@@ -52,7 +52,8 @@ typedef enum kiln_bridge_fit {
     KILN_FIT_SCHEMA,    /* it has it with another schema */
     KILN_FIT_COMPOSITE, /* PyTorch computes it, and its gradient, by other operators */
     KILN_FIT_NONE,      /* it has no CPU kernel that calls could be handed back to */
-    KILN_FIT_ARGUMENTS  /* it has an argument that the bridge cannot pass on */
+    KILN_FIT_ARGUMENTS, /* it has an argument that the bridge cannot pass on */
+    KILN_FIT_RESULTS    /* it has a result that is no tensor */
 } kiln_bridge_fit;
 
 /* Why a call went to PyTorch's own kernel. */

@@ -14,6 +14,11 @@ const char *kiln_last_tier(void) { return kiln_tier_here; }
 
 /* -- running ------------------------------------------------------------------------------------------------ */
 
+/* What a routine needs for a row. */
+static size_t row_work(const kiln_plan *plan, const kiln_class *c) {
+    return c->nests.row_work * (size_t)plan->n[plan->axes.ndim - 1];
+}
+
 /* *run: what ran. */
 static kiln_status run_class(const kiln_plan *plan, kiln_class *c, kiln_tensor **outs, kiln_runner *run) {
     uint64_t par[KILN_MAX_SCALARS];
@@ -25,7 +30,7 @@ static kiln_status run_class(const kiln_plan *plan, kiln_class *c, kiln_tensor *
                          .ctx = c->ctx,
                          .call = kiln_call};
     if (run->fn)
-        run->work = c->nests.work; /* written before fn was */
+        run->work = c->nests.work + (c->nests.row_work ? row_work(plan, c) : 0); /* written before fn was */
     else if (c->kind == KILN_CLASS_KERNEL)
         run->interp = c->program->interp;
     for (int k = 0; k < c->nscalars; k++) KILN_TRY(kiln_plan_scalar(plan, &c->scalars[k], &par[k]));

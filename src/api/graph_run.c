@@ -130,7 +130,6 @@ static void rename_input(runner *r, const char *name, kiln_value *args, size_t n
 static kiln_status call_named(runner *r, const kiln_node *node, const char *name, kiln_call_form form,
                               bool swapped, kiln_value *out) {
     kiln_value args[KILN_MAX_ARGS];
-    kiln_tensor *outs[KILN_MAX_RETS];
     const kiln_op *op;
     size_t n;
     KILN_TRY(take_arguments(r, node, swapped, args, &n));
@@ -143,8 +142,7 @@ static kiln_status call_named(runner *r, const kiln_node *node, const char *name
     size_t nrets = kiln_op_nrets(op);
     kiln_value *list = kiln_arena_alloc(&r->arena, (nrets + 1) * sizeof *list);
     if (!list) return KILN_NOMEM();
-    KILN_TRY(kiln_note(kiln_call(r->ctx, op, args, n, outs, nrets), "node %.80s", node->name));
-    for (size_t i = 0; i < nrets; i++) list[i] = kiln_v_tensor(outs[i]);
+    KILN_TRY(kiln_note(kiln_call_values(r->ctx, op, args, n, list, nrets), "node %.80s", node->name));
     *out = nrets == 1 ? list[0] : kiln_v_list(list, (uint32_t)nrets);
     return KILN_OK;
 }

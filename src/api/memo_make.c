@@ -240,14 +240,14 @@ static bool keep_results(kiln_memo *m, kiln_tensor *const *made) {
     return true;
 }
 
-static bool make_laid_out(filling *f, const kiln_class *c, const kiln_runner *run, kiln_tensor *const *made) {
+static bool make_laid_out(filling *f, const kiln_runner *run, kiln_tensor *const *made) {
     static const int64_t origin[KILN_WALK_DIMS];
     const kiln_plan *p = f->plan;
     kiln_memo *m = f->m;
     if (p->call->nout > 0 || m->nguards > 0 || m->nnests != 1 || p->nsteps > 1) return false;
     for (int k = 1; k < p->typed.nrets; k++)
         if (p->result[k].shape != p->result[0].shape) return false;
-    m->work = c->nests.work;
+    m->work = run->work;
     m->hit = kiln_memo_hits[KILN_MEMO_LEAD + 1];
     if (!kiln_walk_make(&p->axes, run, &m->walk) || !keep_layout(f) || !keep_results(m, made)) return false;
     m->launch = (kiln_launch){.ndim = m->walk.ndim,
@@ -292,7 +292,7 @@ bool kiln_memo_make(kiln_memo *m, const kiln_recipe *r, const kiln_value *args, 
     for (unsigned i = 0; i < m->nargs; i++)
         if (!fill_arg(&f, i)) return false;
     if (!fill_addresses(&f) || !fill_scalars(&f, c)) return false;
-    if (!(m->flat ? make_flat(&f) : make_laid_out(&f, c, run, made))) return false;
+    if (!(m->flat ? make_flat(&f) : make_laid_out(&f, run, made))) return false;
     bool simple = m->nrets == 1 && m->nnests == 1 && m->nguards == 0 && !m->asked.has_text;
     m->simple_nargs = simple ? m->nargs : SIZE_MAX;
     m->op = plan->call->op;

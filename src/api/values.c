@@ -8,12 +8,20 @@
 
 #include "api/ctx.h"
 
+/* The one element of t, which is released. */
+static kiln_value truth(kiln_tensor *t) {
+    kiln_value v = kiln_v_bool(*(const uint8_t *)t->data != 0);
+    kiln_tensor_release(t);
+    return v;
+}
+
 kiln_status kiln_call_values(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
                              kiln_value *outs, size_t nouts) {
     kiln_tensor *made[KILN_MAX_RETS];
     KILN_NEED(ctx, op);
     KILN_TRY(kiln_call(ctx, op, args, nargs, outs ? made : NULL, nouts));
-    for (int k = 0; k < op->schema->nrets; k++) outs[k] = kiln_v_tensor(made[k]);
+    for (int k = 0; k < op->schema->nrets; k++)
+        outs[k] = kiln_op_ret_kind(op, (size_t)k) == KILN_BOOL_V ? truth(made[k]) : kiln_v_tensor(made[k]);
     return KILN_OK;
 }
 

@@ -250,6 +250,26 @@ static kiln_status eval_shape(host *h, const kiln_expr *e, kiln_hval t, kiln_hva
     return KILN_OK;
 }
 
+/* alike(a, b): whether two tensors have the same sizes. */
+static kiln_status eval_alike(host *h, const kiln_expr *e, kiln_hval a, kiln_hval *out) {
+    kiln_hval b = {0};
+    int64_t of_a, of_b, dim = 0;
+    KILN_TRY(eval(h, e->args[1], &b));
+    if ((a.kind != KILN_H_UNKNOWN && a.kind != KILN_H_TENSOR) ||
+        (b.kind != KILN_H_UNKNOWN && b.kind != KILN_H_TENSOR))
+        return HOST_FAIL(h, e, "alike takes two tensors");
+    *out = unknown();
+    if (a.kind == KILN_H_UNKNOWN || b.kind == KILN_H_UNKNOWN || !h->env->size) return KILN_OK;
+    bool in_a = true, in_b = true, same = true;
+    for (; same && in_a && in_b; dim++) {
+        in_a = h->env->size(h->env, (int)a.i, dim, &of_a);
+        in_b = h->env->size(h->env, (int)b.i, dim, &of_b);
+        same = in_a == in_b && (!in_a || of_a == of_b);
+    }
+    *out = from_bool(same);
+    return KILN_OK;
+}
+
 /* is_bool and the like. */
 static kiln_status ask_dtype(host *h, const kiln_expr *e, kiln_hval v, kiln_hval *out) {
     if (v.kind == KILN_H_LIST || v.kind == KILN_H_STR)
@@ -278,7 +298,7 @@ static kiln_hval dtype_of(kiln_hval v) {
 
 static kiln_status eval_call(host *h, const kiln_expr *e, kiln_hval *out) {
     kiln_hval v = {0};
-    int takes = e->word == KILN_WORD_size ? 2 : 1;
+    int takes = e->word == KILN_WORD_size || e->word == KILN_WORD_alike ? 2 : 1;
     if (e->word != KILN_WORD_NONE && e->nargs != takes)
         return HOST_FAIL(h, e, "'%s' takes %d argument(s), found %d", e->name, takes, e->nargs);
     if (e->word != KILN_WORD_NONE) KILN_TRY(eval(h, e->args[0], &v));
@@ -290,6 +310,7 @@ static kiln_status eval_call(host *h, const kiln_expr *e, kiln_hval *out) {
     case KILN_WORD_size: return eval_size(h, e, v, out);
     case KILN_WORD_rank:
     case KILN_WORD_single: return eval_shape(h, e, v, out);
+    case KILN_WORD_alike: return eval_alike(h, e, v, out);
     case KILN_WORD_fits: return eval_fits(h, e, v, out);
     case KILN_WORD_dtype: *out = dtype_of(v); return KILN_OK;
     default: break;

@@ -7,4 +7,5 @@ const kiln_family_fns *const kiln_families[KILN_FAMILY_COUNT] = {
     [KILN_FAMILY_MAP] = &kiln_family_map,
     [KILN_FAMILY_FOLD] = &kiln_family_fold,
     [KILN_FAMILY_SCAN] = &kiln_family_scan,
+    [KILN_FAMILY_EXTERN] = &kiln_family_extern,
 };

@@ -3,5 +3,5 @@
 #define KILN_FAMILY_H
 #include "infer/infer.h"
 
-extern const kiln_family_fns kiln_family_map, kiln_family_fold, kiln_family_scan;
+extern const kiln_family_fns kiln_family_map, kiln_family_fold, kiln_family_scan, kiln_family_extern;
 #endif

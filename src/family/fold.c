@@ -7,37 +7,9 @@
  * fold_lower.c makes the IR. */
 #include <stdlib.h>
 
-#include "family/dims.h"
+#include "family/walks.h"
 #include "family/fold.h"
 #include "infer/infer_parts.h"
-
-/* -- shape -------------------------------------------------------------------------------------------------- */
-
-static bool keeps(const kiln_plan *p) {
-    int arg = p->call->op->row->reduce.keep_arg;
-    return arg >= 0 && p->call->arg[arg].kind == KILN_BOOL_V && p->call->arg[arg].u.i;
-}
-
-static kiln_status shape(kiln_plan *p) {
-    kiln_shape *out = &p->shape[1];
-    int64_t folded = 1;
-    KILN_TRY(kiln_broadcast(p));
-    KILN_TRY(kiln_over_find(p));
-    bool keep = keeps(p);
-    out->rank = 0;
-    out->nelem = 1;
-    for (int d = 0; d < p->shape->rank; d++) {
-        int64_t n = p->shape->sizes[d];
-        if (kiln_is_over(p, d)) folded *= n;
-        if (kiln_is_over(p, d) && !keep) continue;
-        out->sizes[out->rank++] = kiln_is_over(p, d) ? 1 : n;
-        out->nelem *= kiln_is_over(p, d) ? 1 : n;
-    }
-    kiln_row_major(out->rank, out->sizes, out->strides);
-    for (int k = 0; k < p->typed.nrets; k++) p->result[k] = (kiln_result){.shape = 1};
-    KILN_TRY(kiln_count_check(p, folded));
-    return p->call->nout ? kiln_results_check(p) : KILN_OK;
-}
 
 /* -- axes --------------------------------------------------------------------------------------------------- */
 
@@ -47,32 +19,8 @@ enum {
     MANY = 64      /* so many */
 };
 
-/* Strides of every buffer along the dimensions of the call's shape, in elements. */
-typedef struct walks {
-    int64_t room[KILN_MAX_OPERANDS][KILN_MAX_RANK];
-    const int64_t *of[KILN_MAX_OPERANDS];
-} walks;
-
-static void find_walks(const kiln_plan *p, walks *w) {
-    bool keep = keeps(p);
-    for (int b = 0; b < p->axes.nbuffers; b++) {
-        const kiln_tensor *t = p->buffer[b].tensor;
-        int64_t *out = w->room[b];
-        w->of[b] = out;
-        if (b >= p->axes.nwritten) {
-            kiln_strides_stretch(p->shape, t->rank, t->sizes, t->strides, out);
-            continue;
-        }
-        const int64_t *next = t && !p->result[b].resized ? t->strides : p->shape[1].strides;
-        for (int d = 0; d < p->shape->rank; d++) {
-            out[d] = kiln_is_over(p, d) ? 0 : *next;
-            next += keep || !kiln_is_over(p, d);
-        }
-    }
-}
-
 /* The dimension along which the first input's memory is nearest; -1: it has none of more than one position. */
-static int nearest_dim(const kiln_plan *p, const walks *w) {
+static int nearest_dim(const kiln_plan *p, const kiln_walks *w) {
     const int64_t *first = w->of[p->axes.nwritten];
     int near = -1;
     for (int d = p->shape->rank - 1; d >= 0; d--) {
@@ -80,18 +28,6 @@ static int nearest_dim(const kiln_plan *p, const walks *w) {
         if (near < 0 || llabs(first[d]) < llabs(first[near])) near = d;
     }
     return near;
-}
-
-/* Dimensions that are (not) folded, nearest in `by` first; how many. */
-static int collect_dims(const kiln_plan *p, bool folded, const int64_t *by, bool sorted, uint8_t *out) {
-    int n = 0;
-    for (int d = p->shape->rank - 1; d >= 0; d--) {
-        if (kiln_is_over(p, d) != folded) continue;
-        int at = n++;
-        for (; sorted && at > 0 && llabs(by[out[at - 1]]) > llabs(by[d]); at--) out[at] = out[at - 1];
-        out[at] = (uint8_t)d;
-    }
-    return n;
 }
 
 static void swap(int64_t *two) {
@@ -116,14 +52,14 @@ static bool is_across(const kiln_plan *p, int near) {
 }
 
 /* Grid, reduced axes, parts; how many groups of folded dimensions there are, which may be too many for that. */
-static int lay_out(kiln_plan *p, const walks *w) {
+static int lay_out(kiln_plan *p, const kiln_walks *w) {
     uint8_t kept[KILN_MAX_RANK], folded[KILN_MAX_RANK];
     int near = nearest_dim(p, w);
     bool across = near >= 0 && is_across(p, near);
     const int64_t *in = w->of[p->axes.nwritten], *out = w->of[0];
-    int nkept = collect_dims(p, false, across ? in : out, true, kept);
+    int nkept = kiln_dims_collect(p, false, across ? in : out, true, kept);
     bool places = kiln_plan_branch(p)->reduce->places; /* the order is then the logical one */
-    int nfolded = collect_dims(p, true, in, !places, folded);
+    int nfolded = kiln_dims_collect(p, true, in, !places, folded);
     p->form = across ? KILN_FOLD_ACROSS : 0;
     p->axes.ndim = 0;
     if (kiln_plan_append(p, w->of, kept, nkept) == 0) kiln_axes_add_one(p, KILN_ROLE_GRID);
@@ -137,29 +73,11 @@ static int lay_out(kiln_plan *p, const walks *w) {
     return groups;
 }
 
-/* Input b is copied before the launch, kept dimensions first and then those folded, each in its order. */
-static void copy_first(kiln_plan *p, walks *w, int b) {
-    int own = kiln_plan_stand_in(p, b), n = 0;
-    int64_t next = 1;
-    for (int pass = 0; pass < 2; pass++)
-        for (int d = p->shape->rank - 1; d >= 0; d--) {
-            if (kiln_is_over(p, d) != (pass == 0)) continue;
-            p->copy_n[n] = p->shape->sizes[d];
-            p->stride[own][n++] = w->of[b][d] * p->bytes[b];
-            w->room[b][d] = next;
-            next *= p->shape->sizes[d];
-        }
-    p->buffer[b].nbytes = next * p->bytes[b];
-    p->step[p->nsteps++] = (kiln_step){
-        .kind = KILN_STEP_COPY,
-        .u.copy = {(uint8_t)own, (uint8_t)b, (uint8_t)n, p->copy_n, p->stride[own], NULL}};
-}
-
 static kiln_status axes(kiln_plan *p) {
-    walks w;
-    find_walks(p, &w);
+    kiln_walks w;
+    kiln_walks_find(p, &w);
     if (lay_out(p, &w) > KILN_FOLD_AXES) {
-        for (int b = p->axes.nwritten; b < p->axes.nbuffers; b++) copy_first(p, &w, b);
+        for (int b = p->axes.nwritten; b < p->axes.nbuffers; b++) kiln_walks_copy_first(p, &w, b);
         lay_out(p, &w);
     }
     p->axes.npoints = p->shape[1].nelem;
@@ -169,4 +87,4 @@ static kiln_status axes(kiln_plan *p) {
     return KILN_OK;
 }
 
-const kiln_family_fns kiln_family_fold = {shape, axes, kiln_fold_lower};
+const kiln_family_fns kiln_family_fold = {kiln_kept_shape, axes, kiln_fold_lower};

@@ -18,6 +18,7 @@ typedef struct kiln_nests {
     kiln_partial partial;
     size_t
         work; /* bytes that a launch of the compiled kernel needs beside its buffers; known when there is one */
+    size_t row_work; /* of a routine: so many more for each position of the last axis */
 } kiln_nests;
 
 /* Sets counts and traps, which are borrowed. */

@@ -140,6 +140,8 @@ typedef struct kiln_reduce {
     int over_arg;               /* argument naming the reduced dims, or -1 */
     const kiln_expr *over_last; /* or: how many trailing dims */
     bool over_only;             /* an empty list of them means none, not all */
+    bool over_diagonal;         /* or: the elements of a matrix whose two places are the same */
+    bool over_alike;            /* or: all elements of tensors of the same sizes, none of others */
     int keep_arg;               /* bool argument that keeps them as size 1, or -1 */
     kiln_nameds states, step, block, merge, finish;
     const kiln_expr *from; /* shorthand: the initial value of `acc`; states and step are filled from it */
@@ -177,6 +179,21 @@ typedef struct kiln_compose {
     kiln_nameds args; /* name "" for positional */
 } kiln_compose;
 
+/* extern: the routine of the library that computes the results, and what it gets: tensors, then numbers. */
+typedef enum kiln_routine_id {
+#define PICK(NAME, FIND, numbers, results) KILN_ROUTINE_##NAME,
+#include "expr/routine.def"
+#undef PICK
+    KILN_ROUTINE_COUNT
+} kiln_routine_id;
+
+kiln_routine_id kiln_routine_named(const char *name); /* KILN_ROUTINE_COUNT: there is none */
+
+typedef struct kiln_handed {
+    kiln_routine_id id;
+    kiln_nameds args; /* names of arguments and host numbers */
+} kiln_handed;
+
 typedef struct kiln_row {
     kiln_family family;
     const kiln_schema *schema;   /* of the functional form; ns filled in; items are Scalars */
@@ -209,6 +226,7 @@ typedef struct kiln_row {
     kiln_reduce reduce;
     kiln_outshape shape;
     kiln_compose compose;
+    kiln_handed routine;
     double domain_lo, domain_hi; /* of random test inputs */
     double rtol, atol;           /* 0: the defaults */
     const char *doc;

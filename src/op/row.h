@@ -36,6 +36,9 @@ kiln_status kiln_row_arg(kiln_lex *lx, const kiln_row *row,
 /* What a row must keep beyond its grammar: see row_rules.c.  After default promotion, before resolve. */
 kiln_status kiln_row_rules(const kiln_row *row) KILN_MUST_CHECK;
 
+/* Whether what an extern row gives to its routine, and takes from it, is what the routine has. */
+kiln_status kiln_routine_fits(const kiln_row *row) KILN_MUST_CHECK;
+
 /* Sets row->asked and row->asked_single. */
 void kiln_row_find_asked(kiln_row *row);
 /* Sets branch->code; after resolve. */

@@ -50,7 +50,8 @@ typedef enum holds { NEVER, MAYBE, ALWAYS } holds;
 
 /* Evaluates every part of e: a misspelt name is found even where a call would not get to it. */
 static kiln_status eval_before_call(const checker *c, const kiln_expr *e, kiln_hval *out) {
-    bool folds = c->row->family == KILN_FAMILY_FOLD || c->row->family == KILN_FAMILY_SCAN;
+    bool folds = c->row->family == KILN_FAMILY_FOLD || c->row->family == KILN_FAMILY_SCAN ||
+                 c->row->family == KILN_FAMILY_EXTERN;
     check_env ce = {{.get = get,
                      .item = item,
                      .common = c->common,

@@ -144,9 +144,12 @@ static kiln_status clause_grad(kiln_lex *lx, kiln_row *row) {
     return parse_nameds(lx, &row->grads, UNTYPED, "=");
 }
 
-/* over [only] ARG [keep ARG]   or   over last(COUNT) */
+/* over [only] ARG [keep ARG]   or   over last(COUNT) [keep ARG]   or   over diagonal   or   over alike */
 static kiln_status clause_over(kiln_lex *lx, kiln_row *row) {
     bool did;
+    KILN_TRY(kiln_lex_accept(lx, "diagonal", &row->reduce.over_diagonal));
+    KILN_TRY(kiln_lex_accept(lx, "alike", &row->reduce.over_alike));
+    if (row->reduce.over_diagonal || row->reduce.over_alike) return KILN_OK;
     KILN_TRY(kiln_lex_accept(lx, "last", &did));
     if (did) {
         KILN_TRY(kiln_lex_expect(lx, "("));
@@ -214,6 +217,22 @@ static kiln_status clause_call(kiln_lex *lx, kiln_row *row) {
     return kiln_lex_expect(lx, ")");
 }
 
+/* routine NAME(arg, ...) */
+static kiln_status clause_routine(kiln_lex *lx, kiln_row *row) {
+    bool more = true;
+    row->routine.id = lx->tok == KILN_TOK_NAME ? kiln_routine_named(lx->str) : KILN_ROUTINE_COUNT;
+    if (row->routine.id == KILN_ROUTINE_COUNT) return kiln_lex_fail(lx, "the name of a routine");
+    KILN_TRY(kiln_lex_next(lx));
+    KILN_TRY(kiln_lex_expect(lx, "("));
+    while (more) {
+        kiln_named *v = NULL;
+        KILN_TRY(kiln_row_named(lx, &row->routine.args, "at most 16 arguments", &v));
+        KILN_TRY(kiln_expr_parse(lx, &v->expr));
+        KILN_TRY(kiln_lex_accept(lx, ",", &more));
+    }
+    return kiln_lex_expect(lx, ")");
+}
+
 /* A number, with an optional sign. */
 static kiln_status number(kiln_lex *lx, double *out) {
     bool minus;
@@ -254,17 +273,17 @@ static const struct {
 } clauses[] = {
 #define IN(F) (1u << KILN_FAMILY_##F)
 #define ANY ((1u << KILN_FAMILY_COUNT) - 1)
-    {"when", clause_when, ANY & ~IN(COMPOSE), true, false},
+    {"when", clause_when, ANY & ~(IN(COMPOSE) | IN(EXTERN)), true, false},
     {"check", clause_check, ANY, true, false},
     {"static", clause_static, ANY, true, false},
     {"ignore", clause_ignore, ANY, true, false},
     {"let", clause_let, ANY, true, false},
-    {"host", clause_host, IN(MAP) | IN(FOLD) | IN(SCAN) | IN(INDEX), true, false},
+    {"host", clause_host, IN(MAP) | IN(FOLD) | IN(SCAN) | IN(INDEX) | IN(EXTERN), true, false},
     {"domain", clause_domain, ANY, false, false},
     {"tol", clause_tol, ANY, false, false},
     {"doc", clause_doc, ANY, false, false},
     {"grad", clause_grad, IN(MAP) | IN(FOLD), false, false},
-    {"over", clause_over, IN(FOLD) | IN(SCAN), false, false},
+    {"over", clause_over, IN(FOLD) | IN(SCAN) | IN(EXTERN), false, false},
     {"state", clause_state, IN(FOLD) | IN(SCAN) | IN(INDEX), false, true},
     {"step", clause_step, IN(FOLD) | IN(SCAN) | IN(INDEX), false, true},
     {"block", clause_block, IN(FOLD), false, true},
@@ -274,6 +293,7 @@ static const struct {
     {"window", clause_window, IN(INDEX), false, false},
     {"into", clause_into, IN(INDEX), false, false},
     {"call", clause_call, IN(COMPOSE), false, false},
+    {"routine", clause_routine, IN(EXTERN), false, false},
 #undef IN
 #undef ANY
 };
@@ -291,8 +311,9 @@ kiln_status kiln_row_clause(kiln_lex *lx, kiln_row *row) {
         if (!kiln_lex_is(lx, clauses[k].word)) continue;
         if (!(clauses[k].families & (1u << row->family)))
             return KILN_FAIL_LINE(KILN_E_PARSE, lx->source, lx->tok_line, lx->tok_col,
-                                  "a %s row has no '%s' clause", kiln_family_name(row->family),
-                                  clauses[k].word);
+                                  "%s %s row has no '%s' clause",
+                                  strchr("aeiou", kiln_family_name(row->family)[0]) ? "an" : "a",
+                                  kiln_family_name(row->family), clauses[k].word);
         if ((row->clauses >> k & 1) && !clauses[k].again)
             return KILN_FAIL_LINE(KILN_E_PARSE, lx->source, lx->tok_line, lx->tok_col, "a second '%s' clause",
                                   clauses[k].word);

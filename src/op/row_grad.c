@@ -116,6 +116,9 @@ static kiln_status seek(void *user, const kiln_expr *e) {
 static kiln_status derive_fold(grad *g, const kiln_wrt *w, const kiln_reduce *r, const kiln_expr **out) {
     const kiln_expr *e = added(r);
     kiln_usage u = {.row = g->row};
+    if (r->over_diagonal)
+        return GRAD_FAIL(g->row,
+                         "only some elements are on the diagonal: the gradient of others cannot be derived");
     if (!e)
         return GRAD_FAIL(
             g->row,

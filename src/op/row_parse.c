@@ -267,7 +267,8 @@ static bool merges(kiln_prim p) { return kiln_prim_trait(p) == KILN_TRAIT_JOINS;
 static kiln_status parse_shorthand(kiln_lex *lx, const kiln_row *row, kiln_reduce *r, const kiln_expr *body) {
     bool form = body->kind == KILN_X_PRIM && body->nargs == 2 && body->args[0]->kind == KILN_X_NAME &&
                 strcmp(body->args[0]->name, "acc") == 0;
-    if (row->family == KILN_FAMILY_MAP || row->family == KILN_FAMILY_COMPOSE)
+    if (row->family == KILN_FAMILY_MAP || row->family == KILN_FAMILY_COMPOSE ||
+        row->family == KILN_FAMILY_EXTERN)
         return kiln_expr_fail(lx->source, body, KILN_E_PARSE, "a %s row has no accumulator",
                               kiln_family_name(row->family));
     if (!form)
@@ -321,7 +322,7 @@ static kiln_status parse_family(kiln_lex *lx, kiln_row *row) {
         row->family = (kiln_family)f;
         return KILN_OK;
     }
-    return kiln_lex_fail(lx, "a family: map fold scan index compose");
+    return kiln_lex_fail(lx, "a family: map fold scan index compose extern");
 }
 
 static kiln_status name_row(kiln_arena *arena, kiln_row *row) {
@@ -402,6 +403,7 @@ static void init_row(kiln_row *row) {
     row->domain_lo = -10;
     row->domain_hi = 10;
     row->typing.dtype_arg = -1;
+    row->routine.id = KILN_ROUTINE_COUNT;
     for (int k = 0; k < KILN_MAX_RETS; k++) row->typing.ret[k] = KILN_RET_COMMON;
 }
 

@@ -27,6 +27,14 @@ __attribute__((format(printf, 5, 6))) static kiln_status row_fail(const kiln_row
 
 static bool has_alias(const kiln_type *t) { return t && (t->alias || has_alias(t->elem)); }
 
+/* A truth value is the one element of a fold's result. */
+static kiln_status check_truth(const kiln_row *row, int k) {
+    const kiln_reduce *r = &row->reduce;
+    bool one = row->family == KILN_FAMILY_FOLD && r->over_arg < 0 && !r->over_last;
+    if (one && row->typing.ret[k] == KILN_BOOL) return KILN_OK;
+    return ROW_FAIL(row, "result %d is a bool: only a fold of all elements with '-> bool' gives one", k);
+}
+
 /* A row states the functional form; the others derive from it.  A compose row may be any form. */
 static kiln_status check_schema(const kiln_row *row) {
     const kiln_schema *s = row->schema;
@@ -34,9 +42,12 @@ static kiln_status check_schema(const kiln_row *row) {
         if (has_alias(s->args[a].type))
             return ROW_FAIL(row, "argument '%s' is written to or viewed; a %s row states the functional form",
                             s->args[a].name, kiln_family_name(row->family));
-    for (int k = 0; k < s->nrets; k++)
-        if (s->rets[k].type->kind != KILN_T_TENSOR || has_alias(s->rets[k].type))
+    for (int k = 0; k < s->nrets; k++) {
+        if (s->rets[k].type->kind == KILN_T_BOOL)
+            KILN_TRY(check_truth(row, k));
+        else if (s->rets[k].type->kind != KILN_T_TENSOR || has_alias(s->rets[k].type))
             return ROW_FAIL(row, "result %d is not a new tensor", k);
+    }
     return s->nrets ? KILN_OK : ROW_FAIL(row, "a %s row needs a result", kiln_family_name(row->family));
 }
 
@@ -72,9 +83,14 @@ static kiln_status check_defaults(const kiln_row *row) {
     return KILN_OK;
 }
 
-static kiln_status check_tensors(const kiln_row *row) {
-    int n = row->schema->nrets;
+static int count_tensors(const kiln_row *row) {
+    int n = 0;
     for (int a = 0; a < row->schema->nargs; a++) n += kiln_row_is_tensor(row, a) && !(row->ignored >> a & 1);
+    return n;
+}
+
+static kiln_status check_tensors(const kiln_row *row) {
+    int n = row->schema->nrets + count_tensors(row);
     if (n > KILN_MAX_OPERANDS)
         return ROW_LIMIT(row, "%.80s has %d tensors, results among them: at most %d", row->name, n,
                          KILN_MAX_OPERANDS);
@@ -175,6 +191,10 @@ static kiln_status check_clauses(const kiln_row *row) {
     KILN_TRY(expect_kind(row, sh->like_arg, KILN_T_TENSOR, false, "a tensor: see 'out like'"));
     KILN_TRY(expect_kind(row, sh->into_arg, KILN_T_TENSOR, false, "a tensor: see 'into'"));
     KILN_TRY(expect_kind(row, sh->at_arg, KILN_T_TENSOR, true, "a list of tensors: see 'into'"));
+    if (r->over_diagonal && count_tensors(row) != 1)
+        return ROW_FAIL(row, "a diagonal is that of one tensor: see 'over'");
+    if (r->over_diagonal && row->grads.n)
+        return ROW_FAIL(row, "elements beside the diagonal have another gradient: no 'grad' over a diagonal");
     int shapes = (sh->like_arg >= 0) + (sh->dims.n > 0) + (sh->into_arg >= 0);
     if (row->family == KILN_FAMILY_INDEX && shapes != 1)
         return ROW_FAIL(row, "an index row needs one 'out' or 'into'");
@@ -194,6 +214,23 @@ static kiln_status check_scan(const kiln_row *row) {
             return row_fail(row, KILN_E_PARSE, r->finish.at[k].line, r->finish.at[k].col,
                             "every result of a scan is for each element: no 'each'");
     return r->states.n ? KILN_OK : ROW_FAIL(row, "a scan needs a state, or a body with 'from'");
+}
+
+/* A routine reads elements as they are and writes results as they are: nothing is converted on either way. */
+static kiln_status check_extern(const kiln_row *row) {
+    const kiln_typing *t = &row->typing;
+    const kiln_expr *first = row->routine.args.n ? row->routine.args.at[0].expr : NULL;
+    int tensor = first && first->kind == KILN_X_NAME ? kiln_schema_arg(row->schema, first->name) : -1;
+    if (row->routine.id == KILN_ROUTINE_COUNT) return ROW_FAIL(row, "an extern row needs a routine clause");
+    if (row->branches[0].nbody) return ROW_FAIL(row, "an extern row has a routine clause and no body");
+    if (tensor < 0 || !kiln_row_is_tensor(row, tensor) || kiln_row_optional(row, tensor))
+        return ROW_FAIL(row, "a routine's first argument is a tensor");
+    if (t->promo != KILN_PROMO_PROMOTE || t->args != 1ull << tensor)
+        return ROW_FAIL(row, "a routine takes the elements of '%s' as they are: nothing else may be promoted",
+                        row->schema->args[tensor].name);
+    if (t->out != KILN_OUT_EXACT && t->out != KILN_OUT_COPIED)
+        return ROW_FAIL(row, "a routine converts no results: write 'out exact' or 'out copied'");
+    return kiln_routine_fits(row);
 }
 
 /* Something computes every result: bodies, or for what folds its clauses. */
@@ -260,5 +297,6 @@ kiln_status kiln_row_rules(const kiln_row *row) {
     KILN_TRY(check_clauses(row));
     KILN_TRY(check_scan(row));
     KILN_TRY(check_grads(row));
+    if (row->family == KILN_FAMILY_EXTERN) return check_extern(row);
     return check_bodies(row);
 }

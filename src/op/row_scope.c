@@ -234,6 +234,7 @@ static kiln_status resolve_branch(kiln_branch *br, usage *all) {
     br->knows = knows(all->row, br->when);
     for (int k = 0; k < br->nbody; k++) KILN_TRY(use(&u, br->body[k]));
     KILN_TRY(use_reduce(&u, br->reduce));
+    KILN_TRY(use_all(&u, &u.row->routine.args));
     br->uses = u.set;
     for (int k = 0; k < br->nbody; k++) br->exact |= exact_args(u.row, br->body[k]);
     for (int k = 0; k < u.row->lets.n; k++)

@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_map
 
 import kiln.torch
 from compare import tally
-from outcome import differ, doubled, outcome, tensors
+from outcome import differ, doubled, is_any_place, outcome, tensors
 
 TOGETHER = 40  # overloads that are run each time Kiln is enabled
 
@@ -130,7 +130,7 @@ def test_derivatives(names):
         tally.cases["overloads, differentiated, with Kiln and without"] += 1
         in_double = (lambda: outcome(function, *given, doubled)) if function is gradients else None
         said = differ(ours, theirs, in_double)
-        if said:
+        if said and not is_any_place(given[0], said):
             differences.append(f"{function.__name__} of {given}: {said}")
     assert not differences, "\n".join(differences)
 

@@ -13,15 +13,15 @@
 #include "op/op.h"
 
 static kiln_registry *shipped;
-enum { NTEXTS = 10 };
+enum { NTEXTS = 11 };
 static char *schemas, *texts[NTEXTS];
 static kiln_schema_list list;
 static kiln_arena list_arena;
 
 static int load_shipped(void **state) {
     (void)state;
-    static const char *const names[] = {"activation", "arithmetic", "choice", "complex", "compose",
-                                        "fold",       "functions",  "index",  "logic",   "scan"};
+    static const char *const names[] = {"activation", "arithmetic", "choice", "complex", "compose", "fold",
+                                        "functions",  "index",      "logic",  "scan",    "select"};
     char path[256], label[NTEXTS][24];
     kiln_row_text rows[NTEXTS];
     size_t n;
@@ -413,7 +413,7 @@ static void text_needs_no_nul_at_its_end(void **state) {
 static void bad_heads(void **state) {
     (void)state;
     refuses(KILN_E_PARSE, "mop my::f(Tensor self) -> Tensor = self",
-            "r:1:1: expected a family: map fold scan index compose, found 'mop'");
+            "r:1:1: expected a family: map fold scan index compose extern, found 'mop'");
     refuses(KILN_E_PARSE, "\n\n  map my::f(Tensor self) -> Tensor = self",
             "r:3:1: an indented line before any row");
     refuses(KILN_E_PARSE, "map my::f(Tensor self -> Tensor = self",

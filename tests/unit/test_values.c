@@ -29,6 +29,35 @@ static void results_are_values(void **state) {
     kiln_tensor_release(a);
 }
 
+static void a_truth_value_is_no_tensor(void **state) {
+    (void)state;
+    kiln_tensor *a = F32(SIZES(3), 1, 2, 3), *b = F32(SIZES(3), 1, 2, 4), *c = F32(SIZES(1, 3), 1, 2, 3);
+    BOTH(ctx) {
+        const kiln_op *op = op_of(ctx, "equal");
+        const struct {
+            kiln_tensor *other;
+            int want;
+        } pairs[] = {{a, 1}, {b, 0}, {c, 0}};
+        assert_int_equal(kiln_op_ret_kind(op, 0), KILN_BOOL_V);
+        assert_int_equal(kiln_op_ret_kind(op, 1), KILN_NONE);
+        assert_int_equal(kiln_op_ret_kind(op_of(ctx, "neg"), 0), KILN_TENSOR);
+        for (int k = 0; k < 3; k++) {
+            kiln_value out;
+            MUST_OK(kiln_call_values(ctx, op, ARGS(TEN(a), TEN(pairs[k].other)), &out, 1));
+            assert_int_equal(out.kind, KILN_BOOL_V);
+            assert_int_equal(out.u.i, pairs[k].want);
+            kiln_values_release(&out, 1);
+            kiln_tensor *t = call1(ctx, "equal", ARGS(TEN(a), TEN(pairs[k].other)));
+            assert_shape(t, KILN_BOOL, 0, NULL);
+            assert_int_equal(*(const uint8_t *)kiln_tensor_data(t), pairs[k].want);
+            kiln_tensor_release(t);
+        }
+    }
+    kiln_tensor_release(a);
+    kiln_tensor_release(b);
+    kiln_tensor_release(c);
+}
+
 static void failures_are_those_of_a_call(void **state) {
     (void)state;
     kiln_tensor *a = F32(SIZES(3), 1, 2, 3), *b = F32(SIZES(2), 1, 2);
@@ -187,6 +216,7 @@ static void inferring_leaves_no_trace(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_are_values),
+        cmocka_unit_test(a_truth_value_is_no_tensor),
         cmocka_unit_test(failures_are_those_of_a_call),
         cmocka_unit_test(release_ends_every_kind),
         cmocka_unit_test(inferred_is_what_a_call_gives),

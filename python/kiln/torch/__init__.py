@@ -33,6 +33,7 @@ _LEFT_ALONE = {
     3: "PyTorch computes it, and its gradient, by other operators",
     4: "PyTorch has no kernel for it on the CPU",
     5: "it has arguments that cannot be passed on",
+    6: "it has a result that is no tensor",
 }
 _lock = threading.RLock()
 _loaded = False

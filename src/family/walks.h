@@ -1,0 +1,21 @@
+/* walks.h - private to src/family: kept and folded dimensions, for families whose results lack the folded ones. */
+#ifndef KILN_WALKS_H
+#define KILN_WALKS_H
+#include "family/dims.h"
+
+/* Sets shapes and results: the call's shape is that of its tensors, every result's has the dimensions that are kept. */
+kiln_status kiln_kept_shape(kiln_plan *p) KILN_MUST_CHECK;
+
+/* Strides of every buffer along the dimensions of the call's shape, in elements. */
+typedef struct kiln_walks {
+    int64_t room[KILN_MAX_OPERANDS][KILN_MAX_RANK];
+    const int64_t *of[KILN_MAX_OPERANDS];
+} kiln_walks;
+void kiln_walks_find(const kiln_plan *p, kiln_walks *w);
+
+/* Dimensions that are (not) folded, nearest in `by` first if sorted, else from the last; how many. */
+int kiln_dims_collect(const kiln_plan *p, bool folded, const int64_t *by, bool sorted, uint8_t *out);
+
+/* Input b is copied before the launch, kept dimensions first and then those folded, each in its order. */
+void kiln_walks_copy_first(kiln_plan *p, kiln_walks *w, int b);
+#endif
