@@ -1,4 +1,4 @@
-/* fold.c - reductions: the elements along some dimensions become one element of each result.
+/* fold.c - reductions: the elements along some dimensions become one element of each result, or one for each of them.
  *
  * Tensors are broadcast; which dimensions are folded, an argument or the row says; results are row-major.  Kept
  * dimensions are the grid, folded ones at most two reduced axes: where they do not merge into so few, arguments are
@@ -14,8 +14,9 @@
 /* -- shape -------------------------------------------------------------------------------------------------- */
 
 static bool keeps(const kiln_plan *p) {
-    int arg = p->call->op->row->reduce.keep_arg;
-    return arg >= 0 && p->call->arg[arg].kind == KILN_BOOL_V && p->call->arg[arg].u.i;
+    const kiln_reduce *r = &p->call->op->row->reduce;
+    if (r->keep_arg < 0) return r->keep;
+    return p->call->arg[r->keep_arg].kind == KILN_BOOL_V && p->call->arg[r->keep_arg].u.i;
 }
 
 static kiln_status shape(kiln_plan *p) {
@@ -34,7 +35,8 @@ static kiln_status shape(kiln_plan *p) {
         out->nelem *= kiln_is_over(p, d) ? 1 : n;
     }
     kiln_row_major(out->rank, out->sizes, out->strides);
-    for (int k = 0; k < p->typed.nrets; k++) p->result[k] = (kiln_result){.shape = 1};
+    kiln_row_major(p->shape->rank, p->shape->sizes, p->shape->strides);
+    for (int k = 0; k < p->typed.nrets; k++) p->result[k] = (kiln_result){.shape = !kiln_fold_is_each(p, k)};
     KILN_TRY(kiln_count_check(p, folded));
     return p->call->nout ? kiln_results_check(p) : KILN_OK;
 }
@@ -63,10 +65,11 @@ static void find_walks(const kiln_plan *p, walks *w) {
             kiln_strides_stretch(p->shape, t->rank, t->sizes, t->strides, out);
             continue;
         }
-        const int64_t *next = t && !p->result[b].resized ? t->strides : p->shape[1].strides;
+        bool each = kiln_fold_is_each(p, b);
+        const int64_t *next = t && !p->result[b].resized ? t->strides : p->shape[!each].strides;
         for (int d = 0; d < p->shape->rank; d++) {
-            out[d] = kiln_is_over(p, d) ? 0 : *next;
-            next += keep || !kiln_is_over(p, d);
+            out[d] = kiln_is_over(p, d) && !each ? 0 : *next;
+            next += each || keep || !kiln_is_over(p, d);
         }
     }
 }
@@ -160,12 +163,19 @@ static kiln_status axes(kiln_plan *p) {
     find_walks(p, &w);
     if (lay_out(p, &w) > KILN_FOLD_AXES) {
         for (int b = p->axes.nwritten; b < p->axes.nbuffers; b++) copy_first(p, &w, b);
-        lay_out(p, &w);
+        if (lay_out(p, &w) > KILN_FOLD_AXES)
+            return KILN_FAIL(
+                KILN_E_UNSUP,
+                "%s: a result for each element, of a fold over more than %d groups of dimensions",
+                p->call->op->name, KILN_FOLD_AXES);
     }
     p->axes.npoints = p->shape[1].nelem;
     p->axes.nelem = p->shape->nelem > p->axes.npoints ? p->shape->nelem : p->axes.npoints;
-    bool across = p->form & KILN_FOLD_ACROSS; /* else results do not move along the vector axis */
-    kiln_plan_classify(p, across ? 0 : p->axes.ndim - 2, across ? 0 : p->axes.nwritten);
+    bool across = p->form & KILN_FOLD_ACROSS; /* else most results do not go along the vector axis */
+    uint64_t still = 0;
+    for (int k = 0; k < p->axes.nwritten && !across; k++)
+        if (!kiln_fold_is_each(p, k)) still |= UINT64_C(1) << k;
+    kiln_plan_classify(p, across ? 0 : p->axes.ndim - 2, still);
     return KILN_OK;
 }
 
