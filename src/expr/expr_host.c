@@ -221,6 +221,26 @@ static kiln_status eval_size(host *h, const kiln_expr *e, kiln_hval t, kiln_hval
     return KILN_OK;
 }
 
+/* ends(t, sizes): whether the last sizes of a tensor are those of a list. */
+static kiln_status eval_ends(host *h, const kiln_expr *e, kiln_hval t, kiln_hval *out) {
+    const kiln_expr *list = e->args[1];
+    kiln_hval sizes = {0}, one;
+    int64_t extent;
+    KILN_TRY(eval(h, list, &sizes));
+    bool any_unknown = t.kind == KILN_H_UNKNOWN || sizes.kind == KILN_H_UNKNOWN;
+    if ((t.kind != KILN_H_UNKNOWN && t.kind != KILN_H_TENSOR) ||
+        (sizes.kind != KILN_H_UNKNOWN && (sizes.kind != KILN_H_LIST || list->arg < 0)))
+        return HOST_FAIL(h, e, "ends takes a tensor and a list of sizes");
+    *out = unknown();
+    if (any_unknown || !h->env->size || !h->env->item) return KILN_OK;
+    bool same = true;
+    for (int64_t k = 1; k <= sizes.i && same; k++)
+        same = h->env->size(h->env, (int)t.i, -k, &extent) && h->env->item(h->env, list->arg, -k, &one) &&
+               one.kind == KILN_H_INT && one.i == extent;
+    *out = from_bool(same);
+    return KILN_OK;
+}
+
 /* fits(x): whether the number converts to the common dtype without overflow.  None does, and a complex
  * number, of which only the kind is known here. */
 static kiln_status eval_fits(host *h, const kiln_expr *e, kiln_hval v, kiln_hval *out) {
@@ -298,7 +318,8 @@ static kiln_hval dtype_of(kiln_hval v) {
 
 static kiln_status eval_call(host *h, const kiln_expr *e, kiln_hval *out) {
     kiln_hval v = {0};
-    int takes = e->word == KILN_WORD_size || e->word == KILN_WORD_alike ? 2 : 1;
+    bool two = e->word == KILN_WORD_size || e->word == KILN_WORD_ends || e->word == KILN_WORD_alike;
+    int takes = two ? 2 : 1;
     if (e->word != KILN_WORD_NONE && e->nargs != takes)
         return HOST_FAIL(h, e, "'%s' takes %d argument(s), found %d", e->name, takes, e->nargs);
     if (e->word != KILN_WORD_NONE) KILN_TRY(eval(h, e->args[0], &v));
@@ -308,6 +329,7 @@ static kiln_status eval_call(host *h, const kiln_expr *e, kiln_hval *out) {
     case KILN_WORD_absent: *out = maybe ? unknown() : from_bool(v.kind == KILN_H_NONE); return KILN_OK;
     case KILN_WORD_len: return eval_len(h, e, v, out);
     case KILN_WORD_size: return eval_size(h, e, v, out);
+    case KILN_WORD_ends: return eval_ends(h, e, v, out);
     case KILN_WORD_rank:
     case KILN_WORD_single: return eval_shape(h, e, v, out);
     case KILN_WORD_alike: return eval_alike(h, e, v, out);

@@ -1,4 +1,4 @@
-/* fold.c - reductions: the elements along some dimensions become one element of each result.
+/* fold.c - reductions: the elements along some dimensions become one element of each result, or one for each of them.
  *
  * Tensors are broadcast; which dimensions are folded, an argument or the row says; results are row-major.  Kept
  * dimensions are the grid, folded ones at most two reduced axes: where they do not merge into so few, arguments are
@@ -78,12 +78,19 @@ static kiln_status axes(kiln_plan *p) {
     kiln_walks_find(p, &w);
     if (lay_out(p, &w) > KILN_FOLD_AXES) {
         for (int b = p->axes.nwritten; b < p->axes.nbuffers; b++) kiln_walks_copy_first(p, &w, b);
-        lay_out(p, &w);
+        if (lay_out(p, &w) > KILN_FOLD_AXES)
+            return KILN_FAIL(
+                KILN_E_UNSUP,
+                "%s: a result for each element, of a fold over more than %d groups of dimensions",
+                p->call->op->name, KILN_FOLD_AXES);
     }
     p->axes.npoints = p->shape[1].nelem;
     p->axes.nelem = p->shape->nelem > p->axes.npoints ? p->shape->nelem : p->axes.npoints;
-    bool across = p->form & KILN_FOLD_ACROSS; /* else results do not move along the vector axis */
-    kiln_plan_classify(p, across ? 0 : p->axes.ndim - 2, across ? 0 : p->axes.nwritten);
+    bool across = p->form & KILN_FOLD_ACROSS; /* else most results do not go along the vector axis */
+    uint64_t still = 0;
+    for (int k = 0; k < p->axes.nwritten && !across; k++)
+        if (!kiln_is_each(p, k)) still |= UINT64_C(1) << k;
+    kiln_plan_classify(p, across ? 0 : p->axes.ndim - 2, still);
     return KILN_OK;
 }
 

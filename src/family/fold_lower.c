@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "family/dims.h"
 #include "family/fold.h"
 #include "family/states.h"
 #include "lower/lower.h"
@@ -28,6 +29,7 @@ typedef struct lowering {
     int count;                                          /* the IR state that counts, or -1 */
     int grid, reduced[KILN_FOLD_AXES], nreduced, parts; /* axes */
     bool across;
+    uint32_t each; /* bit k: result k has an element for each that is folded */
     int part[KILN_IR_MAX_STATES],
         parts_of[KILN_IR_MAX_STATES]; /* buffers: of one part's states, of all parts' */
     scope now;
@@ -258,6 +260,15 @@ static void fold_parts(lowering *f) {
     merge(f);
 }
 
+/* Results that have an element for each that was folded: another loop over these. */
+static void finish_each(lowering *f) {
+    kiln_ir *ir = f->base.ir;
+    for (int k = 0; k < f->nreduced; k++) kiln_ir_for(ir, f->reduced[k], k == f->nreduced - 1 && !f->across);
+    kiln_lower_forget(&f->base);
+    kiln_lower_results(&f->base, f->finish, f->each);
+    for (int k = 0; k < f->nreduced; k++) kiln_ir_end(ir);
+}
+
 /* One nest; of parts, a second one after their states are stored. */
 static void make_nests(lowering *f) {
     kiln_ir *ir = f->base.ir;
@@ -272,7 +283,8 @@ static void make_nests(lowering *f) {
     }
     f->now = IN_FINISH;
     kiln_lower_forget(&f->base);
-    kiln_lower_results(&f->base, f->finish);
+    kiln_lower_results(&f->base, f->finish, ~f->each);
+    if (f->each) finish_each(f);
     kiln_ir_end(ir);
 }
 
@@ -383,13 +395,18 @@ static void declare(lowering *f) {
     uint32_t kept = 1u << f->grid, all = kept;
     for (int k = 0; k < f->nreduced; k++) all |= 1u << f->reduced[k];
     kiln_lower_buffers(&f->base, kept, all);
+    for (int k = 0; k < p->typed.nrets; k++) {
+        if (!kiln_is_each(p, k)) continue;
+        f->each |= 1u << k;
+        ir->bufs[k].axes = all;
+    }
     for (int k = 0; k < f->states.ncells && p->parts; k++) f->part[k] = declare_part(f, k, false);
     for (int k = 0; k < f->states.ncells && p->parts; k++) {
         f->parts_of[k] = declare_part(f, k, true);
         partial->bytes[k] = (uint8_t)kiln_dtype_size(cell_dtype(f, k));
     }
     partial->nstates = p->parts ? (uint8_t)f->states.ncells : 0;
-    partial->unit = f->nreduced == 2 ? 1 : whole_tree(f).block;
+    partial->unit = f->each ? 0 : f->nreduced == 2 ? 1 : whole_tree(f).block;
 }
 
 kiln_status kiln_fold_lower(kiln_arena *arena, const kiln_plan *plan, kiln_lowered *out) {

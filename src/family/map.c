@@ -61,7 +61,7 @@ static kiln_status lower(kiln_arena *arena, const kiln_plan *plan, kiln_lowered 
     kiln_lower_buffers(&lw, points, points);
     guard_nest(&lw, body);
     begin_nest(&lw);
-    kiln_lower_results(&lw, body);
+    kiln_lower_results(&lw, body, KILN_ALL_RESULTS);
     kiln_ir_end(lw.ir);
     return KILN_OK;
 }

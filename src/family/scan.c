@@ -95,7 +95,7 @@ static kiln_status axes(kiln_plan *p) {
     p->axes.nelem = p->shape->nelem;
     p->axes.npoints = p->shape->nelem ? p->shape->nelem / p->n[p->axes.ngrid] : 0;
     p->form = p->axes.npoints < FEW_ROWS ? KILN_SCAN_ALONE : 0;
-    kiln_plan_classify(p, 0, p->form ? p->axes.nbuffers : 0); /* rows alone may lie anyhow */
+    kiln_plan_classify(p, 0, p->form ? ~UINT64_C(0) : 0); /* rows alone may lie anyhow */
     return KILN_OK;
 }
 

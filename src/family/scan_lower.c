@@ -70,7 +70,7 @@ static void make_nest(lowering *s, bool stores) {
     kiln_states_lower(&s->base, &s->states, s->step, s->next);
     s->stepped = true;
     for (int k = 0; k < s->base.plan->typed.nrets && !stores; k++) kiln_lower_traps(&s->base, s->finish[k]);
-    if (stores) kiln_lower_results(&s->base, s->finish);
+    if (stores) kiln_lower_results(&s->base, s->finish, KILN_ALL_RESULTS);
     kiln_ir_yield(ir, s->next, s->states.ncells);
     kiln_ir_end(ir);
     kiln_ir_end(ir);

@@ -1,7 +1,7 @@
 /* walks.c - dimensions that are kept and folded -> shapes of results, and strides of every buffer along both.
  *
  * What folds and routines have alike: tensors are broadcast, results are row-major and have the kept dimensions, folded
- * ones as size 1 where the call asks for that.  Where folded dimensions do not merge into as few axes as a family has, an
+ * ones as size 1 where the call asks for that, or all of the call's where they have an element for each.  Where folded dimensions do not merge into as few axes as a family has, an
  * argument is copied first.  Which axes there are, and in what order, is the family's to say. */
 #include "family/walks.h"
 
@@ -10,8 +10,9 @@
 #include "infer/infer_parts.h"
 
 static bool keeps(const kiln_plan *p) {
-    int arg = p->call->op->row->reduce.keep_arg;
-    return arg >= 0 && p->call->arg[arg].kind == KILN_BOOL_V && p->call->arg[arg].u.i;
+    const kiln_reduce *r = &p->call->op->row->reduce;
+    if (r->keep_arg < 0) return r->keep;
+    return p->call->arg[r->keep_arg].kind == KILN_BOOL_V && p->call->arg[r->keep_arg].u.i;
 }
 
 /* In place of a matrix its diagonal, whose places follow each other by a step in both dimensions. */
@@ -72,7 +73,8 @@ kiln_status kiln_kept_shape(kiln_plan *p) {
         out->nelem *= kiln_is_over(p, d) ? 1 : n;
     }
     kiln_row_major(out->rank, out->sizes, out->strides);
-    for (int k = 0; k < p->typed.nrets; k++) p->result[k] = (kiln_result){.shape = 1};
+    kiln_row_major(p->shape->rank, p->shape->sizes, p->shape->strides);
+    for (int k = 0; k < p->typed.nrets; k++) p->result[k] = (kiln_result){.shape = !kiln_is_each(p, k)};
     KILN_TRY(kiln_count_check(p, folded));
     return p->call->nout ? kiln_results_check(p) : KILN_OK;
 }
@@ -87,10 +89,11 @@ void kiln_walks_find(const kiln_plan *p, kiln_walks *w) {
             find_input(p, t, out);
             continue;
         }
-        const int64_t *next = t && !p->result[b].resized ? t->strides : p->shape[1].strides;
+        bool each = kiln_is_each(p, b);
+        const int64_t *next = t && !p->result[b].resized ? t->strides : p->shape[!each].strides;
         for (int d = 0; d < p->shape->rank; d++) {
-            out[d] = kiln_is_over(p, d) ? 0 : *next;
-            next += keep || !kiln_is_over(p, d);
+            out[d] = kiln_is_over(p, d) && !each ? 0 : *next;
+            next += each || keep || !kiln_is_over(p, d);
         }
     }
 }

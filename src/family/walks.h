@@ -1,9 +1,10 @@
-/* walks.h - private to src/family: kept and folded dimensions, for families whose results lack the folded ones. */
+/* walks.h - private to src/family: kept and folded dimensions, for families that fold some. */
 #ifndef KILN_WALKS_H
 #define KILN_WALKS_H
 #include "family/dims.h"
 
-/* Sets shapes and results: the call's shape is that of its tensors, every result's has the dimensions that are kept. */
+/* Sets shapes and results: the call's shape is that of its tensors, every result's has the dimensions that are kept,
+ * or all where it has an element for each. */
 kiln_status kiln_kept_shape(kiln_plan *p) KILN_MUST_CHECK;
 
 /* Strides of every buffer along the dimensions of the call's shape, in elements. */

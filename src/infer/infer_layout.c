@@ -389,13 +389,16 @@ static kiln_stride expand(kiln_plan *p, int b) {
     return KILN_STRIDE_CONTIG;
 }
 
-void kiln_plan_classify(kiln_plan *p, int vec, int first) {
+void kiln_plan_classify(kiln_plan *p, int vec, uint64_t still) {
     p->axes.strided = false;
     p->axes.expanded = 0;
     p->stride_bits = 0;
-    for (int b = 0; b < first; b++) p->buffer[b].stride = KILN_STRIDE_ANY;
-    for (int b = first; b < p->axes.nbuffers; b++) {
+    for (int b = 0; b < p->axes.nbuffers; b++) {
         kiln_buffer *buf = &p->buffer[b];
+        if (still >> b & 1) {
+            buf->stride = KILN_STRIDE_ANY;
+            continue;
+        }
         if (p->stride[b][vec] == p->bytes[b])
             buf->stride = KILN_STRIDE_CONTIG;
         else if (p->stride[b][vec] == 0 && b >= p->axes.nwritten)

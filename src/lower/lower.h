@@ -53,8 +53,9 @@ void kiln_lower_buffers(kiln_lowering *lw, uint32_t written_axes, uint32_t read_
 
 void kiln_lower_forget(kiln_lowering *lw); /* what was loaded: another region begins */
 kiln_pair kiln_lower_expr(kiln_lowering *lw, const kiln_texpr *e);
-/* Computes every result and stores them. */
-void kiln_lower_results(kiln_lowering *lw, const kiln_texpr *const *of);
+/* Computes the results of a set (bit k: result k) and stores them. */
+#define KILN_ALL_RESULTS (~UINT32_C(0))
+void kiln_lower_results(kiln_lowering *lw, const kiln_texpr *const *of, uint32_t set);
 /* Integer divisions of e must not be by zero: traps for them, in a nest that stores nothing. */
 bool kiln_lower_divides(const kiln_texpr *e);
 void kiln_lower_traps(kiln_lowering *lw, const kiln_texpr *e);

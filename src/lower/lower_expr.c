@@ -134,16 +134,17 @@ kiln_pair kiln_lower_expr(kiln_lowering *lw, const kiln_texpr *e) {
     return (kiln_pair){0, KILN_NOREF};
 }
 
-void kiln_lower_results(kiln_lowering *lw, const kiln_texpr *const *of) {
+void kiln_lower_results(kiln_lowering *lw, const kiln_texpr *const *of, uint32_t set) {
     const kiln_plan *p = lw->plan;
     kiln_pair
         value[KILN_MAX_RETS]; /* all are computed before the first is stored: an output may be an input */
     for (int k = 0; k < p->typed.nrets; k++) {
+        if (!(set >> k & 1)) continue;
         value[k] = kiln_pair_cast(lw->ir, p->typed.ret_dtype[k], kiln_lower_expr(lw, of[k]));
         value[k] = kiln_pair_cast(lw->ir, p->buffer[k].dtype, value[k]);
     }
     for (int k = 0; k < p->typed.nrets; k++)
-        kiln_ir_store_parts(lw->ir, k, value[k].re, value[k].im, NULL, 0, KILN_NOREF);
+        if (set >> k & 1) kiln_ir_store_parts(lw->ir, k, value[k].re, value[k].im, NULL, 0, KILN_NOREF);
 }
 
 /* -- divisions ------------------------------------------------------------------------------------------- */

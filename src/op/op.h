@@ -143,6 +143,7 @@ typedef struct kiln_reduce {
     bool over_diagonal;         /* or: the elements of a matrix whose two places are the same */
     bool over_alike;            /* or: all elements of tensors of the same sizes, none of others */
     int keep_arg;               /* bool argument that keeps them as size 1, or -1 */
+    bool keep;                  /* they are kept in any case */
     kiln_nameds states, step, block, merge, finish;
     const kiln_expr *from; /* shorthand: the initial value of `acc`; states and step are filled from it */
     bool places;           /* the step asks for an element's place, `i` */
@@ -233,7 +234,6 @@ typedef struct kiln_row {
     const kiln_crules *rules; /* the registry's, for complex numbers */
     uint32_t clauses;         /* bit k: the row has a clause of the k-th word */
     bool shipped;             /* part of the library, not a user's */
-    bool has_each;            /* a finish gives a result for each element */
 } kiln_row;
 
 typedef enum kiln_form { KILN_FORM_FUNCTIONAL, KILN_FORM_INPLACE, KILN_FORM_OUT } kiln_form;

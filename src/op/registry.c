@@ -162,9 +162,6 @@ static kiln_status add_row(load *l, const char *source, const char *text, size_t
         return KILN_FAIL_LINE(KILN_E_UNSUP, source, row->line, row->col,
                               "%s: rows of the family '%s' are not served yet", row->name,
                               kiln_family_name(row->family));
-    if (l->served && !kiln_row_served(row))
-        return KILN_FAIL_LINE(KILN_E_UNSUP, source, row->line, row->col,
-                              "%s: 'finish each' is not served yet", row->name);
     KILN_TRY(look_in_base(l, row, &same));
     if (same) return KILN_OK;
     KILN_TRY(kiln_op_make(&r->arena, row->declared, row, KILN_FORM_FUNCTIONAL, &op));

@@ -144,7 +144,7 @@ static kiln_status clause_grad(kiln_lex *lx, kiln_row *row) {
     return parse_nameds(lx, &row->grads, UNTYPED, "=");
 }
 
-/* over [only] ARG [keep ARG]   or   over last(COUNT) [keep ARG]   or   over diagonal   or   over alike */
+/* over [only] ARG [keep [ARG]]   or   over last(COUNT) [keep [ARG]]   or   over diagonal   or   over alike */
 static kiln_status clause_over(kiln_lex *lx, kiln_row *row) {
     bool did;
     KILN_TRY(kiln_lex_accept(lx, "diagonal", &row->reduce.over_diagonal));
@@ -160,7 +160,8 @@ static kiln_status clause_over(kiln_lex *lx, kiln_row *row) {
         KILN_TRY(kiln_row_arg(lx, row, &row->reduce.over_arg));
     }
     KILN_TRY(kiln_lex_accept(lx, "keep", &did));
-    return did ? kiln_row_arg(lx, row, &row->reduce.keep_arg) : KILN_OK;
+    row->reduce.keep = did && (lx->first_on_line || lx->tok == KILN_TOK_END);
+    return did && !row->reduce.keep ? kiln_row_arg(lx, row, &row->reduce.keep_arg) : KILN_OK;
 }
 
 /* out like ARG   or   out [.., name: extent, ...] */

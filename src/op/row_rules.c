@@ -208,7 +208,7 @@ static kiln_status check_scan(const kiln_row *row) {
     if (r->over_last || r->over_arg < 0 || !is_kind(row, r->over_arg, KILN_T_INT, false) ||
         kiln_row_optional(row, r->over_arg))
         return ROW_FAIL(row, "a scan is over one dimension, which an 'int' argument names: see 'over'");
-    if (r->keep_arg >= 0) return ROW_FAIL(row, "results of a scan have its dimension: no 'keep'");
+    if (r->keep_arg >= 0 || r->keep) return ROW_FAIL(row, "results of a scan have its dimension: no 'keep'");
     for (int k = 0; k < r->finish.n; k++)
         if (r->finish.at[k].each)
             return row_fail(row, KILN_E_PARSE, r->finish.at[k].line, r->finish.at[k].col,

@@ -11,7 +11,7 @@ bool kiln_row_is_tensor(const kiln_row *row, int arg) {
     return kiln_type_strip(row->schema->args[arg].type, &optional)->kind == KILN_T_TENSOR;
 }
 
-bool kiln_row_served(const kiln_row *row) { return kiln_family_served(row->family) && !row->has_each; }
+bool kiln_row_served(const kiln_row *row) { return kiln_family_served(row->family); }
 
 bool kiln_row_optional(const kiln_row *row, int arg) {
     bool optional;
@@ -293,7 +293,7 @@ static void resolve_conditions(kiln_row *row) {
     resolve_all(row, &row->shape.window);
 }
 
-/* Who asks for places and counts, and gives a result for each element. */
+/* Who asks for places and counts. */
 static kiln_status find_counts(kiln_row *row) {
     for (int b = 0; b < row->nbranches; b++) {
         kiln_reduce *r = row->branches[b].reduce;
@@ -302,7 +302,6 @@ static kiln_status find_counts(kiln_row *row) {
         KILN_TRY(use_all(&merge, &r->merge));
         r->places = step.place;
         r->counts = merge.count;
-        for (int k = 0; k < r->finish.n; k++) row->has_each = row->has_each || r->finish.at[k].each;
     }
     for (int c = 0; c < row->nchecks; c++) {
         usage check = {.row = row};
@@ -319,9 +318,10 @@ static bool has_optional_items(const kiln_row *row, int arg) {
 }
 
 kiln_status kiln_row_resolve(kiln_row *row) {
-    usage all = {.row = row};
+    usage all = {.row = row}, shapes = {.row = row};
     KILN_TRY(find_counts(row));
-    row->shaped = bit(row->reduce.over_arg) | bit(row->reduce.keep_arg);
+    KILN_TRY(use(&shapes, row->reduce.over_last));
+    row->shaped = bit(row->reduce.over_arg) | bit(row->reduce.keep_arg) | shapes.set;
     for (int a = 0; a < row->schema->nargs; a++) {
         uint64_t self = 1ull << a;
         bool counts = !(row->ignored & self);
