@@ -109,7 +109,11 @@ static kiln_pair position(kiln_lowering *lw, const kiln_texpr *e) {
 
 /* -- folds over a block ---------------------------------------------------------------------------------------- */
 
-static kiln_ir_tree tree(const lowering *f) { return f->across ? KILN_TREE_ACROSS : KILN_TREE_ALONG; }
+/* Along, each of 64 lanes adds 16 elements of a block one after the other.  With 64 of them, as the IR has it where nothing
+ * is said, sums that cancel were a quarter less exact than PyTorch's. */
+static kiln_ir_tree tree(const lowering *f) {
+    return f->across ? KILN_TREE_ACROSS : (kiln_ir_tree){64, 1024};
+}
 
 static bool by_blocks(const lowering *f) { return f->reduce->block.n || f->places; }
 
