@@ -17,14 +17,15 @@ static kiln_dtype state_type(const kiln_emitter *em, int begin, int k) {
 void kiln_em_states_type(kiln_emitter *em, int begin) {
     kiln_em_put(em, "typedef struct {");
     for (int k = 0; k < em->ir->ins[begin].nargs; k++)
-        kiln_em_put(em, " v%s s%d;", kiln_em_kept(state_type(em, begin, k)), k);
+        kiln_em_put(em, " v%s s%d;", kiln_em_kept_state(em, state_type(em, begin, k)), k);
     kiln_em_put(em, " } st%d;\n", begin);
 }
 
 size_t kiln_em_states_size(const kiln_emitter *em, int begin) {
     size_t size = 0, align = 1;
     for (int k = 0; k < em->ir->ins[begin].nargs; k++) {
-        size_t one = kiln_dtype_size(state_type(em, begin, k)) * (size_t)em->lanes;
+        kiln_dtype t = state_type(em, begin, k);
+        size_t one = (t == KILN_BOOL ? (size_t)em->truth / 8 : kiln_dtype_size(t)) * (size_t)em->lanes;
         if (one > align) align = one;
         size = (size + one - 1) / one * one + one;
     }
@@ -40,7 +41,7 @@ void kiln_em_states(kiln_emitter *em, int begin, const char *fmt, ...) {
     va_end(ap);
     for (int k = 0; k < f->nargs; k++) {
         kiln_em_put(em, k ? ", " : " = {");
-        kiln_em_use(em, f->list[k], 8);
+        kiln_em_use(em, f->list[k], em->truth);
     }
     kiln_em_put(em, "};\n");
 }
@@ -52,12 +53,12 @@ void kiln_em_yield(kiln_emitter *em, int yield, const char *to, const kiln_em_on
         kiln_em_put(em, "%s.s%d = ", to, k);
         if (only) {
             kiln_em_put(em, "%s ? ", only->all);
-            kiln_em_use(em, y->list[k], 8);
+            kiln_em_use(em, y->list[k], em->truth);
             kiln_em_put(em, " : ");
-            kiln_em_fn(em, "blend_%s", kiln_em_kept((kiln_dtype)em->ir->ins[y->list[k]].dtype));
+            kiln_em_fn(em, "blend_%s", kiln_em_kept_state(em, (kiln_dtype)em->ir->ins[y->list[k]].dtype));
             kiln_em_put(em, "(%s, ", only->count);
         }
-        kiln_em_use(em, y->list[k], 8);
+        kiln_em_use(em, y->list[k], em->truth);
         if (only) kiln_em_put(em, ", %s.s%d)", only->rest, k);
         kiln_em_put(em, ";\n");
     }
@@ -168,6 +169,7 @@ static void fold_run(kiln_emitter *em, int begin) {
     declare_stack(em, begin, "stack");
     kiln_em_line(em, "st%d x%d;", begin, begin);
     kiln_em_open_blocks(em, begin, &at);
+    if (f->vec) kiln_em_blocks_far(em, begin, &at);
     if (kiln_ir_by_block(f))
         block_by_region(em, begin);
     else if (f->vec)
@@ -230,7 +232,7 @@ static void spread_result(kiln_emitter *em, int begin, char from) {
         kiln_dtype t = state_type(em, begin, k);
         kiln_em_start(em);
         kiln_em_put(em, "f%d.s%d = ", begin, k);
-        kiln_em_fn(em, "splat_%s", t == KILN_BOOL ? "i8" : kiln_dtype_name(t));
+        kiln_em_fn(em, "splat_%s", t == KILN_BOOL ? kiln_em_kept_state(em, t) : kiln_dtype_name(t));
         kiln_em_put(em, "(%c%d.s%d[0]);\n", from, begin, k);
     }
 }

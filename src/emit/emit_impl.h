@@ -44,6 +44,7 @@ typedef struct kiln_emitter {
     int nnames;
     bool overflow; /* too many names */
     uint8_t *mask; /* per value: bits per lane if it is a bool */
+    int truth;     /* bits per lane of states that are bools */
     uint8_t *
         early; /* per value of an element-wise nest: not 0 if it is the same along a row and computed before it */
     int indent; /* in spaces */
@@ -96,9 +97,10 @@ void kiln_em_fn(kiln_emitter *em, const char *fmt, ...)
 /* emit_value.c: values */
 int kiln_em_bits(kiln_dtype t);
 const char *kiln_em_kept(
-    kiln_dtype t);                    /* the vector that holds a t in memory of the kernel's own: v + this */
-void kiln_em_masks(kiln_emitter *em); /* fills em->mask */
-void kiln_em_declare(kiln_emitter *em, kiln_ref r);       /* "const TYPE t<r> = " */
+    kiln_dtype t); /* the vector that holds a t in memory of the kernel's own: v + this */
+const char *kiln_em_kept_state(const kiln_emitter *em, kiln_dtype t); /* the same of a state */
+void kiln_em_masks(kiln_emitter *em);                                 /* fills em->mask, sets em->truth */
+void kiln_em_declare(kiln_emitter *em, kiln_ref r);                   /* "const TYPE t<r> = " */
 void kiln_em_use(kiln_emitter *em, kiln_ref r, int bits); /* t<r>; a bool as a mask of `bits` per lane */
 bool kiln_em_value(kiln_emitter *em, kiln_ref r); /* a line for CONST, PAR, PRIM or CAST; false: r is none */
 void kiln_em_trap(kiln_emitter *em, const kiln_ir_ins *in, const char *lanes);
@@ -155,6 +157,8 @@ kiln_em_scope kiln_em_enter_block(kiln_emitter *em, int begin);
 
 /* emit_lanes.c */
 void kiln_em_block_by_lanes(kiln_emitter *em, int begin);
+void kiln_em_blocks_far(kiln_emitter *em, int begin,
+                        const kiln_em_place *at); /* many blocks from lo<begin> on, if the axis is long */
 
 /* emit_strip.c */
 void kiln_em_strips(kiln_emitter *em, int begin);

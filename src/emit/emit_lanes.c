@@ -1,17 +1,23 @@
 /* emit_lanes.c - a block of a fold that is the vector loop: the lanes of its tree are lanes of vectors.
  *
- * A row is as many elements as the tree has lanes, one or several vectors.  Where the step has no loops, whole rows are
+ * A row is as many elements as the tree has lanes, one or several vectors.  Where the step is short, whole rows are
  * taken with one step per vector, printed one after the other on states in registers.  Everything else goes vector by
- * vector through an array: what is left after the last whole row, and steps with loops.  Lanes are merged pairwise, by
+ * vector through an array: what is left after the last whole row, long steps, and steps with loops.  Lanes are merged pairwise, by
  * whole vectors first, at last by lanes moved down within one; in a block shorter than a row, lanes without an
- * element must not be met. */
+ * element must not be met.  Blocks of a long axis are read in four places by turns: memory gives more that way. */
 #include <stdio.h>
+#include <string.h>
 
 #include "emit/emit_impl.h"
 
 enum {
     MAX_PRINTED = 8, /* steps printed one after the other: states that registers can hold */
-    SMALL = 64       /* weight of those of a row, if the rest of a block may be printed so, too */
+    SMALL = 64,      /* weight of those of a row, if the rest of a block may be printed so, too */
+    STREAMS = 4,     /* places that a long axis is read in by turns, */
+    FAR = 64,        /* so many blocks apart: a power of two, so that each place comes to one state, */
+    FAR_LEVELS = 7,  /* by a stack of so many, */
+    TURN = 4,        /* and so many rows of a block at a time, */
+    LONG = 8 << 20   /* if it has so many bytes, which no near cache holds */
 };
 
 typedef struct rows {
@@ -36,6 +42,14 @@ static rows rows_of(const kiln_emitter *em, int begin) {
     return r;
 }
 
+/* Of an element of what the step loads first; 0: it loads nothing. */
+static int loaded_bytes(const kiln_emitter *em, int begin) {
+    for (uint32_t r = (uint32_t)begin + 1; r < em->part_end[begin]; r++)
+        if (em->ir->ins[r].op == KILN_IR_LOAD)
+            return (int)kiln_dtype_size(em->ir->bufs[em->ir->ins[r].which].dtype);
+    return 0;
+}
+
 /* One step on the states `of`, of the elements from `pos` on; k says how many. */
 static void step(kiln_emitter *em, const rows *v, const char *pos, const char *of, const kiln_em_only *only) {
     int b = v->begin, end = (int)em->part_end[b];
@@ -48,11 +62,15 @@ static void step(kiln_emitter *em, const rows *v, const char *pos, const char *o
     kiln_em_leave(em, &old);
 }
 
+/* a<begin>_<j>: states in registers, the initial ones. */
+static void new_states(kiln_emitter *em, const rows *v, int vectors) {
+    for (int j = 0; j < vectors; j++) kiln_em_line(em, "st%d a%d_%d = z%d;", v->begin, v->begin, j, v->begin);
+}
+
 /* Whole rows, on states in registers: `vectors` of each row, `more` elements from its beginning. */
 static void whole_rows(kiln_emitter *em, const rows *v, int vectors, const char *more) {
     int b = v->begin;
     char pos[24], of[24];
-    for (int j = 0; j < vectors; j++) kiln_em_line(em, "st%d a%d_%d = z%d;", b, b, j, b);
     kiln_em_open(em, "for (i%d = lo%d; hi%d - i%d >= %d; i%d += %d)", b, b, b, b, v->lanes, b, v->lanes);
     kiln_em_line(em, "const long k = %d;", v->width);
     for (int j = 0; j < vectors; j++) {
@@ -78,6 +96,20 @@ static void rest_of_block(kiln_emitter *em, const rows *v) {
     kiln_em_line(em, "st%d *const q%d = &lane%d[(i%d - lo%d) / %d & %d];", b, b, b, b, b, v->width,
                  v->vectors - 1);
     step(em, v, pos, of, &(kiln_em_only){all, "k", old});
+    kiln_em_close(em);
+}
+
+/* The same of whole vectors.  Steps do not wait for each other: each has the states of another vector of its row. */
+static void whole_vectors(kiln_emitter *em, const rows *v) {
+    int b = v->begin;
+    char pos[24], of[24];
+    snprintf(pos, sizeof pos, "i%d", b);
+    snprintf(of, sizeof of, "(*q%d)", b);
+    kiln_em_open(em, "for (; hi%d - i%d >= %d; i%d += %d)", b, b, v->width, b, v->width);
+    kiln_em_line(em, "const long k = %d;", v->width);
+    kiln_em_line(em, "st%d *const q%d = &lane%d[(i%d - lo%d) / %d & %d];", b, b, b, b, b, v->width,
+                 v->vectors - 1);
+    step(em, v, pos, of, NULL);
     kiln_em_close(em);
 }
 
@@ -111,7 +143,7 @@ static void merge_within(kiln_emitter *em, const rows *v, const char *w, const k
     kiln_em_put(em, "const st%d l%d = x%d, r%d = {", b, b, b, b);
     for (int k = 0; k < f->nargs; k++) {
         kiln_em_put(em, k ? ", " : "");
-        kiln_em_fn(em, "down_%s", kiln_em_kept((kiln_dtype)em->ir->ins[f->list[k]].dtype));
+        kiln_em_fn(em, "down_%s", kiln_em_kept_state(em, (kiln_dtype)em->ir->ins[f->list[k]].dtype));
         kiln_em_put(em, "(x%d.s%d, %s)", b, k, w);
     }
     kiln_em_put(em, "};\n");
@@ -161,14 +193,31 @@ static void merge_array(kiln_emitter *em, const rows *v) {
     kiln_em_close(em);
 }
 
+/* Whole rows are merged in registers, where merges may be printed for each vector. */
+static void merge_lanes(kiln_emitter *em, const rows *v) {
+    int b = v->begin;
+    if (v->merged) {
+        kiln_em_open(em, "if (m%d >= %d)", b, v->lanes);
+        for (int j = 0; j < v->vectors; j++) kiln_em_line(em, "st%d a%d_%d = lane%d[%d];", b, b, j, b, j);
+        merge_registers(em, v);
+        em->indent -= 4;
+        kiln_em_open(em, "} else");
+    } else {
+        kiln_em_brace(em);
+    }
+    merge_array(em, v);
+    kiln_em_close(em);
+}
+
 /* -- blocks ---------------------------------------------------------------------------------------------- */
 
 static void block_in_array(kiln_emitter *em, const rows *v) {
     int b = v->begin;
     kiln_em_line(em, "st%d lane%d[%d];", b, b, v->vectors);
     kiln_em_line(em, "for (long j = 0; j < %d; j++) lane%d[j] = z%d;", v->vectors, b, b);
+    if (!kiln_em_has_loops(em, b)) whole_vectors(em, v);
     rest_of_block(em, v);
-    merge_array(em, v);
+    merge_lanes(em, v);
 }
 
 /* More vectors than registers should hold, or heavy steps: the block is gone through once for each few of them. */
@@ -176,12 +225,13 @@ static void block_in_groups(kiln_emitter *em, const rows *v) {
     int b = v->begin;
     kiln_em_line(em, "st%d lane%d[%d];", b, b, v->vectors);
     kiln_em_open(em, "for (long g = 0; g < %d; g += %d)", v->lanes, v->printed * v->width);
+    new_states(em, v, v->printed);
     whole_rows(em, v, v->printed, " + g");
     for (int j = 0; j < v->printed; j++)
         kiln_em_line(em, "lane%d[g / %d + %d] = a%d_%d;", b, v->width, j, b, j);
     kiln_em_close(em);
     rest_of_block(em, v);
-    merge_array(em, v);
+    merge_lanes(em, v);
 }
 
 /* lane<begin>: what the registers hold. */
@@ -194,6 +244,7 @@ static void to_array(kiln_emitter *em, const rows *v) {
 
 static void block_in_registers(kiln_emitter *em, const rows *v) {
     int b = v->begin;
+    new_states(em, v, v->vectors);
     whole_rows(em, v, v->vectors, "");
     kiln_em_open(em, "if (i%d < hi%d)", b, b);
     if (v->small) {
@@ -213,14 +264,86 @@ static void block_in_registers(kiln_emitter *em, const rows *v) {
     kiln_em_close(em);
 }
 
+static bool in_registers(const kiln_emitter *em, const rows *v) {
+    return v->vectors == v->printed && v->merged && !kiln_em_has_loops(em, v->begin);
+}
+
+/* -- long axes ------------------------------------------------------------------------------------------- */
+
+/* A few rows of one block in each place by turns; the states that are not at work lie in far<begin>. */
+static void blocks_by_turns(kiln_emitter *em, const rows *v, unsigned block) {
+    int b = v->begin;
+    kiln_em_line(em, "st%d far%d[%d][%d];", b, b, STREAMS, v->vectors);
+    kiln_em_line(em, "for (long p = 0; p < %d; p++) for (long j = 0; j < %d; j++) far%d[p][j] = z%d;",
+                 STREAMS, v->vectors, b, b);
+    kiln_em_open(em, "for (long g = 0; g < %u; g += %d) for (long p = 0; p < %d; p++)", block,
+                 TURN * v->lanes, STREAMS);
+    kiln_em_line(em, "const long from = lo%d + (p * %d + c) * %u + g;", b, FAR, block);
+    kiln_em_brace(em);
+    kiln_em_line(em, "const long lo%d = from, hi%d = from + %d;", b, b, TURN * v->lanes);
+    kiln_em_line(em, "long i%d;", b);
+    for (int j = 0; j < v->vectors; j++) kiln_em_line(em, "st%d a%d_%d = far%d[p][%d];", b, b, j, b, j);
+    whole_rows(em, v, v->vectors, "");
+    for (int j = 0; j < v->vectors; j++) kiln_em_line(em, "far%d[p][%d] = a%d_%d;", b, j, b, j);
+    kiln_em_close(em);
+    kiln_em_close(em);
+}
+
+/* The block of each place joins those before it there: after c blocks a stack holds a state for each bit of c. */
+static void push_blocks(kiln_emitter *em, const rows *v) {
+    int b = v->begin;
+    char left[32], state[16];
+    snprintf(left, sizeof left, "place%d[p][--t]", b);
+    snprintf(state, sizeof state, "x%d", b);
+    kiln_em_open(em, "for (long p = 0; p < %d; p++)", STREAMS);
+    for (int j = 0; j < v->vectors; j++) kiln_em_line(em, "st%d a%d_%d = far%d[p][%d];", b, b, j, b, j);
+    merge_registers(em, v);
+    kiln_em_line(em, "long t = __builtin_popcountl((unsigned long)c);");
+    kiln_em_open(em, "for (long q = c; q & 1; q >>= 1)");
+    kiln_em_merge(em, b, left, state, state, NULL);
+    kiln_em_close(em);
+    kiln_em_line(em, "place%d[p][t] = x%d;", b, b);
+    kiln_em_close(em);
+}
+
+void kiln_em_blocks_far(kiln_emitter *em, int begin, const kiln_em_place *at) {
+    rows v = rows_of(em, begin);
+    const unsigned block = em->ir->ins[begin].imm.tree.block;
+    long all = (long)STREAMS * FAR * block;
+    int size = loaded_bytes(em, begin);
+    bool inside = strcmp(at->begin, "0") != 0; /* a block of another fold, which is not long */
+    if (inside || !size || !v.small || !in_registers(em, &v) || block % (unsigned)(TURN * v.lanes)) return;
+    char left[40], state[16];
+    snprintf(left, sizeof left, "stack%d[--stack%d_top]", begin, begin);
+    snprintf(state, sizeof state, "x%d", begin);
+    kiln_em_open(em, "if (%s >= %d && %s - lo%d > %ld)", at->end, LONG / size, at->end, begin, all);
+    kiln_em_line(em, "st%d place%d[%d][%d];", begin, begin, STREAMS, FAR_LEVELS);
+    kiln_em_open(em, "for (long c = 0; c < %d; c++)", FAR);
+    blocks_by_turns(em, &v, block);
+    push_blocks(em, &v);
+    kiln_em_close(em);
+    kiln_em_open(em, "for (long p = 0; p < %d; p++, stack%d_count += %d)", STREAMS, begin, FAR);
+    kiln_em_line(em, "x%d = place%d[p][0];", begin, begin);
+    kiln_em_open(em, "for (long q = stack%d_count / %d; q & 1; q >>= 1)", begin, FAR);
+    kiln_em_merge(em, begin, left, state, state, NULL);
+    kiln_em_close(em);
+    kiln_em_line(em, "stack%d[stack%d_top++] = x%d;", begin, begin, begin);
+    kiln_em_close(em);
+    kiln_em_line(em, "lo%d += %ld;", begin, all - block);
+    kiln_em_line(em, "continue;");
+    kiln_em_close(em);
+}
+
+/* -- any block ------------------------------------------------------------------------------------------- */
+
 void kiln_em_block_by_lanes(kiln_emitter *em, int begin) {
     rows v = rows_of(em, begin);
     kiln_em_line(em, "const long m%d = hi%d - lo%d;", begin, begin, begin);
     kiln_em_line(em, "long i%d = lo%d;", begin, begin);
-    if (kiln_em_has_loops(em, begin))
-        block_in_array(em, &v);
-    else if (v.vectors == v.printed && v.merged)
+    if (in_registers(em, &v))
         block_in_registers(em, &v);
+    else if (kiln_em_has_loops(em, begin) || v.printed == 1)
+        block_in_array(em, &v);
     else
         block_in_groups(em, &v);
 }

@@ -75,6 +75,11 @@ const char *kiln_em_kept(kiln_dtype t) {
     return t == KILN_F16 || t == KILN_BF16 ? "u16" : kiln_dtype_name(t);
 }
 
+const char *kiln_em_kept_state(const kiln_emitter *em, kiln_dtype t) {
+    if (t != KILN_BOOL) return kiln_em_kept(t);
+    return em->truth == 64 ? "i64" : em->truth == 32 ? "i32" : em->truth == 16 ? "i16" : "i8";
+}
+
 void kiln_em_declare(kiln_emitter *em, kiln_ref r) {
     kiln_dtype t = (kiln_dtype)em->ir->ins[r].dtype;
     kiln_em_start(em);
@@ -97,6 +102,9 @@ void kiln_em_use(kiln_emitter *em, kiln_ref r, int bits) {
 /* Bits per lane of the mask that instruction r makes. */
 static int mask_width(const kiln_emitter *em, kiln_ref r) {
     const kiln_ir_ins *in = &em->ir->ins[r];
+    bool state = in->op == KILN_IR_STATE || in->op == KILN_IR_LEFT || in->op == KILN_IR_RIGHT ||
+                 in->op == KILN_IR_RESULT;
+    if (state) return em->truth;
     if (in->op != KILN_IR_PRIM && in->op != KILN_IR_CAST) return 8;
     bool select = in->op == KILN_IR_PRIM && kiln_prim_rule((kiln_prim)in->prim) == KILN_RULE_SELECT;
     kiln_ref from = in->arg[select ? 1 : 0];
@@ -104,7 +112,23 @@ static int mask_width(const kiln_emitter *em, kiln_ref r) {
     return t == KILN_BOOL ? em->mask[from] : kiln_em_bits(t);
 }
 
+/* Bools that come of numbers have these numbers' width: states are kept in it where there is only one, so that no step
+ * has to narrow them. */
+static int truth_width(const kiln_emitter *em) {
+    int width = 0;
+    for (int r = 0; r < em->ir->nins; r++) {
+        const kiln_ir_ins *in = &em->ir->ins[r];
+        bool computes = in->op == KILN_IR_PRIM || in->op == KILN_IR_CAST;
+        if (in->dtype != KILN_BOOL || !computes || em->ir->ins[in->arg[0]].dtype == KILN_BOOL) continue;
+        int bits = kiln_em_bits((kiln_dtype)em->ir->ins[in->arg[0]].dtype);
+        if (width && width != bits) return 8;
+        width = bits;
+    }
+    return width ? width : 8;
+}
+
 void kiln_em_masks(kiln_emitter *em) {
+    em->truth = truth_width(em);
     for (int r = 0; r < em->ir->nins; r++)
         if (em->ir->ins[r].dtype == KILN_BOOL) em->mask[r] = (uint8_t)mask_width(em, (kiln_ref)r);
 }

@@ -489,3 +489,18 @@ def test_diagonals_of_any_matrix(interp, sync):
 def test_diagonals_that_say_nothing_sensible_are_refused(row, why, interp):
     with pytest.raises((RuntimeError, ValueError, TypeError), match=why):
         interp.load(row)
+
+
+@pytest.mark.parametrize("name, args", [("sum", ()), ("amax", ()), ("any", ()), ("prod.dim_int", (0,)), ("aminmax", ()), ("var_mean", ()),
+                                        ("linalg_vector_norm", (1.0,)), ("sum.dim_IntList", ([1],))])
+def test_long_axes(name, args, interp, sync):
+    """Kernels read more than 8 MB in several places by turns: the bits are the interpreter's, which reads in order."""
+    sizes = {torch.float32: [2 << 20, (2 << 20) + 1, 3 * (1 << 20) + 4321], torch.float64: [(1 << 20) + 77], torch.float16: [(4 << 20) + 1025]}
+    for dtype, n in ((t, n) for t in sizes for n in sizes[t]):
+        x = elements((n,), dtype, 3) * (0 if name == "any" else 1)
+        for x in (x, x[1:]):
+            if name == "sum.dim_IntList":
+                x = torch.stack([x, x.flip(0)])
+            ours, theirs = (tuples(k.op(f"aten::{name}")(x, *args)) for k in (sync, interp))
+            assert [bits(t) for t in ours] == [bits(t) for t in theirs], (name, dtype, n)
+            tally.cases["folds of long axes"] += 1
