@@ -329,7 +329,7 @@ static kiln_status make(grad *g, kiln_sb *out) {
     if (!(row->arg_takes[g->arg] ? g->arg_takes[g->arg] : g->takes & floats)) return KILN_OK;
     if (row->items) return GRAD_FAIL(row, "a row with an 'item' has none");
     if (row->family != KILN_FAMILY_MAP && row->family != KILN_FAMILY_FOLD)
-        return GRAD_FAIL(row, "a %s row has none", kiln_family_name(row->family));
+        return GRAD_FAIL(row, "a row of the family %s has none", kiln_family_name(row->family));
     KILN_TRY(kiln_row_reach(row, g->takes, g->arg_takes, &g->budget, &g->reached));
     KILN_TRY(derive_bodies(g, &zero));
     if (zero) return KILN_OK;

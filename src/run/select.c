@@ -1,6 +1,6 @@
 /* select.c - the keys of a row -> where its k-th smallest element is: kthvalue, median, nanmedian.
  *
- * Keys of one and two bytes are counted.  Longer ones are parted around a pivot from a sample, without a branch for each
+ * Keys of one byte, and many of two, are counted.  Others are parted around a pivot from a sample, without a branch for each
  * key; where pivots turn out to be bad again and again they are counted, too, a byte at a time, so that no row takes
  * longer than a few times another.  Of equal elements it is the first. */
 #include <string.h>
@@ -83,13 +83,15 @@ COUNT(uint8_t)
 COUNT(uint16_t)
 COUNT(uint32_t)
 COUNT(uint64_t)
+PIVOTS(uint16_t)
 PIVOTS(uint32_t)
 PIVOTS(uint64_t)
 
 static uint64_t select_key(const kiln_keys *keys, int64_t k) {
     if (keys->bytes == 1) return count_uint8_t(keys->at, keys->n, k);
-    if (keys->bytes == 2) return count_uint16_t(keys->at, keys->n, k);
+    if (keys->bytes == 2 && keys->n >= MANY) return count_uint16_t(keys->at, keys->n, k);
     memcpy(keys->room, keys->at, (size_t)keys->n * (size_t)keys->bytes);
+    if (keys->bytes == 2) return select_uint16_t(keys->room, keys->n, k);
     return keys->bytes == 4 ? select_uint32_t(keys->room, keys->n, k)
                             : select_uint64_t(keys->room, keys->n, k);
 }

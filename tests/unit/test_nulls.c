@@ -107,7 +107,8 @@ static void contexts_and_operators(void **state) {
     assert_true(!op && !text);
     HOLDS(kiln_op_count(NULL) == 0 && !kiln_op_at(NULL, 0) && !kiln_op_name(NULL) && !kiln_op_schema(NULL));
     HOLDS(!kiln_op_family(NULL) && !kiln_op_row(NULL) && !kiln_op_form(NULL) && !kiln_op_served(NULL));
-    HOLDS(!kiln_op_nrets(NULL) && !kiln_op_arg_name(NULL, 0) && !kiln_op_arg_at(NULL, 0, &info));
+    HOLDS(!kiln_op_nrets(NULL) && kiln_op_ret_kind(NULL, 0) == KILN_NONE);
+    HOLDS(!kiln_op_arg_name(NULL, 0) && !kiln_op_arg_at(NULL, 0, &info));
     DOES(kiln_text_free(NULL));
     HOLDS(kiln_element_get(KILN_F32, NULL).kind == KILN_NONE && !kiln_element_set(KILN_F32, NULL, &info));
     HOLDS(!kiln_element_set(KILN_F32, &(kiln_value){.kind = KILN_INT_V}, NULL));
