@@ -33,8 +33,8 @@ typedef struct drive {
     int first, second; /* dimensions of the grid that are the launch's: the inner one, the other */
     int64_t n[LAUNCH_DIMS],
         index[KILN_MAX_DIMS]; /* index: of the walk, for the dimensions outside the launch */
-    int64_t stride[KILN_MAX_OPERANDS * LAUNCH_DIMS];
-    char *at[KILN_MAX_OPERANDS];
+    int64_t stride[KILN_DRIVE_BUFFERS * LAUNCH_DIMS];
+    char *at[KILN_DRIVE_BUFFERS];
 } drive;
 
 static kiln_status run_box(const drive *d, int32_t *trap) {
