@@ -143,8 +143,9 @@ typedef struct kiln_reduce {
     int keep_arg;               /* bool argument that keeps them as size 1, or -1 */
     kiln_nameds states, step, block, merge, finish;
     const kiln_expr *from; /* shorthand: the initial value of `acc`; states and step are filled from it */
-    bool places;           /* the step asks for an element's place, `i` */
+    bool places;           /* the step (of a scan: or finish) asks for an element's place, `i` */
     bool counts;           /* the merge asks for numbers of elements, `n` */
+    bool cuts; /* scan: it may go by blocks, since it merges, asks for no `n` and divides no integers */
 } kiln_reduce;
 
 /* One way to compute the row's results, taken when `when` holds (NULL: always). */

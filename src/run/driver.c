@@ -148,8 +148,8 @@ static kiln_status run_tiles(drive *d, const tiles *t, int32_t *trap) {
 /* The dimension along which results lie in rows: the grid's innermost, or the one that is scanned; -1: neither. */
 static int rows_of_results(const kiln_axes *x) {
     if (x->ngrid == x->ndim) return x->strided ? -1 : 0;
-    bool scanned = x->ndim == x->ngrid + 1 && kiln_axes_stride(x, 0, x->ngrid) == x->bytes[0];
-    return scanned ? x->ngrid : -1;
+    return kiln_axes_stride(x, 0, x->ngrid) == x->bytes[0] ? x->ngrid
+                                                           : -1; /* results of folds are not there */
 }
 
 /* Whether results are better written past the caches: the call moves more than they hold, in long rows, and does

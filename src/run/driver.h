@@ -91,4 +91,8 @@ bool kiln_parts_wanted(const kiln_axes *axes, const kiln_runner *run, const kiln
 /* Runs the fold: parts of the slowest reduced axis at once, then their states merged in order.  As kiln_drive. */
 kiln_status kiln_parts_run(const kiln_axes *axes, const kiln_runner *run, const kiln_partial *how,
                            char *const *ptr, const uint64_t *par) KILN_MUST_CHECK;
+
+/* scan_blocks.c: scans few long rows by blocks, by as many threads as are worth it.  As kiln_drive. */
+kiln_status kiln_blocks_run(const kiln_axes *axes, const kiln_runner *run, const kiln_blocks *how,
+                            char *const *ptr, const uint64_t *par) KILN_MUST_CHECK;
 #endif
