@@ -68,8 +68,10 @@ typedef struct kiln_emitter {
     kiln_ref strip;    /* the vector loop that is being printed as strips */
     size_t work;       /* bytes of work that a launch needs */
 
-    uint8_t *tiles; /* per scan: not 0 if what it reads and writes goes through tiles */
-    kiln_ref tiled; /* the scan whose steps are being printed so, or 0: no nest begins with one */
+    uint8_t *before; /* per value made before such a scan: see emit_tile.c */
+    uint32_t *tiles; /* per vector loop: the scan in it whose elements go through tiles, or 0 */
+    kiln_ref tiled;  /* the scan whose steps are being printed so, or 0: no nest begins with one */
+    int tile;        /* of which vector of lanes this step is */
 } kiln_emitter;
 
 /* What changes inside a loop, to be put back after it. */
@@ -166,9 +168,8 @@ void kiln_em_strips(kiln_emitter *em, int begin);
 bool kiln_em_kept_states(const kiln_emitter *em, kiln_ref r, char text[112]);
 
 /* emit_tile.c */
-int kiln_em_tiled_scan_of(const kiln_emitter *em,
-                          int loop);                  /* the scan in a vector loop that tiles suit, or 0 */
-void kiln_em_tiles(kiln_emitter *em, int begin);      /* all steps of one */
-void kiln_em_tile_load(kiln_emitter *em, kiln_ref r); /* in a step */
+int kiln_em_tiled_scan_of(kiln_emitter *em, int loop); /* the scan in a vector loop that tiles suit, or 0 */
+void kiln_em_tiled_loop(kiln_emitter *em, int loop, int scan); /* the whole of that loop */
+void kiln_em_tile_load(kiln_emitter *em, kiln_ref r);          /* in a step */
 void kiln_em_tile_store(kiln_emitter *em, kiln_ref r);
 #endif

@@ -144,6 +144,8 @@ static void for_loop(kiln_emitter *em, int begin) {
     if (f->vec) em->vec = axis;
     if (em->segment[begin]) {
         kiln_em_strips(em, begin);
+    } else if (em->tiles[begin]) {
+        kiln_em_tiled_loop(em, begin, (int)em->tiles[begin]);
     } else {
         if (f->vec)
             kiln_em_open_columns(em, begin, em->at[axis].begin, em->at[axis].end);
@@ -204,10 +206,7 @@ static void scan(kiln_emitter *em, int begin) {
         blocked_scan(em, begin, &at);
     } else {
         kiln_em_line(em, "st%d a%d = f%d;", begin, begin, begin);
-        if (em->tiles[begin])
-            kiln_em_tiles(em, begin);
-        else
-            kiln_em_scan_steps(em, begin, at.begin, at.end);
+        kiln_em_scan_steps(em, begin, at.begin, at.end);
         kiln_em_line(em, "f%d = a%d;", begin, begin);
     }
     kiln_em_close(em);

@@ -172,12 +172,13 @@ kiln_status kiln_em_plan(kiln_emitter *em, kiln_arena *scratch) {
     em->early = kiln_arena_alloc(scratch, n);
     em->part_end = kiln_arena_alloc(scratch, n * sizeof *em->part_end);
     em->region_end = kiln_arena_alloc(scratch, n * sizeof *em->region_end);
-    em->tiles = kiln_arena_alloc(scratch, n);
+    em->tiles = kiln_arena_alloc(scratch, n * sizeof *em->tiles);
+    em->before = kiln_arena_alloc(scratch, n);
     em->segment = kiln_arena_alloc(scratch, n * sizeof *em->segment);
     em->work_at = kiln_arena_alloc(scratch, n * sizeof *em->work_at);
     em->loaded = kiln_arena_alloc(scratch, n * sizeof *em->loaded);
-    if (!em->mask || !em->early || !em->tiles || !em->part_end || !em->region_end || !em->segment ||
-        !em->work_at || !em->loaded)
+    if (!em->mask || !em->early || !em->tiles || !em->before || !em->part_end || !em->region_end ||
+        !em->segment || !em->work_at || !em->loaded)
         return KILN_NOMEM();
     for (int a = 0; a < em->ir->naxes; a++) {
         em->dim[a] = em->ndim;
@@ -190,7 +191,7 @@ kiln_status kiln_em_plan(kiln_emitter *em, kiln_arena *scratch) {
         const kiln_ir_ins *in = &em->ir->ins[r];
         if (in->op != KILN_IR_FOR || !in->vec || !kiln_em_has_loops(em, r)) continue;
         int scan = kiln_em_tiled_scan_of(em, r);
-        if (scan) em->tiles[scan] = 1;
+        em->tiles[r] = (uint32_t)scan;
         if (!scan && all_can(em, r)) plan_strip(em, r);
     }
     return KILN_OK;

@@ -294,23 +294,6 @@ static void make_nests(lowering *f) {
 
 /* -- types ---------------------------------------------------------------------------------------------------- */
 
-/* A row in short form merges as it steps: the step with two accumulators for its arguments, whatever it was typed to
- * (`+` of bools is `or`, of complex numbers a rule). */
-static kiln_status type_short_merge(lowering *f) {
-    kiln_texpr *both = kiln_arena_alloc(f->base.arena, 3 * sizeof *both);
-    const kiln_texpr **args = kiln_arena_alloc(f->base.arena, 2 * sizeof *args);
-    if (!both || !args) return KILN_NOMEM();
-    if (f->step[0]->nargs != 2) return KILN_BUG("%s: a step that does not merge", f->base.row->name);
-    for (int k = 0; k < 2; k++) {
-        both[k] = (kiln_texpr){.kind = k ? KILN_TE_RHS : KILN_TE_STATE, .dtype = f->states.dtype[0]};
-        args[k] = &both[k];
-    }
-    both[2] = *f->step[0];
-    both[2].args = args;
-    f->merge[0] = &both[2];
-    return KILN_OK;
-}
-
 static kiln_status type_all(lowering *f) {
     kiln_row_env *re = &f->base.env;
     const kiln_reduce *r = f->reduce;
@@ -320,9 +303,7 @@ static kiln_status type_all(lowering *f) {
     re->env.in_block = true;
     KILN_TRY(kiln_states_type(&f->base, &f->states, &r->block, f->block));
     re->env.in_block = false;
-    re->merge = true;
-    KILN_TRY(r->from ? type_short_merge(f) : kiln_states_type(&f->base, &f->states, &r->merge, f->merge));
-    re->merge = false;
+    KILN_TRY(kiln_states_type_merge(&f->base, &f->states, f->step, f->merge));
     return kiln_states_type_finish(&f->base, &f->states, f->finish);
 }
 
@@ -371,9 +352,7 @@ static void find_places(lowering *f) {
 /* -- declarations --------------------------------------------------------------------------------------------- */
 
 static kiln_dtype cell_dtype(const lowering *f, int cell) {
-    for (int k = f->states.n - 1; k >= 0; k--)
-        if (cell != f->count && f->states.at[k] <= cell) return kiln_dtype_real(f->states.dtype[k]);
-    return KILN_I64;
+    return cell == f->count ? KILN_I64 : kiln_states_cell_dtype(&f->states, cell);
 }
 
 /* A buffer of state k of parts; several: of all of them. */

@@ -28,8 +28,10 @@ static kiln_status shape(kiln_plan *p) {
 /* -- axes --------------------------------------------------------------------------------------------------- */
 
 enum {
-    SHORT_ROW = 8, /* positions of a dimension that leave most lanes of the vector loop without an element */
-    FEW_ROWS = 4   /* rows that take less time one after the other than in lanes */
+    SHORT_ROW = 8,  /* positions of a dimension that leave most lanes of the vector loop without an element */
+    FEW_ROWS = 4,   /* rows that take less time one after the other than in lanes */
+    MIN_BLOCKS = 8, /* whole blocks of a row that goes by blocks: as many lanes have an element */
+    MAX_ELEMENT = 8 /* bytes of an element that kernels turn from rows to lanes */
 };
 
 /* Strides of every buffer along the dimensions of the call's shape, in elements. */
@@ -78,6 +80,16 @@ static void lengthen_rows(kiln_plan *p) {
     if (p->n[0] < SHORT_ROW && longest > 0) swap_axes(p, 0, longest);
 }
 
+/* Whether few rows go by blocks: they are long, the row of the operator says how blocks merge, and lanes that lie apart can
+ * be read by whole vectors.  Complex numbers stay in their order, since which of its many values a logarithm has depends on it. */
+static bool goes_by_blocks(const kiln_plan *p) {
+    if (p->n[p->axes.ngrid] < (int64_t)MIN_BLOCKS * KILN_SCAN_BLOCK || !kiln_plan_branch(p)->reduce->cuts)
+        return false;
+    for (int b = 0; b < p->axes.nbuffers; b++)
+        if (p->bytes[b] > MAX_ELEMENT) return false;
+    return !kiln_dtype_is_complex(p->typed.common);
+}
+
 static kiln_status axes(kiln_plan *p) {
     uint8_t grid[KILN_MAX_RANK], scanned[KILN_MAX_RANK];
     int nscanned = 0;
@@ -94,7 +106,9 @@ static kiln_status axes(kiln_plan *p) {
     p->role[p->axes.ngrid] = KILN_ROLE_SCANNED;
     p->axes.nelem = p->shape->nelem;
     p->axes.npoints = p->shape->nelem ? p->shape->nelem / p->n[p->axes.ngrid] : 0;
-    p->form = p->axes.npoints < FEW_ROWS ? KILN_SCAN_ALONE : 0;
+    bool few = p->axes.npoints < FEW_ROWS;
+    p->form = !few ? 0 : goes_by_blocks(p) ? KILN_SCAN_BLOCKS : KILN_SCAN_ALONE;
+    if (p->form & KILN_SCAN_BLOCKS) kiln_axes_add_one(p, KILN_ROLE_PARTS);
     kiln_plan_classify(p, 0, p->form ? ~UINT64_C(0) : 0); /* rows alone may lie anyhow */
     return KILN_OK;
 }

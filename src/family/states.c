@@ -32,6 +32,39 @@ kiln_status kiln_states_type(kiln_lowering *lw, const kiln_states *s, const kiln
     return KILN_OK;
 }
 
+/* A row in short form merges as it steps: the step with two accumulators for its arguments, whatever it was typed to
+ * (`+` of bools is `or`, of complex numbers a rule). */
+static kiln_status type_short_merge(kiln_lowering *lw, const kiln_states *s, const kiln_texpr *step,
+                                    const kiln_texpr **out) {
+    kiln_texpr *both = kiln_arena_alloc(lw->arena, 3 * sizeof *both);
+    const kiln_texpr **args = kiln_arena_alloc(lw->arena, 2 * sizeof *args);
+    if (!both || !args) return KILN_NOMEM();
+    if (step->nargs != 2) return KILN_BUG("%s: a step that does not merge", lw->row->name);
+    for (int k = 0; k < 2; k++) {
+        both[k] = (kiln_texpr){.kind = k ? KILN_TE_RHS : KILN_TE_STATE, .dtype = s->dtype[0]};
+        args[k] = &both[k];
+    }
+    both[2] = *step;
+    both[2].args = args;
+    *out = &both[2];
+    return KILN_OK;
+}
+
+kiln_status kiln_states_type_merge(kiln_lowering *lw, const kiln_states *s, const kiln_texpr *const *step,
+                                   const kiln_texpr **out) {
+    if (s->reduce->from) return type_short_merge(lw, s, step[0], out);
+    lw->env.merge = true;
+    kiln_status st = kiln_states_type(lw, s, &s->reduce->merge, out);
+    lw->env.merge = false;
+    return st;
+}
+
+kiln_dtype kiln_states_cell_dtype(const kiln_states *s, int cell) {
+    int k = s->n - 1;
+    while (k > 0 && s->at[k] > cell) k--;
+    return kiln_dtype_real(s->dtype[k]);
+}
+
 kiln_status kiln_states_type_finish(kiln_lowering *lw, const kiln_states *s, const kiln_texpr **out) {
     for (int k = 0; k < lw->plan->typed.nrets; k++) {
         kiln_dtype want = kiln_dtype_compute(lw->plan->typed.ret_dtype[k]);

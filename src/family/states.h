@@ -16,10 +16,14 @@ kiln_status kiln_states_begin(const kiln_lowering *lw, int more, kiln_states *ou
 /* Types the expressions of a clause: one per state, each cast to its state's type.  Nothing, if the row lacks it. */
 kiln_status kiln_states_type(kiln_lowering *lw, const kiln_states *s, const kiln_nameds *clause,
                              const kiln_texpr **out) KILN_MUST_CHECK;
+/* How two sets of states merge, as the row says or, in its short form, as it steps.  Nothing, if the row does not say. */
+kiln_status kiln_states_type_merge(kiln_lowering *lw, const kiln_states *s, const kiln_texpr *const *step,
+                                   const kiln_texpr **out) KILN_MUST_CHECK;
 /* Those of the results: a row without `finish` gives its state. */
 kiln_status kiln_states_type_finish(kiln_lowering *lw, const kiln_states *s,
                                     const kiln_texpr **out) KILN_MUST_CHECK;
 
 /* Lowers each state's expression to its IR states. */
 void kiln_states_lower(kiln_lowering *lw, const kiln_states *s, const kiln_texpr *const *of, kiln_ref *out);
+kiln_dtype kiln_states_cell_dtype(const kiln_states *s, int cell); /* of an IR state that is the row's */
 #endif

@@ -70,7 +70,7 @@ typedef enum kiln_role {
     KILN_ROLE_REDUCED, /* folded within one launch, slowest first */
     KILN_ROLE_SCANNED, /* walked in order within one launch; results have it too */
     KILN_ROLE_INDEXED, /* measures a buffer whose places are computed; not walked */
-    KILN_ROLE_PARTS    /* partial folds, of which there is one, or more in the kernel of parts */
+    KILN_ROLE_PARTS /* partial folds, of which there is one, or more in the kernel of parts; blocks of a scan */
 } kiln_role;
 #define KILN_ROLE_NAMES \
     { "grid", "reduced", "scanned", "indexed", "parts" } /* ORDER: kiln_role */

@@ -146,8 +146,9 @@ typedef struct kiln_reduce {
     bool keep;                  /* they are kept in any case */
     kiln_nameds states, step, block, merge, finish;
     const kiln_expr *from; /* shorthand: the initial value of `acc`; states and step are filled from it */
-    bool places;           /* the step asks for an element's place, `i` */
+    bool places;           /* the step (of a scan: or finish) asks for an element's place, `i` */
     bool counts;           /* the merge asks for numbers of elements, `n` */
+    bool cuts; /* scan: it may go by blocks, since it merges, asks for no `n` and divides no integers */
 } kiln_reduce;
 
 /* One way to compute the row's results, taken when `when` holds (NULL: always). */

@@ -288,7 +288,7 @@ static const struct {
     {"state", clause_state, IN(FOLD) | IN(SCAN) | IN(INDEX), false, true},
     {"step", clause_step, IN(FOLD) | IN(SCAN) | IN(INDEX), false, true},
     {"block", clause_block, IN(FOLD), false, true},
-    {"merge", clause_merge, IN(FOLD) | IN(INDEX), false, true},
+    {"merge", clause_merge, IN(FOLD) | IN(SCAN) | IN(INDEX), false, true},
     {"finish", clause_finish, IN(FOLD) | IN(SCAN) | IN(INDEX), false, true},
     {"out", clause_out, IN(INDEX), false, false},
     {"window", clause_window, IN(INDEX), false, false},

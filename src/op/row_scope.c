@@ -293,6 +293,40 @@ static void resolve_conditions(kiln_row *row) {
     resolve_all(row, &row->shape.window);
 }
 
+/* Whether e itself, lets aside, has a division that may be one of integers. */
+static bool divides(const kiln_expr *e) {
+    if (e->kind == KILN_X_PRIM && kiln_prim_trait(e->prim) == KILN_TRAIT_DIVIDES) return true;
+    for (int k = 0; k < e->nargs; k++)
+        if (divides(e->args[k])) return true;
+    return false;
+}
+
+static bool any_divides(const kiln_nameds *list) {
+    for (int k = 0; k < list->n; k++)
+        if (divides(list->at[k].expr)) return true;
+    return false;
+}
+
+/* Whether the scan r of a row may go by blocks.  all: what its step, merge and finish use. */
+static bool may_be_cut(const kiln_reduce *r, const usage *all) {
+    bool merges = r->merge.n || r->from;
+    if (!merges || all->count || any_divides(&r->step) || any_divides(&r->merge) || any_divides(&r->finish))
+        return false;
+    for (int k = 0; k < all->row->lets.n; k++)
+        if ((all->lets >> k & 1) && divides(all->row->lets.at[k].expr)) return false;
+    return true;
+}
+
+static kiln_status find_scan_counts(const kiln_row *row, kiln_reduce *r) {
+    usage all = {.row = row};
+    KILN_TRY(use_all(&all, &r->step));
+    KILN_TRY(use_all(&all, &r->merge));
+    KILN_TRY(use_all(&all, &r->finish));
+    r->places = all.place; /* no merge sees one */
+    r->cuts = may_be_cut(r, &all);
+    return KILN_OK;
+}
+
 /* Who asks for places and counts. */
 static kiln_status find_counts(kiln_row *row) {
     for (int b = 0; b < row->nbranches; b++) {
@@ -302,6 +336,7 @@ static kiln_status find_counts(kiln_row *row) {
         KILN_TRY(use_all(&merge, &r->merge));
         r->places = step.place;
         r->counts = merge.count;
+        if (row->family == KILN_FAMILY_SCAN) KILN_TRY(find_scan_counts(row, r));
     }
     for (int c = 0; c < row->nchecks; c++) {
         usage check = {.row = row};

@@ -33,8 +33,8 @@ typedef struct drive {
     int first, second; /* dimensions of the grid that are the launch's: the inner one, the other */
     int64_t n[LAUNCH_DIMS],
         index[KILN_MAX_DIMS]; /* index: of the walk, for the dimensions outside the launch */
-    int64_t stride[KILN_MAX_OPERANDS * LAUNCH_DIMS];
-    char *at[KILN_MAX_OPERANDS];
+    int64_t stride[KILN_DRIVE_BUFFERS * LAUNCH_DIMS];
+    char *at[KILN_DRIVE_BUFFERS];
 } drive;
 
 static kiln_status run_box(const drive *d, int32_t *trap) {
@@ -148,8 +148,8 @@ static kiln_status run_tiles(drive *d, const tiles *t, int32_t *trap) {
 /* The dimension along which results lie in rows: the grid's innermost, or the one that is scanned; -1: neither. */
 static int rows_of_results(const kiln_axes *x) {
     if (x->ngrid == x->ndim) return x->strided ? -1 : 0;
-    bool scanned = x->ndim == x->ngrid + 1 && kiln_axes_stride(x, 0, x->ngrid) == x->bytes[0];
-    return scanned ? x->ngrid : -1;
+    return kiln_axes_stride(x, 0, x->ngrid) == x->bytes[0] ? x->ngrid
+                                                           : -1; /* results of folds are not there */
 }
 
 /* Whether results are better written past the caches: the call moves more than they hold, in long rows, and does

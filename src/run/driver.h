@@ -6,6 +6,9 @@
 #include "run/interp.h"
 #include "run/pool.h"
 
+/* Buffers of a kernel: tensors, and what folds by parts and scans by blocks keep beside them. */
+enum { KILN_DRIVE_BUFFERS = KILN_MAX_OPERANDS + 2 * KILN_IR_MAX_STATES + 1 };
+
 /* What an element of a class costs, in picoseconds: estimated, then measured where a call has so many elements that the
  * clock costs nothing beside them.  By who runs it, and by whether so many elements fit in caches near or far. */
 enum { KILN_BY_INTERP, KILN_BY_KERNEL, KILN_COST_TIERS };
@@ -88,4 +91,8 @@ bool kiln_parts_wanted(const kiln_axes *axes, const kiln_runner *run, const kiln
 /* Runs the fold: parts of the slowest reduced axis at once, then their states merged in order.  As kiln_drive. */
 kiln_status kiln_parts_run(const kiln_axes *axes, const kiln_runner *run, const kiln_partial *how,
                            char *const *ptr, const uint64_t *par) KILN_MUST_CHECK;
+
+/* scan_blocks.c: scans few long rows by blocks, by as many threads as are worth it.  As kiln_drive. */
+kiln_status kiln_blocks_run(const kiln_axes *axes, const kiln_runner *run, const kiln_blocks *how,
+                            char *const *ptr, const uint64_t *par) KILN_MUST_CHECK;
 #endif

@@ -6,7 +6,7 @@
 #include "run/driver.h"
 #include "tensor/tensor.h"
 
-enum { MAX_BUFFERS = KILN_MAX_OPERANDS + 2 * KILN_IR_MAX_STATES, GRID_POINTS = 64 };
+enum { MAX_BUFFERS = KILN_DRIVE_BUFFERS, GRID_POINTS = 64 };
 
 /* Positions of the reduced axis, the first dimension beyond the grid, in each part: at most `most` parts. */
 static int64_t part_length(const kiln_axes *x, const kiln_partial *how, int64_t most) {

@@ -83,7 +83,7 @@ static void run_part(void *user, int64_t part) {
     split *s = user;
     kiln_axes x = *s->axes;
     int64_t n[KILN_MAX_DIMS];
-    char *ptr[KILN_MAX_OPERANDS];
+    char *ptr[KILN_DRIVE_BUFFERS];
     int64_t from = part * s->chunk, whole = x.n[s->dim], left = whole - from;
     for (int b = 0; b < x.nbuffers; b++) ptr[b] = s->ptr[b] + from * kiln_axes_stride(&x, b, s->dim);
     for (int d = 0; d < x.ndim; d++) n[d] = x.n[d];

@@ -111,6 +111,7 @@ static kiln_status launch(running *r, const kiln_step *s) {
     if (first < guards) KILN_TRY(run_nests(r, x, first, guards));
     if (!r->plan->aside) KILN_TRY(make_ready(r));
     if (r->plan->parts) return kiln_parts_run(x, r->run, &r->nests->partial, r->ptr, r->par);
+    if (r->nests->blocks.length) return kiln_blocks_run(x, r->run, &r->nests->blocks, r->ptr, r->par);
     return run_nests(r, x, first < guards ? guards : first, end);
 }
 

@@ -2,7 +2,8 @@
 
 Every served scan row is called with whole tensors and views (transposed, permuted, with gaps, expanded) along each
 dimension, with every dtype that PyTorch takes and some that it refuses.  PyTorch scans in order, in f64 for f32, and so
-does Kiln: sums and products must have PyTorch's bits, whatever is running them.
+does Kiln: sums and products must have PyTorch's bits, whatever is running them.  Few long rows go by blocks: those are
+test_long_scans.py's.
 """
 import itertools
 import random
@@ -204,7 +205,8 @@ def test_bits_do_not_depend_on_threads(mode):
                 assert seen.setdefault((tuple(x.shape), dim, name), now) == now, (x.shape, dim, name, threads)
                 tally.cases["scans with several threads"] += 1
     for (x, dim), name in itertools.product(large(), ("cumsum", "cummax")):
-        assert seen[tuple(x.shape), dim, name] == [bits(r) for r in tuples(torch_op(name)(x, dim))]
+        if x.dim() > 1 or name == "cummax":  # a sum of one long row has an order of its own
+            assert seen[tuple(x.shape), dim, name] == [bits(r) for r in tuples(torch_op(name)(x, dim))]
 
 
 @pytest.mark.parametrize("name", ["cumsum", "cummax"])
@@ -278,7 +280,9 @@ def test_rows_of_a_user(mode):
     ("scan my::s(Tensor x, int dim) -> Tensor\n  over dim\n  state s = 0\n  step s = x\n  finish each s", "no 'each'"),
     ("scan my::s(Tensor x, int dim) -> Tensor\n  over dim\n  state s = 0\n  step s = x", "result 0 has no finish"),
     ("scan my::s(Tensor x, int dim) -> Tensor\n  over dim\n  state s: f16 = 0\n  step s = x\n  finish s", "or 'wide'"),
-    ("scan my::s(Tensor x, int dim) -> Tensor\n  over dim\n  state s = 0\n  step s = x\n  merge s = s\n  finish s", "a scan row has no 'merge' clause"),
+    ("scan my::s(Tensor x, int dim) -> Tensor\n  over dim\n  state s = 0\n  step s = x\n  merge s = s + x\n  finish s", "a merge cannot see this"),
+    ("scan my::s(Tensor x, int dim) -> Tensor\n  over dim\n  state s = 0, t = 0\n  step s = x, t = x\n  merge s = s + rhs.s\n  finish s", "merge gives 1 of 2 states"),
+    ("scan my::s(Tensor x, int dim) -> Tensor\n  over dim\n  state s = 0\n  step s = x\n  merge s = rhs.t\n  finish s", "unknown name"),
     ("scan my::s(Tensor x, int dim) -> Tensor\n  over dim\n  state s = x\n  step s = x\n  finish s", "a state cannot see this"),
 ])
 def test_rows_that_say_nothing_sensible_are_refused(row, why, interp):

@@ -1,0 +1,1 @@
+kiln explain --stage=ir 'cummax(f32[100000], 0)'

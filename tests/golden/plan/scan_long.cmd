@@ -1,0 +1,1 @@
+kiln explain --stage=plan 'cumsum(f32[100000], 0)'
