@@ -289,7 +289,7 @@ static void blocks_by_turns(kiln_emitter *em, const rows *v, unsigned block) {
     kiln_em_close(em);
 }
 
-/* The block of each place joins those before it there: after c blocks a stack holds a state for each bit of c. */
+/* The block of each place joins those before it there, on stacks of as many states each: top. */
 static void push_blocks(kiln_emitter *em, const rows *v) {
     int b = v->begin;
     char left[32], state[16];
@@ -298,12 +298,14 @@ static void push_blocks(kiln_emitter *em, const rows *v) {
     kiln_em_open(em, "for (long p = 0; p < %d; p++)", STREAMS);
     for (int j = 0; j < v->vectors; j++) kiln_em_line(em, "st%d a%d_%d = far%d[p][%d];", b, b, j, b, j);
     merge_registers(em, v);
-    kiln_em_line(em, "long t = __builtin_popcountl((unsigned long)c);");
+    kiln_em_line(em, "long t = top;");
     kiln_em_open(em, "for (long q = c; q & 1; q >>= 1)");
     kiln_em_merge(em, b, left, state, state, NULL);
     kiln_em_close(em);
     kiln_em_line(em, "place%d[p][t] = x%d;", b, b);
     kiln_em_close(em);
+    kiln_em_line(em, "for (long q = c; q & 1; q >>= 1) top--;");
+    kiln_em_line(em, "top++;");
 }
 
 void kiln_em_blocks_far(kiln_emitter *em, int begin, const kiln_em_place *at) {
@@ -318,6 +320,7 @@ void kiln_em_blocks_far(kiln_emitter *em, int begin, const kiln_em_place *at) {
     snprintf(state, sizeof state, "x%d", begin);
     kiln_em_open(em, "if (%s >= %d && %s - lo%d > %ld)", at->end, LONG / size, at->end, begin, all);
     kiln_em_line(em, "st%d place%d[%d][%d];", begin, begin, STREAMS, FAR_LEVELS);
+    kiln_em_line(em, "long top = 0;");
     kiln_em_open(em, "for (long c = 0; c < %d; c++)", FAR);
     blocks_by_turns(em, &v, block);
     push_blocks(em, &v);
