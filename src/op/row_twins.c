@@ -28,7 +28,7 @@ static bool same_list(const kiln_nameds *a, const kiln_nameds *b) {
     for (int k = 0; k < a->n; k++) {
         const kiln_named *s = &a->at[k], *t = &b->at[k];
         if (strcmp(s->name, t->name) != 0 || s->dtype != t->dtype || s->real != t->real ||
-            s->each != t->each || !same_expr(s->expr, t->expr))
+            s->wide != t->wide || s->each != t->each || !same_expr(s->expr, t->expr))
             return false;
     }
     return true;
