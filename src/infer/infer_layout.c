@@ -389,27 +389,36 @@ static kiln_stride expand(kiln_plan *p, int b) {
     return KILN_STRIDE_CONTIG;
 }
 
-void kiln_plan_classify(kiln_plan *p, int vec, uint64_t still) {
-    p->axes.strided = false;
+/* Inlined, so that it asks nothing of `still` where that is 0, as it is for maps. */
+static inline __attribute__((always_inline)) void classify(kiln_plan *p, int vec, uint64_t still) {
+    const int n = p->axes.nbuffers, nwritten = p->axes.nwritten;
+    uint64_t bits = 0;
+    bool strided = false;
     p->axes.expanded = 0;
-    p->stride_bits = 0;
-    for (int b = 0; b < p->axes.nbuffers; b++) {
-        kiln_buffer *buf = &p->buffer[b];
-        if (still >> b & 1) {
-            buf->stride = KILN_STRIDE_ANY;
-            continue;
-        }
-        if (p->stride[b][vec] == p->bytes[b])
-            buf->stride = KILN_STRIDE_CONTIG;
-        else if (p->stride[b][vec] == 0 && b >= p->axes.nwritten)
-            buf->stride = vec == 0 && is_column(p, b) ? expand(p, b) : KILN_STRIDE_BCAST;
+    for (int b = 0; b < n; b++) {
+        kiln_stride is = KILN_STRIDE_ANY;
+        int64_t stride = p->stride[b][vec];
+        bool asked = !(still >> b & 1);
+        if (stride == p->bytes[b] && asked)
+            is = KILN_STRIDE_CONTIG;
+        else if (stride == 0 && b >= nwritten && asked)
+            is = vec == 0 && is_column(p, b) ? expand(p, b) : KILN_STRIDE_BCAST;
         else
-            buf->stride = KILN_STRIDE_ANY, p->axes.strided = true;
-        p->stride_bits = p->stride_bits << 2 | buf->stride;
+            strided |= asked;
+        p->buffer[b].stride = (uint8_t)is;
+        if (asked) bits = bits << 2 | is;
     }
-    if (p->axes.strided) {
-        p->stride_bits = 0;
-        for (int b = 0; b < p->axes.nbuffers; b++) p->buffer[b].stride = KILN_STRIDE_ANY;
+    if (strided) {
+        bits = 0;
+        for (int b = 0; b < n; b++) p->buffer[b].stride = KILN_STRIDE_ANY;
     }
-    p->stride_bits |= (uint64_t)p->form << (2 * KILN_MAX_OPERANDS);
+    p->axes.strided = strided;
+    p->stride_bits = bits | (uint64_t)p->form << (2 * KILN_MAX_OPERANDS);
+}
+
+void kiln_plan_classify(kiln_plan *p, int vec, uint64_t still) {
+    if (still)
+        classify(p, vec, still);
+    else
+        classify(p, vec, 0);
 }
