@@ -281,7 +281,7 @@ static int32_t launch_all(kiln_memo *m) {
 
 static __attribute__((noinline)) int32_t launch_with_work(kiln_memo *m) {
     kiln_home home;
-    m->launch.work = kiln_block_take(m->work, &home);
+    m->launch.work = kiln_block_take_any(m->work, &home);
     if (!m->launch.work) return -1;
     int32_t trap = launch_all(m);
     kiln_block_give(m->launch.work, home);

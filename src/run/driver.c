@@ -251,7 +251,7 @@ kiln_status kiln_drive_alone(const kiln_axes *x, const kiln_runner *run, int nes
     *trap = 0;
     if (tiled || (run->fn && reads_again(x, flags, &t))) return run_tiles(&d, &t, trap);
     kiln_home home = 0;
-    if (run->fn && run->work && !(d.launch.work = kiln_block_take(run->work, &home))) return KILN_NOMEM();
+    if (run->fn && run->work && !(d.launch.work = kiln_block_take_any(run->work, &home))) return KILN_NOMEM();
     do st = run_box(&d, trap);
     while (st == KILN_OK && *trap == 0 && advance_drive(&d));
     if (d.launch.work) kiln_block_give(d.launch.work, home);

@@ -174,7 +174,7 @@ static __attribute__((noinline)) kiln_status run_all(const short_rows *rows, con
     l.launch.n = l.n;
     l.launch.ptr = l.at;
     l.launch.stride = l.stride;
-    if (run->fn && run->work && !(l.launch.work = kiln_block_take(run->work, &home))) return KILN_NOMEM();
+    if (run->fn && run->work && !(l.launch.work = kiln_block_take_any(run->work, &home))) return KILN_NOMEM();
     for (int b = 0; b < x->nbuffers; b++) {
         base[b] = ptr[b];
         if (!((rows->repeated | rows->copied) >> b & 1)) continue;

@@ -92,6 +92,12 @@ static inline void *kiln_block_take(size_t nbytes, kiln_home *home) {
     return block ? block : kiln_block_take_slow(nbytes, home);
 }
 
+/* The same of any number of bytes. */
+static inline void *kiln_block_take_any(size_t nbytes, kiln_home *home) {
+    const size_t least = (size_t)2 << KILN_BLOCK_LOG_MIN;
+    return kiln_block_take(nbytes < least ? least : nbytes, home);
+}
+
 /* Keeps a block for this thread if its list has room.  home: as take gave it. */
 static inline bool kiln_block_keep(void *block, kiln_home home) {
     kiln_block_lists *lists = kiln_blocks_here;
