@@ -2,6 +2,8 @@
  *
  * Walks the steps of infer_parts.h in order and evaluates the row's conditions.  Nothing is written to
  * any tensor: a call that fails here has changed nothing. */
+#include <stdlib.h>
+
 #include "infer/infer_parts.h"
 
 /* -- conditions ---------------------------------------------------------------------------------------- */
@@ -168,20 +170,33 @@ int kiln_plan_stand_in(kiln_plan *p, int b) {
     return own;
 }
 
-/* How many axes results have: the grid's, and the one that is scanned. */
-static int written_axes(const kiln_plan *p) {
-    int grid = p->axes.ngrid;
-    return grid < p->axes.ndim && p->role[grid] == KILN_ROLE_SCANNED ? grid + 1 : grid;
+/* How many axes result k has: the grid's, and those scanned, or folded where it has an element for each. */
+static int written_axes(const kiln_plan *p, int k) {
+    int ndim = p->axes.ngrid;
+    bool each = p->result[k].shape == 0;
+    while (ndim < p->axes.ndim &&
+           (p->role[ndim] == KILN_ROLE_SCANNED || (p->role[ndim] == KILN_ROLE_REDUCED && each)))
+        ndim++;
+    return ndim;
 }
 
-/* The kernel writes result k side by side as these axes go; a copy brings it to its place. */
+/* The kernel writes result k side by side, along axes that are as near as in the given tensor, since that decided the
+ * class; a copy brings it to its place. */
 static void compute_aside(kiln_plan *p, int k) {
-    int own = kiln_plan_stand_in(p, k), ndim = written_axes(p);
+    int own = kiln_plan_stand_in(p, k), ndim = written_axes(p, k);
+    uint8_t order[KILN_MAX_DIMS];
     int64_t next = p->bytes[k];
     for (int d = 0; d < ndim; d++) {
+        int at = d;
+        bool folded = d >= p->axes.ngrid; /* the grid's are in their order */
+        for (; folded && at > 0 && llabs(p->stride[k][order[at - 1]]) > llabs(p->stride[k][d]); at--)
+            order[at] = order[at - 1];
+        order[at] = (uint8_t)d;
         p->stride[own][d] = p->stride[k][d];
-        p->stride[k][d] = next;
-        next *= p->n[d];
+    }
+    for (int i = 0; i < ndim; i++) {
+        p->stride[k][order[i]] = next;
+        next *= p->n[order[i]];
     }
     p->buffer[k].nbytes = next;
     p->step[p->nsteps++] = (kiln_step){
