@@ -42,15 +42,17 @@ static kiln_status axes(kiln_plan *p) {
     return KILN_OK;
 }
 
-/* A number that the routine gets: an argument's, or one that the host computes. */
+/* An integer that the routine gets: an argument's, or one that the host computes. */
 static kiln_scalar_source number(const kiln_row *row, const char *name) {
     const kiln_named *host = kiln_named_of(&row->hosts, name);
     int arg = host ? KILN_HOST_ID + (int)(host - row->hosts.at) : kiln_schema_arg(row->schema, name);
-    kiln_dtype t = KILN_I64;
-    if (host && host->dtype != KILN_DTYPE_COUNT) t = host->dtype;
-    if (!host && row->schema->args[arg].type->kind == KILN_T_FLOAT) t = KILN_F64;
-    return (kiln_scalar_source){.arg = (int16_t)arg, .index = -1, .via = t, .dtype = t};
+    return (kiln_scalar_source){.arg = (int16_t)arg, .index = -1, .via = KILN_I64, .dtype = KILN_I64};
 }
+
+/* What a routine says of numbers that fit no row: all rows are as long, so that the first one says it, and nothing has been
+ * written. */
+static const kiln_ir_trap misfit = {KILN_E_INDEX,
+                                    "a routine's number is out of range for rows of this length"};
 
 static kiln_status lower(kiln_arena *arena, const kiln_plan *p, kiln_lowered *out) {
     const kiln_row *row = p->call->op->row;
@@ -59,7 +61,8 @@ static kiln_status lower(kiln_arena *arena, const kiln_plan *p, kiln_lowered *ou
     (void)arena;
     out->fn = r->fn[t];
     if (!out->fn) return KILN_BUG("%s: its routine does not take %s", row->name, kiln_dtype_name(t));
-    out->nests = (kiln_nests){.n = 1, .row_work = r->copies * (size_t)kiln_elem_bytes[t]};
+    out->nests = (kiln_nests){
+        .n = 1, .ntraps = 1, .traps = &misfit, .row_work = r->copies * (size_t)kiln_elem_bytes[t]};
     for (int k = 1; k < row->routine.args.n; k++)
         out->scalars[out->nscalars++] = number(row, row->routine.args.at[k].expr->name);
     return KILN_OK;

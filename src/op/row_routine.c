@@ -21,14 +21,15 @@ kiln_routine_id kiln_routine_named(const char *name) {
     return (kiln_routine_id)k;
 }
 
-static bool is_number(const kiln_row *row, const kiln_expr *e) {
+static bool is_integer(const kiln_row *row, const kiln_expr *e) {
     bool optional;
     if (e->kind != KILN_X_NAME) return false;
-    if (kiln_named_of(&row->hosts, e->name)) return true;
+    const kiln_named *host = kiln_named_of(&row->hosts, e->name);
+    if (host) return host->dtype == KILN_I64 || host->dtype == KILN_DTYPE_COUNT;
     int arg = kiln_schema_arg(row->schema, e->name);
     if (arg < 0) return false;
     kiln_tkind kind = kiln_type_strip(row->schema->args[arg].type, &optional)->kind;
-    return !optional && (kind == KILN_T_INT || kind == KILN_T_SYMINT || kind == KILN_T_FLOAT);
+    return !optional && (kind == KILN_T_INT || kind == KILN_T_SYMINT);
 }
 
 static kiln_status misfit(const kiln_row *row, const kiln_expr *at, const char *what) {
@@ -44,7 +45,7 @@ kiln_status kiln_routine_fits(const kiln_row *row) {
     if (args->n != 1 + routines[row->routine.id].numbers)
         return misfit(row, first, "gets another number of arguments");
     for (int k = 1; k < args->n; k++)
-        if (!is_number(row, args->at[k].expr)) return misfit(row, args->at[k].expr, "gets a number here");
+        if (!is_integer(row, args->at[k].expr)) return misfit(row, args->at[k].expr, "gets an integer here");
     if (row->schema->nrets != routines[row->routine.id].results)
         return misfit(row, first, "gives another number of results");
     for (int k = 0; k < row->schema->nrets; k++)

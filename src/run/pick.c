@@ -1,7 +1,7 @@
 /* pick.c - a launch of rows and a function that picks -> of each row an element, and its place.
  *
  * Keys of each row are brought side by side into the launch's memory; by them the function says which element it is, and
- * that is copied as it lies.  Of a row without elements it is what PyTorch gives. */
+ * that is copied as it lies.  Of a row without elements it is what PyTorch gives, at place -1. */
 #include <math.h>
 #include <string.h>
 
@@ -26,17 +26,22 @@ static void store_none(kiln_dtype t, char *to) {
     (void)kiln_element_set(t, &none, to);
 }
 
-static void pick_row(const picking *p, char *element, char *place, const char *row) {
+/* False: there is no such element in rows of this length. */
+static bool pick_row(const picking *p, char *element, char *place, const char *row) {
     int bytes = kiln_elem_bytes[p->dtype];
+    int64_t at = -1;
     if (p->n == 0) {
         store_none(p->dtype, element);
-        return;
+        if (place) memcpy(place, &at, sizeof at);
+        return true;
     }
     kiln_keys keys = {.at = p->work, .room = p->work + p->n * bytes, .n = p->n, .bytes = bytes};
     keys.nnan = kiln_keys_load[p->dtype](p->work, row, p->stride, p->n);
-    int64_t at = p->find(&keys, p->par);
+    at = p->find(&keys, p->par);
+    if (at < 0) return false;
     memcpy(element, row + at * p->stride, (size_t)bytes);
     if (place) memcpy(place, &at, sizeof at);
+    return true;
 }
 
 int32_t kiln_pick_rows(const kiln_launch *l, kiln_dtype dtype, int nresults, kiln_find_fn find) {
@@ -44,8 +49,9 @@ int32_t kiln_pick_rows(const kiln_launch *l, kiln_dtype dtype, int nresults, kil
     picking p = {dtype, nresults, find, l->par, l->n[2], row[2], l->work};
     for (int64_t j = 0; j < l->n[1]; j++)
         for (int64_t i = 0; i < l->n[0]; i++)
-            pick_row(&p, l->ptr[0] + i * element[0] + j * element[1],
-                     nresults > 1 ? l->ptr[1] + i * place[0] + j * place[1] : NULL,
-                     l->ptr[nresults] + i * row[0] + j * row[1]);
+            if (!pick_row(&p, l->ptr[0] + i * element[0] + j * element[1],
+                          nresults > 1 ? l->ptr[1] + i * place[0] + j * place[1] : NULL,
+                          l->ptr[nresults] + i * row[0] + j * row[1]))
+                return KILN_TRAP_BASE;
     return 0;
 }

@@ -98,7 +98,8 @@ static uint64_t select_key(const kiln_keys *keys, int64_t k) {
 
 /* NaNs are above all numbers. */
 int64_t kiln_find_kth(const kiln_keys *keys, const uint64_t *par) {
-    return kiln_keys_first(keys, select_key(keys, (int64_t)par[0] - 1));
+    int64_t k = (int64_t)par[0];
+    return k < 1 || k > keys->n ? -1 : kiln_keys_first(keys, select_key(keys, k - 1));
 }
 
 /* The lower one of two in the middle; the first NaN, if there is one. */

@@ -55,7 +55,9 @@ def value_for(arg, dtype, filled):
         return 1
     if arg.name == "dtype" and "Optional" not in str(arg.type):
         return torch.float64
-    return BY_TYPE[kind] if kind == "List[int]" else BY_NAME.get(arg.name, BY_TYPE.get(kind))
+    if kind == "List[int]":
+        return [4, 5] if arg.name == "normalized_shape" else BY_TYPE[kind]
+    return BY_NAME.get(arg.name, BY_TYPE.get(kind))
 
 
 def arguments(name, dtype, filled):
