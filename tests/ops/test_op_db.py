@@ -93,12 +93,12 @@ class Call:
         return *tree_map(Copies().of, (self.args, self.kwargs)), None
 
     def opinions(self, shape, k):
-        """What else PyTorch says of result k, where each element is computed by itself."""
-        if kiln.op(self.func.name()).__self__.family != "map":
-            return lambda wrong: ()
+        """What else PyTorch says of result k: of each element by itself, where that has a meaning, and in f64."""
+        alone = kiln.op(self.func.name()).__self__.family == "map"
 
         def ask(wrong):
-            yield from opinions(self.func, self, shape, k)(wrong)
+            if alone:
+                yield from opinions(self.func, self, shape, k)(wrong)
             if wrong.any() and self.results[k].is_floating_point():
                 yield from self.in_double(wrong, k)
         return ask
