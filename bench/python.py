@@ -24,7 +24,7 @@ def out_ratio(lib, context, line):
     if not case:
         raise SystemExit(f"{line['name']}: {err.value.decode()}")
     sides = peers_kernels.sides(lib, line, case)
-    times = peers_kernels.measure({name: sides[name] for name in ("python", "torch")})
+    times = peers_kernels.measure({name: sides[name] for name in ("python", "torch")}, 1)
     lib.bench_case_free(case)
     return {"name": line["name"], **{kind: times["torch"][kind] / times["python"][kind] for kind in ("best", "median")}}
 
