@@ -67,6 +67,14 @@ static void new_states(kiln_emitter *em, const rows *v, int vectors) {
     for (int j = 0; j < vectors; j++) kiln_em_line(em, "st%d a%d_%d = z%d;", v->begin, v->begin, j, v->begin);
 }
 
+/* The same, those of an array: a name with the fold's number in it. */
+static void states_from(kiln_emitter *em, const rows *v, const char *array) {
+    char from[24];
+    snprintf(from, sizeof from, array, v->begin);
+    for (int j = 0; j < v->vectors; j++)
+        kiln_em_line(em, "st%d a%d_%d = %s[%d];", v->begin, v->begin, j, from, j);
+}
+
 /* Whole rows, on states in registers: `vectors` of each row, `more` elements from its beginning. */
 static void whole_rows(kiln_emitter *em, const rows *v, int vectors, const char *more) {
     int b = v->begin;
@@ -198,7 +206,7 @@ static void merge_lanes(kiln_emitter *em, const rows *v) {
     int b = v->begin;
     if (v->merged) {
         kiln_em_open(em, "if (m%d >= %d)", b, v->lanes);
-        for (int j = 0; j < v->vectors; j++) kiln_em_line(em, "st%d a%d_%d = lane%d[%d];", b, b, j, b, j);
+        states_from(em, v, "lane%d");
         merge_registers(em, v);
         em->indent -= 4;
         kiln_em_open(em, "} else");
@@ -282,7 +290,7 @@ static void blocks_by_turns(kiln_emitter *em, const rows *v, unsigned block) {
     kiln_em_brace(em);
     kiln_em_line(em, "const long lo%d = from, hi%d = from + %d;", b, b, TURN * v->lanes);
     kiln_em_line(em, "long i%d;", b);
-    for (int j = 0; j < v->vectors; j++) kiln_em_line(em, "st%d a%d_%d = far%d[p][%d];", b, b, j, b, j);
+    states_from(em, v, "far%d[p]");
     whole_rows(em, v, v->vectors, "");
     for (int j = 0; j < v->vectors; j++) kiln_em_line(em, "far%d[p][%d] = a%d_%d;", b, j, b, j);
     kiln_em_close(em);
@@ -296,7 +304,7 @@ static void push_blocks(kiln_emitter *em, const rows *v) {
     snprintf(left, sizeof left, "place%d[p][--t]", b);
     snprintf(state, sizeof state, "x%d", b);
     kiln_em_open(em, "for (long p = 0; p < %d; p++)", STREAMS);
-    for (int j = 0; j < v->vectors; j++) kiln_em_line(em, "st%d a%d_%d = far%d[p][%d];", b, b, j, b, j);
+    states_from(em, v, "far%d[p]");
     merge_registers(em, v);
     kiln_em_line(em, "long t = top;");
     kiln_em_open(em, "for (long q = c; q & 1; q >>= 1)");

@@ -307,6 +307,20 @@ static kiln_status type_all(lowering *f) {
     return kiln_states_type_finish(&f->base, &f->states, f->finish);
 }
 
+static bool any_divides(const kiln_texpr *const *of, int n) {
+    for (int k = 0; k < n; k++)
+        if (of[k] && kiln_lower_divides(of[k])) return true;
+    return false;
+}
+
+/* A zero would have to be found before anything is written, and what is divided by may be known after the fold only. */
+static kiln_status refuse_divisions(const lowering *f) {
+    bool any = any_divides(f->step, f->states.n) || any_divides(f->block, f->states.n) ||
+               any_divides(f->merge, f->states.n) || any_divides(f->finish, f->base.plan->typed.nrets);
+    return any ? KILN_FAIL(KILN_E_UNSUP, "%s: a fold that divides integers is not served", f->base.row->name)
+               : KILN_OK;
+}
+
 /* -- places --------------------------------------------------------------------------------------------------- */
 
 static bool is_place(const lowering *f, const kiln_texpr *e) {
@@ -405,6 +419,7 @@ kiln_status kiln_fold_lower(kiln_arena *arena, const kiln_plan *plan, kiln_lower
     KILN_TRY(kiln_states_begin(&f->base, f->reduce->counts, &f->states));
     f->count = f->reduce->counts ? f->states.ncells - 1 : -1;
     KILN_TRY(type_all(f));
+    KILN_TRY(refuse_divisions(f));
     find_places(f);
     declare(f);
     make_nests(f);

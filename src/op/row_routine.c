@@ -38,8 +38,9 @@ static kiln_status misfit(const kiln_row *row, const kiln_expr *at, const char *
 }
 
 kiln_status kiln_routine_fits(const kiln_row *row) {
-    kiln_dtypes unfit = KILN_DT(KILN_C64) | KILN_DT(KILN_C128) | KILN_DT(KILN_U16) | KILN_DT(KILN_U32) |
-                        KILN_DT(KILN_U64);
+    kiln_dtypes unfit = 0;
+    for (int t = 0; t < KILN_DTYPE_COUNT; t++)
+        if (kiln_dtype_is_complex((kiln_dtype)t) || kiln_dtype_is_limited((kiln_dtype)t)) unfit |= KILN_DT(t);
     const kiln_nameds *args = &row->routine.args;
     const kiln_expr *first = args->at[0].expr;
     if (args->n != 1 + routines[row->routine.id].numbers)

@@ -23,7 +23,7 @@ extern const kiln_keys_fn kiln_keys_load[KILN_DTYPE_COUNT];
 int64_t kiln_keys_first(const kiln_keys *keys, uint64_t key);
 int64_t kiln_keys_last(const kiln_keys *keys, uint64_t key);
 
-/* pick.c: which element of a row a routine gives, by its keys, of which there is one; -1: its numbers, par, fit no such row. */
+/* pick.c: which element a routine gives of a row that has at least one; -1: its integers, par, fit no row of that length. */
 typedef int64_t (*kiln_find_fn)(const kiln_keys *keys, const uint64_t *par);
 /* Runs a launch of a routine that picks an element of each row: stores it, and with two results its place. */
 int32_t kiln_pick_rows(const kiln_launch *l, kiln_dtype dtype, int nresults, kiln_find_fn find);

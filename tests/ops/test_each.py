@@ -194,3 +194,11 @@ def test_dimensions_in_many_groups_are_refused(interp):
     x = torch.ones(2, 2, 2, 2, 2, 2)
     with pytest.raises(NotImplementedError, match="groups of dimensions"):
         interp.op("my::center")(x, torch.ones(2), [0, 2, 4])
+
+
+@pytest.mark.parametrize("name, finish", [("my::all_by_all", "idiv(s, s)"), ("my::each_by_all", "each idiv(x, s)"), ("my::rests", "each x % s")])
+def test_folds_that_divide_integers_are_refused(name, finish, interp):
+    """A zero could not be refused before results are written."""
+    interp.load(f"fold {name}(Tensor x) -> Tensor : takes int\n  state s = 0\n  step s = s + x\n  merge s = s + rhs.s\n  finish {finish}")
+    with pytest.raises(NotImplementedError, match="divides integers"):
+        interp.op(name)(torch.zeros(5, dtype=torch.int32))
