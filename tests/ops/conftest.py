@@ -19,6 +19,13 @@ def interp():
         yield k
 
 
+@pytest.fixture
+def own():
+    """A context that one test may load rows into: those of other tests ask `interp` which operators are served."""
+    with Kiln("interp") as k:
+        yield k
+
+
 @pytest.fixture(scope="session")
 def sync():
     with Kiln("sync") as k:

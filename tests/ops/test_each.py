@@ -189,16 +189,16 @@ def test_rows_of_a_user(mode):
         assert k.op("my::share")(y).tolist() == [[9, 19], [0, 7]]
 
 
-def test_dimensions_in_many_groups_are_refused(interp):
-    interp.load(ROWS)
+def test_dimensions_in_many_groups_are_refused(own):
+    own.load(ROWS)
     x = torch.ones(2, 2, 2, 2, 2, 2)
     with pytest.raises(NotImplementedError, match="groups of dimensions"):
-        interp.op("my::center")(x, torch.ones(2), [0, 2, 4])
+        own.op("my::center")(x, torch.ones(2), [0, 2, 4])
 
 
 @pytest.mark.parametrize("name, finish", [("my::all_by_all", "idiv(s, s)"), ("my::each_by_all", "each idiv(x, s)"), ("my::rests", "each x % s")])
-def test_folds_that_divide_integers_are_refused(name, finish, interp):
+def test_folds_that_divide_integers_are_refused(name, finish, own):
     """A zero could not be refused before results are written."""
-    interp.load(f"fold {name}(Tensor x) -> Tensor : takes int\n  state s = 0\n  step s = s + x\n  merge s = s + rhs.s\n  finish {finish}")
+    own.load(f"fold {name}(Tensor x) -> Tensor : takes int\n  state s = 0\n  step s = s + x\n  merge s = s + rhs.s\n  finish {finish}")
     with pytest.raises(NotImplementedError, match="divides integers"):
-        interp.op(name)(torch.zeros(5, dtype=torch.int32))
+        own.op(name)(torch.zeros(5, dtype=torch.int32))

@@ -318,16 +318,16 @@ def test_a_wrong_routine_is_found(planted):
         assert found
 
 
-def test_numbers_that_fit_no_row_are_refused(interp):
+def test_numbers_that_fit_no_row_are_refused(own):
     """A row of a user's need not check them: the routine does, before anything is written."""
-    interp.load("extern my::kth(Tensor self, int k, int dim) -> (Tensor, Tensor) : takes all out exact -> (same, i64)\n  over dim\n  routine kth_at(self, k)")
+    own.load("extern my::kth(Tensor self, int k, int dim) -> (Tensor, Tensor) : takes all out exact -> (same, i64)\n  over dim\n  routine kth_at(self, k)")
     for n, k in itertools.product((1, 3, 300), (0, -1, -(2**40), 2**62, 301, 10**9)):
         with pytest.raises(IndexError, match="out of range"):
-            interp.op("my::kth")(torch.rand(2, n), k, 1)
-    assert interp.op("my::kth")(torch.tensor([3.0, 1.0, 2.0]), 2, 0)[0] == 2
-    values, places = interp.op("my::kth")(torch.empty(2, 0), 1, 1)
+            own.op("my::kth")(torch.rand(2, n), k, 1)
+    assert own.op("my::kth")(torch.tensor([3.0, 1.0, 2.0]), 2, 0)[0] == 2
+    values, places = own.op("my::kth")(torch.empty(2, 0), 1, 1)
     assert values.isnan().all() and places.tolist() == [-1, -1]
     for kind, number in (("float", "k"), ("int", "h")):
         with pytest.raises(TypeError, match="gets an integer here"):
-            interp.load(f"extern my::bad(Tensor self, {kind} k, int dim) -> (Tensor, Tensor) : takes all out exact -> (same, i64)\n"
+            own.load(f"extern my::bad(Tensor self, {kind} k, int dim) -> (Tensor, Tensor) : takes all out exact -> (same, i64)\n"
                         f"  over dim\n  host h: f64 = k + 0.5\n  routine kth_at(self, {number})")
