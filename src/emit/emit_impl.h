@@ -29,7 +29,8 @@ enum {
 
 /* Where the text stands along an axis, in C expressions that count from the launch's first point. */
 typedef struct kiln_em_place {
-    char pos[24];   /* the innermost loop's position */
+    char pos[24];   /* the innermost loop's position, */
+    int after;      /* so many elements after that of the first of the steps printed in a row */
     char row[16];   /* of a grid axis: the outer loop's */
     char begin[16]; /* where loops over the axis begin: at 0, or with a block */
     char end[16];   /* where they end */

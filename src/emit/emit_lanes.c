@@ -27,7 +27,8 @@ typedef struct rows {
     int vectors; /* of a row */
     int printed; /* steps printed one after the other, one per vector */
     bool small;  /* so that the rest of a block may be printed as well */
-    bool merged; /* and so may merges */
+    bool merged; /* and so may merges, */
+    bool light;  /* or at least those of the lanes of one vector */
 } rows;
 
 static rows rows_of(const kiln_emitter *em, int begin) {
@@ -39,6 +40,7 @@ static rows rows_of(const kiln_emitter *em, int begin) {
     while (r.printed > 1 && (r.printed > MAX_PRINTED || r.printed * step > KILN_EM_MUCH)) r.printed /= 2;
     r.small = r.vectors * step <= SMALL;
     r.merged = r.vectors * merge <= KILN_EM_MUCH;
+    r.light = merge <= KILN_EM_MUCH / 4;
     return r;
 }
 
@@ -50,10 +52,13 @@ static int loaded_bytes(const kiln_emitter *em, int begin) {
     return 0;
 }
 
-/* One step on the states `of`, of the elements from `pos` on; k says how many. */
-static void step(kiln_emitter *em, const rows *v, const char *pos, const char *of, const kiln_em_only *only) {
+/* One step on the states `of`, of the elements from `pos` on, `after` those of the first step of a row; k says how
+ * many. */
+static void step(kiln_emitter *em, const rows *v, const char *pos, int after, const char *of,
+                 const kiln_em_only *only) {
     int b = v->begin, end = (int)em->part_end[b];
     kiln_em_scope old = kiln_em_enter(em, em->ir->ins[b].which, "%s", pos);
+    em->at[em->ir->ins[b].which].after = after;
     em->vec = em->ir->ins[b].which;
     em->fold = (kiln_ref)b;
     kiln_em_line(em, "const st%d s%d = %s;", b, b, of);
@@ -85,7 +90,7 @@ static void whole_rows(kiln_emitter *em, const rows *v, int vectors, const char 
         snprintf(pos, sizeof pos, "(i%d%s + %d)", b, more, j * v->width);
         snprintf(of, sizeof of, "a%d_%d", b, j);
         kiln_em_brace(em);
-        step(em, v, pos, of, NULL);
+        step(em, v, pos, j * v->width, of, NULL);
         kiln_em_close(em);
     }
     kiln_em_close(em);
@@ -103,7 +108,7 @@ static void rest_of_block(kiln_emitter *em, const rows *v) {
     kiln_em_line(em, "const long k = hi%d - i%d < %d ? hi%d - i%d : %d;", b, b, v->width, b, b, v->width);
     kiln_em_line(em, "st%d *const q%d = &lane%d[(i%d - lo%d) / %d & %d];", b, b, b, b, b, v->width,
                  v->vectors - 1);
-    step(em, v, pos, of, &(kiln_em_only){all, "k", old});
+    step(em, v, pos, 0, of, &(kiln_em_only){all, "k", old});
     kiln_em_close(em);
 }
 
@@ -117,7 +122,7 @@ static void whole_vectors(kiln_emitter *em, const rows *v) {
     kiln_em_line(em, "const long k = %d;", v->width);
     kiln_em_line(em, "st%d *const q%d = &lane%d[(i%d - lo%d) / %d & %d];", b, b, b, b, b, v->width,
                  v->vectors - 1);
-    step(em, v, pos, of, NULL);
+    step(em, v, pos, 0, of, NULL);
     kiln_em_close(em);
 }
 
@@ -134,7 +139,7 @@ static void rest_in_registers(kiln_emitter *em, const rows *v) {
         kiln_em_open(em, "if (hi%d - i%d > %d)", b, b, at);
         kiln_em_line(em, "const long k = hi%d - i%d < %d ? hi%d - i%d - %d : %d;", b, b, at + v->width, b, b,
                      at, v->width);
-        step(em, v, pos, of, &(kiln_em_only){all, "k", old});
+        step(em, v, pos, at, of, &(kiln_em_only){all, "k", old});
         kiln_em_close(em);
     }
 }
@@ -158,10 +163,21 @@ static void merge_within(kiln_emitter *em, const rows *v, const char *w, const k
     kiln_em_merge_part(em, b, state, only);
 }
 
+/* Merges all lanes of x<begin>. */
+static void merge_vector(kiln_emitter *em, const rows *v) {
+    char by[16];
+    for (int w = v->width / 2; w; w /= 2) {
+        snprintf(by, sizeof by, "%d", w);
+        kiln_em_brace(em);
+        merge_within(em, v, by, NULL);
+        kiln_em_close(em);
+    }
+}
+
 /* All lanes have an element: the states are in registers. */
 static void merge_registers(kiln_emitter *em, const rows *v) {
     int b = v->begin;
-    char left[24], right[24], by[16];
+    char left[24], right[24];
     for (int w = v->vectors / 2; w; w /= 2)
         for (int j = 0; j < w; j++) {
             snprintf(left, sizeof left, "a%d_%d", b, j);
@@ -169,12 +185,20 @@ static void merge_registers(kiln_emitter *em, const rows *v) {
             kiln_em_merge(em, b, left, right, left, NULL);
         }
     kiln_em_line(em, "x%d = a%d_0;", b, b);
-    for (int w = v->width / 2; w; w /= 2) {
-        snprintf(by, sizeof by, "%d", w);
-        kiln_em_brace(em);
-        merge_within(em, v, by, NULL);
-        kiln_em_close(em);
-    }
+    merge_vector(em, v);
+}
+
+/* The same with the states in the array: the merge is printed once for all vectors. */
+static void merge_whole_array(kiln_emitter *em, const rows *v) {
+    int b = v->begin;
+    char left[24], right[32];
+    snprintf(left, sizeof left, "lane%d[j]", b);
+    snprintf(right, sizeof right, "lane%d[j + w]", b);
+    kiln_em_open(em, "for (long w = %d; w; w >>= 1) for (long j = 0; j < w; j++)", v->vectors / 2);
+    kiln_em_merge(em, b, left, right, left, NULL);
+    kiln_em_close(em);
+    kiln_em_line(em, "x%d = lane%d[0];", b, b);
+    merge_vector(em, v);
 }
 
 /* Of m<begin> elements, which may be fewer than lanes: the states are in the array. */
@@ -201,13 +225,18 @@ static void merge_array(kiln_emitter *em, const rows *v) {
     kiln_em_close(em);
 }
 
-/* Whole rows are merged in registers, where merges may be printed for each vector. */
+/* Whole rows are merged without asking which lanes have an element, in registers where merges may be printed for each
+ * vector. */
 static void merge_lanes(kiln_emitter *em, const rows *v) {
     int b = v->begin;
-    if (v->merged) {
+    if (v->merged || v->light) {
         kiln_em_open(em, "if (m%d >= %d)", b, v->lanes);
-        states_from(em, v, "lane%d");
-        merge_registers(em, v);
+        if (v->merged) {
+            states_from(em, v, "lane%d");
+            merge_registers(em, v);
+        } else {
+            merge_whole_array(em, v);
+        }
         em->indent -= 4;
         kiln_em_open(em, "} else");
     } else {

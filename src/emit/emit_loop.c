@@ -25,7 +25,8 @@ static void index_value(kiln_emitter *em, kiln_ref r) {
 }
 
 /* The cast of a difference of two positions along an axis, the second of which is the same for all lanes: 32 bits are
- * enough from the start.  r is that cast, and the first position is of the loop that the text stands in. */
+ * enough from the start.  r is that cast, and the first position is of the loop that the text stands in.  Steps printed
+ * in a row share the vector of the first one's position; the others add a constant to it. */
 static bool distance_value(kiln_emitter *em, kiln_ref r) {
     const kiln_ir_ins *in = &em->ir->ins[r], *ins = em->ir->ins;
     if (in->op != KILN_IR_CAST || in->dtype != KILN_I32) return false;
@@ -40,12 +41,14 @@ static bool distance_value(kiln_emitter *em, kiln_ref r) {
     if (!within) return false; /* else `first` may differ from lane to lane */
     kiln_em_declare(em, r);
     kiln_em_fn(em, "splat_i32");
-    kiln_em_put(em, "((int)(o%d + %s - t%u[0]))", em->dim[at->which], em->at[at->which].pos, d->arg[1]);
+    const kiln_em_place *place = &em->at[at->which];
+    kiln_em_put(em, "((int)(o%d + (%s - %d) - t%u[0])) + ", em->dim[at->which], place->pos, place->after,
+                d->arg[1]);
     if (lanes) {
-        kiln_em_put(em, " + ");
         kiln_em_fn(em, "iota_i32");
-        kiln_em_put(em, "()");
+        kiln_em_put(em, "() + ");
     }
+    kiln_em_put(em, "%d", place->after);
     kiln_em_put(em, ";\n");
     return true;
 }
@@ -113,6 +116,7 @@ kiln_em_scope kiln_em_enter(kiln_emitter *em, int axis, const char *fmt, ...) {
     va_start(ap, fmt);
     vsnprintf(em->at[axis].pos, sizeof em->at[axis].pos, fmt, ap);
     va_end(ap);
+    em->at[axis].after = 0;
     em->inner = axis;
     return old;
 }

@@ -7,7 +7,11 @@
 
 #include "emit/emit_impl.h"
 
-enum { MAX_STEPS = 8 };
+enum {
+    MAX_STEPS = 8,
+    LINE = 64,     /* bytes that memory is fetched by */
+    MANY = 2 << 20 /* elements that no near cache holds */
+};
 
 /* tail: the region whose yield ends the part, or -1. */
 static void strip_part(kiln_emitter *em, int begin, int end, int tail);
@@ -178,6 +182,57 @@ static void block_of_columns(kiln_emitter *em, int begin, bool whole) {
     kiln_em_close(em);
 }
 
+/* The load of a step whose rows are fetched ahead: the first one of elements that lie in a row. */
+static const kiln_ir_ins *fetched(const kiln_emitter *em, int begin) {
+    const kiln_ir_ins *f = &em->ir->ins[begin];
+    for (uint32_t r = (uint32_t)begin + 1; r < em->part_end[begin]; r++) {
+        const kiln_ir_ins *in = &em->ir->ins[r];
+        if (in->op != KILN_IR_LOAD) continue;
+        const kiln_ir_buf *b = &em->ir->bufs[in->which];
+        bool both = b->axes >> f->which & b->axes >> em->vec & 1;
+        if (both && b->stride == KILN_STRIDE_CONTIG && !in->ncoord && in->arg[0] == KILN_NOREF) return in;
+    }
+    return NULL;
+}
+
+static bool fetches_ahead(const kiln_emitter *em, int begin) {
+    const kiln_ir_ins *f = &em->ir->ins[begin];
+    return !kiln_ir_by_block(f) && f->imm.tree.block <= MAX_STEPS && whole_blocks(em, begin) &&
+           fetched(em, begin);
+}
+
+/* Rows of few columns that follow each other without gaps are one run of memory, which steps by turns on eight of them
+ * hide from the processor: it fetches nothing ahead.  So the next block is asked for while this one is folded, in the
+ * order of addresses. */
+static void ask_if_rows_follow(kiln_emitter *em, int begin) {
+    const kiln_ir_ins *f = &em->ir->ins[begin], *load = fetched(em, begin);
+    int s = (int)em->strip;
+    kiln_em_start(em);
+    kiln_em_put(em, "const int follow%d = s%d_%d == (c%d_1 - c%d_0) * %d && ", begin, load->which,
+                em->dim[f->which], s, s, (int)kiln_dtype_size(em->ir->bufs[load->which].dtype));
+    for (int a = 0; a < em->ir->naxes; a++) {
+        if (!(em->ir->bufs[load->which].axes >> a & 1)) continue;
+        kiln_em_put(em, "L->n[%d] * ", em->dim[a]);
+        if (em->ir->axes[a].grid) kiln_em_put(em, "L->n[%d] * ", em->dim[a] + 1);
+    }
+    kiln_em_put(em, "1L > %d;\n", MANY);
+}
+
+static void fetch_next_block(kiln_emitter *em, int begin) {
+    const kiln_ir_ins *f = &em->ir->ins[begin], *load = fetched(em, begin);
+    int s = (int)em->strip, block = (int)f->imm.tree.block;
+    int size = (int)kiln_dtype_size(em->ir->bufs[load->which].dtype), lines = block * size * em->lanes / LINE;
+    kiln_em_open(em, "if (follow%d)", begin);
+    kiln_em_scope old = kiln_em_enter(em, f->which, "(lo%d + %d)", begin, block);
+    kiln_em_start(em);
+    kiln_em_put(em, "const char *next = ");
+    kiln_em_address(em, load, 0);
+    kiln_em_put(em, " + (i%d - c%d_0) * %d;\n", s, s, (block - 1) * size);
+    for (int k = 0; k < lines; k++) kiln_em_line(em, "__builtin_prefetch(next + %d);", k * LINE);
+    kiln_em_leave(em, &old);
+    kiln_em_close(em);
+}
+
 /* A block of rows of a fold whose step has no loops.  Where it is whole, so are all vectors of columns but the last. */
 static void block_of_rows(kiln_emitter *em, int begin) {
     int s = (int)em->strip, whole = whole_blocks(em, begin);
@@ -186,6 +241,7 @@ static void block_of_rows(kiln_emitter *em, int begin) {
         kiln_em_open(em, "if (hi%d - lo%d == %u)", begin, begin, em->ir->ins[begin].imm.tree.block);
         kiln_em_open(em, "for (; c%d_1 - i%d >= KILN_W; i%d += KILN_W)", s, s, s);
         kiln_em_line(em, "const long k = KILN_W;");
+        if (fetches_ahead(em, begin)) fetch_next_block(em, begin);
         block_of_columns(em, begin, true);
     }
     if (whole > 1) {
@@ -207,6 +263,7 @@ static void fold_blocks(kiln_emitter *em, int begin) {
     char last[48];
     snprintf(last, sizeof last, "hi%d == %s", begin, at.end);
     kiln_em_line(em, "long blocks%d_top = 0, blocks%d_count = 0;", begin, begin);
+    if (fetches_ahead(em, begin)) ask_if_rows_follow(em, begin);
     kiln_em_open_blocks(em, begin, &at);
     count_next(em, &blocks, last);
     if (kiln_ir_by_block(f)) {
