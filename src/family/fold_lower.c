@@ -3,8 +3,9 @@
  * The whole kernel is one nest, which folds, finishes and stores.  The kernel of parts has two: one folds a part and
  * stores its states, one merges such parts, finishes and stores; it is for folds worth several threads.  States of
  * complex type are two IR states; where the merge asks for counts, one more state counts.  Rows with a `block` fold by
- * blocks, with a fold inside for each `sum`, `max` or `min`; so do rows that keep places, to have them in 32 bits within a block.  Must
- * not know C, vector widths or sizes. */
+ * blocks, with a fold inside for each `sum`, `max` or `min`; so do rows that keep places, to have them in 32 bits
+ * within a block.  With results for each element all elements are one block: they are gone through again in any case,
+ * and nothing has to be merged.  Must not know C, vector widths or sizes. */
 #include <stdio.h>
 #include <string.h>
 
@@ -33,7 +34,10 @@ typedef struct lowering {
     int part[KILN_IR_MAX_STATES],
         parts_of[KILN_IR_MAX_STATES]; /* buffers: of one part's states, of all parts' */
     scope now;
-    kiln_ref folded; /* IN_FINISH: the fold */
+    kiln_ref folded;                     /* IN_FINISH: the fold, */
+    kiln_ref in_one[KILN_IR_MAX_STATES]; /* or its states, if all elements were one block */
+    bool one;
+    const kiln_texpr *kept; /* what is found in the result for each element before it is finished */
     uint32_t
         places; /* bit k: state k is a place, within a block kept as the distance from its first element */
     kiln_ref first; /* that element's index along the last axis; KILN_NOREF: not within a block of places */
@@ -51,7 +55,7 @@ static kiln_ref cell(lowering *f, int k, bool right) {
     switch (f->now) {
     case IN_STEP: return kiln_ir_state(ir, k);
     case IN_MERGE: return right ? kiln_ir_right(ir, k) : kiln_ir_left(ir, k);
-    case IN_FINISH: return kiln_ir_result(ir, f->folded, k);
+    case IN_FINISH: return f->one ? f->in_one[k] : kiln_ir_result(ir, f->folded, k);
     case IN_BEGINNING:
     case IN_BLOCK: break;
     }
@@ -80,7 +84,7 @@ static kiln_ref count(lowering *f, bool right) {
     kiln_ir *ir = f->base.ir;
     if (f->now == IN_MERGE) return cell(f, f->count, right);
     kiln_ref n = kiln_ir_extent(ir, f->reduced[f->nreduced - 1]);
-    if (f->now != IN_BLOCK && f->nreduced == 2)
+    if ((f->now != IN_BLOCK || f->one) && f->nreduced == 2)
         n = binary(ir, KILN_P_MUL, kiln_ir_extent(ir, f->reduced[0]), n);
     return n;
 }
@@ -130,6 +134,93 @@ static void make_folds_within(kiln_lowering *lw, const kiln_texpr *e) {
     }
 }
 
+/* -- elements that are gone through again ---------------------------------------------------------------------- */
+
+/* The result for each element, if there is one alone. */
+static int each_result(const lowering *f) {
+    int k = 0;
+    while (f->each && !(f->each >> k & 1)) k++;
+    return f->each == 1u << k ? k : -1;
+}
+
+static bool same(const kiln_texpr *a, const kiln_texpr *b) {
+    if (a->kind != b->kind || a->dtype != b->dtype || a->prim != b->prim || a->id != b->id) return false;
+    if (a->index != b->index || a->exact != b->exact || a->minus != b->minus || a->rule != b->rule)
+        return false;
+    if (a->i != b->i || memcmp(&a->f, &b->f, sizeof a->f) != 0 || a->nargs != b->nargs) return false;
+    for (int k = 0; k < a->nargs; k++)
+        if (!same(a->args[k], b->args[k])) return false;
+    return true;
+}
+
+/* Whether an expression of `finish` is one of `block`, where a state is what that clause says of it. */
+static bool same_in_finish(const lowering *f, const kiln_texpr *a, const kiln_texpr *b) {
+    if (a->kind == KILN_TE_STATE) return same(f->block[a->id], b);
+    if (a->kind == KILN_TE_ELEM || !a->nargs || a->nargs != b->nargs) return same(a, b);
+    if (a->kind != b->kind || a->dtype != b->dtype || a->prim != b->prim || a->rule != b->rule) return false;
+    for (int k = 0; k < a->nargs; k++)
+        if (!same_in_finish(f, a->args[k], b->args[k])) return false;
+    return true;
+}
+
+static const kiln_texpr *find_in_finish(const lowering *f, const kiln_texpr *in, const kiln_texpr *e) {
+    if (same_in_finish(f, in, e)) return in;
+    for (int k = 0; k < in->nargs; k++) {
+        const kiln_texpr *found = find_in_finish(f, in->args[k], e);
+        if (found) return found;
+    }
+    return NULL;
+}
+
+/* Whether e asks for an element or its place, other than in `but`. */
+static bool varies(const kiln_texpr *e, const kiln_texpr *but) {
+    if (e == but) return false;
+    if (e->kind == KILN_TE_ELEM || e->kind == KILN_TE_POS) return true;
+    for (int k = 0; k < e->nargs; k++)
+        if (varies(e->args[k], but)) return true;
+    return false;
+}
+
+static bool is_dear(const kiln_texpr *e) {
+    return e->kind == KILN_TE_PRIM && kiln_prim_trait(e->prim) == KILN_TRAIT_NEAR;
+}
+
+static void open_each(const lowering *f) {
+    for (int k = 0; k < f->nreduced; k++)
+        kiln_ir_for(f->base.ir, f->reduced[k], k == f->nreduced - 1 && !f->across);
+}
+
+static void close_each(const lowering *f) {
+    for (int k = 0; k < f->nreduced; k++) kiln_ir_end(f->base.ir);
+}
+
+/* What is folded over all elements, and needed again to finish each, is put where the result will be, if that is all
+ * that is asked of elements then: exp is not computed twice. */
+static bool keep_in_result(lowering *f, const kiln_texpr *e) {
+    int k = each_result(f);
+    const kiln_plan *p = f->base.plan;
+    if (k < 0 || f->kept || !is_dear(e) || p->buffer[k].dtype != e->dtype) return false;
+    const kiln_texpr *found = find_in_finish(f, f->finish[k], e);
+    if (!found || varies(f->finish[k], found)) return false;
+    f->kept = found;
+    f->base.ir->bufs[k].role = KILN_BUF_INOUT;
+    open_each(f);
+    kiln_lower_forget(&f->base);
+    kiln_ir_store(f->base.ir, k, kiln_lower_expr(&f->base, e).re);
+    close_each(f);
+    return true;
+}
+
+/* What is the same for all elements is computed before the loop over them. */
+static void make_what_does_not_vary(lowering *f, const kiln_texpr *e) {
+    if (e == f->kept) return;
+    if (e->nargs && !varies(e, NULL)) {
+        kiln_lower_made(&f->base, e, kiln_lower_expr(&f->base, e));
+        return;
+    }
+    for (int k = 0; k < e->nargs; k++) make_what_does_not_vary(f, e->args[k]);
+}
+
 /* e folded over the block. */
 static kiln_pair fold_block(kiln_lowering *lw, const kiln_texpr *e) {
     lowering *f = (lowering *)lw;
@@ -140,9 +231,12 @@ static kiln_pair fold_block(kiln_lowering *lw, const kiln_texpr *e) {
     bool complex = kiln_dtype_is_complex(e->dtype);
     kiln_pair start = kiln_pair_const(ir, e->dtype, e->i, e->f), v, s = {KILN_NOREF, KILN_NOREF};
     kiln_ref init[2] = {start.re, start.im}, all[2];
-    kiln_ref fold = kiln_ir_fold(ir, &f->reduced[f->nreduced - 1], 1, !f->across, tree(f), init, 1 + complex);
+    int first = f->one ? 0 : f->nreduced - 1;
+    bool kept = f->one && keep_in_result(f, e->args[0]);
+    kiln_ref fold = kiln_ir_fold(ir, &f->reduced[first], f->nreduced - first, !f->across, tree(f), init,
+                                 1 + complex);
     kiln_lower_forget(lw);
-    v = kiln_lower_expr(lw, e->args[0]);
+    v = kept ? kiln_pair_load(ir, each_result(f)) : kiln_lower_expr(lw, e->args[0]);
     all[0] = binary(ir, e->prim, kiln_ir_state(ir, 0), v.re);
     if (complex) all[1] = binary(ir, e->prim, kiln_ir_state(ir, 1), v.im);
     kiln_ir_yield(ir, all, 1 + complex);
@@ -232,10 +326,30 @@ static void fold_block_of_places(lowering *f) {
     kiln_ir_yield(ir, out, f->states.ncells);
 }
 
+/* All elements are one block; where there is none, states are the initial ones. */
+static void fold_in_one(lowering *f) {
+    kiln_ir *ir = f->base.ir;
+    kiln_ref init[KILN_IR_MAX_STATES];
+    beginning(f, init);
+    f->one = true;
+    f->now = IN_BLOCK;
+    kiln_lower_forget(&f->base);
+    kiln_ref n = count(f, false), none = binary(ir, KILN_P_EQ, n, kiln_ir_const_i(ir, KILN_I64, 0));
+    lower_states(f, f->block, n, f->in_one);
+    for (int k = 0; k < f->states.ncells; k++) {
+        kiln_ref three[3] = {none, init[k], f->in_one[k]};
+        f->in_one[k] = kiln_ir_prim(ir, KILN_P_SELECT, three, 3);
+    }
+}
+
 static void fold_elements(lowering *f) {
     kiln_ir *ir = f->base.ir;
     kiln_ref init[KILN_IR_MAX_STATES];
     bool blocks = by_blocks(f);
+    if (f->each && f->reduce->block.n) {
+        fold_in_one(f);
+        return;
+    }
     beginning(f, init);
     f->folded = kiln_ir_fold(ir, f->reduced, f->nreduced, !f->across && !blocks, whole_tree(f), init,
                              f->states.ncells);
@@ -266,11 +380,13 @@ static void fold_parts(lowering *f) {
 
 /* Results that have an element for each that was folded: another loop over these. */
 static void finish_each(lowering *f) {
-    kiln_ir *ir = f->base.ir;
-    for (int k = 0; k < f->nreduced; k++) kiln_ir_for(ir, f->reduced[k], k == f->nreduced - 1 && !f->across);
+    for (int k = 0; k < f->base.plan->typed.nrets; k++)
+        if (f->each >> k & 1) make_what_does_not_vary(f, f->finish[k]);
+    open_each(f);
     kiln_lower_forget(&f->base);
+    if (f->kept) kiln_lower_made(&f->base, f->kept, kiln_pair_load(f->base.ir, each_result(f)));
     kiln_lower_results(&f->base, f->finish, f->each);
-    for (int k = 0; k < f->nreduced; k++) kiln_ir_end(ir);
+    close_each(f);
 }
 
 /* One nest; of parts, a second one after their states are stored. */

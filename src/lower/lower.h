@@ -26,6 +26,8 @@ kiln_pair kiln_pair_load(kiln_ir *ir, int buf);
 kiln_pair kiln_pair_const(kiln_ir *ir, kiln_dtype t, int64_t i, double f);
 kiln_pair kiln_pair_cast(kiln_ir *ir, kiln_dtype to, kiln_pair v); /* to bool: whether either part is not 0 */
 
+enum { KILN_LOWER_MAX_MADE = 16 };
+
 /* A class on its way to IR. */
 typedef struct kiln_lowering kiln_lowering;
 struct kiln_lowering {
@@ -44,6 +46,12 @@ struct kiln_lowering {
     kiln_pair (*position)(kiln_lowering *lw, const kiln_texpr *e); /* POS, COUNT */
     kiln_pair (*block)(kiln_lowering *lw, const kiln_texpr *e);    /* BLOCK */
     const kiln_pair *locals;                                       /* of the rule being lowered */
+    /* Expressions whose values are there already, wherever they stand. */
+    struct {
+        const kiln_texpr *of;
+        kiln_pair v;
+    } made[KILN_LOWER_MAX_MADE];
+    int nmade;
 };
 
 /* Begins a kernel of that name, with the axes to be added; then its buffers, which have the given axes each. */
@@ -53,6 +61,8 @@ void kiln_lower_buffers(kiln_lowering *lw, uint32_t written_axes, uint32_t read_
 
 void kiln_lower_forget(kiln_lowering *lw); /* what was loaded: another region begins */
 kiln_pair kiln_lower_expr(kiln_lowering *lw, const kiln_texpr *e);
+/* v is e from now on.  One too many is forgotten, and computed where it stands. */
+void kiln_lower_made(kiln_lowering *lw, const kiln_texpr *e, kiln_pair v);
 /* Computes the results of a set (bit k: result k) and stores them. */
 #define KILN_ALL_RESULTS (~UINT32_C(0))
 void kiln_lower_results(kiln_lowering *lw, const kiln_texpr *const *of, uint32_t set);

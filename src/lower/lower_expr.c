@@ -95,8 +95,16 @@ static kiln_pair lower_prim(kiln_lowering *lw, const kiln_texpr *e) {
     return (kiln_pair){kiln_ir_prim(lw->ir, e->prim, args, e->nargs), KILN_NOREF};
 }
 
+void kiln_lower_made(kiln_lowering *lw, const kiln_texpr *e, kiln_pair v) {
+    if (lw->nmade == KILN_LOWER_MAX_MADE) return;
+    lw->made[lw->nmade].of = e;
+    lw->made[lw->nmade++].v = v;
+}
+
 kiln_pair kiln_lower_expr(kiln_lowering *lw, const kiln_texpr *e) {
     kiln_pair v;
+    for (int k = 0; k < lw->nmade; k++)
+        if (lw->made[k].of == e) return lw->made[k].v;
     switch (e->kind) {
     case KILN_TE_CONST: return kiln_pair_const(lw->ir, e->dtype, e->i, e->f);
     case KILN_TE_ELEM: return element(lw, e);

@@ -225,6 +225,13 @@ static kiln_status check_block(kiln_row_env *re) {
     return KILN_OK;
 }
 
+/* Rows with a block and a result for each element take all elements as one block, so there is nothing to merge. */
+static bool is_one_block(const kiln_reduce *r) {
+    bool each = false;
+    for (int k = 0; k < r->finish.n; k++) each |= r->finish.at[k].each;
+    return each && r->block.n;
+}
+
 /* state, step or block, merge, finish: each in its own scope. */
 static kiln_status check_reduce(const checker *c, kiln_row_env *re, const kiln_branch *b) {
     const kiln_reduce *r = b->reduce;
@@ -236,7 +243,7 @@ static kiln_status check_reduce(const checker *c, kiln_row_env *re, const kiln_b
     if (!r->step.n && !r->block.n)
         return CHECK_FAIL(c, c->row->family == KILN_FAMILY_SCAN ? "a scan needs a step"
                                                                 : "a fold needs a step or a block");
-    if (!r->merge.n && !r->from && c->row->family == KILN_FAMILY_FOLD)
+    if (!r->merge.n && !r->from && !is_one_block(r) && c->row->family == KILN_FAMILY_FOLD)
         return CHECK_FAIL(c, "a fold needs a merge");
     re->merge = true;
     KILN_TRY(check_states(re, &r->merge, "merge", ELEMENTS | PLACES));
