@@ -135,7 +135,12 @@ void kiln_em_loop(kiln_emitter *em, int begin);
 kiln_em_scope kiln_em_enter(kiln_emitter *em, int axis, const char *fmt, ...)
     KILN_EM_PRINTF(3, 4); /* its position is this from now on */
 void kiln_em_leave(kiln_emitter *em, const kiln_em_scope *old);
-void kiln_em_open_columns(kiln_emitter *em, int begin, const char *from, const char *to); /* declares k */
+/* A vector loop from one position to another, which counts i<begin> and says in k how many lanes are elements: all in one
+ * loop, or what is light printed twice, whole vectors first, which ask for no number of lanes. */
+typedef enum kiln_em_lanes { KILN_EM_ALL, KILN_EM_WHOLE, KILN_EM_REST } kiln_em_lanes;
+bool kiln_em_is_light(const kiln_emitter *em, int begin, int end); /* instructions begin..end */
+void kiln_em_open_columns(kiln_emitter *em, int begin, const char *from, const char *to, kiln_em_lanes lanes);
+void kiln_em_close_columns(kiln_emitter *em, kiln_em_lanes lanes);
 
 void kiln_em_scan_steps(kiln_emitter *em, int begin, const char *from,
                         const char *to); /* one after the other, on the states in a<begin> */

@@ -128,15 +128,48 @@ void kiln_em_leave(kiln_emitter *em, const kiln_em_scope *old) {
     em->fold = old->fold;
 }
 
-void kiln_em_open_columns(kiln_emitter *em, int begin, const char *from, const char *to) {
-    kiln_em_open(em, "for (long i%d = %s; i%d < %s; i%d += KILN_W)", begin, from, begin, to, begin);
-    kiln_em_line(em, "const long k = %s - i%d < KILN_W ? %s - i%d : KILN_W;", to, begin, to, begin);
+bool kiln_em_is_light(const kiln_emitter *em, int begin, int end) {
+    for (int r = begin; r < end; r++)
+        if (kiln_ir_opens(&em->ir->ins[r])) return false;
+    return kiln_em_weight(em, begin, end) <= KILN_EM_MUCH / 2;
+}
+
+void kiln_em_open_columns(kiln_emitter *em, int begin, const char *from, const char *to,
+                          kiln_em_lanes lanes) {
+    if (lanes == KILN_EM_ALL) {
+        kiln_em_open(em, "for (long i%d = %s; i%d < %s; i%d += KILN_W)", begin, from, begin, to, begin);
+        kiln_em_line(em, "const long k = %s - i%d < KILN_W ? %s - i%d : KILN_W;", to, begin, to, begin);
+    } else if (lanes == KILN_EM_WHOLE) {
+        kiln_em_brace(em);
+        kiln_em_line(em, "long i%d = %s;", begin, from);
+        kiln_em_open(em, "for (; %s - i%d >= KILN_W; i%d += KILN_W)", to, begin, begin);
+        kiln_em_line(em, "const long k = KILN_W;");
+    } else {
+        kiln_em_open(em, "if (i%d < %s)", begin, to);
+        kiln_em_line(em, "const long k = %s - i%d;", to, begin);
+    }
+}
+
+void kiln_em_close_columns(kiln_emitter *em, kiln_em_lanes lanes) {
+    kiln_em_close(em);
+    if (lanes == KILN_EM_REST) kiln_em_close(em);
 }
 
 /* The outer loop of a grid axis. */
 static void open_rows(kiln_emitter *em, int begin, int axis) {
     snprintf(em->at[axis].row, sizeof em->at[axis].row, "j%d", begin);
     kiln_em_open(em, "for (long j%d = 0; j%d < n%d; j%d++)", begin, begin, em->dim[axis] + 1, begin);
+}
+
+static void vector_loop(kiln_emitter *em, int begin, int end) {
+    const kiln_em_place *at = &em->at[em->vec];
+    bool twice = kiln_em_is_light(em, begin + 1, end);
+    kiln_em_lanes last = twice ? KILN_EM_REST : KILN_EM_ALL;
+    for (kiln_em_lanes lanes = twice ? KILN_EM_WHOLE : KILN_EM_ALL; lanes <= last; lanes++) {
+        kiln_em_open_columns(em, begin, at->begin, at->end, lanes);
+        kiln_em_part(em, begin + 1, end);
+        kiln_em_close_columns(em, lanes);
+    }
 }
 
 static void for_loop(kiln_emitter *em, int begin) {
@@ -150,12 +183,11 @@ static void for_loop(kiln_emitter *em, int begin) {
         kiln_em_strips(em, begin);
     } else if (em->tiles[begin]) {
         kiln_em_tiled_loop(em, begin, (int)em->tiles[begin]);
+    } else if (f->vec) {
+        vector_loop(em, begin, end);
     } else {
-        if (f->vec)
-            kiln_em_open_columns(em, begin, em->at[axis].begin, em->at[axis].end);
-        else
-            kiln_em_open(em, "for (long i%d = %s; i%d < %s; i%d++)", begin, em->at[axis].begin, begin,
-                         em->at[axis].end, begin);
+        kiln_em_open(em, "for (long i%d = %s; i%d < %s; i%d++)", begin, em->at[axis].begin, begin,
+                     em->at[axis].end, begin);
         kiln_em_part(em, begin + 1, end);
         kiln_em_close(em);
     }

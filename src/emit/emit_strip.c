@@ -66,13 +66,17 @@ static void begin_segment(kiln_emitter *em, uint32_t segment, int begin, int end
     load_operands(em, segment, begin, end);
 }
 
-static void open_segment(kiln_emitter *em, uint32_t segment, int begin, int end) {
+static void open_lanes(kiln_emitter *em, uint32_t segment, int begin, int end, kiln_em_lanes lanes) {
     int s = (int)em->strip;
     char from[16], to[16];
     snprintf(from, sizeof from, "c%d_0", s);
     snprintf(to, sizeof to, "c%d_1", s);
-    kiln_em_open_columns(em, s, from, to);
+    kiln_em_open_columns(em, s, from, to, lanes);
     begin_segment(em, segment, begin, end);
+}
+
+static void open_segment(kiln_emitter *em, uint32_t segment, int begin, int end) {
+    open_lanes(em, segment, begin, end, KILN_EM_ALL);
 }
 
 static void segment_instruction(kiln_emitter *em, kiln_ref r) {
@@ -422,19 +426,27 @@ static uint32_t uniform_values(kiln_emitter *em, int begin, int end) {
     return segment;
 }
 
-/* Instructions begin..end, which open no region. */
-static void run(kiln_emitter *em, int begin, int end, int tail) {
-    uint32_t segment = uniform_values(em, begin, end);
-    if (tail >= 0) segment = em->segment[end];
-    if (!segment) return;
-    open_segment(em, segment, begin, tail >= 0 ? end + 1 : end);
+static void segment_instructions(kiln_emitter *em, int begin, int end) {
     bool wait = kiln_em_stores_wait(em->ir, begin, end);
     for (int pass = 0; pass < (wait ? 2 : 1); pass++)
         for (int r = begin; r < end; r++)
             if (em->segment[r] && (!wait || (em->ir->ins[r].op == KILN_IR_STORE) == (pass == 1)))
                 segment_instruction(em, (kiln_ref)r);
-    if (tail >= 0) yield(em, tail);
-    kiln_em_close(em);
+}
+
+/* Instructions begin..end, which open no region. */
+static void run(kiln_emitter *em, int begin, int end, int tail) {
+    uint32_t segment = uniform_values(em, begin, end);
+    if (tail >= 0) segment = em->segment[end];
+    if (!segment) return;
+    bool twice = tail < 0 && kiln_em_is_light(em, begin, end);
+    kiln_em_lanes last = twice ? KILN_EM_REST : KILN_EM_ALL;
+    for (kiln_em_lanes lanes = twice ? KILN_EM_WHOLE : KILN_EM_ALL; lanes <= last; lanes++) {
+        open_lanes(em, segment, begin, tail >= 0 ? end + 1 : end, lanes);
+        segment_instructions(em, begin, end);
+        if (tail >= 0) yield(em, tail);
+        kiln_em_close_columns(em, lanes);
+    }
 }
 
 static void strip_part(kiln_emitter *em, int begin, int end, int tail) {

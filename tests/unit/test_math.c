@@ -185,6 +185,7 @@ static int float_test(kiln_prim p, double a, double b) {
 static bool elementary(kiln_prim p, long double a, long double b, long double *out) {
     switch (p) {
     case KILN_P_EXP: *out = expl(a); return true;
+    case KILN_P_EXP_FLUSH: *out = expl(a); return a >= -87 && a <= 88; /* test_ulp2.c has the rest */
     case KILN_P_SIGMOID: *out = a < 0 ? expl(a) / (1 + expl(a)) : 1 / (1 + expl(-a)); return true;
     case KILN_P_LOG: *out = logl(a); return true;
     case KILN_P_TANH: *out = tanhl(a); return true;
@@ -290,8 +291,7 @@ static void check_elementary(kiln_prim p, kiln_dtype t, kiln_isa isa) {
         double b = t == KILN_F64 ? in[1].f64[i] : in[1].f32[i];
         double r = t == KILN_F64 ? got.f64[i] : got.f32[i];
         long double w = 0;
-        elementary(p, a, b, &w);
-        if (near(r, w, t)) continue;
+        if (!elementary(p, a, b, &w) || near(r, w, t)) continue;
         fail_msg("%s_%s(%a, %a) at %s: %a, expected %La", kiln_prim_name(p), kiln_dtype_name(t), a, b,
                  kiln_isa_name(isa), r, w);
     }

@@ -287,6 +287,11 @@ static void known_values(void **state) {
         {KILN_P_ERFC, 30, 0, 0},
         {KILN_P_COSH, 0, 0, 1},
         {KILN_P_EXPM1, -200, 0, -1},
+        {KILN_P_EXP_FLUSH, 0, 0, 1},
+        {KILN_P_EXP_FLUSH, -0.0, 0, 1},
+        {KILN_P_EXP_FLUSH, -710, 0, 0}, /* exp of it is not 0 in f64, but subnormal */
+        {KILN_P_EXP_FLUSH, -INF, 0, 0},
+        {KILN_P_EXP_FLUSH, NAN, 0, NAN},
         {KILN_P_ATANH, -1, 0, -INF},
         {KILN_P_ATANH, 1.5, 0, NAN},
         {KILN_P_ACOSH, 1, 0, 0},
