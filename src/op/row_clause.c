@@ -94,7 +94,9 @@ static kiln_status known_to_host(void *user, const kiln_expr *e) {
     const kiln_row *row = user;
     for (int k = 0; k < row->hosts.n - 1; k++)
         if (strcmp(row->hosts.at[k].name, e->name) == 0) return KILN_OK;
+    kiln_dtype named;
     if (kiln_schema_arg(row->schema, e->name) >= 0 || strcmp(e->name, "common") == 0) return KILN_OK;
+    if (kiln_dtype_parse(e->name, &named) == KILN_OK) return KILN_OK;
     return kiln_expr_fail(row->source, e, KILN_E_PARSE,
                           "'%s' is not an argument or a host number defined before", e->name);
 }
