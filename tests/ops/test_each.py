@@ -18,7 +18,9 @@ FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 REFUSED = [torch.int64, torch.bool, torch.complex64]
 SHAPES = [(), (1,), (7,), (4099,), (9001,), (3, 4), (64, 100), (100, 3), (700, 5), (9, 1, 70), (40, 5, 3), (5, 6, 7, 8), (0,), (0, 3), (3, 0)]
 COMPILED = [(9001,), (64, 100), (700, 5), (40, 5, 3)]  # shapes that are compiled with every dtype too
-NORMS = ["_safe_softmax", "_fused_rms_norm"]  # test_norms.py
+NORMS = ["_safe_softmax", "_fused_rms_norm", "native_group_norm", "native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit.no_stats",
+         "_native_batch_norm_legit_no_training", "_native_batch_norm_legit_functional", "_batch_norm_with_update", "_batch_norm_with_update_functional",
+         "_batch_norm_no_update", "native_batch_norm_backward", "batch_norm_backward", "native_layer_norm_backward", "native_group_norm_backward", "_fused_rms_norm_backward"]  # test_norms.py
 SOFTMAX, GRADIENTS = ["_softmax", "_log_softmax"], ["_softmax_backward_data", "_log_softmax_backward_data"]
 
 
