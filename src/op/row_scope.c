@@ -251,7 +251,8 @@ static kiln_status resolve_branch(kiln_branch *br, usage *all) {
 static kiln_status check_used(const kiln_row *row, const usage *all) {
     for (int a = 0; a < row->schema->nargs; a++) {
         const char *name = row->schema->args[a].name;
-        bool used = all->set >> a & 1, ignored = row->ignored >> a & 1, in_class = row->statics >> a & 1;
+        bool used = (all->set | row->written) >> a & 1, ignored = row->ignored >> a & 1,
+             in_class = row->statics >> a & 1;
         if (!used && !ignored && !in_class && !row->rest) /* what `rest` takes is known when all rows are */
             return KILN_FAIL_LINE(KILN_E_PARSE, row->source, row->line, row->col,
                                   "%s: argument '%s' is not used; write 'ignore %s' if that is meant",
