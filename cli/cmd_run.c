@@ -12,6 +12,8 @@
 static void print_result(const kiln_value *v, bool json) {
     if (v->kind == KILN_BOOL_V)
         out_printf("%s%s", v->u.i ? "true" : "false", json ? "" : "\n");
+    else if (v->kind == KILN_NONE) /* a result that is not given */
+        out_text(json ? "null" : "None\n");
     else
         (json ? out_tensor_json : out_tensor_text)(v->u.tensor);
 }

@@ -63,6 +63,9 @@ def attempts(op, dtype):
         tensors = [name for name, value in named.items() if isinstance(value, kiln.Tensor)]
         for name in tensors if len(tensors) > 1 else ():
             yield {**named, name: kiln.Tensor(True)}
+    vectors = [(kind, name) for kind, name, required in known if required and kind.startswith("Tensor") and not kind.startswith("Tensor[")]
+    if len(vectors) > 1:  # a matrix, and a vector with an element for each of its columns
+        yield {**named, **{name: kiln.Tensor([1], dtype=dtype) for kind, name in vectors[1:]}}
 
 
 def takes(op, dtype):
@@ -70,7 +73,7 @@ def takes(op, dtype):
         try:
             kiln.explain(op.name, stage="infer", **named)
             return True
-        except (RuntimeError, TypeError, ValueError):  # NotImplementedError is a RuntimeError
+        except (IndexError, RuntimeError, TypeError, ValueError):  # NotImplementedError is a RuntimeError
             continue
     return False
 
@@ -84,7 +87,7 @@ def dtypes(op):
 
 
 def text():
-    ops = [kiln.op(name).__self__ for name in kiln.ops()]
+    ops = [kiln.op(name).__self__ for name in kiln.ops() if name.startswith("aten::")]  # others are parts of these
     rows = {}
     for op in ops:
         rows.setdefault(op.row, []).append(op)

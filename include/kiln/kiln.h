@@ -348,7 +348,7 @@ KILN_API kiln_kind kiln_op_ret_kind(const kiln_op *op, size_t k);
 typedef struct kiln_op_arg_info {
     const char *name; /* kiln_op_arg_name */
     uint8_t kind; /* KILN_TENSOR, KILN_INT_V, ..., KILN_NUMBER_V for Scalar, KILN_OBJECT_V for other types */
-    uint8_t written;   /* Tensor(a!) */
+    uint8_t written;   /* Tensor(a!), or one that the operator writes to though its schema does not say so */
     uint8_t defaulted; /* may be left out */
     uint8_t by_name;   /* cannot be given by position */
     uint8_t item;      /* what the items of a list take, by kind; KILN_NONE if it is none */
@@ -385,7 +385,8 @@ KILN_API kiln_status kiln_ops_check(kiln_ctx *ctx, kiln_check_fn report, void *u
 /* -- calls --------------------------------------------------------------------------------------- */
 
 /* Calls op.  Positional arguments first, named ones after, defaults filled in.  outs receives
- * kiln_op_nrets(op) references, each to be released (for in-place and out forms: the written tensor).
+ * kiln_op_nrets(op) references, each to be released (for in-place and out forms: the written tensor); NULL for a
+ * result that the operator does not give to these arguments, as a gradient that output_mask leaves out.
  * On failure nothing is written, to outs or to any tensor.  A written tensor may overlap others: what PyTorch
  * refuses is KILN_E_ARG, any other overlap gives the result as if all had been read before anything is written. */
 KILN_API kiln_status kiln_call(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
@@ -406,7 +407,7 @@ typedef struct kiln_result_info {
     int32_t arg;     /* the schema's argument that is written and returned; -1: a new tensor */
     int32_t resized; /* 1: that argument is given another shape, which is the one here */
     kiln_dtype dtype;
-    int rank;
+    int rank; /* -1: there will be none, and kiln_call gives NULL */
     int64_t sizes[KILN_MAX_RANK];
     int64_t strides[KILN_MAX_RANK]; /* in elements */
 } kiln_result_info;

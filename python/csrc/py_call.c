@@ -124,6 +124,7 @@ static PyObject *torch_object(const kp_torch *torch, kiln_tensor *stolen) {
 
 static PyObject *result_object(kp_frame *f, kiln_tensor *stolen) {
     const kp_held *first = NULL;
+    if (!stolen) return Py_NewRef(Py_None); /* a result that is not given */
     for (int k = 0; k < f->nheld; k++) {
         const kp_held *h = &f->held[k];
         if (h->t == stolen && h->object) { /* written in place: the very object */
@@ -292,6 +293,8 @@ static bool call_plain(kp_op *op, PyObject *const *args, Py_ssize_t nargs, PyObj
     if (status == KILN_E_INTERRUPTED) return false; /* it would have waited for a compiler */
     if (status != KILN_OK)
         kp_raise(status);
+    else if (!result)
+        *out = Py_NewRef(Py_None);
     else
         *out = own ? kp_tensor_object(st, result, false) : torch_object(&st->torch, result);
     return true;

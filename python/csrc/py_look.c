@@ -101,8 +101,9 @@ PyObject *kp_tuple_of(const int64_t *v, int n) {
     return tuple;
 }
 
-/* (dtype, shape, strides, name of the argument that is returned or None). */
+/* (dtype, shape, strides, name of the argument that is returned or None); None: a result that is not given. */
 static PyObject *result_tuple(kp_state *st, const kiln_op *op, const kiln_result_info *r) {
+    if (r->rank < 0) return Py_NewRef(Py_None);
     const char *arg = r->arg < 0 ? NULL : kiln_op_arg_name(op, (size_t)r->arg);
     return Py_BuildValue("(ONNz)", st->dtypes[r->dtype], kp_tuple_of(r->sizes, r->rank),
                          kp_tuple_of(r->strides, r->rank), arg);

@@ -103,6 +103,7 @@ void set_shape(c10::TensorImpl *to, c10::IntArrayRef sizes, const int64_t *strid
 /* Takes over the reference to t. */
 at::Tensor wrap(kiln_tensor *t) {
     kiln_bridge_view v;
+    if (!t) return at::Tensor(); /* a result that is not given */
     api->look(t, &v);
     c10::DataPtr data(v.data, t, release, c10::Device(c10::kCPU));
     c10::ScalarType type = dtypes.to_torch[v.dtype];
@@ -456,12 +457,14 @@ kiln_bridge_fit fit(const kiln_op *op) {
 
 void describe(Kernel *k, const kiln_op *op) {
     kiln_op_arg_info info;
-    bool given = std::strcmp(api->op_form(op), "functional") != 0;
+    bool given = std::strcmp(api->op_form(op), "functional") != 0,
+         out = std::strcmp(api->op_form(op), "out") == 0;
     k->nrets = static_cast<uint8_t>(api->op_nrets(op));
     for (size_t i = 0; api->op_arg_at(op, i, &info); i++) {
         k->args.push_back({info.by_name ? info.name : nullptr, info.name, info.kind, info.written != 0});
-        if (given && info.written && k->nwritten < MAX_RETS)
-            k->written[k->nwritten++] = static_cast<uint8_t>(i);
+        bool result = given && info.written &&
+                      (info.by_name || !out); /* else it is written beside the results */
+        if (result && k->nwritten < MAX_RETS) k->written[k->nwritten++] = static_cast<uint8_t>(i);
     }
 }
 

@@ -80,8 +80,8 @@ def infer_results(name, /, *args, **kwargs):
     """What call(name, *args, **kwargs) would give, without computing it: a list of named tuples, one for each result.
 
     dtype: a kiln.dtype; shape; strides, in elements; arg: the name of the argument that is written and returned ("self"
-    of a call in place, "out"), or None where the result is new.  Raises what the call would raise, but for what only
+    of a call in place, "out"), or None where the result is new.  None in place of a result that would not be given.  Raises what the call would raise, but for what only
     computing shows, as integer division by zero, and for gradients that it would lose.
     """
     from ._helpers import ResultInfo
-    return [ResultInfo(*result) for result in _kiln.infer_results(name, *args, **kwargs)]
+    return [result and ResultInfo(*result) for result in _kiln.infer_results(name, *args, **kwargs)]

@@ -71,6 +71,12 @@ static uint8_t kind_taken(const kiln_type *t) {
     return t->kind < sizeof kinds && kinds[t->kind] ? kinds[t->kind] : KILN_OBJECT_V;
 }
 
+/* Whether the row writes to argument i of the operator, whatever its schema says. */
+static bool writes_arg(const kiln_op *op, int i) {
+    int arg = kiln_op_arg(op, i);
+    return arg >= 0 && (op->row->written >> arg & 1);
+}
+
 int kiln_op_arg_at(const kiln_op *op, size_t i, kiln_op_arg_info *out) {
     if (!op || !out || i >= (size_t)op->schema->nargs) return 0;
     const kiln_param *p = &op->schema->args[i];
@@ -79,7 +85,7 @@ int kiln_op_arg_at(const kiln_op *op, size_t i, kiln_op_arg_info *out) {
     *out = (kiln_op_arg_info){.name = p->name,
                               .kind = kind_taken(t),
                               .item = list ? kind_taken(kiln_type_strip(t->elem, NULL)) : KILN_NONE,
-                              .written = kiln_param_writes(p),
+                              .written = kiln_param_writes(p) || writes_arg(op, (int)i),
                               .defaulted = p->def.kind != KILN_DEF_ABSENT,
                               .by_name = p->kwarg_only};
     return 1;

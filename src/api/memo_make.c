@@ -262,10 +262,11 @@ static bool make_laid_out(filling *f, const kiln_runner *run, kiln_tensor *const
 /* -- memos --------------------------------------------------------------------------------------------------- */
 
 static bool fits(const kiln_plan *p, const kiln_class *c) {
+    if (p->typed.absent || p->axes.nwritten != p->typed.nrets) return false;
     if (p->axes.nbuffers > KILN_MEMO_BUFFERS || p->typed.nrets > KILN_MEMO_RETS) return false;
     if (c->nscalars > KILN_MEMO_SCALARS || c->nests.n > UINT8_MAX) return false;
     for (int k = 0; k < p->typed.nrets; k++)
-        if (p->result[k].resized) return false;
+        if (p->result[k].resized || p->result[k].made) return false;
     if (!p->call->nout && c->ctx->memory) return false; /* a memo makes results in Kiln's blocks */
     return !p->aside && p->axes.nelem > 0;
 }

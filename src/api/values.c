@@ -21,7 +21,9 @@ kiln_status kiln_call_values(kiln_ctx *ctx, const kiln_op *op, const kiln_value 
     KILN_NEED(ctx, op);
     KILN_TRY(kiln_call(ctx, op, args, nargs, outs ? made : NULL, nouts));
     for (int k = 0; k < op->schema->nrets; k++)
-        outs[k] = kiln_op_ret_kind(op, (size_t)k) == KILN_BOOL_V ? truth(made[k]) : kiln_v_tensor(made[k]);
+        outs[k] = !made[k]                                         ? kiln_v_none()
+                  : kiln_op_ret_kind(op, (size_t)k) == KILN_BOOL_V ? truth(made[k])
+                                                                   : kiln_v_tensor(made[k]);
     return KILN_OK;
 }
 
@@ -46,7 +48,8 @@ static void describe(const kiln_plan *p, int k, kiln_result_info *out) {
     out->arg = k < p->call->nout ? kiln_op_out_arg(op, k) : -1;
     out->resized = p->result[k].resized;
     out->dtype = k < p->call->nout ? (kiln_dtype)p->call->out[k]->dtype : p->typed.ret_dtype[k];
-    out->rank = given ? given->rank : shape->rank;
+    out->rank = p->typed.absent >> k & 1 ? -1 : given ? given->rank : shape->rank;
+    if (out->rank < 0) return;
     size_t nbytes = (size_t)out->rank * sizeof(int64_t);
     if (!nbytes) return;
     memcpy(out->sizes, given ? given->sizes : shape->sizes, nbytes);

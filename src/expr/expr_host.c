@@ -221,6 +221,22 @@ static kiln_status eval_size(host *h, const kiln_expr *e, kiln_hval t, kiln_hval
     return KILN_OK;
 }
 
+/* span(t, d): the product of a tensor's sizes from dimension d on. */
+static kiln_status eval_span(host *h, const kiln_expr *e, kiln_hval t, kiln_hval *out) {
+    kiln_hval d = {0};
+    int64_t extent, all = 1;
+    KILN_TRY(eval(h, e->args[1], &d));
+    if ((t.kind != KILN_H_UNKNOWN && t.kind != KILN_H_TENSOR) ||
+        (d.kind != KILN_H_UNKNOWN && (d.kind != KILN_H_INT || d.i < 0)))
+        return HOST_FAIL(h, e, "span takes a tensor and a dimension");
+    *out = unknown();
+    if (t.kind == KILN_H_UNKNOWN || d.kind == KILN_H_UNKNOWN || !h->env->size) return KILN_OK;
+    for (int64_t k = d.i; h->env->size(h->env, (int)t.i, k, &extent); k++)
+        all *= extent; /* no more than its elements, or 0 */
+    *out = from_int(all);
+    return KILN_OK;
+}
+
 /* ends(t, sizes): whether the last sizes of a tensor are those of a list. */
 static kiln_status eval_ends(host *h, const kiln_expr *e, kiln_hval t, kiln_hval *out) {
     const kiln_expr *list = e->args[1];
@@ -318,7 +334,8 @@ static kiln_hval dtype_of(kiln_hval v) {
 
 static kiln_status eval_call(host *h, const kiln_expr *e, kiln_hval *out) {
     kiln_hval v = {0};
-    bool two = e->word == KILN_WORD_size || e->word == KILN_WORD_ends || e->word == KILN_WORD_alike;
+    bool two = e->word == KILN_WORD_size || e->word == KILN_WORD_span || e->word == KILN_WORD_ends ||
+               e->word == KILN_WORD_alike;
     int takes = two ? 2 : 1;
     if (e->word != KILN_WORD_NONE && e->nargs != takes)
         return HOST_FAIL(h, e, "'%s' takes %d argument(s), found %d", e->name, takes, e->nargs);
@@ -329,6 +346,7 @@ static kiln_status eval_call(host *h, const kiln_expr *e, kiln_hval *out) {
     case KILN_WORD_absent: *out = maybe ? unknown() : from_bool(v.kind == KILN_H_NONE); return KILN_OK;
     case KILN_WORD_len: return eval_len(h, e, v, out);
     case KILN_WORD_size: return eval_size(h, e, v, out);
+    case KILN_WORD_span: return eval_span(h, e, v, out);
     case KILN_WORD_ends: return eval_ends(h, e, v, out);
     case KILN_WORD_rank:
     case KILN_WORD_single: return eval_shape(h, e, v, out);

@@ -22,16 +22,16 @@ static kiln_status add_named(kiln_plan *p, int arg, int64_t dim) {
     return KILN_OK;
 }
 
-/* The last so many dimensions. */
-static kiln_status add_last(kiln_plan *p, const kiln_expr *count) {
+/* The last so many dimensions, or the first. */
+static kiln_status add_last(kiln_plan *p, const kiln_expr *count, bool first) {
     kiln_call_env env;
     kiln_hval v;
     kiln_call_env_init(&env, p->call, p->typed.common);
     KILN_TRY(kiln_note(kiln_expr_eval(&env.env, count, &v), "%s", p->call->op->name));
     if (v.kind != KILN_H_INT || v.i < 0 || v.i > p->shape->rank)
-        return KILN_FAIL(KILN_E_ARG, "%s: the last %lld dimensions of %d cannot be folded", p->call->op->name,
-                         (long long)v.i, p->shape->rank);
-    for (int64_t k = 1; k <= v.i; k++) p->reduced |= 1ull << (p->shape->rank - k);
+        return KILN_FAIL(KILN_E_ARG, "%s: the %s %lld dimensions of %d cannot be folded", p->call->op->name,
+                         first ? "first" : "last", (long long)v.i, p->shape->rank);
+    for (int64_t k = 1; k <= v.i; k++) p->reduced |= 1ull << (first ? k - 1 : p->shape->rank - k);
     return KILN_OK;
 }
 
@@ -39,7 +39,13 @@ kiln_status kiln_over_find(kiln_plan *p) {
     const kiln_reduce *r = &p->call->op->row->reduce;
     const kiln_value *dims = r->over_arg >= 0 ? &p->call->arg[r->over_arg] : NULL;
     p->reduced = 0;
-    if (r->over_last) return add_last(p, r->over_last);
+    if (r->over_last) return add_last(p, r->over_last, r->over_first);
+    if (r->over_dims) {
+        p->reduced = r->over_dims;
+        if (r->over_dims >> p->shape->rank)
+            return KILN_FAIL(KILN_E_ARG, "%s: %d dimensions are too few", p->call->op->name, p->shape->rank);
+        return KILN_OK;
+    }
     if (dims && dims->kind == KILN_INT_V) return add_named(p, r->over_arg, dims->u.i);
     if (dims && dims->kind == KILN_LIST_V && (dims->n || r->over_only)) {
         for (uint32_t k = 0; k < dims->n; k++) KILN_TRY(add_named(p, r->over_arg, dims->u.list[k].u.i));

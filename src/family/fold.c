@@ -9,6 +9,7 @@
 
 #include "family/walks.h"
 #include "family/fold.h"
+#include "family/views.h"
 #include "infer/infer_parts.h"
 
 /* -- axes --------------------------------------------------------------------------------------------------- */
@@ -73,10 +74,40 @@ static int lay_out(kiln_plan *p, const kiln_walks *w) {
     return groups;
 }
 
+/* Arguments that the row keeps, or writes to, must not go along folded dimensions. */
+static kiln_status check_kept(const kiln_plan *p, const kiln_walks *w) {
+    for (int b = p->typed.nrets; b < p->axes.nbuffers; b++) {
+        if (!(p->call->op->row->kept >> p->buffer[b].which & 1)) continue;
+        for (int d = 0; d < p->shape->rank; d++)
+            if (kiln_is_over(p, d) && w->of[b][d] != 0 && p->shape->sizes[d] > 1)
+                return KILN_FAIL(
+                    KILN_E_ARG,
+                    "%s: argument '%s' has %lld elements along a dimension that is folded: expected 1",
+                    p->call->op->name, kiln_arg_name(p->call, p->buffer[b].which),
+                    (long long)p->shape->sizes[d]);
+    }
+    return KILN_OK;
+}
+
+/* Results that do not go along the vector axis, or are not stored. */
+static uint64_t still_buffers(const kiln_plan *p) {
+    bool across = p->form & KILN_FOLD_ACROSS; /* else most results do not go along the vector axis */
+    uint64_t still = p->typed.unstored;
+    for (int k = 0; k < p->axes.nwritten && !across; k++)
+        if (k >= p->typed.nrets || !kiln_is_each(p, k)) still |= UINT64_C(1) << k;
+    return still;
+}
+
 static kiln_status axes(kiln_plan *p) {
     kiln_walks w;
+    const kiln_row *row = p->call->op->row;
+    if (row->rest) kiln_rest_call(p);
+    if (row->nviews) kiln_views_copy(p);
     kiln_walks_find(p, &w);
+    if (row->kept) KILN_TRY(check_kept(p, &w));
     if (lay_out(p, &w) > KILN_FOLD_AXES) {
+        if (row->nviews)
+            return KILN_FAIL(KILN_E_UNSUP, "%s: a view of more groups of dimensions", p->call->op->name);
         for (int b = p->axes.nwritten; b < p->axes.nbuffers; b++) kiln_walks_copy_first(p, &w, b);
         if (lay_out(p, &w) > KILN_FOLD_AXES)
             return KILN_FAIL(
@@ -86,11 +117,13 @@ static kiln_status axes(kiln_plan *p) {
     }
     p->axes.npoints = p->shape[1].nelem;
     p->axes.nelem = p->shape->nelem > p->axes.npoints ? p->shape->nelem : p->axes.npoints;
-    bool across = p->form & KILN_FOLD_ACROSS; /* else most results do not go along the vector axis */
-    uint64_t still = 0;
-    for (int k = 0; k < p->axes.nwritten && !across; k++)
-        if (!kiln_is_each(p, k)) still |= UINT64_C(1) << k;
-    kiln_plan_classify(p, across ? 0 : p->axes.ndim - 2, still);
+    bool across = p->form & KILN_FOLD_ACROSS;
+    kiln_plan_classify(p, across ? 0 : p->axes.ndim - 2, still_buffers(p));
+    bool all_absent = p->typed.unstored == (UINT32_C(1) << p->typed.nrets) - 1;
+    if (all_absent && p->axes.nwritten == p->typed.nrets) { /* nothing is computed */
+        p->kind = row->rest && p->rest ? KILN_CLASS_COMPOSITION : KILN_CLASS_VIEW;
+        p->nsteps = p->kind == KILN_CLASS_COMPOSITION;
+    }
     return KILN_OK;
 }
 

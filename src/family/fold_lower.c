@@ -199,7 +199,8 @@ static void close_each(const lowering *f) {
 static bool keep_in_result(lowering *f, const kiln_texpr *e) {
     int k = each_result(f);
     const kiln_plan *p = f->base.plan;
-    if (k < 0 || f->kept || !is_dear(e) || p->buffer[k].dtype != e->dtype) return false;
+    if (k < 0 || p->typed.unstored >> k & 1 || f->kept) return false;
+    if (!is_dear(e) || p->buffer[k].dtype != e->dtype) return false;
     const kiln_texpr *found = find_in_finish(f, f->finish[k], e);
     if (!found || varies(f->finish[k], found)) return false;
     f->kept = found;
@@ -346,6 +347,7 @@ static void fold_elements(lowering *f) {
     kiln_ir *ir = f->base.ir;
     kiln_ref init[KILN_IR_MAX_STATES];
     bool blocks = by_blocks(f);
+    if (f->states.ncells == 0) return; /* a branch that only finishes */
     if (f->each && f->reduce->block.n) {
         fold_in_one(f);
         return;
@@ -389,10 +391,18 @@ static void finish_each(lowering *f) {
     close_each(f);
 }
 
+/* Elements of kept arguments are loaded once for all that is folded together. */
+static void load_kept(lowering *f) {
+    const kiln_plan *p = f->base.plan;
+    for (int b = p->axes.nwritten; b < p->axes.nbuffers; b++)
+        if (f->base.row->kept >> p->buffer[b].which & 1) kiln_lower_keep(&f->base, p->buffer[b].which);
+}
+
 /* One nest; of parts, a second one after their states are stored. */
 static void make_nests(lowering *f) {
     kiln_ir *ir = f->base.ir;
     kiln_ir_for(ir, f->grid, f->across);
+    load_kept(f);
     fold_elements(f);
     if (f->base.plan->parts) {
         for (int k = 0; k < f->states.ncells; k++)
@@ -410,6 +420,18 @@ static void make_nests(lowering *f) {
 
 /* -- types ---------------------------------------------------------------------------------------------------- */
 
+/* What is written to arguments, in the order of their buffers. */
+static kiln_status type_writes(lowering *f) {
+    const kiln_plan *p = f->base.plan;
+    const kiln_schema *schema = f->base.row->schema;
+    for (int k = p->typed.nrets; k < p->axes.nwritten; k++) {
+        const kiln_named *w = kiln_named_of(&f->reduce->writes, schema->args[p->buffer[k].which].name);
+        kiln_dtype to = kiln_dtype_compute(p->buffer[k].dtype);
+        KILN_TRY(kiln_expr_type(&f->base.env.env, w->expr, to, &f->finish[k]));
+    }
+    return KILN_OK;
+}
+
 static kiln_status type_all(lowering *f) {
     kiln_row_env *re = &f->base.env;
     const kiln_reduce *r = f->reduce;
@@ -420,7 +442,8 @@ static kiln_status type_all(lowering *f) {
     KILN_TRY(kiln_states_type(&f->base, &f->states, &r->block, f->block));
     re->env.in_block = false;
     KILN_TRY(kiln_states_type_merge(&f->base, &f->states, f->step, f->merge));
-    return kiln_states_type_finish(&f->base, &f->states, f->finish);
+    KILN_TRY(kiln_states_type_finish(&f->base, &f->states, f->finish));
+    return type_writes(f);
 }
 
 static bool any_divides(const kiln_texpr *const *of, int n) {
@@ -432,7 +455,7 @@ static bool any_divides(const kiln_texpr *const *of, int n) {
 /* A zero would have to be found before anything is written, and what is divided by may be known after the fold only. */
 static kiln_status refuse_divisions(const lowering *f) {
     bool any = any_divides(f->step, f->states.n) || any_divides(f->block, f->states.n) ||
-               any_divides(f->merge, f->states.n) || any_divides(f->finish, f->base.plan->typed.nrets);
+               any_divides(f->merge, f->states.n) || any_divides(f->finish, f->base.plan->axes.nwritten);
     return any ? KILN_FAIL(KILN_E_UNSUP, "%s: a fold that divides integers is not served", f->base.row->name)
                : KILN_OK;
 }
@@ -513,13 +536,17 @@ static void declare(lowering *f) {
         f->each |= 1u << k;
         ir->bufs[k].axes = all;
     }
+    for (int b = p->axes.nwritten; b < p->axes.nbuffers; b++)
+        if (f->base.row->kept >> p->buffer[b].which & 1) ir->bufs[b].axes = kept;
     for (int k = 0; k < f->states.ncells && p->parts; k++) f->part[k] = declare_part(f, k, false);
     for (int k = 0; k < f->states.ncells && p->parts; k++) {
         f->parts_of[k] = declare_part(f, k, true);
         partial->bytes[k] = (uint8_t)kiln_dtype_size(cell_dtype(f, k));
     }
     partial->nstates = p->parts ? (uint8_t)f->states.ncells : 0;
-    partial->unit = f->each ? 0 : f->nreduced == 2 ? 1 : whole_tree(f).block;
+    bool whole = f->each || f->base.row->kept ||
+                 f->states.ncells == 0; /* no parts are worth their machinery */
+    partial->unit = whole ? 0 : f->nreduced == 2 ? 1 : whole_tree(f).block;
 }
 
 kiln_status kiln_fold_lower(kiln_arena *arena, const kiln_plan *plan, kiln_lowered *out) {

@@ -68,6 +68,8 @@ kiln_dtype kiln_states_cell_dtype(const kiln_states *s, int cell) {
 kiln_status kiln_states_type_finish(kiln_lowering *lw, const kiln_states *s, const kiln_texpr **out) {
     for (int k = 0; k < lw->plan->typed.nrets; k++) {
         kiln_dtype want = kiln_dtype_compute(lw->plan->typed.ret_dtype[k]);
+        if (k < s->reduce->finish.n && s->reduce->finish.at[k].empty) continue;
+        if (k >= kiln_row_nown(lw->row)) break; /* another operator's */
         if (k < s->reduce->finish.n) {
             KILN_TRY(kiln_expr_type(&lw->env.env, s->reduce->finish.at[k].expr, want, &out[k]));
             continue;

@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 
+#include "family/views.h"
 #include "infer/infer_parts.h"
 
 static bool keeps(const kiln_plan *p) {
@@ -43,17 +44,24 @@ static kiln_status take_alike(kiln_plan *p) {
 static kiln_status take_shape(kiln_plan *p) {
     const kiln_reduce *r = &p->call->op->row->reduce;
     if (r->over_alike) return take_alike(p);
-    KILN_TRY(kiln_broadcast(p));
+    KILN_TRY(p->call->op->row->nviews ? kiln_views_find(p) : kiln_broadcast(p));
     return r->over_diagonal ? take_diagonal(p) : KILN_OK;
 }
 
-/* Strides of an input along the dimensions of the call's shape. */
-static void find_input(const kiln_plan *p, const kiln_tensor *t, int64_t *out) {
+/* Kept arguments are read even where there is nothing to fold. */
+static bool is_kept(const kiln_plan *p, int b) {
+    return p->buffer[b].tensor && p->buffer[b].tensor->nelem > 0 &&
+           (p->call->op->row->kept >> p->buffer[b].which & 1);
+}
+
+/* Strides of argument buffer b along the dimensions of the call's shape. */
+static void find_input(const kiln_plan *p, int b, int64_t *out) {
+    const kiln_tensor *t = p->buffer[b].tensor;
     if (p->call->op->row->reduce.over_diagonal)
         out[0] = t->strides[0] + t->strides[1];
-    else if (p->shape->nelem == 0)
+    else if (p->shape->nelem == 0 && !is_kept(p, b))
         for (int d = 0; d < p->shape->rank; d++) out[d] = 0;
-    else
+    else if (!kiln_view_of_input(p, b, out))
         kiln_strides_stretch(p->shape, t->rank, t->sizes, t->strides, out);
 }
 
@@ -72,11 +80,35 @@ kiln_status kiln_kept_shape(kiln_plan *p) {
         out->sizes[out->rank++] = kiln_is_over(p, d) ? 1 : n;
         out->nelem *= kiln_is_over(p, d) ? 1 : n;
     }
+    if (p->call->op->row->reduce.flat) {
+        out->rank = 1;
+        out->sizes[0] = out->nelem;
+    }
     kiln_row_major(out->rank, out->sizes, out->strides);
     kiln_row_major(p->shape->rank, p->shape->sizes, p->shape->strides);
-    for (int k = 0; k < p->typed.nrets; k++) p->result[k] = (kiln_result){.shape = !kiln_is_each(p, k)};
+    kiln_shape *none = &p->shape[KILN_SHAPE_EMPTY];
+    none->rank = 1;
+    none->nelem = none->sizes[0] = 0;
+    none->strides[0] = 1;
+    for (int k = 0; k < p->typed.nrets; k++) {
+        bool empty = (p->typed.unstored & ~p->typed.absent) >> k & 1;
+        int each = p->call->op->row->nviews ? KILN_SHAPE_OWN : 0;
+        p->result[k] = (kiln_result){.shape = (uint8_t)(empty                ? KILN_SHAPE_EMPTY
+                                                        : kiln_is_each(p, k) ? each
+                                                                             : 1)};
+    }
     KILN_TRY(kiln_count_check(p, folded));
-    return p->call->nout ? kiln_results_check(p) : KILN_OK;
+    if (p->call->op->row->rest) KILN_TRY(kiln_rest_find(p));
+    if (p->call->nout) KILN_TRY(kiln_results_check(p));
+    return p->call->op->row->nviews ? kiln_views_of_results(p) : KILN_OK;
+}
+
+/* Strides of a result whose one dimension, of stride `next`, is all those that are kept. */
+static void find_flat(const kiln_plan *p, int64_t next, int64_t *out) {
+    for (int d = p->shape->rank - 1; d >= 0; d--) {
+        out[d] = kiln_is_over(p, d) ? 0 : next;
+        if (!kiln_is_over(p, d)) next *= p->shape->sizes[d];
+    }
 }
 
 void kiln_walks_find(const kiln_plan *p, kiln_walks *w) {
@@ -85,12 +117,25 @@ void kiln_walks_find(const kiln_plan *p, kiln_walks *w) {
         const kiln_tensor *t = p->buffer[b].tensor;
         int64_t *out = w->room[b];
         w->of[b] = out;
-        if (b >= p->axes.nwritten) {
-            find_input(p, t, out);
+        if (b >= p->typed.nrets) {
+            find_input(p, b, out);
+            continue;
+        }
+        if (p->typed.unstored >> b & 1) {
+            for (int d = 0; d < p->shape->rank; d++) out[d] = 0;
             continue;
         }
         bool each = kiln_is_each(p, b);
-        const int64_t *next = t && !p->result[b].resized ? t->strides : p->shape[!each].strides;
+        if (each && p->call->op->row->nviews) {
+            kiln_view_of_result(p, b, out);
+            continue;
+        }
+        bool aside = p->aside && p->call->op->row->nviews; /* it is written row by row, and then copied */
+        const int64_t *next = t && !aside && !p->result[b].resized ? t->strides : p->shape[!each].strides;
+        if (p->call->op->row->reduce.flat && !each) {
+            find_flat(p, *next, out);
+            continue;
+        }
         for (int d = 0; d < p->shape->rank; d++) {
             out[d] = kiln_is_over(p, d) && !each ? 0 : *next;
             next += each || keep || !kiln_is_over(p, d);

@@ -107,6 +107,26 @@ static kiln_status pick_branch(kiln_plan *p, const kiln_typing **by) {
     return no_branch(p->call);
 }
 
+/* Which results the row gives to this call, and which of those have elements. */
+static kiln_status find_absent(kiln_plan *p) {
+    const kiln_row *row = p->call->op->row;
+    const kiln_nameds *finish = &kiln_plan_branch(p)->reduce->finish;
+    kiln_call_env env;
+    p->typed.absent = p->typed.unstored = 0;
+    for (int k = 0; k < finish->n; k++) p->typed.unstored |= (uint32_t)finish->at[k].empty << k;
+    if (!row->gives.n) return KILN_OK;
+    kiln_call_env_init(&env, p->call, p->typed.common);
+    for (int k = 0; k < row->gives.n; k++) {
+        bool given;
+        KILN_TRY(holds(&env, row->gives.at[k].expr, &given));
+        if (!given && p->call->nout)
+            return KILN_FAIL(KILN_E_ARG, "%s: there is no result %d to be written", p->call->op->name, k);
+        p->typed.absent |= (uint32_t)!given << k;
+    }
+    p->typed.unstored |= p->typed.absent;
+    return KILN_OK;
+}
+
 /* -- operands ------------------------------------------------------------------------------------------ */
 
 static void add_input(kiln_plan *p, int a) {
@@ -133,6 +153,22 @@ static void gather(kiln_plan *p) {
 
 /* -- what every family has alike --------------------------------------------------------------------------- */
 
+/* Arguments that are written to stand beside the results. */
+static kiln_buffer *set_written(kiln_plan *p, kiln_buffer *b) {
+    const kiln_nameds *writes = &kiln_plan_branch(p)->reduce->writes;
+    for (int k = 0; k < writes->n; k++) {
+        int a = kiln_schema_arg(p->call->op->row->schema, writes->at[k].name);
+        if (p->call->arg[a].kind != KILN_TENSOR) continue;
+        b->kind = KILN_BUFFER_ARG;
+        b->which = (uint8_t)a;
+        b->tensor = p->call->arg[a].u.tensor;
+        b->dtype = (kiln_dtype)b->tensor->dtype;
+        p->bytes[b - p->buffer] = (uint8_t)kiln_elem_bytes[b->dtype];
+        b++;
+    }
+    return b;
+}
+
 /* Results, then the tensors that bodies use. */
 static void set_buffers(kiln_plan *p) {
     uint64_t uses = kiln_plan_branch(p)->uses;
@@ -144,6 +180,8 @@ static void set_buffers(kiln_plan *p) {
         b->dtype = b->tensor ? (kiln_dtype)b->tensor->dtype : p->typed.ret_dtype[k];
         p->bytes[k] = (uint8_t)kiln_elem_bytes[b->dtype];
     }
+    if (p->call->op->row->written) b = set_written(p, b);
+    p->axes.nwritten = (int)(b - p->buffer);
     for (int i = 0; i < p->typed.nin; i++) {
         if (!(uses >> p->typed.in_arg[i] & 1)) continue;
         b->kind = KILN_BUFFER_ARG;
@@ -154,7 +192,6 @@ static void set_buffers(kiln_plan *p) {
         b++;
     }
     p->nbuffers = p->axes.nbuffers = (int)(b - p->buffer);
-    p->axes.nwritten = p->typed.nrets;
     p->kind = KILN_CLASS_KERNEL;
     p->form = 0;
     p->parts = false;
@@ -173,7 +210,7 @@ int kiln_plan_stand_in(kiln_plan *p, int b) {
 /* How many axes result k has: the grid's, and those scanned, or folded where it has an element for each. */
 static int written_axes(const kiln_plan *p, int k) {
     int ndim = p->axes.ngrid;
-    bool each = p->result[k].shape == 0;
+    bool each = p->result[k].shape != 1;
     while (ndim < p->axes.ndim &&
            (p->role[ndim] == KILN_ROLE_SCANNED || (p->role[ndim] == KILN_ROLE_REDUCED && each)))
         ndim++;
@@ -204,6 +241,22 @@ static void compute_aside(kiln_plan *p, int k) {
         .u.copy = {(uint8_t)k, (uint8_t)own, (uint8_t)ndim, p->n, p->stride[k], p->stride[own]}};
 }
 
+/* The kernel writes result k, which it sees in other sizes, row by row; a copy brings it to its place. */
+static void copy_in_rows(kiln_plan *p, int k) {
+    int own = kiln_plan_stand_in(p, k), shape = p->result[k].shape;
+    const kiln_shape *s = &p->shape[shape];
+    const kiln_tensor *to = p->call->out[k];
+    const int64_t *strides = p->result[k].resized ? s->strides : to->strides;
+    for (int d = 0; d < s->rank; d++) {
+        p->result_n[shape][d] = s->sizes[s->rank - 1 - d];
+        p->stride[own][d] = strides[s->rank - 1 - d] * p->bytes[k];
+    }
+    p->buffer[k].nbytes = s->nelem * p->bytes[k];
+    p->step[p->nsteps++] = (kiln_step){
+        .kind = KILN_STEP_COPY,
+        .u.copy = {(uint8_t)k, (uint8_t)own, (uint8_t)s->rank, p->result_n[shape], NULL, p->stride[own]}};
+}
+
 /* A launch over the axes; results that must be computed aside get temporaries and are copied after it.  What launches
  * nothing has the steps its family gave it. */
 static void set_steps(kiln_plan *p) {
@@ -218,7 +271,13 @@ static void set_steps(kiln_plan *p) {
     s->kind = KILN_STEP_LAUNCH;
     s->u.launch.axes = x;
     s->u.launch.first = s->u.launch.end = 0;
-    for (int k = 0; k < p->typed.nrets && p->aside; k++) compute_aside(p, k);
+    for (int k = 0; k < p->typed.nrets && p->aside; k++) {
+        if (p->typed.unstored >> k & 1) continue;
+        if (p->call->op->row->nviews)
+            copy_in_rows(p, k);
+        else
+            compute_aside(p, k);
+    }
 }
 
 /* -- the call ------------------------------------------------------------------------------------------ */
@@ -227,6 +286,7 @@ static void set_steps(kiln_plan *p) {
 static inline kiln_status infer_layout(const kiln_family_fns *family, kiln_plan *p, bool check_types) {
     p->aside = false;
     if (p->call->nout) KILN_TRY(kiln_overlap_check(p));
+    if (p->call->op->row->written) KILN_TRY(kiln_writes_check(p));
     KILN_TRY(family->shape(p));
     if (check_types) KILN_TRY(kiln_types_check(p));
     set_buffers(p);
@@ -247,6 +307,10 @@ kiln_status kiln_infer(const kiln_bound *call, kiln_plan *out) {
     }
     KILN_TRY(pick_branch(out, &by));
     KILN_TRY(kiln_types_infer(out));
+    if (op->row->family == KILN_FAMILY_FOLD)
+        KILN_TRY(find_absent(out));
+    else
+        out->typed.absent = out->typed.unstored = 0;
     if (kiln_plan_out_rule(out) == KILN_OUT_COPIED) KILN_TRY(kiln_takes_check(call, out->typed.promoted));
     gather(out);
     return infer_layout(family, out, true);

@@ -19,7 +19,8 @@ typedef struct head {
         uint8_t device, level; /* KILN_DEVICE_CPU, and a kiln_isa */
     } target;                  /* what the code runs on */
     uint8_t family, branch, common, nrets, nbuffers, strided, form, parts, kind;
-    uint8_t zero[3];
+    uint8_t zero;
+    uint16_t absent; /* bit k: there is no result k */
 } head;
 _Static_assert(sizeof(head) == 48, "a key's head has no padding");
 _Static_assert(sizeof(head) + KILN_MAX_RETS + 2 * KILN_MAX_OPERANDS + sizeof(kiln_digest) < KILN_KEY_MAX,
@@ -104,7 +105,8 @@ void kiln_plan_key(const kiln_plan *plan, kiln_isa isa, kiln_key *out) {
                 .strided = plan->axes.strided,
                 .form = plan->form,
                 .parts = plan->parts,
-                .kind = plan->kind};
+                .kind = plan->kind,
+                .absent = (uint16_t)plan->typed.absent};
     uint8_t *at = (uint8_t *)(h + 1);
     for (int k = 0; k < plan->typed.nrets; k++) *at++ = (uint8_t)plan->typed.ret_dtype[k];
     for (int b = 0; b < plan->axes.nbuffers; b++) {

@@ -59,3 +59,26 @@ kiln_status kiln_overlap_check(kiln_plan *p) {
     }
     return KILN_OK;
 }
+
+kiln_status kiln_writes_check(const kiln_plan *p) {
+    const kiln_bound *call = p->call;
+    const kiln_nameds *writes = &kiln_plan_branch(p)->reduce->writes;
+    for (int k = 0; k < writes->n; k++) {
+        int arg = kiln_schema_arg(call->op->row->schema, writes->at[k].name);
+        const kiln_tensor *t = call->arg[arg].u.tensor;
+        bool shares = false;
+        if (call->arg[arg].kind != KILN_TENSOR) continue;
+        if (t->flags & KILN_TF_READONLY)
+            return KILN_FAIL(KILN_E_ARG, "%s: argument '%s': the tensor is read-only and cannot be written",
+                             call->op->name, kiln_arg_name(call, arg));
+        for (int i = 0; i < p->typed.nin; i++)
+            shares = shares || (p->typed.in_arg[i] != arg && overlap_of(t, p->in[i]) != OVERLAP_NO);
+        for (int i = 0; i < call->nout; i++) shares = shares || overlap_of(t, call->out[i]) != OVERLAP_NO;
+        if (shares || (t->flags & KILN_TF_OVERLAPS) || kiln_tensor_may_overlap(t))
+            return KILN_FAIL(
+                KILN_E_ARG,
+                "%s: argument '%s' is written to, and shares memory with another tensor or itself",
+                call->op->name, kiln_arg_name(call, arg));
+    }
+    return KILN_OK;
+}

@@ -53,6 +53,8 @@ kiln_status kiln_types_check(const kiln_plan *p) KILN_MUST_CHECK;
 
 /* overlap: outputs that must not be written, or only after all is computed: then copy_out is set, which was false. */
 kiln_status kiln_overlap_check(kiln_plan *p) KILN_MUST_CHECK;
+/* Arguments that the row writes to share memory with nothing else. */
+kiln_status kiln_writes_check(const kiln_plan *p) KILN_MUST_CHECK;
 
 /* shape: the call's, which its tensors are broadcast to; and which given results are resized to the shape they should
  * have. */

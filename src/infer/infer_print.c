@@ -70,6 +70,10 @@ void kiln_bound_print(kiln_sb *out, const kiln_bound *call) {
 static void print_result(kiln_sb *out, const kiln_plan *p, int k) {
     const kiln_shape *shape = &p->shape[p->result[k].shape];
     kiln_sb_printf(out, "result %d: ", k);
+    if (p->typed.absent >> k & 1) {
+        kiln_sb_puts(out, "none\n");
+        return;
+    }
     if (k < p->call->nout && !p->result[k].resized) {
         kiln_sb_puts(out, "into ");
         print_tensor(out, p->call->out[k]);
@@ -90,7 +94,7 @@ static void print_result(kiln_sb *out, const kiln_plan *p, int k) {
 void kiln_buffer_print(kiln_sb *out, const kiln_plan *p, int b) {
     const kiln_buffer *buf = &p->buffer[b];
     if (buf->kind == KILN_BUFFER_TMP) kiln_sb_puts(out, "temporary for ");
-    if (b < p->axes.nwritten || buf->kind == KILN_BUFFER_RESULT)
+    if (b < p->typed.nrets || buf->kind == KILN_BUFFER_RESULT)
         kiln_sb_printf(out, "result %d", buf->which);
     else
         kiln_sb_puts(out, kiln_arg_name(p->call, buf->which));

@@ -15,7 +15,7 @@
 
 enum {
     KILN_MAX_DIMS = KILN_MAX_RANK,
-    KILN_MAX_SHAPES = 3, /* the call's own, and those of results that differ from it */
+    KILN_MAX_SHAPES = 5, /* the call's own, and those of results that differ from it */
     KILN_MAX_BUFFERS = KILN_MAX_OPERANDS + KILN_MAX_RETS, /* a result may have a temporary beside it */
     KILN_MAX_STEPS = 1 + KILN_MAX_OPERANDS,
     KILN_MAX_MADE = KILN_MAX_OPERANDS /* tensors that calls within a plan make */
@@ -39,7 +39,10 @@ typedef struct kiln_typed {
     uint8_t nrets, nin;
     kiln_dtype promoted; /* the result_type of the promoted arguments */
     kiln_dtype common;   /* the same after the branch made it float or wider: what bodies compute with */
-    uint64_t exact;      /* bit a: tensor argument a is 0-d and not rounded to the common half type first */
+    uint32_t absent;     /* bit k: there is no result k, since the row does not give it */
+    uint32_t
+        unstored;   /* bit k: nothing is stored in result k: it is absent, or has no elements in any case */
+    uint64_t exact; /* bit a: tensor argument a is 0-d and not rounded to the common half type first */
     int8_t in_arg
         [KILN_MAX_OPERANDS]; /* tensors that decide shape and layout, as strides count; see kiln_plan.in */
     kiln_dtype ret_dtype[KILN_MAX_RETS]; /* what the row computes for each result */
@@ -168,5 +171,14 @@ typedef struct kiln_plan {
     uint8_t role[KILN_MAX_DIMS], bytes[KILN_MAX_BUFFERS]; /* role: kiln_role */
     int64_t n[KILN_MAX_DIMS], stride[KILN_MAX_BUFFERS][KILN_MAX_DIMS];
     int64_t copy_n[KILN_MAX_DIMS]; /* of copies of arguments */
+    struct {
+        int rank;
+        int64_t sizes[KILN_VIEW_RANK]; /* in which the row's view sees an argument */
+        int64_t own_n[KILN_MAX_DIMS];  /* the argument's own, innermost first, where it is copied first */
+    } view[KILN_ROW_MAX_VIEWS];
+    const kiln_op *rest; /* the operator that gives the results after the row's own, if it is called */
+    kiln_value rest_arg[KILN_MAX_ARGS]; /* what it is given */
+    int64_t result_n[KILN_MAX_SHAPES]
+                    [KILN_MAX_DIMS]; /* sizes of shapes, innermost first, where results are copied */
 } kiln_plan;
 #endif

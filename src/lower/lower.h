@@ -40,6 +40,7 @@ struct kiln_lowering {
     int buf_of_arg[KILN_MAX_ARGS]; /* buffer of a tensor argument, or -1 */
     /* Elements loaded in the region that is being built, in the compute type: rounded, exact.  Forgotten at its end. */
     kiln_pair loaded[KILN_MAX_ARGS][2];
+    uint64_t kept;    /* bit a: argument a was loaded by kiln_lower_keep */
     kiln_row_env env; /* types the row's expressions for this class */
     /* Leaves of expressions that only some families have; NULL: this one has it not. */
     kiln_pair (*state)(kiln_lowering *lw, const kiln_texpr *e);    /* STATE, RHS */
@@ -59,11 +60,13 @@ kiln_status kiln_lowering_begin(kiln_lowering *lw, kiln_arena *arena, const kiln
                                 kiln_lowered *out) KILN_MUST_CHECK;
 void kiln_lower_buffers(kiln_lowering *lw, uint32_t written_axes, uint32_t read_axes);
 
+/* Loads tensor argument `arg` in the region that begins: what is built up to its end, regions within too, sees that. */
+void kiln_lower_keep(kiln_lowering *lw, int arg);
 void kiln_lower_forget(kiln_lowering *lw); /* what was loaded: another region begins */
 kiln_pair kiln_lower_expr(kiln_lowering *lw, const kiln_texpr *e);
 /* v is e from now on.  One too many is forgotten, and computed where it stands. */
 void kiln_lower_made(kiln_lowering *lw, const kiln_texpr *e, kiln_pair v);
-/* Computes the results of a set (bit k: result k) and stores them. */
+/* Computes the results of a set (bit k: result k, then arguments that are written to) and stores them. */
 #define KILN_ALL_RESULTS (~UINT32_C(0))
 void kiln_lower_results(kiln_lowering *lw, const kiln_texpr *const *of, uint32_t set);
 /* Integer divisions of e must not be by zero: traps for them, in a nest that stores nothing. */

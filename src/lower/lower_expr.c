@@ -61,7 +61,8 @@ static kiln_pair scalar(kiln_lowering *lw, const kiln_texpr *e) {
 /* -- expressions ----------------------------------------------------------------------------------------- */
 
 void kiln_lower_forget(kiln_lowering *lw) {
-    for (int a = 0; a < KILN_MAX_ARGS; a++) lw->loaded[a][0].re = lw->loaded[a][1].re = KILN_NOREF;
+    for (int a = 0; a < KILN_MAX_ARGS; a++)
+        if (!(lw->kept >> a & 1)) lw->loaded[a][0].re = lw->loaded[a][1].re = KILN_NOREF;
 }
 
 static kiln_pair element(kiln_lowering *lw, const kiln_texpr *e) {
@@ -75,6 +76,14 @@ static kiln_pair element(kiln_lowering *lw, const kiln_texpr *e) {
     v = kiln_pair_cast(lw->ir, kiln_dtype_compute(t), v);
     lw->loaded[arg][exact] = v;
     return v;
+}
+
+void kiln_lower_keep(kiln_lowering *lw, int arg) {
+    for (int exact = 0; exact < 2; exact++) {
+        lw->loaded[arg][exact].re = KILN_NOREF;
+        (void)element(lw, &(kiln_texpr){.kind = KILN_TE_ELEM, .id = arg, .exact = exact});
+    }
+    lw->kept |= UINT64_C(1) << arg;
 }
 
 /* Arguments, then lets, then the body that sees both. */
@@ -146,12 +155,14 @@ void kiln_lower_results(kiln_lowering *lw, const kiln_texpr *const *of, uint32_t
     const kiln_plan *p = lw->plan;
     kiln_pair
         value[KILN_MAX_RETS]; /* all are computed before the first is stored: an output may be an input */
-    for (int k = 0; k < p->typed.nrets; k++) {
+    set &= ~p->typed.unstored;
+    for (int k = 0; k < p->axes.nwritten; k++) {
         if (!(set >> k & 1)) continue;
-        value[k] = kiln_pair_cast(lw->ir, p->typed.ret_dtype[k], kiln_lower_expr(lw, of[k]));
+        value[k] = kiln_lower_expr(lw, of[k]);
+        if (k < p->typed.nrets) value[k] = kiln_pair_cast(lw->ir, p->typed.ret_dtype[k], value[k]);
         value[k] = kiln_pair_cast(lw->ir, p->buffer[k].dtype, value[k]);
     }
-    for (int k = 0; k < p->typed.nrets; k++)
+    for (int k = 0; k < p->axes.nwritten; k++)
         if (set >> k & 1) kiln_ir_store_parts(lw->ir, k, value[k].re, value[k].im, NULL, 0, KILN_NOREF);
 }
 
@@ -203,7 +214,8 @@ void kiln_lower_buffers(kiln_lowering *lw, uint32_t written_axes, uint32_t read_
         const kiln_buffer *o = &p->buffer[b];
         bool written = b < p->axes.nwritten;
         char name[24];
-        snprintf(name, sizeof name, "out.%d", o->which); /* no argument's name has a point in it */
+        snprintf(name, sizeof name, b < p->typed.nrets ? "out.%d" : "new.%d",
+                 o->which); /* no argument's name has a point in it */
         int buf = kiln_ir_buf_add(lw->ir, written ? name : lw->row->schema->args[o->which].name,
                                   written ? KILN_BUF_OUT : KILN_BUF_IN, o->dtype,
                                   written ? written_axes : read_axes, (kiln_stride)o->stride);

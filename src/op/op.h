@@ -64,7 +64,8 @@ typedef enum kiln_strides {
     KILN_STRIDES_LIKE,    /* those of argument `like`, made dense where it has gaps */
     KILN_STRIDES_CHAIN,   /* from several iterators, of which `chain` says who walks what */
     KILN_STRIDES_CHANNELS_LAST,
-    KILN_STRIDES_CHANNELS_LAST_3D
+    KILN_STRIDES_CHANNELS_LAST_3D,
+    KILN_STRIDES_FORMAT /* folds: sizes of argument `like`, channels last where its strides are, else row-major */
 } kiln_strides;
 
 /* A link of a chain of iterators: puts a layout on a stack, or makes one of the n on top, as an iterator would. */
@@ -87,7 +88,7 @@ typedef struct kiln_typing {
     kiln_promo promo;
     kiln_out_rule out;
     kiln_strides strides;
-    int like; /* LIKE: a tensor argument */
+    int like; /* LIKE, FORMAT: a tensor argument */
     kiln_link chain[KILN_MAX_LINKS];
     int nchain;
     uint64_t args;    /* bit a: argument a takes part in promotion */
@@ -111,6 +112,7 @@ typedef struct kiln_named {
     kiln_dtype dtype; /* state: its type; KILN_DTYPE_COUNT: the compute type, */
     bool wide, real;  /* or one made of it: see kiln_state_dtype */
     bool each;        /* finish: the result keeps the reduced dimensions */
+    bool empty;       /* finish: the result has no elements, and the size [0] */
     int line, col;    /* where it stands */
 } kiln_named;
 
@@ -138,13 +140,17 @@ static inline kiln_dtype kiln_state_dtype(const kiln_named *state, kiln_dtype co
 /* fold, scan, index: the parts beyond bodies. */
 typedef struct kiln_reduce {
     int over_arg;               /* argument naming the reduced dims, or -1 */
-    const kiln_expr *over_last; /* or: how many trailing dims */
+    const kiln_expr *over_last; /* or: how many trailing dims, */
+    bool over_first;            /* leading ones */
+    uint64_t over_dims;         /* or: bit d: dimension d, */
+    bool flat;                  /* and results have the others as one */
     bool over_only;             /* an empty list of them means none, not all */
     bool over_diagonal;         /* or: the elements of a matrix whose two places are the same */
     bool over_alike;            /* or: all elements of tensors of the same sizes, none of others */
     int keep_arg;               /* bool argument that keeps them as size 1, or -1 */
     bool keep;                  /* they are kept in any case */
     kiln_nameds states, step, block, merge, finish;
+    kiln_nameds writes;    /* arguments that are written to, and what to */
     const kiln_expr *from; /* shorthand: the initial value of `acc`; states and step are filled from it */
     bool places;           /* the step (of a scan: or finish) asks for an element's place, `i` */
     bool counts;           /* the merge asks for numbers of elements, `n` */
@@ -163,6 +169,13 @@ typedef struct kiln_branch {
     uint64_t exact; /* bit a: argument a appears as compute(a): a 0-d tensor is then not rounded to a half */
     kiln_reduce *reduce; /* fold, scan, index: the row's, with the branch's own clauses instead of those */
 } kiln_branch;
+
+/* A tensor argument that a fold sees in other sizes. */
+enum { KILN_ROW_MAX_VIEWS = 12, KILN_VIEW_RANK = 6 };
+typedef struct kiln_view {
+    int arg;
+    kiln_nameds sizes; /* without names */
+} kiln_view;
 
 typedef struct kiln_outshape {
     int like_arg;       /* result is shaped like this tensor argument, or -1 */
@@ -213,10 +226,17 @@ typedef struct kiln_row {
     int nbranches;
     kiln_check *checks;
     int nchecks;
-    kiln_nameds lets;        /* names for expressions, expanded where they are used */
-    kiln_nameds hosts;       /* numbers computed once per call; in bodies they are scalars */
-    kiln_nameds grads;       /* gradients of arguments, where the row states them */
-    uint64_t ignored;        /* arguments the row declares unused */
+    kiln_nameds lets;  /* names for expressions, expanded where they are used */
+    kiln_nameds hosts; /* numbers computed once per call; in bodies they are scalars */
+    kiln_nameds grads; /* gradients of arguments, where the row states them */
+    uint64_t ignored;  /* arguments the row declares unused */
+    uint64_t kept;     /* tensors with one element for all that are folded together */
+    uint64_t written;  /* arguments that some branch writes to */
+    kiln_view *views;
+    int nviews;
+    const char *rest;                 /* the operator whose results follow the row's own, or NULL */
+    const struct kiln_registry *home; /* where it is found; NULL: among those that ship */
+    kiln_nameds gives;       /* conditions of results, in order, without names; none: there are all results */
     uint64_t optionals;      /* arguments that may be None, and count */
     uint64_t optional_items; /* lists of what may be None, and count */
     uint64_t scalars;        /* arguments of type Scalar */
@@ -318,6 +338,10 @@ kiln_status kiln_row_grad(const kiln_row *row, int arg, kiln_sb *out) KILN_MUST_
 bool kiln_row_is_tensor(const kiln_row *row, int arg); /* Tensor or Tensor? */
 bool kiln_row_optional(const kiln_row *row, int arg);
 bool kiln_row_served(const kiln_row *row); /* its calls can be run */
+int kiln_row_nown(const kiln_row *row);    /* results that it computes itself */
+/* The operator of `rest`. */
+kiln_status kiln_row_rest(const kiln_row *row, const struct kiln_op **out) KILN_MUST_CHECK;
+const kiln_view *kiln_row_view(const kiln_row *row, int arg); /* NULL: it is seen as it is */
 const kiln_expr *kiln_row_host(const kiln_row *row,
                                const char *name); /* the expression of a host number, or NULL */
 

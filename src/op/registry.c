@@ -270,6 +270,7 @@ static kiln_status freeze(load *l, kiln_budget budget) {
     sort_ops(r);
     KILN_TRY(set_places(r));
     for (size_t k = 0; k < r->nrows; k++) kiln_row_set_rules(r->rows[k], &r->rules, r->rules.digest);
+    for (size_t k = 0; k < r->nrows; k++) r->rows[k]->home = r;
     for (size_t k = 0; k < r->nrows; k++) {
         int ntyped;
         KILN_TRY(kiln_row_check(r, r->rows[k], &budget, &ntyped));

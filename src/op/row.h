@@ -33,6 +33,17 @@ kiln_status kiln_row_args(kiln_lex *lx, const kiln_row *row, uint64_t *set) KILN
 kiln_status kiln_row_arg(kiln_lex *lx, const kiln_row *row,
                          int *out) KILN_MUST_CHECK; /* an argument's name; takes it */
 
+/* row_view.c: clauses by which a fold sees and writes arguments. */
+kiln_status kiln_row_clause_view(kiln_lex *lx, kiln_row *row) KILN_MUST_CHECK;
+kiln_status kiln_row_clause_kept(kiln_lex *lx, kiln_row *row) KILN_MUST_CHECK;
+kiln_status kiln_row_clause_writes(kiln_lex *lx, kiln_row *row) KILN_MUST_CHECK;
+kiln_status kiln_row_clause_gives(kiln_lex *lx, kiln_row *row) KILN_MUST_CHECK;
+kiln_status kiln_row_clause_rest(kiln_lex *lx, kiln_row *row) KILN_MUST_CHECK;
+/* Whether the operator of `rest` takes arguments of the row and gives the results that are left. */
+kiln_status kiln_row_rest_fits(const kiln_registry *r, const kiln_row *row) KILN_MUST_CHECK;
+/* Whether what they say is of tensors and results that the row has. */
+kiln_status kiln_row_views_fit(const kiln_row *row) KILN_MUST_CHECK;
+
 /* What a row must keep beyond its grammar: see row_rules.c.  After default promotion, before resolve. */
 kiln_status kiln_row_rules(const kiln_row *row) KILN_MUST_CHECK;
 

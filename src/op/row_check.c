@@ -143,11 +143,14 @@ typedef struct inspection {
     unsigned refused; /* bit k: parts of the kind k */
     const char *why;
     numbers *numbers;
+    uint64_t kept; /* arguments whose elements are not refused */
 } inspection;
 
 static kiln_status inspect(const char *source, const kiln_texpr *e, const inspection *in) {
     if (!e) return KILN_OK;
-    if (in->refused >> e->kind & 1) return kiln_expr_fail(source, e->from, KILN_E_TYPE, "%s", in->why);
+    bool kept = e->kind == KILN_TE_ELEM && (in->kept >> e->id & 1);
+    if ((in->refused >> e->kind & 1) && !kept)
+        return kiln_expr_fail(source, e->from, KILN_E_TYPE, "%s", in->why);
     if (in->numbers && e->kind == KILN_TE_SCALAR) KILN_TRY(note_number(source, e, in->numbers));
     for (int k = 0; k < e->nargs; k++) KILN_TRY(inspect(source, e->args[k], in));
     return KILN_OK;
@@ -195,7 +198,8 @@ static kiln_status check_states(kiln_row_env *re, const kiln_nameds *list, const
                                   v->name, clause);
         char why[64];
         snprintf(why, sizeof why, "a %s cannot see this", clause);
-        KILN_TRY(check_expr(re, v->expr, kiln_state_dtype(s, re->common), (inspection){refused, why, NULL}));
+        KILN_TRY(
+            check_expr(re, v->expr, kiln_state_dtype(s, re->common), (inspection){refused, why, NULL, 0}));
     }
     if (list->n && list->n != states->n)
         return KILN_FAIL_LINE(KILN_E_PARSE, re->env.source, list->at[0].line, list->at[0].col,
@@ -232,29 +236,43 @@ static bool is_one_block(const kiln_reduce *r) {
     return each && r->block.n;
 }
 
+static kiln_dtype written_dtype(const checker *c, const kiln_branch *b, int arg) {
+    return b->typing.args >> arg & 1 ? c->common : c->dtypes[arg];
+}
+
 /* state, step or block, merge, finish: each in its own scope. */
 static kiln_status check_reduce(const checker *c, kiln_row_env *re, const kiln_branch *b) {
     const kiln_reduce *r = b->reduce;
-    if (!r->states.n) return KILN_OK;
+    if (!r->states.n && !r->finish.n) return KILN_OK;
     KILN_TRY(check_states(re, &r->states, "state", ELEMENTS | STATES | PLACES));
     re->states = true;
     KILN_TRY(check_states(re, &r->step, "step", 0));
     KILN_TRY(check_block(re));
-    if (!r->step.n && !r->block.n)
+    if (r->states.n && !r->step.n && !r->block.n)
         return CHECK_FAIL(c, c->row->family == KILN_FAMILY_SCAN ? "a scan needs a step"
                                                                 : "a fold needs a step or a block");
-    if (!r->merge.n && !r->from && !is_one_block(r) && c->row->family == KILN_FAMILY_FOLD)
+    if (r->states.n && !r->merge.n && !r->from && !is_one_block(r) && c->row->family == KILN_FAMILY_FOLD)
         return CHECK_FAIL(c, "a fold needs a merge");
     re->merge = true;
     KILN_TRY(check_states(re, &r->merge, "merge", ELEMENTS | PLACES));
     re->merge = false;
-    for (int k = 0; k < c->row->schema->nrets; k++) {
+    for (int k = 0; k < kiln_row_nown(c->row); k++) {
         const kiln_expr *e = finish_or_state(r, k);
+        if (k < r->finish.n && r->finish.at[k].empty) continue;
         if (!e && (!r->from || k)) return CHECK_FAIL(c, "result %d has no finish", k);
         if (!e) continue;
         bool sees = r->finish.at[k].each || c->row->family == KILN_FAMILY_SCAN;
-        inspection in = {sees ? 0 : ELEMENTS, "a finish sees elements only with 'each'", NULL};
+        inspection in = {sees ? 0 : ELEMENTS, "a finish sees elements only with 'each'", NULL, c->row->kept};
         KILN_TRY(check_expr(re, e, ret_dtype(c, b, k), in));
+    }
+    for (int k = 0; k < r->writes.n; k++) {
+        const kiln_named *w = &r->writes.at[k];
+        int arg = kiln_schema_arg(c->row->schema, w->name);
+        if (re->absent >> arg & 1) continue; /* it is written where it is given */
+        re->present |= UINT64_C(1) << arg;
+        inspection in = {ELEMENTS, "what is written sees elements of kept arguments only", NULL,
+                         c->row->kept};
+        KILN_TRY(check_expr(re, w->expr, written_dtype(c, b, arg), in));
     }
     return KILN_OK;
 }
@@ -275,7 +293,7 @@ static kiln_status check_bodies(const checker *c, const kiln_branch *b, uint64_t
     re.env.budget = c->budget;
     numbers ns = {.n = 0};
     inspection in = {c->row->family == KILN_FAMILY_MAP ? OTHER_PLACES : 0,
-                     "a map sees one element of each argument and no other place", &ns};
+                     "a map sees one element of each argument and no other place", &ns, 0};
     int64_t before = c->budget->taken;
     for (int k = 0; k < b->nbody; k++) KILN_TRY(check_expr(&re, b->body[k], ret_dtype(c, b, k), in));
     if (c->budget->taken - before > KILN_EXPR_MAX_NODES) /* they become one kernel */
@@ -295,6 +313,8 @@ static kiln_status check_branch(checker *c, const kiln_branch *b) {
     KILN_TRY(check_extents(c, &c->row->shape.dims));
     KILN_TRY(check_extents(c, &c->row->shape.window));
     KILN_TRY(check_extents(c, &c->row->hosts));
+    KILN_TRY(check_extents(c, &c->row->gives));
+    for (int k = 0; k < c->row->nviews; k++) KILN_TRY(check_extents(c, &c->row->views[k].sizes));
     c->ntyped++;
     return KILN_OK;
 }
@@ -415,6 +435,7 @@ kiln_status kiln_row_check(const kiln_registry *r, const kiln_row *row, kiln_bud
         *ntyped = 1;
         return KILN_OK;
     }
+    if (row->rest) KILN_TRY(kiln_row_rest_fits(r, row));
     kiln_arena arena;
     kiln_arena_init(&arena);
     checker c = {.row = row, .arena = &arena, .budget = budget, .arg_takes = row->arg_takes};

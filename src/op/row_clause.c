@@ -94,7 +94,9 @@ static kiln_status known_to_host(void *user, const kiln_expr *e) {
     const kiln_row *row = user;
     for (int k = 0; k < row->hosts.n - 1; k++)
         if (strcmp(row->hosts.at[k].name, e->name) == 0) return KILN_OK;
+    kiln_dtype named;
     if (kiln_schema_arg(row->schema, e->name) >= 0 || strcmp(e->name, "common") == 0) return KILN_OK;
+    if (kiln_dtype_parse(e->name, &named) == KILN_OK) return KILN_OK;
     return kiln_expr_fail(row->source, e, KILN_E_PARSE,
                           "'%s' is not an argument or a host number defined before", e->name);
 }
@@ -133,7 +135,8 @@ static kiln_status clause_finish(kiln_lex *lx, kiln_row *row) {
         kiln_named *v = NULL;
         KILN_TRY(kiln_row_named(lx, f, "at most 16 results", &v));
         KILN_TRY(kiln_lex_accept(lx, "each", &v->each));
-        KILN_TRY(kiln_expr_parse(lx, &v->expr));
+        if (!v->each) KILN_TRY(kiln_lex_accept(lx, "empty", &v->empty));
+        if (!v->empty) KILN_TRY(kiln_expr_parse(lx, &v->expr));
         KILN_TRY(kiln_lex_accept(lx, ",", &more));
     }
     return KILN_OK;
@@ -144,14 +147,33 @@ static kiln_status clause_grad(kiln_lex *lx, kiln_row *row) {
     return parse_nameds(lx, &row->grads, UNTYPED, "=");
 }
 
-/* over [only] ARG [keep [ARG]]   or   over last(COUNT) [keep [ARG]]   or   over diagonal   or   over alike */
+/* dims(D, ...) */
+static kiln_status parse_dims(kiln_lex *lx, uint64_t *out) {
+    bool more = true;
+    KILN_TRY(kiln_lex_expect(lx, "("));
+    while (more) {
+        if (lx->tok != KILN_TOK_NUM || lx->is_float || lx->i < 0 || lx->i >= KILN_VIEW_RANK)
+            return kiln_lex_fail(lx, "a dimension from 0 to 5");
+        *out |= UINT64_C(1) << lx->i;
+        KILN_TRY(kiln_lex_next(lx));
+        KILN_TRY(kiln_lex_accept(lx, ",", &more));
+    }
+    return kiln_lex_expect(lx, ")");
+}
+
+/* over [only] ARG [keep [ARG]]   or   over last(COUNT) [keep [ARG]]   or   over first(COUNT)   or   over dims(D, ...) [flat]
+ * or   over diagonal   or   over alike */
 static kiln_status clause_over(kiln_lex *lx, kiln_row *row) {
     bool did;
     KILN_TRY(kiln_lex_accept(lx, "diagonal", &row->reduce.over_diagonal));
     KILN_TRY(kiln_lex_accept(lx, "alike", &row->reduce.over_alike));
     if (row->reduce.over_diagonal || row->reduce.over_alike) return KILN_OK;
-    KILN_TRY(kiln_lex_accept(lx, "last", &did));
-    if (did) {
+    KILN_TRY(kiln_lex_accept(lx, "dims", &did));
+    if (did) KILN_TRY(parse_dims(lx, &row->reduce.over_dims));
+    if (did) return kiln_lex_accept(lx, "flat", &row->reduce.flat);
+    KILN_TRY(kiln_lex_accept(lx, "first", &row->reduce.over_first));
+    KILN_TRY(row->reduce.over_first ? KILN_OK : kiln_lex_accept(lx, "last", &did));
+    if (did || row->reduce.over_first) {
         KILN_TRY(kiln_lex_expect(lx, "("));
         KILN_TRY(kiln_expr_parse(lx, &row->reduce.over_last));
         KILN_TRY(kiln_lex_expect(lx, ")"));
@@ -290,6 +312,11 @@ static const struct {
     {"block", clause_block, IN(FOLD), false, true},
     {"merge", clause_merge, IN(FOLD) | IN(SCAN) | IN(INDEX), false, true},
     {"finish", clause_finish, IN(FOLD) | IN(SCAN) | IN(INDEX), false, true},
+    {"writes", kiln_row_clause_writes, IN(FOLD), false, true},
+    {"view", kiln_row_clause_view, IN(FOLD), true, false},
+    {"kept", kiln_row_clause_kept, IN(FOLD), false, false},
+    {"gives", kiln_row_clause_gives, IN(FOLD), false, false},
+    {"rest", kiln_row_clause_rest, IN(FOLD), false, false},
     {"out", clause_out, IN(INDEX), false, false},
     {"window", clause_window, IN(INDEX), false, false},
     {"into", clause_into, IN(INDEX), false, false},

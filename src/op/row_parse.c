@@ -431,6 +431,7 @@ static void inherit_clauses(kiln_row *row) {
         if (own.block.n) r->block = own.block;
         if (own.merge.n) r->merge = own.merge;
         if (own.finish.n) r->finish = own.finish;
+        if (own.writes.n) r->writes = own.writes;
     }
 }
 

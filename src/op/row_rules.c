@@ -39,7 +39,7 @@ static kiln_status check_truth(const kiln_row *row, int k) {
 static kiln_status check_schema(const kiln_row *row) {
     const kiln_schema *s = row->schema;
     for (int a = 0; a < s->nargs; a++)
-        if (has_alias(s->args[a].type))
+        if (has_alias(s->args[a].type) && !(row->written >> a & 1))
             return ROW_FAIL(row, "argument '%s' is written to or viewed; a %s row states the functional form",
                             s->args[a].name, kiln_family_name(row->family));
     for (int k = 0; k < s->nrets; k++) {
@@ -237,7 +237,7 @@ static kiln_status check_extern(const kiln_row *row) {
 static kiln_status check_bodies(const kiln_row *row) {
     for (int b = 0; b < row->nbranches; b++) {
         const kiln_reduce *r = row->branches[b].reduce;
-        bool folds = row->family != KILN_FAMILY_MAP && r->states.n;
+        bool folds = row->family != KILN_FAMILY_MAP && (r->states.n || r->finish.n);
         if (r->from && r->states.n != 1) return ROW_FAIL(row, "a body with 'from' is the only state");
         if (!row->branches[b].nbody && !folds) return ROW_FAIL(row, "no body computes the result");
         if (row->branches[b].nbody && folds)
@@ -296,6 +296,7 @@ kiln_status kiln_row_rules(const kiln_row *row) {
     for (int b = 0; b < row->nbranches; b++) KILN_TRY(check_typing(row, &row->branches[b].typing));
     KILN_TRY(check_clauses(row));
     KILN_TRY(check_scan(row));
+    KILN_TRY(kiln_row_views_fit(row));
     KILN_TRY(check_grads(row));
     if (row->family == KILN_FAMILY_EXTERN) return check_extern(row);
     return check_bodies(row);

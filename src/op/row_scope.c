@@ -213,8 +213,10 @@ static uint64_t exact_args(const kiln_row *row, const kiln_expr *e) {
 static kiln_status use_clauses(usage *u) {
     const kiln_row *row = u->row;
     const kiln_reduce *r = &row->reduce;
-    const kiln_nameds *lists[] = {&row->shape.dims, &row->shape.window, &row->compose.args, &row->grads};
+    const kiln_nameds *lists[] = {&row->shape.dims, &row->shape.window, &row->compose.args, &row->grads,
+                                  &row->gives};
     for (size_t k = 0; k < sizeof lists / sizeof *lists; k++) KILN_TRY(use_all(u, lists[k]));
+    for (int k = 0; k < row->nviews; k++) KILN_TRY(use_all(u, &row->views[k].sizes));
     KILN_TRY(use(u, r->over_last));
     for (int k = 0; k < row->nchecks; k++) KILN_TRY(use(u, row->checks[k].cond));
     u->set |= bit(r->over_arg) | bit(r->keep_arg) | bit(row->shape.like_arg) | bit(row->shape.into_arg) |
@@ -224,7 +226,7 @@ static kiln_status use_clauses(usage *u) {
 
 /* What a fold computes with, beside bodies. */
 static kiln_status use_reduce(usage *u, const kiln_reduce *r) {
-    const kiln_nameds *lists[] = {&r->states, &r->step, &r->block, &r->merge, &r->finish};
+    const kiln_nameds *lists[] = {&r->states, &r->step, &r->block, &r->merge, &r->finish, &r->writes};
     for (size_t k = 0; k < sizeof lists / sizeof *lists; k++) KILN_TRY(use_all(u, lists[k]));
     return KILN_OK;
 }
@@ -249,8 +251,9 @@ static kiln_status resolve_branch(kiln_branch *br, usage *all) {
 static kiln_status check_used(const kiln_row *row, const usage *all) {
     for (int a = 0; a < row->schema->nargs; a++) {
         const char *name = row->schema->args[a].name;
-        bool used = all->set >> a & 1, ignored = row->ignored >> a & 1, in_class = row->statics >> a & 1;
-        if (!used && !ignored && !in_class)
+        bool used = (all->set | row->written) >> a & 1, ignored = row->ignored >> a & 1,
+             in_class = row->statics >> a & 1;
+        if (!used && !ignored && !in_class && !row->rest) /* what `rest` takes is known when all rows are */
             return KILN_FAIL_LINE(KILN_E_PARSE, row->source, row->line, row->col,
                                   "%s: argument '%s' is not used; write 'ignore %s' if that is meant",
                                   row->name, name, name);
@@ -291,6 +294,8 @@ static void resolve_conditions(kiln_row *row) {
     resolve_all(row, &row->hosts);
     resolve_all(row, &row->shape.dims);
     resolve_all(row, &row->shape.window);
+    resolve_all(row, &row->gives);
+    for (int k = 0; k < row->nviews; k++) resolve_all(row, &row->views[k].sizes);
 }
 
 /* Whether e itself, lets aside, has a division that may be one of integers. */
@@ -356,6 +361,10 @@ kiln_status kiln_row_resolve(kiln_row *row) {
     usage all = {.row = row}, shapes = {.row = row};
     KILN_TRY(find_counts(row));
     KILN_TRY(use(&shapes, row->reduce.over_last));
+    for (int k = 0; k < row->nviews; k++) KILN_TRY(use_all(&shapes, &row->views[k].sizes));
+    for (int a = 0; a < row->schema->nargs; a++)
+        if (kiln_row_is_tensor(row, a))
+            shapes.set &= ~(1ull << a); /* layouts of tensors are compared anyway */
     row->shaped = bit(row->reduce.over_arg) | bit(row->reduce.keep_arg) | shapes.set;
     for (int a = 0; a < row->schema->nargs; a++) {
         uint64_t self = 1ull << a;

@@ -1,6 +1,6 @@
 /* row_strides.c - the attribute `strides` of a row: how the strides of its new results come about.
  *
- *   rows | like ARG | channels_last | channels_last_3d | without numbers | ( CHAIN )
+ *   rows | like ARG | format ARG | channels_last | channels_last_3d | without numbers | ( CHAIN )
  * A chain names the iterators that PyTorch runs one after the other, `((self, mask), number)`: brackets hold what one
  * of them walks.  It is kept as links in the order in which they are worked out.  What they come to for actual
  * tensors is infer's business. */
@@ -79,8 +79,9 @@ kiln_status kiln_row_strides(kiln_lex *lx, kiln_row *row, kiln_typing *t) {
                                         [KILN_STRIDES_ROWS] = "rows",
                                         [KILN_STRIDES_LIKE] = "like",
                                         [KILN_STRIDES_CHANNELS_LAST] = "channels_last",
-                                        [KILN_STRIDES_CHANNELS_LAST_3D] = "channels_last_3d"};
-    int s = KILN_STRIDES_WITHOUT, last = KILN_STRIDES_CHANNELS_LAST_3D;
+                                        [KILN_STRIDES_CHANNELS_LAST_3D] = "channels_last_3d",
+                                        [KILN_STRIDES_FORMAT] = "format"};
+    int s = KILN_STRIDES_WITHOUT, last = KILN_STRIDES_FORMAT;
     bool did;
     t->nchain = 0;
     KILN_TRY(kiln_lex_accept(lx, "(", &did));
@@ -89,9 +90,10 @@ kiln_status kiln_row_strides(kiln_lex *lx, kiln_row *row, kiln_typing *t) {
         return parse_chain(lx, row, &(chain){.to = t});
     }
     while (s <= last && !(words[s] && kiln_lex_is(lx, words[s]))) s++;
-    if (s > last) return kiln_lex_fail(lx, "rows, like, without, channels_last, channels_last_3d or '('");
+    if (s > last)
+        return kiln_lex_fail(lx, "rows, like, format, without, channels_last, channels_last_3d or '('");
     t->strides = (kiln_strides)s;
     KILN_TRY(kiln_lex_next(lx));
     if (s == KILN_STRIDES_WITHOUT) return kiln_lex_expect(lx, "numbers");
-    return s == KILN_STRIDES_LIKE ? parse_tensor(lx, row, &t->like) : KILN_OK;
+    return s == KILN_STRIDES_LIKE || s == KILN_STRIDES_FORMAT ? parse_tensor(lx, row, &t->like) : KILN_OK;
 }

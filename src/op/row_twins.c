@@ -28,7 +28,7 @@ static bool same_list(const kiln_nameds *a, const kiln_nameds *b) {
     for (int k = 0; k < a->n; k++) {
         const kiln_named *s = &a->at[k], *t = &b->at[k];
         if (strcmp(s->name, t->name) != 0 || s->dtype != t->dtype || s->real != t->real ||
-            s->wide != t->wide || s->each != t->each || !same_expr(s->expr, t->expr))
+            s->wide != t->wide || s->each != t->each || s->empty != t->empty || !same_expr(s->expr, t->expr))
             return false;
     }
     return true;
@@ -37,7 +37,7 @@ static bool same_list(const kiln_nameds *a, const kiln_nameds *b) {
 static bool same_fold(const kiln_reduce *a, const kiln_reduce *b) {
     return same_list(&a->states, &b->states) && same_list(&a->step, &b->step) &&
            same_list(&a->block, &b->block) && same_list(&a->merge, &b->merge) &&
-           same_list(&a->finish, &b->finish);
+           same_list(&a->finish, &b->finish) && same_list(&a->writes, &b->writes);
 }
 
 /* All that lowering and the order of operands look at: everything but typing.out and typing.strides. */

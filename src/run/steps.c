@@ -53,7 +53,9 @@ static kiln_status new_result(const running *r, int k, kiln_tensor **out) {
 /* Tensors for all results, or for none. */
 static kiln_status new_results(const running *r) {
     for (int k = 0; k < r->plan->typed.nrets; k++) {
-        kiln_status st = new_result(r, k, &r->outs[k]);
+        bool absent = r->plan->typed.absent >> k & 1;
+        r->outs[k] = NULL;
+        kiln_status st = absent ? KILN_OK : new_result(r, k, &r->outs[k]);
         if (st == KILN_OK) continue;
         while (k > 0) kiln_tensor_release(r->outs[--k]);
         return st;
@@ -78,14 +80,31 @@ static kiln_status given_results(const kiln_plan *plan, kiln_tensor **outs) {
     return KILN_OK;
 }
 
+/* A result that a call made, to where the caller wants it. */
+static void copy_made(const running *r, int k) {
+    const kiln_tensor *from = r->made[r->plan->result[k].made - 1], *to = r->outs[k];
+    int64_t n[KILN_MAX_DIMS], a[KILN_MAX_DIMS], b[KILN_MAX_DIMS], size = kiln_elem_bytes[to->dtype];
+    int rank = to->rank;
+    n[0] = 1, a[0] = b[0] = 0;
+    for (int d = 0; d < rank; d++) {
+        n[rank - 1 - d] = to->sizes[d];
+        a[rank - 1 - d] = to->strides[d] * size;
+        b[rank - 1 - d] = from->strides[d] * size;
+    }
+    kiln_elements_copy(to->data, a, from->data, b, rank ? rank : 1, n, (size_t)size);
+}
+
 /* Results are there, and the last thing that can fail has been done.  Those computed aside have buffers of their own. */
 static kiln_status make_ready(running *r) {
     const kiln_plan *p = r->plan;
     if (r->ready) return KILN_OK;
     KILN_TRY(p->call->nout ? given_results(p, r->outs) : new_results(r));
     r->ready = true;
-    char **ptr = r->ptr + (p->aside ? p->axes.nbuffers : 0);
-    for (int k = 0; k < p->typed.nrets; k++) ptr[k] = r->outs[k]->data;
+    for (int k = 0; k < p->call->nout; k++)
+        if (p->result[k].made) copy_made(r, k);
+    for (int b = 0; b < p->nbuffers; b++)
+        if (p->buffer[b].kind == KILN_BUFFER_RESULT && r->outs[p->buffer[b].which])
+            r->ptr[b] = r->outs[p->buffer[b].which]->data;
     return KILN_OK;
 }
 

@@ -220,7 +220,7 @@ class Op:
         a, outs = _Arguments(args, kwargs), self._outs()
         try:
             _check(_lib.kiln_call(self.kiln.ctx, self.handle, a.values, a.n, outs, self.nrets))
-            results = tuple(_copy_out(outs[k]) for k in range(self.nrets))
+            results = tuple(outs[k] and _copy_out(outs[k]) for k in range(self.nrets))  # None: a result that is not given
             for k in range(self.nrets):
                 _lib.kiln_tensor_release(outs[k])
         finally:

@@ -36,15 +36,30 @@ def form(name):
 # -- arguments for a schema -------------------------------------------------------------------------------------------
 
 BY_NAME = {"rounding_mode": "trunc", "approximate": "tanh", "dim": 0, "dtype": None, "reduction": 1, "correction": 1}
-BY_TYPE = {"int": 1, "float": 0.5, "number": 0.5, "bool": False, "List[int]": [0]}
+BY_TYPE = {"int": 1, "float": 0.5, "number": 0.5, "bool": False, "List[int]": [0], "List[bool]": [True, True, True]}
+STATISTICS = ("running_mean", "running_var", "save_mean", "save_var", "save_invstd")  # of norms over channels, as are their weights: 5
+GROUPS_OF_CHANNELS = {"N": 4, "C": 5, "HxW": 1, "group": 5}
 
 
-def value_for(arg, dtype, filled):
+def tensor_for(arg, schema, generator):
+    """A matrix, or what norms have for each of its columns, its rows, or all of it."""
+    made = torch.rand(4, 5, generator=generator) * 0.8 + 0.1
+    channels = "batch_norm" in schema.name or "group_norm" in schema.name
+    if channels and arg.name in ("weight", "bias", *STATISTICS) and not arg.is_out:
+        return made[0].clone()
+    if "layer_norm_backward" in schema.name and arg.name in ("mean", "rstd"):
+        return made[:1, :1].clone()
+    return made
+
+
+def value_for(arg, schema, dtype, filled):
     """filled: whether optional arguments are given."""
     kind = str(arg.type).removeprefix("Optional[").removesuffix("]" if "Optional" in str(arg.type) else "")
     generator = torch.Generator().manual_seed(len(arg.name))
+    if arg.name == "reserve" or ("batch_norm" in schema.name and arg.name == "out3"):
+        return torch.empty(0, dtype=torch.uint8)
     if kind == "Tensor":
-        made = torch.rand(4, 5, generator=generator) * 0.8 + 0.1
+        made = tensor_for(arg, schema, generator)
         made = made[0, 0] if arg.name == "value" else made
         if arg.name == "exponent" and arg.is_out:
             return made.to(torch.int32)
@@ -57,13 +72,15 @@ def value_for(arg, dtype, filled):
         return torch.float64
     if kind == "List[int]":
         return [4, 5] if arg.name == "normalized_shape" else BY_TYPE[kind]
-    return BY_NAME.get(arg.name, BY_TYPE.get(kind))
+    if arg.name in ("training", "train", "update"):
+        return filled or all(other.name != "running_mean" for other in schema.arguments)  # PyTorch reads them, there or not
+    return GROUPS_OF_CHANNELS.get(arg.name) or BY_NAME.get(arg.name, BY_TYPE.get(kind))
 
 
 def arguments(name, dtype, filled):
     schema = overload(name)._schema
-    args = [value_for(arg, dtype, filled) for arg in schema.arguments if not arg.kwarg_only]
-    return args, {arg.name: value_for(arg, dtype, filled) for arg in schema.arguments if arg.kwarg_only}
+    args = [value_for(arg, schema, dtype, filled) for arg in schema.arguments if not arg.kwarg_only]
+    return args, {arg.name: value_for(arg, schema, dtype, filled) for arg in schema.arguments if arg.kwarg_only}
 
 
 def run(name, dtype, filled):

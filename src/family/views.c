@@ -1,0 +1,192 @@
+/* views.c - tensors in other sizes: the row's `view` clauses -> sizes, strides, and what is copied first.
+ *
+ * A row says in which sizes it sees an argument, so that channels and groups are dimensions of their own.  Strides do it
+ * where the tensor's dimensions, cut and merged, allow that; else the argument is copied first, row by row.  Results for
+ * each element have the sizes of an argument as it is, and are seen as that is: `strides format`.  Knows no family but
+ * folds, and no operator. */
+#include "family/views.h"
+
+#include "infer/infer_parts.h"
+
+static int view_index(const kiln_plan *p, int arg) {
+    const kiln_row *row = p->call->op->row;
+    const kiln_view *v = kiln_row_view(row, arg);
+    return v ? (int)(v - row->views) : -1;
+}
+
+/* Strides by which memory of some sizes is seen in others of as many elements.  False: there are none. */
+static bool restride(int rank, const int64_t *sizes, const int64_t *strides, int to_rank, const int64_t *to,
+                     int64_t *out) {
+    int d = rank - 1;
+    int64_t
+        run = 1,
+        step =
+            0; /* elements of the tensor's dimensions that follow each other, not yet handed out; their stride */
+    for (int k = to_rank - 1; k >= 0; k--) {
+        int64_t want = to[k];
+        if (want == 1) {
+            out[k] = 0;
+            continue;
+        }
+        if (run == 1) { /* the next dimension of more than one element */
+            while (d >= 0 && sizes[d] == 1) d--;
+            if (d < 0) return false;
+            run = sizes[d];
+            step = strides[d--];
+        }
+        while (run % want != 0 || run < want) { /* more of the tensor's dimensions, if they follow */
+            while (d >= 0 && sizes[d] == 1) d--;
+            if (d < 0 || strides[d] != step * run) return false;
+            run *= sizes[d--];
+        }
+        out[k] = step;
+        step *= want;
+        run /= want;
+    }
+    return run == 1;
+}
+
+/* -- sizes ------------------------------------------------------------------------------------------------------ */
+
+static kiln_status find_sizes(kiln_plan *p, int v, const kiln_tensor *t) {
+    const kiln_view *view = &p->call->op->row->views[v];
+    kiln_call_env env;
+    int64_t all = 1;
+    bool wrong = false;
+    kiln_call_env_init(&env, p->call, p->typed.common);
+    p->view[v].rank = view->sizes.n;
+    for (int d = 0; d < view->sizes.n; d++) {
+        kiln_hval size;
+        KILN_TRY(kiln_note(kiln_expr_eval(&env.env, view->sizes.at[d].expr, &size), "%s", p->call->op->name));
+        wrong = wrong || size.kind != KILN_H_INT || size.i < 0 || __builtin_mul_overflow(all, size.i, &all);
+        p->view[v].sizes[d] = size.i;
+    }
+    if (wrong || all != t->nelem)
+        return KILN_FAIL(KILN_E_ARG,
+                         "%s: argument '%s' has %lld elements, which do not fit the sizes it must have",
+                         p->call->op->name, kiln_arg_name(p->call, view->arg), (long long)t->nelem);
+    return KILN_OK;
+}
+
+kiln_status kiln_views_find(kiln_plan *p) {
+    kiln_tensor seen[KILN_ROW_MAX_VIEWS];
+    const kiln_tensor *own[KILN_MAX_OPERANDS];
+    int n = 0;
+    for (int i = 0; i < p->typed.nin; i++) {
+        int v = view_index(p, p->typed.in_arg[i]);
+        own[i] = p->in[i];
+        if (v < 0) continue;
+        KILN_TRY(find_sizes(p, v, p->in[i]));
+        seen[n] = (kiln_tensor){
+            .rank = (uint8_t)p->view[v].rank, .nelem = own[i]->nelem, .sizes = p->view[v].sizes};
+        p->in[i] = &seen[n++];
+    }
+    kiln_status st = kiln_broadcast(p);
+    for (int i = 0; i < p->typed.nin; i++) p->in[i] = own[i];
+    p->uniform = false;
+    const kiln_typing *ty = &kiln_plan_branch(p)->typing;
+    if (ty->strides != KILN_STRIDES_FORMAT) return st;
+    const kiln_tensor *like = p->call->arg[ty->like].u.tensor;
+    kiln_shape *s = &p->shape[KILN_SHAPE_OWN];
+    s->rank = like->rank;
+    s->nelem = like->nelem;
+    for (int d = 0; d < s->rank; d++) s->sizes[d] = like->sizes[d];
+    return st;
+}
+
+/* -- results ------------------------------------------------------------------------------------------------------ */
+
+/* Whether strides are in the order of channels last, as PyTorch tells: channels nearest, then the other dimensions from the
+ * last, the first one farthest.  Where rows would do as well, they are rows. */
+static bool channels_last(const kiln_tensor *t) {
+    int64_t least = 0;
+    if ((t->rank != 4 && t->rank != 5) || t->strides[1] == 0) return false;
+    for (int k = 0; k < t->rank; k++) {
+        int d = k == 0 ? 1 : k == t->rank - 1 ? 0 : t->rank - k;
+        if (t->sizes[d] == 0 || t->strides[d] < least) return false;
+        if (d == 0 && least == t->strides[1]) return false;
+        least = t->strides[d] * (t->sizes[d] > 1 ? t->sizes[d] : 1);
+    }
+    return true;
+}
+
+/* Row-major where PyTorch resizes a given result before it looks at strides. */
+static void own_strides(const kiln_plan *p, const kiln_tensor *like, kiln_shape *s) {
+    int64_t next = 1;
+    bool resized = false;
+    for (int k = 0; k < p->call->nout; k++) resized = resized || p->result[k].resized;
+    if (resized || !channels_last(like)) {
+        kiln_row_major(s->rank, s->sizes, s->strides);
+        return;
+    }
+    for (int k = 0; k < s->rank; k++) {
+        int d = k == 0 ? 1 : k == s->rank - 1 ? 0 : s->rank - k;
+        s->strides[d] = next;
+        next *= s->sizes[d];
+    }
+}
+
+kiln_status kiln_views_of_results(kiln_plan *p) {
+    const kiln_typing *ty = &kiln_plan_branch(p)->typing;
+    if (ty->strides != KILN_STRIDES_FORMAT) return KILN_OK;
+    int64_t ignored[KILN_MAX_RANK];
+    const kiln_tensor *like = p->call->arg[ty->like].u.tensor;
+    own_strides(p, like, &p->shape[KILN_SHAPE_OWN]);
+    for (int k = 0; k < p->call->nout; k++) {
+        const kiln_tensor *t = p->call->out[k];
+        int v = view_index(p, ty->like);
+        if (p->result[k].shape == KILN_SHAPE_OWN && !p->result[k].resized && t->nelem > 0)
+            p->aside |= !restride(t->rank, t->sizes, t->strides, p->view[v].rank, p->view[v].sizes, ignored);
+    }
+    return KILN_OK;
+}
+
+void kiln_view_of_result(const kiln_plan *p, int k, int64_t *out) {
+    const kiln_shape *own = &p->shape[KILN_SHAPE_OWN];
+    const kiln_tensor *t = p->buffer[k].tensor;
+    const int64_t *strides = t && !p->result[k].resized ? t->strides : own->strides;
+    int v = view_index(p, kiln_plan_branch(p)->typing.like);
+    int64_t seen[KILN_VIEW_RANK];
+    bool rows = p->aside || own->nelem == 0 ||
+                !restride(own->rank, own->sizes, strides, p->view[v].rank, p->view[v].sizes, seen);
+    if (rows) kiln_row_major(p->view[v].rank, p->view[v].sizes, seen);
+    kiln_strides_stretch(p->shape, p->view[v].rank, p->view[v].sizes, seen, out);
+}
+
+/* -- arguments ---------------------------------------------------------------------------------------------------- */
+
+bool kiln_view_of_input(const kiln_plan *p, int b, int64_t *out) {
+    int v = view_index(p, p->buffer[b].which);
+    const kiln_tensor *t = p->buffer[b].tensor;
+    int64_t seen[KILN_VIEW_RANK];
+    if (v < 0) return false;
+    if (!t || !restride(t->rank, t->sizes, t->strides, p->view[v].rank, p->view[v].sizes, seen))
+        kiln_row_major(p->view[v].rank, p->view[v].sizes, seen); /* of its copy */
+    kiln_strides_stretch(p->shape, p->view[v].rank, p->view[v].sizes, seen, out);
+    return true;
+}
+
+/* Buffer b is a copy of its argument, row by row. */
+static void copy_first(kiln_plan *p, int b, int v) {
+    const kiln_tensor *t = p->buffer[b].tensor;
+    int own = kiln_plan_stand_in(p, b);
+    for (int d = 0; d < t->rank; d++) {
+        p->view[v].own_n[d] = t->sizes[t->rank - 1 - d];
+        p->stride[own][d] = t->strides[t->rank - 1 - d] * p->bytes[b];
+    }
+    p->buffer[b].nbytes = t->nelem * p->bytes[b];
+    p->step[p->nsteps++] = (kiln_step){
+        .kind = KILN_STEP_COPY,
+        .u.copy = {(uint8_t)own, (uint8_t)b, (uint8_t)t->rank, p->view[v].own_n, p->stride[own], NULL}};
+}
+
+void kiln_views_copy(kiln_plan *p) {
+    int64_t ignored[KILN_VIEW_RANK];
+    if (p->shape->nelem == 0) return;
+    for (int b = p->axes.nwritten; b < p->axes.nbuffers; b++) {
+        const kiln_tensor *t = p->buffer[b].tensor;
+        int v = view_index(p, p->buffer[b].which);
+        if (v >= 0 && !restride(t->rank, t->sizes, t->strides, p->view[v].rank, p->view[v].sizes, ignored))
+            copy_first(p, b, v);
+    }
+}

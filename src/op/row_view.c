@@ -1,0 +1,166 @@
+/* row_view.c - clauses by which a fold sees arguments in other sizes, writes to some, and gives some results only.
+ *
+ *   view ARG [SIZE, ...]      kept ARG, ...      writes ARG = EXPR, ...      gives CONDITION, ...      rest OPERATOR
+ * Sizes and conditions are computed once per call.  Only names and numbers of things are checked here; what sizes come
+ * to for actual tensors is the family's business, types are row_check.c's. */
+#include "op/row.h"
+
+/* A list of expressions without names, up to what ends it. */
+static kiln_status parse_list(kiln_lex *lx, kiln_nameds *out, const char *most) {
+    bool more = true;
+    while (more) {
+        kiln_named *v = NULL;
+        KILN_TRY(kiln_row_named(lx, out, most, &v));
+        KILN_TRY(kiln_expr_parse(lx, &v->expr));
+        KILN_TRY(kiln_lex_accept(lx, ",", &more));
+    }
+    return KILN_OK;
+}
+
+static kiln_status parse_tensor(kiln_lex *lx, const kiln_row *row, int *out) {
+    *out = lx->tok == KILN_TOK_NAME ? kiln_schema_arg(row->schema, lx->str) : -1;
+    if (*out < 0 || !kiln_row_is_tensor(row, *out)) return kiln_lex_fail(lx, "the name of a tensor");
+    return kiln_lex_next(lx);
+}
+
+/* view ARG [SIZE, ...] */
+kiln_status kiln_row_clause_view(kiln_lex *lx, kiln_row *row) {
+    kiln_view *v = kiln_arena_grow(lx->arena, row->views, (size_t)row->nviews, sizeof *v);
+    int arg;
+    if (!v) return KILN_NOMEM();
+    if (row->nviews == KILN_ROW_MAX_VIEWS) return kiln_lex_fail(lx, "at most 12 views");
+    KILN_TRY(parse_tensor(lx, row, &arg));
+    if (kiln_row_view(row, arg)) return kiln_lex_fail(lx, "one view of an argument");
+    row->views = v;
+    v += row->nviews++;
+    *v = (kiln_view){.arg = arg};
+    KILN_TRY(kiln_lex_expect(lx, "["));
+    KILN_TRY(parse_list(lx, &v->sizes, "at most 6 sizes"));
+    if (v->sizes.n > KILN_VIEW_RANK) return kiln_lex_fail(lx, "at most 6 sizes");
+    return kiln_lex_expect(lx, "]");
+}
+
+const kiln_view *kiln_row_view(const kiln_row *row, int arg) {
+    for (int k = 0; k < row->nviews; k++)
+        if (row->views[k].arg == arg) return &row->views[k];
+    return NULL;
+}
+
+/* kept ARG, ... */
+kiln_status kiln_row_clause_kept(kiln_lex *lx, kiln_row *row) {
+    bool more = true;
+    while (more) {
+        int arg;
+        KILN_TRY(parse_tensor(lx, row, &arg));
+        row->kept |= UINT64_C(1) << arg;
+        KILN_TRY(kiln_lex_accept(lx, ",", &more));
+    }
+    return KILN_OK;
+}
+
+/* writes ARG = EXPR, ... */
+kiln_status kiln_row_clause_writes(kiln_lex *lx, kiln_row *row) {
+    kiln_nameds *to = &kiln_row_reduce(row)->writes;
+    bool more = true;
+    while (more) {
+        kiln_named *v = NULL;
+        int arg;
+        KILN_TRY(kiln_row_named(lx, to, "at most 16 arguments", &v));
+        v->name = lx->tok == KILN_TOK_NAME ? lx->str : "";
+        KILN_TRY(parse_tensor(lx, row, &arg));
+        row->written |= UINT64_C(1) << arg;
+        KILN_TRY(kiln_lex_expect(lx, "="));
+        KILN_TRY(kiln_expr_parse(lx, &v->expr));
+        KILN_TRY(kiln_lex_accept(lx, ",", &more));
+    }
+    return KILN_OK;
+}
+
+/* gives CONDITION, ... */
+kiln_status kiln_row_clause_gives(kiln_lex *lx, kiln_row *row) {
+    KILN_TRY(parse_list(lx, &row->gives, "at most 16 results"));
+    return row->gives.n <= row->schema->nrets
+               ? KILN_OK
+               : kiln_lex_fail(lx, "no more conditions than there are results");
+}
+
+/* rest OPERATOR */
+kiln_status kiln_row_clause_rest(kiln_lex *lx, kiln_row *row) {
+    const char *start = lx->start;
+    while (lx->tok == KILN_TOK_NAME || kiln_lex_is(lx, ".") || kiln_lex_is(lx, "::")) {
+        if (lx->first_on_line && lx->start != start) break;
+        KILN_TRY(kiln_lex_next(lx));
+    }
+    size_t n = (size_t)(lx->start - start);
+    while (n > 0 &&
+           (start[n - 1] == ' ' || start[n - 1] == '\n' || start[n - 1] == '\r' || start[n - 1] == '\t'))
+        n--;
+    if (n == 0) return kiln_lex_fail(lx, "the name of an operator");
+    row->rest = kiln_arena_strndup(lx->arena, start, n);
+    return row->rest ? KILN_OK : KILN_NOMEM();
+}
+
+/* -- the rest of the results -------------------------------------------------------------------------------------- */
+
+int kiln_row_nown(const kiln_row *row) {
+    return row->rest ? row->branches[0].reduce->finish.n : row->schema->nrets;
+}
+
+kiln_status kiln_row_rest(const kiln_row *row, const kiln_op **out) {
+    return kiln_registry_find_row(row->home ? row->home : kiln_registry_shipped(), row->rest, out);
+}
+
+/* -- rules ---------------------------------------------------------------------------------------------------- */
+
+#define VIEW_FAIL(row, ...) KILN_FAIL_LINE(KILN_E_PARSE, (row)->source, (row)->line, (row)->col, __VA_ARGS__)
+
+static bool has_each(const kiln_row *row) {
+    for (int b = 0; b < row->nbranches; b++)
+        for (int k = 0; k < row->branches[b].reduce->finish.n; k++)
+            if (row->branches[b].reduce->finish.at[k].each) return true;
+    return false;
+}
+
+/* Results for each element have the sizes of an argument, which is seen as they are. */
+static kiln_status check_format(const kiln_row *row) {
+    bool format = row->typing.strides == KILN_STRIDES_FORMAT;
+    if (!format && row->nviews && has_each(row))
+        return VIEW_FAIL(row, "whose sizes do results for each element have? write 'strides format ARG'");
+    if (format && (row->family != KILN_FAMILY_FOLD || !kiln_row_view(row, row->typing.like)))
+        return VIEW_FAIL(row, "'strides format' names an argument that has a view");
+    return KILN_OK;
+}
+
+/* An argument that is written to has one element for all that are folded together. */
+static kiln_status check_writes(const kiln_row *row) {
+    for (int a = 0; a < row->schema->nargs; a++) {
+        const char *name = row->schema->args[a].name;
+        if (!(row->written >> a & 1)) continue;
+        if (!(row->kept >> a & 1)) return VIEW_FAIL(row, "'%s' is written to, so it must be kept", name);
+    }
+    for (int b = 0; b < row->nbranches; b++)
+        if (row->branches[b].reduce->writes.n + row->schema->nrets > KILN_MAX_RETS)
+            return VIEW_FAIL(row, "at most %d results and written arguments", KILN_MAX_RETS);
+    return KILN_OK;
+}
+
+kiln_status kiln_row_rest_fits(const kiln_registry *r, const kiln_row *row) {
+    const kiln_op *op;
+    KILN_TRY(kiln_note(kiln_registry_find_row(r, row->rest, &op), "%s", row->name));
+    for (int a = 0; a < op->schema->nargs; a++) {
+        int own = kiln_schema_arg(row->schema, op->schema->args[a].name);
+        if (own < 0 || !kiln_type_eq(row->schema->args[own].type, op->schema->args[a].type))
+            return VIEW_FAIL(row, "%s takes '%s', which the row has not, or with another type", op->name,
+                             op->schema->args[a].name);
+    }
+    for (int b = 0; b < row->nbranches; b++)
+        if (row->branches[b].reduce->finish.n + op->schema->nrets != row->schema->nrets)
+            return VIEW_FAIL(row, "%d results, of which %s gives %d and 'finish' %d", row->schema->nrets,
+                             op->name, op->schema->nrets, row->branches[b].reduce->finish.n);
+    return op->row == row ? VIEW_FAIL(row, "%s calls itself", row->name) : KILN_OK;
+}
+
+kiln_status kiln_row_views_fit(const kiln_row *row) {
+    KILN_TRY(check_format(row));
+    return check_writes(row);
+}
