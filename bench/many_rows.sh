@@ -13,6 +13,7 @@ awk '
             for (k = 0; k < n; k++) {
                 line = text[k]
                 if (head[k]) sub(/^[a-z]+ +/, "&copy" copy "::", line)
+                if (head[k]) sub(/::[a-z]+::/, "::", line)
                 print line
             }
     }' "$@" >"$out"
