@@ -575,6 +575,18 @@ static void folds_see_and_write_arguments(void **state) {
             "r:1:6: aten::neg takes 'self', which the row has not, or with another type");
     refuses(KILN_E_PARSE, NORM("", "Tensor self, Tensor x", "") "  finish s, s\n  rest aten::neg",
             "r:1:6: 2 results, of which aten::neg gives 1 and 'finish' 2");
+    refuses(KILN_E_PARSE, NORM("", "Tensor self, Tensor x", "") "  finish s\n  rest aten::neg_",
+            "r:1:6: aten::neg_ writes to an argument, or has a 'rest' itself");
+    refuses(
+        KILN_E_PARSE,
+        "fold my::f(Tensor x) -> Tensor : takes float\n  over alike\n  view x [1]\n  state s = 0\n  step s = s + x\n"
+        "  merge s = s + rhs.s\n  finish s",
+        "r:1:6: elements of a diagonal, or of tensors alike, are seen as they are: no 'view'");
+    refuses(
+        KILN_E_TYPE,
+        "scan my::f(Tensor x, int dim) -> Tensor : takes float\n  over dim\n  state s = 0\n  step s = s + x\n"
+        "  finish empty",
+        "my::f, typed for f16: r:5:10: unknown name 'empty'");
     takes(NORM("", "Tensor self, Tensor x", "") "  finish s\n  rest aten::neg");
     takes(NORM("", "Tensor x", "  gives rank(x) > 2\n") "  finish empty, s");
 }
