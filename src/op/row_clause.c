@@ -135,7 +135,7 @@ static kiln_status clause_finish(kiln_lex *lx, kiln_row *row) {
         kiln_named *v = NULL;
         KILN_TRY(kiln_row_named(lx, f, "at most 16 results", &v));
         KILN_TRY(kiln_lex_accept(lx, "each", &v->each));
-        if (!v->each) KILN_TRY(kiln_lex_accept(lx, "empty", &v->empty));
+        if (!v->each && row->family == KILN_FAMILY_FOLD) KILN_TRY(kiln_lex_accept(lx, "empty", &v->empty));
         if (!v->empty) KILN_TRY(kiln_expr_parse(lx, &v->expr));
         KILN_TRY(kiln_lex_accept(lx, ",", &more));
     }

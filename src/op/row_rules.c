@@ -30,7 +30,7 @@ static bool has_alias(const kiln_type *t) { return t && (t->alias || has_alias(t
 /* A truth value is the one element of a fold's result. */
 static kiln_status check_truth(const kiln_row *row, int k) {
     const kiln_reduce *r = &row->reduce;
-    bool one = row->family == KILN_FAMILY_FOLD && r->over_arg < 0 && !r->over_last;
+    bool one = row->family == KILN_FAMILY_FOLD && r->over_arg < 0 && !r->over_last && !r->over_dims;
     if (one && row->typing.ret[k] == KILN_BOOL) return KILN_OK;
     return ROW_FAIL(row, "result %d is a bool: only a fold of all elements with '-> bool' gives one", k);
 }

@@ -124,6 +124,8 @@ static bool has_each(const kiln_row *row) {
 /* Results for each element have the sizes of an argument, which is seen as they are. */
 static kiln_status check_format(const kiln_row *row) {
     bool format = row->typing.strides == KILN_STRIDES_FORMAT;
+    if (row->nviews && (row->reduce.over_diagonal || row->reduce.over_alike))
+        return VIEW_FAIL(row, "elements of a diagonal, or of tensors alike, are seen as they are: no 'view'");
     if (!format && row->nviews && has_each(row))
         return VIEW_FAIL(row, "whose sizes do results for each element have? write 'strides format ARG'");
     if (format && (row->family != KILN_FAMILY_FOLD || !kiln_row_view(row, row->typing.like)))
@@ -153,11 +155,14 @@ kiln_status kiln_row_rest_fits(const kiln_registry *r, const kiln_row *row) {
             return VIEW_FAIL(row, "%s takes '%s', which the row has not, or with another type", op->name,
                              op->schema->args[a].name);
     }
+    if (op->form != KILN_FORM_FUNCTIONAL || op->row->rest || op->row == row)
+        return VIEW_FAIL(row, "%s writes to an argument, or has a 'rest' itself", op->name);
     for (int b = 0; b < row->nbranches; b++)
-        if (row->branches[b].reduce->finish.n + op->schema->nrets != row->schema->nrets)
+        if (!row->branches[b].reduce->finish.n ||
+            row->branches[b].reduce->finish.n + op->schema->nrets != row->schema->nrets)
             return VIEW_FAIL(row, "%d results, of which %s gives %d and 'finish' %d", row->schema->nrets,
                              op->name, op->schema->nrets, row->branches[b].reduce->finish.n);
-    return op->row == row ? VIEW_FAIL(row, "%s calls itself", row->name) : KILN_OK;
+    return KILN_OK;
 }
 
 kiln_status kiln_row_views_fit(const kiln_row *row) {

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from compare import tally
+from kilnlib import Kiln
 from test_each import COMPILED, FLOATS, SHAPES, agree, calls, tiers
 from test_fold import bits, elements, outcome, torch_op, views
 from whole import WHOLE
@@ -371,3 +372,95 @@ def test_gradients_of_group_norm(interp, sync):
             a, b = (interp.op("aten::native_group_norm_backward")(grad, t, mean, rstd, all[0][0], n, c, size, group, [True] * 3) for t in (x, dense))
             for got, want in zip(a, b, strict=True):
                 torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
+
+
+# -- threads, and rows of users' -----------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("mode", ["interp", "sync"])
+def test_bits_of_norms_do_not_depend_on_threads(mode):
+    seen = {}
+    x, grad = elements((4, 24, 40, 40), torch.float32, 3), elements((4, 24, 40, 40), torch.float32, 4)
+    w, wide_w = elements((24,), torch.float32, 5), elements((40,), torch.float32, 6)
+    for threads in (1, 2, 3):
+        with Kiln(mode, threads=threads) as k:
+            for last in (False, True):
+                a, g = (t.contiguous(memory_format=torch.channels_last) if last else t for t in (x, grad))
+                stats = [torch.zeros(24), torch.ones(24)]
+                results = {
+                    "batch": k.op("aten::native_batch_norm")(a, w, w, *stats, True, 0.1, 1e-5),
+                    "group": k.op("aten::native_group_norm")(a, w, w, 4, 24, 1600, 6, 1e-5)}
+                results["statistics"] = stats
+                results["of batch"] = k.op("aten::native_batch_norm_backward")(g, a, w, None, None, *results["batch"][1:], True, 1e-5, [True] * 3)
+                results["of group"] = k.op("aten::native_group_norm_backward")(g, a, *results["group"][1:], w, 4, 24, 1600, 6, [True] * 3)
+                _, mean, rstd = k.op("aten::native_layer_norm")(a, [40], wide_w, wide_w, 1e-5)
+                results["of layer"] = k.op("aten::native_layer_norm_backward")(g, a, [40], mean, rstd, wide_w, wide_w, [True] * 3)
+                for name, given in results.items():
+                    now = [bits(t) for t in given]
+                    assert seen.setdefault((name, last), now) == now, (name, last, threads)
+                    tally.cases["norms, several threads"] += 1
+
+
+ROWS = """
+fold my::batch_norm(Tensor input, Tensor(a!) mean_so_far, bool training, float momentum) -> (Tensor, Tensor) : promote(input, mean_so_far) takes float -> (input, same) strides format input
+     over   dims(0, 2)
+     view   input [size(input, 0), size(input, 1), span(input, 2)]
+     view   mean_so_far [size(input, 1), 1]
+     kept   mean_so_far
+     let    mean = s / compute(n)
+     when   training
+     state  s = 0
+     step   s = s + input
+     merge  s = s + rhs.s
+     finish each input - mean, mean
+     writes mean_so_far = momentum * mean + (1 - momentum) * mean_so_far
+     when   true
+     finish each input - mean_so_far, empty
+
+fold my::sums(Tensor x, int k, bool[2] wanted) -> (Tensor, Tensor, Tensor) : takes float
+     over   first(1)
+     gives  wanted[0]
+     state  s = 0
+     step   s = s + x
+     merge  s = s + rhs.s
+     finish s
+     rest   my::pairs
+
+fold my::pairs(Tensor x, int k, bool[2] wanted) -> (Tensor, Tensor) : takes float
+     over   dims(0, 2) flat
+     view   x [k, size(x, 0) // k, span(x, 1)]
+     gives  wanted[1], true
+     state  s = 0, most = lowest
+     step   s = s + x, most = max(most, x)
+     merge  s = s + rhs.s, most = max(most, rhs.most)
+     finish s, most
+"""
+
+
+@pytest.mark.parametrize("mode", ["interp", "sync"])
+def test_rows_of_a_user(mode):
+    with Kiln(mode) as k:
+        k.load(ROWS)
+        for x in formats(elements((3, 4, 5, 6), torch.float64, 1)):
+            seen = torch.ones(4, dtype=torch.float64)
+            mean = x.mean((0, 2, 3))
+            out, got = k.op("my::batch_norm")(x, seen, True, 0.25)
+            torch.testing.assert_close(got, mean)
+            torch.testing.assert_close(out, x - mean[:, None, None])
+            torch.testing.assert_close(seen, 0.25 * mean + 0.75)
+            out, got = k.op("my::batch_norm")(x, seen, False, 0.25)
+            torch.testing.assert_close(out, x - seen[:, None, None])
+            assert got.shape == (0,)
+        for x in (elements((6, 5, 4), torch.float64, 2), elements((4, 5, 6), torch.float64, 2).transpose(0, 2)):
+            for wanted in itertools.product((True, False), repeat=2):
+                s, pairs, most = k.op("my::sums")(x, 3, list(wanted))
+                three = x.reshape(3, 2, 20)
+                assert (s is not None, pairs is not None) == wanted
+                torch.testing.assert_close(most, three.amax((0, 2)))
+                if wanted[0]:
+                    torch.testing.assert_close(s, x.sum(0))
+                if wanted[1]:
+                    torch.testing.assert_close(pairs, three.sum((0, 2)))
+        with pytest.raises(RuntimeError, match="do not fit the sizes"):
+            k.op("my::sums")(torch.ones(5, 3), 3, [True, True])
+        with pytest.raises(RuntimeError, match="division by zero"):
+            k.op("my::sums")(torch.ones(5, 3), 0, [True, True])

@@ -61,3 +61,38 @@ def test_it_raises_what_the_call_raises(args, kwargs):
 def test_gradients_play_no_part():
     x = torch.ones(3, requires_grad=True)
     assert kiln.infer_results("exp", x) == kiln.infer_results("exp", x.detach())
+
+
+def norm(x, mean, var, training=True):
+    return kiln.call("native_batch_norm", x, None, None, mean, var, training, 0.1, 1e-5)
+
+
+@pytest.mark.parametrize("as_kind", [torch.tensor, lambda values: np.array(values, "f4"), kiln.Tensor], ids=["torch", "numpy", "kiln"])
+def test_arguments_that_are_written(as_kind):
+    """Running statistics, which the schema of native_batch_norm does not mark."""
+    x = [[1.0, 2.0], [3.0, 6.0]]
+    mean, var = as_kind([0.0, 0.0]), as_kind([1.0, 1.0])
+    out = norm(as_kind(x), mean, var)[0]
+    assert type(out) is type(mean)
+    np.testing.assert_allclose(mean.tolist(), [0.2, 0.4], rtol=1e-6)
+    np.testing.assert_allclose(var.tolist(), [1.1, 1.7], rtol=1e-6)
+    norm(as_kind(x), mean, var, False)
+    np.testing.assert_allclose(mean.tolist(), [0.2, 0.4], rtol=1e-6)
+
+
+def test_what_cannot_be_written_is_not():
+    mean, var = np.zeros(2, "f4"), np.ones(2, "f4")
+    var.flags.writeable = False
+    with pytest.raises(ValueError, match="running_var.*read-only"):
+        norm(np.ones((3, 2), "f4"), mean, var)
+    with pytest.raises(RuntimeError, match="requires grad"):
+        norm(torch.ones(3, 2), torch.zeros(2), torch.ones(2, requires_grad=True))
+    assert (mean == 0).all()
+
+
+def test_results_that_are_not_given():
+    args = (torch.ones(2, 3), torch.ones(2, 3), [3], torch.ones(2, 1), torch.ones(2, 1), torch.ones(3), None, [False, True, False])
+    given = kiln.call("native_layer_norm_backward", *args)
+    inferred = kiln.infer_results("native_layer_norm_backward", *args)
+    assert [r is None for r in given] == [r is None for r in inferred] == [True, False, True]
+    assert inferred[1].shape == (3,) == given[1].shape

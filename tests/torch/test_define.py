@@ -318,6 +318,7 @@ SQUARE = "map user::{0}(Tensor x) -> Tensor : takes float = x * x"
     ("user::a", "fold user::a(Tensor x, int[1] dim=[]) -> Tensor : takes float = max(acc, x) from lowest\n    over dim",
      NotImplementedError, "'x' of user::a.*write a 'grad' clause"),
     ("user::a", "map user::a(Tensor x) -> Tensor : takes float = x\n    check size(x, 0) > 1 : \"no\"", NotImplementedError, "sizes"),
+    ("user::a", "fold user::a(Tensor x, int k) -> Tensor : takes float = acc + x from 0\n    view x [k, 2]", NotImplementedError, "the clause 'view'"),
     ("user::a", "map user::a(Tensor x) -> Tensor : takes float = x\n    grad y = grad", ValueError, "'y' is no tensor argument"),
     ("user::a", "map user::a(Tensor x) -> Tensor : takes float = x\n    grad x = gred", ValueError, "a gradient cannot see 'gred'"),
 ])

@@ -542,43 +542,6 @@ static void types_wrong_for_one_dtype(void **state) {
             "my::f, typed for u8: r:1:59: a floating number meets the type u8; does the row need to_float?");
 }
 
-#define NORM(types, schema, clauses)                                                                  \
-    "fold my::f(" schema ") -> (Tensor, Tensor) : takes float " types "\n  over dims(0, 2)\n" clauses \
-    "  state s = 0\n  step s = s + x\n  merge s = s + rhs.s\n"
-
-static void folds_see_and_write_arguments(void **state) {
-    (void)state;
-    takes(NORM(
-        "strides format x", "Tensor x, Tensor(a!) seen",
-        "  view x [size(x, 0), size(x, 1), span(x, 2)]\n  view seen [size(x, 1), 1]\n  kept seen\n") "  finish each x - s, s\n  writes seen = s + seen");
-    refuses(KILN_E_PARSE,
-            NORM("", "Tensor x", "  view x [size(x, 0), size(x, 1), span(x, 2)]\n") "  finish each x - s, s",
-            "r:1:6: whose sizes do results for each element have? write 'strides format ARG'");
-    refuses(KILN_E_PARSE, NORM("strides format x", "Tensor x", "") "  finish each x - s, s",
-            "r:1:6: 'strides format' names an argument that has a view");
-    refuses(KILN_E_PARSE, NORM("", "Tensor x, Tensor seen", "") "  finish s, s\n  writes seen = s",
-            "r:1:6: 'seen' is written to, so it must be kept");
-    refuses(KILN_E_PARSE, NORM("", "Tensor x, Tensor(a!) seen", "") "  finish s, s + seen",
-            "r:1:6: argument 'seen' is written to or viewed; a fold row states the functional form");
-    refuses(KILN_E_TYPE, NORM("", "Tensor x, Tensor seen", "") "  finish s, s + seen",
-            "my::f, typed for f16: r:6:17: a finish sees elements only with 'each'");
-    refuses(KILN_E_TYPE,
-            NORM("", "Tensor x, Tensor seen", "  kept seen\n") "  finish s, s\n  writes seen = s + x",
-            "my::f, typed for f16: r:8:21: what is written sees elements of kept arguments only");
-    refuses(KILN_E_PARSE, NORM("", "Tensor x", "  view x [1]\n  view x [2]\n") "  finish s, s",
-            "r:4:10: expected one view of an argument, found '['");
-    refuses(KILN_E_PARSE, NORM("", "Tensor x", "  view y [1]\n") "  finish s, s",
-            "r:3:8: expected the name of a tensor, found 'y'");
-    refuses(KILN_E_PARSE, NORM("", "Tensor x", "  gives true, true, true\n") "  finish s, s",
-            "r:4:3: expected no more conditions than there are results, found 'state'");
-    refuses(KILN_E_PARSE, NORM("", "Tensor x", "") "  finish s\n  rest aten::neg",
-            "r:1:6: aten::neg takes 'self', which the row has not, or with another type");
-    refuses(KILN_E_PARSE, NORM("", "Tensor self, Tensor x", "") "  finish s, s\n  rest aten::neg",
-            "r:1:6: 2 results, of which aten::neg gives 1 and 'finish' 2");
-    takes(NORM("", "Tensor self, Tensor x", "") "  finish s\n  rest aten::neg");
-    takes(NORM("", "Tensor x", "  gives rank(x) > 2\n") "  finish empty, s");
-}
-
 static void every_tensor_has_its_dtypes(void **state) {
     (void)state;
     refuses(KILN_E_PARSE, G ": promote(self) = self + other",
@@ -1017,7 +980,6 @@ int main(void) {
         T(bad_names),
         T(types_wrong_for_one_dtype),
         T(every_tensor_has_its_dtypes),
-        T(folds_see_and_write_arguments),
         T(strides_of_several_iterators),
         T(bad_clauses),
         T(conditions_are_checked_before_any_call),
