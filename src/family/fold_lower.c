@@ -273,9 +273,21 @@ static void finish_each(lowering *f) {
     for (int k = 0; k < f->nreduced; k++) kiln_ir_end(ir);
 }
 
-/* One nest; of parts, a second one after their states are stored. */
+/* A nest over every element that is folded, which traps on one that breaks a check. */
+static void guard_nest(lowering *f) {
+    kiln_ir *ir = f->base.ir;
+    if (!kiln_lower_has_musts(&f->base)) return;
+    kiln_ir_for(ir, f->grid, f->across);
+    for (int k = 0; k < f->nreduced; k++) kiln_ir_for(ir, f->reduced[k], k == f->nreduced - 1 && !f->across);
+    kiln_lower_forget(&f->base);
+    kiln_lower_musts(&f->base);
+    for (int k = 0; k < f->nreduced + 1; k++) kiln_ir_end(ir);
+}
+
+/* One nest, or two if there are elements to be checked first; of parts, one more after their states are stored. */
 static void make_nests(lowering *f) {
     kiln_ir *ir = f->base.ir;
+    guard_nest(f);
     kiln_ir_for(ir, f->grid, f->across);
     fold_elements(f);
     if (f->base.plan->parts) {
@@ -403,6 +415,7 @@ static void declare(lowering *f) {
         partial->bytes[k] = (uint8_t)kiln_dtype_size(cell_dtype(f, k));
     }
     partial->nstates = p->parts ? (uint8_t)f->states.ncells : 0;
+    partial->nest = kiln_lower_has_musts(&f->base);
     partial->unit = f->each ? 0 : f->nreduced == 2 ? 1 : whole_tree(f).block;
 }
 

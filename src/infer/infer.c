@@ -33,7 +33,7 @@ static kiln_status hold_checks(const kiln_bound *call, kiln_dtype common, const 
     env.env.count = count ? *count : 0;
     for (const kiln_check *c = row->checks, *end = c + row->nchecks; c != end; c++) {
         bool ok;
-        if (c->counts != env.env.counted) continue;
+        if (c->each || c->counts != env.env.counted) continue;
         KILN_TRY(holds(&env, c->cond, &ok));
         if (!ok) return KILN_FAIL(c->status, "%s: %s", call->op->name, c->text);
     }
@@ -224,7 +224,8 @@ static void set_steps(kiln_plan *p) {
 /* -- the call ------------------------------------------------------------------------------------------ */
 
 /* What given tensors must be, then what the family makes of shapes and strides. */
-static inline kiln_status infer_layout(const kiln_family_fns *family, kiln_plan *p, bool check_types) {
+static inline kiln_status infer_layout(kiln_plan *p, bool check_types) {
+    const kiln_family_fns *family = kiln_families[kiln_plan_branch(p)->family];
     p->aside = false;
     if (p->call->nout) KILN_TRY(kiln_overlap_check(p));
     KILN_TRY(family->shape(p));
@@ -237,9 +238,9 @@ static inline kiln_status infer_layout(const kiln_family_fns *family, kiln_plan 
 
 kiln_status kiln_infer(const kiln_bound *call, kiln_plan *out) {
     const kiln_op *op = call->op;
-    const kiln_family_fns *family = kiln_families[op->row->family];
     const kiln_typing *by = NULL;
-    if (!family || !kiln_row_served(op->row)) return kiln_unserved(op->name, op->row->family);
+    if (!kiln_families[op->row->family] || !kiln_row_served(op->row))
+        return kiln_unserved(op->name, op->row->family);
     out->call = call;
     if (op->row->nchecks) {
         KILN_TRY(promote(out, &op->row->typing, &by));
@@ -249,7 +250,7 @@ kiln_status kiln_infer(const kiln_bound *call, kiln_plan *out) {
     KILN_TRY(kiln_types_infer(out));
     if (kiln_plan_out_rule(out) == KILN_OUT_COPIED) KILN_TRY(kiln_takes_check(call, out->typed.promoted));
     gather(out);
-    return infer_layout(family, out, true);
+    return infer_layout(out, true);
 }
 
 kiln_status kiln_infer_again(const kiln_bound *call, const kiln_typed *typed, kiln_plan *out) {
@@ -260,5 +261,5 @@ kiln_status kiln_infer_again(const kiln_bound *call, const kiln_typed *typed, ki
         out->in[i] = call->arg[a].u.tensor;
         out->dtypes[a] = (kiln_dtype)out->in[i]->dtype;
     }
-    return infer_layout(kiln_families[call->op->row->family], out, false);
+    return infer_layout(out, false);
 }

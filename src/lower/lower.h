@@ -39,6 +39,8 @@ struct kiln_lowering {
     /* Elements loaded in the region that is being built, in the compute type: rounded, exact.  Forgotten at its end. */
     kiln_pair loaded[KILN_MAX_ARGS][2];
     kiln_row_env env; /* types the row's expressions for this class */
+    const kiln_texpr
+        *must[KILN_ROW_MAX_CHECKS]; /* what must hold for each element, where the row's checks say so */
     /* Leaves of expressions that only some families have; NULL: this one has it not. */
     kiln_pair (*state)(kiln_lowering *lw, const kiln_texpr *e);    /* STATE, RHS */
     kiln_pair (*position)(kiln_lowering *lw, const kiln_texpr *e); /* POS, COUNT */
@@ -56,7 +58,10 @@ kiln_pair kiln_lower_expr(kiln_lowering *lw, const kiln_texpr *e);
 /* Computes the results of a set (bit k: result k) and stores them. */
 #define KILN_ALL_RESULTS (~UINT32_C(0))
 void kiln_lower_results(kiln_lowering *lw, const kiln_texpr *const *of, uint32_t set);
-/* Integer divisions of e must not be by zero: traps for them, in a nest that stores nothing. */
+/* Traps in a nest that stores nothing: for elements that break one of the row's checks, */
+bool kiln_lower_has_musts(const kiln_lowering *lw);
+void kiln_lower_musts(kiln_lowering *lw);
+/* and for integer divisions of e by zero. */
 bool kiln_lower_divides(const kiln_texpr *e);
 void kiln_lower_traps(kiln_lowering *lw, const kiln_texpr *e);
 #endif

@@ -168,6 +168,32 @@ void kiln_lower_traps(kiln_lowering *lw, const kiln_texpr *e) {
     kiln_ir_trap_if(lw->ir, kiln_ir_prim(lw->ir, KILN_P_EQ, pair, 2), KILN_E_DIVZERO, "ZeroDivisionError");
 }
 
+/* -- checks of elements ---------------------------------------------------------------------------------- */
+
+static kiln_status type_musts(kiln_lowering *lw) {
+    const kiln_row *row = lw->row;
+    for (int c = 0; c < row->nchecks; c++)
+        if (row->checks[c].each)
+            KILN_TRY(kiln_expr_type(&lw->env.env, row->checks[c].cond, KILN_BOOL, &lw->must[c]));
+    return KILN_OK;
+}
+
+bool kiln_lower_has_musts(const kiln_lowering *lw) {
+    for (int c = 0; c < lw->row->nchecks; c++)
+        if (lw->must[c]) return true;
+    return false;
+}
+
+void kiln_lower_musts(kiln_lowering *lw) {
+    for (int c = 0; c < lw->row->nchecks; c++) {
+        if (!lw->must[c]) continue;
+        kiln_ref holds = kiln_lower_expr(lw, lw->must[c]).re;
+        kiln_ref pair[2] = {holds, kiln_ir_const_i(lw->ir, KILN_BOOL, 0)};
+        kiln_ir_trap_if(lw->ir, kiln_ir_prim(lw->ir, KILN_P_EQ, pair, 2), lw->row->checks[c].status,
+                        lw->row->checks[c].text);
+    }
+}
+
 /* -- kernels --------------------------------------------------------------------------------------------- */
 
 kiln_status kiln_lowering_begin(kiln_lowering *lw, kiln_arena *arena, const kiln_plan *plan,
@@ -185,7 +211,7 @@ kiln_status kiln_lowering_begin(kiln_lowering *lw, kiln_arena *arena, const kiln
         else if (kiln_row_optional(row, a))
             lw->env.absent |= 1ull << a;
     }
-    return lw->ir ? KILN_OK : KILN_NOMEM();
+    return lw->ir ? type_musts(lw) : KILN_NOMEM();
 }
 
 void kiln_lower_buffers(kiln_lowering *lw, uint32_t written_axes, uint32_t read_axes) {

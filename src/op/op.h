@@ -103,6 +103,7 @@ typedef struct kiln_check {
     const char *text;
     kiln_status status; /* KILN_E_ARG unless the row says index, value or type */
     bool counts;        /* asks how many elements are folded, which is known when shapes are */
+    bool each;          /* asks elements: it must hold for every one of them */
 } kiln_check;
 
 typedef struct kiln_named {
@@ -117,7 +118,7 @@ typedef struct kiln_named {
 /* A scalar's id in typed bodies: an argument, or KILN_HOST_ID + k for the row's k-th host number. */
 enum { KILN_HOST_ID = KILN_MAX_ARGS };
 
-enum { KILN_ROW_MAX_NAMED = 16, KILN_ROW_MAX_BRANCHES = 16, KILN_ROW_MAX_CHECKS = 8 };
+enum { KILN_ROW_MAX_NAMED = 16, KILN_ROW_MAX_BRANCHES = 16, KILN_ROW_MAX_CHECKS = 16 };
 
 typedef struct kiln_nameds {
     kiln_named *at;
@@ -154,6 +155,7 @@ typedef struct kiln_reduce {
 /* One way to compute the row's results, taken when `when` holds (NULL: always). */
 typedef struct kiln_branch {
     const kiln_expr *when;
+    kiln_family family; /* the row's; of a fold's branch that has bodies, map: it folds nothing */
     kiln_typing typing;
     const kiln_expr **body; /* one per result; compose: NULL */
     int nbody;

@@ -267,10 +267,12 @@ static kiln_status check_bodies(const checker *c, const kiln_branch *b, uint64_t
     re.absent = absent;
     re.env.budget = c->budget;
     numbers ns = {.n = 0};
-    inspection in = {c->row->family == KILN_FAMILY_MAP ? OTHER_PLACES : 0,
+    inspection in = {b->family == KILN_FAMILY_MAP ? OTHER_PLACES : 0,
                      "a map sees one element of each argument and no other place", &ns};
     int64_t before = c->budget->taken;
     for (int k = 0; k < b->nbody; k++) KILN_TRY(check_expr(&re, b->body[k], ret_dtype(c, b, k), in));
+    for (int k = 0; k < c->row->nchecks; k++)
+        if (c->row->checks[k].each) KILN_TRY(check_expr(&re, c->row->checks[k].cond, KILN_BOOL, in));
     if (c->budget->taken - before > KILN_EXPR_MAX_NODES) /* they become one kernel */
         return kiln_expr_fail(c->row->source, b->body[0], KILN_E_LIMIT,
                               "the bodies have together more than %d nodes, with names and rules expanded",
@@ -305,6 +307,7 @@ static kiln_status check_conditions(checker *c, bool *refused) {
     *refused = false;
     for (int k = 0; k < c->row->nchecks; k++) {
         holds now;
+        if (c->row->checks[k].each) continue;
         KILN_TRY(may_hold(c, c->row->checks[k].cond, &now));
         *refused = *refused || now == NEVER;
     }

@@ -53,7 +53,7 @@ static kiln_status clause_when(kiln_lex *lx, kiln_row *row) {
     return body ? kiln_row_bodies(lx, row, b) : KILN_OK;
 }
 
-/* check COND [index|value|type] : "text" */
+/* check [each] COND [index|value|type|unsupported] : "text" */
 static kiln_status clause_check(kiln_lex *lx, kiln_row *row) {
     static const struct {
         const char *word;
@@ -62,14 +62,17 @@ static kiln_status clause_check(kiln_lex *lx, kiln_row *row) {
                  {"value", KILN_E_VALUE},
                  {"type", KILN_E_TYPE},
                  {"unsupported", KILN_E_UNSUP}};
-    if (row->nchecks == KILN_ROW_MAX_CHECKS) return kiln_lex_fail(lx, "at most 8 checks");
+    if (row->nchecks == KILN_ROW_MAX_CHECKS) return kiln_lex_fail(lx, "at most 16 checks");
     kiln_check *c = kiln_arena_grow(lx->arena, row->checks, (size_t)row->nchecks, sizeof *row->checks);
     if (!c) return KILN_NOMEM();
     row->checks = c;
     c += row->nchecks++;
     *c = (kiln_check){.status = KILN_E_ARG};
+    bool did = false, folds = row->family == KILN_FAMILY_FOLD;
+    KILN_TRY(kiln_lex_accept(lx, "each", &c->each));
+    if (c->each && !folds && row->family != KILN_FAMILY_MAP)
+        return kiln_lex_fail(lx, "elements are asked by maps and folds alone");
     KILN_TRY(kiln_expr_parse(lx, &c->cond));
-    bool did = false;
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds && !did; k++) {
         KILN_TRY(kiln_lex_accept(lx, kinds[k].word, &did));
         if (did) c->status = kinds[k].status;
@@ -94,7 +97,8 @@ static kiln_status known_to_host(void *user, const kiln_expr *e) {
     const kiln_row *row = user;
     for (int k = 0; k < row->hosts.n - 1; k++)
         if (strcmp(row->hosts.at[k].name, e->name) == 0) return KILN_OK;
-    if (kiln_schema_arg(row->schema, e->name) >= 0 || strcmp(e->name, "common") == 0) return KILN_OK;
+    bool word = e->word != KILN_WORD_NONE && e->word != KILN_WORD_n && e->word != KILN_WORD_in_place;
+    if (kiln_schema_arg(row->schema, e->name) >= 0 || word) return KILN_OK; /* inf, common, f32 */
     return kiln_expr_fail(row->source, e, KILN_E_PARSE,
                           "'%s' is not an argument or a host number defined before", e->name);
 }

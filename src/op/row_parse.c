@@ -417,10 +417,14 @@ static void default_promotion(kiln_row *row) {
         if (!row->branches[b].typing.args) row->branches[b].typing.args = all;
 }
 
-/* A branch has the row's clauses where it has none of its own; with states of its own, none that go with states. */
+/* A branch has the row's clauses where it has none of its own; with states of its own, none that go with states.  One of a
+ * fold's that has bodies is a map, which has none of those clauses. */
 static void inherit_clauses(kiln_row *row) {
     for (int b = 0; b < row->nbranches; b++) {
-        kiln_reduce *r = row->branches[b].reduce, own = *r;
+        kiln_branch *br = &row->branches[b];
+        kiln_reduce *r = br->reduce, own = *r;
+        br->family = row->family == KILN_FAMILY_FOLD && br->when && br->nbody ? KILN_FAMILY_MAP : row->family;
+        if (br->family != row->family) continue;
         *r = row->reduce;
         if (own.states.n) {
             r->states = own.states;

@@ -233,16 +233,24 @@ static kiln_status check_extern(const kiln_row *row) {
     return kiln_routine_fits(row);
 }
 
+static bool has_fold_clauses(const kiln_reduce *r) {
+    return r->step.n || r->block.n || r->merge.n || r->finish.n;
+}
+
 /* Something computes every result: bodies, or for what folds its clauses. */
 static kiln_status check_bodies(const kiln_row *row) {
+    bool any = false;
     for (int b = 0; b < row->nbranches; b++) {
         const kiln_reduce *r = row->branches[b].reduce;
         bool folds = row->family != KILN_FAMILY_MAP && r->states.n;
         if (r->from && r->states.n != 1) return ROW_FAIL(row, "a body with 'from' is the only state");
         if (!row->branches[b].nbody && !folds) return ROW_FAIL(row, "no body computes the result");
-        if (row->branches[b].nbody && folds)
+        if (row->branches[b].nbody && (folds || has_fold_clauses(r)))
             return ROW_FAIL(row, "both states and a body: 'finish' gives the results");
+        any = any || folds;
     }
+    if (row->family == KILN_FAMILY_FOLD && !any)
+        return ROW_FAIL(row, "nothing is folded: a fold has a state, or a body with 'from'");
     return KILN_OK;
 }
 

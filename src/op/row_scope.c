@@ -234,6 +234,8 @@ static kiln_status resolve_branch(kiln_branch *br, usage *all) {
     br->knows = knows(all->row, br->when);
     for (int k = 0; k < br->nbody; k++) KILN_TRY(use(&u, br->body[k]));
     KILN_TRY(use_reduce(&u, br->reduce));
+    for (int c = 0; c < u.row->nchecks; c++)
+        if (u.row->checks[c].each) KILN_TRY(use(&u, u.row->checks[c].cond));
     KILN_TRY(use_all(&u, &u.row->routine.args));
     br->uses = u.set;
     for (int k = 0; k < br->nbody; k++) br->exact |= exact_args(u.row, br->body[k]);
@@ -283,7 +285,8 @@ static void resolve_all(kiln_row *row, const kiln_nameds *list) {
 
 /* All that is computed once per call: conditions, host numbers, extents, and the lets that these use. */
 static void resolve_conditions(kiln_row *row) {
-    for (int c = 0; c < row->nchecks; c++) kiln_expr_resolve(row->checks[c].cond, find_for_host, row);
+    for (int c = 0; c < row->nchecks; c++)
+        if (!row->checks[c].each) kiln_expr_resolve(row->checks[c].cond, find_for_host, row);
     for (int b = 0; b < row->nbranches; b++)
         if (row->branches[b].when) kiln_expr_resolve(row->branches[b].when, find_for_host, row);
     if (row->reduce.over_last) kiln_expr_resolve(row->reduce.over_last, find_for_host, row);
@@ -341,7 +344,7 @@ static kiln_status find_counts(kiln_row *row) {
     for (int c = 0; c < row->nchecks; c++) {
         usage check = {.row = row};
         KILN_TRY(use(&check, row->checks[c].cond));
-        row->checks[c].counts = check.count;
+        row->checks[c].counts = check.count && !row->checks[c].each;
     }
     return KILN_OK;
 }

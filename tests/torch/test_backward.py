@@ -35,7 +35,8 @@ def form(name):
 
 # -- arguments for a schema -------------------------------------------------------------------------------------------
 
-BY_NAME = {"rounding_mode": "trunc", "approximate": "tanh", "dim": 0, "dtype": None, "reduction": 1, "correction": 1}
+BY_NAME = {"rounding_mode": "trunc", "approximate": "tanh", "dim": 0, "dtype": None, "reduction": 1, "correction": 1,
+           "beta": 1.5}  # of integers PyTorch divides by 0 where it is less than 1
 BY_TYPE = {"int": 1, "float": 0.5, "number": 0.5, "bool": False, "List[int]": [0]}
 
 
