@@ -55,7 +55,8 @@ def argument(kind, dtype, elements):
 
 
 def attempts(op, dtype):
-    """Arguments to try: required ones alone, or with optional tensors and numbers; one tensor may be a mask, or all matrices."""
+    """Arguments to try: required ones alone, or with optional tensors and numbers; one tensor may be a mask, or all matrices; or
+    numbers of classes."""
     known = parameters(schema(op))
     for elements, optional in ((1, ()), (1, ("Tensor?", "Scalar?")), ([[1]], ())):
         named = {name: argument(kind, dtype, elements) for kind, name, required in known if required or kind in optional}
@@ -63,6 +64,10 @@ def attempts(op, dtype):
         tensors = [name for name, value in named.items() if isinstance(value, kiln.Tensor)]
         for name in tensors if len(tensors) > 1 else ():
             yield {**named, name: kiln.Tensor(True)}
+    if {"self", "target"} <= {name for _, name, _ in known}:
+        named = {name: argument(kind, dtype, 1) for kind, name, required in known if required and not kind.endswith("?")}
+        for scores, target in (([[1, 1]], [0]), ([[[[1]], [[1]]]], [[[0]]])):
+            yield {**named, "weight": None, "reduction": 1, "self": kiln.Tensor(scores, dtype=dtype), "target": kiln.Tensor(target, dtype="int64")}
 
 
 def takes(op, dtype):
@@ -70,7 +75,7 @@ def takes(op, dtype):
         try:
             kiln.explain(op.name, stage="infer", **named)
             return True
-        except (RuntimeError, TypeError, ValueError):  # NotImplementedError is a RuntimeError
+        except (RuntimeError, TypeError, ValueError, IndexError):  # NotImplementedError is a RuntimeError
             continue
     return False
 

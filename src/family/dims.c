@@ -35,11 +35,26 @@ static kiln_status add_last(kiln_plan *p, const kiln_expr *count) {
     return KILN_OK;
 }
 
+/* The dimension of that number, from the end if it is negative. */
+static kiln_status add_at(kiln_plan *p, const kiln_expr *dim) {
+    kiln_call_env env;
+    kiln_hval v;
+    kiln_call_env_init(&env, p->call, p->typed.common);
+    KILN_TRY(kiln_note(kiln_expr_eval(&env.env, dim, &v), "%s", p->call->op->name));
+    int64_t d = v.i < 0 ? v.i + p->shape->rank : v.i;
+    if (v.kind != KILN_H_INT || d < 0 || d >= p->shape->rank)
+        return KILN_FAIL(KILN_E_ARG, "%s: there is no dimension %lld of %d", p->call->op->name,
+                         (long long)v.i, p->shape->rank);
+    p->reduced |= 1ull << d;
+    return KILN_OK;
+}
+
 kiln_status kiln_over_find(kiln_plan *p) {
     const kiln_reduce *r = &p->call->op->row->reduce;
     const kiln_value *dims = r->over_arg >= 0 ? &p->call->arg[r->over_arg] : NULL;
     p->reduced = 0;
     if (r->over_last) return add_last(p, r->over_last);
+    if (r->over_dim) return add_at(p, r->over_dim);
     if (dims && dims->kind == KILN_INT_V) return add_named(p, r->over_arg, dims->u.i);
     if (dims && dims->kind == KILN_LIST_V && (dims->n || r->over_only)) {
         for (uint32_t k = 0; k < dims->n; k++) KILN_TRY(add_named(p, r->over_arg, dims->u.list[k].u.i));

@@ -118,17 +118,21 @@ static void add_input(kiln_plan *p, int a) {
     p->typed.in_arg[p->typed.nin++] = (int8_t)a;
 }
 
-/* Those that the branch puts first, then the others in their order. */
+/* Those that the branch puts first, then the others in their order; last those that have no part in the call's shape. */
 static void gather(kiln_plan *p) {
     const kiln_typing *ty = &kiln_plan_branch(p)->typing;
-    uint64_t first = 0;
+    const kiln_row *row = p->call->op->row;
+    uint64_t apart = kiln_plan_branch(p)->accessed | row->kept, met = apart;
     p->typed.nin = 0;
     for (int k = 0; k < ty->norder; k++) {
-        if (!(first >> ty->order[k] & 1)) add_input(p, ty->order[k]);
-        first |= (uint64_t)1 << ty->order[k];
+        if (!(met >> ty->order[k] & 1)) add_input(p, ty->order[k]);
+        met |= (uint64_t)1 << ty->order[k];
     }
-    for (int a = 0; a < p->call->op->row->schema->nargs; a++)
-        if (!(first >> a & 1)) add_input(p, a);
+    for (int a = 0; a < row->schema->nargs; a++)
+        if (!(met >> a & 1)) add_input(p, a);
+    p->typed.nshaped = p->typed.nin;
+    for (int a = 0; apart; a++, apart >>= 1)
+        if (apart & 1) add_input(p, a);
 }
 
 /* -- what every family has alike --------------------------------------------------------------------------- */

@@ -45,6 +45,7 @@ struct kiln_lowering {
     kiln_pair (*state)(kiln_lowering *lw, const kiln_texpr *e);    /* STATE, RHS */
     kiln_pair (*position)(kiln_lowering *lw, const kiln_texpr *e); /* POS, COUNT */
     kiln_pair (*block)(kiln_lowering *lw, const kiln_texpr *e);    /* BLOCK */
+    kiln_pair (*access)(kiln_lowering *lw, const kiln_texpr *e);   /* ACCESS */
     const kiln_pair *locals;                                       /* of the rule being lowered */
 };
 
@@ -53,6 +54,8 @@ kiln_status kiln_lowering_begin(kiln_lowering *lw, kiln_arena *arena, const kiln
                                 kiln_lowered *out) KILN_MUST_CHECK;
 void kiln_lower_buffers(kiln_lowering *lw, uint32_t written_axes, uint32_t read_axes);
 
+/* An element of tensor argument `arg`, as it was loaded, in the compute type; exact: not rounded to the common dtype first. */
+kiln_pair kiln_lower_loaded(const kiln_lowering *lw, int arg, kiln_pair v, bool exact);
 void kiln_lower_forget(kiln_lowering *lw); /* what was loaded: another region begins */
 kiln_pair kiln_lower_expr(kiln_lowering *lw, const kiln_texpr *e);
 /* Computes the results of a set (bit k: result k) and stores them. */

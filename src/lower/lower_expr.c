@@ -64,15 +64,18 @@ void kiln_lower_forget(kiln_lowering *lw) {
     for (int a = 0; a < KILN_MAX_ARGS; a++) lw->loaded[a][0].re = lw->loaded[a][1].re = KILN_NOREF;
 }
 
+kiln_pair kiln_lower_loaded(const kiln_lowering *lw, int arg, kiln_pair v, bool exact) {
+    bool promoted = lw->branch->typing.args >> arg & 1;
+    kiln_dtype t = promoted ? lw->plan->typed.common : lw->plan->dtypes[arg];
+    if (!exact) v = kiln_pair_cast(lw->ir, t, v);
+    return kiln_pair_cast(lw->ir, kiln_dtype_compute(t), v);
+}
+
 static kiln_pair element(kiln_lowering *lw, const kiln_texpr *e) {
     int arg = e->id;
     bool exact = e->exact && lw->plan->typed.exact >> arg & 1;
     if (lw->loaded[arg][exact].re != KILN_NOREF) return lw->loaded[arg][exact];
-    kiln_pair v = kiln_pair_load(lw->ir, lw->buf_of_arg[arg]);
-    bool promoted = lw->branch->typing.args >> arg & 1;
-    kiln_dtype t = promoted ? lw->plan->typed.common : lw->plan->dtypes[arg];
-    if (!exact) v = kiln_pair_cast(lw->ir, t, v);
-    v = kiln_pair_cast(lw->ir, kiln_dtype_compute(t), v);
+    kiln_pair v = kiln_lower_loaded(lw, arg, kiln_pair_load(lw->ir, lw->buf_of_arg[arg]), exact);
     lw->loaded[arg][exact] = v;
     return v;
 }
@@ -126,8 +129,10 @@ kiln_pair kiln_lower_expr(kiln_lowering *lw, const kiln_texpr *e) {
     case KILN_TE_BLOCK:
         if (lw->block) return lw->block(lw, e);
         break;
-    case KILN_TE_EXTENT:
-    case KILN_TE_ACCESS: break;
+    case KILN_TE_ACCESS:
+        if (lw->access) return lw->access(lw, e);
+        break;
+    case KILN_TE_EXTENT: break;
     }
     lw->ir->failed = true; /* row_check.c refuses rows that get here */
     lw->ir->why = "an expression with a part that this family does not have";
@@ -150,19 +155,19 @@ void kiln_lower_results(kiln_lowering *lw, const kiln_texpr *const *of, uint32_t
 /* -- divisions ------------------------------------------------------------------------------------------- */
 
 static bool divides(const kiln_texpr *e) {
-    return e->kind == KILN_TE_PRIM && kiln_prim_trait(e->prim) == KILN_TRAIT_DIVIDES &&
+    return e && e->kind == KILN_TE_PRIM && kiln_prim_trait(e->prim) == KILN_TRAIT_DIVIDES &&
            kiln_dtype_is_int(e->dtype);
 }
 
 bool kiln_lower_divides(const kiln_texpr *e) {
     if (divides(e)) return true;
-    for (int k = 0; k < e->nargs; k++)
+    for (int k = 0; e && k < e->nargs; k++) /* of an access, not all are there */
         if (kiln_lower_divides(e->args[k])) return true;
     return false;
 }
 
 void kiln_lower_traps(kiln_lowering *lw, const kiln_texpr *e) {
-    for (int k = 0; k < e->nargs; k++) kiln_lower_traps(lw, e->args[k]);
+    for (int k = 0; e && k < e->nargs; k++) kiln_lower_traps(lw, e->args[k]);
     if (!divides(e)) return;
     kiln_ref pair[2] = {kiln_lower_expr(lw, e->args[1]).re, kiln_ir_const_i(lw->ir, e->dtype, 0)};
     kiln_ir_trap_if(lw->ir, kiln_ir_prim(lw->ir, KILN_P_EQ, pair, 2), KILN_E_DIVZERO, "ZeroDivisionError");

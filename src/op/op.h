@@ -118,6 +118,9 @@ typedef struct kiln_named {
 /* A scalar's id in typed bodies: an argument, or KILN_HOST_ID + k for the row's k-th host number. */
 enum { KILN_HOST_ID = KILN_MAX_ARGS };
 
+enum {
+    KILN_ROW_MAX_ACCESSED = 4
+}; /* tensors that are read at computed places: each takes an axis of the kernel */
 enum { KILN_ROW_MAX_NAMED = 16, KILN_ROW_MAX_BRANCHES = 16, KILN_ROW_MAX_CHECKS = 16 };
 
 typedef struct kiln_nameds {
@@ -140,6 +143,7 @@ static inline kiln_dtype kiln_state_dtype(const kiln_named *state, kiln_dtype co
 typedef struct kiln_reduce {
     int over_arg;               /* argument naming the reduced dims, or -1 */
     const kiln_expr *over_last; /* or: how many trailing dims */
+    const kiln_expr *over_dim;  /* or: which one */
     bool over_only;             /* an empty list of them means none, not all */
     bool over_diagonal;         /* or: the elements of a matrix whose two places are the same */
     bool over_alike;            /* or: all elements of tensors of the same sizes, none of others */
@@ -159,9 +163,11 @@ typedef struct kiln_branch {
     kiln_typing typing;
     const kiln_expr **body; /* one per result; compose: NULL */
     int nbody;
-    uint64_t uses;  /* bit a: argument a appears in the bodies */
-    uint64_t knows; /* bit a: optional argument a is present when this branch is taken */
-    int code;       /* the first branch that generates the same code */
+    uint64_t uses;            /* bit a: argument a appears in the bodies */
+    uint64_t accessed;        /* bit a: tensor a is read at computed places, as access[a] says */
+    const kiln_expr **access; /* of each argument; NULL: no tensor is */
+    uint64_t knows;           /* bit a: optional argument a is present when this branch is taken */
+    int code;                 /* the first branch that generates the same code */
     uint64_t exact; /* bit a: argument a appears as compute(a): a 0-d tensor is then not rounded to a half */
     kiln_reduce *reduce; /* fold, scan, index: the row's, with the branch's own clauses instead of those */
 } kiln_branch;
@@ -219,6 +225,7 @@ typedef struct kiln_row {
     kiln_nameds hosts;       /* numbers computed once per call; in bodies they are scalars */
     kiln_nameds grads;       /* gradients of arguments, where the row states them */
     uint64_t ignored;        /* arguments the row declares unused */
+    uint64_t kept;           /* fold: tensors that have the dimensions which it keeps, and no others */
     uint64_t optionals;      /* arguments that may be None, and count */
     uint64_t optional_items; /* lists of what may be None, and count */
     uint64_t scalars;        /* arguments of type Scalar */

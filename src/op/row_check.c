@@ -225,10 +225,8 @@ static kiln_status check_block(kiln_row_env *re) {
     return KILN_OK;
 }
 
-/* state, step or block, merge, finish: each in its own scope. */
-static kiln_status check_reduce(const checker *c, kiln_row_env *re, const kiln_branch *b) {
-    const kiln_reduce *r = b->reduce;
-    if (!r->states.n) return KILN_OK;
+/* state, step or block, merge: each in its own scope. */
+static kiln_status check_folding(const checker *c, kiln_row_env *re, const kiln_reduce *r) {
     KILN_TRY(check_states(re, &r->states, "state", ELEMENTS | STATES | PLACES));
     re->states = true;
     KILN_TRY(check_states(re, &r->step, "step", 0));
@@ -241,6 +239,15 @@ static kiln_status check_reduce(const checker *c, kiln_row_env *re, const kiln_b
     re->merge = true;
     KILN_TRY(check_states(re, &r->merge, "merge", ELEMENTS | PLACES));
     re->merge = false;
+    return KILN_OK;
+}
+
+/* What is folded, if anything is, then finish. */
+static kiln_status check_reduce(const checker *c, kiln_row_env *re, const kiln_branch *b) {
+    const kiln_reduce *r = b->reduce;
+    if (!r->states.n && !r->finish.n) return KILN_OK;
+    if (r->states.n) KILN_TRY(check_folding(c, re, r));
+    re->states = true;
     for (int k = 0; k < c->row->schema->nrets; k++) {
         const kiln_expr *e = finish_or_state(r, k);
         if (!e && (!r->from || k)) return CHECK_FAIL(c, "result %d has no finish", k);
@@ -259,6 +266,12 @@ static kiln_status check_extents(const checker *c, const kiln_nameds *list) {
         KILN_TRY(eval_before_call(c, list->at[k].expr, &ignored));
     }
     return KILN_OK;
+}
+
+static kiln_status check_over(const checker *c, const kiln_reduce *r) {
+    kiln_hval ignored;
+    if (r->over_last) KILN_TRY(eval_before_call(c, r->over_last, &ignored));
+    return r->over_dim ? eval_before_call(c, r->over_dim, &ignored) : KILN_OK;
 }
 
 static kiln_status check_bodies(const checker *c, const kiln_branch *b, uint64_t absent) {
@@ -290,6 +303,7 @@ static kiln_status check_branch(checker *c, const kiln_branch *b) {
     KILN_TRY(check_extents(c, &c->row->shape.dims));
     KILN_TRY(check_extents(c, &c->row->shape.window));
     KILN_TRY(check_extents(c, &c->row->hosts));
+    KILN_TRY(check_over(c, &c->row->reduce));
     c->ntyped++;
     return KILN_OK;
 }

@@ -242,11 +242,12 @@ kiln_status kiln_row_branch(kiln_lex *lx, kiln_row *row, kiln_branch **out) {
     kiln_branch *grown = kiln_arena_grow(lx->arena, row->branches, (size_t)row->nbranches,
                                          sizeof *row->branches);
     const kiln_expr **bodies = kiln_arena_alloc(lx->arena, (size_t)row->schema->nrets * sizeof *bodies);
+    const kiln_expr **access = kiln_arena_alloc(lx->arena, (size_t)row->schema->nargs * sizeof *access);
     kiln_reduce *reduce = kiln_arena_alloc(lx->arena, sizeof *reduce);
-    if (!grown || !bodies || !reduce) return KILN_NOMEM();
+    if (!grown || !bodies || !access || !reduce) return KILN_NOMEM();
     row->branches = grown;
     *out = &row->branches[row->nbranches++];
-    **out = (kiln_branch){.typing = row->typing, .body = bodies, .reduce = reduce};
+    **out = (kiln_branch){.typing = row->typing, .body = bodies, .access = access, .reduce = reduce};
     return KILN_OK;
 }
 

@@ -64,7 +64,7 @@ LOSSES = {
 
 def test_every_loss_is_tested(interp):
     rows = {op.name.removeprefix("aten::") for op in interp.ops() if op.served and op.family == "fold" and op.form == "functional"
-            and "int reduction" in op.schema}
+            and "int reduction" in op.schema and "nll" not in op.name}  # test_nll.py
     assert rows == set(LOSSES)
 
 

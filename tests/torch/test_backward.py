@@ -40,8 +40,21 @@ BY_NAME = {"rounding_mode": "trunc", "approximate": "tanh", "dim": 0, "dtype": N
 BY_TYPE = {"int": 1, "float": 0.5, "number": 0.5, "bool": False, "List[int]": [0]}
 
 
-def value_for(arg, dtype, filled):
+def of_classes(name, arg, dtype, filled):
+    """Of losses of classes: five of them, whose numbers are the targets."""
+    image, generator = "2d" in name, torch.Generator().manual_seed(len(arg.name))
+    if arg.name == "target":
+        return torch.randint(0, 5, (2, 3, 4) if image else (4,), generator=generator)
+    if arg.name == "weight" and not filled:
+        return None
+    shapes = {"self": (2, 5, 3, 4) if image else (4, 5), "weight": (5,)}
+    return torch.rand(shapes.get("self" if arg.name == "grad_input" else arg.name, ()), generator=generator).to(dtype)
+
+
+def value_for(arg, dtype, filled, name=""):
     """filled: whether optional arguments are given."""
+    if "nll_loss" in name and "Tensor" in str(arg.type):
+        return of_classes(name, arg, dtype, filled)
     kind = str(arg.type).removeprefix("Optional[").removesuffix("]" if "Optional" in str(arg.type) else "")
     generator = torch.Generator().manual_seed(len(arg.name))
     if kind == "Tensor":
@@ -63,8 +76,8 @@ def value_for(arg, dtype, filled):
 
 def arguments(name, dtype, filled):
     schema = overload(name)._schema
-    args = [value_for(arg, dtype, filled) for arg in schema.arguments if not arg.kwarg_only]
-    return args, {arg.name: value_for(arg, dtype, filled) for arg in schema.arguments if arg.kwarg_only}
+    args = [value_for(arg, dtype, filled, name) for arg in schema.arguments if not arg.kwarg_only]
+    return args, {arg.name: value_for(arg, dtype, filled, name) for arg in schema.arguments if arg.kwarg_only}
 
 
 def run(name, dtype, filled):
