@@ -35,18 +35,8 @@ static kiln_status add_last(kiln_plan *p, const kiln_expr *count) {
     return KILN_OK;
 }
 
-/* The dimension of that number, from the end if it is negative. */
-static kiln_status add_at(kiln_plan *p, const kiln_expr *dim) {
-    kiln_call_env env;
-    kiln_hval v;
-    kiln_call_env_init(&env, p->call, p->typed.common);
-    KILN_TRY(kiln_note(kiln_expr_eval(&env.env, dim, &v), "%s", p->call->op->name));
-    int64_t d = v.i < 0 ? v.i + p->shape->rank : v.i;
-    if (v.kind != KILN_H_INT || d < 0 || d >= p->shape->rank)
-        return KILN_FAIL(KILN_E_ARG, "%s: there is no dimension %lld of %d", p->call->op->name,
-                         (long long)v.i, p->shape->rank);
-    p->reduced |= 1ull << d;
-    return KILN_OK;
+static uint64_t all_dims(const kiln_plan *p) {
+    return p->shape->rank == 64 ? ~UINT64_C(0) : (UINT64_C(1) << p->shape->rank) - 1;
 }
 
 kiln_status kiln_over_find(kiln_plan *p) {
@@ -54,13 +44,22 @@ kiln_status kiln_over_find(kiln_plan *p) {
     const kiln_value *dims = r->over_arg >= 0 ? &p->call->arg[r->over_arg] : NULL;
     p->reduced = 0;
     if (r->over_last) return add_last(p, r->over_last);
-    if (r->over_dim) return add_at(p, r->over_dim);
-    if (dims && dims->kind == KILN_INT_V) return add_named(p, r->over_arg, dims->u.i);
+    if (r->over_dims) {
+        p->reduced = r->over_dims;
+        if (r->over_dims & ~all_dims(p))
+            return KILN_FAIL(KILN_E_ARG, "%s: %d dimensions are too few", p->call->op->name, p->shape->rank);
+        return KILN_OK;
+    }
+    if (dims && dims->kind == KILN_INT_V) {
+        KILN_TRY(add_named(p, r->over_arg, dims->u.i));
+        if (r->over_but) p->reduced ^= all_dims(p);
+        return KILN_OK;
+    }
     if (dims && dims->kind == KILN_LIST_V && (dims->n || r->over_only)) {
         for (uint32_t k = 0; k < dims->n; k++) KILN_TRY(add_named(p, r->over_arg, dims->u.list[k].u.i));
         return KILN_OK;
     }
-    p->reduced = p->shape->rank == 64 ? ~UINT64_C(0) : (UINT64_C(1) << p->shape->rank) - 1;
+    p->reduced = all_dims(p);
     return KILN_OK;
 }
 

@@ -32,7 +32,7 @@ static int nearest_of(const kiln_plan *p, const int64_t *strides) {
 /* The same of the first input; where none is folded, of the first that moves, or of a result for each element. */
 static int nearest_dim(const kiln_plan *p, const kiln_walks *w) {
     int near = nearest_of(p, w->of[p->axes.nwritten]);
-    if (!p->call->op->row->kept) return near;
+    if (!p->call->op->row->lacking) return near;
     if (kiln_is_each(p, 0)) return nearest_of(p, w->of[0]);
     for (int b = p->axes.nwritten + 1; b < p->axes.nbuffers && near < 0; b++) near = nearest_of(p, w->of[b]);
     return near;
@@ -91,7 +91,7 @@ static kiln_status axes(kiln_plan *p) {
         bool accessed = false;
         for (int b = p->axes.nwritten; b < p->axes.nbuffers; b++) {
             bool one = kiln_is_accessed(p, b);
-            if (kiln_is_kept(p, b) || kiln_is_table(p, b) || (one && accessed)) continue;
+            if (kiln_is_lacking(p, b) || kiln_is_table(p, b) || (one && accessed)) continue;
             accessed = accessed || one;
             kiln_walks_copy_first(p, &w, b);
         }
@@ -108,7 +108,7 @@ static kiln_status axes(kiln_plan *p) {
     for (int k = 0; k < p->axes.nwritten && !across; k++)
         if (!kiln_is_each(p, k)) still |= UINT64_C(1) << k;
     for (int b = p->axes.nwritten; b < p->axes.nbuffers; b++)
-        if (kiln_is_accessed(p, b) || (kiln_is_kept(p, b) && !across)) still |= UINT64_C(1) << b;
+        if (kiln_is_accessed(p, b) || (kiln_is_lacking(p, b) && !across)) still |= UINT64_C(1) << b;
     int last = p->axes.ngrid + (p->form & KILN_FOLD_TWO ? 1 : 0); /* reduced */
     kiln_plan_classify(p, across ? 0 : last, still);
     return KILN_OK;

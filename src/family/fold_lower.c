@@ -143,7 +143,7 @@ static kiln_pair access(kiln_lowering *lw, const kiln_texpr *e) {
 static bool is_still(const lowering *f, const kiln_texpr *e) {
     if (!e) return true;
     const kiln_plan *p = f->base.plan;
-    bool element = e->kind == KILN_TE_ELEM && !kiln_is_kept(p, f->base.buf_of_arg[e->id]);
+    bool element = e->kind == KILN_TE_ELEM && !kiln_is_lacking(p, f->base.buf_of_arg[e->id]);
     bool moves = e->kind == KILN_TE_ACCESS && !kiln_is_table(p, f->base.buf_of_arg[e->id]);
     if (element || moves || e->kind == KILN_TE_POS) return false;
     for (int k = 0; k < e->nargs; k++)
@@ -481,7 +481,7 @@ static void declare(lowering *f) {
     for (int k = 0; k < f->nreduced; k++) all |= 1u << f->reduced[k];
     kiln_lower_buffers(&f->base, kept, all);
     for (int b = p->axes.nwritten; b < p->axes.nbuffers; b++) {
-        if (kiln_is_kept(p, b)) ir->bufs[b].axes = kept;
+        if (kiln_is_lacking(p, b)) ir->bufs[b].axes = kept;
         if (kiln_is_accessed(p, b)) ir->bufs[b].axes = (kiln_is_table(p, b) ? 0 : all) | 1u << f->axis_of[b];
     }
     for (int k = 0; k < p->typed.nrets; k++) {

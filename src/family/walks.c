@@ -64,8 +64,8 @@ bool kiln_is_table(const kiln_plan *p, int b) {
     return e && e->ncoord == 1 && !e->coord[0].dim;
 }
 
-bool kiln_is_kept(const kiln_plan *p, int b) {
-    return b >= p->axes.nwritten && p->call->op->row->kept >> p->buffer[b].which & 1;
+bool kiln_is_lacking(const kiln_plan *p, int b) {
+    return b >= p->axes.nwritten && p->call->op->row->lacking >> p->buffer[b].which & 1;
 }
 
 /* The dimension of t along which places are computed; -1: t has none. */
@@ -123,7 +123,7 @@ void kiln_axes_add_accessed(kiln_plan *p, const kiln_walks *w, int b) {
 
 /* Strides of an input along the dimensions of the call's shape. */
 static void find_input(const kiln_plan *p, int b, const kiln_tensor *t, int64_t *out) {
-    if (kiln_is_accessed(p, b) || kiln_is_kept(p, b))
+    if (kiln_is_accessed(p, b) || kiln_is_lacking(p, b))
         find_apart(p, p->buffer[b].which, t, out);
     else if (p->call->op->row->reduce.over_diagonal)
         out[0] = t->strides[0] + t->strides[1];

@@ -17,10 +17,10 @@ typedef struct kiln_walks {
 void kiln_walks_find(const kiln_plan *p, kiln_walks *w);
 
 /* Whether buffer b is read at computed places, along an axis of its own; a table, of one dimension, along that alone.  Whether
- * it has the dimensions that are kept, and no others. */
+ * it has the dimensions that are kept, and lacks the others. */
 bool kiln_is_accessed(const kiln_plan *p, int b);
 bool kiln_is_table(const kiln_plan *p, int b);
-bool kiln_is_kept(const kiln_plan *p, int b);
+bool kiln_is_lacking(const kiln_plan *p, int b);
 
 /* Dimensions that are (not) folded, nearest in `by` first if sorted, else from the last; how many. */
 int kiln_dims_collect(const kiln_plan *p, bool folded, const int64_t *by, bool sorted, uint8_t *out);

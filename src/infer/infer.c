@@ -122,7 +122,7 @@ static void add_input(kiln_plan *p, int a) {
 static void gather(kiln_plan *p) {
     const kiln_typing *ty = &kiln_plan_branch(p)->typing;
     const kiln_row *row = p->call->op->row;
-    uint64_t apart = kiln_plan_branch(p)->accessed | row->kept, met = apart;
+    uint64_t apart = kiln_plan_branch(p)->accessed | row->lacking, met = apart;
     p->typed.nin = 0;
     for (int k = 0; k < ty->norder; k++) {
         if (!(met >> ty->order[k] & 1)) add_input(p, ty->order[k]);

@@ -143,7 +143,8 @@ static inline kiln_dtype kiln_state_dtype(const kiln_named *state, kiln_dtype co
 typedef struct kiln_reduce {
     int over_arg;               /* argument naming the reduced dims, or -1 */
     const kiln_expr *over_last; /* or: how many trailing dims */
-    const kiln_expr *over_dim;  /* or: which one */
+    uint64_t over_dims;         /* or: bit d: dimension d */
+    bool over_but;              /* all dimensions but that of over_arg */
     bool over_only;             /* an empty list of them means none, not all */
     bool over_diagonal;         /* or: the elements of a matrix whose two places are the same */
     bool over_alike;            /* or: all elements of tensors of the same sizes, none of others */
@@ -225,7 +226,7 @@ typedef struct kiln_row {
     kiln_nameds hosts;       /* numbers computed once per call; in bodies they are scalars */
     kiln_nameds grads;       /* gradients of arguments, where the row states them */
     uint64_t ignored;        /* arguments the row declares unused */
-    uint64_t kept;           /* fold: tensors that have the dimensions which it keeps, and no others */
+    uint64_t lacking;        /* fold: tensors that have the dimensions which it keeps, and lack the others */
     uint64_t optionals;      /* arguments that may be None, and count */
     uint64_t optional_items; /* lists of what may be None, and count */
     uint64_t scalars;        /* arguments of type Scalar */

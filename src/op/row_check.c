@@ -268,12 +268,6 @@ static kiln_status check_extents(const checker *c, const kiln_nameds *list) {
     return KILN_OK;
 }
 
-static kiln_status check_over(const checker *c, const kiln_reduce *r) {
-    kiln_hval ignored;
-    if (r->over_last) KILN_TRY(eval_before_call(c, r->over_last, &ignored));
-    return r->over_dim ? eval_before_call(c, r->over_dim, &ignored) : KILN_OK;
-}
-
 static kiln_status check_bodies(const checker *c, const kiln_branch *b, uint64_t absent) {
     kiln_row_env re;
     kiln_row_env_init(&re, c->row, b, c->common, c->dtypes, c->arena);
@@ -303,7 +297,6 @@ static kiln_status check_branch(checker *c, const kiln_branch *b) {
     KILN_TRY(check_extents(c, &c->row->shape.dims));
     KILN_TRY(check_extents(c, &c->row->shape.window));
     KILN_TRY(check_extents(c, &c->row->hosts));
-    KILN_TRY(check_over(c, &c->row->reduce));
     c->ntyped++;
     return KILN_OK;
 }

@@ -89,7 +89,7 @@ static kiln_status clause_static(kiln_lex *lx, kiln_row *row) {
 static kiln_status clause_ignore(kiln_lex *lx, kiln_row *row) {
     return kiln_row_args(lx, row, &row->ignored);
 }
-static kiln_status clause_kept(kiln_lex *lx, kiln_row *row) { return kiln_row_args(lx, row, &row->kept); }
+static kiln_status clause_lack(kiln_lex *lx, kiln_row *row) { return kiln_row_args(lx, row, &row->lacking); }
 static kiln_status clause_let(kiln_lex *lx, kiln_row *row) {
     return parse_nameds(lx, &row->lets, UNTYPED, "=");
 }
@@ -149,26 +149,36 @@ static kiln_status clause_grad(kiln_lex *lx, kiln_row *row) {
     return parse_nameds(lx, &row->grads, UNTYPED, "=");
 }
 
-/* What follows `over`, but for an argument: last(COUNT) or at(DIM). */
-static kiln_status parse_over(kiln_lex *lx, kiln_reduce *r, bool *did) {
-    const kiln_expr **to = kiln_lex_is(lx, "last") ? &r->over_last : &r->over_dim;
-    *did = kiln_lex_is(lx, "last") || kiln_lex_is(lx, "at");
-    if (!*did) return KILN_OK;
-    KILN_TRY(kiln_lex_next(lx));
+/* dims(D, ...): dimensions by their numbers. */
+static kiln_status parse_dims(kiln_lex *lx, uint64_t *out) {
+    bool more = true;
     KILN_TRY(kiln_lex_expect(lx, "("));
-    KILN_TRY(kiln_expr_parse(lx, to));
+    while (more) {
+        bool number = lx->tok == KILN_TOK_NUM && !lx->is_float && lx->i >= 0 && lx->i < KILN_MAX_RANK;
+        if (!number) return kiln_lex_fail(lx, "the number of a dimension");
+        *out |= 1ull << lx->i;
+        KILN_TRY(kiln_lex_next(lx));
+        KILN_TRY(kiln_lex_accept(lx, ",", &more));
+    }
     return kiln_lex_expect(lx, ")");
 }
 
-/* over [only] ARG [keep [ARG]]   or   over last(COUNT) [keep [ARG]]   or   over at(DIM) [keep [ARG]]
+/* over [only | but] ARG [keep [ARG]]   or   over last(COUNT) [keep [ARG]]   or   over dims(D, ...)
  * or   over diagonal   or   over alike */
 static kiln_status clause_over(kiln_lex *lx, kiln_row *row) {
     bool did;
     KILN_TRY(kiln_lex_accept(lx, "diagonal", &row->reduce.over_diagonal));
     KILN_TRY(kiln_lex_accept(lx, "alike", &row->reduce.over_alike));
     if (row->reduce.over_diagonal || row->reduce.over_alike) return KILN_OK;
-    KILN_TRY(parse_over(lx, &row->reduce, &did));
-    if (!did) {
+    KILN_TRY(kiln_lex_accept(lx, "dims", &did));
+    if (did) return parse_dims(lx, &row->reduce.over_dims);
+    KILN_TRY(kiln_lex_accept(lx, "last", &did));
+    if (did) {
+        KILN_TRY(kiln_lex_expect(lx, "("));
+        KILN_TRY(kiln_expr_parse(lx, &row->reduce.over_last));
+        KILN_TRY(kiln_lex_expect(lx, ")"));
+    } else {
+        KILN_TRY(kiln_lex_accept(lx, "but", &row->reduce.over_but));
         KILN_TRY(kiln_lex_accept(lx, "only", &row->reduce.over_only));
         KILN_TRY(kiln_row_arg(lx, row, &row->reduce.over_arg));
     }
@@ -297,7 +307,7 @@ static const struct {
     {"tol", clause_tol, ANY, false, false},
     {"doc", clause_doc, ANY, false, false},
     {"grad", clause_grad, IN(MAP) | IN(FOLD), false, false},
-    {"kept", clause_kept, IN(FOLD), true, false},
+    {"lack", clause_lack, IN(FOLD), true, false},
     {"over", clause_over, IN(FOLD) | IN(SCAN) | IN(EXTERN), false, false},
     {"state", clause_state, IN(FOLD) | IN(SCAN) | IN(INDEX), false, true},
     {"step", clause_step, IN(FOLD) | IN(SCAN) | IN(INDEX), false, true},

@@ -237,7 +237,6 @@ static kiln_status use_clauses(usage *u) {
     const kiln_nameds *lists[] = {&row->shape.dims, &row->shape.window, &row->compose.args, &row->grads};
     for (size_t k = 0; k < sizeof lists / sizeof *lists; k++) KILN_TRY(use_all(u, lists[k]));
     KILN_TRY(use(u, r->over_last));
-    KILN_TRY(use(u, r->over_dim));
     for (int k = 0; k < row->nchecks; k++) KILN_TRY(use(u, row->checks[k].cond));
     u->set |= bit(r->over_arg) | bit(r->keep_arg) | bit(row->shape.like_arg) | bit(row->shape.into_arg) |
               bit(row->shape.at_arg) | bit(row->typing.dtype_arg) | row->compose.each;
@@ -258,7 +257,7 @@ static kiln_status set_accesses(kiln_branch *br, const usage *u) {
     for (int a = 0; a < row->schema->nargs; a++) {
         const kiln_expr *e = u->access[a];
         if (!e) continue;
-        if ((u->elements | row->kept) >> a & 1)
+        if ((u->elements | row->lacking) >> a & 1)
             return kiln_expr_fail(row->source, e, KILN_E_PARSE, "'%s' is read at its own place, too",
                                   e->name);
         KILN_TRY(kiln_row_access(row, e));
@@ -333,7 +332,6 @@ static void resolve_conditions(kiln_row *row) {
     for (int b = 0; b < row->nbranches; b++)
         if (row->branches[b].when) kiln_expr_resolve(row->branches[b].when, find_for_host, row);
     if (row->reduce.over_last) kiln_expr_resolve(row->reduce.over_last, find_for_host, row);
-    if (row->reduce.over_dim) kiln_expr_resolve(row->reduce.over_dim, find_for_host, row);
     resolve_all(row, &row->lets);
     resolve_all(row, &row->hosts);
     resolve_all(row, &row->shape.dims);
@@ -403,7 +401,6 @@ kiln_status kiln_row_resolve(kiln_row *row) {
     usage all = {.row = row}, shapes = {.row = row};
     KILN_TRY(find_counts(row));
     KILN_TRY(use(&shapes, row->reduce.over_last));
-    KILN_TRY(use(&shapes, row->reduce.over_dim));
     row->shaped = bit(row->reduce.over_arg) | bit(row->reduce.keep_arg) | shapes.set | shapes.hosted;
     for (int a = 0; a < row->schema->nargs; a++) {
         uint64_t self = 1ull << a;

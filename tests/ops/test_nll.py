@@ -175,7 +175,7 @@ fold my::look_up(Tensor table, Tensor at, int[1] dim) -> (Tensor, Tensor) : prom
 
 fold my::less_mean(Tensor x, Tensor mean, int dim) -> Tensor : promote(x, mean) takes float
      over   dim
-     kept   mean
+     lack   mean
      finish each (x - mean) * i
 """
 
@@ -207,9 +207,9 @@ def test_rows_of_a_user(mode):
     ("fold my::f(Tensor x, Tensor a) -> Tensor : promote(x) takes real takes a: i64\n  let y = x[a] else 0\n  state s = 0\n  step s = s + y * x\n  merge s = s + rhs.s\n  finish s", "at its own place, too"),
     ("fold my::f(Tensor x, Tensor a) -> Tensor : promote(x) takes real takes a: i64\n  let y = x[a, a] else 0\n  state s = 0\n  step s = s + y\n  merge s = s + rhs.s\n  finish s", r"a fold reads x\[at\]"),
     ("map my::f(Tensor x, Tensor a) -> Tensor : promote(x) takes real takes a: i64\n  let y = x[a] else 0\n  when true = y", "only a fold"),
-    ("map my::f(Tensor x, int d) -> Tensor = x\n  kept x", "no 'kept' clause"),
-    ("fold my::f(Tensor x, int d) -> Tensor : takes real = acc + x from 0\n  over d\n  kept d", "is no tensor"),
-    ("fold my::f(Tensor x) -> Tensor : takes real = acc + x from 0\n  over at(y)", "unknown name 'y'"),
+    ("map my::f(Tensor x, int d) -> Tensor = x\n  lack x", "no 'lack' clause"),
+    ("fold my::f(Tensor x, int d) -> Tensor : takes real = acc + x from 0\n  over d\n  lack d", "is no tensor"),
+    ("fold my::f(Tensor x) -> Tensor : takes real = acc + x from 0\n  over dims(y)", "the number of a dimension"),
 ])
 def test_what_rows_may_not_say(row, text, own):
     with pytest.raises((RuntimeError, TypeError, ValueError), match=text):

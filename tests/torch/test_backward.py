@@ -59,7 +59,7 @@ def value_for(arg, dtype, filled, name=""):
     generator = torch.Generator().manual_seed(len(arg.name))
     if kind == "Tensor":
         made = torch.rand(4, 5, generator=generator) * 0.8 + 0.1
-        made = made[0, 0] if arg.name == "value" else made
+        made = made[0, 0] if arg.name == "value" else made[:, :1].clone() if arg.name == "g" else made  # g: one for each row
         if arg.name == "exponent" and arg.is_out:
             return made.to(torch.int32)
         return made > 0.5 if arg.name in ("condition", "mask") else made.to(dtype)
