@@ -116,27 +116,11 @@ static kiln_pair position(kiln_lowering *lw, const kiln_texpr *e) {
 
 /* -- computed places ------------------------------------------------------------------------------------------- */
 
-/* The one coordinate that is computed. */
-static const kiln_texpr *coordinate(const kiln_texpr *e) {
-    int k = 0;
-    while (!e->args[k]) k++;
-    return e->args[k];
-}
-
-/* The element at a place, if the buffer has it, else what the row says. */
 static kiln_pair access(kiln_lowering *lw, const kiln_texpr *e) {
     lowering *f = (lowering *)lw;
-    kiln_ir *ir = lw->ir;
     for (int k = 0; k < f->nread; k++)
         if (f->read[k].of == e->from) return f->read[k].v;
-    int buf = lw->buf_of_arg[e->id];
-    kiln_ir_coord at = {f->axis_of[buf], kiln_lower_expr(lw, coordinate(e)).re};
-    kiln_ref first = binary(ir, KILN_P_GE, at.at, kiln_ir_const_i(ir, KILN_I64, 0));
-    kiln_ref there = binary(ir, KILN_P_AND, first, binary(ir, KILN_P_LT, at.at, kiln_ir_extent(ir, at.axis)));
-    kiln_pair other = kiln_pair_cast(ir, (kiln_dtype)ir->bufs[buf].dtype,
-                                     kiln_lower_expr(lw, e->args[e->nargs - 1]));
-    kiln_pair v = {kiln_ir_load_at(ir, buf, &at, 1, there, other.re), KILN_NOREF};
-    return kiln_lower_loaded(lw, e->id, v, false);
+    return kiln_lower_access(lw, e, f->axis_of[lw->buf_of_arg[e->id]]);
 }
 
 /* Whether e is the same for all that is folded: it has no element of it, and does not ask for its place. */

@@ -54,6 +54,9 @@ kiln_status kiln_lowering_begin(kiln_lowering *lw, kiln_arena *arena, const kiln
                                 kiln_lowered *out) KILN_MUST_CHECK;
 void kiln_lower_buffers(kiln_lowering *lw, uint32_t written_axes, uint32_t read_axes);
 
+/* The element that e says, an access with one computed coordinate, which is the place along `axis`: where the buffer has it, else
+ * the other value. */
+kiln_pair kiln_lower_access(kiln_lowering *lw, const kiln_texpr *e, int axis);
 /* An element of tensor argument `arg`, as it was loaded, in the compute type; exact: not rounded to the common dtype first. */
 kiln_pair kiln_lower_loaded(const kiln_lowering *lw, int arg, kiln_pair v, bool exact);
 void kiln_lower_forget(kiln_lowering *lw); /* what was loaded: another region begins */
