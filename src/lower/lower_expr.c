@@ -155,19 +155,21 @@ void kiln_lower_results(kiln_lowering *lw, const kiln_texpr *const *of, uint32_t
 /* -- divisions ------------------------------------------------------------------------------------------- */
 
 static bool divides(const kiln_texpr *e) {
-    return e && e->kind == KILN_TE_PRIM && kiln_prim_trait(e->prim) == KILN_TRAIT_DIVIDES &&
+    return e->kind == KILN_TE_PRIM && kiln_prim_trait(e->prim) == KILN_TRAIT_DIVIDES &&
            kiln_dtype_is_int(e->dtype);
 }
 
 bool kiln_lower_divides(const kiln_texpr *e) {
+    if (!e) return false; /* of an access, not all operands are there */
     if (divides(e)) return true;
-    for (int k = 0; e && k < e->nargs; k++) /* of an access, not all are there */
+    for (int k = 0; k < e->nargs; k++)
         if (kiln_lower_divides(e->args[k])) return true;
     return false;
 }
 
 void kiln_lower_traps(kiln_lowering *lw, const kiln_texpr *e) {
-    for (int k = 0; e && k < e->nargs; k++) kiln_lower_traps(lw, e->args[k]);
+    if (!e) return;
+    for (int k = 0; k < e->nargs; k++) kiln_lower_traps(lw, e->args[k]);
     if (!divides(e)) return;
     kiln_ref pair[2] = {kiln_lower_expr(lw, e->args[1]).re, kiln_ir_const_i(lw->ir, e->dtype, 0)};
     kiln_ir_trap_if(lw->ir, kiln_ir_prim(lw->ir, KILN_P_EQ, pair, 2), KILN_E_DIVZERO, "ZeroDivisionError");
