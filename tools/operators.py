@@ -55,7 +55,8 @@ def argument(kind, dtype, elements):
 
 
 def attempts(op, dtype):
-    """Arguments to try: required ones alone, or with optional tensors and numbers; one tensor may be a mask, or all matrices."""
+    """Arguments to try: required ones alone, or with optional tensors and numbers; one tensor may be a mask, or all matrices; or
+    numbers of classes."""
     known = parameters(schema(op))
     for elements, optional in ((1, ()), (1, ("Tensor?", "Scalar?")), ([[1]], ())):
         named = {name: argument(kind, dtype, elements) for kind, name, required in known if required or kind in optional}
@@ -66,6 +67,10 @@ def attempts(op, dtype):
     vectors = [(kind, name) for kind, name, required in known if required and kind.startswith("Tensor") and not kind.startswith("Tensor[")]
     if len(vectors) > 1:  # a matrix, and a vector with an element for each of its columns
         yield {**named, **{name: kiln.Tensor([1], dtype=dtype) for kind, name in vectors[1:]}}
+    if {"self", "target"} <= {name for _, name, _ in known}:
+        named = {name: argument(kind, dtype, 1) for kind, name, required in known if required and not kind.endswith("?")}
+        for scores, target in (([[1, 1]], [0]), ([[[[1]], [[1]]]], [[[0]]])):
+            yield {**named, "weight": None, "reduction": 1, "self": kiln.Tensor(scores, dtype=dtype), "target": kiln.Tensor(target, dtype="int64")}
 
 
 def takes(op, dtype):

@@ -273,16 +273,16 @@ static kiln_status eval_fits(host *h, const kiln_expr *e, kiln_hval v, kiln_hval
     return KILN_OK;
 }
 
-/* rank(t): how many dimensions a tensor argument has; single(t): whether it has one element. */
+/* rank(t): how many dimensions a tensor argument has; numel(t): how many elements; single(t): whether it has one. */
 static kiln_status eval_shape(host *h, const kiln_expr *e, kiln_hval t, kiln_hval *out) {
-    int64_t extent, rank = 0;
-    bool single = true;
+    int64_t extent, rank = 0, nelem = 1; /* of a tensor that exists: there is no overflow */
     if (t.kind != KILN_H_UNKNOWN && t.kind != KILN_H_TENSOR)
         return HOST_FAIL(h, e, "%s takes a tensor", e->name);
     *out = unknown();
     if (t.kind == KILN_H_UNKNOWN || !h->env->size) return KILN_OK;
-    for (; h->env->size(h->env, (int)t.i, rank, &extent); rank++) single = single && extent == 1;
-    *out = e->word == KILN_WORD_single ? from_bool(single) : from_int(rank);
+    for (; h->env->size(h->env, (int)t.i, rank, &extent); rank++) nelem *= extent;
+    *out = e->word == KILN_WORD_single ? from_bool(nelem == 1)
+                                       : from_int(e->word == KILN_WORD_numel ? nelem : rank);
     return KILN_OK;
 }
 
@@ -303,6 +303,35 @@ static kiln_status eval_alike(host *h, const kiln_expr *e, kiln_hval a, kiln_hva
         same = in_a == in_b && (!in_a || of_a == of_b);
     }
     *out = from_bool(same);
+    return KILN_OK;
+}
+
+/* covers(a, .., b): whether b adds nothing to the sizes that the tensors before it are broadcast to. */
+static kiln_status eval_covers(host *h, const kiln_expr *e, kiln_hval *out) {
+    enum { MOST = 3 };
+    kiln_hval t[MOST] = {{0}};
+    bool any_unknown = !h->env->size, covered = true;
+    int last = e->nargs - 1;
+    if (last < 1 || last >= MOST) return HOST_FAIL(h, e, "covers takes two or three tensors");
+    for (int k = 0; k <= last; k++) {
+        KILN_TRY(eval(h, e->args[k], &t[k]));
+        any_unknown = any_unknown || t[k].kind == KILN_H_UNKNOWN;
+        if (t[k].kind != KILN_H_UNKNOWN && t[k].kind != KILN_H_TENSOR)
+            return HOST_FAIL(h, e, "covers takes two or three tensors");
+    }
+    *out = unknown();
+    if (any_unknown) return KILN_OK;
+    int64_t of_b, of_a;
+    for (int64_t dim = -1; covered && h->env->size(h->env, (int)t[last].i, dim, &of_b); dim--) {
+        bool there = false, same = false;
+        for (int k = 0; k < last; k++) {
+            if (!h->env->size(h->env, (int)t[k].i, dim, &of_a)) continue;
+            there = true;
+            same = same || of_a == of_b;
+        }
+        covered = there && (same || of_b == 1);
+    }
+    *out = from_bool(covered);
     return KILN_OK;
 }
 
@@ -337,6 +366,7 @@ static kiln_status eval_call(host *h, const kiln_expr *e, kiln_hval *out) {
     bool two = e->word == KILN_WORD_size || e->word == KILN_WORD_span || e->word == KILN_WORD_ends ||
                e->word == KILN_WORD_alike;
     int takes = two ? 2 : 1;
+    if (e->word == KILN_WORD_covers) return eval_covers(h, e, out);
     if (e->word != KILN_WORD_NONE && e->nargs != takes)
         return HOST_FAIL(h, e, "'%s' takes %d argument(s), found %d", e->name, takes, e->nargs);
     if (e->word != KILN_WORD_NONE) KILN_TRY(eval(h, e->args[0], &v));
@@ -349,6 +379,7 @@ static kiln_status eval_call(host *h, const kiln_expr *e, kiln_hval *out) {
     case KILN_WORD_span: return eval_span(h, e, v, out);
     case KILN_WORD_ends: return eval_ends(h, e, v, out);
     case KILN_WORD_rank:
+    case KILN_WORD_numel:
     case KILN_WORD_single: return eval_shape(h, e, v, out);
     case KILN_WORD_alike: return eval_alike(h, e, v, out);
     case KILN_WORD_fits: return eval_fits(h, e, v, out);

@@ -415,6 +415,8 @@ static kiln_status type_access(typer *ty, const kiln_expr *e, kiln_texpr **out) 
     KILN_TRY(find(ty, e, &sym));
     if (sym.kind == KILN_SYM_LIST) return type_list_item(ty, e, &sym, out);
     if (sym.kind != KILN_SYM_ELEM) return TYPE_FAIL(ty, e, "'%s' is not a tensor", e->name);
+    if (sym.may_be_absent || sym.absent)
+        return TYPE_FAIL(ty, e, "optional argument '%s' is used where it may be absent; use a when", e->name);
     kiln_texpr *n = node(ty, KILN_TE_ACCESS, sym.dtype, e, e->ncoord + 1);
     if (!n) return KILN_NOMEM();
     n->id = sym.id;

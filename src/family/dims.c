@@ -35,6 +35,10 @@ static kiln_status add_last(kiln_plan *p, const kiln_expr *count, bool first) {
     return KILN_OK;
 }
 
+static uint64_t all_dims(const kiln_plan *p) {
+    return p->shape->rank == 64 ? ~UINT64_C(0) : (UINT64_C(1) << p->shape->rank) - 1;
+}
+
 kiln_status kiln_over_find(kiln_plan *p) {
     const kiln_reduce *r = &p->call->op->row->reduce;
     const kiln_value *dims = r->over_arg >= 0 ? &p->call->arg[r->over_arg] : NULL;
@@ -42,16 +46,20 @@ kiln_status kiln_over_find(kiln_plan *p) {
     if (r->over_last) return add_last(p, r->over_last, r->over_first);
     if (r->over_dims) {
         p->reduced = r->over_dims;
-        if (r->over_dims >> p->shape->rank)
+        if (r->over_dims & ~all_dims(p))
             return KILN_FAIL(KILN_E_ARG, "%s: %d dimensions are too few", p->call->op->name, p->shape->rank);
         return KILN_OK;
     }
-    if (dims && dims->kind == KILN_INT_V) return add_named(p, r->over_arg, dims->u.i);
+    if (dims && dims->kind == KILN_INT_V) {
+        KILN_TRY(add_named(p, r->over_arg, dims->u.i));
+        if (r->over_but) p->reduced ^= all_dims(p);
+        return KILN_OK;
+    }
     if (dims && dims->kind == KILN_LIST_V && (dims->n || r->over_only)) {
         for (uint32_t k = 0; k < dims->n; k++) KILN_TRY(add_named(p, r->over_arg, dims->u.list[k].u.i));
         return KILN_OK;
     }
-    p->reduced = p->shape->rank == 64 ? ~UINT64_C(0) : (UINT64_C(1) << p->shape->rank) - 1;
+    p->reduced = all_dims(p);
     return KILN_OK;
 }
 

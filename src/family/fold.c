@@ -20,14 +20,22 @@ enum {
     MANY = 64      /* so many */
 };
 
-/* The dimension along which the first input's memory is nearest; -1: it has none of more than one position. */
-static int nearest_dim(const kiln_plan *p, const kiln_walks *w) {
-    const int64_t *first = w->of[p->axes.nwritten];
+/* The dimension along which buffer b's memory is nearest; -1: it has none of more than one position. */
+static int nearest_of(const kiln_plan *p, const int64_t *strides) {
     int near = -1;
     for (int d = p->shape->rank - 1; d >= 0; d--) {
-        if (p->shape->sizes[d] < 2 || first[d] == 0) continue;
-        if (near < 0 || llabs(first[d]) < llabs(first[near])) near = d;
+        if (p->shape->sizes[d] < 2 || strides[d] == 0) continue;
+        if (near < 0 || llabs(strides[d]) < llabs(strides[near])) near = d;
     }
+    return near;
+}
+
+/* The same of the first input; where none is folded, of the first that moves, or of a result for each element. */
+static int nearest_dim(const kiln_plan *p, const kiln_walks *w) {
+    int near = nearest_of(p, w->of[p->axes.nwritten]);
+    if (!p->call->op->row->lacking) return near;
+    if (kiln_is_each(p, 0)) return nearest_of(p, w->of[0]);
+    for (int b = p->axes.nwritten + 1; b < p->axes.nbuffers && near < 0; b++) near = nearest_of(p, w->of[b]);
     return near;
 }
 
@@ -66,10 +74,13 @@ static int lay_out(kiln_plan *p, const kiln_walks *w) {
     if (kiln_plan_append(p, w->of, kept, nkept) == 0) kiln_axes_add_one(p, KILN_ROLE_GRID);
     p->axes.ngrid = p->axes.ndim;
     int groups = kiln_plan_append(p, w->of, folded, nfolded);
-    if (groups > KILN_FOLD_AXES) return groups;
+    int accessed = __builtin_popcountll(kiln_plan_branch(p)->accessed);
+    if (groups > KILN_FOLD_AXES || p->axes.ndim + accessed + 2 > KILN_MAX_DIMS) return KILN_FOLD_AXES + 1;
     if (groups == 0) kiln_axes_add_one(p, KILN_ROLE_REDUCED);
     turn_reduced(p, p->axes.ngrid, groups);
     if (groups == 2) p->form |= KILN_FOLD_TWO;
+    for (int b = p->axes.nwritten; b < p->axes.nbuffers; b++)
+        if (kiln_is_accessed(p, b)) kiln_axes_add_accessed(p, w, b);
     kiln_axes_add_one(p, KILN_ROLE_PARTS);
     return groups;
 }
@@ -89,12 +100,14 @@ static kiln_status check_kept(const kiln_plan *p, const kiln_walks *w) {
     return KILN_OK;
 }
 
-/* Results that do not go along the vector axis, or are not stored. */
+/* Buffers that do not go along the vector axis, or are not stored. */
 static uint64_t still_buffers(const kiln_plan *p) {
     bool across = p->form & KILN_FOLD_ACROSS; /* else most results do not go along the vector axis */
     uint64_t still = p->typed.unstored;
     for (int k = 0; k < p->axes.nwritten && !across; k++)
         if (k >= p->typed.nrets || !kiln_is_each(p, k)) still |= UINT64_C(1) << k;
+    for (int b = p->axes.nwritten; b < p->axes.nbuffers; b++)
+        if (kiln_is_accessed(p, b) || (kiln_is_lacking(p, b) && !across)) still |= UINT64_C(1) << b;
     return still;
 }
 
@@ -108,17 +121,24 @@ static kiln_status axes(kiln_plan *p) {
     if (lay_out(p, &w) > KILN_FOLD_AXES) {
         if (row->nviews)
             return KILN_FAIL(KILN_E_UNSUP, "%s: a view of more groups of dimensions", p->call->op->name);
-        for (int b = p->axes.nwritten; b < p->axes.nbuffers; b++) kiln_walks_copy_first(p, &w, b);
+        bool accessed = false;
+        for (int b = p->axes.nwritten; b < p->axes.nbuffers; b++) {
+            bool one = kiln_is_accessed(p, b);
+            if (kiln_is_lacking(p, b) || kiln_is_table(p, b) || (one && accessed)) continue;
+            accessed = accessed || one;
+            kiln_walks_copy_first(p, &w, b);
+        }
         if (lay_out(p, &w) > KILN_FOLD_AXES)
             return KILN_FAIL(
                 KILN_E_UNSUP,
-                "%s: a result for each element, of a fold over more than %d groups of dimensions",
+                "%s: a fold over more than %d groups of dimensions, with a result for each element or computed places",
                 p->call->op->name, KILN_FOLD_AXES);
     }
     p->axes.npoints = p->shape[1].nelem;
     p->axes.nelem = p->shape->nelem > p->axes.npoints ? p->shape->nelem : p->axes.npoints;
     bool across = p->form & KILN_FOLD_ACROSS;
-    kiln_plan_classify(p, across ? 0 : p->axes.ndim - 2, still_buffers(p));
+    int last = p->axes.ngrid + (p->form & KILN_FOLD_TWO ? 1 : 0); /* reduced */
+    kiln_plan_classify(p, across ? 0 : last, still_buffers(p));
     bool all_absent = p->typed.unstored == (UINT32_C(1) << p->typed.nrets) - 1;
     if (all_absent && p->axes.nwritten == p->typed.nrets) { /* nothing is computed */
         p->kind = row->rest && p->rest ? KILN_CLASS_COMPOSITION : KILN_CLASS_VIEW;

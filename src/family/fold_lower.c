@@ -9,9 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "family/dims.h"
 #include "family/fold.h"
 #include "family/states.h"
+#include "family/walks.h"
 #include "lower/lower.h"
 
 enum {
@@ -46,6 +46,13 @@ typedef struct lowering {
         kiln_pair v;
     } folds[KILN_ROW_MAX_NAMED]; /* IN_BLOCK: those over the block made so far */
     int nfolds;
+    int axis_of[KILN_MAX_OPERANDS]; /* of a buffer that is read at computed places */
+    uint64_t ahead;                 /* bit a: argument a is loaded before the loop over what is folded */
+    struct {
+        const kiln_expr *of;
+        kiln_pair v;
+    } read[KILN_ROW_MAX_NAMED]; /* IN_FINISH: what was read at computed places before that loop */
+    int nread;
 } lowering;
 
 /* -- leaves of expressions ------------------------------------------------------------------------------------ */
@@ -111,6 +118,48 @@ static kiln_pair position(kiln_lowering *lw, const kiln_texpr *e) {
     return (kiln_pair){v, KILN_NOREF};
 }
 
+/* -- computed places ------------------------------------------------------------------------------------------- */
+
+static kiln_pair access(kiln_lowering *lw, const kiln_texpr *e) {
+    lowering *f = (lowering *)lw;
+    for (int k = 0; k < f->nread; k++)
+        if (f->read[k].of == e->from) return f->read[k].v;
+    return kiln_lower_access(lw, e, f->axis_of[lw->buf_of_arg[e->id]]);
+}
+
+/* Whether e is the same for all that is folded: it has no element of it, and does not ask for its place. */
+static bool is_still(const lowering *f, const kiln_texpr *e) {
+    if (!e) return true;
+    const kiln_plan *p = f->base.plan;
+    bool element = e->kind == KILN_TE_ELEM && !kiln_is_lacking(p, f->base.buf_of_arg[e->id]);
+    bool moves = e->kind == KILN_TE_ACCESS && !kiln_is_table(p, f->base.buf_of_arg[e->id]);
+    if (element || moves || e->kind == KILN_TE_POS) return false;
+    for (int k = 0; k < e->nargs; k++)
+        if (!is_still(f, e->args[k])) return false;
+    return true;
+}
+
+/* Reads what e has of memory that is the same for all that is folded: once, not for each. */
+static void read_ahead(lowering *f, const kiln_texpr *e) {
+    if (!e) return;
+    for (int k = 0; k < e->nargs; k++) read_ahead(f, e->args[k]);
+    if (!is_still(f, e)) return;
+    if (e->kind == KILN_TE_ELEM) f->ahead |= 1ull << e->id;
+    if (e->kind == KILN_TE_ELEM || e->kind == KILN_TE_ACCESS) {
+        kiln_pair v = kiln_lower_expr(&f->base, e);
+        if (e->kind == KILN_TE_ELEM || f->nread == KILN_ROW_MAX_NAMED) return;
+        f->read[f->nread].of = e->from;
+        f->read[f->nread++].v = v;
+    }
+}
+
+/* Forgets what was loaded, but for what was read ahead. */
+static void forget_moving(lowering *f) {
+    for (int a = 0; a < KILN_MAX_ARGS; a++)
+        if (!((f->ahead | f->base.kept) >> a & 1))
+            f->base.loaded[a][0].re = f->base.loaded[a][1].re = KILN_NOREF;
+}
+
 /* -- folds over a block ---------------------------------------------------------------------------------------- */
 
 /* Along, each of 64 lanes adds 16 elements of a block one after the other.  With 64 of them, as the IR has it where nothing
@@ -129,6 +178,7 @@ static kiln_ir_tree whole_tree(const lowering *f) {
 /* The folds within e are made first, each once: what is folded over elements may use folds over all of them. */
 static void make_folds_within(kiln_lowering *lw, const kiln_texpr *e) {
     for (int k = 0; k < e->nargs; k++) {
+        if (!e->args[k]) continue;
         make_folds_within(lw, e->args[k]);
         if (e->args[k]->kind == KILN_TE_BLOCK) (void)lw->block(lw, e->args[k]);
     }
@@ -175,7 +225,7 @@ static const kiln_texpr *find_in_finish(const lowering *f, const kiln_texpr *in,
 /* Whether e asks for an element or its place, other than in `but`. */
 static bool varies(const kiln_texpr *e, const kiln_texpr *but) {
     if (e == but) return false;
-    if (e->kind == KILN_TE_ELEM || e->kind == KILN_TE_POS) return true;
+    if (e->kind == KILN_TE_ELEM || e->kind == KILN_TE_POS || e->kind == KILN_TE_ACCESS) return true;
     for (int k = 0; k < e->nargs; k++)
         if (varies(e->args[k], but)) return true;
     return false;
@@ -382,10 +432,13 @@ static void fold_parts(lowering *f) {
 
 /* Results that have an element for each that was folded: another loop over these. */
 static void finish_each(lowering *f) {
-    for (int k = 0; k < f->base.plan->typed.nrets; k++)
-        if (f->each >> k & 1) make_what_does_not_vary(f, f->finish[k]);
+    for (int k = 0; k < f->base.plan->typed.nrets; k++) {
+        if (!(f->each >> k & 1)) continue;
+        read_ahead(f, f->finish[k]);
+        make_what_does_not_vary(f, f->finish[k]);
+    }
     open_each(f);
-    kiln_lower_forget(&f->base);
+    forget_moving(f);
     if (f->kept) kiln_lower_made(&f->base, f->kept, kiln_pair_load(f->base.ir, each_result(f)));
     kiln_lower_results(&f->base, f->finish, f->each);
     close_each(f);
@@ -398,12 +451,27 @@ static void load_kept(lowering *f) {
         if (f->base.row->kept >> p->buffer[b].which & 1) kiln_lower_keep(&f->base, p->buffer[b].which);
 }
 
-/* One nest; of parts, a second one after their states are stored. */
+/* A nest over every element that is folded, which traps on one that breaks a check. */
+static void guard_nest(lowering *f) {
+    kiln_ir *ir = f->base.ir;
+    if (!kiln_lower_has_musts(&f->base)) return;
+    bool still = true; /* one element of each fold is enough */
+    for (int c = 0; c < f->base.row->nchecks; c++) still = still && is_still(f, f->base.must[c]);
+    int nloops = still ? 0 : f->nreduced;
+    kiln_ir_for(ir, f->grid, f->across);
+    for (int k = 0; k < nloops; k++) kiln_ir_for(ir, f->reduced[k], k == f->nreduced - 1 && !f->across);
+    kiln_lower_forget(&f->base);
+    kiln_lower_musts(&f->base);
+    for (int k = 0; k < nloops + 1; k++) kiln_ir_end(ir);
+}
+
+/* One nest, or two if there are elements to be checked first; of parts, one more after their states are stored. */
 static void make_nests(lowering *f) {
     kiln_ir *ir = f->base.ir;
+    guard_nest(f);
     kiln_ir_for(ir, f->grid, f->across);
     load_kept(f);
-    fold_elements(f);
+    if (f->states.n) fold_elements(f); /* else every result is for each element */
     if (f->base.plan->parts) {
         for (int k = 0; k < f->states.ncells; k++)
             kiln_ir_store(ir, f->part[k], kiln_ir_result(ir, f->folded, k));
@@ -473,6 +541,7 @@ static bool compares(const kiln_texpr *e) {
 
 /* Whether e asks no more of places than how they compare with each other. */
 static bool compares_places(const lowering *f, const kiln_texpr *e) {
+    if (!e) return true;
     if (is_place(f, e)) return false;
     if (compares(e) && is_place(f, e->args[0]) && is_place(f, e->args[1])) return true;
     for (int k = 0; k < e->nargs; k++)
@@ -527,10 +596,19 @@ static void declare(lowering *f) {
     f->grid = kiln_ir_axis_add(ir, "p", true);
     f->nreduced = p->form & KILN_FOLD_TWO ? 2 : 1;
     for (int k = 0; k < f->nreduced; k++) f->reduced[k] = kiln_ir_axis_add(ir, k ? "s" : "r", false);
+    for (int b = p->axes.nwritten; b < p->axes.nbuffers; b++) {
+        char name[24];
+        snprintf(name, sizeof name, "of.%s", f->base.row->schema->args[p->buffer[b].which].name);
+        if (kiln_is_accessed(p, b)) f->axis_of[b] = kiln_ir_axis_add(ir, name, false);
+    }
     f->parts = kiln_ir_axis_add(ir, "q", false);
     uint32_t kept = 1u << f->grid, all = kept;
     for (int k = 0; k < f->nreduced; k++) all |= 1u << f->reduced[k];
     kiln_lower_buffers(&f->base, kept, all);
+    for (int b = p->axes.nwritten; b < p->axes.nbuffers; b++) {
+        if (kiln_is_lacking(p, b)) ir->bufs[b].axes = kept;
+        if (kiln_is_accessed(p, b)) ir->bufs[b].axes = (kiln_is_table(p, b) ? 0 : all) | 1u << f->axis_of[b];
+    }
     for (int k = 0; k < p->typed.nrets; k++) {
         if (!kiln_is_each(p, k)) continue;
         f->each |= 1u << k;
@@ -544,6 +622,7 @@ static void declare(lowering *f) {
         partial->bytes[k] = (uint8_t)kiln_dtype_size(cell_dtype(f, k));
     }
     partial->nstates = p->parts ? (uint8_t)f->states.ncells : 0;
+    partial->nest = kiln_lower_has_musts(&f->base);
     bool whole = f->each || f->base.row->kept ||
                  f->states.ncells == 0; /* no parts are worth their machinery */
     partial->unit = whole ? 0 : f->nreduced == 2 ? 1 : whole_tree(f).block;
@@ -557,6 +636,7 @@ kiln_status kiln_fold_lower(kiln_arena *arena, const kiln_plan *plan, kiln_lower
     f->base.state = state;
     f->base.position = position;
     f->base.block = fold_block;
+    f->base.access = access;
     f->first = KILN_NOREF;
     f->reduce = f->base.branch->reduce;
     KILN_TRY(kiln_states_begin(&f->base, f->reduce->counts, &f->states));

@@ -1,8 +1,8 @@
 /* map.c - element-wise rows: each element of a result comes from the elements at its place.
  *
  * Tensors are broadcast; results have the strides PyTorch's iterator gives; all dimensions are the grid's.  The kernel
- * is one nest over all points: loads, the bodies, stores.  Integer division gets a nest of its own before, which
- * traps on a zero divisor while nothing has been written. */
+ * is one nest over all points: loads, the bodies, stores.  Integer division and checks of elements get a nest of their
+ * own before, which traps on a zero divisor, or an element that breaks a check, while nothing has been written. */
 #include "family/family.h"
 #include "infer/infer_parts.h"
 #include "lower/lower.h"
@@ -43,10 +43,11 @@ static void begin_nest(kiln_lowering *lw) {
 
 static void guard_nest(kiln_lowering *lw, const kiln_texpr *const *body) {
     int n = lw->plan->typed.nrets;
-    bool any = false;
+    bool any = kiln_lower_has_musts(lw);
     for (int k = 0; k < n; k++) any = any || kiln_lower_divides(body[k]);
     if (!any) return;
     begin_nest(lw);
+    kiln_lower_musts(lw);
     for (int k = 0; k < n; k++) kiln_lower_traps(lw, body[k]);
     kiln_ir_end(lw->ir);
 }

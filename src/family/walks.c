@@ -31,7 +31,7 @@ static kiln_status take_diagonal(kiln_plan *p) {
 /* Tensors that have one shape, or else nothing. */
 static kiln_status take_alike(kiln_plan *p) {
     bool alike = true;
-    for (int i = 1; i < p->typed.nin; i++)
+    for (int i = 1; i < p->typed.nshaped; i++)
         alike = alike && kiln_has_shape(p->in[i], p->in[0]->rank, p->in[0]->sizes);
     if (alike) return kiln_broadcast(p);
     p->uniform = false;
@@ -48,6 +48,80 @@ static kiln_status take_shape(kiln_plan *p) {
     return r->over_diagonal ? take_diagonal(p) : KILN_OK;
 }
 
+/* -- tensors that are not broadcast to the call's shape ----------------------------------------------------- */
+
+static const kiln_expr *access_of(const kiln_plan *p, int arg) {
+    const kiln_branch *br = kiln_plan_branch(p);
+    return br->accessed >> arg & 1 ? br->access[arg] : NULL;
+}
+
+bool kiln_is_accessed(const kiln_plan *p, int b) {
+    return p->buffer[b].kind != KILN_BUFFER_RESULT && b >= p->axes.nwritten &&
+           access_of(p, p->buffer[b].which);
+}
+
+bool kiln_is_table(const kiln_plan *p, int b) {
+    const kiln_expr *e = kiln_is_accessed(p, b) ? access_of(p, p->buffer[b].which) : NULL;
+    return e && e->ncoord == 1 && !e->coord[0].dim;
+}
+
+bool kiln_is_lacking(const kiln_plan *p, int b) {
+    return b >= p->axes.nwritten && p->call->op->row->lacking >> p->buffer[b].which & 1;
+}
+
+/* The dimension of t along which places are computed; -1: t has none. */
+static int accessed_dim(const kiln_expr *e, const kiln_tensor *t) {
+    int64_t d = e->coord[0].dim ? e->coord[0].dim->i : -1;
+    if (d < 0) d += t->rank;
+    return d >= 0 && d < t->rank ? (int)d : -1;
+}
+
+/* Which dimension of the call's shape each of t's is, from the last one on; -1: none, as its places are computed. */
+static bool find_dims(const kiln_plan *p, int arg, const kiln_tensor *t, int8_t *dim) {
+    const kiln_expr *e = access_of(p, arg);
+    int skipped = e ? accessed_dim(e, t) : -1, d = p->shape->rank - 1;
+    bool table = e && e->ncoord == 1 && !e->coord[0].dim;
+    if (e && (skipped < 0 || (table && t->rank != 1))) return false;
+    for (int k = t->rank - 1; k >= 0; k--) {
+        dim[k] = -1;
+        if (k == skipped) continue;
+        while (!e && d >= 0 && kiln_is_over(p, d)) d--;
+        if (d < 0 && t->nelem != 1) return false;
+        if (d < 0) continue; /* one element is one, whatever its rank */
+        if (t->sizes[k] != 1 && t->sizes[k] != p->shape->sizes[d]) return false;
+        dim[k] = (int8_t)d--;
+    }
+    return true;
+}
+
+static kiln_status check_apart(const kiln_plan *p) {
+    int8_t dim[KILN_MAX_RANK];
+    for (int i = p->typed.nshaped; i < p->typed.nin; i++) {
+        int arg = p->typed.in_arg[i];
+        if (!find_dims(p, arg, p->in[i], dim))
+            return KILN_FAIL(KILN_E_ARG, "%s: the shape of argument '%s' does not fit those of the others",
+                             p->call->op->name, kiln_arg_name(p->call, arg));
+    }
+    return KILN_OK;
+}
+
+static void find_apart(const kiln_plan *p, int arg, const kiln_tensor *t, int64_t *out) {
+    int8_t dim[KILN_MAX_RANK];
+    for (int d = 0; d < p->shape->rank; d++) out[d] = 0;
+    if (!find_dims(p, arg, t, dim)) return; /* check_apart has refused it */
+    for (int k = 0; k < t->rank; k++)
+        if (dim[k] >= 0 && t->sizes[k] != 1) out[dim[k]] = t->strides[k];
+}
+
+void kiln_axes_add_accessed(kiln_plan *p, const kiln_walks *w, int b) {
+    int at = p->axes.ndim;
+    kiln_axes_add_one(p, KILN_ROLE_INDEXED);
+    p->n[at] = w->extent[b];
+    p->stride[b][at] = w->along[b] * p->bytes[b];
+}
+
+/* -- strides --------------------------------------------------------------------------------------------------- */
+
 /* Kept arguments are read even where there is nothing to fold. */
 static bool is_kept(const kiln_plan *p, int b) {
     return p->buffer[b].tensor && p->buffer[b].tensor->nelem > 0 &&
@@ -57,7 +131,9 @@ static bool is_kept(const kiln_plan *p, int b) {
 /* Strides of argument buffer b along the dimensions of the call's shape. */
 static void find_input(const kiln_plan *p, int b, int64_t *out) {
     const kiln_tensor *t = p->buffer[b].tensor;
-    if (p->call->op->row->reduce.over_diagonal)
+    if (kiln_is_accessed(p, b) || kiln_is_lacking(p, b))
+        find_apart(p, p->buffer[b].which, t, out);
+    else if (p->call->op->row->reduce.over_diagonal)
         out[0] = t->strides[0] + t->strides[1];
     else if (p->shape->nelem == 0 && !is_kept(p, b))
         for (int d = 0; d < p->shape->rank; d++) out[d] = 0;
@@ -70,6 +146,7 @@ kiln_status kiln_kept_shape(kiln_plan *p) {
     int64_t folded = 1;
     KILN_TRY(take_shape(p));
     KILN_TRY(kiln_over_find(p));
+    KILN_TRY(check_apart(p));
     bool keep = keeps(p);
     out->rank = 0;
     out->nelem = 1;
@@ -119,6 +196,9 @@ void kiln_walks_find(const kiln_plan *p, kiln_walks *w) {
         w->of[b] = out;
         if (b >= p->typed.nrets) {
             find_input(p, b, out);
+            int own = kiln_is_accessed(p, b) ? accessed_dim(access_of(p, p->buffer[b].which), t) : -1;
+            w->along[b] = own < 0 ? 0 : t->strides[own];
+            w->extent[b] = own < 0 ? 0 : t->sizes[own];
             continue;
         }
         if (p->typed.unstored >> b & 1) {
@@ -165,6 +245,12 @@ void kiln_walks_copy_first(kiln_plan *p, kiln_walks *w, int b) {
             w->room[b][d] = next;
             next *= p->shape->sizes[d];
         }
+    if (kiln_is_accessed(p, b)) {
+        p->copy_n[n] = w->extent[b];
+        p->stride[own][n++] = w->along[b] * p->bytes[b];
+        w->along[b] = next;
+        next *= w->extent[b];
+    }
     p->buffer[b].nbytes = next * p->bytes[b];
     p->step[p->nsteps++] = (kiln_step){
         .kind = KILN_STEP_COPY,

@@ -33,7 +33,7 @@ static kiln_status hold_checks(const kiln_bound *call, kiln_dtype common, const 
     env.env.count = count ? *count : 0;
     for (const kiln_check *c = row->checks, *end = c + row->nchecks; c != end; c++) {
         bool ok;
-        if (c->counts != env.env.counted) continue;
+        if (c->each || c->counts != env.env.counted) continue;
         KILN_TRY(holds(&env, c->cond, &ok));
         if (!ok) return KILN_FAIL(c->status, "%s: %s", call->op->name, c->text);
     }
@@ -138,17 +138,21 @@ static void add_input(kiln_plan *p, int a) {
     p->typed.in_arg[p->typed.nin++] = (int8_t)a;
 }
 
-/* Those that the branch puts first, then the others in their order. */
+/* Those that the branch puts first, then the others in their order; last those that have no part in the call's shape. */
 static void gather(kiln_plan *p) {
     const kiln_typing *ty = &kiln_plan_branch(p)->typing;
-    uint64_t first = 0;
+    const kiln_row *row = p->call->op->row;
+    uint64_t apart = kiln_plan_branch(p)->accessed | row->lacking, met = apart;
     p->typed.nin = 0;
     for (int k = 0; k < ty->norder; k++) {
-        if (!(first >> ty->order[k] & 1)) add_input(p, ty->order[k]);
-        first |= (uint64_t)1 << ty->order[k];
+        if (!(met >> ty->order[k] & 1)) add_input(p, ty->order[k]);
+        met |= (uint64_t)1 << ty->order[k];
     }
-    for (int a = 0; a < p->call->op->row->schema->nargs; a++)
-        if (!(first >> a & 1)) add_input(p, a);
+    for (int a = 0; a < row->schema->nargs; a++)
+        if (!(met >> a & 1)) add_input(p, a);
+    p->typed.nshaped = p->typed.nin;
+    for (int a = 0; apart; a++, apart >>= 1)
+        if (apart & 1) add_input(p, a);
 }
 
 /* -- what every family has alike --------------------------------------------------------------------------- */
@@ -283,7 +287,8 @@ static void set_steps(kiln_plan *p) {
 /* -- the call ------------------------------------------------------------------------------------------ */
 
 /* What given tensors must be, then what the family makes of shapes and strides. */
-static inline kiln_status infer_layout(const kiln_family_fns *family, kiln_plan *p, bool check_types) {
+static inline kiln_status infer_layout(kiln_plan *p, bool check_types) {
+    const kiln_family_fns *family = kiln_families[kiln_plan_branch(p)->family];
     p->aside = false;
     if (p->call->nout) KILN_TRY(kiln_overlap_check(p));
     if (p->call->op->row->written) KILN_TRY(kiln_writes_check(p));
@@ -297,9 +302,9 @@ static inline kiln_status infer_layout(const kiln_family_fns *family, kiln_plan 
 
 kiln_status kiln_infer(const kiln_bound *call, kiln_plan *out) {
     const kiln_op *op = call->op;
-    const kiln_family_fns *family = kiln_families[op->row->family];
     const kiln_typing *by = NULL;
-    if (!family || !kiln_row_served(op->row)) return kiln_unserved(op->name, op->row->family);
+    if (!kiln_families[op->row->family] || !kiln_row_served(op->row))
+        return kiln_unserved(op->name, op->row->family);
     out->call = call;
     if (op->row->nchecks) {
         KILN_TRY(promote(out, &op->row->typing, &by));
@@ -313,7 +318,7 @@ kiln_status kiln_infer(const kiln_bound *call, kiln_plan *out) {
         out->typed.absent = out->typed.unstored = 0;
     if (kiln_plan_out_rule(out) == KILN_OUT_COPIED) KILN_TRY(kiln_takes_check(call, out->typed.promoted));
     gather(out);
-    return infer_layout(family, out, true);
+    return infer_layout(out, true);
 }
 
 kiln_status kiln_infer_again(const kiln_bound *call, const kiln_typed *typed, kiln_plan *out) {
@@ -324,5 +329,5 @@ kiln_status kiln_infer_again(const kiln_bound *call, const kiln_typed *typed, ki
         out->in[i] = call->arg[a].u.tensor;
         out->dtypes[a] = (kiln_dtype)out->in[i]->dtype;
     }
-    return infer_layout(kiln_families[call->op->row->family], out, false);
+    return infer_layout(out, false);
 }

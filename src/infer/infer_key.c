@@ -97,7 +97,7 @@ void kiln_plan_key(const kiln_plan *plan, kiln_isa isa, kiln_key *out) {
                 .exact = plan->typed.exact,
                 .abi = KILN_ABI_VERSION,
                 .target = {KILN_DEVICE_CPU, (uint8_t)isa},
-                .family = (uint8_t)row->family,
+                .family = (uint8_t)kiln_plan_branch(plan)->family,
                 .branch = (uint8_t)kiln_plan_branch(plan)->code,
                 .common = (uint8_t)plan->typed.common,
                 .nrets = plan->typed.nrets,

@@ -293,13 +293,20 @@ static bool resized_for_copy(const kiln_plan *p) {
     return resized && kiln_plan_out_rule(p) == KILN_OUT_COPIED;
 }
 
+/* Whether a row-major tensor that PyTorch makes before it computes decides strides: a given one takes its place. */
+static bool made_before(const kiln_plan *p) {
+    const kiln_typing *ty = &kiln_plan_branch(p)->typing;
+    return p->call->nout && ty->strides == KILN_STRIDES_CHAIN && ty->nchain == 2 &&
+           ty->chain[0].kind == KILN_LINK_ROWS;
+}
+
 /* Whether the row's own strides are others than those that ret_strides had. */
 static bool own_strides(kiln_plan *p) {
     const kiln_typing *ty = &kiln_plan_branch(p)->typing;
     int64_t before[KILN_MAX_RANK];
     size_t n = (size_t)p->shape->rank * sizeof *before;
     bool rows = ty->strides == KILN_STRIDES_ROWS || resized_for_copy(p);
-    if (!rows && ty->strides < KILN_STRIDES_ROWS) return false;
+    if (!rows && (ty->strides < KILN_STRIDES_ROWS || made_before(p))) return false;
     memcpy(before, p->shape->strides, n);
     if (rows)
         kiln_row_major(p->shape->rank, p->shape->sizes, p->shape->strides);

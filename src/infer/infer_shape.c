@@ -61,11 +61,11 @@ kiln_status kiln_results_check(kiln_plan *p) {
 static kiln_status broadcast_all(kiln_plan *p) {
     kiln_shape *s = p->shape;
     int rank = 0, seen = 0;
-    for (int i = 0; i < p->typed.nin; i++)
+    for (int i = 0; i < p->typed.nshaped; i++)
         if (p->in[i]->rank > rank) rank = p->in[i]->rank;
     s->rank = rank;
     for (int d = 0; d < rank; d++) s->sizes[d] = 1;
-    for (int i = 0; i < p->typed.nin; i++) {
+    for (int i = 0; i < p->typed.nshaped; i++) {
         if (p->in[i]->rank > seen) seen = p->in[i]->rank;
         KILN_TRY(broadcast(p, i, seen));
     }
@@ -73,7 +73,7 @@ static kiln_status broadcast_all(kiln_plan *p) {
     s->nelem = 1;
     for (int d = 0; d < rank; d++) large |= __builtin_mul_overflow(s->nelem, s->sizes[d], &s->nelem);
     if (!large && s->nelem > 0 && s->nelem < USUAL_NELEM) return KILN_OK;
-    for (int i = 0; i < p->typed.nin; i++) { /* a shape that some tensor has is known to be right */
+    for (int i = 0; i < p->typed.nshaped; i++) { /* a shape that some tensor has is known to be right */
         s->nelem = p->in[i]->nelem;
         if (kiln_has_shape(p->in[i], rank, s->sizes)) return KILN_OK;
     }
@@ -84,7 +84,7 @@ static kiln_status broadcast_all(kiln_plan *p) {
 /* Takes the shape of the first tensor if all have it, which is usual and needs no arithmetic. */
 static bool take_shape(kiln_plan *p) {
     const kiln_tensor *t = p->in[0];
-    for (int i = 1; i < p->typed.nin; i++)
+    for (int i = 1; i < p->typed.nshaped; i++)
         if (!kiln_has_shape(p->in[i], t->rank, t->sizes)) return false;
     p->shape->rank = t->rank;
     p->shape->nelem = t->nelem;
@@ -93,7 +93,7 @@ static bool take_shape(kiln_plan *p) {
 }
 
 kiln_status kiln_broadcast(kiln_plan *p) {
-    bool taken = p->typed.nin > 0 && take_shape(p);
-    p->uniform = taken || p->typed.nin == 0;
+    bool taken = p->typed.nshaped > 0 && take_shape(p);
+    p->uniform = taken || p->typed.nshaped == 0;
     return taken ? KILN_OK : broadcast_all(p);
 }

@@ -36,7 +36,8 @@ typedef enum kiln_class_kind {
 /* What a call's kinds of arguments, their dtypes and the values its row's conditions ask decide. */
 typedef struct kiln_typed {
     uint8_t branch; /* of the row */
-    uint8_t nrets, nin;
+    uint8_t nrets, nin,
+        nshaped; /* nshaped: of the nin tensors, the first so many are broadcast to the call's shape */
     kiln_dtype promoted; /* the result_type of the promoted arguments */
     kiln_dtype common;   /* the same after the branch made it float or wider: what bodies compute with */
     uint32_t absent;     /* bit k: there is no result k, since the row does not give it */

@@ -3,12 +3,13 @@
 #define KILN_NESTS_H
 #include "ir/ir.h"
 
-/* How one fold is shared out, by another kernel than the whole one (that of parts): its nest 0 folds a part of the
- * slowest reduced axis and stores its states, nest 1 merges parts, which lie along the kernel's last axis.  After the
+/* How one fold is shared out, by another kernel than the whole one (that of parts): its nest `nest` folds a part of the
+ * slowest reduced axis and stores its states, the one after it merges parts, which lie along the kernel's last axis.  After the
  * whole kernel's buffers that kernel has one per state for the part it stores, then one per state for all parts.  Parts have a
  * power of two times `unit` positions of that axis each, so that bits are those of the whole.  unit 0: it is not. */
 typedef struct kiln_partial {
     uint32_t unit;
+    uint8_t nest;                               /* the first that is no guard */
     uint8_t nstates, bytes[KILN_IR_MAX_STATES]; /* of each state; of the kernel of parts */
 } kiln_partial;
 

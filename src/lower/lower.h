@@ -42,10 +42,13 @@ struct kiln_lowering {
     kiln_pair loaded[KILN_MAX_ARGS][2];
     uint64_t kept;    /* bit a: argument a was loaded by kiln_lower_keep */
     kiln_row_env env; /* types the row's expressions for this class */
+    const kiln_texpr
+        *must[KILN_ROW_MAX_CHECKS]; /* what must hold for each element, where the row's checks say so */
     /* Leaves of expressions that only some families have; NULL: this one has it not. */
     kiln_pair (*state)(kiln_lowering *lw, const kiln_texpr *e);    /* STATE, RHS */
     kiln_pair (*position)(kiln_lowering *lw, const kiln_texpr *e); /* POS, COUNT */
     kiln_pair (*block)(kiln_lowering *lw, const kiln_texpr *e);    /* BLOCK */
+    kiln_pair (*access)(kiln_lowering *lw, const kiln_texpr *e);   /* ACCESS */
     const kiln_pair *locals;                                       /* of the rule being lowered */
     /* Expressions whose values are there already, wherever they stand. */
     struct {
@@ -62,6 +65,11 @@ void kiln_lower_buffers(kiln_lowering *lw, uint32_t written_axes, uint32_t read_
 
 /* Loads tensor argument `arg` in the region that begins: what is built up to its end, regions within too, sees that. */
 void kiln_lower_keep(kiln_lowering *lw, int arg);
+/* The element that e says, an access with one computed coordinate, which is the place along `axis`: where the buffer has it, else
+ * the other value. */
+kiln_pair kiln_lower_access(kiln_lowering *lw, const kiln_texpr *e, int axis);
+/* An element of tensor argument `arg`, as it was loaded, in the compute type; exact: not rounded to the common dtype first. */
+kiln_pair kiln_lower_loaded(const kiln_lowering *lw, int arg, kiln_pair v, bool exact);
 void kiln_lower_forget(kiln_lowering *lw); /* what was loaded: another region begins */
 kiln_pair kiln_lower_expr(kiln_lowering *lw, const kiln_texpr *e);
 /* v is e from now on.  One too many is forgotten, and computed where it stands. */
@@ -69,7 +77,10 @@ void kiln_lower_made(kiln_lowering *lw, const kiln_texpr *e, kiln_pair v);
 /* Computes the results of a set (bit k: result k, then arguments that are written to) and stores them. */
 #define KILN_ALL_RESULTS (~UINT32_C(0))
 void kiln_lower_results(kiln_lowering *lw, const kiln_texpr *const *of, uint32_t set);
-/* Integer divisions of e must not be by zero: traps for them, in a nest that stores nothing. */
+/* Traps in a nest that stores nothing: for elements that break one of the row's checks, */
+bool kiln_lower_has_musts(const kiln_lowering *lw);
+void kiln_lower_musts(kiln_lowering *lw);
+/* and for integer divisions of e by zero. */
 bool kiln_lower_divides(const kiln_texpr *e);
 void kiln_lower_traps(kiln_lowering *lw, const kiln_texpr *e);
 #endif

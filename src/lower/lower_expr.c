@@ -65,15 +65,18 @@ void kiln_lower_forget(kiln_lowering *lw) {
         if (!(lw->kept >> a & 1)) lw->loaded[a][0].re = lw->loaded[a][1].re = KILN_NOREF;
 }
 
+kiln_pair kiln_lower_loaded(const kiln_lowering *lw, int arg, kiln_pair v, bool exact) {
+    bool promoted = lw->branch->typing.args >> arg & 1;
+    kiln_dtype t = promoted ? lw->plan->typed.common : lw->plan->dtypes[arg];
+    if (!exact) v = kiln_pair_cast(lw->ir, t, v);
+    return kiln_pair_cast(lw->ir, kiln_dtype_compute(t), v);
+}
+
 static kiln_pair element(kiln_lowering *lw, const kiln_texpr *e) {
     int arg = e->id;
     bool exact = e->exact && lw->plan->typed.exact >> arg & 1;
     if (lw->loaded[arg][exact].re != KILN_NOREF) return lw->loaded[arg][exact];
-    kiln_pair v = kiln_pair_load(lw->ir, lw->buf_of_arg[arg]);
-    bool promoted = lw->branch->typing.args >> arg & 1;
-    kiln_dtype t = promoted ? lw->plan->typed.common : lw->plan->dtypes[arg];
-    if (!exact) v = kiln_pair_cast(lw->ir, t, v);
-    v = kiln_pair_cast(lw->ir, kiln_dtype_compute(t), v);
+    kiln_pair v = kiln_lower_loaded(lw, arg, kiln_pair_load(lw->ir, lw->buf_of_arg[arg]), exact);
     lw->loaded[arg][exact] = v;
     return v;
 }
@@ -143,8 +146,10 @@ kiln_pair kiln_lower_expr(kiln_lowering *lw, const kiln_texpr *e) {
     case KILN_TE_BLOCK:
         if (lw->block) return lw->block(lw, e);
         break;
-    case KILN_TE_EXTENT:
-    case KILN_TE_ACCESS: break;
+    case KILN_TE_ACCESS:
+        if (lw->access) return lw->access(lw, e);
+        break;
+    case KILN_TE_EXTENT: break;
     }
     lw->ir->failed = true; /* row_check.c refuses rows that get here */
     lw->ir->why = "an expression with a part that this family does not have";
@@ -174,6 +179,7 @@ static bool divides(const kiln_texpr *e) {
 }
 
 bool kiln_lower_divides(const kiln_texpr *e) {
+    if (!e) return false; /* of an access, not all operands are there */
     if (divides(e)) return true;
     for (int k = 0; k < e->nargs; k++)
         if (kiln_lower_divides(e->args[k])) return true;
@@ -181,10 +187,37 @@ bool kiln_lower_divides(const kiln_texpr *e) {
 }
 
 void kiln_lower_traps(kiln_lowering *lw, const kiln_texpr *e) {
+    if (!e) return;
     for (int k = 0; k < e->nargs; k++) kiln_lower_traps(lw, e->args[k]);
     if (!divides(e)) return;
     kiln_ref pair[2] = {kiln_lower_expr(lw, e->args[1]).re, kiln_ir_const_i(lw->ir, e->dtype, 0)};
     kiln_ir_trap_if(lw->ir, kiln_ir_prim(lw->ir, KILN_P_EQ, pair, 2), KILN_E_DIVZERO, "ZeroDivisionError");
+}
+
+/* -- checks of elements ---------------------------------------------------------------------------------- */
+
+static kiln_status type_musts(kiln_lowering *lw) {
+    const kiln_row *row = lw->row;
+    for (int c = 0; c < row->nchecks; c++)
+        if (row->checks[c].each)
+            KILN_TRY(kiln_expr_type(&lw->env.env, row->checks[c].cond, KILN_BOOL, &lw->must[c]));
+    return KILN_OK;
+}
+
+bool kiln_lower_has_musts(const kiln_lowering *lw) {
+    for (int c = 0; c < lw->row->nchecks; c++)
+        if (lw->must[c]) return true;
+    return false;
+}
+
+void kiln_lower_musts(kiln_lowering *lw) {
+    for (int c = 0; c < lw->row->nchecks; c++) {
+        if (!lw->must[c]) continue;
+        kiln_ref holds = kiln_lower_expr(lw, lw->must[c]).re;
+        kiln_ref pair[2] = {holds, kiln_ir_const_i(lw->ir, KILN_BOOL, 0)};
+        kiln_ir_trap_if(lw->ir, kiln_ir_prim(lw->ir, KILN_P_EQ, pair, 2), lw->row->checks[c].status,
+                        lw->row->checks[c].text);
+    }
 }
 
 /* -- kernels --------------------------------------------------------------------------------------------- */
@@ -204,7 +237,7 @@ kiln_status kiln_lowering_begin(kiln_lowering *lw, kiln_arena *arena, const kiln
         else if (kiln_row_optional(row, a))
             lw->env.absent |= 1ull << a;
     }
-    return lw->ir ? KILN_OK : KILN_NOMEM();
+    return lw->ir ? type_musts(lw) : KILN_NOMEM();
 }
 
 void kiln_lower_buffers(kiln_lowering *lw, uint32_t written_axes, uint32_t read_axes) {

@@ -104,6 +104,7 @@ typedef struct kiln_check {
     const char *text;
     kiln_status status; /* KILN_E_ARG unless the row says index, value or type */
     bool counts;        /* asks how many elements are folded, which is known when shapes are */
+    bool each;          /* asks elements: it must hold for every one of them */
 } kiln_check;
 
 typedef struct kiln_named {
@@ -119,7 +120,10 @@ typedef struct kiln_named {
 /* A scalar's id in typed bodies: an argument, or KILN_HOST_ID + k for the row's k-th host number. */
 enum { KILN_HOST_ID = KILN_MAX_ARGS };
 
-enum { KILN_ROW_MAX_NAMED = 16, KILN_ROW_MAX_BRANCHES = 16, KILN_ROW_MAX_CHECKS = 8 };
+enum {
+    KILN_ROW_MAX_ACCESSED = 4
+}; /* tensors that are read at computed places: each takes an axis of the kernel */
+enum { KILN_ROW_MAX_NAMED = 16, KILN_ROW_MAX_BRANCHES = 16, KILN_ROW_MAX_CHECKS = 16 };
 
 typedef struct kiln_nameds {
     kiln_named *at;
@@ -144,6 +148,7 @@ typedef struct kiln_reduce {
     bool over_first;            /* leading ones */
     uint64_t over_dims;         /* or: bit d: dimension d, */
     bool flat;                  /* and results have the others as one */
+    bool over_but;              /* all dimensions but that of over_arg */
     bool over_only;             /* an empty list of them means none, not all */
     bool over_diagonal;         /* or: the elements of a matrix whose two places are the same */
     bool over_alike;            /* or: all elements of tensors of the same sizes, none of others */
@@ -160,12 +165,15 @@ typedef struct kiln_reduce {
 /* One way to compute the row's results, taken when `when` holds (NULL: always). */
 typedef struct kiln_branch {
     const kiln_expr *when;
+    kiln_family family; /* the row's; of a fold's branch that has bodies, map: it folds nothing */
     kiln_typing typing;
     const kiln_expr **body; /* one per result; compose: NULL */
     int nbody;
-    uint64_t uses;  /* bit a: argument a appears in the bodies */
-    uint64_t knows; /* bit a: optional argument a is present when this branch is taken */
-    int code;       /* the first branch that generates the same code */
+    uint64_t uses;            /* bit a: argument a appears in the bodies */
+    uint64_t accessed;        /* bit a: tensor a is read at computed places, as access[a] says */
+    const kiln_expr **access; /* of each argument; NULL: no tensor is */
+    uint64_t knows;           /* bit a: optional argument a is present when this branch is taken */
+    int code;                 /* the first branch that generates the same code */
     uint64_t exact; /* bit a: argument a appears as compute(a): a 0-d tensor is then not rounded to a half */
     kiln_reduce *reduce; /* fold, scan, index: the row's, with the branch's own clauses instead of those */
 } kiln_branch;
@@ -232,6 +240,7 @@ typedef struct kiln_row {
     uint64_t ignored;  /* arguments the row declares unused */
     uint64_t kept;     /* tensors with one element for all that are folded together */
     uint64_t written;  /* arguments that some branch writes to */
+    uint64_t lacking;  /* fold: tensors that have the dimensions which it keeps, and lack the others */
     kiln_view *views;
     int nviews;
     const char *rest;                 /* the operator whose results follow the row's own, or NULL */

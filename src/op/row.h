@@ -50,6 +50,11 @@ kiln_status kiln_row_rules(const kiln_row *row) KILN_MUST_CHECK;
 /* Whether what an extern row gives to its routine, and takes from it, is what the routine has. */
 kiln_status kiln_routine_fits(const kiln_row *row) KILN_MUST_CHECK;
 
+/* Whether a fold can read a tensor so: x[at] of one dimension, x[.., at] or x[dim: at], with an `else`. */
+kiln_status kiln_row_access(const kiln_row *row, const kiln_expr *e) KILN_MUST_CHECK;
+/* Whether two accesses compute the place along the same dimension. */
+bool kiln_same_place(const kiln_expr *a, const kiln_expr *b);
+
 /* Sets row->asked and row->asked_single. */
 void kiln_row_find_asked(kiln_row *row);
 /* Sets branch->code; after resolve. */
@@ -61,6 +66,10 @@ typedef struct kiln_usage {
     uint64_t set;         /* arguments */
     uint32_t lets, hosts; /* names met: each is walked once, however often and deep it is used */
     bool place, count;    /* `i`, `n`, where no argument is called so */
+    bool hosting;         /* within a host number, which asks for sizes and no elements */
+    uint64_t elements, accessed,
+        hosted; /* arguments whose element at each place is used; at computed places; in host numbers */
+    const kiln_expr *access[KILN_MAX_ARGS];
 } kiln_usage;
 kiln_status kiln_row_use(kiln_usage *u, const kiln_expr *e) KILN_MUST_CHECK; /* adds e, if it is not NULL */
 

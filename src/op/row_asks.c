@@ -66,7 +66,8 @@ static void visit(walk *w, const kiln_expr *e) {
 
 void kiln_row_find_asked(kiln_row *row) {
     walk w = {.row = row, .set = row->statics | row->items};
-    for (int c = 0; c < row->nchecks; c++) visit(&w, row->checks[c].cond);
+    for (int c = 0; c < row->nchecks; c++)
+        if (!row->checks[c].each) visit(&w, row->checks[c].cond);
     for (int k = 0; k < row->gives.n; k++) visit(&w, row->gives.at[k].expr);
     for (int b = 0; b < row->nbranches; b++) visit(&w, row->branches[b].when);
     row->asked = w.set;

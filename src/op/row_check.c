@@ -240,10 +240,8 @@ static kiln_dtype written_dtype(const checker *c, const kiln_branch *b, int arg)
     return b->typing.args >> arg & 1 ? c->common : c->dtypes[arg];
 }
 
-/* state, step or block, merge, finish: each in its own scope. */
-static kiln_status check_reduce(const checker *c, kiln_row_env *re, const kiln_branch *b) {
-    const kiln_reduce *r = b->reduce;
-    if (!r->states.n && !r->finish.n) return KILN_OK;
+/* state, step or block, merge: each in its own scope. */
+static kiln_status check_folding(const checker *c, kiln_row_env *re, const kiln_reduce *r) {
     KILN_TRY(check_states(re, &r->states, "state", ELEMENTS | STATES | PLACES));
     re->states = true;
     KILN_TRY(check_states(re, &r->step, "step", 0));
@@ -256,6 +254,15 @@ static kiln_status check_reduce(const checker *c, kiln_row_env *re, const kiln_b
     re->merge = true;
     KILN_TRY(check_states(re, &r->merge, "merge", ELEMENTS | PLACES));
     re->merge = false;
+    return KILN_OK;
+}
+
+/* What is folded, if anything is, then finish. */
+static kiln_status check_reduce(const checker *c, kiln_row_env *re, const kiln_branch *b) {
+    const kiln_reduce *r = b->reduce;
+    if (!r->states.n && !r->finish.n) return KILN_OK;
+    if (r->states.n) KILN_TRY(check_folding(c, re, r));
+    re->states = true;
     for (int k = 0; k < kiln_row_nown(c->row); k++) {
         const kiln_expr *e = finish_or_state(r, k);
         if (k < r->finish.n && r->finish.at[k].empty) continue;
@@ -292,10 +299,12 @@ static kiln_status check_bodies(const checker *c, const kiln_branch *b, uint64_t
     re.absent = absent;
     re.env.budget = c->budget;
     numbers ns = {.n = 0};
-    inspection in = {c->row->family == KILN_FAMILY_MAP ? OTHER_PLACES : 0,
+    inspection in = {b->family == KILN_FAMILY_MAP ? OTHER_PLACES : 0,
                      "a map sees one element of each argument and no other place", &ns, 0};
     int64_t before = c->budget->taken;
     for (int k = 0; k < b->nbody; k++) KILN_TRY(check_expr(&re, b->body[k], ret_dtype(c, b, k), in));
+    for (int k = 0; k < c->row->nchecks; k++)
+        if (c->row->checks[k].each) KILN_TRY(check_expr(&re, c->row->checks[k].cond, KILN_BOOL, in));
     if (c->budget->taken - before > KILN_EXPR_MAX_NODES) /* they become one kernel */
         return kiln_expr_fail(c->row->source, b->body[0], KILN_E_LIMIT,
                               "the bodies have together more than %d nodes, with names and rules expanded",
@@ -332,6 +341,7 @@ static kiln_status check_conditions(checker *c, bool *refused) {
     *refused = false;
     for (int k = 0; k < c->row->nchecks; k++) {
         holds now;
+        if (c->row->checks[k].each) continue;
         KILN_TRY(may_hold(c, c->row->checks[k].cond, &now));
         *refused = *refused || now == NEVER;
     }

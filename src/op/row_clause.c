@@ -53,7 +53,7 @@ static kiln_status clause_when(kiln_lex *lx, kiln_row *row) {
     return body ? kiln_row_bodies(lx, row, b) : KILN_OK;
 }
 
-/* check COND [index|value|type] : "text" */
+/* check [each] COND [index|value|type|unsupported] : "text" */
 static kiln_status clause_check(kiln_lex *lx, kiln_row *row) {
     static const struct {
         const char *word;
@@ -62,14 +62,17 @@ static kiln_status clause_check(kiln_lex *lx, kiln_row *row) {
                  {"value", KILN_E_VALUE},
                  {"type", KILN_E_TYPE},
                  {"unsupported", KILN_E_UNSUP}};
-    if (row->nchecks == KILN_ROW_MAX_CHECKS) return kiln_lex_fail(lx, "at most 8 checks");
+    if (row->nchecks == KILN_ROW_MAX_CHECKS) return kiln_lex_fail(lx, "at most 16 checks");
     kiln_check *c = kiln_arena_grow(lx->arena, row->checks, (size_t)row->nchecks, sizeof *row->checks);
     if (!c) return KILN_NOMEM();
     row->checks = c;
     c += row->nchecks++;
     *c = (kiln_check){.status = KILN_E_ARG};
+    bool did = false, folds = row->family == KILN_FAMILY_FOLD;
+    KILN_TRY(kiln_lex_accept(lx, "each", &c->each));
+    if (c->each && !folds && row->family != KILN_FAMILY_MAP)
+        return kiln_lex_fail(lx, "elements are asked by maps and folds alone");
     KILN_TRY(kiln_expr_parse(lx, &c->cond));
-    bool did = false;
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds && !did; k++) {
         KILN_TRY(kiln_lex_accept(lx, kinds[k].word, &did));
         if (did) c->status = kinds[k].status;
@@ -86,6 +89,7 @@ static kiln_status clause_static(kiln_lex *lx, kiln_row *row) {
 static kiln_status clause_ignore(kiln_lex *lx, kiln_row *row) {
     return kiln_row_args(lx, row, &row->ignored);
 }
+static kiln_status clause_lack(kiln_lex *lx, kiln_row *row) { return kiln_row_args(lx, row, &row->lacking); }
 static kiln_status clause_let(kiln_lex *lx, kiln_row *row) {
     return parse_nameds(lx, &row->lets, UNTYPED, "=");
 }
@@ -94,9 +98,8 @@ static kiln_status known_to_host(void *user, const kiln_expr *e) {
     const kiln_row *row = user;
     for (int k = 0; k < row->hosts.n - 1; k++)
         if (strcmp(row->hosts.at[k].name, e->name) == 0) return KILN_OK;
-    kiln_dtype named;
-    if (kiln_schema_arg(row->schema, e->name) >= 0 || strcmp(e->name, "common") == 0) return KILN_OK;
-    if (kiln_dtype_parse(e->name, &named) == KILN_OK) return KILN_OK;
+    bool word = e->word != KILN_WORD_NONE && e->word != KILN_WORD_n && e->word != KILN_WORD_in_place;
+    if (kiln_schema_arg(row->schema, e->name) >= 0 || word) return KILN_OK; /* inf, common, f32 */
     return kiln_expr_fail(row->source, e, KILN_E_PARSE,
                           "'%s' is not an argument or a host number defined before", e->name);
 }
@@ -147,21 +150,21 @@ static kiln_status clause_grad(kiln_lex *lx, kiln_row *row) {
     return parse_nameds(lx, &row->grads, UNTYPED, "=");
 }
 
-/* dims(D, ...) */
+/* dims(D, ...): dimensions by their numbers. */
 static kiln_status parse_dims(kiln_lex *lx, uint64_t *out) {
     bool more = true;
     KILN_TRY(kiln_lex_expect(lx, "("));
     while (more) {
-        if (lx->tok != KILN_TOK_NUM || lx->is_float || lx->i < 0 || lx->i >= KILN_VIEW_RANK)
-            return kiln_lex_fail(lx, "a dimension from 0 to 5");
-        *out |= UINT64_C(1) << lx->i;
+        bool number = lx->tok == KILN_TOK_NUM && !lx->is_float && lx->i >= 0 && lx->i < KILN_MAX_RANK;
+        if (!number) return kiln_lex_fail(lx, "the number of a dimension");
+        *out |= 1ull << lx->i;
         KILN_TRY(kiln_lex_next(lx));
         KILN_TRY(kiln_lex_accept(lx, ",", &more));
     }
     return kiln_lex_expect(lx, ")");
 }
 
-/* over [only] ARG [keep [ARG]]   or   over last(COUNT) [keep [ARG]]   or   over first(COUNT)   or   over dims(D, ...) [flat]
+/* over [only | but] ARG [keep [ARG]]   or   over last(COUNT) [keep [ARG]]   or   over first(COUNT)   or   over dims(D, ...) [flat]
  * or   over diagonal   or   over alike */
 static kiln_status clause_over(kiln_lex *lx, kiln_row *row) {
     bool did;
@@ -178,6 +181,7 @@ static kiln_status clause_over(kiln_lex *lx, kiln_row *row) {
         KILN_TRY(kiln_expr_parse(lx, &row->reduce.over_last));
         KILN_TRY(kiln_lex_expect(lx, ")"));
     } else {
+        KILN_TRY(kiln_lex_accept(lx, "but", &row->reduce.over_but));
         KILN_TRY(kiln_lex_accept(lx, "only", &row->reduce.over_only));
         KILN_TRY(kiln_row_arg(lx, row, &row->reduce.over_arg));
     }
@@ -306,6 +310,7 @@ static const struct {
     {"tol", clause_tol, ANY, false, false},
     {"doc", clause_doc, ANY, false, false},
     {"grad", clause_grad, IN(MAP) | IN(FOLD), false, false},
+    {"lack", clause_lack, IN(FOLD), true, false},
     {"over", clause_over, IN(FOLD) | IN(SCAN) | IN(EXTERN), false, false},
     {"state", clause_state, IN(FOLD) | IN(SCAN) | IN(INDEX), false, true},
     {"step", clause_step, IN(FOLD) | IN(SCAN) | IN(INDEX), false, true},

@@ -135,7 +135,7 @@ static kiln_status derive_fold(grad *g, const kiln_wrt *w, const kiln_reduce *r,
 
 static kiln_status derive_branch(grad *g, const kiln_branch *b, const kiln_expr **out) {
     const kiln_wrt w = {g->row->schema->args[g->arg].name, let, g, g->row->source, g->arena, &g->budget};
-    if (g->row->family == KILN_FAMILY_FOLD && may_be_float(b, 0)) return derive_fold(g, &w, b->reduce, out);
+    if (b->family == KILN_FAMILY_FOLD && may_be_float(b, 0)) return derive_fold(g, &w, b->reduce, out);
     for (int k = 0; k < b->nbody; k++)
         if (may_be_float(b, k)) KILN_TRY(add_term(g, &w, k, b->body[k], out));
     return KILN_OK;

@@ -242,11 +242,12 @@ kiln_status kiln_row_branch(kiln_lex *lx, kiln_row *row, kiln_branch **out) {
     kiln_branch *grown = kiln_arena_grow(lx->arena, row->branches, (size_t)row->nbranches,
                                          sizeof *row->branches);
     const kiln_expr **bodies = kiln_arena_alloc(lx->arena, (size_t)row->schema->nrets * sizeof *bodies);
+    const kiln_expr **access = kiln_arena_alloc(lx->arena, (size_t)row->schema->nargs * sizeof *access);
     kiln_reduce *reduce = kiln_arena_alloc(lx->arena, sizeof *reduce);
-    if (!grown || !bodies || !reduce) return KILN_NOMEM();
+    if (!grown || !bodies || !access || !reduce) return KILN_NOMEM();
     row->branches = grown;
     *out = &row->branches[row->nbranches++];
-    **out = (kiln_branch){.typing = row->typing, .body = bodies, .reduce = reduce};
+    **out = (kiln_branch){.typing = row->typing, .body = bodies, .access = access, .reduce = reduce};
     return KILN_OK;
 }
 
@@ -417,10 +418,14 @@ static void default_promotion(kiln_row *row) {
         if (!row->branches[b].typing.args) row->branches[b].typing.args = all;
 }
 
-/* A branch has the row's clauses where it has none of its own; with states of its own, none that go with states. */
+/* A branch has the row's clauses where it has none of its own; with states of its own, none that go with states.  One of a
+ * fold's that has bodies is a map, which has none of those clauses. */
 static void inherit_clauses(kiln_row *row) {
     for (int b = 0; b < row->nbranches; b++) {
-        kiln_reduce *r = row->branches[b].reduce, own = *r;
+        kiln_branch *br = &row->branches[b];
+        kiln_reduce *r = br->reduce, own = *r;
+        br->family = row->family == KILN_FAMILY_FOLD && br->when && br->nbody ? KILN_FAMILY_MAP : row->family;
+        if (br->family != row->family) continue;
         *r = row->reduce;
         if (own.states.n) {
             r->states = own.states;

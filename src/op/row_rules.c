@@ -195,9 +195,34 @@ static kiln_status check_clauses(const kiln_row *row) {
         return ROW_FAIL(row, "a diagonal is that of one tensor: see 'over'");
     if (r->over_diagonal && row->grads.n)
         return ROW_FAIL(row, "elements beside the diagonal have another gradient: no 'grad' over a diagonal");
+    for (int a = 0; a < row->schema->nargs; a++)
+        if ((row->lacking >> a & 1) && !kiln_row_is_tensor(row, a))
+            return ROW_FAIL(row, "'%s' is no tensor: see 'lack'", row->schema->args[a].name);
     int shapes = (sh->like_arg >= 0) + (sh->dims.n > 0) + (sh->into_arg >= 0);
     if (row->family == KILN_FAMILY_INDEX && shapes != 1)
         return ROW_FAIL(row, "an index row needs one 'out' or 'into'");
+    return KILN_OK;
+}
+
+bool kiln_same_place(const kiln_expr *a, const kiln_expr *b) {
+    const kiln_expr *x = a->coord[0].dim, *y = b->coord[0].dim;
+    bool same_dim = x == y || (x && y && x->kind == KILN_X_NUM && y->kind == KILN_X_NUM && x->i == y->i);
+    return a->ncoord == b->ncoord && a->coord[0].rest == b->coord[0].rest && same_dim;
+}
+
+kiln_status kiln_row_access(const kiln_row *row, const kiln_expr *e) {
+    const kiln_coord *c = e->coord;
+    bool last = e->ncoord == 2 && c[0].rest && !c[1].rest && !c[1].dim, one = e->ncoord == 1 && !c[0].rest;
+    bool number = !c[0].dim || (c[0].dim->kind == KILN_X_NUM && !c[0].dim->is_float);
+    if (row->family != KILN_FAMILY_FOLD)
+        return kiln_expr_fail(row->source, e, KILN_E_PARSE,
+                              "only a fold or an index row reads at computed places");
+    if (!(last || one) || !number)
+        return kiln_expr_fail(row->source, e, KILN_E_PARSE,
+                              "a fold reads %s[at], %s[.., at] or %s[NUMBER: at]", e->name, e->name, e->name);
+    if (!e->other || e->skip)
+        return kiln_expr_fail(row->source, e, KILN_E_PARSE,
+                              "expected 'else' and a value for places out of range");
     return KILN_OK;
 }
 
@@ -205,8 +230,8 @@ static kiln_status check_clauses(const kiln_row *row) {
 static kiln_status check_scan(const kiln_row *row) {
     const kiln_reduce *r = &row->reduce;
     if (row->family != KILN_FAMILY_SCAN) return KILN_OK;
-    if (r->over_last || r->over_arg < 0 || !is_kind(row, r->over_arg, KILN_T_INT, false) ||
-        kiln_row_optional(row, r->over_arg))
+    if (r->over_last || r->over_dims || r->over_but || r->over_arg < 0 ||
+        !is_kind(row, r->over_arg, KILN_T_INT, false) || kiln_row_optional(row, r->over_arg))
         return ROW_FAIL(row, "a scan is over one dimension, which an 'int' argument names: see 'over'");
     if (r->keep_arg >= 0 || r->keep) return ROW_FAIL(row, "results of a scan have its dimension: no 'keep'");
     for (int k = 0; k < r->finish.n; k++)
@@ -233,16 +258,32 @@ static kiln_status check_extern(const kiln_row *row) {
     return kiln_routine_fits(row);
 }
 
+static bool has_fold_clauses(const kiln_reduce *r) {
+    return r->step.n || r->block.n || r->merge.n || r->finish.n;
+}
+
+/* Whether every result has an element for each that is folded, so that nothing need be folded. */
+static bool finishes_each(const kiln_row *row, const kiln_reduce *r) {
+    int n = 0;
+    for (int k = 0; k < r->finish.n; k++) n += r->finish.at[k].each;
+    return row->family == KILN_FAMILY_FOLD && n == row->schema->nrets && !r->step.n && !r->block.n &&
+           !r->merge.n;
+}
+
 /* Something computes every result: bodies, or for what folds its clauses. */
 static kiln_status check_bodies(const kiln_row *row) {
+    bool any = false;
     for (int b = 0; b < row->nbranches; b++) {
         const kiln_reduce *r = row->branches[b].reduce;
-        bool folds = row->family != KILN_FAMILY_MAP && (r->states.n || r->finish.n);
+        bool folds = row->family != KILN_FAMILY_MAP && (r->states.n || r->finish.n || finishes_each(row, r));
         if (r->from && r->states.n != 1) return ROW_FAIL(row, "a body with 'from' is the only state");
         if (!row->branches[b].nbody && !folds) return ROW_FAIL(row, "no body computes the result");
-        if (row->branches[b].nbody && folds)
+        if (row->branches[b].nbody && (folds || has_fold_clauses(r)))
             return ROW_FAIL(row, "both states and a body: 'finish' gives the results");
+        any = any || folds;
     }
+    if (row->family == KILN_FAMILY_FOLD && !any)
+        return ROW_FAIL(row, "nothing is folded: a fold has a state, or a body with 'from'");
     return KILN_OK;
 }
 

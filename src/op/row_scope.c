@@ -158,6 +158,21 @@ void kiln_row_env_init(kiln_row_env *re, const kiln_row *row, const kiln_branch 
 
 typedef kiln_usage usage;
 
+/* A tensor is read at its place, or at one that is computed: always in the same way. */
+static kiln_status note_arg(usage *u, const kiln_expr *e, int arg) {
+    uint64_t self = 1ull << arg;
+    bool tensor = kiln_row_is_tensor(u->row, arg), access = tensor && e->kind == KILN_X_ACCESS;
+    if (u->hosting) return u->hosted |= self, KILN_OK;
+    u->set |= self;
+    if (!tensor) return KILN_OK;
+    *(access ? &u->accessed : &u->elements) |= self;
+    if (access && u->access[arg] && !kiln_same_place(u->access[arg], e))
+        return kiln_expr_fail(u->row->source, e, KILN_E_PARSE, "'%s' is read along another dimension, too",
+                              e->name);
+    if (access) u->access[arg] = e;
+    return KILN_OK;
+}
+
 static kiln_status note_use(void *user, const kiln_expr *e) {
     usage *u = user;
     const kiln_named *let = kiln_named_of(&u->row->lets, e->name),
@@ -166,9 +181,15 @@ static kiln_status note_use(void *user, const kiln_expr *e) {
     uint32_t self = let ? 1u << (let - u->row->lets.at) : host ? 1u << (host - u->row->hosts.at) : 0;
     if (self & *met) return KILN_OK;
     *met |= self;
-    if (self) return kiln_expr_names((let ? let : host)->expr, note_use, u);
+    if (self) {
+        bool hosting = u->hosting;
+        u->hosting = hosting || !let;
+        KILN_TRY(kiln_expr_names((let ? let : host)->expr, note_use, u));
+        u->hosting = hosting;
+        return KILN_OK;
+    }
     int arg = kiln_schema_arg(u->row->schema, e->name);
-    if (arg >= 0) u->set |= 1ull << arg;
+    if (arg >= 0) KILN_TRY(note_arg(u, e, arg));
     u->place = u->place || (arg < 0 && strcmp(e->name, "i") == 0);
     u->count = u->count || (arg < 0 && strcmp(e->name, "n") == 0);
     return KILN_OK;
@@ -231,17 +252,40 @@ static kiln_status use_reduce(usage *u, const kiln_reduce *r) {
     return KILN_OK;
 }
 
+/* What of a tensor is read at computed places.  Rows of the index family may say more than this. */
+static kiln_status set_accesses(kiln_branch *br, const usage *u) {
+    const kiln_row *row = u->row;
+    if (!u->accessed || row->family == KILN_FAMILY_INDEX) return KILN_OK;
+    for (int a = 0; a < row->schema->nargs; a++) {
+        const kiln_expr *e = u->access[a];
+        if (!e) continue;
+        if ((u->elements | row->lacking) >> a & 1)
+            return kiln_expr_fail(row->source, e, KILN_E_PARSE, "'%s' is read at its own place, too",
+                                  e->name);
+        KILN_TRY(kiln_row_access(row, e));
+        br->access[a] = e;
+    }
+    br->accessed = u->accessed;
+    if (__builtin_popcountll(u->accessed) > KILN_ROW_MAX_ACCESSED)
+        return KILN_FAIL_LINE(KILN_E_LIMIT, row->source, row->line, row->col,
+                              "at most %d tensors are read at computed places", KILN_ROW_MAX_ACCESSED);
+    return KILN_OK;
+}
+
 static kiln_status resolve_branch(kiln_branch *br, usage *all) {
     usage u = {.row = all->row};
     br->knows = knows(all->row, br->when);
     for (int k = 0; k < br->nbody; k++) KILN_TRY(use(&u, br->body[k]));
     KILN_TRY(use_reduce(&u, br->reduce));
+    for (int c = 0; c < u.row->nchecks; c++)
+        if (u.row->checks[c].each) KILN_TRY(use(&u, u.row->checks[c].cond));
     KILN_TRY(use_all(&u, &u.row->routine.args));
+    KILN_TRY(set_accesses(br, &u));
     br->uses = u.set;
     for (int k = 0; k < br->nbody; k++) br->exact |= exact_args(u.row, br->body[k]);
     for (int k = 0; k < u.row->lets.n; k++)
         if (u.lets >> k & 1) br->exact |= exact_args(u.row, u.row->lets.at[k].expr);
-    all->set |= u.set;
+    all->set |= u.set | u.hosted;
     all->lets |= u.lets;
     all->hosts |= u.hosts;
     return use(all, br->when);
@@ -286,7 +330,8 @@ static void resolve_all(kiln_row *row, const kiln_nameds *list) {
 
 /* All that is computed once per call: conditions, host numbers, extents, and the lets that these use. */
 static void resolve_conditions(kiln_row *row) {
-    for (int c = 0; c < row->nchecks; c++) kiln_expr_resolve(row->checks[c].cond, find_for_host, row);
+    for (int c = 0; c < row->nchecks; c++)
+        if (!row->checks[c].each) kiln_expr_resolve(row->checks[c].cond, find_for_host, row);
     for (int b = 0; b < row->nbranches; b++)
         if (row->branches[b].when) kiln_expr_resolve(row->branches[b].when, find_for_host, row);
     if (row->reduce.over_last) kiln_expr_resolve(row->reduce.over_last, find_for_host, row);
@@ -346,7 +391,7 @@ static kiln_status find_counts(kiln_row *row) {
     for (int c = 0; c < row->nchecks; c++) {
         usage check = {.row = row};
         KILN_TRY(use(&check, row->checks[c].cond));
-        row->checks[c].counts = check.count;
+        row->checks[c].counts = check.count && !row->checks[c].each;
     }
     return KILN_OK;
 }
@@ -365,7 +410,7 @@ kiln_status kiln_row_resolve(kiln_row *row) {
     for (int a = 0; a < row->schema->nargs; a++)
         if (kiln_row_is_tensor(row, a))
             shapes.set &= ~(1ull << a); /* layouts of tensors are compared anyway */
-    row->shaped = bit(row->reduce.over_arg) | bit(row->reduce.keep_arg) | shapes.set;
+    row->shaped = bit(row->reduce.over_arg) | bit(row->reduce.keep_arg) | shapes.set | shapes.hosted;
     for (int a = 0; a < row->schema->nargs; a++) {
         uint64_t self = 1ull << a;
         bool counts = !(row->ignored & self);
@@ -377,5 +422,6 @@ kiln_status kiln_row_resolve(kiln_row *row) {
     resolve_conditions(row);
     for (int b = 0; b < row->nbranches; b++) KILN_TRY(resolve_branch(&row->branches[b], &all));
     KILN_TRY(use_clauses(&all));
+    all.set |= all.hosted;
     return check_used(row, &all);
 }

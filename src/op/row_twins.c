@@ -43,7 +43,8 @@ static bool same_fold(const kiln_reduce *a, const kiln_reduce *b) {
 /* All that lowering and the order of operands look at: everything but typing.out and typing.strides. */
 static bool same_code(const kiln_branch *a, const kiln_branch *b) {
     const kiln_typing *s = &a->typing, *t = &b->typing;
-    if (a->nbody != b->nbody || a->uses != b->uses || a->knows != b->knows || a->exact != b->exact)
+    if (a->family != b->family || a->nbody != b->nbody || a->uses != b->uses || a->knows != b->knows ||
+        a->exact != b->exact)
         return false;
     if (s->promo != t->promo || s->args != t->args || s->numbers != t->numbers || s->norder != t->norder ||
         s->dtype_arg != t->dtype_arg || memcmp(s->ret, t->ret, sizeof s->ret) != 0 ||

@@ -70,7 +70,7 @@ static kiln_axes with_states(const sharing *s, int d, int64_t count, int64_t *n)
 static void run_nest(sharing *s, const kiln_axes *x, int nest, char *const *ptr) {
     int32_t trap = 0;
     kiln_status st = kiln_drive(x, &s->run, nest, ptr, s->par, &trap);
-    if (st == KILN_OK && trap) st = KILN_E_BUG; /* folds have no traps */
+    if (st == KILN_OK && trap) st = KILN_E_BUG; /* guards ran before */
     if (st != KILN_OK) atomic_store(&s->failed, (int)st);
 }
 
@@ -87,7 +87,7 @@ static void run_part(void *user, int64_t part) {
     for (int k = 0, b = s->axes->nbuffers; k < s->how->nstates; k++, b++)
         ptr[b] += part * kiln_axes_stride(&x, b + s->how->nstates, x.ndim - 1);
     int64_t start = kiln_clock_ns();
-    run_nest(s, &x, 0, ptr);
+    run_nest(s, &x, s->how->nest, ptr);
     atomic_fetch_add_explicit(&s->took_ns, kiln_clock_ns() - start, memory_order_relaxed);
 }
 
@@ -112,7 +112,7 @@ kiln_status kiln_parts_run(const kiln_axes *x, const kiln_runner *run, const kil
     kiln_pool_for(run->parallel, threads, s.nparts, run_part, &s);
     kiln_cost_learn(run->cost, run->fn ? KILN_BY_KERNEL : KILN_BY_INTERP, x->nelem, atomic_load(&s.took_ns));
     kiln_axes merged = with_states(&s, x->ndim - 1, s.nparts, n);
-    if (!atomic_load(&s.failed)) run_nest(&s, &merged, 1, s.ptr);
+    if (!atomic_load(&s.failed)) run_nest(&s, &merged, how->nest + 1, s.ptr);
     kiln_tensor_release(room);
     kiln_status st = (kiln_status)atomic_load(&s.failed);
     if (st == KILN_OK) return st;

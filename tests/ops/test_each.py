@@ -25,7 +25,8 @@ SOFTMAX, GRADIENTS = ["_softmax", "_log_softmax"], ["_softmax_backward_data", "_
 
 
 def test_every_row_that_gives_a_value_for_each_element_is_tested(interp):
-    rows = {op.name.removeprefix("aten::") for op in interp.ops() if op.served and op.form == "functional" and "finish each" in op.row}
+    rows = {op.name.removeprefix("aten::") for op in interp.ops() if op.served and op.form == "functional" and "finish each" in op.row
+            and "int reduction" not in op.schema and "over   but" not in op.row}  # test_nll.py, test_weights.py
     assert rows == {*SOFTMAX, *GRADIENTS, "native_layer_norm", *NORMS}
 
 

@@ -241,8 +241,8 @@ def outcome(op, x, args, named):
 
 
 def is_fold(op):
-    """Those that give a value for each element are test_each.py's; those that other rows call (kiln::) are tested with them."""
-    return op.served and op.family == "fold" and "finish each" not in op.row and op.name.startswith("aten::")
+    """Those that give a value for each element are test_each.py's, losses test_losses.py's; those that other rows call (kiln::) are tested with them."""
+    return op.served and op.family == "fold" and "finish each" not in op.row and "int reduction" not in op.schema and op.name.startswith("aten::")
 
 
 def test_every_fold_that_is_served_is_tested(interp):

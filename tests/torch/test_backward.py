@@ -35,7 +35,8 @@ def form(name):
 
 # -- arguments for a schema -------------------------------------------------------------------------------------------
 
-BY_NAME = {"rounding_mode": "trunc", "approximate": "tanh", "dim": 0, "dtype": None, "reduction": 1, "correction": 1}
+BY_NAME = {"rounding_mode": "trunc", "approximate": "tanh", "dim": 0, "dtype": None, "reduction": 1, "correction": 1,
+           "beta": 1.5}  # of integers PyTorch divides by 0 where it is less than 1
 BY_TYPE = {"int": 1, "float": 0.5, "number": 0.5, "bool": False, "List[int]": [0], "List[bool]": [True, True, True]}
 STATISTICS = ("running_mean", "running_var", "save_mean", "save_var", "save_invstd")  # of norms over channels, as are their weights: 5
 GROUPS_OF_CHANNELS = {"N": 4, "C": 5, "HxW": 1, "group": 5}
@@ -52,15 +53,28 @@ def tensor_for(arg, schema, generator):
     return made
 
 
+def of_classes(name, arg, dtype, filled):
+    """Of losses of classes: five of them, whose numbers are the targets."""
+    image, generator = "2d" in name, torch.Generator().manual_seed(len(arg.name))
+    if arg.name == "target":
+        return torch.randint(0, 5, (2, 3, 4) if image else (4,), generator=generator)
+    if arg.name == "weight" and not filled:
+        return None
+    shapes = {"self": (2, 5, 3, 4) if image else (4, 5), "weight": (5,)}
+    return torch.rand(shapes.get("self" if arg.name == "grad_input" else arg.name, ()), generator=generator).to(dtype)
+
+
 def value_for(arg, schema, dtype, filled):
     """filled: whether optional arguments are given."""
+    if "nll_loss" in schema.name and "Tensor" in str(arg.type):
+        return of_classes(schema.name, arg, dtype, filled)
     kind = str(arg.type).removeprefix("Optional[").removesuffix("]" if "Optional" in str(arg.type) else "")
     generator = torch.Generator().manual_seed(len(arg.name))
     if arg.name == "reserve" or ("batch_norm" in schema.name and arg.name == "out3"):
         return torch.empty(0, dtype=torch.uint8)
     if kind == "Tensor":
         made = tensor_for(arg, schema, generator)
-        made = made[0, 0] if arg.name == "value" else made
+        made = made[0, 0] if arg.name == "value" else made[:, :1].clone() if arg.name == "g" else made  # g: one for each row
         if arg.name == "exponent" and arg.is_out:
             return made.to(torch.int32)
         return made > 0.5 if arg.name in ("condition", "mask") else made.to(dtype)
