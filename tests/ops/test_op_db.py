@@ -116,17 +116,18 @@ class Call:
 
     def widened(self):
         """Results, and tensor arguments after the call, of the same call in f64; nothing, if PyTorch does not make it."""
-        def widen(t):
-            if not isinstance(t, torch.Tensor) or t.dtype is torch.bool:
-                return t
-            return t.to(torch.float64)
-        args, kwargs = tree_map(widen, self.build(True, False)[:2])
-        try:
-            results = tree_flatten(self.func(*args, **kwargs))[0]
-        except RAISES:  # integers alone are taken
+        for integers in (True, False):  # with integers as well, unless PyTorch takes these alone
+            def widen(t):
+                wide = isinstance(t, torch.Tensor) and (t.is_floating_point() or integers and t.dtype is not torch.bool)
+                return t.to(torch.float64) if wide else t
+            args, kwargs = tree_map(widen, self.build(True, False)[:2])
+            try:
+                results = tree_flatten(self.func(*args, **kwargs))[0]
+            except RAISES:
+                continue
+            tally.notes["op_db: calls for which PyTorch was asked in f64 as well"] += 1
+            yield results, tensors((args, kwargs))
             return
-        tally.notes["op_db: calls for which PyTorch was asked in f64 as well"] += 1
-        yield results, tensors((args, kwargs))
 
 
 class Replay(TorchDispatchMode):
