@@ -106,7 +106,7 @@ static kiln_status find_class(kiln_ctx *ctx, kiln_thread *t, const kiln_value *a
         return KILN_OK;
     }
     KILN_TRY(kiln_class_of(ctx, &w->plan, &w->c));
-    if (!ctx->forgets) remember(t, args, nargs, w);
+    if (!ctx->forgets && w->plan.kind != KILN_CLASS_COMPOSITION) remember(t, args, nargs, w);
     return KILN_OK;
 }
 
@@ -151,7 +151,8 @@ kiln_status kiln_call_general(kiln_ctx *ctx, kiln_thread *t, const kiln_op *op, 
     kiln_runner run;
     KILN_TRY(check_given(op, args, nargs, outs, nouts));
     w.generation = kiln_generation(&ctx->epochs);
-    w.r = kiln_recipe_find(t, op, args, nargs);
+    bool composed = op->row->family == KILN_FAMILY_COMPOSE; /* its calls are remembered, not itself */
+    w.r = composed ? NULL : kiln_recipe_find(t, op, args, nargs);
     if (w.r && run_again(t, w.r, w.generation, args, outs)) return KILN_OK;
     KILN_TRY(understand(op, args, nargs, &w));
     KILN_TRY(find_class(ctx, t, args, nargs, &w));

@@ -40,6 +40,10 @@ static kiln_status hold_checks(const kiln_bound *call, kiln_dtype common, const 
     return KILN_OK;
 }
 
+kiln_status kiln_checks_hold(const kiln_bound *call, kiln_dtype common) {
+    return call->op->row->nchecks ? hold_checks(call, common, NULL) : KILN_OK;
+}
+
 kiln_status kiln_count_check(const kiln_plan *p, int64_t n) {
     const kiln_row *row = p->call->op->row;
     kiln_dtype promoted, common;
@@ -241,6 +245,7 @@ kiln_status kiln_infer(const kiln_bound *call, kiln_plan *out) {
     const kiln_typing *by = NULL;
     if (!family || !kiln_row_served(op->row)) return kiln_unserved(op->name, op->row->family);
     out->call = call;
+    if (!family->axes) return family->shape(out);
     if (op->row->nchecks) {
         KILN_TRY(promote(out, &op->row->typing, &by));
         KILN_TRY(hold_checks(call, out->typed.common, NULL));

@@ -21,7 +21,8 @@ typedef struct kiln_key {
 
 /* What a family (src/family) does to a call whose types are known.  `shape` sets the shapes and results of the plan, `axes`
  * its dimensions, strides, form and what comes before the launch, and its kind and steps if it is no kernel; both may
- * refuse the call.  `lower` makes the IR of its class, or names its routine. */
+ * refuse the call.  `lower` makes the IR of its class, or names its routine.  A family of calls has a `shape` alone, which
+ * sets the whole plan. */
 typedef struct kiln_lowered kiln_lowered; /* lower.h */
 typedef struct kiln_family_fns {
     kiln_status (*shape)(kiln_plan *p);

@@ -167,6 +167,8 @@ typedef struct kiln_plan {
     /* what axes and steps point at */
     uint8_t role[KILN_MAX_DIMS], bytes[KILN_MAX_BUFFERS]; /* role: kiln_role */
     int64_t n[KILN_MAX_DIMS], stride[KILN_MAX_BUFFERS][KILN_MAX_DIMS];
-    int64_t copy_n[KILN_MAX_DIMS]; /* of copies of arguments */
+    int64_t copy_n[KILN_MAX_DIMS];      /* of copies of arguments */
+    kiln_value call_arg[KILN_MAX_ARGS]; /* of all calls, one after the other */
+    uint8_t call_made[KILN_MAX_ARGS];   /* of each: 1 + which made tensor it is; 0: it is as call_arg says */
 } kiln_plan;
 #endif

@@ -36,6 +36,13 @@ kiln_status kiln_row_arg(kiln_lex *lx, const kiln_row *row,
 /* What a row must keep beyond its grammar: see row_rules.c.  After default promotion, before resolve. */
 kiln_status kiln_row_rules(const kiln_row *row) KILN_MUST_CHECK;
 
+/* row_compose.c: the clauses of compose rows, after their words; and what calls must be given. */
+kiln_status kiln_compose_when(kiln_lex *lx, kiln_row *row) KILN_MUST_CHECK;
+kiln_status kiln_compose_call(kiln_lex *lx, kiln_row *row) KILN_MUST_CHECK;
+kiln_status kiln_compose_finish(kiln_lex *lx, kiln_row *row) KILN_MUST_CHECK;
+kiln_status kiln_compose_rules(const kiln_row *row) KILN_MUST_CHECK;
+kiln_status kiln_compose_check(const kiln_registry *r, const kiln_row *row) KILN_MUST_CHECK;
+
 /* Whether what an extern row gives to its routine, and takes from it, is what the routine has. */
 kiln_status kiln_routine_fits(const kiln_row *row) KILN_MUST_CHECK;
 

@@ -41,6 +41,7 @@ static kiln_status parse_nameds(kiln_lex *lx, kiln_nameds *out, types kind, cons
 static kiln_status clause_when(kiln_lex *lx, kiln_row *row) {
     kiln_branch *b;
     bool body = true;
+    if (row->family == KILN_FAMILY_COMPOSE) return kiln_compose_when(lx, row);
     if (row->nbranches && !row->branches[row->nbranches - 1].when)
         return kiln_lex_fail(lx, "no 'when' after a body that always holds");
     KILN_TRY(kiln_row_branch(lx, row, &b));
@@ -128,6 +129,7 @@ static kiln_status clause_merge(kiln_lex *lx, kiln_row *row) {
 static kiln_status clause_finish(kiln_lex *lx, kiln_row *row) {
     kiln_nameds *f = &kiln_row_reduce(row)->finish;
     bool more = true;
+    if (row->family == KILN_FAMILY_COMPOSE) return kiln_compose_finish(lx, row);
     while (more) {
         if (f->n == row->schema->nrets) return kiln_lex_fail(lx, "as many results as the schema has");
         kiln_named *v = NULL;
@@ -187,37 +189,6 @@ static kiln_status clause_into(kiln_lex *lx, kiln_row *row) {
     return kiln_row_arg(lx, row, &row->shape.at_arg);
 }
 
-/* call [for ARG, ... :] OP(arg, name=arg, ...) */
-static kiln_status clause_call(kiln_lex *lx, kiln_row *row) {
-    kiln_compose *c = &row->compose;
-    bool did, more;
-    KILN_TRY(kiln_lex_accept(lx, "for", &did));
-    if (did) {
-        KILN_TRY(kiln_row_args(lx, row, &c->each));
-        KILN_TRY(kiln_lex_expect(lx, ":"));
-    }
-    const char *start = lx->start;
-    c->line = lx->tok_line;
-    c->col = lx->tok_col;
-    while (lx->tok == KILN_TOK_NAME || kiln_lex_is(lx, ".") || kiln_lex_is(lx, "::"))
-        KILN_TRY(kiln_lex_next(lx));
-    c->callee = kiln_arena_strndup(lx->arena, start, (size_t)(lx->start - start));
-    if (!c->callee) return KILN_NOMEM();
-    KILN_TRY(kiln_lex_expect(lx, "("));
-    for (more = !kiln_lex_is(lx, ")"); more;) {
-        kiln_named *v = NULL;
-        KILN_TRY(kiln_row_named(lx, &c->args, "at most 16 arguments", &v));
-        KILN_TRY(kiln_expr_parse(lx, &v->expr));
-        KILN_TRY(kiln_lex_accept(lx, "=", &did));
-        if (did) {
-            v->name = v->expr->kind == KILN_X_NAME ? v->expr->name : "?";
-            KILN_TRY(kiln_expr_parse(lx, &v->expr));
-        }
-        KILN_TRY(kiln_lex_accept(lx, ",", &more));
-    }
-    return kiln_lex_expect(lx, ")");
-}
-
 /* routine NAME(arg, ...) */
 static kiln_status clause_routine(kiln_lex *lx, kiln_row *row) {
     bool more = true;
@@ -274,7 +245,7 @@ static const struct {
 } clauses[] = {
 #define IN(F) (1u << KILN_FAMILY_##F)
 #define ANY ((1u << KILN_FAMILY_COUNT) - 1)
-    {"when", clause_when, ANY & ~(IN(COMPOSE) | IN(EXTERN)), true, false},
+    {"when", clause_when, ANY & ~IN(EXTERN), true, false},
     {"check", clause_check, ANY, true, false},
     {"static", clause_static, ANY, true, false},
     {"ignore", clause_ignore, ANY, true, false},
@@ -289,11 +260,11 @@ static const struct {
     {"step", clause_step, IN(FOLD) | IN(SCAN) | IN(INDEX), false, true},
     {"block", clause_block, IN(FOLD), false, true},
     {"merge", clause_merge, IN(FOLD) | IN(SCAN) | IN(INDEX), false, true},
-    {"finish", clause_finish, IN(FOLD) | IN(SCAN) | IN(INDEX), false, true},
+    {"finish", clause_finish, IN(FOLD) | IN(SCAN) | IN(INDEX) | IN(COMPOSE), false, true},
     {"out", clause_out, IN(INDEX), false, false},
     {"window", clause_window, IN(INDEX), false, false},
     {"into", clause_into, IN(INDEX), false, false},
-    {"call", clause_call, IN(COMPOSE), false, false},
+    {"call", kiln_compose_call, IN(COMPOSE), true, false},
     {"routine", clause_routine, IN(EXTERN), false, false},
 #undef IN
 #undef ANY

@@ -78,6 +78,21 @@ static kiln_status given_results(const kiln_plan *plan, kiln_tensor **outs) {
     return KILN_OK;
 }
 
+/* A result that a call made, to where the caller wants it. */
+static void copy_made(const running *r, int k) {
+    const kiln_tensor *from = r->made[r->plan->result[k].made - 1], *to = r->outs[k];
+    int64_t n[KILN_MAX_DIMS], a[KILN_MAX_DIMS], b[KILN_MAX_DIMS], size = kiln_elem_bytes[to->dtype];
+    int rank = to->rank;
+    if (to->nelem == 0 || from->data == to->data) return;
+    n[0] = 1, a[0] = b[0] = 0;
+    for (int d = 0; d < rank; d++) {
+        n[rank - 1 - d] = to->sizes[d];
+        a[rank - 1 - d] = to->strides[d] * size;
+        b[rank - 1 - d] = from->strides[d] * size;
+    }
+    kiln_elements_copy(to->data, a, from->data, b, rank ? rank : 1, n, (size_t)size);
+}
+
 /* Results are there, and the last thing that can fail has been done.  Those computed aside have buffers of their own. */
 static kiln_status make_ready(running *r) {
     const kiln_plan *p = r->plan;
@@ -86,6 +101,8 @@ static kiln_status make_ready(running *r) {
     r->ready = true;
     char **ptr = r->ptr + (p->aside ? p->axes.nbuffers : 0);
     for (int k = 0; k < p->typed.nrets; k++) ptr[k] = r->outs[k]->data;
+    for (int k = 0; k < p->call->nout; k++)
+        if (p->result[k].made) copy_made(r, k);
     return KILN_OK;
 }
 
@@ -133,7 +150,9 @@ static kiln_status call(running *r, const kiln_step *s) {
     int n = s->u.call.op->schema->nrets;
     if (s->u.call.first != r->nmade || r->nmade + n > KILN_MAX_MADE)
         return KILN_BUG("a plan's calls make tensors in another order than it says");
-    KILN_TRY(r->run->call(r->run->ctx, s->u.call.op, args, s->u.call.nargs, r->made + r->nmade, (size_t)n));
+    KILN_TRY(kiln_note(
+        r->run->call(r->run->ctx, s->u.call.op, args, s->u.call.nargs, r->made + r->nmade, (size_t)n), "%s",
+        r->plan->call->op->name));
     r->nmade += n;
     return KILN_OK;
 }

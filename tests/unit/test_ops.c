@@ -112,7 +112,7 @@ static void the_hard_operators_type(void **state) {
         {"aten::max_pool2d_with_indices", "index", 9},
         {"aten::upsample_bilinear2d", "index", 4},
         {"aten::native_layer_norm", "fold", 4},
-        {"aten::_foreach_add_.List", "compose", 1},
+        {"aten::softmax.int", "compose", 1},
     };
     for (size_t k = 0; k < sizeof hard / sizeof *hard; k++) {
         const kiln_op *op = find_in(shipped, hard[k].name);
@@ -257,7 +257,7 @@ static void what_is_not_served_is_said(void **state) {
     serves_none("multinomial", "aten::multinomial");
     serves_none("aten::multinomial.out", "aten::multinomial.out");
     serves_none("multinomial.default", "aten::multinomial.default");
-    serves_none("softmax", "aten::softmax"); /* has softmax.int only */
+    serves_none("unbind", "aten::unbind"); /* has unbind.int only */
     serves_none("linalg_svd", "aten::linalg_svd");
     serves_none("prims::sin", "prims::sin");
     serves_none("add.default", "aten::add.default"); /* of two numbers */
@@ -280,8 +280,6 @@ static void families_that_are_not_served(void **state) {
          "r:1:7: my::f: rows of the family 'index' are not served yet"},
         {"map my::g(Tensor self) -> Tensor = self\nindex my::f(Tensor self) -> Tensor = self[x]\n    out like self",
          "r:2:7: my::f: rows of the family 'index' are not served yet"},
-        {"compose my::f(Tensor self) -> ()\n    call neg(self)",
-         "r:1:9: my::f: rows of the family 'compose' are not served yet"},
     };
     for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
         kiln_row_text text = {"r", rows[k].text, strlen(rows[k].text), true};
@@ -704,6 +702,21 @@ static void bad_compositions(void **state) {
     refuses(KILN_E_PARSE, "compose my::f(Tensor self) -> Tensor\n    ignore self",
             "r:1:9: a compose row needs a call clause");
     takes(C "mul.Scalar(a, s)");
+#undef C
+#define C "compose my::f(Tensor a, Tensor b) -> Tensor\n    call "
+    refuses(KILN_E_TYPE, C "add.Tensor(a, c)\n    ignore b",
+            "r:2:24: 'c' is no argument and no result of a call before");
+    refuses(KILN_E_PARSE, C "a = add.Tensor(a, b)", "r:2:14: 'a' has a meaning already");
+    refuses(KILN_E_PARSE, C "c = add.Tensor(a, b)\n    finish d", "r:3:12: no call gives 'd'");
+    refuses(KILN_E_TYPE, C "c, d = add.Tensor(a, b)", "r:2:17: aten::add.Tensor has 1 results");
+    refuses(KILN_E_TYPE, "compose my::f(Tensor a) -> (Tensor, Tensor)\n    call neg(a)",
+            "r:2:10: aten::neg has 1 results, the row 2");
+    refuses(KILN_E_TYPE, C "softmax.int(a, 0)\n    ignore b",
+            "r:2:10: aten::softmax.int is a compose row itself: call what it calls");
+    refuses(KILN_E_TYPE, C "for b : neg(a)", "r:2:18: 'b' is not a list");
+    refuses(KILN_E_PARSE, "compose my::f(Tensor[] a) -> Tensor\n    call for a : neg(a)",
+            "r:1:9: result 0 is not what the calls of this row give");
+    takes(C "c = add.Tensor(a, b)\n    when rank(a) == 2\n    call neg(c)\n    when true\n    finish c");
 #undef C
 }
 
