@@ -27,25 +27,6 @@ typedef struct composing {
 
 /* -- values ------------------------------------------------------------------------------------------------- */
 
-static kiln_status number_of(const composing *c, const kiln_expr *e, kiln_value *out) {
-    kiln_hval v;
-    KILN_TRY(kiln_note(kiln_expr_eval(&c->env.env, e, &v), "%s", c->p->call->op->name));
-    switch (v.kind) {
-    case KILN_H_NONE: *out = kiln_v_none(); return KILN_OK;
-    case KILN_H_BOOL: *out = kiln_v_bool(v.i != 0); return KILN_OK;
-    case KILN_H_INT: *out = kiln_v_int(v.i); return KILN_OK;
-    case KILN_H_FLOAT: *out = kiln_v_float(v.f); return KILN_OK;
-    case KILN_H_COMPLEX: *out = kiln_v_complex(v.f, v.im); return KILN_OK;
-    case KILN_H_STR: *out = kiln_v_str(v.s); return KILN_OK;
-    case KILN_H_DTYPE: *out = kiln_v_dtype((kiln_dtype)v.i); return KILN_OK;
-    case KILN_H_UNKNOWN:
-    case KILN_H_LIST:
-    case KILN_H_TENSOR:
-    case KILN_H_OBJECT: break;
-    }
-    return KILN_FAIL(KILN_E_TYPE, "%s: what it gives to a call is no number", c->p->call->op->name);
-}
-
 /* Argument i of call k, into the plan. */
 static kiln_status set_arg(composing *c, int k, int i) {
     const kiln_named *from = &c->way->calls[k].args.at[i];
@@ -62,7 +43,7 @@ static kiln_status set_arg(composing *c, int k, int i) {
         if (arg >= 0)
             *v = c->p->call->arg[arg];
         else
-            KILN_TRY(number_of(c, e, v));
+            KILN_TRY(kiln_call_value(&c->env, e, v));
     }
     v->name = from->name[0] ? from->name : NULL;
     c->nargs++;
@@ -166,21 +147,6 @@ static kiln_status set_results(composing *c) {
 
 /* -- the plan --------------------------------------------------------------------------------------------------- */
 
-static kiln_status choose_way(composing *c) {
-    const kiln_row *row = c->p->call->op->row;
-    for (int w = 0; w < row->compose.nways; w++) {
-        const kiln_way *way = &row->compose.ways[w];
-        bool taken = true;
-        if (way->when)
-            KILN_TRY(kiln_note(kiln_expr_holds(&c->env.env, way->when, &taken), "%s", c->p->call->op->name));
-        if (!taken) continue;
-        c->way = way;
-        c->p->typed.branch = (uint8_t)w;
-        return KILN_OK;
-    }
-    return KILN_FAIL(KILN_E_ARG, "%s: the arguments fit no case of this operator", c->p->call->op->name);
-}
-
 /* What conditions call `common`: the dtype of the first tensor. */
 static kiln_dtype first_dtype(const kiln_bound *call) {
     for (int a = 0; a < call->op->row->schema->nargs; a++)
@@ -211,7 +177,8 @@ static kiln_status calls(kiln_plan *p) {
     p->typed.common = p->typed.promoted = first_dtype(p->call);
     kiln_call_env_init(&c.env, p->call, p->typed.common);
     KILN_TRY(kiln_checks_hold(p->call, p->typed.common));
-    KILN_TRY(choose_way(&c));
+    KILN_TRY(kiln_call_way(&c.env, &c.way));
+    p->typed.branch = (uint8_t)(c.way - row->compose.ways);
     for (int k = 0; k < c.way->ncalls; k++) KILN_TRY(add_call(&c, k));
     return set_results(&c);
 }

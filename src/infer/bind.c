@@ -291,6 +291,7 @@ kiln_status kiln_bind(const kiln_op *op, const kiln_value *args, size_t nargs, k
             out->out[k] = v.u.tensor;
             out->given_out[k] = from;
         }
+        if (arg < 0 && op->row->compose.lists) out->arg[a] = v; /* where results go */
         if (arg < 0) continue;
         out->arg[arg] = v;
         out->given[arg] = from;

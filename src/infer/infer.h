@@ -64,6 +64,11 @@ typedef struct kiln_call_env {
     const kiln_bound *call;
 } kiln_call_env;
 void kiln_call_env_init(kiln_call_env *ce, const kiln_bound *call, kiln_dtype common);
+/* compose: what a call within is given by an expression; and the way of the row that a call takes. */
+kiln_status kiln_call_value(const kiln_call_env *ce, const kiln_expr *e, kiln_value *out) KILN_MUST_CHECK;
+kiln_status kiln_call_way(const kiln_call_env *ce, const kiln_way **out) KILN_MUST_CHECK;
+/* The row's checks, for a call whose common dtype is this; but for those of how many elements are folded. */
+kiln_status kiln_checks_hold(const kiln_bound *call, kiln_dtype common) KILN_MUST_CHECK;
 
 void kiln_bound_print(kiln_sb *out, const kiln_bound *call);
 void kiln_plan_print(kiln_sb *out, const kiln_plan *plan);

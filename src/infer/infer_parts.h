@@ -59,8 +59,6 @@ kiln_status kiln_overlap_check(kiln_plan *p) KILN_MUST_CHECK;
 kiln_status kiln_broadcast(kiln_plan *p) KILN_MUST_CHECK;
 kiln_status kiln_results_check(kiln_plan *p) KILN_MUST_CHECK;
 
-/* The row's checks, for a call whose common dtype is this; but for those of how many elements are folded. */
-kiln_status kiln_checks_hold(const kiln_bound *call, kiln_dtype common) KILN_MUST_CHECK;
 /* A fold's checks of how many elements it folds: n. */
 kiln_status kiln_count_check(const kiln_plan *p, int64_t n) KILN_MUST_CHECK;
 

@@ -141,3 +141,25 @@ def test_plans_and_stages(own):
     assert "kind: composition" in text and "call aten::_to_copy\n  call aten::_softmax" in text and "f64[3, 4]" in text
     with pytest.raises(NotImplementedError):
         own.op("aten::softmax.int").explain("ir", values((3,), torch.float32), 0)
+
+
+REFUSED = [
+    ("add.Tensor(a, c)\n    ignore b", "'c' is no argument and no result of a call before"),
+    ("a = add.Tensor(a, b)", "'a' has a meaning already"),
+    ("c = add.Tensor(a, b)\n    finish d", "no call gives 'd'"),
+    ("c, d = add.Tensor(a, b)", "aten::add.Tensor has 1 results"),
+    ("softmax.int(a, 0)\n    ignore b", "aten::softmax.int is a compose row itself: call what it calls"),
+    ("add.Tensor(a, b, alpha=a)", "does not have the type that aten::add.Tensor takes for 'alpha'"),
+    ("for b : neg(a)", "'b' is not a list"),
+    ("frexp.Tensor(a)\n    ignore b\n    finish a", "no call gives 'a'"),
+]
+
+
+@pytest.mark.parametrize("text,message", REFUSED)
+def test_rows_that_are_refused(text, message, own):
+    with pytest.raises(Exception, match=message):
+        own.load(f"compose my::f(Tensor a, Tensor b) -> Tensor\n    call {text}")
+    with pytest.raises(Exception, match="has 1 results, the row 2"):
+        own.load("compose my::f(Tensor a) -> (Tensor, Tensor)\n    call neg(a)")
+    with pytest.raises(Exception, match="result 0 is not what the calls of this row give"):
+        own.load("compose my::f(Tensor[] a) -> Tensor\n    call for a : neg(a)")
