@@ -47,6 +47,7 @@ typedef struct listing {
     kiln_value args[KILN_MAX_ARGS]; /* of the item that is looked at */
     const kiln_value
         *walked[KILN_MAX_ARGS]; /* items of the list that a value comes from; NULL: all have the same */
+    uint64_t items;             /* bit i: value i is the number in the tensor that is walked */
     const kiln_value *outs;     /* OUT: the tensors that results go to */
     int nargs;
     group *group[GROUPS];
@@ -54,8 +55,7 @@ typedef struct listing {
     uint8_t *of;             /* of each item its group; GROUPS: none */
     uint64_t *par, *par_end; /* numbers of items */
     kiln_value *made;        /* results; NULL: nothing new is made */
-    size_t nmade;
-    uint32_t nalone; /* items of no group */
+    uint32_t nalone;         /* items of no group */
     kiln_home home;
 } listing;
 
@@ -72,6 +72,11 @@ static kiln_status wrong_lengths(const listing *l, int a, uint32_t n, uint32_t o
                      l->op->name, n, other);
 }
 
+/* A list that the map of an item does not use, and that may be empty. */
+static bool is_unused(const listing *l, int a) {
+    return !l->called->callee && l->item->row->ignored >> a & 1;
+}
+
 /* All lists have as many items, and the first has one. */
 static kiln_status count_items(listing *l) {
     uint64_t each = l->called->each;
@@ -82,6 +87,7 @@ static kiln_status count_items(listing *l) {
         if (!any) l->n = v->n;
         if (!any && v->n == 0)
             return KILN_FAIL(KILN_E_ARG, "%s: Tensor list must have at least one tensor.", l->op->name);
+        if (any && v->n == 0 && is_unused(l, a)) continue;
         if (v->n != l->n) return wrong_lengths(l, a, l->n, v->n);
         any = true;
     }
@@ -91,16 +97,29 @@ static kiln_status count_items(listing *l) {
     return KILN_OK;
 }
 
+/* Tensors of which the numbers in them are meant have one element each. */
+static kiln_status check_numbers(const listing *l, int a) {
+    for (uint32_t k = 0; k < l->n; k++)
+        if (l->call.arg[a].u.list[k].u.tensor->nelem != 1)
+            return KILN_FAIL(KILN_E_ARG, "%s: argument '%s': item %u has %lld elements, expected one",
+                             l->op->name, l->op->row->schema->args[a].name, k,
+                             (long long)l->call.arg[a].u.list[k].u.tensor->nelem);
+    return KILN_OK;
+}
+
 /* What each value of an item's call is: an item of a list, or the same for all. */
 static kiln_status set_values(listing *l, const kiln_call_env *env) {
     const kiln_called *c = l->called;
     const kiln_schema *s = l->op->row->schema;
+    l->items = 0;
     for (int i = 0; i < c->args.n; i++) {
         const kiln_named *v = &c->args.at[i];
         int a = v->expr->kind == KILN_X_NAME ? kiln_schema_arg(s, v->expr->name) : -1;
-        bool walks = a >= 0 && c->each >> a & 1;
-        l->walked[i] = walks ? l->call.arg[a].u.list : NULL;
+        bool walks = a >= 0 && c->each >> a & 1, item = walks && l->op->row->items >> a & 1;
+        l->walked[i] = walks && !is_unused(l, a) ? l->call.arg[a].u.list : NULL;
         l->args[i] = kiln_v_none();
+        if (item) KILN_TRY(check_numbers(l, a));
+        if (item) l->items |= 1ull << i;
         if (a < 0)
             KILN_TRY(kiln_call_value(env, v->expr, &l->args[i]));
         else if (!walks)
@@ -115,11 +134,16 @@ static kiln_status set_values(listing *l, const kiln_call_env *env) {
     return KILN_OK;
 }
 
+static kiln_value number_in(const kiln_tensor *t) {
+    kiln_value v = kiln_element_get((kiln_dtype)t->dtype, t->data);
+    return v.kind == KILN_FLOAT_V ? v : kiln_v_float((double)v.u.i);
+}
+
 static void enter_item(listing *l, uint32_t k) {
     for (int i = 0; i < l->nargs; i++) {
         if (!l->walked[i]) continue;
         const char *name = l->args[i].name;
-        l->args[i] = l->walked[i][k];
+        l->args[i] = l->items >> i & 1 ? number_in(l->walked[i][k].u.tensor) : l->walked[i][k];
         l->args[i].name = name;
     }
 }
@@ -379,9 +403,13 @@ static bool meets(const span *written, size_t n, span s) {
     return false;
 }
 
-static bool is_written(const listing *l, int i) {
-    return kiln_param_writes(
-        &l->item->schema->args[l->args[i].name ? kiln_schema_arg(l->item->schema, l->args[i].name) : i]);
+/* Whether value i is written. */
+static bool writes(const listing *l, int i) {
+    const kiln_schema *s = l->item->schema;
+    int a = l->args[i].name ? kiln_schema_arg(s, l->args[i].name) : i;
+    for (int k = 0; k < l->item->nout; k++)
+        if (kiln_op_out_arg(l->item, k) == a) return true;
+    return false;
 }
 
 /* Whether a tensor that one item writes shares memory with a tensor of another; room: for a span of each tensor written. */
@@ -391,7 +419,7 @@ static bool items_meet(listing *l, span *room) {
     for (uint32_t k = 0; k < l->n; k++)
         for (int i = 0; i < l->nargs; i++) {
             const kiln_value *v = l->walked[i] ? &l->walked[i][k] : &l->args[i];
-            if (v->kind != KILN_TENSOR || !is_written(l, i) || !v->u.tensor->nelem) continue;
+            if (v->kind != KILN_TENSOR || !writes(l, i) || !v->u.tensor->nelem) continue;
             room[n++] = span_of(v->u.tensor, k);
             sorted = sorted && (n < 2 || room[n - 2].from <= room[n - 1].from);
         }
@@ -401,7 +429,7 @@ static bool items_meet(listing *l, span *room) {
     for (uint32_t k = 0; k < l->n; k++)
         for (int i = 0; i < l->nargs; i++) {
             const kiln_value *v = l->walked[i] ? &l->walked[i][k] : &l->args[i];
-            if (v->kind != KILN_TENSOR || is_written(l, i) || !v->u.tensor->nelem) continue;
+            if (v->kind != KILN_TENSOR || writes(l, i) || !v->u.tensor->nelem) continue;
             if (meets(room, n, span_of(v->u.tensor, l->walked[i] ? k : UINT32_MAX))) return true;
         }
     return false;
@@ -496,7 +524,9 @@ static kiln_status begin(listing *l, const kiln_op *op, const kiln_value *args, 
     KILN_TRY(kiln_checks_hold(&l->call, KILN_F32));
     kiln_call_env_init(&env, &l->call, KILN_F32);
     KILN_TRY(kiln_call_way(&env, &way));
-    l->called = &way->calls[0];
+    l->called = way->calls;
+    l->n = 0;
+    if (!l->called) return KILN_OK; /* nothing is to be done */
     KILN_TRY(kiln_called_op(row, l->called, op->form, &l->item));
     l->outs = op->form == KILN_FORM_OUT ? l->call.arg[row->schema->nargs].u.list : NULL;
     KILN_TRY(count_items(l));
@@ -523,6 +553,7 @@ kiln_status kiln_lists_call(kiln_ctx *ctx, const kiln_op *op, const kiln_value *
     l.ctx = ctx;
     l.made = NULL;
     KILN_TRY(begin(&l, op, args, nargs));
+    if (!l.n) return KILN_OK;
     void *room = take_room(&l);
     if (!room) return KILN_NOMEM();
     if (op->schema->nrets && !(l.made = kiln_calloc(l.n, sizeof *l.made))) {

@@ -195,12 +195,16 @@ typedef struct kiln_way {
     kiln_called *calls;
     int ncalls;
     kiln_nameds finish; /* names of the results; none: they are the first ones of the last call */
+    kiln_nameds update; /* or, instead of calls: what items of lists become */
+    bool updates;
+    struct kiln_row *map; /* of an item, made of `update`; NULL: there is nothing to update */
 } kiln_way;
 
 typedef struct kiln_compose {
     kiln_way *ways;
     int nways;
     kiln_way before; /* calls before the first `when`, with which every way begins */
+    uint64_t each;   /* `for`: bit a: list argument a is walked where ways update */
     bool lists;      /* the one call is made for each item of lists */
 } kiln_compose;
 
@@ -261,6 +265,8 @@ typedef struct kiln_row {
     const kiln_crules *rules; /* the registry's, for complex numbers */
     uint32_t clauses;         /* bit k: the row has a clause of the k-th word */
     bool shipped;             /* part of the library, not a user's */
+    int8_t written
+        [KILN_MAX_RETS]; /* in place: the argument that each result goes to; 0 but where items are updated */
 } kiln_row;
 
 struct kiln_op {
@@ -279,7 +285,7 @@ kiln_status kiln_called_op(const kiln_row *row, const kiln_called *c, kiln_form 
 static inline int kiln_op_arg(const kiln_op *op, int a) { return a < op->row->schema->nargs ? a : -1; }
 /* INPLACE, OUT: the argument of the operator's schema that receives result k. */
 static inline int kiln_op_out_arg(const kiln_op *op, int k) {
-    return op->form == KILN_FORM_INPLACE ? 0 : op->row->schema->nargs + k;
+    return op->form == KILN_FORM_INPLACE ? op->row->written[k] : op->row->schema->nargs + k;
 }
 /* An out form that computes aside and copies. */
 static inline bool kiln_op_is_aside(const kiln_op *op) {

@@ -361,7 +361,12 @@ static kiln_status check_compose(const kiln_registry *r, const kiln_row *row, ki
     bool refused;
     holds now;
     KILN_TRY(kiln_compose_check(r, row));
-    for (int w = 0; w < row->compose.nways; w++) KILN_TRY(may_hold(&c, row->compose.ways[w].when, &now));
+    for (int w = 0; w < row->compose.nways; w++) {
+        const kiln_way *way = &row->compose.ways[w];
+        int ntyped;
+        KILN_TRY(may_hold(&c, way->when, &now));
+        if (way->map) KILN_TRY(kiln_row_check(r, way->map, budget, &ntyped));
+    }
     return check_conditions(&c, &refused);
 }
 

@@ -37,6 +37,8 @@ static kiln_status parse_nameds(kiln_lex *lx, kiln_nameds *out, types kind, cons
     return KILN_OK;
 }
 
+kiln_status kiln_row_nameds(kiln_lex *lx, kiln_nameds *out) { return parse_nameds(lx, out, UNTYPED, "="); }
+
 /* when COND ATTRIBUTES = BODIES; what folds may have clauses after it instead of bodies. */
 static kiln_status clause_when(kiln_lex *lx, kiln_row *row) {
     kiln_branch *b;
@@ -250,7 +252,7 @@ static const struct {
     {"static", clause_static, ANY, true, false},
     {"ignore", clause_ignore, ANY, true, false},
     {"let", clause_let, ANY, true, false},
-    {"host", clause_host, IN(MAP) | IN(FOLD) | IN(SCAN) | IN(INDEX) | IN(EXTERN), true, false},
+    {"host", clause_host, IN(MAP) | IN(FOLD) | IN(SCAN) | IN(INDEX) | IN(EXTERN) | IN(COMPOSE), true, false},
     {"domain", clause_domain, ANY, false, false},
     {"tol", clause_tol, ANY, false, false},
     {"doc", clause_doc, ANY, false, false},
@@ -265,6 +267,8 @@ static const struct {
     {"window", clause_window, IN(INDEX), false, false},
     {"into", clause_into, IN(INDEX), false, false},
     {"call", kiln_compose_call, IN(COMPOSE), true, false},
+    {"for", kiln_update_for, IN(COMPOSE), false, false},
+    {"update", kiln_update_clause, IN(COMPOSE), false, true},
     {"routine", clause_routine, IN(EXTERN), false, false},
 #undef IN
 #undef ANY

@@ -21,7 +21,7 @@ static kiln_status new_way(kiln_lex *lx, kiln_row *row, kiln_way **out) {
 }
 
 /* The way that clauses which stand here belong to. */
-static kiln_status this_way(kiln_lex *lx, kiln_row *row, kiln_way **out) {
+kiln_status kiln_compose_this_way(kiln_lex *lx, kiln_row *row, kiln_way **out) {
     if (!row->compose.nways) return new_way(lx, row, out);
     *out = &row->compose.ways[row->compose.nways - 1];
     return KILN_OK;
@@ -99,7 +99,7 @@ static kiln_status parse_args(kiln_lex *lx, kiln_called *c) {
 kiln_status kiln_compose_call(kiln_lex *lx, kiln_row *row) {
     kiln_way *w = NULL;
     bool did;
-    KILN_TRY(this_way(lx, row, &w));
+    KILN_TRY(kiln_compose_this_way(lx, row, &w));
     if (w->ncalls == KILN_MAX_CALLS) return kiln_lex_fail(lx, "at most 16 calls");
     kiln_called *c = kiln_arena_grow(lx->arena, w->calls, (size_t)w->ncalls, sizeof *c);
     if (!c) return KILN_NOMEM();
@@ -121,7 +121,7 @@ kiln_status kiln_compose_call(kiln_lex *lx, kiln_row *row) {
 kiln_status kiln_compose_finish(kiln_lex *lx, kiln_row *row) {
     kiln_way *w = NULL;
     bool more = true;
-    KILN_TRY(this_way(lx, row, &w));
+    KILN_TRY(kiln_compose_this_way(lx, row, &w));
     while (more) {
         kiln_named *v = NULL;
         KILN_TRY(kiln_row_named(lx, &w->finish, "at most 16 results", &v));
@@ -174,6 +174,11 @@ static kiln_status check_walked(const kiln_row *row, const kiln_called *c) {
 
 static kiln_status check_way(const kiln_row *row, const kiln_way *w) {
     int call, result;
+    if (w->updates)
+        return w->ncalls || w->finish.n || row->schema->nrets
+                   ? KILN_FAIL_LINE(KILN_E_PARSE, row->source, row->line, row->col,
+                                    "a row that updates has neither calls nor results")
+                   : KILN_OK;
     if (!w->ncalls)
         return KILN_FAIL_LINE(KILN_E_PARSE, row->source, row->line, row->col,
                               "a compose row needs a call clause");
@@ -200,6 +205,8 @@ kiln_status kiln_compose_rules(const kiln_row *row) {
         return KILN_FAIL_LINE(KILN_E_PARSE, row->source, row->line, row->col,
                               "a compose row needs a call clause");
     for (int w = 0; w < row->compose.nways; w++) KILN_TRY(check_way(row, &row->compose.ways[w]));
+    KILN_TRY(
+        check_walked(row, &(kiln_called){.each = row->compose.each, .line = row->line, .col = row->col}));
     for (int k = 0; k < s->nrets; k++) {
         bool list = s->rets[k].type->kind == KILN_T_LIST;
         if (list ? !row->compose.lists || s->nrets > 1
@@ -340,6 +347,7 @@ static kiln_status check_room(const kiln_row *row, const kiln_way *w) {
 
 kiln_status kiln_compose_check(const kiln_registry *r, const kiln_row *row) {
     for (int w = 0; w < row->compose.nways; w++) {
+        if (row->compose.ways[w].updates) continue; /* its map is checked as a row */
         for (int k = 0; k < row->compose.ways[w].ncalls; k++)
             KILN_TRY(check_call(r, row, &row->compose.ways[w], k));
         KILN_TRY(check_room(row, &row->compose.ways[w]));

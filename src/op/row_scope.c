@@ -213,8 +213,10 @@ static uint64_t exact_args(const kiln_row *row, const kiln_expr *e) {
 /* What calls of a compose row are given, and when. */
 static kiln_status use_ways(usage *u) {
     const kiln_compose *c = &u->row->compose;
+    u->set |= c->each;
     for (int w = 0; w < c->nways; w++) {
         KILN_TRY(use(u, c->ways[w].when));
+        KILN_TRY(use_all(u, &c->ways[w].update));
         for (int k = 0; k < c->ways[w].ncalls; k++) {
             u->set |= c->ways[w].calls[k].each;
             KILN_TRY(use_all(u, &c->ways[w].calls[k].args));
