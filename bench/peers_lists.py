@@ -9,6 +9,7 @@ import time
 import torch
 
 import kiln
+import kiln.torch
 
 ROUNDS, SAMPLE_NS = 9, 20e6
 NTENSORS = 200

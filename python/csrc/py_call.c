@@ -297,7 +297,7 @@ static bool plain_tensor(kp_state *st, PyObject *o, kiln_tensor_header *header, 
     if (type->type != Py_TYPE(o) || !type->torch || type->scripted) return false;
     if (!torch->place || !torch->borrow || !torch->object) return false;
     const void *tensor = kp_torch_tensor(torch, o);
-    return !torch->meta(*(const void *const *)tensor) && torch->borrow(tensor, header, out);
+    return !torch->meta(*(const void *const *)tensor) && torch->borrow(tensor, 0, header, out);
 }
 
 /* Most calls: on tensors alone, all of Kiln's own or all of PyTorch's, by position, only read, and small.  Nothing but
