@@ -9,8 +9,20 @@
 #include "calltext.h"
 #include "cli.h"
 
+/* Tensors of a list: one after the other, in brackets in JSON. */
+static void print_list(const kiln_value *v, bool json) {
+    if (json) out_text("[");
+    for (uint32_t k = 0; k < v->n; k++) {
+        if (json && k) out_text(",");
+        (json ? out_tensor_json : out_tensor_text)(v->u.list[k].u.tensor);
+    }
+    if (json) out_text("]");
+}
+
 static void print_result(const kiln_value *v, bool json) {
-    if (v->kind == KILN_BOOL_V)
+    if (v->kind == KILN_LIST_V)
+        print_list(v, json);
+    else if (v->kind == KILN_BOOL_V)
         out_printf("%s%s", v->u.i ? "true" : "false", json ? "" : "\n");
     else if (v->kind == KILN_NONE) /* a result that is not given */
         out_text(json ? "null" : "None\n");

@@ -340,7 +340,8 @@ KILN_API const char *kiln_op_row(const kiln_op *op);    /* the text of the row i
 KILN_API const char *kiln_op_form(const kiln_op *op);   /* "functional", "inplace" or "out" */
 KILN_API int kiln_op_served(const kiln_op *op);         /* 1 if its family can be run by this build */
 KILN_API size_t kiln_op_nrets(const kiln_op *op);       /* results that kiln_call writes */
-/* What kiln_call_values makes of result k: a tensor, or a bool, for which kiln_call gives a tensor without dimensions.
+/* What kiln_call_values makes of result k: a tensor, a list of tensors, which kiln_call has no place for and refuses with
+ * KILN_E_UNSUP, or a bool, for which kiln_call gives a tensor without dimensions.
  * KILN_NONE: there is no such result. */
 KILN_API kiln_kind kiln_op_ret_kind(const kiln_op *op, size_t k);
 
@@ -393,8 +394,7 @@ KILN_API kiln_status kiln_call(kiln_ctx *ctx, const kiln_op *op, const kiln_valu
                                kiln_tensor **outs, size_t nouts) KILN_MUST_CHECK;
 
 /* The same with values for results, which may be of any kind: tensors, lists of tensors, numbers, bools, nothing.
- * Each is the caller's, with all that it holds, until kiln_values_release.  (kiln_op_ret_kind says which; operators
- * that are served give tensors and bools so far.) */
+ * Each is the caller's, with all that it holds, until kiln_values_release.  (kiln_op_ret_kind says which.) */
 KILN_API kiln_status kiln_call_values(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
                                       kiln_value *outs, size_t nouts) KILN_MUST_CHECK;
 /* Ends n values that kiln_call_values gave, and makes each of them KILN_NONE: references to tensors are released,

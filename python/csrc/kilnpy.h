@@ -72,7 +72,7 @@ typedef struct kp_torch {
     /* what torch.set_default_dtype said, as a c10::ScalarType */
     int8_t (*default_type)(void);
     /* of the bridge (torch_bridge.h); NULL before there is one */
-    int (*borrow)(const void *tensor, kiln_tensor_header *header, kiln_tensor **out);
+    int (*borrow)(const void *tensor, int written, kiln_tensor_header *header, kiln_tensor **out);
     void *(*object)(kiln_tensor *stolen);
 } kp_torch;
 

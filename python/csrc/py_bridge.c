@@ -18,6 +18,14 @@ static kiln_status call_patiently(kiln_ctx *ctx, const kiln_op *op, const kiln_v
     return status;
 }
 
+static kiln_status call_values(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
+                               kiln_value *out, int patiently) {
+    if (patiently) kp_patient(true);
+    kiln_status status = kiln_call_values(ctx, op, args, nargs, out, 1);
+    if (patiently) kp_patient(false);
+    return status;
+}
+
 static void look(const kiln_tensor *t, kiln_bridge_view *out) {
     out->data = kiln_tensor_data(t);
     out->sizes = kiln_tensor_sizes(t);
@@ -30,6 +38,8 @@ static void look(const kiln_tensor *t, kiln_bridge_view *out) {
 static const kiln_bridge_api api = {
     .call = kiln_call,
     .call_patiently = call_patiently,
+    .call_values = call_values,
+    .values_release = kiln_values_release,
     .borrow = kiln_tensor_borrow,
     .new_tensor = kiln_tensor_new,
     .release = kiln_tensor_release,
@@ -41,6 +51,7 @@ static const kiln_bridge_api api = {
     .op_schema = kiln_op_schema,
     .op_form = kiln_op_form,
     .op_nrets = kiln_op_nrets,
+    .op_ret_kind = kiln_op_ret_kind,
     .op_arg_at = kiln_op_arg_at,
 };
 

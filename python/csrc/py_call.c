@@ -238,10 +238,47 @@ static __attribute__((noinline)) bool lost_gradients(const kp_op *op, const kp_f
     return n > 0;
 }
 
+/* A list of tensors as a list of objects; ends the values. */
+static PyObject *list_object(kp_frame *f, kiln_value *all) {
+    PyObject *list = PyList_New((Py_ssize_t)all->n);
+    for (uint32_t k = 0; list && k < all->n; k++) {
+        kiln_tensor *t = kiln_tensor_retain(all->u.list[k].u.tensor);
+        PyObject *item = result_object(f, t);
+        if (!item || PyList_SetItem(list, (Py_ssize_t)k, item) < 0) Py_CLEAR(list);
+    }
+    kiln_values_release(all, 1);
+    return list;
+}
+
+/* An operator whose result is a list. */
+static PyObject *call_for_list(kp_op *op, const kiln_op *what, kp_box *box, kp_frame *f) {
+    kiln_value all = kiln_v_none();
+    bool give_up = false;
+    kiln_status status;
+    do {
+        if (give_up) kp_wait_begin();
+        status = kiln_call_values(box->ctx, what, f->args, f->nargs, &all, 1);
+        if (give_up) kp_wait_end();
+        give_up = true;
+    } while (kp_wait_again(f->st, status) && kp_settle(f) == 0);
+    if (status != KILN_OK) return kp_raise(status), NULL;
+    if (f->recorded) {
+        for (uint32_t k = 0; k < all.n; k++)
+            if (has_gradient(all.u.list[k].u.tensor)) {
+                kiln_values_release(&all, 1);
+                return refuse_recorded(op, f), NULL;
+            }
+    }
+    PyObject *list = list_object(f, &all);
+    if (!list) kp_blame(op->name, NULL);
+    return list;
+}
+
 static PyObject *call_filled(kp_op *op, const kiln_op *what, kp_box *box, kp_frame *f) {
     kiln_tensor *outs[KILN_MAX_RETS];
     if (f->torch && check_autograd(op, f) < 0) return NULL;
     size_t nouts = kiln_op_nrets(what);
+    if (nouts && kiln_op_ret_kind(what, 0) == KILN_LIST_V) return call_for_list(op, what, box, f);
     kiln_status status = run(box->ctx, what, f, outs);
     if (status != KILN_OK) return kp_raise(status), NULL;
     if (!(f->recorded && lost_gradients(op, f, outs, nouts)) && (!f->writes || kp_after_write(f) == 0)) {
@@ -261,7 +298,7 @@ static bool plain_tensor(kp_state *st, PyObject *o, kiln_tensor_header *header, 
     if (type->type != Py_TYPE(o) || !type->torch || type->scripted) return false;
     if (!torch->place || !torch->borrow || !torch->object) return false;
     const void *tensor = kp_torch_tensor(torch, o);
-    return !torch->meta(*(const void *const *)tensor) && torch->borrow(tensor, header, out);
+    return !torch->meta(*(const void *const *)tensor) && torch->borrow(tensor, 0, header, out);
 }
 
 /* Most calls: on tensors alone, all of Kiln's own or all of PyTorch's, by position, only read, and small.  Nothing but

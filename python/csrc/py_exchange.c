@@ -117,15 +117,25 @@ static PyObject *readable(kp_state *st, const kp_type *type, PyObject *o, dl_ten
     return copy;
 }
 
-/* What most calls are given: a torch tensor to be read, that the bridge can look into. */
-static bool borrow_plain(kp_frame *f, PyObject *o, kp_held *h) {
+/* Room for one more header; NULL with an exception. */
+static kiln_tensor_header *next_header(kp_frame *f) {
+    if (f->nheaders < KP_HEADERS) return &f->headers[f->nheaders++];
+    kp_loan *loan = kp_loan_new(f);
+    return loan ? &loan->header : NULL;
+}
+
+/* What most calls are given: a torch tensor that the bridge can look into.  One that is written has elements, else it may
+ * have to be given others.  Below 0: with an exception. */
+static int borrow_plain(kp_frame *f, PyObject *o, kp_held *h) {
     const kp_torch *torch = &f->st->torch;
-    if (!torch->borrow || !torch->place || h->written || f->nheaders == KP_HEADERS) return false;
-    if (!torch->borrow(kp_torch_tensor(torch, o), &f->headers[f->nheaders], &h->t)) return false;
-    f->nheaders++;
+    if (!torch->borrow || !torch->place) return 0;
+    kiln_tensor_header *header = next_header(f);
+    if (!header) return -1;
+    if (!torch->borrow(kp_torch_tensor(torch, o), h->written, header, &h->t)) return 0;
+    if (h->written && kiln_tensor_nelem(h->t) == 0) return 0;
     h->copy = NULL;
     h->resize = false;
-    return true;
+    return 1;
 }
 
 /* An output without elements takes the result's shape, as PyTorch has it: memory of Kiln's own stands in.  So does a copy
@@ -137,7 +147,8 @@ int kp_exchange_borrow(kp_frame *f, const kp_type *type, PyObject *o, kp_held *h
     h->torch = type->torch;
     f->torch = f->torch || type->torch;
     h->scripted = type->scripted;
-    if (type->torch && borrow_plain(f, o, h)) return 0;
+    int plain = type->torch ? borrow_plain(f, o, h) : 0;
+    if (plain) return plain < 0 ? -1 : 0;
     PyObject *source = readable(f->st, type, o, &t, &dtype);
     if (!source) return -1;
     bool copied = source != o;
@@ -150,10 +161,10 @@ int kp_exchange_borrow(kp_frame *f, const kp_type *type, PyObject *o, kp_held *h
         h->release = true;
         status = kiln_tensor_new(dtype, t.ndim, t.shape, NULL, &h->t);
     } else {
-        kp_loan *loan = NULL;
-        if (f->nheaders == KP_HEADERS && !(loan = kp_loan_new(f))) return -1;
-        status = kiln_tensor_borrow(loan ? &loan->header : &f->headers[f->nheaders++], data, dtype, t.ndim,
-                                    t.shape, t.strides, !h->written && copied, &h->t);
+        kiln_tensor_header *header = next_header(f);
+        if (!header) return -1;
+        status = kiln_tensor_borrow(header, data, dtype, t.ndim, t.shape, t.strides, !h->written && copied,
+                                    &h->t);
     }
     return status == KILN_OK ? 0 : (kp_raise(status), -1);
 }

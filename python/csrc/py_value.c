@@ -139,7 +139,8 @@ static int value_of_other(kp_frame *f, const kp_param *param, PyObject *o, kiln_
 
 /* Items are read from a tuple of our own: another thread may change the list while the GIL is released. */
 static int value_of_sequence(kp_frame *f, const kp_param *param, PyObject *o, kiln_value *out) {
-    PyObject *tuple = kp_foreign(f->st) < 0 ? NULL : PySequence_Tuple(o);
+    bool own = PyList_CheckExact(o) || PyTuple_CheckExact(o); /* reading it runs nobody's code */
+    PyObject *tuple = !own && kp_foreign(f->st) < 0 ? NULL : PySequence_Tuple(o);
     if (!tuple || kp_keep(f, tuple) < 0) return -1;
     Py_ssize_t n = PyTuple_Size(tuple);
     if (n > INT32_MAX) {

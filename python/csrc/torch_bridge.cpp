@@ -140,6 +140,41 @@ inline uint8_t kiln_dtype_of(const c10::TensorImpl *impl) {
 
 constexpr int SERVED = -1; /* else a kiln_bridge_why */
 
+/* Memory that a thread's calls take from in turn, each giving back all that it took.  It grows to what a call has needed. */
+struct Spare {
+    std::unique_ptr<char[]> memory;
+    size_t size = 0, used = 0;
+};
+thread_local Spare spare;
+
+/* What one call took; it is freed with it. */
+class Lent {
+  public:
+    ~Lent() {
+        spare.used = mark;
+        if (!blocks.empty() && mark == 0) { /* the next call like this one needs no block of its own */
+            spare.memory.reset(new (std::nothrow) char[2 * total]);
+            spare.size = spare.memory ? 2 * total : 0;
+        }
+    }
+
+    /* At a multiple of 16. */
+    void *take(size_t nbytes) {
+        nbytes = (nbytes + 15) & ~static_cast<size_t>(15);
+        total += nbytes;
+        if (nbytes <= spare.size - spare.used) {
+            spare.used += nbytes;
+            return spare.memory.get() + spare.used - nbytes;
+        }
+        blocks.emplace_back(new char[nbytes]);
+        return blocks.back().get();
+    }
+
+  private:
+    size_t mark = spare.used, total = 0;
+    std::vector<std::unique_ptr<char[]>> blocks;
+};
+
 /* The arguments of one call as Kiln's values.  Each function gives SERVED, or why the call is not for Kiln. */
 class Arguments {
   public:
@@ -157,10 +192,9 @@ class Arguments {
     }
 
     template <class List, class One> int list(const List &all, One one) {
-        kiln_value *first = item + nitems;
-        if (all.size() > MAX_ITEMS - nitems) return KILN_WHY_VALUE;
+        kiln_value *first = take_items(all.size()), *to = first;
         for (const auto &x : all) {
-            int why = one(x, &item[nitems++]);
+            int why = one(x, to++);
             if (why != SERVED) return why;
         }
         return *next() = kiln_v_list(first, static_cast<uint32_t>(all.size())), SERVED;
@@ -179,6 +213,7 @@ class Arguments {
     kiln_tensor_header header[MAX_TENSORS];
     kiln_value item[MAX_ITEMS];
     size_t nheaders = 0, nitems = 0;
+    Lent lent;                                  /* what lists of many tensors need beyond these */
     bool has_other = false, has_floats = false; /* a tensor of integers, or a number; any other */
     c10::IntArrayRef widest;                    /* sizes of the first tensor of several elements */
 
@@ -191,10 +226,22 @@ class Arguments {
         }
     }
 
+    kiln_value *take_items(size_t n) {
+        if (n > MAX_ITEMS - nitems) return static_cast<kiln_value *>(lent.take(n * sizeof(kiln_value)));
+        nitems += n;
+        return item + nitems - n;
+    }
+
+    /* Borrowing writes strides into a header only where none are given, so that room for its first words is enough. */
+    kiln_tensor_header *take_header(size_t rank) {
+        constexpr size_t words = sizeof(kiln_tensor_header) / sizeof(uint64_t) - KILN_MAX_RANK;
+        if (nheaders < MAX_TENSORS) return &header[nheaders++];
+        return static_cast<kiln_tensor_header *>(lent.take((words + rank) * sizeof(uint64_t)));
+    }
+
     int borrow(const at::Tensor &t, bool written, kiln_value *to) {
         c10::TensorImpl *impl = t.unsafeGetTensorImpl();
         if (!is_plain(impl)) return KILN_WHY_TENSOR;
-        if (nheaders == MAX_TENSORS) return KILN_WHY_VALUE;
         uint8_t type = kiln_dtype_of(impl);
         if (type == NO_DTYPE) return KILN_WHY_DTYPE;
         void *data = written ? impl->mutable_data() : const_cast<void *>(impl->data());
@@ -207,7 +254,7 @@ class Arguments {
             has_floats = true;
         reach(sizes, impl->numel());
         kiln_tensor *made;
-        kiln_status st = api->borrow(&header[nheaders++], data, static_cast<kiln_dtype>(type),
+        kiln_status st = api->borrow(take_header(sizes.size()), data, static_cast<kiln_dtype>(type),
                                      static_cast<int>(sizes.size()), sizes.data(), strides.data(), how,
                                      &made);
         if (st != KILN_OK) return KILN_WHY_TENSOR;
@@ -279,12 +326,13 @@ struct Kernel {
     std::vector<Arg> args;
     bool own = false; /* nothing but Kiln serves it: what it refuses is raised */
     uint8_t nrets = 0, nwritten = 0;
+    bool listed = false;            /* its one result is a list of tensors */
     uint8_t written[MAX_RETS] = {}; /* arguments that are the results, in order; none: results are new */
     std::atomic<uint64_t> handed_back[KILN_WHY_COUNT] = {};
 
     int serve(torch::jit::Stack *stack);
     int convert(const c10::IValue &v, const Arg &as, Arguments *to);
-    int run(Arguments *a, kiln_tensor **outs);
+    int run(Arguments *a, kiln_tensor **outs, kiln_value *list);
     void set(kiln_ctx *ctx, const kiln_op *op);
     std::shared_ptr<const c10::SafeKernelFunction> native_now() {
         std::lock_guard<std::mutex> lock(native_lock);
@@ -339,19 +387,39 @@ int Kernel::convert(const c10::IValue &v, const Arg &as, Arguments *to) {
                     [&](const c10::IValue &x, kiln_value *i) { return convert_one(x, as, to, i); });
 }
 
-int Kernel::run(Arguments *a, kiln_tensor **outs) {
+int Kernel::run(Arguments *a, kiln_tensor **outs, kiln_value *list) {
     const Target *t = target.load(std::memory_order_acquire);
     if (!t) return KILN_WHY_REFUSED; /* given back since the call began */
     if (!own && a->needs_default()) return KILN_WHY_DEFAULT;
     int quiet = api->quiet(!own);
     int limit = a->nelem < LARGE ? -1
                                  : api->threads_limit(at::in_parallel_region() ? 1 : at::get_num_threads());
-    kiln_status st = api->call(t->ctx, t->op, a->value, a->count, outs, nrets);
-    if (st == KILN_E_INTERRUPTED) st = api->call_patiently(t->ctx, t->op, a->value, a->count, outs, nrets);
+    kiln_status st = listed ? api->call_values(t->ctx, t->op, a->value, a->count, list, 0)
+                            : api->call(t->ctx, t->op, a->value, a->count, outs, nrets);
+    if (st == KILN_E_INTERRUPTED)
+        st = listed ? api->call_values(t->ctx, t->op, a->value, a->count, list, 1)
+                    : api->call_patiently(t->ctx, t->op, a->value, a->count, outs, nrets);
     if (limit >= 0) api->threads_limit(limit);
     api->quiet(quiet);
     if (own && st != KILN_OK) raise(st, api->last_error());
     return st == KILN_OK ? SERVED : KILN_WHY_REFUSED;
+}
+
+/* Tensors over what a list holds, which is ended. */
+c10::List<at::Tensor> wrap_list(kiln_value *list) {
+    struct Ended {
+        kiln_value *list;
+        ~Ended() { api->values_release(list, 1); }
+    } ended{list};
+    c10::List<at::Tensor> all;
+    all.reserve(list->n);
+    for (uint32_t k = 0; k < list->n; k++) {
+        kiln_value *v = const_cast<kiln_value *>(&list->u.list[k]); /* the value's own */
+        kiln_tensor *t = v->u.tensor;
+        *v = kiln_v_none(); /* wrap takes it over */
+        all.push_back(wrap(t));
+    }
+    return all;
 }
 
 int Kernel::serve(torch::jit::Stack *stack) {
@@ -365,8 +433,15 @@ int Kernel::serve(torch::jit::Stack *stack) {
         if (why != SERVED) return why;
         a.value[i].name = args[i].name;
     }
-    int why = run(&a, outs);
+    kiln_value list;
+    int why = run(&a, outs, &list);
     if (why != SERVED) return why;
+    if (listed) {
+        c10::List<at::Tensor> all = wrap_list(&list);
+        torch::jit::drop(*stack, n);
+        stack->emplace_back(std::move(all));
+        return SERVED;
+    }
     if (nwritten) {
         c10::IValue given[MAX_RETS];
         for (size_t k = 0; k < nrets; k++) {
@@ -434,6 +509,8 @@ std::optional<c10::OperatorHandle> handle_of(const kiln_op *op) {
     return c10::Dispatcher::singleton().findSchema(full);
 }
 
+bool is_tensor_list(const c10::Argument &a) { return a.type()->isSubtypeOf(*c10::ListType::ofTensors()); }
+
 kiln_bridge_fit fit_of(const kiln_op *op, const std::optional<c10::OperatorHandle> &handle, bool own) {
     if (!handle) return KILN_FIT_ABSENT;
     if (torch::jit::parseSchema(api->op_schema(op)) != handle->schema()) return KILN_FIT_SCHEMA;
@@ -442,8 +519,9 @@ kiln_bridge_fit fit_of(const kiln_op *op, const std::optional<c10::OperatorHandl
     if (!own && !handle->hasComputedKernelForDispatchKey(c10::DispatchKey::CPU)) return KILN_FIT_NONE;
     if (handle->schema().arguments().size() > MAX_ARGS || api->op_nrets(op) > MAX_RETS)
         return KILN_FIT_ARGUMENTS;
+    bool listed = handle->schema().returns().size() == 1 && is_tensor_list(handle->schema().returns()[0]);
     for (const c10::Argument &result : handle->schema().returns())
-        if (result.type()->kind() != c10::TypeKind::TensorType) return KILN_FIT_RESULTS;
+        if (!listed && result.type()->kind() != c10::TypeKind::TensorType) return KILN_FIT_RESULTS;
     return KILN_FIT_OK;
 }
 
@@ -460,6 +538,7 @@ void describe(Kernel *k, const kiln_op *op) {
     bool given = std::strcmp(api->op_form(op), "functional") != 0,
          out = std::strcmp(api->op_form(op), "out") == 0;
     k->nrets = static_cast<uint8_t>(api->op_nrets(op));
+    k->listed = k->nrets == 1 && api->op_ret_kind(op, 0) == KILN_LIST_V;
     for (size_t i = 0; api->op_arg_at(op, i, &info); i++) {
         k->args.push_back({info.by_name ? info.name : nullptr, info.name, info.kind, info.written != 0});
         bool result = given && info.written &&
@@ -563,14 +642,15 @@ void find_wrap_object() {
     wrap_object = reinterpret_cast<void *(*)(at::TensorBase &&)>(found);
 }
 
-int borrow(const void *tensor, kiln_tensor_header *header, kiln_tensor **out) {
+int borrow(const void *tensor, int written, kiln_tensor_header *header, kiln_tensor **out) {
     c10::TensorImpl *impl = static_cast<const at::Tensor *>(tensor)->unsafeGetTensorImpl();
     if (!is_plain(impl)) return 0;
     uint8_t type = kiln_dtype_of(impl);
     if (type == NO_DTYPE) return 0;
     c10::IntArrayRef sizes = impl->sizes(), strides = impl->strides();
-    return api->borrow(header, const_cast<void *>(impl->data()), static_cast<kiln_dtype>(type),
-                       static_cast<int>(sizes.size()), sizes.data(), strides.data(), 0, out) == KILN_OK;
+    void *data = written ? impl->mutable_data() : const_cast<void *>(impl->data());
+    return api->borrow(header, data, static_cast<kiln_dtype>(type), static_cast<int>(sizes.size()),
+                       sizes.data(), strides.data(), 0, out) == KILN_OK;
 }
 
 void *object(kiln_tensor *t) {

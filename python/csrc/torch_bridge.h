@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-enum { KILN_BRIDGE_VERSION = 3 };
+enum { KILN_BRIDGE_VERSION = 4 };
 
 /* All that a tensor over a result needs, by one call. */
 typedef struct kiln_bridge_view {
@@ -29,6 +29,10 @@ typedef struct kiln_bridge_api {
     /* The same in a call that waits for its compiler, whatever signals come: nobody knows here who has the GIL. */
     kiln_status (*call_patiently)(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
                                   kiln_tensor **outs, size_t nouts);
+    /* The same of an operator whose one result is a list, which values_release ends; patiently: as above. */
+    kiln_status (*call_values)(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
+                               kiln_value *out, int patiently);
+    void (*values_release)(kiln_value *values, size_t n);
     kiln_status (*borrow)(kiln_tensor_header *header, void *data, kiln_dtype dtype, int rank,
                           const int64_t *sizes, const int64_t *strides, int how, kiln_tensor **out);
     kiln_status (*new_tensor)(kiln_dtype dtype, int rank, const int64_t *sizes, const int64_t *strides,
@@ -42,6 +46,7 @@ typedef struct kiln_bridge_api {
     const char *(*op_schema)(const kiln_op *op);
     const char *(*op_form)(const kiln_op *op);
     size_t (*op_nrets)(const kiln_op *op);
+    kiln_kind (*op_ret_kind)(const kiln_op *op, size_t k);
     int (*op_arg_at)(const kiln_op *op, size_t i, kiln_op_arg_info *out);
 } kiln_bridge_api;
 
@@ -53,7 +58,7 @@ typedef enum kiln_bridge_fit {
     KILN_FIT_COMPOSITE, /* PyTorch computes it, and its gradient, by other operators */
     KILN_FIT_NONE,      /* it has no CPU kernel that calls could be handed back to */
     KILN_FIT_ARGUMENTS, /* it has an argument that the bridge cannot pass on */
-    KILN_FIT_RESULTS    /* it has a result that is no tensor */
+    KILN_FIT_RESULTS    /* it has a result that is neither a tensor nor a list of tensors */
 } kiln_bridge_fit;
 
 /* Why a call went to PyTorch's own kernel. */
@@ -86,8 +91,9 @@ typedef struct kiln_bridge {
     kiln_bridge_fit (*take)(kiln_ctx *ctx, const kiln_op *op, int own);
     void (*drop)(const char *name); /* gives an operator back, if it is taken */
     int (*takes)(const char *name); /* whether it is taken */
-    /* Borrows what `tensor`, the address of an at::Tensor, holds, to be read: 1, or 0 if it is no plain tensor. */
-    int (*borrow)(const void *tensor, kiln_tensor_header *header, kiln_tensor **out);
+    /* Borrows what `tensor`, the address of an at::Tensor, holds, to be read or to be written: 1, or 0 if it is no plain
+     * tensor. */
+    int (*borrow)(const void *tensor, int written, kiln_tensor_header *header, kiln_tensor **out);
     /* A new torch.Tensor over t, whose reference it takes over; the GIL is held.  NULL: there was no memory.  The
      * function itself is NULL if PyTorch does not say how. */
     void *(*object)(kiln_tensor *t);

@@ -5,6 +5,7 @@
  * outputs are touched.  Knows the order of things; the stages know the rest. */
 #include <string.h>
 
+#include "api/lists.h"
 #include "api/memo.h"
 
 KILN_TLS_FAST const char *kiln_tier_here = "";
@@ -106,7 +107,7 @@ static kiln_status find_class(kiln_ctx *ctx, kiln_thread *t, const kiln_value *a
         return KILN_OK;
     }
     KILN_TRY(kiln_class_of(ctx, &w->plan, &w->c));
-    if (!ctx->forgets) remember(t, args, nargs, w);
+    if (!ctx->forgets && w->plan.kind != KILN_CLASS_COMPOSITION) remember(t, args, nargs, w);
     return KILN_OK;
 }
 
@@ -145,13 +146,23 @@ static void keep(kiln_thread *t, const kiln_value *args, size_t nargs, under_way
     if (m && kiln_memo_make(m, w->r, args, &w->plan, w->c, run, made)) kiln_slot_set(t->user, m);
 }
 
+/* A call for each item of lists; one that makes a list has no place for it here. */
+static __attribute__((noinline)) kiln_status call_lists(kiln_ctx *ctx, const kiln_op *op,
+                                                        const kiln_value *args, size_t nargs) {
+    if (op->schema->nrets)
+        return KILN_FAIL(KILN_E_UNSUP, "%s gives a list: call it by kiln_call_values", op->name);
+    return kiln_lists_call(ctx, op, args, nargs, NULL);
+}
+
 kiln_status kiln_call_general(kiln_ctx *ctx, kiln_thread *t, const kiln_op *op, const kiln_value *args,
                               size_t nargs, kiln_tensor **outs, size_t nouts) {
     under_way w;
     kiln_runner run;
     KILN_TRY(check_given(op, args, nargs, outs, nouts));
+    if (kiln_op_is_listed(op)) return call_lists(ctx, op, args, nargs);
     w.generation = kiln_generation(&ctx->epochs);
-    w.r = kiln_recipe_find(t, op, args, nargs);
+    bool composed = op->row->family == KILN_FAMILY_COMPOSE; /* its calls are remembered, not itself */
+    w.r = composed ? NULL : kiln_recipe_find(t, op, args, nargs);
     if (w.r && run_again(t, w.r, w.generation, args, outs)) return KILN_OK;
     KILN_TRY(understand(op, args, nargs, &w));
     KILN_TRY(find_class(ctx, t, args, nargs, &w));

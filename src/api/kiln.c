@@ -93,7 +93,8 @@ int kiln_op_arg_at(const kiln_op *op, size_t i, kiln_op_arg_info *out) {
 
 kiln_kind kiln_op_ret_kind(const kiln_op *op, size_t k) {
     if (k >= kiln_op_nrets(op)) return KILN_NONE;
-    return op->schema->rets[k].type->kind == KILN_T_BOOL ? KILN_BOOL_V : KILN_TENSOR;
+    kiln_tkind kind = op->schema->rets[k].type->kind;
+    return kind == KILN_T_BOOL ? KILN_BOOL_V : kind == KILN_T_LIST ? KILN_LIST_V : KILN_TENSOR;
 }
 size_t kiln_op_nrets(const kiln_op *op) { return op ? (size_t)op->schema->nrets : 0; }
 

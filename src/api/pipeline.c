@@ -63,7 +63,7 @@ static kiln_class *assemble(kiln_ctx *ctx, const kiln_key *key, kiln_class_kind 
 
 /* *program: of a kernel; it stays NULL for any other kind. */
 static kiln_status lower(kiln_ctx *ctx, const kiln_plan *plan, kiln_program **program, kiln_lowered *low) {
-    const kiln_family_fns *family = kiln_families[plan->call->op->row->branches[plan->typed.branch].family];
+    const kiln_family_fns *family = kiln_families[kiln_plan_family(plan)];
     fenv_t own;
     if (plan->kind > KILN_CLASS_ROUTINE) return KILN_OK; /* it runs nothing of its own */
     if (plan->kind == KILN_CLASS_ROUTINE) return family->lower(NULL, plan, low);

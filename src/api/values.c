@@ -6,7 +6,7 @@
  * for its class: nothing is allocated, written or remembered.  Knows no family. */
 #include <string.h>
 
-#include "api/ctx.h"
+#include "api/lists.h"
 
 /* The one element of t, which is released. */
 static kiln_value truth(kiln_tensor *t) {
@@ -15,10 +15,24 @@ static kiln_value truth(kiln_tensor *t) {
     return v;
 }
 
+/* The one result is a list. */
+static kiln_status call_for_list(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
+                                 kiln_value *outs, size_t nouts) {
+    KILN_NEED_ITEMS(args, nargs);
+    if (!outs || !nouts) return KILN_FAIL(KILN_E_ARG, "%s: room for 0 results, expected 1", op->name);
+    kiln_thread *t = kiln_thread_of(&ctx->epochs);
+    if (!t) return KILN_NOMEM();
+    kiln_thread_enter(&ctx->epochs, t);
+    kiln_status st = kiln_lists_call(ctx, op, args, nargs, outs);
+    kiln_thread_leave(t);
+    return st;
+}
+
 kiln_status kiln_call_values(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
                              kiln_value *outs, size_t nouts) {
     kiln_tensor *made[KILN_MAX_RETS];
     KILN_NEED(ctx, op);
+    if (kiln_op_is_listed(op) && op->schema->nrets) return call_for_list(ctx, op, args, nargs, outs, nouts);
     KILN_TRY(kiln_call(ctx, op, args, nargs, outs ? made : NULL, nouts));
     for (int k = 0; k < op->schema->nrets; k++)
         outs[k] = !made[k]                                         ? kiln_v_none()

@@ -4,8 +4,7 @@
 #include "family/family.h"
 
 const kiln_family_fns *const kiln_families[KILN_FAMILY_COUNT] = {
-    [KILN_FAMILY_MAP] = &kiln_family_map,
-    [KILN_FAMILY_FOLD] = &kiln_family_fold,
-    [KILN_FAMILY_SCAN] = &kiln_family_scan,
+    [KILN_FAMILY_MAP] = &kiln_family_map,       [KILN_FAMILY_FOLD] = &kiln_family_fold,
+    [KILN_FAMILY_SCAN] = &kiln_family_scan,     [KILN_FAMILY_COMPOSE] = &kiln_family_compose,
     [KILN_FAMILY_EXTERN] = &kiln_family_extern,
 };

@@ -3,5 +3,6 @@
 #define KILN_FAMILY_H
 #include "infer/infer.h"
 
-extern const kiln_family_fns kiln_family_map, kiln_family_fold, kiln_family_scan, kiln_family_extern;
+extern const kiln_family_fns kiln_family_map, kiln_family_fold, kiln_family_scan, kiln_family_extern,
+    kiln_family_compose;
 #endif

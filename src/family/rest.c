@@ -30,7 +30,7 @@ static __attribute__((noinline)) kiln_status infer_rest(kiln_plan *p, const kiln
     kiln_bound call;
     kiln_plan plan;
     int nown = kiln_row_nown(p->call->op->row), given = 0;
-    KILN_TRY(kiln_bind(op, p->rest_arg, (size_t)op->schema->nargs, &call));
+    KILN_TRY(kiln_bind(op, p->call_arg, (size_t)op->schema->nargs, &call));
     KILN_TRY(kiln_infer(&call, &plan));
     for (int j = 0; j < plan.typed.nrets; j++) {
         KILN_TRY(take_result(p, &plan, j, nown + j));
@@ -47,8 +47,8 @@ kiln_status kiln_rest_find(kiln_plan *p) {
     p->shape[KILN_SHAPE_REST].nelem = 1;
     KILN_TRY(kiln_row_rest(row, &op));
     for (int a = 0; a < op->schema->nargs; a++) {
-        p->rest_arg[a] = p->call->arg[kiln_schema_arg(row->schema, op->schema->args[a].name)];
-        p->rest_arg[a].name = NULL;
+        p->call_arg[a] = p->call->arg[kiln_schema_arg(row->schema, op->schema->args[a].name)];
+        p->call_arg[a].name = NULL;
     }
     return infer_rest(p, op);
 }
@@ -59,7 +59,7 @@ void kiln_rest_call(kiln_plan *p) {
     kiln_step *s = &p->step[p->nsteps++];
     s->kind = KILN_STEP_CALL;
     s->u.call.op = p->rest;
-    s->u.call.args = p->rest_arg;
+    s->u.call.args = p->call_arg;
     s->u.call.made = none;
     s->u.call.nargs = (uint8_t)p->rest->schema->nargs;
     s->u.call.first = 0;

@@ -59,3 +59,38 @@ void kiln_call_env_init(kiln_call_env *ce, const kiln_bound *call, kiln_dtype co
     ce->env.source = call->op->row->source;
     ce->env.in_place = call->op->form == KILN_FORM_INPLACE ? 1 : -1;
 }
+
+/* -- calls within ---------------------------------------------------------------------------------------- */
+
+kiln_status kiln_call_value(const kiln_call_env *ce, const kiln_expr *e, kiln_value *out) {
+    const char *name = ce->call->op->name;
+    kiln_hval v;
+    KILN_TRY(kiln_note(kiln_expr_eval(&ce->env, e, &v), "%s", name));
+    switch (v.kind) {
+    case KILN_H_NONE: *out = kiln_v_none(); return KILN_OK;
+    case KILN_H_BOOL: *out = kiln_v_bool(v.i != 0); return KILN_OK;
+    case KILN_H_INT: *out = kiln_v_int(v.i); return KILN_OK;
+    case KILN_H_FLOAT: *out = kiln_v_float(v.f); return KILN_OK;
+    case KILN_H_COMPLEX: *out = kiln_v_complex(v.f, v.im); return KILN_OK;
+    case KILN_H_STR: *out = kiln_v_str(v.s); return KILN_OK;
+    case KILN_H_DTYPE: *out = kiln_v_dtype((kiln_dtype)v.i); return KILN_OK;
+    case KILN_H_UNKNOWN:
+    case KILN_H_LIST:
+    case KILN_H_TENSOR:
+    case KILN_H_OBJECT: break;
+    }
+    return KILN_FAIL(KILN_E_TYPE, "%s: what it gives to a call is no number", name);
+}
+
+kiln_status kiln_call_way(const kiln_call_env *ce, const kiln_way **out) {
+    const kiln_compose *c = &ce->call->op->row->compose;
+    for (const kiln_way *w = c->ways; w != c->ways + c->nways; w++) {
+        bool taken = true;
+        if (w->when)
+            KILN_TRY(kiln_note(kiln_expr_holds(&ce->env, w->when, &taken), "%s", ce->call->op->name));
+        if (!taken) continue;
+        *out = w;
+        return KILN_OK;
+    }
+    return KILN_FAIL(KILN_E_ARG, "%s: the arguments fit no case of this operator", ce->call->op->name);
+}

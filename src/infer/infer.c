@@ -40,6 +40,10 @@ static kiln_status hold_checks(const kiln_bound *call, kiln_dtype common, const 
     return KILN_OK;
 }
 
+kiln_status kiln_checks_hold(const kiln_bound *call, kiln_dtype common) {
+    return call->op->row->nchecks ? hold_checks(call, common, NULL) : KILN_OK;
+}
+
 kiln_status kiln_count_check(const kiln_plan *p, int64_t n) {
     const kiln_row *row = p->call->op->row;
     kiln_dtype promoted, common;
@@ -288,7 +292,7 @@ static void set_steps(kiln_plan *p) {
 
 /* What given tensors must be, then what the family makes of shapes and strides. */
 static inline kiln_status infer_layout(kiln_plan *p, bool check_types) {
-    const kiln_family_fns *family = kiln_families[kiln_plan_branch(p)->family];
+    const kiln_family_fns *family = kiln_families[kiln_plan_family(p)];
     p->aside = false;
     if (p->call->nout) KILN_TRY(kiln_overlap_check(p));
     if (p->call->op->row->written) KILN_TRY(kiln_writes_check(p));
@@ -302,20 +306,19 @@ static inline kiln_status infer_layout(kiln_plan *p, bool check_types) {
 
 kiln_status kiln_infer(const kiln_bound *call, kiln_plan *out) {
     const kiln_op *op = call->op;
+    const kiln_family_fns *family = kiln_families[op->row->family]; /* the branch's may be another */
     const kiln_typing *by = NULL;
-    if (!kiln_families[op->row->family] || !kiln_row_served(op->row))
-        return kiln_unserved(op->name, op->row->family);
+    if (!family || !kiln_row_served(op->row)) return kiln_unserved(op->name, op->row->family);
     out->call = call;
+    out->typed.absent = out->typed.unstored = 0;
+    if (!family->axes) return family->shape(out);
     if (op->row->nchecks) {
         KILN_TRY(promote(out, &op->row->typing, &by));
         KILN_TRY(hold_checks(call, out->typed.common, NULL));
     }
     KILN_TRY(pick_branch(out, &by));
     KILN_TRY(kiln_types_infer(out));
-    if (op->row->family == KILN_FAMILY_FOLD)
-        KILN_TRY(find_absent(out));
-    else
-        out->typed.absent = out->typed.unstored = 0;
+    if (op->row->family == KILN_FAMILY_FOLD) KILN_TRY(find_absent(out));
     if (kiln_plan_out_rule(out) == KILN_OUT_COPIED) KILN_TRY(kiln_takes_check(call, out->typed.promoted));
     gather(out);
     return infer_layout(out, true);

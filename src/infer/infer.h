@@ -21,7 +21,8 @@ typedef struct kiln_key {
 
 /* What a family (src/family) does to a call whose types are known.  `shape` sets the shapes and results of the plan, `axes`
  * its dimensions, strides, form and what comes before the launch, and its kind and steps if it is no kernel; both may
- * refuse the call.  `lower` makes the IR of its class, or names its routine. */
+ * refuse the call.  `lower` makes the IR of its class, or names its routine.  A family of calls has a `shape` alone, which
+ * sets the whole plan. */
 typedef struct kiln_lowered kiln_lowered; /* lower.h */
 typedef struct kiln_family_fns {
     kiln_status (*shape)(kiln_plan *p);
@@ -29,6 +30,11 @@ typedef struct kiln_family_fns {
     kiln_status (*lower)(kiln_arena *arena, const kiln_plan *p, kiln_lowered *out);
 } kiln_family_fns;
 extern const kiln_family_fns *const kiln_families[KILN_FAMILY_COUNT]; /* NULL: not served */
+/* Whose the call is: its branch's, which may be a map where the row is a fold; rows that compose have no branches. */
+static inline kiln_family kiln_plan_family(const kiln_plan *p) {
+    const kiln_row *row = p->call->op->row;
+    return row->nbranches ? row->branches[p->typed.branch].family : row->family;
+}
 
 kiln_status kiln_infer(const kiln_bound *call, kiln_plan *out) KILN_MUST_CHECK;
 
@@ -63,6 +69,11 @@ typedef struct kiln_call_env {
     const kiln_bound *call;
 } kiln_call_env;
 void kiln_call_env_init(kiln_call_env *ce, const kiln_bound *call, kiln_dtype common);
+/* compose: what a call within is given by an expression; and the way of the row that a call takes. */
+kiln_status kiln_call_value(const kiln_call_env *ce, const kiln_expr *e, kiln_value *out) KILN_MUST_CHECK;
+kiln_status kiln_call_way(const kiln_call_env *ce, const kiln_way **out) KILN_MUST_CHECK;
+/* The row's checks, for a call whose common dtype is this; but for those of how many elements are folded. */
+kiln_status kiln_checks_hold(const kiln_bound *call, kiln_dtype common) KILN_MUST_CHECK;
 
 void kiln_bound_print(kiln_sb *out, const kiln_bound *call);
 void kiln_plan_print(kiln_sb *out, const kiln_plan *plan);

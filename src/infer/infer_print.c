@@ -80,7 +80,7 @@ static void print_result(kiln_sb *out, const kiln_plan *p, int k) {
         kiln_sb_printf(out, ", computed as %s\n", kiln_dtype_name(p->typed.ret_dtype[k]));
         return;
     }
-    kiln_sb_puts(out, kiln_dtype_name(p->buffer[k].dtype));
+    kiln_sb_puts(out, kiln_dtype_name(p->result[k].made ? p->typed.ret_dtype[k] : p->buffer[k].dtype));
     kiln_sizes_print(out, shape->rank, shape->sizes);
     kiln_sb_puts(out, " strides ");
     print_list(out, '(', shape->rank, shape->strides, ')');

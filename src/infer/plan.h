@@ -178,8 +178,9 @@ typedef struct kiln_plan {
         int64_t own_n[KILN_MAX_DIMS];  /* the argument's own, innermost first, where it is copied first */
     } view[KILN_ROW_MAX_VIEWS];
     const kiln_op *rest; /* the operator that gives the results after the row's own, if it is called */
-    kiln_value rest_arg[KILN_MAX_ARGS]; /* what it is given */
     int64_t result_n[KILN_MAX_SHAPES]
-                    [KILN_MAX_DIMS]; /* sizes of shapes, innermost first, where results are copied */
+                    [KILN_MAX_DIMS];    /* sizes of shapes, innermost first, where results are copied */
+    kiln_value call_arg[KILN_MAX_ARGS]; /* of all calls, one after the other */
+    uint8_t call_made[KILN_MAX_ARGS];   /* of each: 1 + which made tensor it is; 0: it is as call_arg says */
 } kiln_plan;
 #endif

@@ -17,7 +17,8 @@ kiln_status kiln_op_make(kiln_arena *arena, const kiln_schema *schema, const kil
     bool failed = text.failed || !op || !name || !copy;
     kiln_sb_fini(&text);
     if (failed) return KILN_NOMEM();
-    *op = (kiln_op){name, copy, schema, row, form, form == KILN_FORM_FUNCTIONAL ? 0 : row->declared->nrets};
+    int nout = form == KILN_FORM_FUNCTIONAL || row->compose.lists ? 0 : row->declared->nrets;
+    *op = (kiln_op){name, copy, schema, row, form, nout};
     *out = op;
     return KILN_OK;
 }
@@ -26,11 +27,17 @@ static bool same_arg(const kiln_param *a, const kiln_param *b) {
     return strcmp(a->name, b->name) == 0 && a->kwarg_only == b->kwarg_only && kiln_type_eq(a->type, b->type);
 }
 
-static bool writes(const kiln_param *p) { return p->type->alias && p->type->alias->writes; }
+static bool writes(const kiln_param *p) { return kiln_param_writes(p); }
+
+/* How many results a form of a row has: lists are written, and not returned. */
+static int written_rets(const kiln_schema *row) {
+    return row->nrets == 1 && row->rets[0].type->kind == KILN_T_LIST ? 0 : row->nrets;
+}
 
 /* The same arguments as the row, the first one written to, and returned. */
 static bool is_inplace(const kiln_schema *s, const kiln_schema *row) {
-    if (s->nargs != row->nargs || row->nrets != 1 || s->nrets != 1 || !writes(&s->args[0])) return false;
+    if (s->nargs != row->nargs || row->nrets != 1 || s->nrets != written_rets(row) || !writes(&s->args[0]))
+        return false;
     for (int a = 0; a < s->nargs; a++)
         if (!same_arg(&s->args[a], &row->args[a]) || (a && writes(&s->args[a]))) return false;
     return true;
@@ -38,7 +45,7 @@ static bool is_inplace(const kiln_schema *s, const kiln_schema *row) {
 
 /* The same arguments as the row, then one written keyword argument per result. */
 static bool is_out(const kiln_schema *s, const kiln_schema *row) {
-    if (row->nrets == 0 || s->nargs != row->nargs + row->nrets || s->nrets != row->nrets) return false;
+    if (row->nrets == 0 || s->nargs != row->nargs + row->nrets || s->nrets != written_rets(row)) return false;
     for (int a = 0; a < s->nargs; a++) {
         if (a >= row->nargs ? !s->args[a].kwarg_only || !writes(&s->args[a])
                             : !same_arg(&s->args[a], &row->args[a]))

@@ -6,6 +6,8 @@
  * Knows no tensors: what a row means for actual arguments is infer's business. */
 #ifndef KILN_OP_H
 #define KILN_OP_H
+#include <stdatomic.h>
+
 #include "expr/expr.h"
 #include "schema/schema.h"
 #include "schema/schema_list.h"
@@ -26,6 +28,8 @@ bool kiln_torch_has(const char *full, bool overloads);
 /* Fails with KILN_E_UNSUP, saying that the operator of this full name is not served.  KILN_FAMILY_COUNT: it has no
  * row, but is PyTorch's. */
 kiln_status kiln_unserved(const char *full, kiln_family family);
+
+typedef enum kiln_form { KILN_FORM_FUNCTIONAL, KILN_FORM_INPLACE, KILN_FORM_OUT } kiln_form;
 
 /* What a call has room for; rows that need more are not loaded. */
 enum {
@@ -194,13 +198,39 @@ typedef struct kiln_outshape {
     int at_arg;         /* its Tensor?[] index argument */
 } kiln_outshape;
 
-/* compose: one call of another operator, per item of the lists in `each`. */
-typedef struct kiln_compose {
-    uint64_t each;      /* bit a: list argument a is walked in step with the others */
+/* compose: a call of another operator, or of the row's own map of each item. */
+typedef struct kiln_called {
     const char *callee; /* "add_.Tensor" */
     int line, col;
-    kiln_nameds args; /* name "" for positional */
+    uint64_t each;     /* bit a: list argument a is walked in step with the others: a call for each item */
+    kiln_nameds args;  /* name "" for positional */
+    kiln_nameds names; /* of its results, for calls after it; without expressions */
+    _Atomic(const struct kiln_op *) op[3]; /* by kiln_form; NULL: not looked for yet */
+} kiln_called;
+
+enum { KILN_MAX_CALLS = 16 };
+
+/* One way to compute a row's results by calls, taken when `when` holds (NULL: always). */
+typedef struct kiln_way {
+    const kiln_expr *when;
+    kiln_called *calls;
+    int ncalls;
+    kiln_nameds finish; /* names of the results; none: they are the first ones of the last call */
+    kiln_nameds update; /* or, instead of calls: what items of lists become */
+    bool updates;
+    struct kiln_row *map; /* of an item, made of `update`; NULL: there is nothing to update */
+} kiln_way;
+
+typedef struct kiln_compose {
+    kiln_way *ways;
+    int nways;
+    kiln_way before; /* calls before the first `when`, with which every way begins */
+    uint64_t each;   /* `for`: bit a: list argument a is walked where ways update */
+    bool lists;      /* the one call is made for each item of lists */
 } kiln_compose;
+
+/* Whether a name is that of a result of one of the first `before` calls: which call, and which of its results. */
+bool kiln_way_result(const kiln_way *w, int before, const char *name, int *call, int *result);
 
 /* extern: the routine of the library that computes the results, and what it gets: tensors, then numbers. */
 typedef enum kiln_routine_id {
@@ -264,9 +294,9 @@ typedef struct kiln_row {
     const kiln_crules *rules; /* the registry's, for complex numbers */
     uint32_t clauses;         /* bit k: the row has a clause of the k-th word */
     bool shipped;             /* part of the library, not a user's */
+    int8_t goes_to
+        [KILN_MAX_RETS]; /* in place: the argument that each result goes to; 0 but where items are updated */
 } kiln_row;
-
-typedef enum kiln_form { KILN_FORM_FUNCTIONAL, KILN_FORM_INPLACE, KILN_FORM_OUT } kiln_form;
 
 struct kiln_op {
     const char *name;        /* "aten::add.Tensor" */
@@ -277,11 +307,14 @@ struct kiln_op {
     int nout; /* results written into arguments; 0 for FUNCTIONAL */
 };
 
+/* The operator that a call of the row means, in its functional, in-place or out form.  KILN_E_UNSUP: it has no such form. */
+kiln_status kiln_called_op(const kiln_row *row, const kiln_called *c, kiln_form form,
+                           const kiln_op **out) KILN_MUST_CHECK;
 /* Argument a of the operator's schema is this argument of the row's, or -1: an output. */
 static inline int kiln_op_arg(const kiln_op *op, int a) { return a < op->row->schema->nargs ? a : -1; }
 /* INPLACE, OUT: the argument of the operator's schema that receives result k. */
 static inline int kiln_op_out_arg(const kiln_op *op, int k) {
-    return op->form == KILN_FORM_INPLACE ? 0 : op->row->schema->nargs + k;
+    return op->form == KILN_FORM_INPLACE ? op->row->goes_to[k] : op->row->schema->nargs + k;
 }
 /* An out form that computes aside and copies. */
 static inline bool kiln_op_is_aside(const kiln_op *op) {

@@ -28,6 +28,8 @@ kiln_status kiln_row_branch(kiln_lex *lx, kiln_row *row, kiln_branch **out) KILN
 /* One more name in a list, which it is added to; fails with `most` when there are too many. */
 kiln_status kiln_row_named(kiln_lex *lx, kiln_nameds *list, const char *most,
                            kiln_named **out) KILN_MUST_CHECK;
+/* NAME = EXPR, ...: adds them to the list. */
+kiln_status kiln_row_nameds(kiln_lex *lx, kiln_nameds *out) KILN_MUST_CHECK;
 /* ARG, ARG, ...: adds their bits to set. */
 kiln_status kiln_row_args(kiln_lex *lx, const kiln_row *row, uint64_t *set) KILN_MUST_CHECK;
 kiln_status kiln_row_arg(kiln_lex *lx, const kiln_row *row,
@@ -46,6 +48,23 @@ kiln_status kiln_row_views_fit(const kiln_row *row) KILN_MUST_CHECK;
 
 /* What a row must keep beyond its grammar: see row_rules.c.  After default promotion, before resolve. */
 kiln_status kiln_row_rules(const kiln_row *row) KILN_MUST_CHECK;
+
+/* row_compose.c: the clauses of compose rows, after their words; and what calls must be given. */
+kiln_status kiln_compose_when(kiln_lex *lx, kiln_row *row) KILN_MUST_CHECK;
+kiln_status kiln_compose_call(kiln_lex *lx, kiln_row *row) KILN_MUST_CHECK;
+kiln_status kiln_compose_finish(kiln_lex *lx, kiln_row *row) KILN_MUST_CHECK;
+kiln_status kiln_compose_this_way(kiln_lex *lx, kiln_row *row,
+                                  kiln_way **out) KILN_MUST_CHECK; /* that of clauses which stand here */
+kiln_status kiln_compose_rules(const kiln_row *row) KILN_MUST_CHECK;
+kiln_status kiln_compose_check(const kiln_registry *r, const kiln_row *row) KILN_MUST_CHECK;
+
+/* row_update.c: clauses, after their words; and the maps of items, when the row has been resolved. */
+kiln_status kiln_update_for(kiln_lex *lx, kiln_row *row) KILN_MUST_CHECK;
+kiln_status kiln_update_clause(kiln_lex *lx, kiln_row *row) KILN_MUST_CHECK;
+kiln_status kiln_update_make(kiln_arena *arena, kiln_row *row) KILN_MUST_CHECK;
+
+/* Where nothing says otherwise, every tensor argument without a `takes` of its own is promoted. */
+void kiln_row_default_promotion(kiln_row *row);
 
 /* Whether what an extern row gives to its routine, and takes from it, is what the routine has. */
 kiln_status kiln_routine_fits(const kiln_row *row) KILN_MUST_CHECK;

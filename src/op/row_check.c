@@ -393,45 +393,17 @@ static kiln_status check_dtypes(checker *c, int arg, kiln_dtype t) {
 
 /* -- compose ---------------------------------------------------------------------------------------------- */
 
-static kiln_status check_compose_arg(const kiln_row *row, const kiln_op *callee, int k, uint64_t *given) {
-    const kiln_named *v = &row->compose.args.at[k];
-    int to = v->name[0] ? kiln_schema_arg(callee->schema, v->name) : k;
-    if (to < 0 || to >= callee->schema->nargs)
-        return kiln_expr_fail(row->source, v->expr, KILN_E_TYPE, "%s has no such argument", callee->name);
-    if (*given >> to & 1)
-        return kiln_expr_fail(row->source, v->expr, KILN_E_TYPE, "%s gets '%s' twice", callee->name,
-                              callee->schema->args[to].name);
-    *given |= 1ull << to;
-    int from = v->expr->kind == KILN_X_NAME ? kiln_schema_arg(row->schema, v->expr->name) : -1;
-    if (from < 0)
-        return kiln_expr_fail(row->source, v->expr, KILN_E_TYPE, "expected the name of an argument");
-    const kiln_type *have = row->schema->args[from].type, *want = callee->schema->args[to].type;
-    if (row->compose.each >> from & 1) {
-        if (have->kind != KILN_T_LIST)
-            return kiln_expr_fail(row->source, v->expr, KILN_E_TYPE, "'%s' is not a list", v->expr->name);
-        have = have->elem;
-    }
-    if (!kiln_type_eq(have, want))
-        return kiln_expr_fail(row->source, v->expr, KILN_E_TYPE,
-                              "'%s' does not have the type that %s takes for '%s'", v->expr->name,
-                              callee->name, callee->schema->args[to].name);
-    return KILN_OK;
-}
-
 static kiln_status check_compose(const kiln_registry *r, const kiln_row *row, kiln_budget *budget) {
-    const kiln_op *callee;
     checker c = {.row = row, .common = KILN_F32, .budget = budget};
-    uint64_t given = 0;
-    if (!row->compose.callee) return CHECK_FAIL(&c, "a compose row needs a call clause");
-    KILN_TRY(kiln_note(kiln_registry_find_row(r, row->compose.callee, &callee), KILN_WHERE, row->source,
-                       row->compose.line, row->compose.col));
-    for (int k = 0; k < row->compose.args.n; k++) KILN_TRY(check_compose_arg(row, callee, k, &given));
-    for (int a = 0; a < callee->schema->nargs; a++)
-        if (!(given >> a & 1) && callee->schema->args[a].def.kind == KILN_DEF_ABSENT)
-            return KILN_FAIL_LINE(KILN_E_TYPE, row->source, row->compose.line, row->compose.col,
-                                  "%s is called without '%s'", callee->name, callee->schema->args[a].name);
-    if (callee->row == row) return CHECK_FAIL(&c, "%s calls itself", row->name);
     bool refused;
+    holds now;
+    KILN_TRY(kiln_compose_check(r, row));
+    for (int w = 0; w < row->compose.nways; w++) {
+        const kiln_way *way = &row->compose.ways[w];
+        int ntyped;
+        KILN_TRY(may_hold(&c, way->when, &now));
+        if (way->map) KILN_TRY(kiln_row_check(r, way->map, budget, &ntyped));
+    }
     return check_conditions(&c, &refused);
 }
 

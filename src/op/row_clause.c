@@ -37,10 +37,13 @@ static kiln_status parse_nameds(kiln_lex *lx, kiln_nameds *out, types kind, cons
     return KILN_OK;
 }
 
+kiln_status kiln_row_nameds(kiln_lex *lx, kiln_nameds *out) { return parse_nameds(lx, out, UNTYPED, "="); }
+
 /* when COND ATTRIBUTES = BODIES; what folds may have clauses after it instead of bodies. */
 static kiln_status clause_when(kiln_lex *lx, kiln_row *row) {
     kiln_branch *b;
     bool body = true;
+    if (row->family == KILN_FAMILY_COMPOSE) return kiln_compose_when(lx, row);
     if (row->nbranches && !row->branches[row->nbranches - 1].when)
         return kiln_lex_fail(lx, "no 'when' after a body that always holds");
     KILN_TRY(kiln_row_branch(lx, row, &b));
@@ -133,6 +136,7 @@ static kiln_status clause_merge(kiln_lex *lx, kiln_row *row) {
 static kiln_status clause_finish(kiln_lex *lx, kiln_row *row) {
     kiln_nameds *f = &kiln_row_reduce(row)->finish;
     bool more = true;
+    if (row->family == KILN_FAMILY_COMPOSE) return kiln_compose_finish(lx, row);
     while (more) {
         if (f->n == row->schema->nrets) return kiln_lex_fail(lx, "as many results as the schema has");
         kiln_named *v = NULL;
@@ -213,37 +217,6 @@ static kiln_status clause_into(kiln_lex *lx, kiln_row *row) {
     return kiln_row_arg(lx, row, &row->shape.at_arg);
 }
 
-/* call [for ARG, ... :] OP(arg, name=arg, ...) */
-static kiln_status clause_call(kiln_lex *lx, kiln_row *row) {
-    kiln_compose *c = &row->compose;
-    bool did, more;
-    KILN_TRY(kiln_lex_accept(lx, "for", &did));
-    if (did) {
-        KILN_TRY(kiln_row_args(lx, row, &c->each));
-        KILN_TRY(kiln_lex_expect(lx, ":"));
-    }
-    const char *start = lx->start;
-    c->line = lx->tok_line;
-    c->col = lx->tok_col;
-    while (lx->tok == KILN_TOK_NAME || kiln_lex_is(lx, ".") || kiln_lex_is(lx, "::"))
-        KILN_TRY(kiln_lex_next(lx));
-    c->callee = kiln_arena_strndup(lx->arena, start, (size_t)(lx->start - start));
-    if (!c->callee) return KILN_NOMEM();
-    KILN_TRY(kiln_lex_expect(lx, "("));
-    for (more = !kiln_lex_is(lx, ")"); more;) {
-        kiln_named *v = NULL;
-        KILN_TRY(kiln_row_named(lx, &c->args, "at most 16 arguments", &v));
-        KILN_TRY(kiln_expr_parse(lx, &v->expr));
-        KILN_TRY(kiln_lex_accept(lx, "=", &did));
-        if (did) {
-            v->name = v->expr->kind == KILN_X_NAME ? v->expr->name : "?";
-            KILN_TRY(kiln_expr_parse(lx, &v->expr));
-        }
-        KILN_TRY(kiln_lex_accept(lx, ",", &more));
-    }
-    return kiln_lex_expect(lx, ")");
-}
-
 /* routine NAME(arg, ...) */
 static kiln_status clause_routine(kiln_lex *lx, kiln_row *row) {
     bool more = true;
@@ -300,12 +273,12 @@ static const struct {
 } clauses[] = {
 #define IN(F) (1u << KILN_FAMILY_##F)
 #define ANY ((1u << KILN_FAMILY_COUNT) - 1)
-    {"when", clause_when, ANY & ~(IN(COMPOSE) | IN(EXTERN)), true, false},
+    {"when", clause_when, ANY & ~IN(EXTERN), true, false},
     {"check", clause_check, ANY, true, false},
     {"static", clause_static, ANY, true, false},
     {"ignore", clause_ignore, ANY, true, false},
     {"let", clause_let, ANY, true, false},
-    {"host", clause_host, IN(MAP) | IN(FOLD) | IN(SCAN) | IN(INDEX) | IN(EXTERN), true, false},
+    {"host", clause_host, IN(MAP) | IN(FOLD) | IN(SCAN) | IN(INDEX) | IN(EXTERN) | IN(COMPOSE), true, false},
     {"domain", clause_domain, ANY, false, false},
     {"tol", clause_tol, ANY, false, false},
     {"doc", clause_doc, ANY, false, false},
@@ -316,7 +289,7 @@ static const struct {
     {"step", clause_step, IN(FOLD) | IN(SCAN) | IN(INDEX), false, true},
     {"block", clause_block, IN(FOLD), false, true},
     {"merge", clause_merge, IN(FOLD) | IN(SCAN) | IN(INDEX), false, true},
-    {"finish", clause_finish, IN(FOLD) | IN(SCAN) | IN(INDEX), false, true},
+    {"finish", clause_finish, IN(FOLD) | IN(SCAN) | IN(INDEX) | IN(COMPOSE), false, true},
     {"writes", kiln_row_clause_writes, IN(FOLD), false, true},
     {"view", kiln_row_clause_view, IN(FOLD), true, false},
     {"kept", kiln_row_clause_kept, IN(FOLD), false, false},
@@ -325,7 +298,9 @@ static const struct {
     {"out", clause_out, IN(INDEX), false, false},
     {"window", clause_window, IN(INDEX), false, false},
     {"into", clause_into, IN(INDEX), false, false},
-    {"call", clause_call, IN(COMPOSE), false, false},
+    {"call", kiln_compose_call, IN(COMPOSE), true, false},
+    {"for", kiln_update_for, IN(COMPOSE), false, false},
+    {"update", kiln_update_clause, IN(COMPOSE), false, true},
     {"routine", clause_routine, IN(EXTERN), false, false},
 #undef IN
 #undef ANY

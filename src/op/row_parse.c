@@ -170,6 +170,11 @@ static kiln_status parse_out(kiln_lex *lx, kiln_row *row, kiln_typing *t) {
 static kiln_status parse_item(kiln_lex *lx, kiln_row *row, kiln_typing *t) {
     static const kiln_type number = {.kind = KILN_T_SCALAR};
     int arg = lx->tok == KILN_TOK_NAME ? kiln_schema_arg(row->schema, lx->str) : -1;
+    if (arg >= 0 && row->family == KILN_FAMILY_COMPOSE && t == &row->typing) {
+        row->items |=
+            1ull << arg; /* also of lists, and where one may be absent; maps of items have the number */
+        return kiln_lex_next(lx);
+    }
     if (arg < 0 || row->schema->args[arg].type->kind != KILN_T_TENSOR || t != &row->typing)
         return kiln_lex_fail(lx, "the name of a tensor, at the head of the row");
     kiln_schema *s = kiln_arena_alloc(lx->arena, sizeof *s);
@@ -394,6 +399,8 @@ void kiln_row_set_rules(kiln_row *row, const kiln_crules *rules, kiln_digest dig
     bool complex = row->takes & (KILN_DT(KILN_C64) | KILN_DT(KILN_C128));
     kiln_digest pair[2] = {row->digest, digest};
     row->rules = rules;
+    for (int w = 0; w < row->compose.nways; w++)
+        if (row->compose.ways[w].map) kiln_row_set_rules(row->compose.ways[w].map, rules, digest);
     if (complex) row->digest = kiln_hash128(pair, sizeof pair);
 }
 
@@ -408,8 +415,8 @@ static void init_row(kiln_row *row) {
     for (int k = 0; k < KILN_MAX_RETS; k++) row->typing.ret[k] = KILN_RET_COMMON;
 }
 
-/* Where nothing says otherwise, every tensor argument without a `takes` of its own is promoted. */
-static void default_promotion(kiln_row *row) {
+void kiln_row_default_promotion(kiln_row *row) {
+    if (row->family == KILN_FAMILY_COMPOSE) return; /* it computes nothing itself */
     uint64_t all = 0;
     for (int a = 0; a < row->schema->nargs; a++)
         if (kiln_row_is_tensor(row, a) && !row->arg_takes[a]) all |= 1ull << a;
@@ -475,11 +482,12 @@ kiln_status kiln_row_parse(kiln_arena *arena, const char *source, const char *te
     KILN_TRY(parse_family(&lx, row));
     KILN_TRY(parse_schema(&lx, row));
     KILN_TRY(parse_rest(&lx, row));
-    default_promotion(row);
+    kiln_row_default_promotion(row);
     KILN_TRY(kiln_row_rules(row));
     KILN_TRY(kiln_row_resolve(row));
     kiln_row_find_asked(row);
     kiln_row_find_twins(row);
+    if (row->compose.lists) KILN_TRY(kiln_update_make(arena, row));
     *out = row;
     return KILN_OK;
 }

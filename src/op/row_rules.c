@@ -330,7 +330,8 @@ kiln_status kiln_row_rules(const kiln_row *row) {
     KILN_TRY(check_defaults(row));
     KILN_TRY(check_statics(row));
     if (row->family == KILN_FAMILY_COMPOSE)
-        return row->nbranches ? ROW_FAIL(row, "a compose row has a call clause and no body") : KILN_OK;
+        return row->nbranches ? ROW_FAIL(row, "a compose row has a call clause and no body")
+                              : kiln_compose_rules(row);
     KILN_TRY(check_schema(row));
     KILN_TRY(check_tensors(row));
     KILN_TRY(check_typing(row, &row->typing));

@@ -231,17 +231,32 @@ static uint64_t exact_args(const kiln_row *row, const kiln_expr *e) {
     return set;
 }
 
+/* What calls of a compose row are given, and when. */
+static kiln_status use_ways(usage *u) {
+    const kiln_compose *c = &u->row->compose;
+    u->set |= c->each;
+    for (int w = 0; w < c->nways; w++) {
+        KILN_TRY(use(u, c->ways[w].when));
+        KILN_TRY(use_all(u, &c->ways[w].update));
+        for (int k = 0; k < c->ways[w].ncalls; k++) {
+            u->set |= c->ways[w].calls[k].each;
+            KILN_TRY(use_all(u, &c->ways[w].calls[k].args));
+        }
+    }
+    return KILN_OK;
+}
+
 static kiln_status use_clauses(usage *u) {
     const kiln_row *row = u->row;
     const kiln_reduce *r = &row->reduce;
-    const kiln_nameds *lists[] = {&row->shape.dims, &row->shape.window, &row->compose.args, &row->grads,
-                                  &row->gives};
+    const kiln_nameds *lists[] = {&row->shape.dims, &row->shape.window, &row->grads, &row->gives};
     for (size_t k = 0; k < sizeof lists / sizeof *lists; k++) KILN_TRY(use_all(u, lists[k]));
     for (int k = 0; k < row->nviews; k++) KILN_TRY(use_all(u, &row->views[k].sizes));
+    KILN_TRY(use_ways(u));
     KILN_TRY(use(u, r->over_last));
     for (int k = 0; k < row->nchecks; k++) KILN_TRY(use(u, row->checks[k].cond));
     u->set |= bit(r->over_arg) | bit(r->keep_arg) | bit(row->shape.like_arg) | bit(row->shape.into_arg) |
-              bit(row->shape.at_arg) | bit(row->typing.dtype_arg) | row->compose.each;
+              bit(row->shape.at_arg) | bit(row->typing.dtype_arg);
     return KILN_OK;
 }
 
@@ -341,6 +356,11 @@ static void resolve_conditions(kiln_row *row) {
     resolve_all(row, &row->shape.window);
     resolve_all(row, &row->gives);
     for (int k = 0; k < row->nviews; k++) resolve_all(row, &row->views[k].sizes);
+    for (int w = 0; w < row->compose.nways; w++) {
+        const kiln_way *way = &row->compose.ways[w];
+        if (way->when) kiln_expr_resolve(way->when, find_for_host, row);
+        for (int k = 0; k < way->ncalls; k++) resolve_all(row, &way->calls[k].args);
+    }
 }
 
 /* Whether e itself, lets aside, has a division that may be one of integers. */

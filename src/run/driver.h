@@ -70,6 +70,20 @@ void kiln_cost_learn(kiln_cost *cost, int tier, int64_t n, int64_t took_ns);
 /* What n elements cost, in picoseconds; false: by a guess. */
 bool kiln_cost_of(const kiln_cost *cost, int tier, int64_t n, uint64_t *ps);
 
+/* segments.c: one kernel over many runs of elements, each of tensors of its own: the items of lists.  Elements of a segment
+ * follow each other in every buffer, or are one for all. */
+enum { KILN_SEGMENT_BUFFERS = 12 };
+typedef struct kiln_segment {
+    int64_t n, start; /* elements; how many all segments before it have */
+    const uint64_t *par;
+    char *ptr[KILN_SEGMENT_BUFFERS];
+} kiln_segment;
+
+/* Runs the kernel's one nest over all of them, by as many threads as the whole is worth, and only one where order counts.
+ * axes: one dimension, as long as all segments together.  *trap: as kiln_drive's. */
+kiln_status kiln_segments_run(const kiln_axes *axes, const kiln_runner *run, const kiln_segment *segment,
+                              size_t nsegments, bool ordered, int32_t *trap) KILN_MUST_CHECK;
+
 /* What kiln_drive comes to for a call that is not worth tiles, threads or flags: one box launched at every place of
  * the outer loops.  Made once, it serves every call with such axes. */
 enum { KILN_WALK_BUFFERS = 5, KILN_WALK_OUTER = 6, KILN_WALK_DIMS = 5 };

@@ -85,6 +85,7 @@ static void copy_made(const running *r, int k) {
     const kiln_tensor *from = r->made[r->plan->result[k].made - 1], *to = r->outs[k];
     int64_t n[KILN_MAX_DIMS], a[KILN_MAX_DIMS], b[KILN_MAX_DIMS], size = kiln_elem_bytes[to->dtype];
     int rank = to->rank;
+    if (to->nelem == 0 || from->data == to->data) return;
     n[0] = 1, a[0] = b[0] = 0;
     for (int d = 0; d < rank; d++) {
         n[rank - 1 - d] = to->sizes[d];
@@ -152,7 +153,9 @@ static kiln_status call(running *r, const kiln_step *s) {
     int n = s->u.call.op->schema->nrets;
     if (s->u.call.first != r->nmade || r->nmade + n > KILN_MAX_MADE)
         return KILN_BUG("a plan's calls make tensors in another order than it says");
-    KILN_TRY(r->run->call(r->run->ctx, s->u.call.op, args, s->u.call.nargs, r->made + r->nmade, (size_t)n));
+    KILN_TRY(kiln_note(
+        r->run->call(r->run->ctx, s->u.call.op, args, s->u.call.nargs, r->made + r->nmade, (size_t)n), "%s",
+        r->plan->call->op->name));
     r->nmade += n;
     return KILN_OK;
 }

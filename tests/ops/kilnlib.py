@@ -71,7 +71,8 @@ def _declare(lib):
         ("kiln_op_at", p, [p, n]), ("kiln_op_name", text, [p]), ("kiln_op_schema", text, [p]),
         ("kiln_op_row", text, [p]), ("kiln_op_family", text, [p]), ("kiln_op_form", text, [p]),
         ("kiln_op_served", i, [p]), ("kiln_op_nrets", n, [p]), ("kiln_ops_load", i, [p, text, n]),
-        ("kiln_call", i, [p, p, p, n, p, n]), ("kiln_explain", i, [p, p, p, n, text, p]),
+        ("kiln_call", i, [p, p, p, n, p, n]), ("kiln_call_values", i, [p, p, p, n, p, n]),
+        ("kiln_values_release", None, [p, n]), ("kiln_explain", i, [p, p, p, n, text, p]),
         ("kiln_text_free", None, [p]), ("kiln_stats_get", None, [p, p, n]),
         ("kiln_tensor_wrap", i, [p, i, i, p, p, p, p, p]), ("kiln_tensor_new", i, [i, i, p, p, p]),
         ("kiln_tensor_release", None, [p]), ("kiln_tensor_dtype", i, [p]), ("kiln_tensor_rank", i, [p]),
@@ -214,9 +215,12 @@ class Op:
         self.served = bool(_lib.kiln_op_served(handle))
         self.nrets = _lib.kiln_op_nrets(handle)
         self._outs = ctypes.c_void_p * max(self.nrets, 1)
+        self.lists = self.schema.split("->")[-1].strip().startswith("Tensor[]")
 
     def __call__(self, *args, **kwargs):
         """A tensor, or a tuple of them for several results.  Written tensors are copied out too."""
+        if self.lists:
+            return self.call_list(*args, **kwargs)
         a, outs = _Arguments(args, kwargs), self._outs()
         try:
             _check(_lib.kiln_call(self.kiln.ctx, self.handle, a.values, a.n, outs, self.nrets))
@@ -226,6 +230,19 @@ class Op:
         finally:
             a.release()
         return results[0] if len(results) == 1 else results
+
+    def call_list(self, *args, **kwargs):
+        """A list of tensors."""
+        a, out = _Arguments(args, kwargs), _Value()
+        try:
+            _check(_lib.kiln_call_values(self.kiln.ctx, self.handle, a.values, a.n, ctypes.byref(out), 1))
+            assert out.kind == LIST
+            items = (_Value * out.n).from_address(out.u.list)
+            results = [_copy_out(item.u.tensor) for item in items]
+            _lib.kiln_values_release(ctypes.byref(out), 1)
+        finally:
+            a.release()
+        return results
 
     def explain(self, stage, *args, **kwargs):
         a, text = _Arguments(args, kwargs), ctypes.c_void_p()

@@ -1,0 +1,186 @@
+/* compose.c - rows made of calls: a bound call -> a plan whose steps call other operators.
+ *
+ * The way is chosen, its calls get their values, and each is inferred before any is made, by tensors without elements in
+ * place of what earlier ones will make: a call that fails, fails before anything is written.  A given result is copied
+ * to when all calls have been made.  Rows that call for each item of lists have no plan (src/api/lists.c).  Knows
+ * operators by what their rows say, none by name. */
+#include <string.h>
+
+#include "family/family.h"
+#include "infer/infer_parts.h"
+
+/* A tensor that a call will make: its shape is known, its elements are not. */
+typedef struct expected {
+    kiln_tensor t;
+    int64_t sizes[KILN_MAX_RANK], strides[KILN_MAX_RANK];
+} expected;
+
+typedef struct composing {
+    kiln_plan *p;
+    const kiln_way *way;
+    kiln_call_env env;
+    const kiln_op *op[KILN_MAX_CALLS];
+    int first[KILN_MAX_CALLS]; /* made tensor that a call's first result is */
+    int nargs, nmade;
+    expected made[KILN_MAX_MADE];
+} composing;
+
+/* -- values ------------------------------------------------------------------------------------------------- */
+
+/* Argument i of call k, into the plan. */
+static kiln_status set_arg(composing *c, int k, int i) {
+    const kiln_named *from = &c->way->calls[k].args.at[i];
+    const kiln_expr *e = from->expr;
+    kiln_value *v = &c->p->call_arg[c->nargs];
+    int call, result;
+    c->p->call_made[c->nargs] = 0;
+    if (e->kind == KILN_X_NAME && kiln_way_result(c->way, k, e->name, &call, &result)) {
+        int made = c->first[call] + result;
+        *v = kiln_v_tensor(&c->made[made].t);
+        c->p->call_made[c->nargs] = (uint8_t)(1 + made);
+    } else {
+        int arg = e->kind == KILN_X_NAME ? kiln_schema_arg(c->p->call->op->row->schema, e->name) : -1;
+        if (arg >= 0)
+            *v = c->p->call->arg[arg];
+        else
+            KILN_TRY(kiln_call_value(&c->env, e, v));
+    }
+    v->name = from->name[0] ? from->name : NULL;
+    c->nargs++;
+    return KILN_OK;
+}
+
+/* -- what calls will make ------------------------------------------------------------------------------------- */
+
+/* Result k of an inferred call.  Its address is nobody's: nothing is read there, and no two are the same. */
+static void expect(composing *c, const kiln_plan *p, int k) {
+    expected *e = &c->made[c->nmade];
+    const kiln_shape *s = &p->shape[p->result[k].shape];
+    const kiln_tensor *given = k < p->call->nout && !p->result[k].resized ? p->call->out[k] : NULL;
+    int rank = given ? given->rank : s->rank;
+    memset(&e->t, 0, sizeof e->t);
+    for (int d = 0; d < rank; d++) {
+        e->sizes[d] = given ? given->sizes[d] : s->sizes[d];
+        e->strides[d] = given ? given->strides[d] : s->strides[d];
+    }
+    e->t.dtype = (uint8_t)(k < p->call->nout ? p->call->out[k]->dtype : p->typed.ret_dtype[k]);
+    e->t.device = KILN_DEVICE_CPU;
+    e->t.rank = (uint8_t)rank;
+    e->t.nelem = given ? given->nelem : s->nelem;
+    e->t.flags = kiln_layout_flags(rank, e->sizes, e->strides, e->t.nelem);
+    e->t.sizes = e->sizes;
+    e->t.strides = e->strides;
+    e->t.data = given ? given->data : (char *)((uintptr_t)(c->nmade + 1) << 56);
+    c->nmade++;
+}
+
+/* Call k, inferred.  Apart, since a plan is large. */
+static __attribute__((noinline)) kiln_status infer_call(composing *c, int k, const kiln_value *args,
+                                                        int nargs) {
+    kiln_bound call;
+    kiln_plan plan;
+    for (int i = 0; i < nargs && c->op[k]->row->items; i++)
+        if (c->p->call_made[args - c->p->call_arg + i])
+            return KILN_FAIL(KILN_E_UNSUP, "%s: %s would read a number that is not there yet",
+                             c->p->call->op->name, c->op[k]->name);
+    KILN_TRY(kiln_bind(c->op[k], args, (size_t)nargs, &call));
+    KILN_TRY(kiln_infer(&call, &plan));
+    c->first[k] = c->nmade;
+    for (int i = 0; i < plan.typed.nrets; i++) expect(c, &plan, i);
+    return KILN_OK;
+}
+
+static kiln_status add_call(composing *c, int k) {
+    kiln_plan *p = c->p;
+    const kiln_called *of = &c->way->calls[k];
+    int first = c->nargs;
+    KILN_TRY(kiln_called_op(p->call->op->row, of, KILN_FORM_FUNCTIONAL, &c->op[k]));
+    for (int i = 0; i < of->args.n; i++) KILN_TRY(set_arg(c, k, i));
+    kiln_step *s = &p->step[p->nsteps++];
+    s->kind = KILN_STEP_CALL;
+    s->u.call.op = c->op[k];
+    s->u.call.args = p->call_arg + first;
+    s->u.call.made = p->call_made + first;
+    s->u.call.nargs = (uint8_t)of->args.n;
+    s->u.call.first = (uint8_t)c->nmade;
+    return kiln_note(infer_call(c, k, p->call_arg + first, of->args.n), "%s", p->call->op->name);
+}
+
+/* -- results -------------------------------------------------------------------------------------------------- */
+
+/* A given result has the dtype of what is copied to it. */
+static kiln_status check_given(const kiln_plan *p, int k) {
+    const kiln_op *op = p->call->op;
+    kiln_dtype have = (kiln_dtype)p->call->out[k]->dtype, want = p->typed.ret_dtype[k];
+    if (p->call->out[k]->flags & KILN_TF_READONLY)
+        return KILN_FAIL(KILN_E_ARG, "%s: argument '%s' may not be written", op->name,
+                         op->schema->args[kiln_op_out_arg(op, k)].name);
+    if (have == want) return KILN_OK;
+    return KILN_FAIL(KILN_E_ARG, "%s: argument '%s': found dtype %s but expected %s", op->name,
+                     op->schema->args[kiln_op_out_arg(op, k)].name, kiln_dtype_name(have),
+                     kiln_dtype_name(want));
+}
+
+static kiln_status set_results(composing *c) {
+    kiln_plan *p = c->p;
+    int last = c->way->ncalls - 1, call = last, result = 0;
+    p->typed.nrets = (uint8_t)p->call->op->row->declared->nrets;
+    for (int k = 0; k < p->typed.nrets; k++) {
+        if (k >= KILN_MAX_SHAPES)
+            return KILN_FAIL(KILN_E_LIMIT, "%s: more than %d results", p->call->op->name, KILN_MAX_SHAPES);
+        if (c->way->finish.n)
+            (void)kiln_way_result(c->way, last + 1, c->way->finish.at[k].name, &call, &result);
+        else
+            result = k;
+        int made = c->first[call] + result;
+        const expected *e = &c->made[made];
+        kiln_shape *s = &p->shape[k];
+        *s = (kiln_shape){.rank = e->t.rank, .nelem = e->t.nelem};
+        memcpy(s->sizes, e->sizes, e->t.rank * sizeof *s->sizes);
+        memcpy(s->strides, e->strides, e->t.rank * sizeof *s->strides);
+        p->result[k] = (kiln_result){.shape = (uint8_t)k, .made = (uint8_t)(1 + made)};
+        p->typed.ret_dtype[k] = (kiln_dtype)e->t.dtype;
+        if (k < p->call->nout) KILN_TRY(check_given(p, k));
+    }
+    return p->call->nout ? kiln_results_check(p) : KILN_OK;
+}
+
+/* -- the plan --------------------------------------------------------------------------------------------------- */
+
+/* What conditions call `common`: the dtype of the first tensor. */
+static kiln_dtype first_dtype(const kiln_bound *call) {
+    for (int a = 0; a < call->op->row->schema->nargs; a++)
+        if (call->arg[a].kind == KILN_TENSOR) return (kiln_dtype)call->arg[a].u.tensor->dtype;
+    return KILN_F32;
+}
+
+static void clear(kiln_plan *p) {
+    memset(&p->typed, 0, sizeof p->typed);
+    memset(&p->axes, 0, sizeof p->axes);
+    p->kind = KILN_CLASS_COMPOSITION;
+    p->form = 0;
+    p->parts = p->aside = false;
+    p->nbuffers = p->nsteps = 0;
+    p->stride_bits = 0;
+    p->uniform = true;
+}
+
+static kiln_status calls(kiln_plan *p) {
+    composing c;
+    const kiln_row *row = p->call->op->row;
+    if (row->compose.lists)
+        return KILN_FAIL(KILN_E_UNSUP, "%s: calls for each item of lists have no plan of their own",
+                         p->call->op->name);
+    clear(p);
+    c.p = p;
+    c.nargs = c.nmade = 0;
+    p->typed.common = p->typed.promoted = first_dtype(p->call);
+    kiln_call_env_init(&c.env, p->call, p->typed.common);
+    KILN_TRY(kiln_checks_hold(p->call, p->typed.common));
+    KILN_TRY(kiln_call_way(&c.env, &c.way));
+    p->typed.branch = (uint8_t)(c.way - row->compose.ways);
+    for (int k = 0; k < c.way->ncalls; k++) KILN_TRY(add_call(&c, k));
+    return set_results(&c);
+}
+
+const kiln_family_fns kiln_family_compose = {calls, NULL, NULL};

@@ -1,0 +1,129 @@
+/* segments.c - (many runs of elements, one kernel) -> the kernel run over each, by as many threads as all are worth.
+ *
+ * All segments together are one row of elements, which is cut into parts of the same number of elements: one
+ * fork and one join however many segments there are, and a part may be several segments or a piece of one.  Elements do not
+ * depend on each other, so bits do not depend on the cuts.  Knows pointers and costs, not what is computed. */
+#include "run/driver.h"
+#include "tensor/blocks.h"
+
+enum {
+    PARTS_MAX = 256,
+    CUT_ELEMENTS = 64, /* cuts are at multiples, counted over all segments */
+    TIMED_ELEMENTS = 1 << 14
+};
+
+typedef struct sharing {
+    const kiln_axes *axes;
+    const kiln_runner *run;
+    const kiln_segment *segment;
+    size_t nsegments;
+    int64_t chunk;
+    uint64_t flags; /* of every launch */
+    int64_t stride[2 * KILN_SEGMENT_BUFFERS];
+    bool timed;
+    _Atomic int64_t took_ns; /* by all threads together */
+    kiln_status status[PARTS_MAX];
+    int32_t trap[PARTS_MAX];
+} sharing;
+
+/* The segment that element `at` of all is in. */
+static size_t segment_at(const sharing *s, int64_t at) {
+    size_t lo = 0, hi = s->nsegments;
+    while (hi - lo > 1) {
+        size_t mid = (lo + hi) / 2;
+        if (s->segment[mid].start <= at)
+            lo = mid;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+static kiln_status launch(const sharing *s, kiln_launch *l, int32_t *trap) {
+    if (!s->run->fn) return kiln_interp_run(s->run->interp, l, trap);
+    *trap = s->run->fn(l);
+    return KILN_OK;
+}
+
+/* Elements from..to of all. */
+static kiln_status run_between(const sharing *s, int64_t from, int64_t to, int32_t *trap) {
+    static const int64_t origin[2];
+    int64_t n[2] = {0, 1};
+    char *ptr[KILN_SEGMENT_BUFFERS];
+    kiln_launch l = {.ndim = 2, .n = n, .ptr = ptr, .stride = s->stride, .origin = origin, .flags = s->flags};
+    kiln_home home = 0;
+    kiln_status st = KILN_OK;
+    if (s->run->fn && s->run->work && !(l.work = kiln_block_take_any(s->run->work, &home)))
+        return KILN_NOMEM();
+    *trap = 0;
+    for (size_t k = segment_at(s, from); from < to && st == KILN_OK && *trap == 0; k++) {
+        const kiln_segment *g = &s->segment[k];
+        int64_t skip = from - g->start, left = g->n - skip;
+        n[0] = left < to - from ? left : to - from;
+        for (int b = 0; b < s->axes->nbuffers; b++) ptr[b] = g->ptr[b] + skip * s->stride[2 * b];
+        l.par = g->par;
+        st = launch(s, &l, trap);
+        from += n[0];
+    }
+    if (l.work) kiln_block_give(l.work, home);
+    return st;
+}
+
+static void run_part(void *user, int64_t part) {
+    sharing *s = user;
+    int64_t from = part * s->chunk, to = from + s->chunk;
+    if (to > s->axes->nelem) to = s->axes->nelem;
+    int64_t start = s->timed ? kiln_clock_ns() : 0;
+    s->status[part] = run_between(s, from, to, &s->trap[part]);
+    if (s->timed) atomic_fetch_add_explicit(&s->took_ns, kiln_clock_ns() - start, memory_order_relaxed);
+}
+
+/* Whether results are better written past the caches: all move more than these hold, and none writes what it has just
+ * read. */
+static uint64_t launch_flags(const kiln_axes *x, const kiln_segment *g) {
+    int64_t bytes = 0;
+    for (int b = 0; b < x->nbuffers; b++) {
+        if (kiln_axes_stride(x, b, 0)) bytes += x->bytes[b];
+        for (int k = 0; k < x->nwritten; k++)
+            if (b != k && g->ptr[b] == g->ptr[k]) return 0;
+    }
+    return x->nelem >= KILN_STREAM_BYTES / (bytes ? bytes : 1) ? KILN_LAUNCH_STREAM : 0;
+}
+
+static kiln_status run_shared(sharing *s, int threads, int64_t nparts, int32_t *trap) {
+    s->chunk = (s->axes->nelem + nparts - 1) / nparts;
+    s->chunk = (s->chunk + CUT_ELEMENTS - 1) / CUT_ELEMENTS * CUT_ELEMENTS;
+    nparts = (s->axes->nelem + s->chunk - 1) / s->chunk;
+    kiln_pool_for(s->run->parallel, threads, nparts, run_part, s);
+    *trap = 0;
+    for (int64_t k = 0; k < nparts; k++) {
+        if (s->status[k] != KILN_OK)
+            return KILN_FAIL(s->status[k], "a part of the call failed: out of memory");
+        if (*trap == 0) *trap = s->trap[k];
+    }
+    return KILN_OK;
+}
+
+kiln_status kiln_segments_run(const kiln_axes *x, const kiln_runner *run, const kiln_segment *segment,
+                              size_t nsegments, bool ordered, int32_t *trap) {
+    sharing s;
+    int threads = 1;
+    s.axes = x;
+    s.run = run;
+    s.segment = segment;
+    s.nsegments = nsegments;
+    s.flags = launch_flags(x, segment);
+    s.timed = run->cost && x->nelem >= TIMED_ELEMENTS;
+    s.took_ns = 0;
+    for (int b = 0; b < x->nbuffers; b++) {
+        s.stride[2 * b] = kiln_axes_stride(x, b, 0);
+        s.stride[2 * b + 1] = 0;
+    }
+    int64_t nparts = ordered ? 1 : kiln_drive_parts(x, run, &threads);
+    int64_t start = s.timed ? kiln_clock_ns() : 0;
+    kiln_status st = nparts < 2 ? run_between(&s, 0, x->nelem, trap) : run_shared(&s, threads, nparts, trap);
+    if (!s.timed || st != KILN_OK) return st;
+    int64_t took = nparts < 2 ? kiln_clock_ns() - start : atomic_load(&s.took_ns);
+    kiln_cost_learn(run->cost, run->fn ? KILN_BY_KERNEL : KILN_BY_INTERP, x->nelem, took);
+    return KILN_OK;
+}
