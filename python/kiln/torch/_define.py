@@ -21,7 +21,7 @@ _lock = threading.RLock()
 _defined = {}  # by name
 _loaded = set()  # names whose rows were given to Kiln here
 _HEAD = re.compile(r"\s*(\w+)\s+([\w:]+(?:\.\w+)?)\s*\(")
-_SIZES = re.compile(r"\b(size|single|alike)\s*\(")
+_SIZES = re.compile(r"\b(size|single|alike|numel|covers)\s*\(")
 
 
 class _Layout:
@@ -291,7 +291,7 @@ def _check(name, row):
     if "::" not in name or namespace in ("aten", "prim", "prims"):
         raise ValueError(f"{name}: an operator of your own is in a namespace of its own, as my::{name.rpartition('::')[2]}")
     if _SIZES.search(row):
-        raise NotImplementedError(f"{name}: a condition on sizes (size, single, alike) cannot be traced, so PyTorch cannot have the row")
+        raise NotImplementedError(f"{name}: a condition on sizes (size, numel, single, alike, covers) cannot be traced, so PyTorch cannot have the row")
 
 
 def _load(name, row, replace):
