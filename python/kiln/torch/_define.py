@@ -21,7 +21,7 @@ _lock = threading.RLock()
 _defined = {}  # by name
 _loaded = set()  # names whose rows were given to Kiln here
 _HEAD = re.compile(r"\s*(\w+)\s+([\w:]+(?:\.\w+)?)\s*\(")
-_SIZES = re.compile(r"\b(size|span|single|alike)\s*\(")
+_SIZES = re.compile(r"\b(size|span|single|alike|numel|covers)\s*\(")
 _BEYOND = re.compile(r"^\s+(view|writes|gives|rest)\b", re.MULTILINE)  # clauses that dtypes and shapes of traced calls know nothing of
 
 
@@ -292,7 +292,7 @@ def _check(name, row):
     if "::" not in name or namespace in ("aten", "prim", "prims"):
         raise ValueError(f"{name}: an operator of your own is in a namespace of its own, as my::{name.rpartition('::')[2]}")
     if _SIZES.search(row):
-        raise NotImplementedError(f"{name}: a condition on sizes (size, span, single, alike) cannot be traced, so PyTorch cannot have the row")
+        raise NotImplementedError(f"{name}: a condition on sizes (size, span, numel, single, alike, covers) cannot be traced, so PyTorch cannot have the row")
     if clause := _BEYOND.search(row):
         raise NotImplementedError(f"{name}: the clause {clause[1]!r} cannot be traced, so PyTorch cannot have the row")
 
