@@ -29,6 +29,7 @@ typedef struct group {
     uint64_t mask[KILN_MAX_ARGS];      /* of signatures and of payloads that must be alike */
     int8_t to[KILN_MAX_ARGS];          /* the argument that a value is bound to */
     int8_t from[KILN_SEGMENT_BUFFERS]; /* the value that a buffer is; -1: a new result */
+    int like;                          /* a value that is a tensor in the shape of the item */
     uint64_t written;                  /* bit i: value i is written */
     int64_t stride[KILN_SEGMENT_BUFFERS];
     kiln_segment *segment; /* room for one of each item */
@@ -170,6 +171,7 @@ static bool ask(const listing *l, group *g) {
     const kiln_row *row = l->item->row;
     memset(g->to, -1, sizeof g->to);
     g->written = 0;
+    g->like = -1;
     for (int a = 0; a < row->schema->nargs; a++)
         if (g->call.given[a] >= 0) g->to[g->call.given[a]] = (int8_t)a;
     for (int k = 0; k < g->call.nout; k++) g->written |= 1ull << g->call.given_out[k];
@@ -180,8 +182,9 @@ static bool ask(const listing *l, group *g) {
         bool single = a >= 0 && row->asked_single >> a & 1;
         g->mask[i] = tensor ? (single ? SIG_ALIKE : SIG_ALIKE & ~SIG_SINGLE) : asked ? UINT64_MAX : 0;
         g->first[i] = l->args[i];
+        if (tensor && (g->like < 0 || l->args[i].u.tensor->rank)) g->like = i;
     }
-    return true;
+    return g->like >= 0;
 }
 
 static bool set_buffers(group *g) {
@@ -298,10 +301,7 @@ static kiln_status set_numbers(listing *l, group *g) {
 
 static kiln_status new_result(const listing *l, const group *g, kiln_tensor **out) {
     kiln_dtype t = g->plan.typed.ret_dtype[0];
-    const kiln_tensor *like = NULL;
-    for (int i = 0; i < l->nargs; i++)
-        if (l->args[i].kind == KILN_TENSOR && (!like || l->args[i].u.tensor->rank))
-            like = l->args[i].u.tensor;
+    const kiln_tensor *like = l->args[g->like].u.tensor;
     if (l->ctx->memory)
         return kiln_tensor_new_in(l->ctx->memory, t, like->rank, like->sizes, like->strides, out);
     kiln_tensor_mold mold = kiln_tensor_mold_like(like, t, kiln_elem_bytes[t]);
@@ -318,13 +318,11 @@ static kiln_status add_segment(listing *l, group *g, uint32_t k) {
         KILN_TRY(new_result(l, g, &out));
         l->made[k] = kiln_v_tensor(out);
     }
-    s->n = 1;
-    for (int i = 0; i < l->nargs; i++)
-        if (l->args[i].kind == KILN_TENSOR && l->args[i].u.tensor->rank) s->n = l->args[i].u.tensor->nelem;
+    s->n = l->args[g->like].u.tensor->nelem;
     s->start = g->nelem;
     s->par = g->par;
     for (int b = 0; b < g->plan.axes.nbuffers; b++)
-        s->ptr[b] = g->from[b] < 0 ? out->data : l->args[g->from[b]].u.tensor->data;
+        s->ptr[b] = g->from[b] >= 0 ? l->args[g->from[b]].u.tensor->data : out ? out->data : NULL;
     g->nelem += s->n;
     g->nsegments++;
     return KILN_OK;
