@@ -18,7 +18,8 @@ TOGETHER = 40  # overloads that are run each time Kiln is enabled
 
 def taken():
     with kiln.torch.enabled("all"):
-        return sorted(row.operator for row in kiln.torch.status().rows if row.taken)
+        rows = [row.operator for row in kiln.torch.status().rows if row.taken]
+        return sorted(name for name in rows if "_fused_" not in name)  # optimizers, of which nothing is differentiated: test_lists.py
 
 
 def overload(name):
@@ -39,16 +40,20 @@ BY_NAME = {"rounding_mode": "trunc", "approximate": "tanh", "dim": 0, "dtype": N
 BY_TYPE = {"int": 1, "float": 0.5, "number": 0.5, "bool": False, "List[int]": [0]}
 
 
-def value_for(arg, dtype, filled):
-    """filled: whether optional arguments are given."""
+def value_for(arg, dtype, filled, listed=False):
+    """filled: whether optional arguments are given; listed: whether others are lists."""
     kind = str(arg.type).removeprefix("Optional[").removesuffix("]" if "Optional" in str(arg.type) else "")
     generator = torch.Generator().manual_seed(len(arg.name))
     if kind == "Tensor":
         made = torch.rand(4, 5, generator=generator) * 0.8 + 0.1
-        made = made[0, 0] if arg.name == "value" else made
+        made = made[0, 0] if arg.name == "value" or (arg.name == "other" and listed) else made
         if arg.name == "exponent" and arg.is_out:
             return made.to(torch.int32)
         return made > 0.5 if arg.name in ("condition", "mask") else made.to(dtype)
+    if kind == "List[Tensor]":
+        return [(torch.rand(n, generator=generator) * 0.8 + 0.1).to(dtype) for n in (4, 5)]
+    if kind == "List[number]":
+        return [0.5, 2.5] if dtype.is_floating_point else [1, 2]
     if arg.has_default_value() and not filled:
         return arg.default_value
     if kind == "number" and not dtype.is_floating_point:
@@ -61,9 +66,9 @@ def value_for(arg, dtype, filled):
 
 
 def arguments(name, dtype, filled):
-    schema = overload(name)._schema
-    args = [value_for(arg, dtype, filled) for arg in schema.arguments if not arg.kwarg_only]
-    return args, {arg.name: value_for(arg, dtype, filled) for arg in schema.arguments if arg.kwarg_only}
+    schema, listed = overload(name)._schema, "_foreach_" in name
+    args = [value_for(arg, dtype, filled, listed) for arg in schema.arguments if not arg.kwarg_only]
+    return args, {arg.name: value_for(arg, dtype, filled, listed) for arg in schema.arguments if arg.kwarg_only}
 
 
 def run(name, dtype, filled):
@@ -85,7 +90,7 @@ def gradients(name, dtype, filled, widen=lambda value: value):
     args, kwargs = widen(arguments(name, dtype, filled))
     leaves = [t.requires_grad_() for t in tensors((args, kwargs)) if t.is_floating_point()]
     if form(name) == "in place":
-        args[0] = args[0] * 1  # a leaf cannot be written
+        args[0] = [t * 1 for t in args[0]] if isinstance(args[0], list) else args[0] * 1  # a leaf cannot be written
     result = overload(name)(*args, **kwargs)
 
     def derivatives(of, again):
