@@ -410,26 +410,32 @@ static bool writes(const listing *l, int i) {
     return false;
 }
 
-/* Whether a tensor that one item writes shares memory with a tensor of another; room: for a span of each tensor written. */
+/* Whether a tensor that one item writes shares memory with a tensor of another; room: for a span of each tensor written.
+ * Tensors of one list often lie in its order. */
 static bool items_meet(listing *l, span *room) {
     size_t n = 0;
     bool sorted = true;
-    for (uint32_t k = 0; k < l->n; k++)
-        for (int i = 0; i < l->nargs; i++) {
-            const kiln_value *v = l->walked[i] ? &l->walked[i][k] : &l->args[i];
-            if (v->kind != KILN_TENSOR || !writes(l, i) || !v->u.tensor->nelem) continue;
+    for (int i = 0; i < l->nargs; i++) {
+        bool written = l->walked[i] && !(l->items >> i & 1) && writes(l, i);
+        for (uint32_t k = 0; written && k < l->n; k++) {
+            const kiln_value *v = &l->walked[i][k];
+            if (v->kind != KILN_TENSOR || !v->u.tensor->nelem) continue;
             room[n++] = span_of(v->u.tensor, k);
             sorted = sorted && (n < 2 || room[n - 2].from <= room[n - 1].from);
         }
+    }
     if (!sorted) qsort(room, n, sizeof *room, by_address);
     for (size_t k = 1; k < n; k++)
-        if (room[k].from < room[k - 1].to) return true; /* of one item: it would have been refused or apart */
-    for (uint32_t k = 0; k < l->n; k++)
-        for (int i = 0; i < l->nargs; i++) {
+        if (room[k].from < room[k - 1].to)
+            return true; /* of one item, too: its own call says what that means */
+    for (int i = 0; i < l->nargs; i++) {
+        bool read = !(l->walked[i] && !(l->items >> i & 1) && writes(l, i));
+        for (uint32_t k = 0; read && k < (l->walked[i] ? l->n : 1); k++) {
             const kiln_value *v = l->walked[i] ? &l->walked[i][k] : &l->args[i];
-            if (v->kind != KILN_TENSOR || writes(l, i) || !v->u.tensor->nelem) continue;
+            if (v->kind != KILN_TENSOR || !v->u.tensor->nelem) continue;
             if (meets(room, n, span_of(v->u.tensor, l->walked[i] ? k : UINT32_MAX))) return true;
         }
+    }
     return false;
 }
 

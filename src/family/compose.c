@@ -64,7 +64,7 @@ static void expect(composing *c, const kiln_plan *p, int k) {
         e->sizes[d] = sizes[d];
         e->strides[d] = strides[d];
     }
-    e->t.dtype = (uint8_t)(k < p->call->nout ? p->call->out[k]->dtype : p->typed.ret_dtype[k]);
+    e->t.dtype = (uint8_t)(given ? given->dtype : p->buffer[k].dtype);
     e->t.device = KILN_DEVICE_CPU;
     e->t.rank = (uint8_t)rank;
     e->t.nelem = given ? given->nelem : s->nelem;

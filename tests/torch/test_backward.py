@@ -19,7 +19,7 @@ TOGETHER = 40  # overloads that are run each time Kiln is enabled
 def taken():
     with kiln.torch.enabled("all"):
         rows = [row.operator for row in kiln.torch.status().rows if row.taken]
-        return sorted(name for name in rows if "_fused_" not in name)  # optimizers, of which nothing is differentiated: test_lists.py
+        return sorted(name for name in rows if "_fused_" not in name)  # optimizers, of which nothing is differentiated: test_optimizer_steps.py
 
 
 def overload(name):
