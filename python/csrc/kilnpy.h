@@ -280,6 +280,7 @@ typedef struct kp_held {
     PyObject *copy; /* kept by the frame, or NULL: t is over it; a write is copied back to the object */
     kp_kind kind;
     bool torch;    /* object is a torch.Tensor */
+    bool plain;    /* and the bridge has lent it */
     bool scripted; /* see kp_type */
     bool release;  /* t is to be released after the call */
     bool readonly;
@@ -292,6 +293,9 @@ typedef struct kp_block {
     struct kp_block *next;
     kiln_value items[];
 } kp_block;
+
+/* Of a header that is given strides: its words but for those. */
+enum { KP_HEADER_BYTES = sizeof(kiln_tensor_header) - KILN_MAX_RANK * sizeof(int64_t) };
 
 /* What a borrowed tensor refers to where the frame itself has no room for it. */
 typedef struct kp_loan {
@@ -315,6 +319,8 @@ typedef struct kp_frame {
     bool writes;                 /* an argument is written */
     bool owns;                   /* something is to be released at the end */
     int nheaders;                /* headers in use */
+    char *spare;                 /* memory for headers of a list, */
+    size_t nspare;               /* so many bytes of it, in one of the blocks */
     kiln_value args[KILN_MAX_ARGS];
     kp_held first_held[KP_HELD];
     kiln_tensor_header headers[KP_HEADERS]; /* of tensors borrowed for this call */
@@ -345,7 +351,8 @@ kp_held *kp_hold_more(kp_frame *f); /* room for one more where there is none lef
 static inline kp_held *kp_hold(kp_frame *f) {
     return f->nheld < f->held_cap ? &f->held[f->nheld++] : kp_hold_more(f);
 }
-kp_loan *kp_loan_new(kp_frame *f); /* NULL with an exception */
+kp_loan *kp_loan_new(kp_frame *f);    /* NULL with an exception */
+int kp_expect(kp_frame *f, size_t n); /* headers of so many tensors will be wanted; -1 with an exception */
 int kp_settle_again(kp_frame *f);
 /* Reads addresses and sizes again if code that is not ours may have run since they were read: in the end of all, so that
  * none runs between here and the call.  0, or -1 with an exception. */
@@ -359,7 +366,7 @@ void kp_torch_find(kp_state *st, const dl_exchange *table); /* sets st->torch, o
 
 /* Tensors with an exchange table.  0, or -1 with an exception. */
 int kp_exchange_borrow(kp_frame *f, const kp_type *type, PyObject *o, kp_held *h);
-int kp_exchange_settle(kp_held *h);
+int kp_exchange_settle(const kp_torch *torch, kp_held *h);
 int kp_exchange_import(kp_state *st, const kp_type *type, PyObject *o, kiln_tensor **out);
 PyObject *kp_exchange_object(const dl_exchange *table, kiln_tensor *stolen);
 int kp_find_recorded(kp_frame *f);                             /* sets f->recorded */

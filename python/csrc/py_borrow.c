@@ -404,7 +404,7 @@ int kp_settle_again(kp_frame *f) {
             kp_held *h = &f->held[k];
             if (h->scripted != scripted || h->resize) continue;
             if (scripted && kp_foreign(f->st) < 0) return -1;
-            if (h->kind == KP_EXCHANGE && kp_exchange_settle(h) < 0) return -1;
+            if (h->kind == KP_EXCHANGE && kp_exchange_settle(&f->st->torch, h) < 0) return -1;
             if (h->kind == KP_NUMPY && settle_array(f, h) < 0) return -1;
         }
     }

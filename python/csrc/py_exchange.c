@@ -129,10 +129,16 @@ static kiln_tensor_header *next_header(kp_frame *f) {
 static int borrow_plain(kp_frame *f, PyObject *o, kp_held *h) {
     const kp_torch *torch = &f->st->torch;
     if (!torch->borrow || !torch->place) return 0;
-    kiln_tensor_header *header = next_header(f);
+    bool listed = f->nspare >= KP_HEADER_BYTES;
+    kiln_tensor_header *header = listed ? (kiln_tensor_header *)f->spare : next_header(f);
     if (!header) return -1;
     if (!torch->borrow(kp_torch_tensor(torch, o), h->written, header, &h->t)) return 0;
     if (h->written && kiln_tensor_nelem(h->t) == 0) return 0;
+    if (listed) {
+        f->spare += KP_HEADER_BYTES;
+        f->nspare -= KP_HEADER_BYTES;
+    }
+    h->plain = true;
     h->copy = NULL;
     h->resize = false;
     return 1;
@@ -169,15 +175,19 @@ int kp_exchange_borrow(kp_frame *f, const kp_type *type, PyObject *o, kp_held *h
     return status == KILN_OK ? 0 : (kp_raise(status), -1);
 }
 
-int kp_exchange_settle(kp_held *h) {
+int kp_exchange_settle(const kp_torch *torch, kp_held *h) {
     dl_tensor t;
     kiln_dtype dtype;
+    kiln_tensor_header *header = (kiln_tensor_header *)h->t;
+    if (h->plain && torch->borrow(kp_torch_tensor(torch, h->object), h->written, header, &h->t)) return 0;
+    if (h->plain)
+        return PyErr_SetString(PyExc_RuntimeError, "a tensor has become another kind meanwhile"), -1;
     PyObject *source = h->copy ? h->copy : h->object;
     if (h->exchange->borrow_from_object(source, &t) != 0) return as_unsupported();
     if (kp_accept(&t, source, &dtype) < 0) return -1;
     char *data = t.data ? (char *)t.data + t.byte_offset : NULL;
-    kiln_status status = kiln_tensor_borrow((kiln_tensor_header *)h->t, data, dtype, t.ndim, t.shape,
-                                            t.strides, !h->written && h->copy, &h->t);
+    kiln_status status = kiln_tensor_borrow(header, data, dtype, t.ndim, t.shape, t.strides,
+                                            !h->written && h->copy, &h->t);
     return status == KILN_OK ? 0 : (kp_raise(status), -1);
 }
 

@@ -16,6 +16,7 @@ void kp_frame_init(kp_frame *f, kp_state *st) {
     f->held_cap = KP_HELD;
     f->held = f->first_held;
     f->blocks = NULL;
+    f->nspare = 0;
     f->loans = NULL;
     f->foreign = st->foreign;
     f->keep = NULL;
@@ -84,6 +85,17 @@ static kiln_value *items_new(kp_frame *f, size_t n) {
     return block->items;
 }
 
+/* The bridge gives strides, so that a header needs its first words alone. */
+int kp_expect(kp_frame *f, size_t n) {
+    size_t nbytes = n * KP_HEADER_BYTES;
+    if (nbytes <= f->nspare) return 0;
+    kiln_value *block = items_new(f, nbytes / sizeof(kiln_value) + 1);
+    if (!block) return -1;
+    f->spare = (char *)block;
+    f->nspare = nbytes;
+    return 0;
+}
+
 /* -- numbers and texts ----------------------------------------------------------------------------- */
 
 const char *kp_text(PyObject *o) {
@@ -148,7 +160,7 @@ static int value_of_sequence(kp_frame *f, const kp_param *param, PyObject *o, ki
         return -1;
     }
     kiln_value *items = items_new(f, (size_t)n);
-    if (!items) return -1;
+    if (!items || (param && param->item == KILN_TENSOR && kp_expect(f, (size_t)n) < 0)) return -1;
     for (Py_ssize_t k = 0; k < n; k++) {
         PyObject *item = PyTuple_GetItem(tuple, k);
         kp_param plain = {.name = param ? param->name : NULL,

@@ -29,6 +29,7 @@ typedef struct group {
     uint64_t mask[KILN_MAX_ARGS];      /* of signatures and of payloads that must be alike */
     int8_t to[KILN_MAX_ARGS];          /* the argument that a value is bound to */
     int8_t from[KILN_SEGMENT_BUFFERS]; /* the value that a buffer is; -1: a new result */
+    int like;                          /* a value that is a tensor in the shape of the item */
     uint64_t written;                  /* bit i: value i is written */
     int64_t stride[KILN_SEGMENT_BUFFERS];
     kiln_segment *segment; /* room for one of each item */
@@ -170,6 +171,7 @@ static bool ask(const listing *l, group *g) {
     const kiln_row *row = l->item->row;
     memset(g->to, -1, sizeof g->to);
     g->written = 0;
+    g->like = -1;
     for (int a = 0; a < row->schema->nargs; a++)
         if (g->call.given[a] >= 0) g->to[g->call.given[a]] = (int8_t)a;
     for (int k = 0; k < g->call.nout; k++) g->written |= 1ull << g->call.given_out[k];
@@ -180,8 +182,9 @@ static bool ask(const listing *l, group *g) {
         bool single = a >= 0 && row->asked_single >> a & 1;
         g->mask[i] = tensor ? (single ? SIG_ALIKE : SIG_ALIKE & ~SIG_SINGLE) : asked ? UINT64_MAX : 0;
         g->first[i] = l->args[i];
+        if (tensor && (g->like < 0 || l->args[i].u.tensor->rank)) g->like = i;
     }
-    return true;
+    return g->like >= 0;
 }
 
 static bool set_buffers(group *g) {
@@ -298,10 +301,7 @@ static kiln_status set_numbers(listing *l, group *g) {
 
 static kiln_status new_result(const listing *l, const group *g, kiln_tensor **out) {
     kiln_dtype t = g->plan.typed.ret_dtype[0];
-    const kiln_tensor *like = NULL;
-    for (int i = 0; i < l->nargs; i++)
-        if (l->args[i].kind == KILN_TENSOR && (!like || l->args[i].u.tensor->rank))
-            like = l->args[i].u.tensor;
+    const kiln_tensor *like = l->args[g->like].u.tensor;
     if (l->ctx->memory)
         return kiln_tensor_new_in(l->ctx->memory, t, like->rank, like->sizes, like->strides, out);
     kiln_tensor_mold mold = kiln_tensor_mold_like(like, t, kiln_elem_bytes[t]);
@@ -318,13 +318,11 @@ static kiln_status add_segment(listing *l, group *g, uint32_t k) {
         KILN_TRY(new_result(l, g, &out));
         l->made[k] = kiln_v_tensor(out);
     }
-    s->n = 1;
-    for (int i = 0; i < l->nargs; i++)
-        if (l->args[i].kind == KILN_TENSOR && l->args[i].u.tensor->rank) s->n = l->args[i].u.tensor->nelem;
+    s->n = l->args[g->like].u.tensor->nelem;
     s->start = g->nelem;
     s->par = g->par;
     for (int b = 0; b < g->plan.axes.nbuffers; b++)
-        s->ptr[b] = g->from[b] < 0 ? out->data : l->args[g->from[b]].u.tensor->data;
+        s->ptr[b] = g->from[b] >= 0 ? l->args[g->from[b]].u.tensor->data : out ? out->data : NULL;
     g->nelem += s->n;
     g->nsegments++;
     return KILN_OK;
@@ -412,26 +410,32 @@ static bool writes(const listing *l, int i) {
     return false;
 }
 
-/* Whether a tensor that one item writes shares memory with a tensor of another; room: for a span of each tensor written. */
+/* Whether a tensor that one item writes shares memory with a tensor of another; room: for a span of each tensor written.
+ * Tensors of one list often lie in its order. */
 static bool items_meet(listing *l, span *room) {
     size_t n = 0;
     bool sorted = true;
-    for (uint32_t k = 0; k < l->n; k++)
-        for (int i = 0; i < l->nargs; i++) {
-            const kiln_value *v = l->walked[i] ? &l->walked[i][k] : &l->args[i];
-            if (v->kind != KILN_TENSOR || !writes(l, i) || !v->u.tensor->nelem) continue;
+    for (int i = 0; i < l->nargs; i++) {
+        bool written = l->walked[i] && !(l->items >> i & 1) && writes(l, i);
+        for (uint32_t k = 0; written && k < l->n; k++) {
+            const kiln_value *v = &l->walked[i][k];
+            if (v->kind != KILN_TENSOR || !v->u.tensor->nelem) continue;
             room[n++] = span_of(v->u.tensor, k);
             sorted = sorted && (n < 2 || room[n - 2].from <= room[n - 1].from);
         }
+    }
     if (!sorted) qsort(room, n, sizeof *room, by_address);
     for (size_t k = 1; k < n; k++)
-        if (room[k].from < room[k - 1].to) return true; /* of one item: it would have been refused or apart */
-    for (uint32_t k = 0; k < l->n; k++)
-        for (int i = 0; i < l->nargs; i++) {
+        if (room[k].from < room[k - 1].to)
+            return true; /* of one item, too: its own call says what that means */
+    for (int i = 0; i < l->nargs; i++) {
+        bool read = !(l->walked[i] && !(l->items >> i & 1) && writes(l, i));
+        for (uint32_t k = 0; read && k < (l->walked[i] ? l->n : 1); k++) {
             const kiln_value *v = l->walked[i] ? &l->walked[i][k] : &l->args[i];
-            if (v->kind != KILN_TENSOR || writes(l, i) || !v->u.tensor->nelem) continue;
+            if (v->kind != KILN_TENSOR || !v->u.tensor->nelem) continue;
             if (meets(room, n, span_of(v->u.tensor, l->walked[i] ? k : UINT32_MAX))) return true;
         }
+    }
     return false;
 }
 

@@ -57,13 +57,14 @@ static void expect(composing *c, const kiln_plan *p, int k) {
     expected *e = &c->made[c->nmade];
     const kiln_shape *s = &p->shape[p->result[k].shape];
     const kiln_tensor *given = k < p->call->nout && !p->result[k].resized ? p->call->out[k] : NULL;
+    const int64_t *sizes = given ? given->sizes : s->sizes, *strides = given ? given->strides : s->strides;
     int rank = given ? given->rank : s->rank;
     memset(&e->t, 0, sizeof e->t);
     for (int d = 0; d < rank; d++) {
-        e->sizes[d] = given ? given->sizes[d] : s->sizes[d];
-        e->strides[d] = given ? given->strides[d] : s->strides[d];
+        e->sizes[d] = sizes[d];
+        e->strides[d] = strides[d];
     }
-    e->t.dtype = (uint8_t)(k < p->call->nout ? p->call->out[k]->dtype : p->typed.ret_dtype[k]);
+    e->t.dtype = (uint8_t)(given ? given->dtype : p->buffer[k].dtype);
     e->t.device = KILN_DEVICE_CPU;
     e->t.rank = (uint8_t)rank;
     e->t.nelem = given ? given->nelem : s->nelem;

@@ -9,7 +9,11 @@
 enum {
     PARTS_MAX = 256,
     CUT_ELEMENTS = 64, /* cuts are at multiples, counted over all segments */
-    TIMED_ELEMENTS = 1 << 14
+    TIMED_ELEMENTS = 1 << 14,
+    PAGE = 4096, /* bytes of a piece, of the buffer that is read fastest */
+    LINE = 64,
+    AHEAD_BYTES = 8 * LINE,
+    LARGE_BYTES = 1 << 20 /* what all read and write together, from which on it may not be near */
 };
 
 typedef struct sharing {
@@ -18,6 +22,9 @@ typedef struct sharing {
     const kiln_segment *segment;
     size_t nsegments;
     int64_t chunk;
+    int64_t piece;  /* elements that are launched at once; where all is near, any number */
+    bool large;     /* it is not */
+    int first_read; /* buffers before it are written, and not read */
     uint64_t flags; /* of every launch */
     int64_t stride[2 * KILN_SEGMENT_BUFFERS];
     bool timed;
@@ -45,6 +52,35 @@ static kiln_status launch(const sharing *s, kiln_launch *l, int32_t *trap) {
     return KILN_OK;
 }
 
+/* Asks for the first lines of each buffer's next piece: it begins on another page, which no prefetcher of the processor
+ * goes on to by itself, so that each page would begin with a wait for memory. */
+static void look_ahead(const sharing *s, const kiln_segment *g, int64_t skip, int64_t left) {
+    for (int b = s->first_read; b < s->axes->nbuffers; b++) {
+        int64_t step = s->stride[2 * b], n = left * step < AHEAD_BYTES ? left * step : AHEAD_BYTES;
+        const char *at = g->ptr[b] + skip * step;
+        for (int64_t k = 0; k < n; k += LINE) __builtin_prefetch(at + k);
+    }
+}
+
+/* n elements of a segment from `skip` on, by pieces. */
+static kiln_status run_pieces(const sharing *s, const kiln_segment *g, int64_t skip, int64_t n,
+                              kiln_launch *l, int64_t *extent, char **ptr, int32_t *trap) {
+    kiln_status st = KILN_OK;
+    const kiln_segment *end = s->segment + s->nsegments;
+    l->par = g->par;
+    for (int64_t done = 0; done < n && st == KILN_OK && *trap == 0; done += extent[0]) {
+        int64_t left = n - done;
+        extent[0] = left < 2 * s->piece ? left : s->piece;
+        for (int b = 0; b < s->axes->nbuffers; b++) ptr[b] = g->ptr[b] + (skip + done) * s->stride[2 * b];
+        if (left > extent[0])
+            look_ahead(s, g, skip + done + extent[0], left - extent[0]);
+        else if (s->large && g + 1 != end)
+            look_ahead(s, g + 1, 0, g[1].n);
+        st = launch(s, l, trap);
+    }
+    return st;
+}
+
 /* Elements from..to of all. */
 static kiln_status run_between(const sharing *s, int64_t from, int64_t to, int32_t *trap) {
     static const int64_t origin[2];
@@ -59,11 +95,9 @@ static kiln_status run_between(const sharing *s, int64_t from, int64_t to, int32
     for (size_t k = segment_at(s, from); from < to && st == KILN_OK && *trap == 0; k++) {
         const kiln_segment *g = &s->segment[k];
         int64_t skip = from - g->start, left = g->n - skip;
-        n[0] = left < to - from ? left : to - from;
-        for (int b = 0; b < s->axes->nbuffers; b++) ptr[b] = g->ptr[b] + skip * s->stride[2 * b];
-        l.par = g->par;
-        st = launch(s, &l, trap);
-        from += n[0];
+        if (left > to - from) left = to - from;
+        st = run_pieces(s, g, skip, left, &l, n, ptr, trap);
+        from += left;
     }
     if (l.work) kiln_block_give(l.work, home);
     return st;
@@ -76,6 +110,19 @@ static void run_part(void *user, int64_t part) {
     int64_t start = s->timed ? kiln_clock_ns() : 0;
     s->status[part] = run_between(s, from, to, &s->trap[part]);
     if (s->timed) atomic_fetch_add_explicit(&s->took_ns, kiln_clock_ns() - start, memory_order_relaxed);
+}
+
+/* How many elements are a page of the buffer with the largest ones. */
+static void set_pieces(sharing *s) {
+    const kiln_axes *x = s->axes;
+    int64_t widest = 1, all = 0;
+    for (int b = 0; b < x->nbuffers; b++) {
+        if (s->stride[2 * b] > widest) widest = s->stride[2 * b];
+        all += s->stride[2 * b];
+    }
+    s->large = x->nelem >= LARGE_BYTES / (all ? all : 1);
+    s->piece = s->large ? PAGE / widest : x->nelem;
+    s->first_read = x->nwritten; /* what is written in place is read too, as another buffer */
 }
 
 /* Whether results are better written past the caches: all move more than these hold, and none writes what it has just
@@ -119,6 +166,7 @@ kiln_status kiln_segments_run(const kiln_axes *x, const kiln_runner *run, const 
         s.stride[2 * b] = kiln_axes_stride(x, b, 0);
         s.stride[2 * b + 1] = 0;
     }
+    set_pieces(&s);
     int64_t nparts = ordered ? 1 : kiln_drive_parts(x, run, &threads);
     int64_t start = s.timed ? kiln_clock_ns() : 0;
     kiln_status st = nparts < 2 ? run_between(&s, 0, x->nelem, trap) : run_shared(&s, threads, nparts, trap);

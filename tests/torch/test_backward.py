@@ -18,7 +18,8 @@ TOGETHER = 40  # overloads that are run each time Kiln is enabled
 
 def taken():
     with kiln.torch.enabled("all"):
-        return sorted(row.operator for row in kiln.torch.status().rows if row.taken)
+        rows = [row.operator for row in kiln.torch.status().rows if row.taken]
+        return sorted(name for name in rows if "_fused_" not in name)  # optimizers, of which nothing is differentiated: test_optimizer_steps.py
 
 
 def overload(name):
@@ -65,7 +66,8 @@ def of_classes(name, arg, dtype, filled):
 
 
 def value_for(arg, schema, dtype, filled):
-    """filled: whether optional arguments are given."""
+    """filled: whether optional arguments are given; of operators on lists others are lists."""
+    listed = "_foreach_" in schema.name
     if "nll_loss" in schema.name and "Tensor" in str(arg.type):
         return of_classes(schema.name, arg, dtype, filled)
     kind = str(arg.type).removeprefix("Optional[").removesuffix("]" if "Optional" in str(arg.type) else "")
@@ -74,10 +76,14 @@ def value_for(arg, schema, dtype, filled):
         return torch.empty(0, dtype=torch.uint8)
     if kind == "Tensor":
         made = tensor_for(arg, schema, generator)
-        made = made[0, 0] if arg.name == "value" else made[:, :1].clone() if arg.name == "g" else made  # g: one for each row
+        made = made[0, 0] if arg.name == "value" or (arg.name == "other" and listed) else made[:, :1].clone() if arg.name == "g" else made  # g: one for each row
         if arg.name == "exponent" and arg.is_out:
             return made.to(torch.int32)
         return made > 0.5 if arg.name in ("condition", "mask") else made.to(dtype)
+    if kind == "List[Tensor]":
+        return [(torch.rand(n, generator=generator) * 0.8 + 0.1).to(dtype) for n in (4, 5)]
+    if kind == "List[number]":
+        return [0.5, 2.5] if dtype.is_floating_point else [1, 2]
     if arg.has_default_value() and not filled:
         return arg.default_value
     if kind == "number" and not dtype.is_floating_point:
@@ -116,7 +122,7 @@ def gradients(name, dtype, filled, widen=lambda value: value):
     args, kwargs = widen(arguments(name, dtype, filled))
     leaves = [t.requires_grad_() for t in tensors((args, kwargs)) if t.is_floating_point()]
     if form(name) == "in place":
-        args[0] = args[0] * 1  # a leaf cannot be written
+        args[0] = [t * 1 for t in args[0]] if isinstance(args[0], list) else args[0] * 1  # a leaf cannot be written
     result = overload(name)(*args, **kwargs)
 
     def derivatives(of, again):

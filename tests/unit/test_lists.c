@@ -1,0 +1,90 @@
+/* test_lists.c - calls for each item of lists, by the C functions: results as a list, groups, faults, memory.
+ *
+ * What operators compute is shown beside PyTorch (tests/ops/test_lists.py); here is what a caller in C sees. */
+#include "base/base.h"
+#include "call_cases.h"
+#include "tensor/tensor.h"
+
+#define LIST(...) \
+    kiln_v_list((kiln_value[]){__VA_ARGS__}, sizeof((kiln_value[]){__VA_ARGS__}) / sizeof(kiln_value))
+
+static void a_list_of_results_is_the_callers(void **state) {
+    (void)state;
+    for (size_t c = 0; c < 2; c++) {
+        kiln_tensor *a = F32(SIZES(2), 1, 2), *b = F32(SIZES(3), 3, 4, 5);
+        kiln_value out;
+        MUST_OK(kiln_call_values(contexts[c], op_of(contexts[c], "_foreach_mul.Scalar"),
+                                 ARGS(LIST(TEN(a), TEN(b)), INT(2)), &out, 1));
+        assert_int_equal(out.kind, KILN_LIST_V);
+        assert_int_equal(out.n, 2);
+        HOLDS_F32(out.u.list[0].u.tensor, SIZES(2), 2, 4);
+        HOLDS_F32(out.u.list[1].u.tensor, SIZES(3), 6, 8, 10);
+        kiln_values_release(&out, 1);
+        kiln_tensor_release(a);
+        kiln_tensor_release(b);
+    }
+}
+
+static void kiln_call_has_no_place_for_a_list(void **state) {
+    (void)state;
+    kiln_tensor *a = F32(SIZES(2), 1, 2), *out = NULL;
+    assert_int_equal(kiln_call(contexts[0], op_of(contexts[0], "_foreach_neg"), ARGS(LIST(TEN(a))), &out, 1),
+                     KILN_E_UNSUP);
+    assert_null(out);
+    assert_int_equal(kiln_op_ret_kind(op_of(contexts[0], "_foreach_neg"), 0), KILN_LIST_V);
+    assert_int_equal(kiln_op_nrets(op_of(contexts[0], "_foreach_neg_")), 0);
+    kiln_tensor_release(a);
+}
+
+static void lists_are_written_in_place(void **state) {
+    (void)state;
+    kiln_tensor *a = F32(SIZES(2), 1, 2), *b = F32(SIZES(3), 3, 4, 5);
+    MUST_OK(kiln_call(contexts[0], op_of(contexts[0], "_foreach_neg_"), ARGS(LIST(TEN(a), TEN(b))), NULL, 0));
+    HOLDS_F32(a, SIZES(2), -1, -2);
+    HOLDS_F32(b, SIZES(3), -3, -4, -5);
+    kiln_tensor_release(a);
+    kiln_tensor_release(b);
+}
+
+static void what_is_read_only_is_not_written(void **state) {
+    (void)state;
+    kiln_tensor *a = F32(SIZES(2), 1, 2), *b = F32(SIZES(2), 3, 4);
+    kiln_tensor_set_readonly(b);
+    assert_int_equal(
+        kiln_call(contexts[0], op_of(contexts[0], "_foreach_neg_"), ARGS(LIST(TEN(a), TEN(b))), NULL, 0),
+        KILN_E_ARG);
+    HOLDS_F32(a, SIZES(2), 1, 2);
+    kiln_tensor_release(a);
+    kiln_tensor_release(b);
+}
+
+/* Whichever allocation fails, the call says so, and nothing is lost or written. */
+static void memory_may_be_wanting(void **state) {
+    (void)state;
+    kiln_tensor *a = F32(SIZES(2), 1, 2), *b = F32(SIZES(3), 3, 4, 5);
+    const kiln_op *op = op_of(contexts[0], "_foreach_exp");
+    kiln_value out = kiln_v_none();
+    kiln_status st = KILN_E_NOMEM;
+    for (long n = 1; st != KILN_OK && n < 200; n++) {
+        kiln_trim();
+        kiln_alloc_fail_after(n);
+        st = kiln_call_values(contexts[0], op, ARGS(LIST(TEN(a), TEN(b))), &out, 1);
+        kiln_alloc_fail_after(0);
+        assert_true(st == KILN_OK || st == KILN_E_NOMEM);
+    }
+    assert_int_equal(st, KILN_OK);
+    kiln_values_release(&out, 1);
+    kiln_tensor_release(a);
+    kiln_tensor_release(b);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_list_of_results_is_the_callers),
+        cmocka_unit_test(kiln_call_has_no_place_for_a_list),
+        cmocka_unit_test(lists_are_written_in_place),
+        cmocka_unit_test(what_is_read_only_is_not_written),
+        cmocka_unit_test(memory_may_be_wanting),
+    };
+    return cmocka_run_group_tests(tests, open_contexts, close_contexts);
+}
