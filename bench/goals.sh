@@ -9,7 +9,7 @@ build/kiln bench dispatch memory first shapes hang threads pool large folds || m
 for script in bench/open.sh bench/table.sh bench/instructions.sh; do
     [ ! -x "$script" ] || "$script" || missed=1
 done
-for script in python.py torch_eager.py "peers.py rows" "peers.py folds" "peers.py accuracy"; do
+for script in python.py torch_eager.py "peers.py rows" "peers.py folds" "peers.py norms" "peers.py lists" "peers.py accuracy"; do
     # shellcheck disable=SC2086 -- words
     .venv/bin/python bench/$script || missed=1
 done
