@@ -115,7 +115,7 @@ static kiln_status axes(kiln_plan *p) {
     kiln_walks w;
     const kiln_row *row = p->call->op->row;
     if (row->rest) kiln_rest_call(p);
-    if (row->nviews) kiln_views_copy(p);
+    if (row->nviews) KILN_TRY(kiln_views_copy(p));
     kiln_walks_find(p, &w);
     if (row->kept) KILN_TRY(check_kept(p, &w));
     if (lay_out(p, &w) > KILN_FOLD_AXES) {

@@ -166,27 +166,34 @@ bool kiln_view_of_input(const kiln_plan *p, int b, int64_t *out) {
     return true;
 }
 
-/* Buffer b is a copy of its argument, row by row. */
-static void copy_first(kiln_plan *p, int b, int v) {
+/* Buffer b is a copy of its argument, row by row: the `nth` of those. */
+static void copy_first(kiln_plan *p, int b, int nth) {
     const kiln_tensor *t = p->buffer[b].tensor;
     int own = kiln_plan_stand_in(p, b);
     for (int d = 0; d < t->rank; d++) {
-        p->view[v].own_n[d] = t->sizes[t->rank - 1 - d];
+        p->own_n[nth][d] = t->sizes[t->rank - 1 - d];
         p->stride[own][d] = t->strides[t->rank - 1 - d] * p->bytes[b];
     }
     p->buffer[b].nbytes = t->nelem * p->bytes[b];
     p->step[p->nsteps++] = (kiln_step){
         .kind = KILN_STEP_COPY,
-        .u.copy = {(uint8_t)own, (uint8_t)b, (uint8_t)t->rank, p->view[v].own_n, p->stride[own], NULL}};
+        .u.copy = {(uint8_t)own, (uint8_t)b, (uint8_t)t->rank, p->own_n[nth], p->stride[own], NULL}};
 }
 
-void kiln_views_copy(kiln_plan *p) {
+kiln_status kiln_views_copy(kiln_plan *p) {
     int64_t ignored[KILN_VIEW_RANK];
-    if (p->shape->nelem == 0) return;
+    int ncopied = 0;
+    if (p->shape->nelem == 0) return KILN_OK;
     for (int b = p->axes.nwritten; b < p->axes.nbuffers; b++) {
         const kiln_tensor *t = p->buffer[b].tensor;
         int v = view_index(p, p->buffer[b].which);
-        if (v >= 0 && !restride(t->rank, t->sizes, t->strides, p->view[v].rank, p->view[v].sizes, ignored))
-            copy_first(p, b, v);
+        if (v < 0 || restride(t->rank, t->sizes, t->strides, p->view[v].rank, p->view[v].sizes, ignored))
+            continue;
+        if (ncopied == KILN_PLAN_MAX_COPIED)
+            return KILN_FAIL(KILN_E_UNSUP,
+                             "%s: more than %d arguments whose memory the row's views do not fit",
+                             p->call->op->name, ncopied);
+        copy_first(p, b, ncopied++);
     }
+    return KILN_OK;
 }

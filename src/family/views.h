@@ -14,7 +14,7 @@ kiln_status kiln_views_find(kiln_plan *p) KILN_MUST_CHECK;
 kiln_status kiln_views_of_results(kiln_plan *p) KILN_MUST_CHECK;
 
 /* Copies first what cannot be seen so by strides; after the buffers are set. */
-void kiln_views_copy(kiln_plan *p);
+kiln_status kiln_views_copy(kiln_plan *p) KILN_MUST_CHECK;
 
 /* Strides along the dimensions of the call's shape: of an argument's buffer (false: it has no view), and of a result. */
 bool kiln_view_of_input(const kiln_plan *p, int b, int64_t *out);

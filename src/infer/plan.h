@@ -18,7 +18,8 @@ enum {
     KILN_MAX_SHAPES = 5, /* the call's own, and those of results that differ from it */
     KILN_MAX_BUFFERS = KILN_MAX_OPERANDS + KILN_MAX_RETS, /* a result may have a temporary beside it */
     KILN_MAX_STEPS = 1 + KILN_MAX_OPERANDS,
-    KILN_MAX_MADE = KILN_MAX_OPERANDS /* tensors that calls within a plan make */
+    KILN_MAX_MADE = KILN_MAX_OPERANDS, /* tensors that calls within a plan make */
+    KILN_PLAN_MAX_COPIED = 4
 };
 
 /* What answers the calls of a class. */
@@ -175,8 +176,9 @@ typedef struct kiln_plan {
     struct {
         int rank;
         int64_t sizes[KILN_VIEW_RANK]; /* in which the row's view sees an argument */
-        int64_t own_n[KILN_MAX_DIMS];  /* the argument's own, innermost first, where it is copied first */
     } view[KILN_ROW_MAX_VIEWS];
+    int64_t own_n[KILN_PLAN_MAX_COPIED]
+                 [KILN_MAX_DIMS]; /* of arguments that are copied before views see them, innermost first */
     const kiln_op *rest; /* the operator that gives the results after the row's own, if it is called */
     int64_t result_n[KILN_MAX_SHAPES]
                     [KILN_MAX_DIMS];    /* sizes of shapes, innermost first, where results are copied */
