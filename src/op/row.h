@@ -90,7 +90,8 @@ typedef struct kiln_usage {
         hosted; /* arguments whose element at each place is used; at computed places; in host numbers */
     const kiln_expr *access[KILN_MAX_ARGS];
 } kiln_usage;
-kiln_status kiln_row_use(kiln_usage *u, const kiln_expr *e) KILN_MUST_CHECK; /* adds e, if it is not NULL */
+kiln_status kiln_row_use(kiln_usage *u, const kiln_expr *e)
+    KILN_MUST_CHECK; /* adds e, if it is not NULL; what its host numbers ask for is in `set`, too */
 
 /* The branches that calls may take whose arguments have these dtypes only: bit b for branch b. */
 kiln_status kiln_row_reach(const kiln_row *row, kiln_dtypes takes, const kiln_dtypes *arg_takes,

@@ -195,10 +195,13 @@ static kiln_status note_use(void *user, const kiln_expr *e) {
     return KILN_OK;
 }
 
+static kiln_status use(usage *u, const kiln_expr *e) { return e ? kiln_expr_names(e, note_use, u) : KILN_OK; }
+
 kiln_status kiln_row_use(kiln_usage *u, const kiln_expr *e) {
-    return e ? kiln_expr_names(e, note_use, u) : KILN_OK;
+    KILN_TRY(use(u, e));
+    u->set |= u->hosted;
+    return KILN_OK;
 }
-static kiln_status use(usage *u, const kiln_expr *e) { return kiln_row_use(u, e); }
 
 static kiln_status use_all(usage *u, const kiln_nameds *list) {
     for (int k = 0; k < list->n; k++) KILN_TRY(use(u, list->at[k].expr));

@@ -112,8 +112,6 @@ static kiln_status make_map(kiln_arena *arena, const kiln_row *row, const kiln_w
     kiln_usage u = {.row = row}, asked = {.row = row};
     for (int k = 0; k < w->update.n; k++) KILN_TRY(kiln_row_use(&u, w->update.at[k].expr));
     KILN_TRY(kiln_row_use(&asked, w->when));
-    u.set |= u.hosted;
-    asked.set |= asked.hosted;
     *map = *row;
     map->family = KILN_FAMILY_MAP;
     map->items = 0;
