@@ -6,7 +6,7 @@
 set -u
 cd "$(dirname "$0")/.."
 wide_parts="lint unit asan tsan fuzz"
-narrow_parts="ops pyasan python torch maps graph install cli golden abi" # those that take longest first, so that cores end together
+narrow_parts="ops folds pyasan python torch maps graph install cli golden abi" # those that take longest first, so that cores end together
 all_parts="$wide_parts $narrow_parts"
 logs=build-logs
 mkdir -p "$logs"
@@ -50,9 +50,13 @@ part_cli() { build release && tools/cli_tests.sh tests/cli; }
 part_golden() { build release && tools/cli_tests.sh tests/golden; }
 part_abi() { build release && tests/abi/check_exports.sh; }
 part_install() { build release && tests/abi/check_install.sh; }
+folds=$(echo tests/ops/test_{fold,each,norms,losses,nll,weights,lists,optimizers,compose,scan,long_scans,select}.py)
 # The functional forms of element-wise rows take as long against PyTorch as all else in tests/ops.
 part_maps() { module && py_tests tests/ops -k test_functional; }
-part_ops() { module && py_tests tests/ops -k "not test_functional"; }
+# shellcheck disable=SC2046,SC2086 -- words
+part_ops() { module && py_tests tests/ops $(for t in $folds; do echo "--ignore=$t"; done) -k "not test_functional"; }
+# shellcheck disable=SC2086 -- words
+part_folds() { module && py_tests $folds; }
 part_python() { module && py_tests tests/python; }
 part_pyasan() { build asan kiln_static && pytest_counts tools/py_asan.sh; }
 part_graph() { module && py_tests tests/graph; }

@@ -69,7 +69,7 @@ def calls(shape, dtype, rng):
 
 
 def tiers(shape, dtype, k, interp, sync):
-    compiled = WHOLE or (k < 3 and (dtype == torch.float32 or shape in COMPILED))
+    compiled = WHOLE or (k < 2 and shape in COMPILED) or (k == 0 and dtype == torch.float32)
     return (interp, sync) if compiled else (interp,)
 
 
