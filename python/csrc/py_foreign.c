@@ -21,7 +21,7 @@ static void ask_stack(void) {
     if (pthread_getattr_np(pthread_self(), &attr) != 0) return;
     if (pthread_attr_getstack(&attr, &low, &size) == 0) {
         stack.low = (uintptr_t)low;
-        size_t most = size / 8 * 5; /* of a small stack */
+        size_t most = size / 16 * 11; /* of a small stack */
         stack.floor = stack.low + (most < RESERVE ? most : RESERVE);
     }
     pthread_attr_destroy(&attr);

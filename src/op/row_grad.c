@@ -113,16 +113,25 @@ static kiln_status seek(void *user, const kiln_expr *e) {
     return KILN_OK;
 }
 
+static kiln_status adds_nothing(const kiln_row *row) {
+    return GRAD_FAIL(
+        row, "only of a fold that adds up (acc + value from 0) can it be derived: write a 'grad' clause");
+}
+
+/* Whether some branch is a map, or a fold that adds up. */
+static bool may_be_derived(const kiln_row *row) {
+    for (int b = 0; b < row->nbranches; b++)
+        if (row->branches[b].family == KILN_FAMILY_MAP || added(row->branches[b].reduce)) return true;
+    return false;
+}
+
 static kiln_status derive_fold(grad *g, const kiln_wrt *w, const kiln_reduce *r, const kiln_expr **out) {
     const kiln_expr *e = added(r);
     kiln_usage u = {.row = g->row};
     if (r->over_diagonal)
         return GRAD_FAIL(g->row,
                          "only some elements are on the diagonal: the gradient of others cannot be derived");
-    if (!e)
-        return GRAD_FAIL(
-            g->row,
-            "only of a fold that adds up (acc + value from 0) can it be derived: write a 'grad' clause");
+    if (!e) return adds_nothing(g->row);
     sought self = {r->states.at[0].name, false};
     KILN_TRY(kiln_expr_names(e, seek, &self));
     KILN_TRY(kiln_row_use(&u, e));
@@ -330,6 +339,8 @@ static kiln_status make(grad *g, kiln_sb *out) {
     if (row->items) return GRAD_FAIL(row, "a row with an 'item' has none");
     if (row->family != KILN_FAMILY_MAP && row->family != KILN_FAMILY_FOLD)
         return GRAD_FAIL(row, "a row of the family %s has none", kiln_family_name(row->family));
+    if (!kiln_named_of(&row->grads, row->schema->args[g->arg].name) && !may_be_derived(row))
+        return adds_nothing(row);
     KILN_TRY(kiln_row_reach(row, g->takes, g->arg_takes, &g->budget, &g->reached));
     KILN_TRY(derive_bodies(g, &zero));
     if (zero) return KILN_OK;
