@@ -258,6 +258,19 @@ def bits(x):
     return x.view(torch.int16).numpy().tobytes() if x.dtype == torch.bfloat16 else x.numpy().tobytes()
 
 
+def both_sides(name, args, contexts):
+    """(Kiln's results, PyTorch's), the same bits in every context; None, if all refuse the call as PyTorch does."""
+    want = outcome(torch_op(name), args[0], args[1:], {})
+    first, *others = (outcome(k.op(f"aten::{name}"), args[0], args[1:], {}) for k in contexts)
+    for other in others:
+        assert type(other) is type(first)
+        assert isinstance(first, Exception) or [bits(r) for r in other] == [bits(r) for r in first]
+    if isinstance(first, Exception) or isinstance(want, Exception):
+        assert type(first) is type(want), (name, args, first, want)
+        return None
+    return first, want
+
+
 def agree(name, x, args, named, contexts):
     """Every context gives the same, and what PyTorch gives; or refuses the call as PyTorch does."""
     first, *others = (outcome(k.op(f"aten::{name}"), x, args, named) for k in contexts)
