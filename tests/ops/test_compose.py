@@ -8,7 +8,7 @@ import torch
 
 from compare import tally
 from kilnlib import Kiln, Owned
-from test_fold import bits, outcome, torch_op
+from test_fold import bits, outcome, torch_op, tuples
 
 FLOAT = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 SHAPES = [(), (1,), (7,), (3, 4), (64, 100), (2, 3, 5), (0, 3), (3, 0)]
@@ -47,6 +47,7 @@ def calls(name, dtype):
             yield (x, values(shape, dtype, 4), target.unsqueeze(0)), {}
 
 
+ROUNDED_ONCE = ("softmax.int", "log_softmax.int")  # by Kiln: PyTorch's f64 judges halves
 NAMES = ["softmax.int", "log_softmax.int", "layer_norm", "pairwise_distance", "margin_ranking_loss"]
 
 
@@ -69,10 +70,12 @@ def test_like_torch(name, dtype, interp, sync):
         if not dtype.is_floating_point and args[0].numel() == 0 and isinstance(got, NotImplementedError):
             continue  # PyTorch asks for dtypes where it computes
         assert not isinstance(got, Exception), (name, args, kwargs, got)
+        exact = iter(tuples(torch_op(name)(args[0].double(), *args[1:], **kwargs)) if name in ROUNDED_ONCE else ())
         for g, w, a in zip(got, want, again, strict=True):
             assert (g.dtype, g.shape, g.stride()) == (w.dtype, w.shape, w.stride()), (name, args)
             assert bits(g) == bits(a)
-            torch.testing.assert_close(g, w, equal_nan=True, **({} if dtype.is_floating_point and dtype.itemsize > 2 else {"rtol": 2e-2, "atol": 2e-2}))
+            judge = next(exact) if name in ROUNDED_ONCE and dtype.itemsize == 2 and g.dtype == dtype else w
+            torch.testing.assert_close(g, judge.to(g.dtype), equal_nan=True)
 
 
 def test_results_that_are_given(interp):

@@ -93,8 +93,7 @@ def agree(op, args, named, contexts):
         assert len(got) == len(want)
         for g, w in zip(got, want):
             assert (g.dtype, g.shape, g.stride()) == (w.dtype, w.shape, w.stride()), (name, g.stride(), w.stride())
-            rough = {"rtol": 2e-2, "atol": 2e-2} if g.dtype.itemsize == 2 else {}
-            torch.testing.assert_close(g, w, equal_nan=True, **rough)
+            torch.testing.assert_close(g, w, equal_nan=True)
         first = first or got
         assert all(bits(g) == bits(f) for g, f in zip(got, first)), name
 
