@@ -33,7 +33,8 @@ static kiln_status hold_checks(const kiln_bound *call, kiln_dtype common, const 
     env.env.count = count ? *count : 0;
     for (const kiln_check *c = row->checks, *end = c + row->nchecks; c != end; c++) {
         bool ok;
-        if (c->each || c->counts != env.env.counted) continue;
+        if (c->each || c->counts != env.env.counted || c->spares >> common & 1) continue;
+        if (c->arg_spares && c->arg_spares >> env.env.dtype(&env.env, c->arg) & 1) continue;
         KILN_TRY(holds(&env, c->cond, &ok));
         if (!ok) return KILN_FAIL(c->status, "%s: %s", call->op->name, c->text);
     }

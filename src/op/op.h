@@ -106,9 +106,11 @@ typedef struct kiln_typing {
 typedef struct kiln_check {
     const kiln_expr *cond;
     const char *text;
-    kiln_status status; /* KILN_E_ARG unless the row says index, value or type */
-    bool counts;        /* asks how many elements are folded, which is known when shapes are */
-    bool each;          /* asks elements: it must hold for every one of them */
+    kiln_status status;             /* KILN_E_ARG unless the row says index, value or type */
+    bool counts;                    /* asks how many elements are folded, which is known when shapes are */
+    bool each;                      /* asks elements: it must hold for every one of them */
+    int8_t arg;                     /* it holds where this argument's dtype is one of arg_spares, */
+    kiln_dtypes arg_spares, spares; /* and where the call's is one of spares; else cond tells */
 } kiln_check;
 
 typedef struct kiln_named {

@@ -1,4 +1,4 @@
-/* row_asks.c - which arguments' values the conditions of a row depend on.
+/* row_asks.c - which arguments' values the conditions of a row depend on, and which dtypes answer its checks.
  *
  * A call like the last one may skip `when` and `check` if what they ask is the same.  present(x), is_int(x) and
  * the like ask the kind or dtype of an argument, and rank(x) == 0 whether it has dimensions, which dispatch compares
@@ -64,10 +64,37 @@ static void visit(walk *w, const kiln_expr *e) {
     w->height--;
 }
 
+/* Where check c holds by a part of it that asks for a dtype. */
+static void note_spared(kiln_check *c, const kiln_expr *part) {
+    bool negated = part->kind == KILN_X_LOGIC && part->prim == KILN_P_NOT;
+    if (negated) part = part->args[0];
+    const kiln_expr *of = part->asks ? part->args[0] : NULL;
+    if (!of || of->kind != KILN_X_NAME || of->means) return;
+    kiln_dtypes all = (UINT32_C(1) << KILN_DTYPE_COUNT) - 1, holds = negated ? all & ~part->asks : part->asks;
+    if (of->arg < 0) {
+        if (of->word == KILN_WORD_common) c->spares |= holds;
+        return;
+    }
+    c->arg_spares = c->arg == of->arg ? c->arg_spares | holds : holds;
+    c->arg = (int8_t)of->arg;
+}
+
+/* Most checks are `a or b or c` and hold by the dtypes that one part asks for. */
+static void find_spared(kiln_check *c) {
+    c->spares = c->arg_spares = 0;
+    c->arg = 0;
+    const kiln_expr *e = c->cond;
+    for (; e->kind == KILN_X_LOGIC && e->prim == KILN_P_OR; e = e->args[0]) note_spared(c, e->args[1]);
+    note_spared(c, e);
+}
+
 void kiln_row_find_asked(kiln_row *row) {
     walk w = {.row = row, .set = row->statics | row->items};
     for (int c = 0; c < row->nchecks; c++)
-        if (!row->checks[c].each) visit(&w, row->checks[c].cond);
+        if (!row->checks[c].each) {
+            visit(&w, row->checks[c].cond);
+            find_spared(&row->checks[c]);
+        }
     for (int k = 0; k < row->gives.n; k++) visit(&w, row->gives.at[k].expr);
     for (int b = 0; b < row->nbranches; b++) visit(&w, row->branches[b].when);
     row->asked = w.set;

@@ -103,7 +103,7 @@ static kiln_status make_ready(running *r) {
     r->ready = true;
     for (int k = 0; k < p->call->nout; k++)
         if (p->result[k].made) copy_made(r, k);
-    for (int b = 0; b < p->nbuffers; b++)
+    for (int b = 0, n = p->aside ? p->nbuffers : p->typed.nrets; b < n; b++) /* else results stand first */
         if (p->buffer[b].kind == KILN_BUFFER_RESULT && r->outs[p->buffer[b].which])
             r->ptr[b] = r->outs[p->buffer[b].which]->data;
     return KILN_OK;
