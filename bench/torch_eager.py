@@ -37,6 +37,12 @@ class Tensors:
         self.i = torch.randint(-9, 9, shape, generator=generator, dtype=torch.int32)
         self.m = self.x > 0
         self.z = self.x.clone()
+        self.w, self.b = torch.rand(side, generator=generator), torch.rand(side, generator=generator)
+        self.mean, self.var = torch.zeros(side), torch.ones(side)
+        self.target = torch.randint(0, side, (side,), generator=generator)
+        self.list, self.others = list(self.z.clone().chunk(8)), list(self.y.chunk(8))
+        self.moments, self.squares = ([torch.zeros_like(x) for x in self.list] for _ in range(2))
+        self.steps = [torch.tensor(1.0) for _ in self.list]
 
 
 CALLS = {
@@ -56,7 +62,19 @@ FOLDS = {  # more reductions and a scan, held to the same goals by themselves
     "sum": lambda t: torch.sum(t.x), "aminmax": lambda t: torch.aminmax(t.x, dim=1), "max (dim)": lambda t: torch.max(t.x, 1),
     "argmax": lambda t: torch.argmax(t.x, 1), "cumsum": lambda t: torch.cumsum(t.x, 1),
 }
-SETS = {f"the {len(CALLS)}": CALLS, f"{len(FOLDS)} more folds": FOLDS}
+nn = torch.nn.functional
+NORMS = {  # a fold and a map in one, losses and lists
+    "softmax": lambda t: torch.softmax(t.x, 1), "log_softmax": lambda t: torch.log_softmax(t.x, 1),
+    "layer_norm": lambda t: nn.layer_norm(t.x, t.w.shape, t.w, t.b), "rms_norm": lambda t: nn.rms_norm(t.x, t.w.shape, t.w, 1e-5),
+    "batch_norm": lambda t: nn.batch_norm(t.x, t.mean, t.var, t.w, t.b, True), "cross_entropy": lambda t: nn.cross_entropy(t.x, t.target),
+    "mse_loss": lambda t: nn.mse_loss(t.x, t.y), "_foreach_add_": lambda t: torch._foreach_add_(t.list, t.others, alpha=1e-30),
+    "_fused_adamw_": lambda t: torch._fused_adamw_(t.list, t.others, t.moments, t.squares, [], t.steps, lr=1e-3, beta1=0.9, beta2=0.999,
+                                                   weight_decay=0.01, eps=1e-8, amsgrad=False, maximize=False),
+}
+EVERY = CALLS | FOLDS | NORMS
+# Set -> its calls, and goals of the geometric mean on [32,32], at 1 MB and at 64 MB.
+SETS = {f"the {len(CALLS)}": (CALLS, 0.70, 0.6, 0.4), f"{len(FOLDS)} more folds": (FOLDS, 0.70, 0.6, 0.4),
+        f"{len(NORMS)} norms, losses and lists": (NORMS, 0.70, 0.6, 0.8)}
 missed = 0
 
 
@@ -126,17 +144,17 @@ def in_default(name):
 
     kiln.torch.enable()
     before = served()
-    (CALLS | FOLDS)[name](Tensors(32))
+    EVERY[name](Tensors(32))
     took = served() > before
     kiln.torch.disable()
     return took
 
 
 def hot():
-    figures = by_turns(CALLS | FOLDS, Tensors(32), 40, 8, 14)
+    figures = by_turns(EVERY, Tensors(32), 40, 8, 14)
     table(f"hot calls on [32,32] through torch.*, {threads()}", figures, 1, "ns")
-    for title, calls in SETS.items():
-        goal(f"geometric mean of {title}", mean_of(figures, calls), 0.70)
+    for title, (calls, limit, *_) in SETS.items():
+        goal(f"geometric mean of {title}", mean_of(figures, calls), limit)
         name, ratio, spread = worst_of(figures, calls)
         goal(f"worst of {title}: {name}{'' if in_default(name) else ', not in the default set'}", ratio, 1.05 * spread)
     invert, x = kiln.op("aten::bitwise_not"), torch.ones(32, 32, dtype=torch.int32)
@@ -149,11 +167,11 @@ def hot():
 
 
 def large():
-    for text, side, n, rounds, limit in (("1 MB", 512, 5, 8, 0.6), ("64 MB", 4096, 1, 5, 0.4)):
-        figures = by_turns(CALLS | FOLDS, Tensors(side), n, 3, rounds)
+    for which, (text, side, n, rounds) in enumerate((("1 MB", 512, 5, 8), ("64 MB", 4096, 1, 5))):
+        figures = by_turns(EVERY, Tensors(side), n, 3, rounds)
         table(f"{text}, fresh results, {threads()}", figures, 1e3, "us")
-        for title, calls in SETS.items():
-            goal(f"geometric mean of {title} at {text}", mean_of(figures, calls), limit)
+        for title, (calls, _, *limits) in SETS.items():
+            goal(f"geometric mean of {title} at {text}", mean_of(figures, calls), limits[which])
 
 
 class Block(torch.nn.Module):
@@ -242,26 +260,45 @@ def start():
 
 # -- what enable() takes -------------------------------------------------------------------------------------------
 
-def make_up(schema, dtype, side):
-    """Arguments of a call of that schema, or None where there is no telling what they might be."""
-    args = []
+def tensor(side):
+    return torch.rand(side, side) + 0.5
+
+
+def row(side):
+    return torch.rand(side) + 0.5
+
+
+# What arguments are, by their types; and by their names where an operator has others than tensors of one shape.
+MADE = {"Tensor": tensor, "number": lambda _: 2, "int": lambda _: 1, "float": lambda _: 1, "bool": lambda _: False, "str": lambda _: "floor",
+        "List[int]": lambda _: [1], "List[Tensor]": lambda side: list(tensor(side).chunk(8)), "List[number]": lambda _: [2] * 8}
+NAMED = {
+    **dict.fromkeys(("weight", "bias", "running_mean", "running_var", "save_mean", "save_invstd", "save_var"), row),
+    **dict.fromkeys(("mean", "rstd"), lambda side: torch.rand(side, 1) + 0.5), "normalized_shape": lambda side: [side],
+    "target": lambda side: torch.randint(0, side, (side,)), "total_weight": lambda side: torch.tensor(1.0 * side), "ignore_index": lambda _: -100,
+    "output_mask": lambda _: [True] * 3, "N": lambda side: side, "C": lambda side: side, "state_steps": lambda _: [torch.tensor(1.0) for _ in range(8)],
+    "max_exp_avg_sqs": lambda _: [], "lr": lambda _: 1e-3, "eps": lambda _: 1e-5, "input_dtype": lambda _: torch.float32, "training": lambda _: True,
+    "condition": lambda side: tensor(side) > 1, "mask": lambda side: tensor(side) > 1, "self": tensor,
+}
+WAYS = (NAMED, {k: v for k, v in NAMED.items() if k not in ("target", "weight", "bias")}, {**NAMED, "min": lambda _: 1},
+        {**NAMED, **dict.fromkeys(("value", "other", "grad_output", "lr"), lambda _: torch.tensor(0.5))},
+        {**NAMED, **dict.fromkeys(("self", "target", "grad_output"), lambda side: torch.rand(side, side))})
+
+
+def make_up(schema, dtype, side, way):
+    """Arguments of a call of that schema by their names, or None where there is no telling what they might be."""
+    args = {}
     for a in schema.arguments:
-        kind = str(a.type)
-        if a.has_default_value():
-            break
-        if kind in ("Tensor", "Optional[Tensor]"):
-            x = torch.rand(side, side) + 0.5
-            args.append(x > 1 if a.name in ("condition", "mask") else (x * 10).to(dtype) if dtype in (torch.int32, torch.bool) else x.to(dtype))
-        elif kind in ("number", "Scalar"):
-            args.append(2)
-        elif kind in ("int", "float"):
-            args.append(1)
-        elif kind == "bool":
-            args.append(False)
-        elif kind == "List[int]":
-            args.append([1])
-        else:
+        kind = str(a.type).removeprefix("Optional[").removesuffix("]") if str(a.type).startswith("Optional[") else str(a.type)
+        make = way.get(a.name) if a.name != "self" or kind == "Tensor" else None
+        if a.has_default_value() and (make is None or way is not WAYS[2]):
+            continue
+        make = make or MADE.get(kind)
+        if make is None:
             return None
+        value = make(side)
+        if make is tensor and dtype != torch.float32:
+            value = (value * 10).to(dtype)
+        args[a.name] = value
     return args
 
 
@@ -269,14 +306,13 @@ def call_of(name, side):
     """A call of the operator that PyTorch takes, or None."""
     base, _, overload = name.removeprefix("aten::").partition(".")
     op = getattr(getattr(torch.ops.aten, base), overload or "default")
-    for dtype in (torch.float32, torch.int32, torch.bool):
-        args = make_up(op._schema, dtype, side)
+    for dtype, way in (*((torch.float32, way) for way in WAYS), (torch.int32, NAMED), (torch.bool, NAMED)):
+        args = make_up(op._schema, dtype, side, way)
         if args is None:
             return None
-        named = {a.name: args.pop() for a in reversed(op._schema.arguments[:len(args)]) if a.kwarg_only}
         try:
-            op(*args, **named)
-            return lambda _, op=op, args=args, named=named: op(*args, **named)
+            op(**args)
+            return lambda _, op=op, args=args: op(**args)
         except (RuntimeError, TypeError, IndexError, ValueError, NotImplementedError):
             continue
     return None
