@@ -79,11 +79,11 @@ typedef struct under_way {
 /* Bound and inferred; by the recipe r if there is one, and then its class may be known as well. */
 static kiln_status understand(const kiln_op *op, const kiln_value *args, size_t nargs, under_way *w) {
     w->c = NULL;
-    if (!w->r) {
+    if (w->r) w->serial = w->r->serial;
+    if (!w->r || w->r->sized) {
         KILN_TRY(kiln_bind(op, args, nargs, &w->call));
         return kiln_infer(&w->call, &w->plan);
     }
-    w->serial = w->r->serial;
     kiln_recipe_bind(w->r, args, &w->call);
     KILN_TRY(kiln_infer_again(&w->call, &w->r->typed, &w->plan));
     w->c = kiln_recipe_class(w->r, w->generation, &w->plan);

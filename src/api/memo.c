@@ -170,7 +170,7 @@ INLINE bool list_matches(const kiln_memo_arg *a, const int64_t *items, const kil
     if (v->n != a->mask) return a->mask == KILN_MEMO_ANY_LIST;
     const int64_t *want = items + a->want;
     for (const kiln_value *x = v->u.list, *end = x + v->n; x != end; x++)
-        if (x->kind != KILN_INT_V || x->u.i != *want++) return false;
+        if (x->kind != a->elem || x->u.i != *want++) return false;
     return true;
 }
 
@@ -267,25 +267,39 @@ static bool run_flat(kiln_memo *m, const kiln_value *args, kiln_tensor **outs) {
 /* A new tensor in the shape kept.  Where sizes and signature do not tell the strides, all of it is written anew. */
 static kiln_tensor *new_in_shape(const kiln_memo *m, unsigned k) {
     const kiln_tensor_mold *mold = &m->mold[k];
-    if (m->shape.flags & KILN_TF_CANONICAL) return kiln_tensor_make(mold, &m->shape);
-    size_t nbytes = kiln_tensor_head(m->shape.rank) + mold->data_bytes;
-    return kiln_tensor_make_afresh(mold, &m->shape, kiln_block_take_kept(mold->block, nbytes));
+    const kiln_tensor *shape = &m->shape[m->shape_of[k]];
+    if (shape->flags & KILN_TF_CANONICAL) return kiln_tensor_make(mold, shape);
+    size_t nbytes = kiln_tensor_head(shape->rank) + mold->data_bytes;
+    return kiln_tensor_make_afresh(mold, shape, kiln_block_take_kept(mold->block, nbytes));
 }
 
-static int32_t launch_all(kiln_memo *m) {
+/* Runs nests from..to. */
+INLINE int32_t launch_all(kiln_memo *m, unsigned from, unsigned to) {
     char *ptr[KILN_WALK_BUFFERS];
-    if (m->walk.outer.ngrid == 0) return m->fn(&m->launch);
-    for (unsigned b = 0; b < m->nbuffers; b++) ptr[b] = m->ptr[b];
-    return kiln_walk_run(&m->walk, m->fn, ptr, m->par, m->launch.work);
+    int32_t trap = 0;
+    for (unsigned nest = from; nest < to && trap == 0; nest++) {
+        m->launch.nest = (int32_t)nest;
+        if (m->walk.outer.ngrid == 0) {
+            trap = m->fn(&m->launch);
+            continue;
+        }
+        for (unsigned b = 0; b < m->nbuffers; b++) ptr[b] = m->ptr[b];
+        trap = kiln_walk_run(&m->walk, m->fn, (int)nest, ptr, m->par, m->launch.work);
+    }
+    return trap;
 }
 
-static __attribute__((noinline)) int32_t launch_with_work(kiln_memo *m) {
+static __attribute__((noinline)) int32_t launch_with_work(kiln_memo *m, unsigned from, unsigned to) {
     kiln_home home;
     m->launch.work = kiln_block_take_any(m->work, &home);
     if (!m->launch.work) return -1;
-    int32_t trap = launch_all(m);
+    int32_t trap = launch_all(m, from, to);
     kiln_block_give(m->launch.work, home);
     return trap;
+}
+
+INLINE int32_t launch(kiln_memo *m, unsigned from, unsigned to) {
+    return m->work ? launch_with_work(m, from, to) : launch_all(m, from, to);
 }
 
 /* A call laid out as one before.  It needs one thread, so nobody else has the memo meanwhile. */
@@ -293,11 +307,15 @@ static bool run_laid_out(kiln_memo *m, const kiln_value *args, kiln_tensor **out
     kiln_tensor *made[KILN_MEMO_RETS];
     unsigned k = 0;
     if (!set_scalars(m, args) && !set_any_scalars(m, args)) return false;
+    if (m->nguards && launch(m, 0, m->nguards) != 0) return false;
     for (; k < m->nrets; k++) {
+        made[k] = NULL;
+        m->ptr[k] = NULL;
+        if (m->absent >> k & 1) continue;
         if (!(made[k] = new_in_shape(m, k))) break;
         m->ptr[k] = made[k]->data;
     }
-    if (k < m->nrets || (m->work ? launch_with_work(m) : launch_all(m)) != 0) {
+    if (k < m->nrets || launch(m, m->nguards, m->nnests) != 0) {
         while (k > 0) kiln_tensor_release(made[--k]);
         return false;
     }

@@ -16,6 +16,7 @@ enum {
     KILN_MEMO_ARGS = 8,    /* values given */
     KILN_MEMO_BUFFERS = 8, /* of the kernel */
     KILN_MEMO_RETS = 4,
+    KILN_MEMO_SHAPES = 2, /* of results that have one layout */
     KILN_MEMO_SCALARS = 4,
     KILN_MEMO_LEAD = 3,       /* tensors up to which there is a kiln_memo_hit of their number */
     KILN_MEMO_SERIAL = 16384, /* elements from which on the driver decides how to run */
@@ -34,13 +35,13 @@ enum {
 #define KILN_MEMO_ANY_LIST UINT64_MAX /* `mask` of a list that may be any */
 
 /* What one value of the call must be: its kind, its name, and a word of it under a mask: a tensor's signature, any
- * other's payload; of a list, `mask` items, the first being item `want` of those kept. */
+ * other's payload; of a list, `mask` items of kind `elem`, the first being item `want` of those kept. */
 typedef struct kiln_memo_arg {
     uint64_t kind;
     const char *name; /* the schema's; NULL: given by position */
     uint64_t mask, want;
     char **data;   /* of a tensor: where the launch wants its address, */
-    uint64_t elem; /* and the bytes of an element */
+    uint64_t elem; /* and the bytes of an element; of a list: the kind of its items */
 } kiln_memo_arg;
 
 /* What all values must be. */
@@ -106,12 +107,14 @@ struct kiln_memo {
     uint32_t serial; /* of the recipe it was made for */
     bool used;       /* since it was made */
     uint8_t missed;  /* calls that came while a slot pointed at it */
-    /* Of one that is not flat: launches, what tensors must be like, and a header in the shape of the results. */
+    /* Of one that is not flat: launches, what tensors must be like, and headers in the shapes of the results. */
     bool flat; /* then there is no memory for what follows */
     kiln_walk walk;
     size_t work;
-    kiln_tensor shape;
-    int64_t shape_sizes[KILN_MEMO_RANK], shape_strides[KILN_MEMO_RANK];
+    uint32_t absent;                  /* bit k: there is no result k */
+    uint8_t shape_of[KILN_MEMO_RETS]; /* which of these a result has */
+    kiln_tensor shape[KILN_MEMO_SHAPES];
+    int64_t shape_sizes[KILN_MEMO_SHAPES][KILN_MEMO_RANK], shape_strides[KILN_MEMO_SHAPES][KILN_MEMO_RANK];
     int64_t layout[KILN_MEMO_WORDS]; /* of each tensor given: its sizes, its strides */
 };
 
@@ -124,6 +127,7 @@ typedef struct kiln_recipe {
     const kiln_op *op; /* NULL: empty */
     uint32_t serial;   /* raised when another recipe takes the place */
     uint8_t nargs, ndefaults, nfound;
+    bool sized; /* conditions ask sizes: it holds for no call but those of its memos */
     kiln_asked asked;
     kiln_recipe_place place[KILN_MEMO_ARGS];
     uint64_t generation; /* kiln_generation when the classes were found */
@@ -161,7 +165,7 @@ void kiln_slots_free(void *slots); /* kiln_slots_none is fine */
 
 /* recipe.c: the recipe of calls like this one; NULL if there is none. */
 kiln_recipe *kiln_recipe_find(const kiln_thread *t, const kiln_op *op, const kiln_value *args, size_t nargs);
-/* Binds a call for which r was found. */
+/* Binds a call for which r was found; not where sizes are asked. */
 void kiln_recipe_bind(const kiln_recipe *r, const kiln_value *args, kiln_bound *out);
 /* The class of a call that r has bound, if it was found in this generation; else NULL. */
 kiln_class *kiln_recipe_class(const kiln_recipe *r, uint64_t generation, const kiln_plan *plan);
@@ -174,9 +178,10 @@ kiln_memo *kiln_recipe_way(kiln_recipe *r, bool flat);
 
 /* memo_make.c: sets what is asked of value i, which is v and was bound to argument a of the row (-1: it only receives a
  * result): all but its name that bind, the row's conditions and promotion looked at, and nothing else.  sig: bits of a
- * signature that the caller asks; values: arguments whose payload is asked.  False: no word can tell. */
+ * signature that the caller asks; values: arguments whose payload is asked, a tensor's being its sizes, for which *sized
+ * is set.  False: no word can tell. */
 bool kiln_memo_ask(kiln_asked *asked, const kiln_plan *plan, const kiln_value *v, unsigned i, int a,
-                   uint64_t sig, uint64_t values);
+                   uint64_t sig, uint64_t values, bool *sized);
 /* memo_make.c: whether the memo of an inferred call would be flat. */
 bool kiln_memo_is_flat(const kiln_plan *plan, const kiln_value *args, size_t nargs);
 /* memo_make.c: makes m, which the recipe gave for such a call, answer calls like this one of recipe r, which the kernel of `run` has just answered with `made`.

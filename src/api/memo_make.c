@@ -22,21 +22,22 @@ static bool keep_text(kiln_asked *asked, const char *text) {
     return true;
 }
 
-/* A list of integers that was bound as it is. */
+/* A list of integers, or of truth values, that was bound as it is. */
 static bool keep_list(kiln_asked *asked, const kiln_value *v, const kiln_value *bound, kiln_memo_arg *to) {
     if (bound->kind != KILN_LIST_V || bound->u.list != v->u.list) return false;
     if (asked->nitems + (int)v->n > KILN_MEMO_ITEMS) return false;
     to->mask = v->n;
     to->want = (uint64_t)asked->nitems;
+    to->elem = v->n && v->u.list[0].kind == KILN_BOOL_V ? KILN_BOOL_V : KILN_INT_V;
     for (uint32_t k = 0; k < v->n; k++) {
-        if (v->u.list[k].kind != KILN_INT_V) return false;
+        if (v->u.list[k].kind != to->elem) return false;
         asked->items[asked->nitems++] = v->u.list[k].u.i;
     }
     return true;
 }
 
 bool kiln_memo_ask(kiln_asked *asked, const kiln_plan *plan, const kiln_value *v, unsigned i, int a,
-                   uint64_t sig, uint64_t values) {
+                   uint64_t sig, uint64_t values, bool *sized) {
     const kiln_row *row = plan->call->op->row;
     bool payload = a >= 0 && values >> a & 1;
     kiln_memo_arg *to = &asked->arg[i];
@@ -51,7 +52,8 @@ bool kiln_memo_ask(kiln_asked *asked, const kiln_plan *plan, const kiln_value *v
         to->mask = sig;
         if (a >= 0 && row->asked_single >> a & 1) to->mask |= KILN_SIG_FLAGS(KILN_TF_SINGLE);
         to->want = v->u.tensor->sig & to->mask;
-        return !payload; /* its sizes matter */
+        *sized |= payload;
+        return true;
     case KILN_STR_V: return keep_text(asked, v->u.s);
     case KILN_DTYPE_V:
     case KILN_BOOL_V:
@@ -74,18 +76,19 @@ typedef struct filling {
     const kiln_recipe *r; /* of the call */
     const kiln_value *args;
     const kiln_plan *plan;
-    bool any_sized; /* some tensor has dimensions */
-    int first;      /* tensor argument, or -1 */
+    uint64_t values; /* arguments whose payload is asked */
+    bool any_sized;  /* some tensor has dimensions */
+    int first;       /* tensor argument, or -1 */
 } filling;
 
 /* What is asked of value i; false if no memo can tell. */
 static bool fill_arg(filling *f, unsigned i) {
     const kiln_value *v = &f->args[i];
-    const kiln_row *row = f->plan->call->op->row;
+    bool sized = false; /* a memo of a row that asks sizes is not flat: it compares them all */
     kiln_recipe_place place = f->r->place[i];
     kiln_memo_arg *to = &f->m->asked.arg[i];
     uint64_t sig = !f->m->flat ? SIG_LAID_OUT : place.out < 0 ? SIG_READ : SIG_WRITTEN;
-    if (!kiln_memo_ask(&f->m->asked, f->plan, v, i, place.to, sig, row->asked | row->shaped)) return false;
+    if (!kiln_memo_ask(&f->m->asked, f->plan, v, i, place.to, sig, f->values, &sized)) return false;
     to->name = f->r->asked.arg[i].name;
     if (v->kind != KILN_TENSOR) return true;
     if (f->first < 0) f->first = (int)i;
@@ -161,7 +164,10 @@ static bool fill_scalars(filling *f, const kiln_class *c) {
     m->scalar_end = m->scalar;
     for (int k = 0; k < c->nscalars; k++) {
         const kiln_scalar_source *src = &c->scalars[k];
-        if (src->arg >= KILN_HOST_ID || src->index >= 0) return false;
+        if (src->arg >= KILN_HOST_ID || src->index >= 0) { /* what it comes from is asked */
+            if (kiln_plan_scalar(p, src, &m->par[k]) != KILN_OK) return false;
+            continue;
+        }
         bool checked = kiln_plan_scalar_checked(p, src->arg);
         const kiln_value *v = &p->call->arg[src->arg];
         m->par[k] = 0;
@@ -186,9 +192,10 @@ static bool fits_flat(const kiln_plan *p, const kiln_tensor *t) {
            (t->rank == 0 || kiln_has_shape(t, p->shape->rank, p->shape->sizes));
 }
 
-/* The kernel's grid is one dimension that every tensor walks alike, which every shape comes to. */
+/* The kernel's grid is one dimension that every tensor walks alike, which every shape comes to, and no size decides
+ * anything else. */
 bool kiln_memo_is_flat(const kiln_plan *p, const kiln_value *args, size_t nargs) {
-    if (p->axes.strided || p->axes.ndim != 1) return false;
+    if (p->axes.strided || p->axes.ndim != 1 || p->call->op->row->sized) return false;
     for (size_t i = 0; i < nargs; i++)
         if (args[i].kind == KILN_TENSOR && !fits_flat(p, args[i].u.tensor)) return false;
     kiln_strides s = p->call->op->row->branches[p->typed.branch].typing.strides; /* results are row-major */
@@ -198,7 +205,7 @@ bool kiln_memo_is_flat(const kiln_plan *p, const kiln_value *args, size_t nargs)
 static bool make_flat(filling *f) {
     static const int64_t origin[2] = {0, 0};
     kiln_memo *m = f->m;
-    if (!fill_shape(f) || !fill_buffers(f)) return false;
+    if (f->plan->typed.absent || !fill_shape(f) || !fill_buffers(f)) return false;
     m->like_sig = 0;
     m->n[1] = 1;
     m->launch = (kiln_launch){
@@ -222,34 +229,47 @@ static bool keep_layout(filling *f) {
     return true;
 }
 
-/* All results have one shape, which the memo keeps as a header. */
-static bool keep_results(kiln_memo *m, kiln_tensor *const *made) {
-    m->shape = *made[0];
-    m->shape.sizes = m->shape_sizes;
-    m->shape.strides = m->shape_strides;
-    if (m->shape.rank > KILN_MEMO_RANK) return false;
-    for (int d = 0; d < m->shape.rank; d++) {
-        m->shape_sizes[d] = made[0]->sizes[d];
-        m->shape_strides[d] = made[0]->strides[d];
+/* A header in the shape of a result, as shape s of the memo. */
+static bool keep_shape(kiln_memo *m, unsigned s, const kiln_tensor *made) {
+    if (s == KILN_MEMO_SHAPES || made->rank > KILN_MEMO_RANK) return false;
+    m->shape[s] = *made;
+    m->shape[s].sizes = m->shape_sizes[s];
+    m->shape[s].strides = m->shape_strides[s];
+    for (int d = 0; d < made->rank; d++) {
+        m->shape_sizes[s][d] = made->sizes[d];
+        m->shape_strides[s][d] = made->strides[d];
     }
-    for (unsigned k = 0; k < m->nrets; k++)
+    return true;
+}
+
+static bool keep_results(kiln_memo *m, const kiln_plan *p, kiln_tensor *const *made) {
+    unsigned nshapes = 0;
+    uint8_t kept[KILN_MEMO_SHAPES]; /* of the plan's shapes */
+    m->absent = p->typed.absent;
+    for (unsigned k = 0; k < m->nrets; k++) {
+        unsigned s = 0;
+        if (!made[k]) continue;
+        while (s < nshapes && kept[s] != p->result[k].shape) s++;
+        if (s == nshapes && !keep_shape(m, nshapes++, made[k])) return false;
+        kept[s] = p->result[k].shape;
+        m->shape_of[k] = (uint8_t)s;
         m->mold[k] = (kiln_tensor_mold){
             .sig = made[k]->sig,
             .data_bytes = made[k]->data_cap,
             .block = kiln_block_class_or_large(kiln_tensor_head(made[k]->rank) + made[k]->data_cap)};
+    }
     return true;
 }
 
-static bool make_laid_out(filling *f, const kiln_runner *run, kiln_tensor *const *made) {
+static bool make_laid_out(filling *f, const kiln_class *c, const kiln_runner *run, kiln_tensor *const *made) {
     static const int64_t origin[KILN_WALK_DIMS];
     const kiln_plan *p = f->plan;
     kiln_memo *m = f->m;
-    if (p->call->nout > 0 || m->nguards > 0 || m->nnests != 1 || p->nsteps > 1) return false;
-    for (int k = 1; k < p->typed.nrets; k++)
-        if (p->result[k].shape != p->result[0].shape) return false;
+    if (p->call->nout > 0 || p->nsteps > 1 || c->nests.blocks.length) return false;
     m->work = run->work;
     m->hit = kiln_memo_hits[KILN_MEMO_LEAD + 1];
-    if (!kiln_walk_make(&p->axes, run, &m->walk) || !keep_layout(f) || !keep_results(m, made)) return false;
+    if (!kiln_walk_make(&p->axes, run, &m->walk) || !keep_layout(f) || !keep_results(m, p, made))
+        return false;
     m->launch = (kiln_launch){.ndim = m->walk.ndim,
                               .n = m->walk.n,
                               .ptr = m->ptr,
@@ -262,7 +282,7 @@ static bool make_laid_out(filling *f, const kiln_runner *run, kiln_tensor *const
 /* -- memos --------------------------------------------------------------------------------------------------- */
 
 static bool fits(const kiln_plan *p, const kiln_class *c) {
-    if (p->typed.absent || p->axes.nwritten != p->typed.nrets) return false;
+    if (p->axes.nwritten != p->typed.nrets) return false; /* arguments that are written may lie anywhere */
     if (p->axes.nbuffers > KILN_MEMO_BUFFERS || p->typed.nrets > KILN_MEMO_RETS) return false;
     if (c->nscalars > KILN_MEMO_SCALARS || c->nests.n > UINT8_MAX) return false;
     for (int k = 0; k < p->typed.nrets; k++)
@@ -273,7 +293,13 @@ static bool fits(const kiln_plan *p, const kiln_class *c) {
 
 bool kiln_memo_make(kiln_memo *m, const kiln_recipe *r, const kiln_value *args, const kiln_plan *plan,
                     kiln_class *c, const kiln_runner *run, kiln_tensor *const *made) {
-    filling f = {.m = m, .r = r, .args = args, .plan = plan, .first = -1};
+    const kiln_row *row = plan->call->op->row;
+    filling f = {.m = m,
+                 .r = r,
+                 .args = args,
+                 .plan = plan,
+                 .values = row->asked | row->shaped | row->hosted,
+                 .first = -1};
     m->op = (const kiln_op *)m; /* until all of it is right */
     if (!fits(plan, c)) return false;
     m->generation = r->generation;
@@ -293,8 +319,8 @@ bool kiln_memo_make(kiln_memo *m, const kiln_recipe *r, const kiln_value *args, 
     for (unsigned i = 0; i < m->nargs; i++)
         if (!fill_arg(&f, i)) return false;
     if (!fill_addresses(&f) || !fill_scalars(&f, c)) return false;
-    if (!(m->flat ? make_flat(&f) : make_laid_out(&f, run, made))) return false;
-    bool simple = m->nrets == 1 && m->nnests == 1 && m->nguards == 0 && !m->asked.has_text;
+    if (!(m->flat ? make_flat(&f) : make_laid_out(&f, c, run, made))) return false;
+    bool simple = m->nrets == 1 && made[0] && m->nnests == 1 && m->nguards == 0 && !m->asked.has_text;
     m->simple_nargs = simple ? m->nargs : SIZE_MAX;
     m->op = plan->call->op;
     return true;

@@ -121,7 +121,7 @@ static bool ask_args(kiln_recipe *r, const kiln_value *args, const kiln_plan *pl
         kiln_memo_arg *to = &r->asked.arg[i];
         int a = r->place[i].to;
         if (a < 0 && r->place[i].out < 0) return false;
-        if (!kiln_memo_ask(&r->asked, plan, &args[i], i, a, SIG_TYPED, asked)) return false;
+        if (!kiln_memo_ask(&r->asked, plan, &args[i], i, a, SIG_TYPED, asked, &r->sized)) return false;
         to->name = args[i].name ? s->args[kiln_schema_arg(s, args[i].name)].name : NULL;
         if (to->kind == KILN_LIST_V && !(asked >> a & 1)) to->mask = KILN_MEMO_ANY_LIST;
     }

@@ -272,6 +272,8 @@ typedef struct kiln_row {
     uint64_t ignored;  /* arguments the row declares unused */
     uint64_t kept;     /* tensors with one element for all that are folded together */
     uint64_t written;  /* arguments that some branch writes to */
+    uint64_t hosted;   /* arguments that host numbers are computed from */
+    bool sized;        /* conditions or host numbers ask the size of a tensor */
     uint64_t lacking;  /* fold: tensors that have the dimensions which it keeps, and lack the others */
     kiln_view *views;
     int nviews;

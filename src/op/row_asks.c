@@ -98,5 +98,7 @@ void kiln_row_find_asked(kiln_row *row) {
     for (int k = 0; k < row->gives.n; k++) visit(&w, row->gives.at[k].expr);
     for (int b = 0; b < row->nbranches; b++) visit(&w, row->branches[b].when);
     row->asked = w.set;
+    for (int a = 0; a < row->schema->nargs; a++)
+        if (kiln_row_is_tensor(row, a) && (row->asked | row->hosted) >> a & 1) row->sized = true;
     row->asked_single = w.single;
 }

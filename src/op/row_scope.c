@@ -446,5 +446,6 @@ kiln_status kiln_row_resolve(kiln_row *row) {
     for (int b = 0; b < row->nbranches; b++) KILN_TRY(resolve_branch(&row->branches[b], &all));
     KILN_TRY(use_clauses(&all));
     all.set |= all.hosted;
+    row->hosted = all.hosted;
     return check_used(row, &all);
 }

@@ -285,9 +285,11 @@ bool kiln_walk_make(const kiln_axes *x, const kiln_runner *run, kiln_walk *out) 
     return true;
 }
 
-int32_t kiln_walk_run(const kiln_walk *w, kiln_kernel_fn fn, char **ptr, const uint64_t *par, char *work) {
+int32_t kiln_walk_run(const kiln_walk *w, kiln_kernel_fn fn, int nest, char **ptr, const uint64_t *par,
+                      char *work) {
     static const int64_t origin[KILN_WALK_DIMS];
-    kiln_launch launch = {.ndim = w->ndim,
+    kiln_launch launch = {.nest = nest,
+                          .ndim = w->ndim,
                           .n = w->n,
                           .ptr = ptr,
                           .stride = w->stride,

@@ -86,7 +86,7 @@ kiln_status kiln_segments_run(const kiln_axes *axes, const kiln_runner *run, con
 
 /* What kiln_drive comes to for a call that is not worth tiles, threads or flags: one box launched at every place of
  * the outer loops.  Made once, it serves every call with such axes. */
-enum { KILN_WALK_BUFFERS = 5, KILN_WALK_OUTER = 6, KILN_WALK_DIMS = 5 };
+enum { KILN_WALK_BUFFERS = 8, KILN_WALK_OUTER = 6, KILN_WALK_DIMS = 5 };
 typedef struct kiln_walk {
     kiln_axes outer; /* their grid is what is walked; it points into this struct, which must not be moved */
     int ndim;        /* of the launch, as n and stride */
@@ -96,8 +96,9 @@ typedef struct kiln_walk {
 
 /* False if the axes are more than that. */
 bool kiln_walk_make(const kiln_axes *axes, const kiln_runner *run, kiln_walk *out);
-/* Runs the first nest of fn.  ptr: one address per buffer; used up.  work: as much as a launch needs, or NULL. */
-int32_t kiln_walk_run(const kiln_walk *w, kiln_kernel_fn fn, char **ptr, const uint64_t *par, char *work);
+/* Runs a nest of fn.  ptr: one address per buffer; used up.  work: as much as a launch needs, or NULL. */
+int32_t kiln_walk_run(const kiln_walk *w, kiln_kernel_fn fn, int nest, char **ptr, const uint64_t *par,
+                      char *work);
 
 /* parts.c: one fold shared out among threads, with the bits it has in one.  Whether the work is worth sharing and the
  * grid has too few points for that. */

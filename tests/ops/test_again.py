@@ -1,0 +1,66 @@
+"""Norms and losses called again: what a thread remembers of one call must not answer another.
+
+Rows that ask sizes, compute numbers of the call, check elements, or leave out a result are remembered for one layout.  Calls that
+differ in one thing each take turns, several times over, and every answer is PyTorch's; calls like the last are slot hits.
+"""
+import torch
+
+from compare import tally
+from kilnlib import Kiln
+from test_fold import bits, outcome, torch_op
+
+
+def turns():
+    """Operator -> calls that differ in sizes, numbers, lists, or in what is there."""
+    torch.manual_seed(5)
+    x, y, w, b = torch.randn(6, 8), torch.randn(4, 8), torch.rand(8), torch.rand(8)
+    target, other = torch.randint(0, 8, (6,)), torch.randint(0, 8, (6,))
+    wrong = target.clone()
+    wrong[3] = 8
+    _, mean, rstd = torch.native_layer_norm(x, [8], w, b, 1e-5)
+    back = (torch.randn(6, 8), x, [8], mean, rstd, w, b)
+    return {
+        "native_layer_norm": [(x, [8], w, b, 1e-5), (y, [8], w, b, 1e-5), (x, [8], w, b, 0.5), (x, [8], None, b, 1e-5), (x, [6, 8], None, None, 1e-5),
+                              (x, [7], w, b, 1e-5), (x.t().contiguous().t(), [8], w, b, 1e-5)],
+        "_fused_rms_norm": [(x, [8], w, 1e-5), (y, [8], w, 1e-5), (x, [8], w, 0.25), (x, [8], w, None)],
+        "nll_loss_forward": [(x, target, None, 1, -100), (x, other, None, 1, -100), (x, target, None, 1, int(target[0])), (x, wrong, None, 1, -100),
+                             (x, target, w, 1, -100), (x, target, None, 0, -100), (x, target[:5], None, 1, -100)],
+        "native_layer_norm_backward": [(*back, [True, True, True]), (*back, [True, False, False])],
+        "mse_loss": [(x, x * 2, 1), (x, x * 2, 2), (x, x * 2, 0), (y, y * 2, 1), (x, y, 1)],
+    }
+
+
+def agree(name, got, want):
+    assert isinstance(got, Exception) == isinstance(want, Exception), (name, got, want)
+    for a, b in zip(got, want, strict=True) if not isinstance(got, Exception) else ():
+        assert (a is None) == (b is None), name
+        if b is not None:
+            torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_calls_that_differ_in_one_thing():
+    with Kiln("sync") as k:
+        for name, calls in turns().items():
+            op, first = k.op(f"aten::{name}"), {}
+            for which in [*range(len(calls)), *range(len(calls)), *(at for at in range(len(calls)) for _ in range(4)), *range(len(calls))]:
+                x, *rest = calls[which]
+                got = outcome(op, x, rest, {})
+                tally.cases["calls again"] += 1
+                if which not in first:
+                    agree(name, got, outcome(torch_op(name), x, rest, {}))
+                    first[which] = got
+                assert isinstance(got, Exception) or [r if r is None else bits(r) for r in got] == [
+                    r if r is None else bits(r) for r in first[which]], (name, which)
+
+
+def test_calls_like_the_last_are_slot_hits():
+    with Kiln("sync") as k:
+        for name, (call, *_) in turns().items():
+            op = k.op(f"aten::{name}")
+            for _ in range(3):
+                op(*call)
+            before = k.stats()
+            for _ in range(10):
+                op(*call)
+            after = k.stats()
+            assert after["slot_hits"] - before["slot_hits"] == 10, name
