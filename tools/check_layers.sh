@@ -3,7 +3,7 @@
 # The table below is the law; docs/ARCHITECTURE.md explains it.  Prints every breach as file:line: text.
 # KILN_ROOT: another tree to look at.
 cd "${KILN_ROOT:-$(dirname "$0")/..}" || exit 2
-find include src cli python bench tests tools -name '*.[ch]' -o -name '*.def' -o -name '*.inc' | sort |
+find include src cli python bench examples tests tools -name '*.[ch]' -o -name '*.def' -o -name '*.inc' | sort |
     xargs awk '
 BEGIN {
     # A layer may include itself, kiln/ (the public headers) and these.
@@ -22,6 +22,7 @@ BEGIN {
     may["tools"] = "base schema op" # what checks and indexes rows
     may["python"] = "cli" # the text of calls
     may["bench"] = "base build cache api" # what a compile costs, stage by stage, a lookup, a call without memos
+    may["examples"] = "" # as programs outside the tree
     may["tests"] = "*"
 
     # In src/, these words are called nowhere but in the files on the right.
@@ -37,7 +38,7 @@ function breach(text) { printf "%s:%d: %s\n", FILENAME, FNR, text; bad = 1 }
 
 # Ends the look at the previous file.
 function finish() {
-    strict = file ~ /^(src|cli|python|bench)\/.*\.c$/ # a header may show an example, a test need not say much
+    strict = file ~ /^(src|cli|python|bench|examples)\/.*\.c$/ # a header may show an example, a test need not say much
     least = strict ? 3 : 1; most = strict ? 15 : 30
     if (file ~ /\.[ch]$/ && (head < least || head > most)) {
         printf "%s:1: starts with a comment of %d lines, expected %d to %d\n", file, head, least, most; bad = 1

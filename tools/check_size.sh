@@ -6,7 +6,7 @@
 # flat table or switch do not count: one-line cases, table rows in braces, and X-macro lines.
 # KILN_ROOT: another tree to look at.
 cd "${KILN_ROOT:-$(dirname "$0")/..}" || exit 2
-files=$(find include src cli python bench tests tools -name '*.[ch]' -o -name '*.inc' -o -name '*.def' | sort)
+files=$(find include src cli python bench examples tests tools -name '*.[ch]' -o -name '*.inc' -o -name '*.def' | sort)
 
 twice=$(for file in $files; do basename "$file"; done | sort | uniq -d)
 for name in $twice; do

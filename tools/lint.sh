@@ -4,7 +4,7 @@
 # one per check.
 set -u
 cd "$(dirname "$0")/.."
-mapfile -t formatted < <(find include src cli python bench tests tools -name '*.[ch]' -o -name '*.cpp' | sort)
+mapfile -t formatted < <(find include src cli python bench examples tests tools -name '*.[ch]' -o -name '*.cpp' | sort)
 if [ "${1:-}" = --fix ]; then
     exec clang-format -i "${formatted[@]}"
 fi
@@ -30,7 +30,7 @@ tidy() {
 planted() {
     local tree found
     tree=$(mktemp -d)
-    mkdir -p "$tree"/{include,src/emit,src/op,cli,python,bench,tests,tools}
+    mkdir -p "$tree"/{include,src/emit,src/op,cli,python,bench,examples,tests,tools}
     printf '/* a.c - one\n *\n * three */\n#include "op/op.h"\nvoid f(void) { free(p); }\n' >"$tree/src/emit/a.c"
     { printf '/* a.c - same name */\nint g(void) {\n'; yes '    h();' | head -n 80; echo '}'; } >"$tree/src/op/a.c"
     found=$(KILN_ROOT=$tree tools/check_layers.sh; KILN_ROOT=$tree tools/check_size.sh)

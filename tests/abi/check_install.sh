@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# check_install.sh - installs into a scratch folder and builds C and C++ programs against that, by pkg-config and
-# by CMake, shared and static, and runs them.  Ends with `N passed, N failed`.
+# check_install.sh - installs into a scratch folder and builds C and C++ programs and the examples in C against that, by
+# pkg-config and by CMake, shared and static, and runs them.  Ends with `N passed, N failed`.
 set -u
 cd "$(dirname "$0")/../.."
 work=$(mktemp -d)
@@ -60,6 +60,11 @@ ok "runs c1" prints "$work/c1" "$c_says"
 ok "runs c2" prints "$work/c2" "$c_says"
 ok "runs c3" prints "$work/c3" "$cpp_says"
 ok "runs c4" prints "$work/c4" "$cpp_says"
+# shellcheck disable=SC2086 -- flags are words
+for example in examples/*.c; do
+    ok "builds $example" cc -std=c11 -Wall -Wextra -pedantic -Werror $flags "$example" -o "$work/example" $shared -lm
+    ok "runs $example" "$work/example" # which compares its numbers with those of plain C
+done
 
 ok "CMake finds it" cmake -S $here -B "$work/cmake" -G Ninja -DCMAKE_PREFIX_PATH="$work/tree"
 ok "CMake builds" cmake --build "$work/cmake"
