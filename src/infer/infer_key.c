@@ -156,8 +156,9 @@ static void print_operands(kiln_sb *out, const kiln_plan *plan, const kiln_key *
     static const char *const strides[] = KILN_STRIDE_NAMES;
     const uint8_t *at = key->bytes + sizeof *h;
     kiln_sb_puts(out, "results:");
-    for (int k = 0; k < h->nrets; k++)
-        kiln_sb_printf(out, "%s %s", k ? "," : "", kiln_dtype_name((kiln_dtype)*at++));
+    for (int k = 0; k < h->nrets; k++, at++)
+        kiln_sb_printf(out, "%s %s", k ? "," : "",
+                       h->absent >> k & 1 ? "none" : kiln_dtype_name((kiln_dtype)*at));
     kiln_sb_puts(out, "\noperands:");
     for (int b = 0; b < h->nbuffers; b++, at += 2) {
         kiln_sb_puts(out, b ? ", " : " ");
@@ -188,4 +189,5 @@ void kiln_key_print(kiln_sb *out, const kiln_plan *plan, const kiln_key *key) {
     print_operands(out, plan, key, &h);
     print_named(out, plan, "statics", row->statics, true);
     kiln_sb_printf(out, "iteration: %s\n", h.strided ? "strided" : "contiguous or broadcast");
+    kiln_sb_printf(out, "form: %d%s\n", h.form, h.parts ? ", in parts" : "");
 }
