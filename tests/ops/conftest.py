@@ -8,6 +8,7 @@ import torch  # noqa: E402
 
 from compare import tally  # noqa: E402
 from kilnlib import Kiln  # noqa: E402
+from whole import WHOLE  # noqa: E402
 
 torch.set_num_threads(1)
 torch.backends.mkldnn.set_flags(False)  # its gelu ignores the strides of out= and makes NaN of infinity
@@ -28,7 +29,7 @@ def own():
 
 @pytest.fixture(scope="session")
 def sync():
-    with Kiln("sync") as k:
+    with Kiln("sync", threads=8 if WHOLE else 3) as k:
         yield k
         tally.classes += k.stats()["compiles"]
 

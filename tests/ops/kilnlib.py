@@ -8,6 +8,7 @@ PyTorch would raise for its kind.  Names of statuses, dtypes and counters are re
 KILN_LIB names another library to test.
 """
 import atexit
+import contextlib
 import ctypes
 import os
 import re
@@ -73,7 +74,7 @@ def _declare(lib):
         ("kiln_op_served", i, [p]), ("kiln_op_nrets", n, [p]), ("kiln_ops_load", i, [p, text, n]),
         ("kiln_call", i, [p, p, p, n, p, n]), ("kiln_call_values", i, [p, p, p, n, p, n]),
         ("kiln_values_release", None, [p, n]), ("kiln_explain", i, [p, p, p, n, text, p]),
-        ("kiln_text_free", None, [p]), ("kiln_stats_get", None, [p, p, n]),
+        ("kiln_text_free", None, [p]), ("kiln_threads_limit", i, [i]), ("kiln_stats_get", None, [p, p, n]),
         ("kiln_tensor_wrap", i, [p, i, i, p, p, p, p, p]), ("kiln_tensor_new", i, [i, i, p, p, p]),
         ("kiln_tensor_release", None, [p]), ("kiln_tensor_dtype", i, [p]), ("kiln_tensor_rank", i, [p]),
         ("kiln_tensor_sizes", p, [p]), ("kiln_tensor_strides", p, [p]), ("kiln_tensor_data", p, [p]),
@@ -266,6 +267,7 @@ class Kiln:
         _check(_lib.kiln_open(ctypes.byref(c), ctypes.byref(ctx)))
         self.ctx, self.mode = ctx, mode
         self.found = {}
+        self.classes, self.pairs = set(), set()  # compiled, and what their kernels showed together: contexts.py
 
     def close(self):
         _lib.kiln_close(self.ctx)
@@ -294,6 +296,16 @@ class Kiln:
         values = (ctypes.c_uint64 * len(COUNTERS))()
         _lib.kiln_stats_get(self.ctx, values, ctypes.sizeof(values))
         return dict(zip(COUNTERS, values))
+
+
+@contextlib.contextmanager
+def at_most(threads):
+    """So many threads at most for the calls inside, of those that their context has."""
+    before = _lib.kiln_threads_limit(threads)
+    try:
+        yield
+    finally:
+        _lib.kiln_threads_limit(before)
 
 
 def last_tier():

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from compare import tally
-from kilnlib import Kiln
+from contexts import by_threads, worth
 from whole import WHOLE
 
 inf = math.inf
@@ -261,7 +261,7 @@ def bits(x):
 def both_sides(name, args, contexts):
     """(Kiln's results, PyTorch's), the same bits in every context; None, if all refuse the call as PyTorch does."""
     want = outcome(torch_op(name), args[0], args[1:], {})
-    first, *others = (outcome(k.op(f"aten::{name}"), args[0], args[1:], {}) for k in contexts)
+    first, *others = (outcome(k.op(f"aten::{name}"), args[0], args[1:], {}) for k in worth(contexts, f"aten::{name}", args))
     for other in others:
         assert type(other) is type(first)
         assert isinstance(first, Exception) or [bits(r) for r in other] == [bits(r) for r in first]
@@ -273,7 +273,7 @@ def both_sides(name, args, contexts):
 
 def agree(name, x, args, named, contexts):
     """Every context gives the same, and what PyTorch gives; or refuses the call as PyTorch does."""
-    first, *others = (outcome(k.op(f"aten::{name}"), x, args, named) for k in contexts)
+    first, *others = (outcome(k.op(f"aten::{name}"), x, args, named) for k in worth(contexts, f"aten::{name}", (x, *args), named))
     tally.cases["folds beside PyTorch"] += 1
     for other in others:
         if isinstance(first, Exception):
@@ -365,22 +365,21 @@ def over(name, rank, dim):
 
 
 @pytest.mark.parametrize("mode", ["interp", "sync"])
-def test_bits_do_not_depend_on_threads(mode):
-    """Each context compiles anew: a sampled run does so for two numbers of threads, a few rows, and f32."""
+def test_bits_do_not_depend_on_threads(mode, sync):
+    """A sampled run compiles a few rows, of f32."""
     seen, some = {}, mode == "sync" and not WHOLE
     tensors = [(x, dim) for x, dim in large() if WHOLE or x.dtype == torch.float32]
-    for threads in (1, 3) if some else (1, 2, 3, 8):
-        with Kiln(mode, threads=threads) as k:
-            for at, (name, (x, dim)) in enumerate(itertools.product(FEW if some else NAMES, tensors)):
-                if not WHOLE and name not in FEW and at % 4:
-                    continue
-                args, named = over(name, x.dim(), dim)
-                x = x > 0 if name.startswith("_is_") else x
-                x = x.flatten().expand(x.numel(), x.numel()) if name == "trace" else x  # a matrix, x on its diagonal
-                now = [bits(r) for r in tuples(k.op(f"aten::{name}")(x, *args, **named))]
-                key = tuple(x.shape), dim, x.dtype, name
-                assert seen.setdefault(key, now) == now, (key, threads)
-                tally.cases["folds with several threads"] += 1
+    for threads, k in by_threads(mode, sync):
+        for at, (name, (x, dim)) in enumerate(itertools.product(FEW if some else NAMES, tensors)):
+            if not WHOLE and name not in FEW and at % 4:
+                continue
+            args, named = over(name, x.dim(), dim)
+            x = x > 0 if name.startswith("_is_") else x
+            x = x.flatten().expand(x.numel(), x.numel()) if name == "trace" else x  # a matrix, x on its diagonal
+            now = [bits(r) for r in tuples(k.op(f"aten::{name}")(x, *args, **named))]
+            key = tuple(x.shape), dim, x.dtype, name
+            assert seen.setdefault(key, now) == now, (key, threads)
+            tally.cases["folds with several threads"] += 1
 
 
 def test_many_dimensions_are_copied_first(interp, sync):

@@ -4,13 +4,14 @@ A list may hold tensors that differ in dtype, shape and layout, are broadcast, e
 Results are PyTorch's, or within what Kiln's operator for one tensor differs from PyTorch's: so the bits are compared with
 those of the operator for one tensor.  Tiers and threads give the same bits, and a call that fails has written nothing.
 """
+import contextlib
 import random
 
 import pytest
 import torch
 
 from compare import tally
-from kilnlib import Kiln
+from kilnlib import Kiln, at_most
 from test_fold import bits, torch_op
 from whole import WHOLE
 
@@ -98,19 +99,13 @@ def agree(op, args, named, contexts):
         assert all(bits(g) == bits(f) for g, f in zip(got, first)), name
 
 
-@pytest.fixture(scope="module")
-def threaded():
-    with Kiln("sync", threads=3) as k:
-        yield k
-
-
 @pytest.mark.parametrize("kind", ["alike", "mixed"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bfloat16])
-def test_like_torch(dtype, kind, interp, sync, threaded):
+def test_like_torch(dtype, kind, interp, sync):
     every = rows(interp)
     assert len(every) > 130
     for op in every if WHOLE else random.Random(f"{dtype}{kind}").sample(every, 25):
-        agree(op, arguments(op, kind, dtype), {}, [interp, sync, threaded] if WHOLE else [interp, threaded])
+        agree(op, arguments(op, kind, dtype), {}, [interp, sync])
 
 
 def test_alpha(interp, sync):
@@ -136,29 +131,29 @@ def test_outs(interp):
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("mode", ["interp", "sync", "default"])
-def test_many_elements_and_threads(mode, threads):
+def test_many_elements_and_threads(mode, threads, sync):
     """Long and short tensors together, which threads share; in the default mode while kernels are being built."""
     xs = [elements((n,), torch.float32, n) for n in (1, 100_003, 5, 64, 250_000, 17, 70_001)]
     ys = [elements((n.numel(),), torch.float32, n.numel() + 1) for n in xs]
     want = [x + 0.5 * y for x, y in zip(xs, ys)]
-    with Kiln(mode, threads=threads) as k:
+    with Kiln(mode, threads=threads) if mode != "sync" else contextlib.nullcontext(sync) as k, at_most(threads):
         for _ in range(30):
             mine = [x.clone() for x in xs]
             k.op("aten::_foreach_add_.List")(mine, ys, alpha=0.5)
             assert all(bits(a) == bits(b) for a, b in zip(mine, want))
 
 
-def test_tensors_that_share_memory():
+def test_tensors_that_share_memory(sync):
     """One after the other, as if each were a call of its own."""
     for threads in (1, 2):
-        with Kiln("sync", threads=threads) as k:
+        with at_most(threads):
             for make in (lambda b: ([b, b, b], [b.new_ones(b.shape)] * 3),          # the same tensor again
                          lambda b: ([b[1:], b[:-1]], [b[1:].clone(), b[:-1].clone()]),  # of another item, moved
                          lambda b: ([b[:1000], b[1000:2000]], [b[1000:2000], b[:1000]])):
                 base = torch.arange(200_000, dtype=torch.float32)
                 want = base.clone()
                 torch._foreach_add_(*make(want))
-                k.op("aten::_foreach_add_.List")(*make(base))
+                sync.op("aten::_foreach_add_.List")(*make(base))
                 assert torch.equal(base, want)
 
 

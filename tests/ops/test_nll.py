@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from compare import tally
-from kilnlib import Kiln
+from contexts import by_threads
+from kilnlib import Kiln, at_most
 from test_fold import FLOATS, bits, both_sides, elements, torch_op, tuples, views
 from whole import WHOLE
 
@@ -100,9 +101,10 @@ def test_layouts(interp, sync):
         agree("nll_loss2d_backward", (grad, x, turned, None, 0, 1, torch.ones(())), (interp,))
 
 
-@pytest.mark.parametrize("mode, threads", [("interp", 1), ("sync", 1), ("sync", 3)])
-def test_targets_out_of_range_are_found_before_anything_is_written(mode, threads):
-    with Kiln(mode, threads=threads) as k:
+@pytest.mark.parametrize("tier, threads", [("interp", 1), ("sync", 1), ("sync", 3)])
+def test_targets_out_of_range_are_found_before_anything_is_written(tier, threads, interp, sync):
+    k = {"interp": interp, "sync": sync}[tier]
+    with at_most(threads):
         for n, at, bad, reduction in itertools.product((1, 70, 300001), (0, -1), (10, -1, 2**40), (0, 1, 2)):
             x, target = elements((n, 10), torch.float32, 1), targets((n,), 10, None, 2)
             target[at] = bad
@@ -146,17 +148,16 @@ def test_results_are_given(interp):
 
 
 @pytest.mark.parametrize("mode", ["interp", "sync"])
-def test_bits_do_not_depend_on_threads(mode):
+def test_bits_do_not_depend_on_threads(mode, sync):
     seen = {}
-    for threads in (1, 3) if mode == "sync" and not WHOLE else (1, 2, 3, 8):
-        with Kiln(mode, threads=threads) as k:
-            for reduction, weight in itertools.product((0, 1), (None, elements((3,), torch.float32, 4).abs())):
-                x, t = elements((200001, 3), torch.float32, 1), targets((200001,), 3, 1, 2)
-                now = [bits(r) for r in k.op("aten::nll_loss_forward")(x, t, weight, reduction, 1)]
-                assert seen.setdefault((reduction, weight is None), now) == now, (reduction, threads)
-                grad = elements((200001,) if reduction == 0 else (), torch.float32, 3)
-                now = bits(k.op("aten::nll_loss_backward")(grad, x, t, weight, reduction, 1, torch.full((), 3.0)))
-                assert seen.setdefault((reduction, weight is None, "gradient"), now) == now, (reduction, threads)
+    for threads, k in by_threads(mode, sync):
+        for reduction, weight in itertools.product((0, 1), (None, elements((3,), torch.float32, 4).abs())):
+            x, t = elements((200001, 3), torch.float32, 1), targets((200001,), 3, 1, 2)
+            now = [bits(r) for r in k.op("aten::nll_loss_forward")(x, t, weight, reduction, 1)]
+            assert seen.setdefault((reduction, weight is None), now) == now, (reduction, threads)
+            grad = elements((200001,) if reduction == 0 else (), torch.float32, 3)
+            now = bits(k.op("aten::nll_loss_backward")(grad, x, t, weight, reduction, 1, torch.full((), 3.0)))
+            assert seen.setdefault((reduction, weight is None, "gradient"), now) == now, (reduction, threads)
 
 
 # -- rows of users' ------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from compare import tally
+from contexts import by_threads, worth
 from kilnlib import Kiln
 from test_each import COMPILED, FLOATS, SHAPES, agree, calls, tiers
 from test_fold import bits, elements, outcome, torch_op, views
@@ -104,7 +105,7 @@ def near(got, want, exact):
 def norm_agrees(name, args, contexts):
     tally.cases["norms over channels"] += 1
     want = made(torch_op(name), args)
-    first, *others = (made(k.op(f"aten::{name}"), args) for k in contexts)
+    first, *others = (made(k.op(f"aten::{name}"), args) for k in worth(contexts, f"aten::{name}", args))
     for other in others:
         assert type(other) is type(first)
         assert isinstance(first, Exception) or [x is not None and bits(x) for x in other] == [x is not None and bits(x) for x in first]
@@ -320,7 +321,8 @@ def test_gradients_of_rms_norm(interp, sync):
         for w, mask in ((weight, [True, True]), (None, [True, True]), (weight, [False, True]), (weight, [True, False]), (weight, [False, False])):
             of_x, of_w, rstd = rms_gradients(grad, x, of, w)
             rstd = rstd.to(torch.float64 if dtype == torch.float64 else torch.float32)
-            results = [kiln.op("aten::_fused_rms_norm_backward")(grad, x, of, rstd, w, mask) for kiln in rarely(x, k, interp, sync)]
+            name, args = "aten::_fused_rms_norm_backward", (grad, x, of, rstd, w, mask)
+            results = [kiln.op(name)(*args) for kiln in worth(rarely(x, k, interp, sync), name, args)]
             assert all([t is not None and bits(t) for t in r] == [t is not None and bits(t) for t in results[0]] for r in results)
             tally.cases["gradients of rms norm"] += 1
             for got, want, given, t in zip(results[0], (of_x, of_w), (mask[0], mask[1] and w is not None), (x, w), strict=True):
@@ -377,27 +379,26 @@ def test_gradients_of_group_norm(interp, sync):
 # -- threads, and rows of users' -----------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("mode", ["interp", "sync"])
-def test_bits_of_norms_do_not_depend_on_threads(mode):
+def test_bits_of_norms_do_not_depend_on_threads(mode, sync):
     seen = {}
     x, grad = elements((4, 24, 40, 40), torch.float32, 3), elements((4, 24, 40, 40), torch.float32, 4)
     w, wide_w = elements((24,), torch.float32, 5), elements((40,), torch.float32, 6)
-    for threads in (1, 2, 3):
-        with Kiln(mode, threads=threads) as k:
-            for last in (False, True):
-                a, g = (t.contiguous(memory_format=torch.channels_last) if last else t for t in (x, grad))
-                stats = [torch.zeros(24), torch.ones(24)]
-                results = {
-                    "batch": k.op("aten::native_batch_norm")(a, w, w, *stats, True, 0.1, 1e-5),
-                    "group": k.op("aten::native_group_norm")(a, w, w, 4, 24, 1600, 6, 1e-5)}
-                results["statistics"] = stats
-                results["of batch"] = k.op("aten::native_batch_norm_backward")(g, a, w, None, None, *results["batch"][1:], True, 1e-5, [True] * 3)
-                results["of group"] = k.op("aten::native_group_norm_backward")(g, a, *results["group"][1:], w, 4, 24, 1600, 6, [True] * 3)
-                _, mean, rstd = k.op("aten::native_layer_norm")(a, [40], wide_w, wide_w, 1e-5)
-                results["of layer"] = k.op("aten::native_layer_norm_backward")(g, a, [40], mean, rstd, wide_w, wide_w, [True] * 3)
-                for name, given in results.items():
-                    now = [bits(t) for t in given]
-                    assert seen.setdefault((name, last), now) == now, (name, last, threads)
-                    tally.cases["norms, several threads"] += 1
+    for threads, k in by_threads(mode, sync):
+        for last in (False, True):
+            a, g = (t.contiguous(memory_format=torch.channels_last) if last else t for t in (x, grad))
+            stats = [torch.zeros(24), torch.ones(24)]
+            results = {
+                "batch": k.op("aten::native_batch_norm")(a, w, w, *stats, True, 0.1, 1e-5),
+                "group": k.op("aten::native_group_norm")(a, w, w, 4, 24, 1600, 6, 1e-5)}
+            results["statistics"] = stats
+            results["of batch"] = k.op("aten::native_batch_norm_backward")(g, a, w, None, None, *results["batch"][1:], True, 1e-5, [True] * 3)
+            results["of group"] = k.op("aten::native_group_norm_backward")(g, a, *results["group"][1:], w, 4, 24, 1600, 6, [True] * 3)
+            _, mean, rstd = k.op("aten::native_layer_norm")(a, [40], wide_w, wide_w, 1e-5)
+            results["of layer"] = k.op("aten::native_layer_norm_backward")(g, a, [40], mean, rstd, wide_w, wide_w, [True] * 3)
+            for name, given in results.items():
+                now = [bits(t) for t in given]
+                assert seen.setdefault((name, last), now) == now, (name, last, threads)
+                tally.cases["norms, several threads"] += 1
 
 
 ROWS = """
