@@ -31,7 +31,10 @@ def own():
 def sync():
     with Kiln("sync", threads=8 if WHOLE else 3) as k:
         yield k
-        tally.classes += k.stats()["compiles"]
+        stats = k.stats()
+        tally.classes += stats["compiles"]
+        for failure in ("compile_failures", "selftest_failures", "fallbacks"):
+            assert stats[failure] == 0, f"{stats[failure]} {failure}: what should have been compiled was interpreted"
 
 
 def pytest_terminal_summary(terminalreporter):
