@@ -55,6 +55,15 @@ typedef struct kp_type {
     bool scripted;               /* reading its sizes may run Python code: it has a __torch_dispatch__ */
 } kp_type;
 
+/* An at::Tensor that a function returns, and a std::function that is given to one.  C++ returns and takes such classes by
+ * address, as C does with a struct of more than two words; so these have room to spare. */
+typedef struct kp_torch_made {
+    void *impl, *spare[3];
+} kp_torch_made;
+typedef struct kp_torch_function {
+    void *words[8]; /* all NULL: it is empty */
+} kp_torch_function;
+
 /* PyTorch's functions over the at::Tensor of a Python object, which is a pointer to an impl.  None of them fails but bump,
  * for a tensor that is_inference outside inference mode. */
 typedef struct kp_torch {
@@ -71,6 +80,10 @@ typedef struct kp_torch {
     const void *undefined; /* the impl of an at::Tensor that is none */
     /* what torch.set_default_dtype said, as a c10::ScalarType */
     int8_t (*default_type)(void);
+    /* at::fromDLPackVersioned, given an empty std::function, and the Python object of what it makes, which is moved out
+     * of; from_dlpack is NULL unless both have made tensors as they should */
+    kp_torch_made (*from_dlpack)(dl_managed *stolen, kp_torch_function *empty);
+    PyObject *(*wrap)(kp_torch_made *tensor);
     /* of the bridge (torch_bridge.h); NULL before there is one */
     int (*borrow)(const void *tensor, int written, kiln_tensor_header *header, kiln_tensor **out);
     void *(*object)(kiln_tensor *stolen);
@@ -368,7 +381,12 @@ void kp_torch_find(kp_state *st, const dl_exchange *table); /* sets st->torch, o
 int kp_exchange_borrow(kp_frame *f, const kp_type *type, PyObject *o, kp_held *h);
 int kp_exchange_settle(const kp_torch *torch, kp_held *h);
 int kp_exchange_import(kp_state *st, const kp_type *type, PyObject *o, kiln_tensor **out);
-PyObject *kp_exchange_object(const dl_exchange *table, kiln_tensor *stolen);
+/* A new object over the tensor, by the quickest way there is.  torch: NULL where the table is another library's. */
+PyObject *kp_exchange_object(const kp_torch *torch, const dl_exchange *table, kiln_tensor *stolen);
+/* For one call in which no Python code runs, o only being read and not of a scripted type.  false: not as it is, and there
+ * is no exception. */
+bool kp_exchange_lend(kp_state *st, const kp_type *type, PyObject *o, kiln_tensor_header *header,
+                      kiln_tensor **out);
 int kp_find_recorded(kp_frame *f);                             /* sets f->recorded */
 void kp_refuse_recorded(void);                                 /* the exception for such a tensor */
 int kp_before_write(kp_frame *f, const kiln_tensor **refused); /* which one is refused, with an exception */

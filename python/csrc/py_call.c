@@ -117,11 +117,6 @@ static kiln_status run(kiln_ctx *ctx, const kiln_op *what, kp_frame *f, kiln_ten
 
 /* -- results --------------------------------------------------------------------------------------- */
 
-static PyObject *torch_object(const kp_torch *torch, kiln_tensor *stolen) {
-    PyObject *made = torch->object(stolen);
-    return made || PyErr_Occurred() ? made : PyErr_NoMemory();
-}
-
 static PyObject *result_object(kp_frame *f, kiln_tensor *stolen) {
     const kp_held *first = NULL;
     if (!stolen) return Py_NewRef(Py_None); /* a result that is not given */
@@ -133,8 +128,8 @@ static PyObject *result_object(kp_frame *f, kiln_tensor *stolen) {
         }
         if (h->kind >= KP_KILN && (!first || (first->scalar && !h->scalar))) first = h;
     }
-    if (first && first->torch && f->st->torch.object) return torch_object(&f->st->torch, stolen);
-    if (first && first->kind == KP_EXCHANGE) return kp_exchange_object(first->exchange, stolen);
+    if (first && first->kind == KP_EXCHANGE)
+        return kp_exchange_object(first->torch ? &f->st->torch : NULL, first->exchange, stolen);
     PyObject *tensor = kp_tensor_object(f->st, stolen, false);
     if (!tensor || !first || first->kind != KP_NUMPY) return tensor;
     PyObject *array = kp_numpy(f->st, (kp_tensor *)tensor);
@@ -290,15 +285,17 @@ static PyObject *call_filled(kp_op *op, const kiln_op *what, kp_box *box, kp_fra
     return NULL;
 }
 
-/* A torch tensor as most are: of the very type met last, with nothing that autograd keeps of it, to be looked into
- * through the bridge.  Nothing of that runs Python code. */
+/* A torch tensor as most are: of the very type met last, with nothing that autograd keeps of it, and lent by the bridge
+ * or, where there is none, by the exchange table.  Nothing of that runs Python code. */
 static bool plain_tensor(kp_state *st, PyObject *o, kiln_tensor_header *header, kiln_tensor **out) {
     const kp_torch *torch = &st->torch;
     const kp_type *type = &st->types[st->recent];
     if (type->type != Py_TYPE(o) || !type->torch || type->scripted) return false;
-    if (!torch->place || !torch->borrow || !torch->object) return false;
+    if (!torch->place) return false;
     const void *tensor = kp_torch_tensor(torch, o);
-    return !torch->meta(*(const void *const *)tensor) && torch->borrow(tensor, 0, header, out);
+    if (torch->meta(*(const void *const *)tensor)) return false;
+    return torch->borrow ? torch->borrow(tensor, 0, header, out)
+                         : kp_exchange_lend(st, type, o, header, out);
 }
 
 /* Most calls: on tensors alone, all of Kiln's own or all of PyTorch's, by position, only read, and small.  Nothing but
@@ -333,7 +330,8 @@ static bool call_plain(kp_op *op, PyObject *const *args, Py_ssize_t nargs, PyObj
     else if (!result)
         *out = Py_NewRef(Py_None);
     else
-        *out = own ? kp_tensor_object(st, result, false) : torch_object(&st->torch, result);
+        *out = own ? kp_tensor_object(st, result, false)
+                   : kp_exchange_object(&st->torch, st->types[st->recent].exchange, result);
     return true;
 }
 

@@ -94,6 +94,17 @@ int kp_find_recorded(kp_frame *f) {
     return recorded < 0 ? -1 : 0;
 }
 
+bool kp_exchange_lend(kp_state *st, const kp_type *type, PyObject *o, kiln_tensor_header *header,
+                      kiln_tensor **out) {
+    dl_tensor t;
+    kiln_dtype dtype;
+    int plain = look(st, type, o, &t, &dtype);
+    if (plain < 0) PyErr_Clear(); /* met again by the call that is made in this one's place */
+    if (plain <= 0) return false;
+    char *data = t.data ? (char *)t.data + t.byte_offset : NULL;
+    return kiln_tensor_borrow(header, data, dtype, t.ndim, t.shape, t.strides, 0, out) == KILN_OK;
+}
+
 /* What o stands for, as elements in memory of their own.  New reference. */
 static PyObject *carry_out(PyObject *o) {
     static const char *const steps[] = {"detach", "resolve_conj", "resolve_neg", "clone"};
@@ -229,11 +240,10 @@ static bool is_row_major(const kiln_tensor *t) {
 }
 
 /* A result nobody else has: its sizes stay where they are, so no copy of them is made.  Strides that follow from the
- * sizes are left to PyTorch, which is quicker then. */
-PyObject *kp_exchange_object(const dl_exchange *table, kiln_tensor *stolen) {
-    void *object = NULL;
+ * sizes are left to PyTorch, which is quicker then.  NULL with an exception, and the tensor is released. */
+static dl_managed *managed_of(kiln_tensor *stolen) {
     dl_managed *m = malloc(sizeof *m);
-    if (!m) return kiln_tensor_release(stolen), PyErr_NoMemory();
+    if (!m) return kiln_tensor_release(stolen), (dl_managed *)PyErr_NoMemory();
     m->major = DL_MAJOR;
     m->minor = DL_MINOR;
     m->context = stolen;
@@ -248,7 +258,24 @@ PyObject *kp_exchange_object(const dl_exchange *table, kiln_tensor *stolen) {
     t->shape = (int64_t *)kiln_tensor_sizes(stolen);
     t->strides = is_row_major(stolen) ? NULL : (int64_t *)kiln_tensor_strides(stolen);
     t->byte_offset = 0;
-    return table->object_from_managed(m, &object) == 0 ? object : NULL;
+    return m;
+}
+
+/* The table's function takes the GIL, which is held here, and catches exceptions of C++.  Without it only goes what
+ * PyTorch cannot refuse: sizes whose product is the number of elements in memory, and a dtype, each of which was tried. */
+PyObject *kp_exchange_object(const kp_torch *torch, const dl_exchange *table, kiln_tensor *stolen) {
+    if (torch && torch->object) {
+        PyObject *made = torch->object(stolen);
+        return made || PyErr_Occurred() ? made : PyErr_NoMemory();
+    }
+    void *object = NULL;
+    dl_managed *m = managed_of(stolen);
+    if (!m) return NULL;
+    if (!torch || !torch->from_dlpack || m->tensor.strides || !kp_has_elements(&m->tensor))
+        return table->object_from_managed(m, &object) == 0 ? object : NULL;
+    kp_torch_function empty = {0};
+    kp_torch_made made = torch->from_dlpack(m, &empty);
+    return torch->wrap(&made);
 }
 
 /* -- written to ------------------------------------------------------------------------------------ */

@@ -25,16 +25,19 @@ static const struct {
     {"_ZN3c1031get_default_dtype_as_scalartypeEv", offsetof(kp_torch, default_type)},
 };
 
-/* The library is loaded already, for the life of the process: PyTorch cannot be unloaded. */
+/* Of a library that is loaded already, for the life of the process: PyTorch cannot be unloaded. */
+static bool find_symbol(const char *library, const char *name, void *to) {
+    void *handle = dlopen(library, RTLD_NOLOAD | RTLD_LAZY | RTLD_LOCAL);
+    void *address = handle ? dlsym(handle, name) : NULL;
+    if (handle) dlclose(handle);
+    memcpy(to, &address, sizeof address);
+    return address != NULL;
+}
+
 static bool find_symbols(kp_torch *out) {
-    void *library = dlopen("libtorch_cpu.so", RTLD_NOLOAD | RTLD_LAZY | RTLD_LOCAL);
-    bool all = library != NULL;
-    for (size_t k = 0; all && k < sizeof symbols / sizeof *symbols; k++) {
-        void *address = dlsym(library, symbols[k].name);
-        memcpy((char *)out + symbols[k].field, &address, sizeof address);
-        all = address != NULL;
-    }
-    if (library) dlclose(library);
+    bool all = true;
+    for (size_t k = 0; all && k < sizeof symbols / sizeof *symbols; k++)
+        all = find_symbol("libtorch_cpu.so", symbols[k].name, (char *)out + symbols[k].field);
     return all;
 }
 
@@ -92,6 +95,68 @@ static bool try_out(kp_torch *torch, const dl_exchange *table, PyObject *samples
     return before >= 0 && version_of(plain) == before + 1;
 }
 
+/* -- tensors of PyTorch's over memory of ours --------------------------------------------------------- */
+
+/* What they are tried on.  Not on the stack: it must stay if a tensor over it does, against all expectation. */
+static struct {
+    dl_managed managed;
+    int64_t sizes[2];
+    double room[12]; /* for six elements of any dtype */
+    int ended;
+} trial;
+
+static void end_trial(dl_managed *m) {
+    (void)m;
+    trial.ended++;
+}
+
+static dl_managed *new_trial(kiln_dtype dtype) {
+    trial.sizes[0] = 2;
+    trial.sizes[1] = 3;
+    trial.ended = 0;
+    trial.managed = (dl_managed){DL_MAJOR, DL_MINOR, NULL, end_trial, 0, {trial.room, DL_CPU}};
+    trial.managed.tensor.ndim = 2;
+    trial.managed.tensor.shape = trial.sizes;
+    kp_dl_of_dtype(dtype, &trial.managed.tensor);
+    return &trial.managed;
+}
+
+/* Whether o, of which a reference is taken over, is a tensor of that type over the trial, which ends with it. */
+static bool is_trial(const dl_exchange *table, PyObject *o, PyTypeObject *type, kiln_dtype dtype) {
+    dl_tensor t;
+    kiln_dtype got;
+    bool same = Py_TYPE(o) == type && table->borrow_from_object(o, &t) == 0 && kp_accept(&t, o, &got) == 0;
+    same = same && got == dtype && t.ndim == 2 && t.shape[0] == 2 && t.shape[1] == 3 && t.strides[0] == 3 &&
+           t.strides[1] == 1 && (char *)t.data + t.byte_offset == (char *)trial.room && trial.ended == 0;
+    Py_DECREF(o);
+    return same && trial.ended == 1;
+}
+
+/* What the table's function refuses is an exception of C++ to from_dlpack: so that goes first. */
+static bool makes(const kp_torch *torch, const dl_exchange *table, PyTypeObject *type) {
+    for (int k = 0; k < KILN_DTYPE_COUNT; k++) {
+        kp_torch_function empty = {0};
+        void *o = NULL;
+        if (table->object_from_managed(new_trial((kiln_dtype)k), &o) != 0) return false;
+        if (!is_trial(table, o, type, (kiln_dtype)k)) return false;
+        kp_torch_made made = torch->from_dlpack(new_trial((kiln_dtype)k), &empty);
+        o = torch->wrap(&made);
+        if (!o || !is_trial(table, o, type, (kiln_dtype)k)) return false;
+    }
+    return true;
+}
+
+static void find_makers(kp_torch *out, const dl_exchange *table, PyTypeObject *type) {
+    if (find_symbol("libtorch_cpu.so",
+                    "_ZN2at19fromDLPackVersionedEP24DLManagedTensorVersionedSt8functionIFvPvEE",
+                    &out->from_dlpack) &&
+        find_symbol("libtorch_python.so", "_Z16THPVariable_WrapON2at10TensorBaseE", &out->wrap) &&
+        makes(out, table, type))
+        return;
+    out->from_dlpack = NULL;
+    PyErr_Clear();
+}
+
 void kp_torch_find(kp_state *st, const dl_exchange *table) {
     kp_torch found = {0};
     if (st->torch_asked) return;
@@ -99,6 +164,7 @@ void kp_torch_find(kp_state *st, const dl_exchange *table) {
     PyObject *make = find_symbols(&found) ? kp_helper(st, "torch_samples") : NULL;
     PyObject *samples = make ? PyObject_CallFunctionObjArgs(make, NULL) : NULL;
     if (samples && PyTuple_Check(samples) && try_out(&found, table, samples)) {
+        find_makers(&found, table, Py_TYPE(PyTuple_GetItem(samples, 0)));
         found.borrow = st->torch.borrow;
         found.object = st->torch.object;
         st->torch = found;
