@@ -64,6 +64,8 @@ typedef struct kp_torch_function {
     void *words[8]; /* all NULL: it is empty */
 } kp_torch_function;
 
+enum { KP_TORCH_DTYPES = 64 }; /* more than PyTorch has */
+
 /* PyTorch's functions over the at::Tensor of a Python object, which is a pointer to an impl.  None of them fails but bump,
  * for a tensor that is_inference outside inference mode. */
 typedef struct kp_torch {
@@ -80,8 +82,18 @@ typedef struct kp_torch {
     const void *undefined; /* the impl of an at::Tensor that is none */
     /* what torch.set_default_dtype said, as a c10::ScalarType */
     int8_t (*default_type)(void);
-    /* at::fromDLPackVersioned, given an empty std::function, and the Python object of what it makes, which is moved out
-     * of; from_dlpack is NULL unless both have made tensors as they should */
+    /* The address that the impl of an ordinary tensor begins with, which is its class's; NULL: the following up to the
+     * bridge's are not used, since one is missing or did not do as it should. */
+    const void *plain_class;
+    /* PyTorch's functions for C, over the at::Tensor: 0, or 1, which none gives for an ordinary tensor */
+    int32_t (*get_data)(const void *tensor, void **out);
+    int32_t (*get_sizes)(const void *tensor, int64_t **out);
+    int32_t (*get_strides)(const void *tensor, int64_t **out);
+    int32_t (*get_rank)(const void *tensor, int64_t *out);
+    int32_t (*get_dtype)(const void *tensor, int32_t *out);
+    int32_t (*get_device)(const void *tensor, int32_t *out);
+    uint8_t dtypes[KP_TORCH_DTYPES]; /* 1 + the kiln_dtype by the number get_dtype has for it; 0: there is none */
+    /* at::fromDLPackVersioned, and the Python object of what it makes, which is moved out of */
     kp_torch_made (*from_dlpack)(dl_managed *stolen, kp_torch_function *empty);
     PyObject *(*wrap)(kp_torch_made *tensor);
     /* of the bridge (torch_bridge.h); NULL before there is one */
@@ -376,6 +388,14 @@ int kp_accept(const dl_tensor *t, PyObject *o, kiln_dtype *dtype);
 bool kp_has_elements(const dl_tensor *t);
 
 void kp_torch_find(kp_state *st, const dl_exchange *table); /* sets st->torch, once */
+/* Lends what the at::Tensor of a type that is not scripted holds: 1, or 0 if it is no ordinary tensor. */
+int kp_torch_lend(const kp_torch *torch, const void *tensor, kiln_tensor_header *header, kiln_tensor **out);
+/* The same by the bridge, where there is one, which tells scripted ones from others itself. */
+static inline int kp_torch_borrow(const kp_torch *torch, const void *tensor, bool written,
+                                  kiln_tensor_header *header, kiln_tensor **out) {
+    return torch->borrow ? torch->borrow(tensor, written, header, out)
+                         : kp_torch_lend(torch, tensor, header, out);
+}
 
 /* Tensors with an exchange table.  0, or -1 with an exception. */
 int kp_exchange_borrow(kp_frame *f, const kp_type *type, PyObject *o, kp_held *h);
@@ -383,10 +403,6 @@ int kp_exchange_settle(const kp_torch *torch, kp_held *h);
 int kp_exchange_import(kp_state *st, const kp_type *type, PyObject *o, kiln_tensor **out);
 /* A new object over the tensor, by the quickest way there is.  torch: NULL where the table is another library's. */
 PyObject *kp_exchange_object(const kp_torch *torch, const dl_exchange *table, kiln_tensor *stolen);
-/* For one call in which no Python code runs, o only being read and not of a scripted type.  false: not as it is, and there
- * is no exception. */
-bool kp_exchange_lend(kp_state *st, const kp_type *type, PyObject *o, kiln_tensor_header *header,
-                      kiln_tensor **out);
 int kp_find_recorded(kp_frame *f);                             /* sets f->recorded */
 void kp_refuse_recorded(void);                                 /* the exception for such a tensor */
 int kp_before_write(kp_frame *f, const kiln_tensor **refused); /* which one is refused, with an exception */

@@ -285,17 +285,15 @@ static PyObject *call_filled(kp_op *op, const kiln_op *what, kp_box *box, kp_fra
     return NULL;
 }
 
-/* A torch tensor as most are: of the very type met last, with nothing that autograd keeps of it, and lent by the bridge
- * or, where there is none, by the exchange table.  Nothing of that runs Python code. */
+/* A torch tensor as most are: of the very type met last, with nothing that autograd keeps of it, to be looked into
+ * through the bridge or PyTorch's library.  Nothing of that runs Python code. */
 static bool plain_tensor(kp_state *st, PyObject *o, kiln_tensor_header *header, kiln_tensor **out) {
     const kp_torch *torch = &st->torch;
     const kp_type *type = &st->types[st->recent];
     if (type->type != Py_TYPE(o) || !type->torch || type->scripted) return false;
-    if (!torch->place) return false;
+    if (!torch->place || !(torch->borrow || torch->plain_class)) return false;
     const void *tensor = kp_torch_tensor(torch, o);
-    if (torch->meta(*(const void *const *)tensor)) return false;
-    return torch->borrow ? torch->borrow(tensor, 0, header, out)
-                         : kp_exchange_lend(st, type, o, header, out);
+    return !torch->meta(*(const void *const *)tensor) && kp_torch_borrow(torch, tensor, false, header, out);
 }
 
 /* Most calls: on tensors alone, all of Kiln's own or all of PyTorch's, by position, only read, and small.  Nothing but

@@ -94,17 +94,6 @@ int kp_find_recorded(kp_frame *f) {
     return recorded < 0 ? -1 : 0;
 }
 
-bool kp_exchange_lend(kp_state *st, const kp_type *type, PyObject *o, kiln_tensor_header *header,
-                      kiln_tensor **out) {
-    dl_tensor t;
-    kiln_dtype dtype;
-    int plain = look(st, type, o, &t, &dtype);
-    if (plain < 0) PyErr_Clear(); /* met again by the call that is made in this one's place */
-    if (plain <= 0) return false;
-    char *data = t.data ? (char *)t.data + t.byte_offset : NULL;
-    return kiln_tensor_borrow(header, data, dtype, t.ndim, t.shape, t.strides, 0, out) == KILN_OK;
-}
-
 /* What o stands for, as elements in memory of their own.  New reference. */
 static PyObject *carry_out(PyObject *o) {
     static const char *const steps[] = {"detach", "resolve_conj", "resolve_neg", "clone"};
@@ -135,15 +124,15 @@ static kiln_tensor_header *next_header(kp_frame *f) {
     return loan ? &loan->header : NULL;
 }
 
-/* What most calls are given: a torch tensor that the bridge can look into.  One that is written has elements, else it may
- * have to be given others.  Below 0: with an exception. */
+/* What most calls are given: a torch tensor that can be looked into.  One that is written has elements, else it may have
+ * to be given others.  Below 0: with an exception. */
 static int borrow_plain(kp_frame *f, PyObject *o, kp_held *h) {
     const kp_torch *torch = &f->st->torch;
-    if (!torch->borrow || !torch->place) return 0;
+    if (!torch->place || !(torch->borrow || (torch->plain_class && !h->scripted))) return 0;
     bool listed = f->nspare >= KP_HEADER_BYTES;
     kiln_tensor_header *header = listed ? (kiln_tensor_header *)f->spare : next_header(f);
     if (!header) return -1;
-    if (!torch->borrow(kp_torch_tensor(torch, o), h->written, header, &h->t)) return 0;
+    if (!kp_torch_borrow(torch, kp_torch_tensor(torch, o), h->written, header, &h->t)) return 0;
     if (h->written && kiln_tensor_nelem(h->t) == 0) return 0;
     if (listed) {
         f->spare += KP_HEADER_BYTES;
@@ -190,7 +179,8 @@ int kp_exchange_settle(const kp_torch *torch, kp_held *h) {
     dl_tensor t;
     kiln_dtype dtype;
     kiln_tensor_header *header = (kiln_tensor_header *)h->t;
-    if (h->plain && torch->borrow(kp_torch_tensor(torch, h->object), h->written, header, &h->t)) return 0;
+    if (h->plain && kp_torch_borrow(torch, kp_torch_tensor(torch, h->object), h->written, header, &h->t))
+        return 0;
     if (h->plain)
         return PyErr_SetString(PyExc_RuntimeError, "a tensor has become another kind meanwhile"), -1;
     PyObject *source = h->copy ? h->copy : h->object;
@@ -271,7 +261,7 @@ PyObject *kp_exchange_object(const kp_torch *torch, const dl_exchange *table, ki
     void *object = NULL;
     dl_managed *m = managed_of(stolen);
     if (!m) return NULL;
-    if (!torch || !torch->from_dlpack || m->tensor.strides || !kp_has_elements(&m->tensor))
+    if (!torch || !torch->plain_class || m->tensor.strides || !kp_has_elements(&m->tensor))
         return table->object_from_managed(m, &object) == 0 ? object : NULL;
     kp_torch_function empty = {0};
     kp_torch_made made = torch->from_dlpack(m, &empty);

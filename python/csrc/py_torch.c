@@ -3,42 +3,62 @@
  * Python's methods for the same questions give up the GIL and take it back, which costs as much as a small call.
  * The functions take `at::Tensor const &`, as their mangled names say: a pointer to the at::Tensor inside the Python
  * object.  Where that lies is read off an object and proved on it; all of it is tried on tensors whose answers are known.
- * If anything is missing or answers otherwise, nothing of this is used and Python's methods are called. */
+ * If anything is missing or answers otherwise, nothing of this is used and Python's methods are called.
+ *
+ * What DLPack's table does say and make is quicker to have from the library, too: the table's functions take the GIL
+ * several times.  That part (`direct`) is found and tried by itself. */
 #include <dlfcn.h>
 #include <string.h>
 
 #include "kilnpy.h"
 
-static const struct {
-    const char *name;
+typedef struct symbol {
+    const char *library, *name;
     size_t field; /* of kp_torch */
-} symbols[] = {
-    {"_ZN2at6native6is_negERKNS_6TensorE", offsetof(kp_torch, is_neg)},
-    {"_ZN2at6native7is_conjERKNS_6TensorE", offsetof(kp_torch, is_conj)},
-    {"_ZN2at6native12is_inferenceERKNS_6TensorE", offsetof(kp_torch, is_inference)},
-    {"_ZN5torch8autograd4impl12bump_versionERKN2at6TensorE", offsetof(kp_torch, bump)},
-    {"_ZNK3c1010TensorImpl13autograd_metaEv", offsetof(kp_torch, meta)},
-    {"_ZNK3c1010TensorImpl13requires_gradEv", offsetof(kp_torch, requires_grad)},
-    {"_ZN3c108GradMode10is_enabledEv", offsetof(kp_torch, grad_mode)},
-    {"_ZNK3c1010TensorImpl8_fw_gradEmRKN2at10TensorBaseE", offsetof(kp_torch, tangent)},
-    {"_ZN3c1019UndefinedTensorImpl10_singletonE", offsetof(kp_torch, undefined)},
-    {"_ZN3c1031get_default_dtype_as_scalartypeEv", offsetof(kp_torch, default_type)},
+} symbol;
+
+#define CPU "libtorch_cpu.so"
+
+static const symbol asked[] = {
+    {CPU, "_ZN2at6native6is_negERKNS_6TensorE", offsetof(kp_torch, is_neg)},
+    {CPU, "_ZN2at6native7is_conjERKNS_6TensorE", offsetof(kp_torch, is_conj)},
+    {CPU, "_ZN2at6native12is_inferenceERKNS_6TensorE", offsetof(kp_torch, is_inference)},
+    {CPU, "_ZN5torch8autograd4impl12bump_versionERKN2at6TensorE", offsetof(kp_torch, bump)},
+    {CPU, "_ZNK3c1010TensorImpl13autograd_metaEv", offsetof(kp_torch, meta)},
+    {CPU, "_ZNK3c1010TensorImpl13requires_gradEv", offsetof(kp_torch, requires_grad)},
+    {CPU, "_ZN3c108GradMode10is_enabledEv", offsetof(kp_torch, grad_mode)},
+    {CPU, "_ZNK3c1010TensorImpl8_fw_gradEmRKN2at10TensorBaseE", offsetof(kp_torch, tangent)},
+    {CPU, "_ZN3c1019UndefinedTensorImpl10_singletonE", offsetof(kp_torch, undefined)},
+    {CPU, "_ZN3c1031get_default_dtype_as_scalartypeEv", offsetof(kp_torch, default_type)},
+    {NULL, NULL, 0},
 };
 
-/* Of a library that is loaded already, for the life of the process: PyTorch cannot be unloaded. */
-static bool find_symbol(const char *library, const char *name, void *to) {
-    void *handle = dlopen(library, RTLD_NOLOAD | RTLD_LAZY | RTLD_LOCAL);
-    void *address = handle ? dlsym(handle, name) : NULL;
-    if (handle) dlclose(handle);
-    memcpy(to, &address, sizeof address);
-    return address != NULL;
-}
+/* Those that calls can do without. */
+static const symbol direct[] = {
+    {CPU, "aoti_torch_get_data_ptr", offsetof(kp_torch, get_data)},
+    {CPU, "aoti_torch_get_sizes", offsetof(kp_torch, get_sizes)},
+    {CPU, "aoti_torch_get_strides", offsetof(kp_torch, get_strides)},
+    {CPU, "aoti_torch_get_dim", offsetof(kp_torch, get_rank)},
+    {CPU, "aoti_torch_get_dtype", offsetof(kp_torch, get_dtype)},
+    {CPU, "aoti_torch_get_device_type", offsetof(kp_torch, get_device)},
+    {CPU, "_ZN2at19fromDLPackVersionedEP24DLManagedTensorVersionedSt8functionIFvPvEE",
+     offsetof(kp_torch, from_dlpack)},
+    {"libtorch_python.so", "_Z16THPVariable_WrapON2at10TensorBaseE", offsetof(kp_torch, wrap)},
+    {CPU, "_ZTVN3c1010TensorImplE", offsetof(kp_torch, plain_class)},
+    {NULL, NULL, 0},
+};
 
-static bool find_symbols(kp_torch *out) {
-    bool all = true;
-    for (size_t k = 0; all && k < sizeof symbols / sizeof *symbols; k++)
-        all = find_symbol("libtorch_cpu.so", symbols[k].name, (char *)out + symbols[k].field);
-    return all;
+/* The libraries are loaded already, for the life of the process: PyTorch cannot be unloaded. */
+static bool find_symbols(const symbol *all, kp_torch *out) {
+    bool found = true;
+    for (; found && all->name; all++) {
+        void *library = dlopen(all->library, RTLD_NOLOAD | RTLD_LAZY | RTLD_LOCAL);
+        void *address = library ? dlsym(library, all->name) : NULL;
+        if (library) dlclose(library);
+        memcpy((char *)out + all->field, &address, sizeof address);
+        found = address != NULL;
+    }
+    return found;
 }
 
 /* Where the at::Tensor, a pointer, lies in the object o: PyTorch keeps the sizes of a small tensor inside what the
@@ -95,9 +115,31 @@ static bool try_out(kp_torch *torch, const dl_exchange *table, PyObject *samples
     return before >= 0 && version_of(plain) == before + 1;
 }
 
-/* -- tensors of PyTorch's over memory of ours --------------------------------------------------------- */
+/* -- in and out without the exchange table ------------------------------------------------------------ */
 
-/* What they are tried on.  Not on the stack: it must stay if a tensor over it does, against all expectation. */
+enum { TORCH_CPU = 0 }; /* c10::DeviceType::CPU */
+
+/* A tensor of another class may be refused, with a message that PyTorch prints: so the class is looked at first. */
+int kp_torch_lend(const kp_torch *torch, const void *tensor, kiln_tensor_header *header, kiln_tensor **out) {
+    const void *impl = *(const void *const *)tensor;
+    int32_t number, device;
+    int64_t rank, *sizes, *strides;
+    void *data;
+    if (*(const void *const *)impl != torch->plain_class) return 0;
+    if (torch->get_device(tensor, &device) != 0 || device != TORCH_CPU) return 0;
+    if (torch->get_dtype(tensor, &number) != 0 || (uint32_t)number >= KP_TORCH_DTYPES) return 0;
+    if (!torch->dtypes[number]) return 0;
+    kiln_dtype dtype = (kiln_dtype)(torch->dtypes[number] - 1);
+    bool complex = kp_dtype_kind(dtype) == NUM_COMPLEX;
+    if (torch->is_neg(tensor) || (complex && torch->is_conj(tensor))) return 0;
+    if (torch->get_rank(tensor, &rank) != 0 || rank > KILN_MAX_RANK) return 0;
+    if (torch->get_sizes(tensor, &sizes) != 0 || torch->get_strides(tensor, &strides) != 0) return 0;
+    size_t align = kiln_dtype_size(dtype) / (complex ? 2 : 1);
+    if (torch->get_data(tensor, &data) != 0 || !data || ((uintptr_t)data & (align - 1))) return 0;
+    return kiln_tensor_borrow(header, data, dtype, (int)rank, sizes, strides, 0, out) == KILN_OK;
+}
+
+/* What all of it is tried on.  Not on the stack: it must stay if a tensor over it does, against all expectation. */
 static struct {
     dl_managed managed;
     int64_t sizes[2];
@@ -121,50 +163,52 @@ static dl_managed *new_trial(kiln_dtype dtype) {
     return &trial.managed;
 }
 
-/* Whether o, of which a reference is taken over, is a tensor of that type over the trial, which ends with it. */
-static bool is_trial(const dl_exchange *table, PyObject *o, PyTypeObject *type, kiln_dtype dtype) {
-    dl_tensor t;
-    kiln_dtype got;
-    bool same = Py_TYPE(o) == type && table->borrow_from_object(o, &t) == 0 && kp_accept(&t, o, &got) == 0;
-    same = same && got == dtype && t.ndim == 2 && t.shape[0] == 2 && t.shape[1] == 3 && t.strides[0] == 3 &&
-           t.strides[1] == 1 && (char *)t.data + t.byte_offset == (char *)trial.room && trial.ended == 0;
+/* Whether o, of which a reference is taken over, is a tensor of that type over the trial, which ends with it; and whether
+ * it is lent as what it is. */
+static bool is_trial(const kp_torch *torch, PyObject *o, PyTypeObject *type, kiln_dtype dtype) {
+    kiln_tensor_header header;
+    kiln_tensor *t;
+    bool same = Py_TYPE(o) == type && kp_torch_lend(torch, kp_torch_tensor(torch, o), &header, &t);
+    if (same) {
+        const int64_t *sizes = kiln_tensor_sizes(t), *strides = kiln_tensor_strides(t);
+        same = kiln_tensor_dtype(t) == dtype && kiln_tensor_rank(t) == 2 && sizes[0] == 2 && sizes[1] == 3 &&
+               strides[0] == 3 && strides[1] == 1 && kiln_tensor_data(t) == trial.room && trial.ended == 0;
+    }
     Py_DECREF(o);
     return same && trial.ended == 1;
 }
 
-/* What the table's function refuses is an exception of C++ to from_dlpack: so that goes first. */
-static bool makes(const kp_torch *torch, const dl_exchange *table, PyTypeObject *type) {
-    for (int k = 0; k < KILN_DTYPE_COUNT; k++) {
-        kp_torch_function empty = {0};
-        void *o = NULL;
-        if (table->object_from_managed(new_trial((kiln_dtype)k), &o) != 0) return false;
-        if (!is_trial(table, o, type, (kiln_dtype)k)) return false;
-        kp_torch_made made = torch->from_dlpack(new_trial((kiln_dtype)k), &empty);
-        o = torch->wrap(&made);
-        if (!o || !is_trial(table, o, type, (kiln_dtype)k)) return false;
-    }
-    return true;
+/* One dtype.  By the table first: what that refuses would be an exception of C++ to from_dlpack. */
+static bool try_dtype(kp_torch *torch, const dl_exchange *table, PyTypeObject *type, kiln_dtype dtype) {
+    void *o = NULL;
+    int32_t number = -1;
+    kp_torch_function empty = {0};
+    if (table->object_from_managed(new_trial(dtype), &o) != 0) return PyErr_Clear(), false;
+    if (torch->get_dtype(kp_torch_tensor(torch, o), &number) == 0 && (uint32_t)number < KP_TORCH_DTYPES)
+        torch->dtypes[number] = (uint8_t)(dtype + 1);
+    if (!is_trial(torch, o, type, dtype)) return false;
+    kp_torch_made made = torch->from_dlpack(new_trial(dtype), &empty);
+    o = torch->wrap(&made);
+    return o ? is_trial(torch, o, type, dtype) : (PyErr_Clear(), false);
 }
 
-static void find_makers(kp_torch *out, const dl_exchange *table, PyTypeObject *type) {
-    if (find_symbol("libtorch_cpu.so",
-                    "_ZN2at19fromDLPackVersionedEP24DLManagedTensorVersionedSt8functionIFvPvEE",
-                    &out->from_dlpack) &&
-        find_symbol("libtorch_python.so", "_Z16THPVariable_WrapON2at10TensorBaseE", &out->wrap) &&
-        makes(out, table, type))
-        return;
-    out->from_dlpack = NULL;
-    PyErr_Clear();
+/* What C++ calls a class's table begins two words before what objects of the class point to. */
+static void find_direct(kp_torch *torch, const dl_exchange *table, PyObject *plain) {
+    bool good = find_symbols(direct, torch);
+    if (good) torch->plain_class = (const void *const *)torch->plain_class + 2;
+    for (int k = 0; good && k < KILN_DTYPE_COUNT; k++)
+        good = try_dtype(torch, table, Py_TYPE(plain), (kiln_dtype)k);
+    if (!good) torch->plain_class = NULL;
 }
 
 void kp_torch_find(kp_state *st, const dl_exchange *table) {
     kp_torch found = {0};
     if (st->torch_asked) return;
     st->torch_asked = true;
-    PyObject *make = find_symbols(&found) ? kp_helper(st, "torch_samples") : NULL;
+    PyObject *make = find_symbols(asked, &found) ? kp_helper(st, "torch_samples") : NULL;
     PyObject *samples = make ? PyObject_CallFunctionObjArgs(make, NULL) : NULL;
     if (samples && PyTuple_Check(samples) && try_out(&found, table, samples)) {
-        find_makers(&found, table, Py_TYPE(PyTuple_GetItem(samples, 0)));
+        find_direct(&found, table, PyTuple_GetItem(samples, 0));
         found.borrow = st->torch.borrow;
         found.object = st->torch.object;
         st->torch = found;
