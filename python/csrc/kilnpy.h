@@ -92,7 +92,8 @@ typedef struct kp_torch {
     int32_t (*get_rank)(const void *tensor, int64_t *out);
     int32_t (*get_dtype)(const void *tensor, int32_t *out);
     int32_t (*get_device)(const void *tensor, int32_t *out);
-    uint8_t dtypes[KP_TORCH_DTYPES]; /* 1 + the kiln_dtype by the number get_dtype has for it; 0: there is none */
+    /* 1 + the kiln_dtype by the number that get_dtype has for it; 0: there is none */
+    uint8_t dtypes[KP_TORCH_DTYPES];
     /* at::fromDLPackVersioned, and the Python object of what it makes, which is moved out of */
     kp_torch_made (*from_dlpack)(dl_managed *stolen, kp_torch_function *empty);
     PyObject *(*wrap)(kp_torch_made *tensor);
