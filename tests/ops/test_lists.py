@@ -143,6 +143,20 @@ def test_many_elements_and_threads(mode, threads, sync):
             assert all(bits(a) == bits(b) for a, b in zip(mine, want))
 
 
+def test_a_chain_of_items_keeps_its_order(sync):
+    """Each item reads what the one before it wrote, whoever runs them."""
+    n, items = 60_000, 8
+    for threads in (1, 2):
+        base = torch.arange(n * (items + 1), dtype=torch.float64)
+        want = base.clone()
+        xs, ys = [list(b.split(n)[1:]) for b in (base, want)], [list(b.split(n)[:-1]) for b in (base, want)]
+        with at_most(threads):
+            for _ in range(2):
+                sync.op("aten::_foreach_add_.List")(xs[0], ys[0])
+                torch._foreach_add_(xs[1], ys[1])
+                assert torch.equal(base, want)
+
+
 def test_tensors_that_share_memory(sync):
     """One after the other, as if each were a call of its own."""
     for threads in (1, 2):
