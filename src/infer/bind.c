@@ -117,6 +117,14 @@ static kiln_status wrong_type(const kiln_bound *b, const kiln_param *p, const ki
     return kiln_misfit_fail(b->op, &why);
 }
 
+/* A list of tensors and nothing else: what optimizers give by the thousand. */
+static bool is_tensors(const kiln_type *elem, const kiln_value *v) {
+    uint32_t k = 0;
+    if (elem->kind != KILN_T_TENSOR) return false;
+    while (k < v->n && v->u.list[k].kind == KILN_TENSOR && v->u.list[k].u.tensor) k++;
+    return k == v->n;
+}
+
 /* A list argument: borrowed if its items already have their type, else converted into b->items. */
 static kiln_status take_list(kiln_bound *b, const kiln_param *p, const kiln_type *list, const kiln_value *v,
                              kiln_value *out) {
@@ -133,11 +141,12 @@ static kiln_status take_list(kiln_bound *b, const kiln_param *p, const kiln_type
     }
     if (v->n && !v->u.list) return wrong_type(b, p, v, -1);
     bool same = true;
+    *out = kiln_v_list(v->u.list, v->n);
+    if (is_tensors(list->elem, v)) return KILN_OK;
     for (uint32_t k = 0; k < v->n; k++) {
         if (!convert_item(list->elem, &v->u.list[k], &one)) return wrong_type(b, p, &v->u.list[k], (int)k);
         same = same && one.kind == v->u.list[k].kind;
     }
-    *out = kiln_v_list(v->u.list, v->n);
     if (same) return KILN_OK;
     KILN_TRY(room_for(b, v->n, &items));
     for (uint32_t k = 0; k < v->n; k++) (void)convert_item(list->elem, &v->u.list[k], &items[k]);
