@@ -307,6 +307,8 @@ typedef struct kp_held {
     kp_kind kind;
     bool torch;    /* object is a torch.Tensor */
     bool plain;    /* and the bridge has lent it */
+    bool bare;     /* plain: autograd keeps nothing of it */
+    bool counted;  /* plain: it counts writes */
     bool scripted; /* see kp_type */
     bool release;  /* t is to be released after the call */
     bool readonly;
@@ -373,12 +375,13 @@ static inline const kp_type *kp_type_of(kp_state *st, PyObject *o) {
 }
 void kp_types_drop(kp_state *st);
 int kp_types_init(kp_state *st);
-kp_held *kp_hold_more(kp_frame *f); /* room for one more where there is none left; NULL with an exception */
+int kp_hold_more(kp_frame *f, size_t n); /* room for n more; -1 with an exception */
 static inline kp_held *kp_hold(kp_frame *f) {
-    return f->nheld < f->held_cap ? &f->held[f->nheld++] : kp_hold_more(f);
+    if (f->nheld == f->held_cap && kp_hold_more(f, 1) < 0) return NULL;
+    return &f->held[f->nheld++];
 }
 kp_loan *kp_loan_new(kp_frame *f);    /* NULL with an exception */
-int kp_expect(kp_frame *f, size_t n); /* headers of so many tensors will be wanted; -1 with an exception */
+int kp_expect(kp_frame *f, size_t n); /* so many tensors are in a list; -1 with an exception */
 int kp_settle_again(kp_frame *f);
 /* Reads addresses and sizes again if code that is not ours may have run since they were read: in the end of all, so that
  * none runs between here and the call.  0, or -1 with an exception. */
@@ -389,9 +392,9 @@ int kp_accept(const dl_tensor *t, PyObject *o, kiln_dtype *dtype);
 bool kp_has_elements(const dl_tensor *t);
 
 void kp_torch_find(kp_state *st, const dl_exchange *table); /* sets st->torch, once */
-/* Lends what the at::Tensor of a type that is not scripted holds: 1, or 0 if it is no ordinary tensor. */
+/* Lends what the at::Tensor of a type that is not scripted holds: KILN_LENT, or 0 if it is no ordinary tensor. */
 int kp_torch_lend(const kp_torch *torch, const void *tensor, kiln_tensor_header *header, kiln_tensor **out);
-/* The same by the bridge, where there is one, which tells scripted ones from others itself. */
+/* The same by the bridge, where there is one, which tells scripted ones from others itself and has more bits to say. */
 static inline int kp_torch_borrow(const kp_torch *torch, const void *tensor, bool written,
                                   kiln_tensor_header *header, kiln_tensor **out) {
     return torch->borrow ? torch->borrow(tensor, written, header, out)
@@ -401,6 +404,9 @@ static inline int kp_torch_borrow(const kp_torch *torch, const void *tensor, boo
 /* Tensors with an exchange table.  0, or -1 with an exception. */
 int kp_exchange_borrow(kp_frame *f, const kp_type *type, PyObject *o, kp_held *h);
 int kp_exchange_settle(const kp_torch *torch, kp_held *h);
+/* Item o of a list given for param, if it is what most are: a torch tensor of the type met last that the bridge can look
+ * into.  kp_expect has been told of it.  false: it is none, and nothing was done. */
+bool kp_exchange_lend(kp_frame *f, const kp_param *param, PyObject *o, kiln_value *out);
 int kp_exchange_import(kp_state *st, const kp_type *type, PyObject *o, kiln_tensor **out);
 /* A new object over the tensor, by the quickest way there is.  torch: NULL where the table is another library's. */
 PyObject *kp_exchange_object(const kp_torch *torch, const dl_exchange *table, kiln_tensor *stolen);

@@ -3,6 +3,7 @@
  * Results are of the kind of the first tensor argument; a written argument is returned itself.  The GIL is given up
  * where the call may take long.  Everything that must live until the call is over is in its frame. */
 #include "kilnpy.h"
+#include "torch_bridge.h"
 
 /* Elements from which a call takes longer than giving up the GIL and taking it back. */
 enum { GIL_ELEMENTS = 4096 };
@@ -293,7 +294,8 @@ static bool plain_tensor(kp_state *st, PyObject *o, kiln_tensor_header *header, 
     if (type->type != Py_TYPE(o) || !type->torch || type->scripted) return false;
     if (!torch->place || !(torch->borrow || torch->plain_class)) return false;
     const void *tensor = kp_torch_tensor(torch, o);
-    return !torch->meta(*(const void *const *)tensor) && kp_torch_borrow(torch, tensor, false, header, out);
+    if (torch->borrow) return torch->borrow(tensor, 0, header, out) & KILN_LENT_BARE;
+    return !torch->meta(*(const void *const *)tensor) && kp_torch_lend(torch, tensor, header, out);
 }
 
 /* Most calls: on tensors alone, all of Kiln's own or all of PyTorch's, by position, only read, and small.  Nothing but

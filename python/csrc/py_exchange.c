@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "kilnpy.h"
+#include "torch_bridge.h"
 
 /* PyTorch's own errors about tensors that DLPack cannot express become one kind.  Only their first line is
  * meant for readers. */
@@ -88,7 +89,7 @@ void kp_refuse_recorded(void) {
 int kp_find_recorded(kp_frame *f) {
     int recorded = 0;
     for (int k = 0; k < f->nheld && recorded == 0; k++) {
-        recorded = f->held[k].torch ? is_recorded(f->st, f->held[k].object) : 0;
+        recorded = f->held[k].torch && !f->held[k].bare ? is_recorded(f->st, f->held[k].object) : 0;
         if (recorded > 0) f->recorded = f->held[k].t;
     }
     return recorded < 0 ? -1 : 0;
@@ -124,6 +125,13 @@ static kiln_tensor_header *next_header(kp_frame *f) {
     return loan ? &loan->header : NULL;
 }
 
+/* What the bridge says of h, which it has lent. */
+static void set_lent(kp_held *h, int lent) {
+    h->plain = true;
+    h->bare = lent & KILN_LENT_BARE;
+    h->counted = lent & KILN_LENT_COUNTED;
+}
+
 /* What most calls are given: a torch tensor that can be looked into.  One that is written has elements, else it may have
  * to be given others.  Below 0: with an exception. */
 static int borrow_plain(kp_frame *f, PyObject *o, kp_held *h) {
@@ -132,16 +140,44 @@ static int borrow_plain(kp_frame *f, PyObject *o, kp_held *h) {
     bool listed = f->nspare >= KP_HEADER_BYTES;
     kiln_tensor_header *header = listed ? (kiln_tensor_header *)f->spare : next_header(f);
     if (!header) return -1;
-    if (!kp_torch_borrow(torch, kp_torch_tensor(torch, o), h->written, header, &h->t)) return 0;
-    if (h->written && kiln_tensor_nelem(h->t) == 0) return 0;
+    int lent = kp_torch_borrow(torch, kp_torch_tensor(torch, o), h->written, header, &h->t);
+    if (!lent || (h->written && kiln_tensor_nelem(h->t) == 0)) return 0;
     if (listed) {
         f->spare += KP_HEADER_BYTES;
         f->nspare -= KP_HEADER_BYTES;
     }
-    h->plain = true;
+    set_lent(h, lent);
     h->copy = NULL;
     h->resize = false;
     return 1;
+}
+
+bool kp_exchange_lend(kp_frame *f, const kp_param *param, PyObject *o, kiln_value *out) {
+    const kp_torch *torch = &f->st->torch;
+    const kp_type *type = &f->st->types[f->st->recent];
+    if (type->type != Py_TYPE(o) || !type->torch || type->scripted || !torch->borrow || !torch->place)
+        return false;
+    if (f->nspare < KP_HEADER_BYTES || f->nheld == f->held_cap) return false;
+    kiln_tensor_header *header = (kiln_tensor_header *)f->spare;
+    int lent = torch->borrow(kp_torch_tensor(torch, o), param->written, header, &out->u.tensor);
+    if (!lent || (param->written && kiln_tensor_nelem(out->u.tensor) == 0)) return false;
+    f->spare += KP_HEADER_BYTES;
+    f->nspare -= KP_HEADER_BYTES;
+    kp_held *h = &f->held[f->nheld++];
+    *h = (kp_held){.t = out->u.tensor,
+                   .object = o,
+                   .name = param->name,
+                   .exchange = type->exchange,
+                   .kind = type->kind,
+                   .torch = true,
+                   .written = param->written};
+    set_lent(h, lent);
+    f->torch = true;
+    f->writes = f->writes || param->written;
+    out->kind = KILN_TENSOR;
+    out->n = 0;
+    out->name = NULL;
+    return true;
 }
 
 /* An output without elements takes the result's shape, as PyTorch has it: memory of Kiln's own stands in.  So does a copy
@@ -179,8 +215,9 @@ int kp_exchange_settle(const kp_torch *torch, kp_held *h) {
     dl_tensor t;
     kiln_dtype dtype;
     kiln_tensor_header *header = (kiln_tensor_header *)h->t;
-    if (h->plain && kp_torch_borrow(torch, kp_torch_tensor(torch, h->object), h->written, header, &h->t))
-        return 0;
+    int lent = h->plain ? kp_torch_borrow(torch, kp_torch_tensor(torch, h->object), h->written, header, &h->t)
+                        : 0;
+    if (lent) return set_lent(h, lent), 0;
     if (h->plain)
         return PyErr_SetString(PyExc_RuntimeError, "a tensor has become another kind meanwhile"), -1;
     PyObject *source = h->copy ? h->copy : h->object;
@@ -275,7 +312,7 @@ int kp_before_write(kp_frame *f, const kiln_tensor **refused) {
     const kp_torch *torch = &f->st->torch;
     for (int k = 0; k < f->nheld; k++) {
         const kp_held *h = &f->held[k];
-        if (!h->written || !h->torch) continue;
+        if (!h->written || !h->torch || h->counted) continue;
         const void *tensor = kp_torch_tensor(torch, h->object);
         if (torch->place && !torch->is_inference(tensor)) continue;
         *refused = h->t;
@@ -285,9 +322,10 @@ int kp_before_write(kp_frame *f, const kiln_tensor **refused) {
 }
 
 /* PyTorch's count of writes, by which autograd notices that a saved tensor changed. */
-static int count_write(kp_state *st, PyObject *o) {
-    const void *tensor = kp_torch_tensor(&st->torch, o);
-    if (!st->torch.place || st->torch.is_inference(tensor)) return kp_help(st, "after_write", o, NULL);
+static int count_write(kp_state *st, const kp_held *h) {
+    const void *tensor = kp_torch_tensor(&st->torch, h->object);
+    if (!h->counted && (!st->torch.place || st->torch.is_inference(tensor)))
+        return kp_help(st, "after_write", h->object, NULL);
     st->torch.bump(tensor);
     return 0;
 }
@@ -316,7 +354,7 @@ int kp_after_write(kp_frame *f) {
         if (!h->written) continue;
         if (h->copy && kp_help(f->st, "write_back", h->object, h->copy) < 0) return -1;
         if (h->resize && resize(f->st, h) < 0) return -1;
-        if (h->torch && count_write(f->st, h->object) < 0) return -1;
+        if (h->torch && count_write(f->st, h) < 0) return -1;
     }
     return 0;
 }

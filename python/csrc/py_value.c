@@ -55,16 +55,17 @@ int kp_keep(kp_frame *f, PyObject *stolen) {
     return st;
 }
 
-kp_held *kp_hold_more(kp_frame *f) {
-    f->owns = true;
-    size_t bytes = 2 * (size_t)f->held_cap * sizeof *f->held;
-    kp_held *more = PyMem_Malloc(bytes);
-    if (!more) return (kp_held *)PyErr_NoMemory();
-    memcpy(more, f->held, bytes / 2);
+int kp_hold_more(kp_frame *f, size_t n) {
+    size_t cap = 2 * (size_t)f->held_cap, held = (size_t)f->nheld;
+    if (cap < held + n) cap = held + n;
+    kp_held *more = cap <= INT32_MAX ? PyMem_Malloc(cap * sizeof *more) : NULL;
+    if (!more) return PyErr_NoMemory(), -1;
+    memcpy(more, f->held, held * sizeof *more);
     if (f->held != f->first_held) PyMem_Free(f->held);
+    f->owns = true;
     f->held = more;
-    f->held_cap *= 2;
-    return &f->held[f->nheld++];
+    f->held_cap = (int)cap;
+    return 0;
 }
 
 kp_loan *kp_loan_new(kp_frame *f) {
@@ -88,6 +89,7 @@ static kiln_value *items_new(kp_frame *f, size_t n) {
 /* The bridge gives strides, so that a header needs its first words alone. */
 int kp_expect(kp_frame *f, size_t n) {
     size_t nbytes = n * KP_HEADER_BYTES;
+    if (n > (size_t)(f->held_cap - f->nheld) && kp_hold_more(f, n) < 0) return -1;
     if (nbytes <= f->nspare) return 0;
     kiln_value *block = items_new(f, nbytes / sizeof(kiln_value) + 1);
     if (!block) return -1;
@@ -149,6 +151,18 @@ static int value_of_other(kp_frame *f, const kp_param *param, PyObject *o, kiln_
 
 /* -- lists ----------------------------------------------------------------------------------------- */
 
+/* Any item of a list. */
+static int value_of_item(kp_frame *f, const kp_param *plain, PyObject *item, kiln_value *out) {
+    if (PyList_Check(item) || PyTuple_Check(item)) {
+        PyErr_SetString(PyExc_TypeError,
+                        "lists in lists are not served as arguments; make a kiln.Tensor of them");
+        return -1;
+    }
+    if (kp_value(f, plain, item, out) < 0) return -1;
+    out->name = NULL;
+    return 0;
+}
+
 /* Items are read from a tuple of our own: another thread may change the list while the GIL is released. */
 static int value_of_sequence(kp_frame *f, const kp_param *param, PyObject *o, kiln_value *out) {
     bool own = PyList_CheckExact(o) || PyTuple_CheckExact(o); /* reading it runs nobody's code */
@@ -160,19 +174,15 @@ static int value_of_sequence(kp_frame *f, const kp_param *param, PyObject *o, ki
         return -1;
     }
     kiln_value *items = items_new(f, (size_t)n);
-    if (!items || (param && param->item == KILN_TENSOR && kp_expect(f, (size_t)n) < 0)) return -1;
+    bool tensors = param && param->item == KILN_TENSOR;
+    if (!items || (tensors && kp_expect(f, (size_t)n) < 0)) return -1;
+    const kp_param plain = {.name = param ? param->name : NULL,
+                            .kind = param ? param->item : KILN_OBJECT_V,
+                            .written = param && param->written};
     for (Py_ssize_t k = 0; k < n; k++) {
         PyObject *item = PyTuple_GetItem(tuple, k);
-        kp_param plain = {.name = param ? param->name : NULL,
-                          .kind = param ? param->item : KILN_OBJECT_V,
-                          .written = param && param->written};
-        if (PyList_Check(item) || PyTuple_Check(item)) {
-            PyErr_SetString(PyExc_TypeError,
-                            "lists in lists are not served as arguments; make a kiln.Tensor of them");
-            return -1;
-        }
-        if (kp_value(f, &plain, item, &items[k]) < 0) return -1;
-        items[k].name = NULL;
+        if (tensors && kp_exchange_lend(f, &plain, item, &items[k])) continue;
+        if (value_of_item(f, &plain, item, &items[k]) < 0) return -1;
     }
     *out = kiln_v_list(items, (uint32_t)n);
     return 0;

@@ -649,8 +649,11 @@ int borrow(const void *tensor, int written, kiln_tensor_header *header, kiln_ten
     if (type == NO_DTYPE) return 0;
     c10::IntArrayRef sizes = impl->sizes(), strides = impl->strides();
     void *data = written ? impl->mutable_data() : const_cast<void *>(impl->data());
-    return api->borrow(header, data, static_cast<kiln_dtype>(type), static_cast<int>(sizes.size()),
-                       sizes.data(), strides.data(), 0, out) == KILN_OK;
+    if (api->borrow(header, data, static_cast<kiln_dtype>(type), static_cast<int>(sizes.size()), sizes.data(),
+                    strides.data(), 0, out) != KILN_OK)
+        return 0;
+    return KILN_LENT | (impl->autograd_meta() ? 0 : KILN_LENT_BARE) |
+           (impl->is_inference() ? 0 : KILN_LENT_COUNTED);
 }
 
 void *object(kiln_tensor *t) {

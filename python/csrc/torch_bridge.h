@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-enum { KILN_BRIDGE_VERSION = 4 };
+enum { KILN_BRIDGE_VERSION = 5 };
 
 /* All that a tensor over a result needs, by one call. */
 typedef struct kiln_bridge_view {
@@ -80,6 +80,13 @@ typedef struct kiln_bridge_counts {
     uint64_t served, handed_back[KILN_WHY_COUNT];
 } kiln_bridge_counts;
 
+/* What is true of a tensor that was lent. */
+enum {
+    KILN_LENT = 1,
+    KILN_LENT_BARE = 2,   /* autograd keeps nothing of it, so that nothing is recorded */
+    KILN_LENT_COUNTED = 4 /* it counts writes: it is none of inference mode */
+};
+
 /* Of the bridge.  Nothing here throws.  Functions but `fit` and `counts` are called by one thread at a time. */
 typedef struct kiln_bridge {
     int version;               /* KILN_BRIDGE_VERSION */
@@ -91,8 +98,8 @@ typedef struct kiln_bridge {
     kiln_bridge_fit (*take)(kiln_ctx *ctx, const kiln_op *op, int own);
     void (*drop)(const char *name); /* gives an operator back, if it is taken */
     int (*takes)(const char *name); /* whether it is taken */
-    /* Borrows what `tensor`, the address of an at::Tensor, holds, to be read or to be written: 1, or 0 if it is no plain
-     * tensor. */
+    /* Borrows what `tensor`, the address of an at::Tensor, holds, to be read or to be written: KILN_LENT_ bits, or 0 if it is
+     * no plain tensor. */
     int (*borrow)(const void *tensor, int written, kiln_tensor_header *header, kiln_tensor **out);
     /* A new torch.Tensor over t, whose reference it takes over; the GIL is held.  NULL: there was no memory.  The
      * function itself is NULL if PyTorch does not say how. */
