@@ -1,22 +1,29 @@
 """Lists: `_foreach_*` and fused optimizers over 200 tensors of 1 KB to 1 MB, beside PyTorch; and lists of small and of large tensors.
 
 Sizes go from the smallest to the largest in equal ratios.  All is in place and called from Python, with torch tensors, and by
-turns.  What it costs to hand the tensors over is part of the time, as it is of PyTorch's.
+turns.  What it costs to hand the tensors over is part of the time, as it is of PyTorch's.  Where lists are larger than caches,
+a plain loop in C over the same tensors (bench/loops/plain_lists.c) takes its turn: what memory allows, and no call can pass.
 """
+import ctypes
 import json
 import time
+from pathlib import Path
 
 import torch
 
 import kiln
 import kiln.torch
 
+ROOT = Path(__file__).resolve().parent.parent
 ROUNDS, SAMPLE_NS = 9, 20e6
 NTENSORS = 200
 # Name -> the bytes of the smallest and of the largest tensor.
 SETS = {"1 KB to 1 MB": (1 << 10, 1 << 20), "1 KB": (1 << 10, 1 << 10), "16 KB": (1 << 14, 1 << 14), "1 MB": (1 << 20, 1 << 20)}
 # Of the first set: times PyTorch's speed.
 GOALS = {"_foreach_add_": 2.0, "_fused_adamw_": 1.3}
+# What a plain loop computes of the same lists, and from how many elements it is worth its threads.
+PLAIN = {"_foreach_add_": (0, 2), "_fused_adamw_": (1, 4)}
+PLAIN_ELEMENTS = 1 << 20
 
 
 def tensors(least, most, positive=False):
@@ -56,19 +63,29 @@ def timed(call, count):
     return (time.perf_counter_ns() - start) / count
 
 
-def measure(ours, theirs):
-    """The best times of both, and how much PyTorch differs from itself."""
-    both = ours, theirs
-    counts = [max(1, int(SAMPLE_NS / min(timed(call, 1) for _ in range(3)))) for call in both]
-    samples = [], []
+def measure(sides):
+    """The best time of each side, and how much PyTorch differs from itself."""
+    counts = {name: max(1, int(SAMPLE_NS / min(timed(call, 1) for _ in range(3)))) for name, call in sides.items()}
+    samples = {name: [] for name in sides}
     for _ in range(ROUNDS):
-        for call, count, found in zip(both, counts, samples):
-            found.append(timed(call, count))
-    halves = min(samples[1][::2]), min(samples[1][1::2])
-    return min(samples[0]), min(samples[1]), max(halves) / min(halves)
+        for name, call in sides.items():
+            samples[name].append(timed(call, counts[name]))
+    halves = min(samples["torch"][::2]), min(samples["torch"][1::2])
+    return {name: min(found) for name, found in samples.items()}, max(halves) / min(halves)
 
 
-def rows(names=None, sets=None):
+def plain(name, args, threads):
+    """The plain loop over these lists, if there is one: {"plain": function}."""
+    if name not in PLAIN or sum(x.numel() for x in args[0]) < PLAIN_ELEMENTS:
+        return {}
+    which, nlists = PLAIN[name]
+    loop = ctypes.CDLL(str(ROOT / "build" / "libkiln_bench.so")).plain_lists
+    at = (ctypes.c_void_p * (nlists * NTENSORS))(*(x.data_ptr() for list_ in args[:nlists] for x in list_))
+    counts = (ctypes.c_long * NTENSORS)(*(x.numel() for x in args[0]))
+    return {"plain": lambda: loop(which, at, counts, ctypes.c_long(NTENSORS), threads)}
+
+
+def rows(names=None, sets=None, threads=1):
     for name, (given, make) in calls().items():
         for size, of in SETS.items():
             if (names and name not in names) or (sets and size not in sets):
@@ -77,8 +94,9 @@ def rows(names=None, sets=None):
             op = kiln.op(f"aten::{given}")
             base, _, overload = given.partition(".")
             native = getattr(torch, base)
-            mine, theirs, spread = measure(lambda: op(*args, **named), lambda: native(*args, **named))
-            yield {"bench": "lists", "size": size, "name": name, "ns": {"kiln": mine, "torch": theirs}, "spread": spread}
+            sides = {"kiln": lambda: op(*args, **named), "torch": lambda: native(*args, **named), **plain(name, args, threads)}
+            ns, spread = measure(sides)
+            yield {"bench": "lists", "size": size, "name": name, "ns": ns, "spread": spread}
 
 
 def goal(met, text):
@@ -89,12 +107,13 @@ def goal(met, text):
 def run(as_json, threads):
     torch.set_num_threads(threads)
     missed = 0
-    for row in rows():
+    for row in rows(threads=threads):
         times = row["ns"]["torch"] / row["ns"]["kiln"]
         if as_json:
             print(json.dumps(row))
         else:
-            print(f"  {row['name']:22} {row['size']:14} {times:7.2f}   {row['ns']['kiln'] / 1e3:10.1f} us")
+            loop = f"   a plain loop: {row['ns']['torch'] / row['ns']['plain']:.2f}" if "plain" in row["ns"] else ""
+            print(f"  {row['name']:22} {row['size']:14} {times:7.2f}   {row['ns']['kiln'] / 1e3:10.1f} us{loop}")
         least = GOALS.get(row["name"]) if row["size"] == "1 KB to 1 MB" else None
         if least:
             missed += goal(times >= least, f"{row['name']} over 200 tensors of {row['size']} {times:.2f}  goal {least}")
