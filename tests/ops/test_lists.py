@@ -157,6 +157,28 @@ def test_a_chain_of_items_keeps_its_order(sync):
                 assert torch.equal(base, want)
 
 
+@pytest.mark.parametrize("order", ["rising", "falling", "mixed", "by turns"])
+def test_shared_memory_is_found_in_any_order_of_addresses(order):
+    """Slices of one array are one launch; if two of them have an element in common, each is a call of its own."""
+    n, items = 1_000, 60
+    places = list(range(items))
+    {"rising": lambda: None, "falling": places.reverse, "mixed": lambda: random.Random(1).shuffle(places),
+     "by turns": lambda: places.sort(key=lambda k: (k % 3, k if k % 2 else -k))}[order]()
+    base = torch.arange(float(n * items))
+    with Kiln("sync", threads=2) as k:
+        add = k.op("aten::_foreach_add_.List")
+        for more in (0, 1):
+            xs = [base[p * n:(p + 1) * n + (more if p == 30 else 0)] for p in places]
+            ys = [torch.ones(x.numel()) * (j + 1) for j, x in enumerate(xs)]
+            want = base.clone()
+            for x, y in zip(xs, ys):
+                want[x.storage_offset():x.storage_offset() + x.numel()] += y
+            before = k.stats()["calls"]
+            add(xs, ys)
+            assert torch.equal(base, want)
+            assert k.stats()["calls"] - before == (items if more else 1)
+
+
 def test_tensors_that_share_memory(sync):
     """One after the other, as if each were a call of its own."""
     for threads in (1, 2):
