@@ -2,7 +2,8 @@
 
 Sizes go from the smallest to the largest in equal ratios.  All is in place and called from Python, with torch tensors, and by
 turns.  What it costs to hand the tensors over is part of the time, as it is of PyTorch's.  Where lists are larger than caches,
-a plain loop in C over the same tensors (bench/loops/plain_lists.c) takes its turn: what memory allows, and no call can pass.
+a plain loop in C over the same tensors (bench/loops/plain_lists.c) takes its turn.  With one thread that is what
+memory allows; with more it is no limit, as it starts its threads anew and shares out equal halves.
 """
 import ctypes
 import json

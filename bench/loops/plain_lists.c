@@ -1,8 +1,8 @@
-/* plain_lists.c - what loops over lists of tensors cost at best: plain C over the same memory, for bench/peers_lists.py.
+/* plain_lists.c - what loops over lists of tensors cost without anything around them: plain C, for bench/peers_lists.py.
  *
- * An addition in place and a step of AdamW, of f32, each one pass over all tensors and nothing else: no checks, no calls, the compiler's
- * own vectors.  All elements are shared out among threads in equal parts.  Where memory is the limit, this is what the
- * machine allows. */
+ * An addition in place and a step of AdamW, of f32, each one pass over all tensors: no checks, no calls, the
+ * compiler's own vectors.  One thread of it shows what memory allows where lists are larger than caches.  More threads are
+ * started for each call and have equal parts, which is not the best that can be done. */
 #include <math.h>
 #include <pthread.h>
 
