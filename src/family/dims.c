@@ -1,24 +1,41 @@
 /* dims.c - the `over` of a row and the arguments of a call -> which dimensions are folded or scanned.
  *
- * An argument names one dimension or a list of them, from the end if negative; or the row says the last so many.  A
- * tensor without dimensions takes 0 and -1, as PyTorch has it.  Knows no strides. */
+ * An argument names one dimension or a list of them, from the end if negative; or the row says the last so many, or
+ * numbers them.  A tensor without dimensions takes 0 and -1, as PyTorch has it.  Knows no strides. */
 #include "family/dims.h"
 
 #include "infer/infer_parts.h"
 
-/* Notes `dim`, which argument `arg` names. */
-static kiln_status add_named(kiln_plan *p, int arg, int64_t dim) {
+/* Notes `dim`. */
+static kiln_status add_dim(kiln_plan *p, int64_t dim) {
     int rank = p->shape->rank, least = rank ? -rank : -1, most = rank ? rank - 1 : 0;
     if (dim < least || dim > most)
-        return KILN_FAIL(
-            KILN_E_INDEX,
-            "%s: argument '%s': Dimension out of range (expected to be in range of [%d, %d], but got %lld)",
-            p->call->op->name, kiln_arg_name(p->call, arg), least, most, (long long)dim);
+        return KILN_FAIL(KILN_E_INDEX,
+                         "Dimension out of range (expected to be in range of [%d, %d], but got %lld)", least,
+                         most, (long long)dim);
     if (dim < 0) dim += most + 1;
     if (kiln_is_over(p, (int)dim))
-        return KILN_FAIL(KILN_E_ARG, "%s: argument '%s': dim %lld appears multiple times in the list of dims",
-                         p->call->op->name, kiln_arg_name(p->call, arg), (long long)dim);
+        return KILN_FAIL(KILN_E_ARG, "dim %lld appears multiple times in the list of dims", (long long)dim);
     p->reduced |= 1ull << dim;
+    return KILN_OK;
+}
+
+/* Notes `dim`, which argument `arg` names. */
+static kiln_status add_named(kiln_plan *p, int arg, int64_t dim) {
+    return kiln_note(add_dim(p, dim), "%s: argument '%s'", p->call->op->name, kiln_arg_name(p->call, arg));
+}
+
+/* Dimensions that the row numbers. */
+static kiln_status add_numbered(kiln_plan *p, const kiln_nameds *dims) {
+    kiln_call_env env;
+    kiln_call_env_init(&env, p->call, p->typed.common);
+    for (int k = 0; k < dims->n; k++) {
+        kiln_hval v;
+        KILN_TRY(kiln_note(kiln_expr_eval(&env.env, dims->at[k].expr, &v), "%s", p->call->op->name));
+        if (v.kind != KILN_H_INT)
+            return KILN_FAIL(KILN_E_ARG, "%s: the number of a dimension is no integer", p->call->op->name);
+        KILN_TRY(kiln_note(add_dim(p, v.i), "%s", p->call->op->name));
+    }
     return KILN_OK;
 }
 
@@ -44,12 +61,7 @@ kiln_status kiln_over_find(kiln_plan *p) {
     const kiln_value *dims = r->over_arg >= 0 ? &p->call->arg[r->over_arg] : NULL;
     p->reduced = 0;
     if (r->over_last) return add_last(p, r->over_last, r->over_first);
-    if (r->over_dims) {
-        p->reduced = r->over_dims;
-        if (r->over_dims & ~all_dims(p))
-            return KILN_FAIL(KILN_E_ARG, "%s: %d dimensions are too few", p->call->op->name, p->shape->rank);
-        return KILN_OK;
-    }
+    if (r->over_dims.n) return add_numbered(p, &r->over_dims);
     if (dims && dims->kind == KILN_INT_V) {
         KILN_TRY(add_named(p, r->over_arg, dims->u.i));
         if (r->over_but) p->reduced ^= all_dims(p);

@@ -30,9 +30,14 @@ static int nearest_of(const kiln_plan *p, const int64_t *strides) {
     return near;
 }
 
+/* Strides of the first input; of the first result, where a branch reads no tensor. */
+static const int64_t *first_input(const kiln_plan *p, const kiln_walks *w) {
+    return w->of[p->axes.nbuffers > p->axes.nwritten ? p->axes.nwritten : 0];
+}
+
 /* The same of the first input; where none is folded, of the first that moves, or of a result for each element. */
 static int nearest_dim(const kiln_plan *p, const kiln_walks *w) {
-    int near = nearest_of(p, w->of[p->axes.nwritten]);
+    int near = nearest_of(p, first_input(p, w));
     if (!p->call->op->row->lacking) return near;
     if (kiln_is_each(p, 0)) return nearest_of(p, w->of[0]);
     for (int b = p->axes.nwritten + 1; b < p->axes.nbuffers && near < 0; b++) near = nearest_of(p, w->of[b]);
@@ -65,7 +70,7 @@ static int lay_out(kiln_plan *p, const kiln_walks *w) {
     uint8_t kept[KILN_MAX_RANK], folded[KILN_MAX_RANK];
     int near = nearest_dim(p, w);
     bool across = near >= 0 && is_across(p, near);
-    const int64_t *in = w->of[p->axes.nwritten], *out = w->of[0];
+    const int64_t *in = first_input(p, w), *out = w->of[0];
     int nkept = kiln_dims_collect(p, false, across ? in : out, true, kept);
     bool places = kiln_plan_branch(p)->reduce->places; /* the order is then the logical one */
     int nfolded = kiln_dims_collect(p, true, in, !places, folded);

@@ -48,24 +48,59 @@ static bool restride(int rank, const int64_t *sizes, const int64_t *strides, int
 
 /* -- sizes ------------------------------------------------------------------------------------------------------ */
 
+/* Appends t's sizes from `first` up to `end` to those of view v.  False: they are too many, or it has no such dimensions. */
+static bool add_sizes(kiln_plan *p, int v, const kiln_tensor *t, int64_t first, int64_t end) {
+    if (first < 0 || end > t->rank || end - first > KILN_MAX_RANK - p->view[v].rank) return false;
+    for (int64_t d = first; d < end; d++) p->view[v].sizes[p->view[v].rank++] = t->sizes[d];
+    return true;
+}
+
+/* Appends what one number among the sizes of a view comes to. */
+static bool add_size(kiln_plan *p, int v, const kiln_tensor *t, kiln_span span, int64_t n) {
+    if (span != KILN_SPAN_SIZE && n < 0) n += t->rank;
+    if (span == KILN_SPAN_BEFORE) return n >= 0 && add_sizes(p, v, t, 0, n);
+    if (span == KILN_SPAN_FROM) return n <= t->rank && add_sizes(p, v, t, n, t->rank);
+    if (n < 0 || p->view[v].rank == KILN_MAX_RANK) return false;
+    p->view[v].sizes[p->view[v].rank++] = n;
+    return true;
+}
+
 static kiln_status find_sizes(kiln_plan *p, int v, const kiln_tensor *t) {
     const kiln_view *view = &p->call->op->row->views[v];
+    const char *name = p->call->op->name;
     kiln_call_env env;
+    kiln_hval value = {.kind = KILN_H_BOOL, .i = 1};
     int64_t all = 1;
-    bool wrong = false;
+    bool fits = true;
     kiln_call_env_init(&env, p->call, p->typed.common);
-    p->view[v].rank = view->sizes.n;
-    for (int d = 0; d < view->sizes.n; d++) {
-        kiln_hval size;
-        KILN_TRY(kiln_note(kiln_expr_eval(&env.env, view->sizes.at[d].expr, &size), "%s", p->call->op->name));
-        wrong = wrong || size.kind != KILN_H_INT || size.i < 0 || __builtin_mul_overflow(all, size.i, &all);
-        p->view[v].sizes[d] = size.i;
+    p->view[v].rank = 0;
+    if (view->when) KILN_TRY(kiln_note(kiln_expr_eval(&env.env, view->when, &value), "%s", name));
+    if (!value.i) fits = add_sizes(p, v, t, 0, t->rank);
+    for (int k = 0; k < view->sizes.n && value.i; k++) {
+        kiln_hval n;
+        KILN_TRY(kiln_note(kiln_expr_eval(&env.env, view->sizes.at[k].expr, &n), "%s", name));
+        fits = fits && n.kind == KILN_H_INT && add_size(p, v, t, view->sizes.at[k].span, n.i);
     }
-    if (wrong || all != t->nelem)
-        return KILN_FAIL(KILN_E_ARG,
-                         "%s: argument '%s' has %lld elements, which do not fit the sizes it must have",
-                         p->call->op->name, kiln_arg_name(p->call, view->arg), (long long)t->nelem);
-    return KILN_OK;
+    for (int d = 0; d < p->view[v].rank && fits; d++)
+        fits = !__builtin_mul_overflow(all, p->view[v].sizes[d], &all);
+    if (fits && all == t->nelem) return KILN_OK;
+    return KILN_FAIL(KILN_E_ARG, "%s: argument '%s' has %lld elements, which do not fit the sizes it must have",
+                     name, kiln_arg_name(p->call, view->arg), (long long)t->nelem);
+}
+
+/* Results for each element have the sizes of argument `arg`: so must the call, seen as the row sees that. */
+static kiln_status take_sizes_of(kiln_plan *p, int arg) {
+    const kiln_tensor *like = p->call->arg[arg].u.tensor;
+    kiln_shape *s = &p->shape[KILN_SHAPE_OWN];
+    int v = view_index(p, arg);
+    s->rank = like->rank;
+    s->nelem = like->nelem;
+    for (int d = 0; d < s->rank; d++) s->sizes[d] = like->sizes[d];
+    bool same = p->shape->rank == p->view[v].rank;
+    for (int d = 0; d < p->shape->rank && same; d++) same = p->shape->sizes[d] == p->view[v].sizes[d];
+    if (same) return KILN_OK;
+    return KILN_FAIL(KILN_E_ARG, "%s: the other arguments do not broadcast to the sizes of '%s'",
+                     p->call->op->name, kiln_arg_name(p->call, arg));
 }
 
 kiln_status kiln_views_find(kiln_plan *p) {
@@ -84,14 +119,8 @@ kiln_status kiln_views_find(kiln_plan *p) {
     kiln_status st = kiln_broadcast(p);
     for (int i = 0; i < p->typed.nin; i++) p->in[i] = own[i];
     p->uniform = false;
-    const kiln_typing *ty = &kiln_plan_branch(p)->typing;
-    if (ty->strides != KILN_STRIDES_FORMAT) return st;
-    const kiln_tensor *like = p->call->arg[ty->like].u.tensor;
-    kiln_shape *s = &p->shape[KILN_SHAPE_OWN];
-    s->rank = like->rank;
-    s->nelem = like->nelem;
-    for (int d = 0; d < s->rank; d++) s->sizes[d] = like->sizes[d];
-    return st;
+    int like = kiln_typing_sizes_of(&kiln_plan_branch(p)->typing);
+    return st == KILN_OK && like >= 0 ? take_sizes_of(p, like) : st;
 }
 
 /* -- results ------------------------------------------------------------------------------------------------------ */
@@ -113,7 +142,7 @@ static bool channels_last(const kiln_tensor *t) {
 /* Row-major where PyTorch resizes a given result before it looks at strides. */
 static void own_strides(const kiln_plan *p, const kiln_tensor *like, kiln_shape *s) {
     int64_t next = 1;
-    bool resized = false;
+    bool resized = kiln_plan_branch(p)->typing.strides != KILN_STRIDES_FORMAT;
     for (int k = 0; k < p->call->nout; k++) resized = resized || p->result[k].resized;
     if (resized || !channels_last(like)) {
         kiln_row_major(s->rank, s->sizes, s->strides);
@@ -126,15 +155,22 @@ static void own_strides(const kiln_plan *p, const kiln_tensor *like, kiln_shape 
     }
 }
 
+/* New results of t's rank lie in its order; a given one that PyTorch copies to is resized without a look at that. */
+static void order_like(kiln_plan *p, const kiln_tensor *t) {
+    bool copied = p->call->nout && kiln_plan_out_rule(p) == KILN_OUT_COPIED;
+    if (p->shape[1].rank == t->rank && !copied) kiln_layout_part(t, &p->shape[1]);
+}
+
 kiln_status kiln_views_of_results(kiln_plan *p) {
     const kiln_typing *ty = &kiln_plan_branch(p)->typing;
-    if (ty->strides != KILN_STRIDES_FORMAT) return KILN_OK;
     int64_t ignored[KILN_MAX_RANK];
-    const kiln_tensor *like = p->call->arg[ty->like].u.tensor;
-    own_strides(p, like, &p->shape[KILN_SHAPE_OWN]);
+    int like = kiln_typing_sizes_of(ty);
+    if (ty->strides == KILN_STRIDES_LIKE) order_like(p, p->call->arg[ty->like].u.tensor);
+    if (like < 0) return KILN_OK;
+    own_strides(p, p->call->arg[like].u.tensor, &p->shape[KILN_SHAPE_OWN]);
     for (int k = 0; k < p->call->nout; k++) {
         const kiln_tensor *t = p->call->out[k];
-        int v = view_index(p, ty->like);
+        int v = view_index(p, like);
         if (p->result[k].shape == KILN_SHAPE_OWN && !p->result[k].resized && t->nelem > 0)
             p->aside |= !restride(t->rank, t->sizes, t->strides, p->view[v].rank, p->view[v].sizes, ignored);
     }
@@ -145,8 +181,8 @@ void kiln_view_of_result(const kiln_plan *p, int k, int64_t *out) {
     const kiln_shape *own = &p->shape[KILN_SHAPE_OWN];
     const kiln_tensor *t = p->buffer[k].tensor;
     const int64_t *strides = t && !p->result[k].resized ? t->strides : own->strides;
-    int v = view_index(p, kiln_plan_branch(p)->typing.like);
-    int64_t seen[KILN_VIEW_RANK];
+    int v = view_index(p, kiln_typing_sizes_of(&kiln_plan_branch(p)->typing));
+    int64_t seen[KILN_MAX_RANK];
     bool rows = p->aside || own->nelem == 0 ||
                 !restride(own->rank, own->sizes, strides, p->view[v].rank, p->view[v].sizes, seen);
     if (rows) kiln_row_major(p->view[v].rank, p->view[v].sizes, seen);
@@ -158,7 +194,7 @@ void kiln_view_of_result(const kiln_plan *p, int k, int64_t *out) {
 bool kiln_view_of_input(const kiln_plan *p, int b, int64_t *out) {
     int v = view_index(p, p->buffer[b].which);
     const kiln_tensor *t = p->buffer[b].tensor;
-    int64_t seen[KILN_VIEW_RANK];
+    int64_t seen[KILN_MAX_RANK];
     if (v < 0) return false;
     if (!t || !restride(t->rank, t->sizes, t->strides, p->view[v].rank, p->view[v].sizes, seen))
         kiln_row_major(p->view[v].rank, p->view[v].sizes, seen); /* of its copy */
@@ -181,7 +217,7 @@ static void copy_first(kiln_plan *p, int b, int nth) {
 }
 
 kiln_status kiln_views_copy(kiln_plan *p) {
-    int64_t ignored[KILN_VIEW_RANK];
+    int64_t ignored[KILN_MAX_RANK];
     int ncopied = 0;
     if (p->shape->nelem == 0) return KILN_OK;
     for (int b = p->axes.nwritten; b < p->axes.nbuffers; b++) {

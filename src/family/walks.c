@@ -210,8 +210,11 @@ void kiln_walks_find(const kiln_plan *p, kiln_walks *w) {
             kiln_view_of_result(p, b, out);
             continue;
         }
+        int64_t rows[KILN_MAX_RANK];
         bool aside = p->aside && p->call->op->row->nviews; /* it is written row by row, and then copied */
         const int64_t *next = t && !aside && !p->result[b].resized ? t->strides : p->shape[!each].strides;
+        if (aside) kiln_row_major(p->shape[1].rank, p->shape[1].sizes, rows);
+        if (aside) next = rows;
         if (p->call->op->row->reduce.flat && !each) {
             find_flat(p, *next, out);
             continue;

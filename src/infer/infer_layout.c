@@ -286,6 +286,14 @@ static void strides_of_chain(kiln_plan *p) {
         memcpy(p->shape->strides, stack[0].strides, nbytes);
 }
 
+void kiln_layout_part(const kiln_tensor *t, kiln_shape *s) {
+    made part;
+    deciders f;
+    set_made(&part, s->rank, s->sizes, t->strides);
+    meet(&part, 1, &f);
+    memcpy(s->strides, part.strides, (size_t)s->rank * sizeof *s->strides);
+}
+
 /* Where PyTorch copies a result into out=, it resizes that without a look at the result's strides. */
 static bool resized_for_copy(const kiln_plan *p) {
     bool resized = false;

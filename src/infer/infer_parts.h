@@ -66,6 +66,8 @@ kiln_status kiln_count_check(const kiln_plan *p, int64_t n) KILN_MUST_CHECK;
 
 /* layout: strides of new results and dimensions to walk, merged, as PyTorch's iterator over all tensors has them. */
 void kiln_layout_infer(kiln_plan *p);
+/* Strides of a new tensor of shape s, as an iterator over a part of t, of those sizes, makes them. */
+void kiln_layout_part(const kiln_tensor *t, kiln_shape *s);
 
 /* Strides of a tensor along the dimensions of shape s: zero where it is stretched. */
 static inline void kiln_strides_stretch(const kiln_shape *s, int rank, const int64_t *sizes,

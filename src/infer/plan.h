@@ -175,7 +175,7 @@ typedef struct kiln_plan {
     int64_t copy_n[KILN_MAX_DIMS]; /* of copies of arguments */
     struct {
         int rank;
-        int64_t sizes[KILN_VIEW_RANK]; /* in which the row's view sees an argument */
+        int64_t sizes[KILN_MAX_RANK]; /* in which the row's view sees an argument */
     } view[KILN_ROW_MAX_VIEWS];
     int64_t own_n[KILN_PLAN_MAX_COPIED]
                  [KILN_MAX_DIMS]; /* of arguments that are copied before views see them, innermost first */

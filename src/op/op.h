@@ -113,6 +113,13 @@ typedef struct kiln_check {
     kiln_dtypes arg_spares, spares; /* and where the call's is one of spares; else cond tells */
 } kiln_check;
 
+/* What a number among the sizes of a view means. */
+typedef enum kiln_span {
+    KILN_SPAN_SIZE,   /* that size */
+    KILN_SPAN_BEFORE, /* the argument's own sizes before that dimension */
+    KILN_SPAN_FROM    /* and those from it on */
+} kiln_span;
+
 typedef struct kiln_named {
     const char *name;
     const kiln_expr *expr;
@@ -120,6 +127,7 @@ typedef struct kiln_named {
     bool wide, real;  /* or one made of it: see kiln_state_dtype */
     bool each;        /* finish: the result keeps the reduced dimensions */
     bool empty;       /* finish: the result has no elements, and the size [0] */
+    kiln_span span;   /* view: whether it stands for several sizes of the argument */
     int line, col;    /* where it stands */
 } kiln_named;
 
@@ -152,7 +160,7 @@ typedef struct kiln_reduce {
     int over_arg;               /* argument naming the reduced dims, or -1 */
     const kiln_expr *over_last; /* or: how many trailing dims, */
     bool over_first;            /* leading ones */
-    uint64_t over_dims;         /* or: bit d: dimension d, */
+    kiln_nameds over_dims;      /* or: numbers of dimensions, from the end if negative, */
     bool flat;                  /* and results have the others as one */
     bool over_but;              /* all dimensions but that of over_arg */
     bool over_only;             /* an empty list of them means none, not all */
@@ -185,10 +193,11 @@ typedef struct kiln_branch {
 } kiln_branch;
 
 /* A tensor argument that a fold sees in other sizes. */
-enum { KILN_ROW_MAX_VIEWS = 12, KILN_VIEW_RANK = 6 };
+enum { KILN_ROW_MAX_VIEWS = 12, KILN_VIEW_SIZES = 6 };
 typedef struct kiln_view {
     int arg;
-    kiln_nameds sizes; /* without names */
+    kiln_nameds sizes;     /* without names */
+    const kiln_expr *when; /* where it does not hold, the argument is seen as it is; NULL: it always does */
 } kiln_view;
 
 typedef struct kiln_outshape {
@@ -388,6 +397,8 @@ int kiln_row_nown(const kiln_row *row);    /* results that it computes itself */
 /* The operator of `rest`. */
 kiln_status kiln_row_rest(const kiln_row *row, const struct kiln_op **out) KILN_MUST_CHECK;
 const kiln_view *kiln_row_view(const kiln_row *row, int arg); /* NULL: it is seen as it is */
+/* The argument whose sizes results for each element have, where a fold sees some in others; -1: none is named. */
+int kiln_typing_sizes_of(const kiln_typing *t);
 const kiln_expr *kiln_row_host(const kiln_row *row,
                                const char *name); /* the expression of a host number, or NULL */
 

@@ -323,7 +323,12 @@ static kiln_status check_branch(checker *c, const kiln_branch *b) {
     KILN_TRY(check_extents(c, &c->row->shape.window));
     KILN_TRY(check_extents(c, &c->row->hosts));
     KILN_TRY(check_extents(c, &c->row->gives));
-    for (int k = 0; k < c->row->nviews; k++) KILN_TRY(check_extents(c, &c->row->views[k].sizes));
+    KILN_TRY(check_extents(c, &c->row->reduce.over_dims));
+    for (int k = 0; k < c->row->nviews; k++) {
+        kiln_hval ignored;
+        KILN_TRY(check_extents(c, &c->row->views[k].sizes));
+        if (c->row->views[k].when) KILN_TRY(eval_before_call(c, c->row->views[k].when, &ignored));
+    }
     c->ntyped++;
     return KILN_OK;
 }

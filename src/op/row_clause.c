@@ -154,21 +154,20 @@ static kiln_status clause_grad(kiln_lex *lx, kiln_row *row) {
     return parse_nameds(lx, &row->grads, UNTYPED, "=");
 }
 
-/* dims(D, ...): dimensions by their numbers. */
-static kiln_status parse_dims(kiln_lex *lx, uint64_t *out) {
+/* dims(EXPR, ...): dimensions by their numbers. */
+static kiln_status parse_dims(kiln_lex *lx, kiln_nameds *out) {
     bool more = true;
     KILN_TRY(kiln_lex_expect(lx, "("));
     while (more) {
-        bool number = lx->tok == KILN_TOK_NUM && !lx->is_float && lx->i >= 0 && lx->i < KILN_MAX_RANK;
-        if (!number) return kiln_lex_fail(lx, "the number of a dimension");
-        *out |= 1ull << lx->i;
-        KILN_TRY(kiln_lex_next(lx));
+        kiln_named *v = NULL;
+        KILN_TRY(kiln_row_named(lx, out, "at most 16 dimensions", &v));
+        KILN_TRY(kiln_expr_parse(lx, &v->expr));
         KILN_TRY(kiln_lex_accept(lx, ",", &more));
     }
     return kiln_lex_expect(lx, ")");
 }
 
-/* over [only | but] ARG [keep [ARG]]   or   over last(COUNT) [keep [ARG]]   or   over first(COUNT)   or   over dims(D, ...) [flat]
+/* over [only | but] ARG [keep [ARG]]   or   over last(COUNT) [keep [ARG]]   or   over first(COUNT)   or   over dims(EXPR, ...) [flat]
  * or   over diagonal   or   over alike */
 static kiln_status clause_over(kiln_lex *lx, kiln_row *row) {
     bool did;

@@ -30,7 +30,7 @@ static bool has_alias(const kiln_type *t) { return t && (t->alias || has_alias(t
 /* A truth value is the one element of a fold's result. */
 static kiln_status check_truth(const kiln_row *row, int k) {
     const kiln_reduce *r = &row->reduce;
-    bool one = row->family == KILN_FAMILY_FOLD && r->over_arg < 0 && !r->over_last && !r->over_dims;
+    bool one = row->family == KILN_FAMILY_FOLD && r->over_arg < 0 && !r->over_last && !r->over_dims.n;
     if (one && row->typing.ret[k] == KILN_BOOL) return KILN_OK;
     return ROW_FAIL(row, "result %d is a bool: only a fold of all elements with '-> bool' gives one", k);
 }
@@ -230,7 +230,7 @@ kiln_status kiln_row_access(const kiln_row *row, const kiln_expr *e) {
 static kiln_status check_scan(const kiln_row *row) {
     const kiln_reduce *r = &row->reduce;
     if (row->family != KILN_FAMILY_SCAN) return KILN_OK;
-    if (r->over_last || r->over_dims || r->over_but || r->over_arg < 0 ||
+    if (r->over_last || r->over_dims.n || r->over_but || r->over_arg < 0 ||
         !is_kind(row, r->over_arg, KILN_T_INT, false) || kiln_row_optional(row, r->over_arg))
         return ROW_FAIL(row, "a scan is over one dimension, which an 'int' argument names: see 'over'");
     if (r->keep_arg >= 0 || r->keep) return ROW_FAIL(row, "results of a scan have its dimension: no 'keep'");

@@ -249,14 +249,24 @@ static kiln_status use_ways(usage *u) {
     return KILN_OK;
 }
 
+/* What decides shapes: of views, and which dimensions are folded. */
+static kiln_status use_shapes(usage *u) {
+    const kiln_row *row = u->row;
+    for (int k = 0; k < row->nviews; k++) {
+        KILN_TRY(use_all(u, &row->views[k].sizes));
+        KILN_TRY(use(u, row->views[k].when));
+    }
+    KILN_TRY(use_all(u, &row->reduce.over_dims));
+    return use(u, row->reduce.over_last);
+}
+
 static kiln_status use_clauses(usage *u) {
     const kiln_row *row = u->row;
     const kiln_reduce *r = &row->reduce;
     const kiln_nameds *lists[] = {&row->shape.dims, &row->shape.window, &row->grads, &row->gives};
     for (size_t k = 0; k < sizeof lists / sizeof *lists; k++) KILN_TRY(use_all(u, lists[k]));
-    for (int k = 0; k < row->nviews; k++) KILN_TRY(use_all(u, &row->views[k].sizes));
+    KILN_TRY(use_shapes(u));
     KILN_TRY(use_ways(u));
-    KILN_TRY(use(u, r->over_last));
     for (int k = 0; k < row->nchecks; k++) KILN_TRY(use(u, row->checks[k].cond));
     u->set |= bit(r->over_arg) | bit(r->keep_arg) | bit(row->shape.like_arg) | bit(row->shape.into_arg) |
               bit(row->shape.at_arg) | bit(row->typing.dtype_arg);
@@ -353,12 +363,16 @@ static void resolve_conditions(kiln_row *row) {
     for (int b = 0; b < row->nbranches; b++)
         if (row->branches[b].when) kiln_expr_resolve(row->branches[b].when, find_for_host, row);
     if (row->reduce.over_last) kiln_expr_resolve(row->reduce.over_last, find_for_host, row);
+    resolve_all(row, &row->reduce.over_dims);
     resolve_all(row, &row->lets);
     resolve_all(row, &row->hosts);
     resolve_all(row, &row->shape.dims);
     resolve_all(row, &row->shape.window);
     resolve_all(row, &row->gives);
-    for (int k = 0; k < row->nviews; k++) resolve_all(row, &row->views[k].sizes);
+    for (int k = 0; k < row->nviews; k++) {
+        resolve_all(row, &row->views[k].sizes);
+        if (row->views[k].when) kiln_expr_resolve(row->views[k].when, find_for_host, row);
+    }
     for (int w = 0; w < row->compose.nways; w++) {
         const kiln_way *way = &row->compose.ways[w];
         if (way->when) kiln_expr_resolve(way->when, find_for_host, row);
@@ -428,8 +442,7 @@ static bool has_optional_items(const kiln_row *row, int arg) {
 kiln_status kiln_row_resolve(kiln_row *row) {
     usage all = {.row = row}, shapes = {.row = row};
     KILN_TRY(find_counts(row));
-    KILN_TRY(use(&shapes, row->reduce.over_last));
-    for (int k = 0; k < row->nviews; k++) KILN_TRY(use_all(&shapes, &row->views[k].sizes));
+    KILN_TRY(use_shapes(&shapes));
     for (int a = 0; a < row->schema->nargs; a++)
         if (kiln_row_is_tensor(row, a))
             shapes.set &= ~(1ull << a); /* layouts of tensors are compared anyway */

@@ -1,6 +1,7 @@
 /* row_view.c - clauses by which a fold sees arguments in other sizes, writes to some, and gives some results only.
  *
- *   view ARG [SIZE, ...]      kept ARG, ...      writes ARG = EXPR, ...      gives CONDITION, ...      rest OPERATOR
+ *   view ARG [SIZE, ...] [when CONDITION]      kept ARG, ...      writes ARG = EXPR, ...      gives CONDITION, ...
+ *   rest OPERATOR
  * Sizes and conditions are computed once per call.  Only names and numbers of things are checked here; what sizes come
  * to for actual tensors is the family's business, types are row_check.c's. */
 #include "op/row.h"
@@ -23,10 +24,24 @@ static kiln_status parse_tensor(kiln_lex *lx, const kiln_row *row, int *out) {
     return kiln_lex_next(lx);
 }
 
-/* view ARG [SIZE, ...] */
+/* SIZE, or .. DIM: the argument's own sizes before that dimension, or DIM ..: those from it on. */
+static kiln_status parse_size(kiln_lex *lx, kiln_nameds *out) {
+    kiln_named *v = NULL;
+    bool before, from = false;
+    if (out->n == KILN_VIEW_SIZES) return kiln_lex_fail(lx, "at most 6 sizes");
+    KILN_TRY(kiln_row_named(lx, out, "at most 6 sizes", &v));
+    KILN_TRY(kiln_lex_accept(lx, "..", &before));
+    KILN_TRY(kiln_expr_parse(lx, &v->expr));
+    if (!before) KILN_TRY(kiln_lex_accept(lx, "..", &from));
+    v->span = before ? KILN_SPAN_BEFORE : from ? KILN_SPAN_FROM : KILN_SPAN_SIZE;
+    return KILN_OK;
+}
+
+/* view ARG [SIZE, ...] [when CONDITION] */
 kiln_status kiln_row_clause_view(kiln_lex *lx, kiln_row *row) {
     kiln_view *v = kiln_arena_grow(lx->arena, row->views, (size_t)row->nviews, sizeof *v);
     int arg;
+    bool more = true, some;
     if (!v) return KILN_NOMEM();
     if (row->nviews == KILN_ROW_MAX_VIEWS) return kiln_lex_fail(lx, "at most 12 views");
     KILN_TRY(parse_tensor(lx, row, &arg));
@@ -35,15 +50,26 @@ kiln_status kiln_row_clause_view(kiln_lex *lx, kiln_row *row) {
     v += row->nviews++;
     *v = (kiln_view){.arg = arg};
     KILN_TRY(kiln_lex_expect(lx, "["));
-    KILN_TRY(parse_list(lx, &v->sizes, "at most 6 sizes"));
-    if (v->sizes.n > KILN_VIEW_RANK) return kiln_lex_fail(lx, "at most 6 sizes");
-    return kiln_lex_expect(lx, "]");
+    while (more) {
+        KILN_TRY(parse_size(lx, &v->sizes));
+        KILN_TRY(kiln_lex_accept(lx, ",", &more));
+    }
+    KILN_TRY(kiln_lex_expect(lx, "]"));
+    some = kiln_lex_is(lx, "when") && !lx->first_on_line;
+    if (some) KILN_TRY(kiln_lex_next(lx));
+    return some ? kiln_expr_parse(lx, &v->when) : KILN_OK;
 }
 
 const kiln_view *kiln_row_view(const kiln_row *row, int arg) {
     for (int k = 0; k < row->nviews; k++)
         if (row->views[k].arg == arg) return &row->views[k];
     return NULL;
+}
+
+int kiln_typing_sizes_of(const kiln_typing *t) {
+    if (t->strides == KILN_STRIDES_FORMAT) return t->like;
+    bool rows = t->strides == KILN_STRIDES_CHAIN && t->nchain == 2 && t->chain[0].kind == KILN_LINK_ROWS;
+    return rows ? t->chain[0].n : -1;
 }
 
 /* kept ARG, ... */
@@ -124,11 +150,13 @@ static bool has_each(const kiln_row *row) {
 /* Results for each element have the sizes of an argument, which is seen as they are. */
 static kiln_status check_format(const kiln_row *row) {
     bool format = row->typing.strides == KILN_STRIDES_FORMAT;
+    int own = kiln_typing_sizes_of(&row->typing);
     if (row->nviews && (row->reduce.over_diagonal || row->reduce.over_alike))
         return VIEW_FAIL(row, "elements of a diagonal, or of tensors alike, are seen as they are: no 'view'");
-    if (!format && row->nviews && has_each(row))
+    if (own < 0 && row->nviews && has_each(row))
         return VIEW_FAIL(row, "whose sizes do results for each element have? write 'strides format ARG'");
-    if (format && (row->family != KILN_FAMILY_FOLD || !kiln_row_view(row, row->typing.like)))
+    if ((format && row->family != KILN_FAMILY_FOLD) ||
+        ((format || row->nviews) && own >= 0 && !kiln_row_view(row, own)))
         return VIEW_FAIL(row, "'strides format' names an argument that has a view");
     return KILN_OK;
 }

@@ -225,7 +225,7 @@ def test_rows_of_a_user(mode):
     ("fold my::f(Tensor? x, Tensor a) -> Tensor : promote(x) takes real takes a: i64\n  let y = x[a] else 0\n  state s = 0\n  step s = s + y\n  merge s = s + rhs.s\n  finish s", "where it may be absent"),
     ("map my::f(Tensor x, int d) -> Tensor = x\n  lack x", "no 'lack' clause"),
     ("fold my::f(Tensor x, int d) -> Tensor : takes real = acc + x from 0\n  over d\n  lack d", "is no tensor"),
-    ("fold my::f(Tensor x) -> Tensor : takes real = acc + x from 0\n  over dims(y)", "the number of a dimension"),
+    ("fold my::f(Tensor x) -> Tensor : takes real = acc + x from 0\n  over dims(y)", "unknown name 'y'"),
 ])
 def test_what_rows_may_not_say(row, text, own):
     with pytest.raises((RuntimeError, TypeError, ValueError), match=text):
