@@ -72,3 +72,21 @@ def test_weight_norms(interp, sync):
                     op = interp.op("aten::_weight_norm_interface")
                     torch.testing.assert_close(op(v, g, dim), op(v.contiguous(), g, dim))
     agree("_weight_norm_interface", (torch.ones(2, 3, 4), torch.ones(1, 3, 1), 1), (interp,))
+
+
+def test_gradients_of_weight_norms(interp, sync):
+    for shape, dtype in itertools.product(SHAPES[:5], FLOATS):
+        for k, v in enumerate(views(elements(shape, dtype, len(shape)))):
+            for dim in (0, len(shape) - 1):
+                g = elements([n if d == dim else 1 for d, n in enumerate(shape)], dtype, 3)
+                norms = torch.ops.aten._weight_norm_interface(v.contiguous(), g, dim)[1]
+                args = elements(shape, dtype, 5), v, g, norms, dim
+                if v.is_contiguous():
+                    agree("_weight_norm_interface_backward", args, tiers(shape, k, interp, sync))
+                else:  # PyTorch refuses it
+                    op = interp.op("aten::_weight_norm_interface_backward")
+                    torch.testing.assert_close(op(*args), op(args[0], v.contiguous(), *args[2:]))
+    v, g = torch.ones(3, 4), torch.ones(3, 1)
+    for bad in ((v, v, g, g, 1), (v[:2], v, g, g, 0), (v, v, g.double(), g, 0), (v, v, g, g.double(), 0)):
+        with pytest.raises((RuntimeError, NotImplementedError)):
+            interp.op("aten::_weight_norm_interface_backward")(*bad)
