@@ -38,8 +38,9 @@ def halves(shape):
     return [d for d in range(-len(shape), len(shape)) if shape[d] % 2 == 0]
 
 
-def tiers(shape, k, interp, sync):
-    return (interp, sync) if k < 2 and shape in ((64, 100), (4, 6, 2, 8)) else (interp,)
+def tiers(shape, x, k, interp, sync):
+    """f32 is compiled, row-major and transposed; of other dtypes one shape."""
+    return (interp, sync) if (x.dtype == torch.float32 and k < 2 and shape in ((64, 100), (4, 6, 2, 8))) or (k == 0 and shape == (9, 1, 70)) else (interp,)
 
 
 def tensors(shape, dtype):
@@ -54,7 +55,7 @@ def test_glu(interp, sync):
     for shape, dtype in itertools.product(SHAPES, FLOATS):
         for k, x in enumerate(tensors(shape, dtype)):
             for dim in halves(shape):
-                agree("glu", (x, dim), tiers(shape, k, interp, sync))
+                agree("glu", (x, dim), tiers(shape, x, k, interp, sync))
 
 
 def test_gradients_of_glu(interp, sync):
@@ -63,7 +64,7 @@ def test_gradients_of_glu(interp, sync):
             for dim in halves(shape):
                 y = torch.nn.functional.glu(x, dim)
                 g = next(itertools.islice(views(elements(y.shape, dtype, 7)), k % 2, None))
-                contexts = tiers(shape, k, interp, sync)
+                contexts = tiers(shape, x, k, interp, sync)
                 if dtype.itemsize > 2:
                     agree("glu_backward", (g, x, dim), contexts)
                 else:  # PyTorch rounds on the way, and Kiln where it does
@@ -72,7 +73,7 @@ def test_gradients_of_glu(interp, sync):
 
 
 def test_forward_gradients_of_glu(interp, sync):
-    """Of f64, as terms cancel; f32 must have the same bits on both tiers, and no more than that is asked of halves."""
+    """Values of f64, as terms cancel; f32 must have the same bits on both tiers, and halves are taken or refused as PyTorch does."""
     for shape, dtype in itertools.product(SHAPES, FLOATS):
         for k, x in enumerate(tensors(shape, dtype)):
             for dim in halves(shape):
@@ -81,7 +82,7 @@ def test_forward_gradients_of_glu(interp, sync):
                 grad_x = torch.ops.aten.glu_backward(g, x, dim)
                 for name, args in (("glu_jvp", (y, x, dx, dim)), ("glu_backward_jvp", (grad_x, g, x, dg, dx, dim))):
                     if dtype == torch.float64:
-                        agree(name, args, tiers(shape, k, interp, sync), strides=x.is_contiguous())
+                        agree(name, args, tiers(shape, x, k, interp, sync), strides=x.is_contiguous())
                     elif k == 0 and shape == (64, 100):
                         sides = both_sides(name, args, (interp, sync) if dtype == torch.float32 else (interp,))
                         assert not sides or [t.dtype for t in sides[0]] == [t.dtype for t in sides[1]] == [dtype], name
@@ -133,7 +134,7 @@ def test_masked_softmax(interp, sync):
     for shape, dtype in itertools.product([(), (7,), (64, 100), (2, 3, 4, 5), (0, 3)], FLOATS):
         x = elements(shape, dtype, len(shape))
         for k, (mask, x) in enumerate(itertools.product(masks(shape, 3), (x, special(x, 1)))):
-            contexts = (interp, sync) if k == 2 and shape == (64, 100) else (interp,)
+            contexts = (interp, sync) if k == 2 and shape == (64, 100) and dtype in FLOATS[::2] else (interp,)
             for dim in (None, *(d for d in (0, -1, 2)[:len(shape)] if shape[d])):
                 agree("_masked_softmax", (x, mask, dim, 2), contexts)
                 if shape:
