@@ -84,8 +84,9 @@ static kiln_status find_sizes(kiln_plan *p, int v, const kiln_tensor *t) {
     for (int d = 0; d < p->view[v].rank && fits; d++)
         fits = !__builtin_mul_overflow(all, p->view[v].sizes[d], &all);
     if (fits && all == t->nelem) return KILN_OK;
-    return KILN_FAIL(KILN_E_ARG, "%s: argument '%s' has %lld elements, which do not fit the sizes it must have",
-                     name, kiln_arg_name(p->call, view->arg), (long long)t->nelem);
+    return KILN_FAIL(KILN_E_ARG,
+                     "%s: argument '%s' has %lld elements, which do not fit the sizes it must have", name,
+                     kiln_arg_name(p->call, view->arg), (long long)t->nelem);
 }
 
 /* Results for each element have the sizes of argument `arg`: so must the call, seen as the row sees that. */
