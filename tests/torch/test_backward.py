@@ -44,13 +44,19 @@ GROUPS_OF_CHANNELS = {"N": 4, "C": 5, "HxW": 1, "group": 5}
 
 
 def tensor_for(arg, schema, generator):
-    """A matrix, or what norms have for each of its columns, its rows, or all of it."""
+    """A matrix, or what norms have for each of its columns, its rows, or all of it; half of it; an element for each pair of rows."""
     made = torch.rand(4, 5, generator=generator) * 0.8 + 0.1
     channels = "batch_norm" in schema.name or "group_norm" in schema.name
     if channels and arg.name in ("weight", "bias", *STATISTICS) and not arg.is_out:
         return made[0].clone()
     if "layer_norm_backward" in schema.name and arg.name in ("mean", "rstd"):
         return made[:1, :1].clone()
+    if "weight_norm" in schema.name and arg.name in ("saved_g", "saved_norms"):
+        return made[:, :1].clone()
+    if "::glu_" in schema.name and arg.name in ("grad_output", "glu", "grad_glu", "dgrad_glu"):
+        return made[:2].clone()
+    if "_cdist_backward" in schema.name and arg.name in ("grad", "cdist"):
+        return made[:, :4].clone()
     return made
 
 
