@@ -13,16 +13,16 @@
 #include "op/op.h"
 
 static kiln_registry *shipped;
-enum { NTEXTS = 13 };
+enum { NTEXTS = 16 };
 static char *schemas, *texts[NTEXTS];
 static kiln_schema_list list;
 static kiln_arena list_arena;
 
 static int load_shipped(void **state) {
     (void)state;
-    static const char *const names[] = {"activation",    "arithmetic", "choice", "complex", "compose",
-                                        "fold",          "functions",  "index",  "lists",   "logic",
-                                        "normalization", "scan",       "select"};
+    static const char *const names[] = {
+        "activation", "arithmetic", "batch_norm", "choice", "complex", "compose",       "distance", "fold",
+        "functions",  "index",      "lists",      "logic",  "loss",    "normalization", "scan",     "select"};
     char path[256], label[NTEXTS][24];
     kiln_row_text rows[NTEXTS];
     size_t n;
