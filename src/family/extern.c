@@ -38,7 +38,7 @@ static kiln_status axes(kiln_plan *p) {
     p->axes.npoints = p->shape[1].nelem;
     p->axes.nelem = p->shape->nelem > p->axes.npoints ? p->shape->nelem : p->axes.npoints;
     p->kind = KILN_CLASS_ROUTINE;
-    kiln_plan_classify(p, 0, ~UINT64_C(0));
+    kiln_plan_classify(p, 0, ~UINT64_C(0), 0);
     return KILN_OK;
 }
 

@@ -15,9 +15,10 @@
 /* -- axes --------------------------------------------------------------------------------------------------- */
 
 enum {
-    SHORT_ROW = 8, /* elements of a kept dimension that are not worth being the vector loop */
-    FEW = 64,      /* elements of a fold that are not, where others can be folded beside it, */
-    MANY = 64      /* so many */
+    SHORT_ROW = 8,       /* elements of a kept dimension that are not worth being the vector loop */
+    FEW = 64,            /* elements of a fold that are not, where others can be folded beside it, */
+    MANY = 64,           /* so many */
+    WORTH_TURNING = 2048 /* elements of a call: a smaller one is remembered as a launch */
 };
 
 /* The dimension along which buffer b's memory is nearest; -1: it has none of more than one position. */
@@ -116,6 +117,31 @@ static uint64_t still_buffers(const kiln_plan *p) {
     return still;
 }
 
+static bool checks_elements(const kiln_row *row) {
+    for (int c = 0; c < row->nchecks; c++)
+        if (row->checks[c].each) return true;
+    return false;
+}
+
+/* Buffers that lie along the one dimension that is folded, where each lane folds for itself and there is room to turn them, so
+ * that the kernel is the one for rows of lanes.  Not where elements are checked before results are there. */
+static uint32_t turned_buffers(const kiln_plan *p, uint64_t still) {
+    const kiln_axes *x = &p->axes;
+    uint32_t turned = 0;
+    int64_t each = 0; /* bytes of the tiles for each place of a row */
+    if (!(p->form & KILN_FOLD_ACROSS) || x->ndim != x->ngrid + 2 || checks_elements(p->call->op->row))
+        return 0;
+    if (p->n[0] < KILN_TURN_FOLDS || x->nelem < WORTH_TURNING) return 0;
+    for (int b = 0; b < x->nbuffers; b++) {
+        int64_t size = p->bytes[b];
+        if (still >> b & 1 || p->stride[b][0] == size || p->stride[b][0] == 0) continue;
+        if (p->stride[b][x->ngrid] != size || size > KILN_TURN_ELEMENT) return 0;
+        turned |= 1u << b;
+        each += KILN_TURN_FOLDS * size + KILN_TURN_GAP;
+    }
+    return p->n[x->ngrid] * each <= KILN_TURN_BYTES ? turned : 0;
+}
+
 static kiln_status axes(kiln_plan *p) {
     kiln_walks w;
     const kiln_row *row = p->call->op->row;
@@ -143,7 +169,8 @@ static kiln_status axes(kiln_plan *p) {
     p->axes.nelem = p->shape->nelem > p->axes.npoints ? p->shape->nelem : p->axes.npoints;
     bool across = p->form & KILN_FOLD_ACROSS;
     int last = p->axes.ngrid + (p->form & KILN_FOLD_TWO ? 1 : 0); /* reduced */
-    kiln_plan_classify(p, across ? 0 : last, still_buffers(p));
+    uint64_t still = still_buffers(p);
+    kiln_plan_classify(p, across ? 0 : last, still, turned_buffers(p, still));
     bool all_absent = p->typed.unstored == (UINT32_C(1) << p->typed.nrets) - 1;
     if (all_absent && p->axes.nwritten == p->typed.nrets) { /* nothing is computed */
         p->kind = row->rest && p->rest ? KILN_CLASS_COMPOSITION : KILN_CLASS_VIEW;

@@ -30,7 +30,7 @@ static kiln_status axes(kiln_plan *p) {
     kiln_layout_infer(p);
     p->axes.ngrid = p->axes.ndim;
     p->axes.npoints = p->axes.nelem = p->shape->nelem;
-    kiln_plan_classify(p, 0, 0);
+    kiln_plan_classify(p, 0, 0, 0);
     return KILN_OK;
 }
 

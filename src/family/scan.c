@@ -109,7 +109,7 @@ static kiln_status axes(kiln_plan *p) {
     bool few = p->axes.npoints < FEW_ROWS;
     p->form = !few ? 0 : goes_by_blocks(p) ? KILN_SCAN_BLOCKS : KILN_SCAN_ALONE;
     if (p->form & KILN_SCAN_BLOCKS) kiln_axes_add_one(p, KILN_ROLE_PARTS);
-    kiln_plan_classify(p, 0, p->form ? ~UINT64_C(0) : 0); /* rows alone may lie anyhow */
+    kiln_plan_classify(p, 0, p->form ? ~UINT64_C(0) : 0, 0); /* rows alone may lie anyhow */
     return KILN_OK;
 }
 

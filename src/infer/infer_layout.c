@@ -404,8 +404,9 @@ static kiln_stride expand(kiln_plan *p, int b) {
     return KILN_STRIDE_CONTIG;
 }
 
-/* Inlined, so that it asks nothing of `still` where that is 0, as it is for maps. */
-static inline __attribute__((always_inline)) void classify(kiln_plan *p, int vec, uint64_t still) {
+/* Inlined, so that it asks nothing of `still` and `turned` where they are 0, as they are for maps. */
+static inline __attribute__((always_inline)) void classify(kiln_plan *p, int vec, uint64_t still,
+                                                           uint32_t turned) {
     const int n = p->axes.nbuffers, nwritten = p->axes.nwritten;
     uint64_t bits = 0;
     bool strided = false;
@@ -414,7 +415,7 @@ static inline __attribute__((always_inline)) void classify(kiln_plan *p, int vec
         kiln_stride is = KILN_STRIDE_ANY;
         int64_t stride = p->stride[b][vec];
         bool asked = !(still >> b & 1);
-        if (stride == p->bytes[b] && asked)
+        if ((stride == p->bytes[b] || (turned && turned >> b & 1)) && asked)
             is = KILN_STRIDE_CONTIG;
         else if (stride == 0 && b >= nwritten && asked)
             is = vec == 0 && is_column(p, b) ? expand(p, b) : KILN_STRIDE_BCAST;
@@ -428,12 +429,13 @@ static inline __attribute__((always_inline)) void classify(kiln_plan *p, int vec
         for (int b = 0; b < n; b++) p->buffer[b].stride = KILN_STRIDE_ANY;
     }
     p->axes.strided = strided;
+    p->axes.turned = strided ? 0 : turned;
     p->stride_bits = bits | (uint64_t)p->form << (2 * KILN_MAX_OPERANDS);
 }
 
-void kiln_plan_classify(kiln_plan *p, int vec, uint64_t still) {
-    if (still)
-        classify(p, vec, still);
+void kiln_plan_classify(kiln_plan *p, int vec, uint64_t still, uint32_t turned) {
+    if (still || turned)
+        classify(p, vec, still, turned);
     else
-        classify(p, vec, 0);
+        classify(p, vec, 0, 0);
 }

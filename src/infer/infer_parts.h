@@ -86,8 +86,9 @@ int kiln_plan_append(kiln_plan *p, const int64_t *const *of, const uint8_t *dims
 int kiln_plan_stand_in(kiln_plan *p, int b);
 
 /* How each buffer goes along dimension `vec`, the vector axis: what sizes and strides add to the class of the call.  Those
- * of `still` (bit b: buffer b) are not asked: they do not go along it, or may lie anyhow. */
-void kiln_plan_classify(kiln_plan *p, int vec, uint64_t still);
+ * of `still` (bit b: buffer b) are not asked: they do not go along it, or may lie anyhow.  Those of `turned` count as contiguous, if no
+ * other is strided: the driver sees to it. */
+void kiln_plan_classify(kiln_plan *p, int vec, uint64_t still, uint32_t turned);
 
 /* printing */
 void kiln_sizes_print(kiln_sb *out, int rank, const int64_t *sizes);  /* "[2, 3]" */

@@ -113,7 +113,8 @@ static void print_axes(kiln_sb *out, const kiln_plan *p) {
         kiln_buffer_print(out, p, b);
         kiln_sb_printf(out, ": %s", kiln_dtype_name(p->buffer[b].dtype));
         if (b < x->nbuffers) {
-            kiln_sb_printf(out, " %s, byte strides ", strides[p->buffer[b].stride]);
+            const char *turned = x->turned >> b & 1 ? " when turned" : "";
+            kiln_sb_printf(out, " %s%s, byte strides ", strides[p->buffer[b].stride], turned);
             kiln_sizes_print(out, x->ndim, x->stride + (size_t)b * (size_t)x->pitch);
         }
         if (p->buffer[b].kind == KILN_BUFFER_TMP)

@@ -84,6 +84,10 @@ typedef enum kiln_role {
 /* Rows so short, and so many, that the driver takes many together (src/run/rows.c); and so short that it does so beside a
  * column, whose elements a kernel for whole rows reads once for each. */
 enum { KILN_SHORT_ROW = 300, KILN_SHORTER_ROW = 32, KILN_MANY_ROWS = 128 };
+/* What rows that are folded each for itself must be for the driver to turn them (src/run/turned.c): so many at least, of elements
+ * of so many bytes at most, so that so many rows of all buffers have room, each with up to KILN_TURN_GAP bytes between
+ * places. */
+enum { KILN_TURN_FOLDS = 16, KILN_TURN_ELEMENT = 8, KILN_TURN_BYTES = 48 * 1024, KILN_TURN_GAP = 128 };
 
 typedef struct kiln_axes {
     int ndim, ngrid;        /* the grid's dimensions are the first, innermost first; there is at least one */
@@ -92,6 +96,8 @@ typedef struct kiln_axes {
     bool strided;           /* some buffer is neither contiguous nor broadcast along the vector axis */
     uint32_t
         expanded; /* bit b: buffer b has one element for each short row, and the kernel reads it as if it had all */
+    uint32_t
+        turned; /* bit b: buffer b lies along the dimension that is folded, and the kernel expects it along the grid's first */
     int64_t npoints;           /* of the grid */
     int64_t nelem;             /* of all dimensions */
     const int64_t *n, *stride; /* stride[buffer * pitch + dimension], in bytes */

@@ -231,6 +231,7 @@ kiln_status kiln_drive_alone(const kiln_axes *x, const kiln_runner *run, int nes
     kiln_status st;
     tiles t;
     drive d;
+    if (x->turned) return kiln_turned_run(x, run, nest, ptr, par, flags, trap);
     if (kiln_rows_may_be_short(x) && kiln_rows_run(x, run, nest, ptr, par, flags, trap, &st)) return st;
     d.axes = x;
     d.run = run;
@@ -266,7 +267,7 @@ bool kiln_walk_make(const kiln_axes *x, const kiln_runner *run, kiln_walk *out) 
     if (x->nbuffers > KILN_WALK_BUFFERS || x->nelem >= KILN_STREAM_LEAST || x->nelem == 0) return false;
     if (x->ngrid > KILN_WALK_OUTER + INNER || kiln_may_be_shared(x, run)) return false;
     if (x->ndim - x->ngrid > KILN_WALK_DIMS - INNER) return false;
-    if ((kiln_rows_may_be_short(x) && kiln_rows_are_short(x)) || find_tiles(x, run, &second, &t))
+    if (x->turned || (kiln_rows_may_be_short(x) && kiln_rows_are_short(x)) || find_tiles(x, run, &second, &t))
         return false;
     pick_dims(x, &first, &second);
     out->ndim = set_box(x, first, second, out->n, out->stride);

@@ -58,6 +58,10 @@ static inline bool kiln_rows_may_be_short(const kiln_axes *x) {
     return (x->ngrid > 1 && x->n[1] >= KILN_MANY_ROWS) || x->expanded;
 }
 
+/* turned.c: many short rows that are folded each for itself. */
+kiln_status kiln_turned_run(const kiln_axes *axes, const kiln_runner *run, int nest, char *const *ptr,
+                            const uint64_t *par, uint64_t flags, int32_t *trap) KILN_MUST_CHECK;
+
 /* -- split.c: several threads, and what calls cost ------------------------------------------------------- */
 
 /* In how many parts, and among how many threads, the work is worth being shared out now; 1: it is not. */

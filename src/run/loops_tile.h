@@ -36,6 +36,38 @@
 typedef UNSIGNED tile_mem __attribute__((vector_size(TILE * KILN_LOOPS_SIZE), aligned(1), may_alias));
 typedef tile_mem tile_row __attribute__((aligned(TILE * KILN_LOOPS_SIZE)));
 
+#if TILE == 8 && KILN_LOOPS_SIZE == 4
+/* Eight rows of eight: 16 bytes of two rows make a vector, and four such are turned within its halves, which takes a third of
+ * the shuffles, and none of them across halves. */
+typedef UNSIGNED tile_half __attribute__((vector_size(16), aligned(1), may_alias));
+typedef uint64_t tile_pairs __attribute__((vector_size(32)));
+#define JOIN(a, b) __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7)
+
+static inline tile_half half_of(const char *src, int there) {
+    return there ? *(const tile_half *)src : (tile_half){0};
+}
+
+static inline void transpose_tile(char *dst, int64_t dst_stride, const char *src, int64_t src_stride, int in,
+                                  int out) {
+    UNROLL for (int h = 0; h < 2; h++) {
+        tile_row v[4], w[4];
+        UNROLL for (int i = 0; i < 4; i++)
+            v[i] = JOIN(half_of(src + i * src_stride + 16 * h, i < in),
+                        half_of(src + (i + 4) * src_stride + 16 * h, i + 4 < in));
+        UNROLL for (int i = 0; i < 4; i += 2) {
+            w[i] = __builtin_shufflevector(v[i], v[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
+            w[i + 1] = __builtin_shufflevector(v[i], v[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
+        }
+        UNROLL for (int i = 0; i < 2; i++) {
+            v[2 * i] = (tile_row)__builtin_shufflevector((tile_pairs)w[i], (tile_pairs)w[i + 2], 0, 4, 2, 6);
+            v[2 * i + 1] = (tile_row)__builtin_shufflevector((tile_pairs)w[i], (tile_pairs)w[i + 2], 1, 5, 3,
+                                                             7);
+        }
+        UNROLL for (int i = 0; i < 4; i++) if (4 * h + i < out) *
+            (tile_mem *)(dst + (4 * h + i) * dst_stride) = v[i];
+    }
+}
+#else
 static inline void tile_round(tile_row *to, const tile_row *from) {
     UNROLL for (int i = 0; i < TILE / 2; i++) {
         to[2 * i] = LOW(from[i], from[i + TILE / 2]);
@@ -43,29 +75,61 @@ static inline void tile_round(tile_row *to, const tile_row *from) {
     }
 }
 
-static inline void transpose_tile(char *dst, int64_t dst_stride, const char *src, int64_t src_stride) {
+/* A square, of which the first `in` rows are there and the first `out` columns are wanted. */
+static inline void transpose_tile(char *dst, int64_t dst_stride, const char *src, int64_t src_stride, int in,
+                                  int out) {
     tile_row a[TILE], b[TILE];
-    UNROLL for (int i = 0; i < TILE; i++) a[i] = *(const tile_mem *)(src + i * src_stride);
+    UNROLL for (int i = 0; i < TILE; i++) a[i] = i < in ? *(const tile_mem *)(src + i * src_stride)
+                                                        : (tile_row){0};
     tile_round(b, a);
     if (TILE_ROUNDS > 1) tile_round(a, b);
     if (TILE_ROUNDS > 2) tile_round(b, a);
     if (TILE_ROUNDS > 3) tile_round(a, b);
     const tile_row *done = TILE_ROUNDS % 2 ? b : a;
-    UNROLL for (int i = 0; i < TILE; i++) * (tile_mem *)(dst + i * dst_stride) = done[i];
+    UNROLL for (int i = 0; i < TILE; i++) if (i < out) * (tile_mem *)(dst + i * dst_stride) = done[i];
+}
+#endif
+
+/* Where a square of n elements that should begin with element k does: so that it is whole.  What two squares have is the same. */
+static inline size_t whole_square(size_t k, size_t n) { return k + TILE <= n ? k : n - TILE; }
+
+static void transpose_squares(char *dst, int64_t dst_stride, const char *src, int64_t src_stride, size_t rows,
+                              size_t cols) {
+    for (size_t r = 0; r < rows; r += TILE)
+        for (size_t c = 0; c < cols; c += TILE) {
+            size_t row = whole_square(r, rows), col = whole_square(c, cols);
+            transpose_tile(dst + (int64_t)col * dst_stride + row * KILN_LOOPS_SIZE, dst_stride,
+                           src + (int64_t)row * src_stride + col * KILN_LOOPS_SIZE, src_stride, TILE, TILE);
+        }
+}
+
+/* How many of n rows of `length` elements, which follow each other, may be taken for rows of TILE: what a square reads or
+ * writes beyond one is the next ones'. */
+static inline size_t rows_as_long(size_t n, size_t length) {
+    size_t last = (TILE + length - 1) / length;
+    return n < last ? 0 : (n - last + 1) / TILE * TILE;
 }
 
 static void transpose(char *dst, int64_t dst_stride, const char *src, int64_t src_stride, size_t rows,
                       size_t cols) {
     enum { SIZE = KILN_LOOPS_SIZE };
-    size_t whole_rows = rows - rows % TILE, whole_cols = cols - cols % TILE;
-    for (size_t c = 0; c < whole_cols; c += TILE)
-        for (size_t r = 0; r < whole_rows; r += TILE)
-            transpose_tile(dst + (int64_t)c * dst_stride + r * SIZE, dst_stride,
-                           src + (int64_t)r * src_stride + c * SIZE, src_stride);
-    for (size_t c = 0; c < cols; c++)
-        for (size_t r = c < whole_cols ? whole_rows : 0; r < rows; r++)
+    size_t r = 0, c = 0; /* so many rows, or columns, are done */
+    if (rows >= TILE && cols >= TILE) {
+        transpose_squares(dst, dst_stride, src, src_stride, rows, cols);
+        return;
+    }
+    if (cols < TILE && src_stride == (int64_t)(cols * SIZE))
+        for (size_t end = rows_as_long(rows, cols); r < end; r += TILE)
+            transpose_tile(dst + r * SIZE, dst_stride, src + (int64_t)r * src_stride, src_stride, TILE,
+                           (int)cols);
+    else if (rows < TILE && dst_stride == (int64_t)(rows * SIZE))
+        for (size_t end = rows_as_long(cols, rows); c < end; c += TILE)
+            transpose_tile(dst + (int64_t)c * dst_stride, dst_stride, src + c * SIZE, src_stride, (int)rows,
+                           TILE);
+    for (; c < cols; c++)
+        for (size_t k = r; k < rows; k++)
             *(UNSIGNED *)(dst + (int64_t)c * dst_stride +
-                          r * SIZE) = *(const UNSIGNED *)(src + (int64_t)r * src_stride + c * SIZE);
+                          k * SIZE) = *(const UNSIGNED *)(src + (int64_t)k * src_stride + c * SIZE);
 }
 
 /* Small elements by vectors whose lanes every level can pick one by one. */

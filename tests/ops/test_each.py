@@ -162,6 +162,33 @@ def test_bits_do_not_depend_on_threads(mode, sync):
             tally.cases["folds for each element, several threads"] += 1
 
 
+def rows_of(n, dtype):
+    """Many rows of n elements: whole, with gaps, and of an odd number."""
+    x = elements((4096 // n + 37, n + 3), dtype, n)
+    return x[:, :n].contiguous(), x[:, 2:n + 2], x[:-1, 1:n + 1].contiguous()
+
+
+@pytest.mark.parametrize("mode, threads", [("interp", 1), ("sync", 1), ("sync", 3)])
+def test_short_rows_are_folded_as_columns_are(mode, threads):
+    """Many rows are turned first: the kernel is that of columns, and so are the bits, wherever results belong."""
+    with Kiln(mode, threads=threads) as k:
+        for dtype, n in [*((torch.float32, n) for n in (2, 3, 7, 8, 10, 17, 63)), (torch.float64, 5), (torch.float64, 16), (torch.bfloat16, 9), (torch.bfloat16, 40)]:
+            for x in rows_of(n, dtype):
+                down = x.t().contiguous()
+                want = k.op("aten::_softmax")(down, 0, False).t()
+                gaps = torch.zeros(len(x), n + 1, dtype=dtype)
+                for out in (torch.zeros_like(want), gaps[:, 1:], torch.zeros_like(down).t()):
+                    k.op("aten::_softmax.out")(x, 1, False, out=out)
+                    assert bits(out.contiguous()) == bits(want.contiguous()), (dtype, n, x.stride(), out.stride())
+                assert not gaps[:, 0].any()
+                same = x.clone()
+                k.op("aten::_softmax.out")(same, 1, False, out=same)
+                assert bits(same) == bits(want.contiguous())
+                assert bits(k.op("aten::sum.dim_IntList")(x, [1])) == bits(k.op("aten::sum.dim_IntList")(down, [0]))
+                tally.cases["folds of short rows"] += 1
+        assert mode == "interp" or k.stats()["compiles"] <= 8  # of three dtypes each two, and softmax where results lie otherwise
+
+
 ROWS = """
 fold my::center(Tensor x, Tensor weight, int[] dim) -> (Tensor, Tensor mean, Tensor) : takes float
      over   dim keep

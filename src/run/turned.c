@@ -1,0 +1,113 @@
+/* turned.c - many short folds beside each other, each along its own row of memory -> the kernel over turned tiles.
+ *
+ * softmax of x[65536, 10] would be a gathered vector for every eight elements.  Here some hundred rows are brought into a
+ * tile of the first cache in which the elements of one place in all rows lie side by side, the kernel folds across it as it
+ * does down the columns of a matrix, and what it made for each element is turned back.  The kernel is the same, and so
+ * are its bits: lanes fold for themselves.  Knows strides and pointers, not dtypes or what is computed. */
+#include "run/driver.h"
+#include "run/loops.h"
+#include "tensor/blocks.h"
+
+enum {
+    LINE = 64,
+    NEAR = 16 * 1024, /* bytes of all tiles of a launch, if they can be so few */
+    MOST = 512,       /* folds of a launch */
+    DIMS = 4          /* of a launch: two of the grid, the one that is folded, parts */
+};
+
+typedef struct turning {
+    const kiln_axes *axes;
+    const kiln_runner *run;
+    const kiln_loops *loops;
+    kiln_launch launch;
+    int64_t n[DIMS], stride[KILN_DRIVE_BUFFERS * DIMS];
+    char *at[KILN_DRIVE_BUFFERS];     /* of the launch */
+    char *tile[KILN_DRIVE_BUFFERS];   /* of a buffer that is turned, */
+    int64_t pitch[KILN_MAX_OPERANDS]; /* with so many bytes from one place of all rows to the next */
+} turning;
+
+static bool is_turned(const kiln_axes *x, int b) { return b < KILN_MAX_OPERANDS && x->turned >> b & 1; }
+
+/* Folds of one launch: as many as the nearest cache has room for. */
+static int64_t folds_together(const kiln_axes *x) {
+    int64_t each = 0;
+    for (int b = 0; b < x->nbuffers; b++)
+        if (is_turned(x, b)) each += x->n[x->ngrid] * x->bytes[b];
+    int64_t folds = NEAR / each / KILN_TURN_FOLDS * KILN_TURN_FOLDS;
+    return folds > MOST ? MOST : folds > KILN_TURN_FOLDS ? folds : KILN_TURN_FOLDS;
+}
+
+/* Tiles one after the other.  An odd number of lines from row to row: rows do not begin at the same places of a cache. */
+static void place_tiles(turning *t, int64_t folds, char *room) {
+    const kiln_axes *x = t->axes;
+    for (int b = 0; b < x->nbuffers; b++) {
+        for (int d = 0; d < DIMS; d++) t->stride[b * DIMS + d] = 0;
+        t->stride[b * DIMS] = kiln_axes_stride(x, b, 0);
+        for (int d = x->ngrid; d < x->ndim; d++)
+            t->stride[b * DIMS + 2 + d - x->ngrid] = kiln_axes_stride(x, b, d);
+        if (!is_turned(x, b)) continue;
+        t->pitch[b] = ((folds * x->bytes[b] + LINE - 1) / LINE | 1) * LINE;
+        t->tile[b] = room;
+        room += t->pitch[b] * x->n[x->ngrid];
+        t->stride[b * DIMS] = x->bytes[b];
+        t->stride[b * DIMS + 2] = t->pitch[b];
+    }
+}
+
+/* Brings a tile in from the memory of `count` rows, or out to it. */
+static void turn(const turning *t, int b, char *memory, int64_t count, bool in) {
+    const kiln_axes *x = t->axes;
+    int64_t apart = kiln_axes_stride(x, b, 0), length = x->n[x->ngrid];
+    kiln_transpose_fn fn = t->loops->transpose[x->bytes[b]];
+    if (in)
+        fn(t->tile[b], t->pitch[b], memory, apart, (size_t)count, (size_t)length);
+    else
+        fn(memory, apart, t->tile[b], t->pitch[b], (size_t)length, (size_t)count);
+}
+
+static kiln_status run_folds(turning *t, char *const *base, int64_t first, int64_t count, int32_t *trap) {
+    const kiln_axes *x = t->axes;
+    t->n[0] = count;
+    for (int b = 0; b < x->nbuffers; b++) {
+        char *memory = base[b] + first * kiln_axes_stride(x, b, 0);
+        t->at[b] = is_turned(x, b) ? t->tile[b] : memory;
+        if (is_turned(x, b) && b >= x->nwritten) turn(t, b, memory, count, true);
+    }
+    if (t->run->fn)
+        *trap = t->run->fn(&t->launch);
+    else
+        KILN_TRY(kiln_interp_run(t->run->interp, &t->launch, trap));
+    for (int b = 0; b < x->nwritten && *trap == 0; b++)
+        if (is_turned(x, b)) turn(t, b, base[b] + first * kiln_axes_stride(x, b, 0), count, false);
+    return KILN_OK;
+}
+
+/* Apart from the driver's own, so that calls without such rows have no frame of that size. */
+kiln_status kiln_turned_run(const kiln_axes *x, const kiln_runner *run, int nest, char *const *ptr,
+                            const uint64_t *par, uint64_t flags, int32_t *trap) {
+    _Alignas(
+        LINE) char room[NEAR + KILN_TURN_BYTES]; /* with what rows of tiles are longer than their elements */
+    int64_t index[KILN_MAX_DIMS] = {0}, origin[DIMS] = {0}, folds = folds_together(x);
+    char *base[KILN_DRIVE_BUFFERS];
+    kiln_home home = 0;
+    kiln_status st = KILN_OK;
+    turning t = {.axes = x, .run = run, .loops = kiln_loops_for(run->isa), .n = {0, 1}};
+    place_tiles(&t, folds, room);
+    for (int d = x->ngrid; d < x->ndim; d++) {
+        t.n[2 + d - x->ngrid] = x->n[d];
+        if (x->origin) origin[2 + d - x->ngrid] = x->origin[d - x->ngrid];
+    }
+    t.launch = (kiln_launch){.nest = nest, .ndim = DIMS, .n = t.n, .ptr = t.at, .stride = t.stride};
+    t.launch.origin = origin;
+    t.launch.par = par;
+    t.launch.flags = flags;
+    if (run->fn && run->work && !(t.launch.work = kiln_block_take_any(run->work, &home))) return KILN_NOMEM();
+    for (int b = 0; b < x->nbuffers; b++) base[b] = ptr[b];
+    *trap = 0;
+    do {
+        for (int64_t k = 0; k < x->n[0] && st == KILN_OK && *trap == 0; k += folds)
+            st = run_folds(&t, base, k, x->n[0] - k < folds ? x->n[0] - k : folds, trap);
+    } while (st == KILN_OK && *trap == 0 && kiln_drive_advance(x, 0, 0, index, base));
+    if (t.launch.work) kiln_block_give(t.launch.work, home);
+    return st;
+}
