@@ -21,8 +21,12 @@ enum {
     KILN_EM_MAX_NAMES = 1536, /* as many as src/math can have */
     KILN_EM_NAME = 32,
     KILN_EM_STRIP = 1024, /* columns of a strip */
-    KILN_EM_MUCH = 96,    /* weight of what is printed several times in a row, at most */
-    KILN_EM_LEVELS = 61   /* of a counter's stack: no loop counts further than 2^60 blocks */
+    KILN_EM_BYPASS = 512, /* elements of a row that is worth writing past the caches */
+    KILN_EM_LITTLE = 12, /* weight of a body whose loop costs as much as the body: such loops are unrolled, */
+    KILN_EM_UNROLLED = 4,  /* so many times; src/run/selftest.c takes rows longer than that */
+    KILN_EM_FUNCTION = 24, /* weight of one with an elementary function, unrolled twice in general nests */
+    KILN_EM_MUCH = 96,     /* weight of what is printed several times in a row, at most */
+    KILN_EM_LEVELS = 61    /* of a counter's stack: no loop counts further than 2^60 blocks */
 };
 #define KILN_EM_NONE UINT32_MAX
 #define KILN_EM_PRINTF(a, b) __attribute__((format(printf, a, b)))
@@ -58,6 +62,7 @@ typedef struct kiln_emitter {
     int vec;                         /* axis along which the lanes lie, or -1 */
     int inner;                       /* axis of the innermost loop, or -1 */
     kiln_ref fold;                   /* the innermost fold or scan around */
+    bool bypass;                     /* stores go past the caches */
     kiln_ref pass[KILN_IR_MAX_NEST]; /* scans by block around: they store in their second pass only */
     int npass;
 
@@ -139,7 +144,9 @@ void kiln_em_leave(kiln_emitter *em, const kiln_em_scope *old);
  * loop, or what is light printed twice, whole vectors first, which ask for no number of lanes. */
 typedef enum kiln_em_lanes { KILN_EM_ALL, KILN_EM_WHOLE, KILN_EM_REST } kiln_em_lanes;
 bool kiln_em_is_light(const kiln_emitter *em, int begin, int end); /* instructions begin..end */
-void kiln_em_open_columns(kiln_emitter *em, int begin, const char *from, const char *to, kiln_em_lanes lanes);
+void kiln_em_open_columns(kiln_emitter *em, int begin, const char *from, const char *to, kiln_em_lanes lanes,
+                          int weight);             /* of what stands in it */
+void kiln_em_unroll(kiln_emitter *em, int weight); /* the loop that is printed next, if its body is little */
 void kiln_em_close_columns(kiln_emitter *em, kiln_em_lanes lanes);
 
 void kiln_em_scan_steps(kiln_emitter *em, int begin, const char *from,

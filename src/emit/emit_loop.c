@@ -134,14 +134,20 @@ bool kiln_em_is_light(const kiln_emitter *em, int begin, int end) {
     return kiln_em_weight(em, begin, end) <= KILN_EM_MUCH / 2;
 }
 
-void kiln_em_open_columns(kiln_emitter *em, int begin, const char *from, const char *to,
-                          kiln_em_lanes lanes) {
+void kiln_em_unroll(kiln_emitter *em, int weight) {
+    int times = weight <= KILN_EM_LITTLE ? KILN_EM_UNROLLED : 2;
+    if (weight <= KILN_EM_FUNCTION) kiln_em_line(em, "_Pragma(\"GCC unroll %d\")", times);
+}
+
+void kiln_em_open_columns(kiln_emitter *em, int begin, const char *from, const char *to, kiln_em_lanes lanes,
+                          int weight) {
     if (lanes == KILN_EM_ALL) {
         kiln_em_open(em, "for (long i%d = %s; i%d < %s; i%d += KILN_W)", begin, from, begin, to, begin);
         kiln_em_line(em, "const long k = %s - i%d < KILN_W ? %s - i%d : KILN_W;", to, begin, to, begin);
     } else if (lanes == KILN_EM_WHOLE) {
         kiln_em_brace(em);
         kiln_em_line(em, "long i%d = %s;", begin, from);
+        kiln_em_unroll(em, weight);
         kiln_em_open(em, "for (; %s - i%d >= KILN_W; i%d += KILN_W)", to, begin, begin);
         kiln_em_line(em, "const long k = KILN_W;");
     } else {
@@ -161,12 +167,67 @@ static void open_rows(kiln_emitter *em, int begin, int axis) {
     kiln_em_open(em, "for (long j%d = 0; j%d < n%d; j%d++)", begin, begin, em->dim[axis] + 1, begin);
 }
 
+/* Whether a store may go past the caches: of elements in a row that no other loop reads, in vectors that some instruction
+ * stores so. */
+static bool may_bypass(const kiln_emitter *em, const kiln_ir_ins *in, int axis) {
+    const kiln_ir_buf *b = &em->ir->bufs[in->which];
+    if (b->role != KILN_BUF_OUT || b->stride != KILN_STRIDE_CONTIG || !(b->axes >> axis & 1)) return false;
+    if (in->ncoord || kiln_ir_store_guard(in) != KILN_NOREF || kiln_dtype_is_complex(b->dtype)) return false;
+    return kiln_dtype_size(b->dtype) * (size_t)em->lanes >= 16;
+}
+
+/* Whether all that a vector loop over rows stores may. */
+static bool loop_bypasses(const kiln_emitter *em, int begin) {
+    const kiln_ir_ins *f = &em->ir->ins[begin];
+    int end = (int)em->part_end[begin];
+    bool any = false;
+    if (f->op != KILN_IR_FOR || !f->vec || em->ir->axes[f->which].grid) return false;
+    if (!kiln_em_is_light(em, begin + 1, end)) return false;
+    for (int r = begin + 1; r < end; r++) {
+        if (em->ir->ins[r].op != KILN_IR_STORE) continue;
+        if (!may_bypass(em, &em->ir->ins[r], f->which)) return false;
+        any = true;
+    }
+    return any;
+}
+
+/* Whole vectors of a row that is written past the caches, if the launch asks for it and the row is long and lies on vectors'
+ * borders; past<begin> says how far it came. */
+static void bypassing_loop(kiln_emitter *em, int begin, int end) {
+    const kiln_em_place at = em->at[em->vec];
+    kiln_em_line(em, "long past%d = %s;", begin, at.begin);
+    kiln_em_line(em, "int bypass%d = stream && %s - %s >= %d;", begin, at.end, at.begin, KILN_EM_BYPASS);
+    for (int r = begin + 1; r < end; r++) {
+        const kiln_ir_ins *in = &em->ir->ins[r];
+        if (in->op != KILN_IR_STORE) continue;
+        kiln_em_scope old = kiln_em_enter(em, em->vec, "%s", at.begin);
+        kiln_em_start(em);
+        kiln_em_put(em, "bypass%d &= (unsigned long)(", begin);
+        kiln_em_address(em, in, 0);
+        kiln_em_put(em, ") %% %d == 0;\n", (int)kiln_dtype_size(em->ir->bufs[in->which].dtype) * em->lanes);
+        kiln_em_leave(em, &old);
+    }
+    kiln_em_open(em, "for (long i%d = past%d; bypass%d && %s - i%d >= KILN_W; i%d += KILN_W, past%d = i%d)",
+                 begin, begin, begin, at.end, begin, begin, begin, begin);
+    kiln_em_line(em, "const long k = KILN_W;");
+    em->bypass = true;
+    kiln_em_part(em, begin + 1, end);
+    em->bypass = false;
+    kiln_em_close(em);
+}
+
 static void vector_loop(kiln_emitter *em, int begin, int end) {
     const kiln_em_place *at = &em->at[em->vec];
-    bool twice = kiln_em_is_light(em, begin + 1, end);
+    char from[24];
+    bool twice = kiln_em_is_light(em, begin + 1, end), bypasses = loop_bypasses(em, begin);
     kiln_em_lanes last = twice ? KILN_EM_REST : KILN_EM_ALL;
+    snprintf(from, sizeof from, "%s", at->begin);
+    if (bypasses) {
+        bypassing_loop(em, begin, end);
+        snprintf(from, sizeof from, "past%d", begin);
+    }
     for (kiln_em_lanes lanes = twice ? KILN_EM_WHOLE : KILN_EM_ALL; lanes <= last; lanes++) {
-        kiln_em_open_columns(em, begin, at->begin, at->end, lanes);
+        kiln_em_open_columns(em, begin, from, at->end, lanes, kiln_em_weight(em, begin + 1, end));
         kiln_em_part(em, begin + 1, end);
         kiln_em_close_columns(em, lanes);
     }
@@ -309,7 +370,8 @@ void kiln_em_loop_nest(kiln_emitter *em, int nest, int begin) {
     nest_head(em, &u);
     if (em->work) kiln_em_line(em, "char *const work = L->work;");
     bool streams = false;
-    for (uint32_t r = (uint32_t)begin; r < em->region_end[begin]; r++) streams |= em->tiles[r] != 0;
+    for (uint32_t r = (uint32_t)begin; r < em->region_end[begin]; r++)
+        streams |= em->tiles[r] != 0 || loop_bypasses(em, (int)r);
     if (streams) kiln_em_line(em, "const int stream = (L->flags & %u) != 0;", KILN_LAUNCH_STREAM);
     em->vec = em->inner = -1;
     kiln_em_loop(em, begin);

@@ -8,9 +8,7 @@
 #include "emit/emit_impl.h"
 
 enum {
-    TAIL_BYTES = 64, /* of the widest register */
-    LITTLE = 12,     /* weight of a body whose loop costs as much as the body: such loops are unrolled */
-    UNROLLED = 4     /* times; src/run/selftest.c takes rows longer than that */
+    TAIL_BYTES = 64 /* of the widest register */
 };
 
 typedef struct nest_use {
@@ -299,8 +297,8 @@ static bool loads_after_store(const kiln_ir *ir, int begin, int end) {
 /* The loop over a row's whole vectors, or over the one in the tail's buffers: k of its lanes are elements. */
 static void vectors(kiln_emitter *em, const nest_use *u, int begin, int end, store_way way) {
     bool wait = kiln_em_stores_wait(em->ir, begin, end) && loads_after_store(em->ir, begin, end);
-    if (way == STORE && kiln_em_weight(em, begin, end) <= LITTLE)
-        kiln_em_line(em, "_Pragma(\"GCC unroll %d\")", UNROLLED);
+    int weight = kiln_em_weight(em, begin, end);
+    if (way == STORE && weight <= KILN_EM_LITTLE) kiln_em_unroll(em, weight);
     kiln_em_open(em, "for (; left >= KILN_W; left -= KILN_W)");
     instructions(em, begin, end, way, !wait, true);
     if (wait) instructions(em, begin, end, way, true, false);

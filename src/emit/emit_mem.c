@@ -171,6 +171,15 @@ static void store_value(kiln_emitter *em, const kiln_ir_ins *in, int k) {
         store_first_lane(em, in, k, t);
         return;
     }
+    if (em->bypass) {
+        kiln_em_fn(em, "stream_%s", kiln_dtype_name(t));
+        kiln_em_put(em, "(");
+        kiln_em_address(em, in, 0);
+        kiln_em_put(em, ", ");
+        kiln_em_use(em, in->arg[k], 8);
+        kiln_em_put(em, ");\n");
+        return;
+    }
     kiln_em_fn(em,
                own_places          ? "store_at_%s"
                : lanes == IN_A_ROW ? "store_some_%s"

@@ -71,7 +71,7 @@ static void open_lanes(kiln_emitter *em, uint32_t segment, int begin, int end, k
     char from[16], to[16];
     snprintf(from, sizeof from, "c%d_0", s);
     snprintf(to, sizeof to, "c%d_1", s);
-    kiln_em_open_columns(em, s, from, to, lanes);
+    kiln_em_open_columns(em, s, from, to, lanes, kiln_em_weight(em, begin, end));
     begin_segment(em, segment, begin, end);
 }
 
@@ -131,8 +131,9 @@ static int steps_printed(const kiln_ir_ins *f) {
     return (int)(f->imm.tree.block <= MAX_STEPS ? f->imm.tree.block : f->imm.tree.lanes);
 }
 
-/* Whole blocks of whole vectors, on states in registers. */
-static void whole_block(kiln_emitter *em, int begin) {
+/* Whole blocks of whole vectors, on states in registers; or, step by step and merge by merge, those that there are elements
+ * for. */
+static void block_in_registers(kiln_emitter *em, int begin, bool whole) {
     const kiln_ir_ins *f = &em->ir->ins[begin];
     int lanes = (int)f->imm.tree.lanes, end = (int)em->part_end[begin], steps = steps_printed(f);
     char a[24], b[24];
@@ -146,7 +147,10 @@ static void whole_block(kiln_emitter *em, int begin) {
         if (once) em->inner = em->vec; /* a row's address does not change in the loop over columns */
         em->fold = (kiln_ref)begin;
         snprintf(a, sizeof a, "a%d_%d", begin, j & (lanes - 1));
-        kiln_em_brace(em);
+        if (whole)
+            kiln_em_brace(em);
+        else
+            kiln_em_open(em, "if (hi%d - lo%d > %d)", begin, begin, j);
         kiln_em_line(em, "const st%d s%d = %s;", begin, begin, a);
         kiln_em_part(em, begin + 1, end - 1);
         kiln_em_yield(em, end - 1, a, NULL);
@@ -158,28 +162,31 @@ static void whole_block(kiln_emitter *em, int begin) {
         for (int j = 0; j < w; j++) {
             snprintf(a, sizeof a, "a%d_%d", begin, j);
             snprintf(b, sizeof b, "a%d_%d", begin, j + w);
+            if (!whole) kiln_em_open(em, "if (hi%d - lo%d > %d)", begin, begin, j + w);
             kiln_em_merge(em, begin, a, b, a, NULL);
+            if (!whole) kiln_em_close(em);
         }
     kiln_em_line(em, "x%d = a%d_0;", begin, begin);
 }
 
-/* How often a block's steps and merges may be printed each for itself: for whole vectors of columns, if they are light
- * for the last, partial one, too. */
+/* How often a block's steps and merges may be printed each for itself: for whole vectors of columns; if they are light, and
+ * each is one of a block, for the last, partial block, too; and if they are lighter still, for the last, partial vector. */
 static int whole_blocks(const kiln_emitter *em, int begin) {
     const kiln_ir_ins *f = &em->ir->ins[begin];
     int merge = (int)em->part_end[begin];
     int weight = steps_printed(f) * kiln_em_weight(em, begin + 1, merge) +
                  (int)f->imm.tree.lanes * kiln_em_weight(em, merge, (int)em->region_end[begin]);
-    return weight <= 3 * KILN_EM_MUCH / 4 ? 2 : weight <= 3 * KILN_EM_MUCH ? 1 : 0;
+    bool light = weight <= KILN_EM_MUCH && f->imm.tree.block == (unsigned)steps_printed(f);
+    return light ? 2 + (weight <= 3 * KILN_EM_MUCH / 4) : weight <= 3 * KILN_EM_MUCH ? 1 : 0;
 }
 
-static void block_of_columns(kiln_emitter *em, int begin, bool whole) {
+static void block_of_columns(kiln_emitter *em, int begin, bool whole, bool in_registers) {
     counter blocks = counter_of_blocks(em, begin);
     begin_segment(em, em->segment[begin], begin, (int)em->region_end[begin]);
     kiln_em_states(em, begin, "const st%d z%d", begin, begin);
     kiln_em_line(em, "st%d x%d;", begin, begin);
-    if (whole)
-        whole_block(em, begin);
+    if (in_registers)
+        block_in_registers(em, begin, whole);
     else
         kiln_em_block_by_elements(em, begin);
     push(em, &blocks);
@@ -246,17 +253,17 @@ static void block_of_rows(kiln_emitter *em, int begin) {
         kiln_em_open(em, "for (; c%d_1 - i%d >= KILN_W; i%d += KILN_W)", s, s, s);
         kiln_em_line(em, "const long k = KILN_W;");
         if (fetches_ahead(em, begin)) fetch_next_block(em, begin);
-        block_of_columns(em, begin, true);
+        block_of_columns(em, begin, true, true);
     }
-    if (whole > 1) {
+    if (whole > 2) {
         kiln_em_open(em, "for (; i%d < c%d_1; i%d = c%d_1)", s, s, s, s);
         kiln_em_line(em, "const long k = c%d_1 - i%d;", s, s);
-        block_of_columns(em, begin, true);
+        block_of_columns(em, begin, true, true);
     }
     if (whole > 0) kiln_em_close(em);
     kiln_em_open(em, "for (; i%d < c%d_1; i%d += KILN_W)", s, s, s);
     kiln_em_line(em, "const long k = c%d_1 - i%d < KILN_W ? c%d_1 - i%d : KILN_W;", s, s, s, s);
-    block_of_columns(em, begin, false);
+    block_of_columns(em, begin, false, whole > 1);
 }
 
 /* All blocks of the last axis. */
