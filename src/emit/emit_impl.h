@@ -20,8 +20,9 @@
 enum {
     KILN_EM_MAX_NAMES = 1536, /* as many as src/math can have */
     KILN_EM_NAME = 32,
-    KILN_EM_STRIP = 1024, /* columns of a strip */
-    KILN_EM_BYPASS = 512, /* elements of a row that is worth writing past the caches */
+    KILN_EM_STRIP = 1024,    /* columns of a strip */
+    KILN_EM_FAR = 512,       /* elements of a row that is worth another loop where memory is far, */
+    KILN_EM_NEAR = 32 << 10, /* and of one that is worth asking for while the row before it is at hand */
     KILN_EM_LITTLE = 12, /* weight of a body whose loop costs as much as the body: such loops are unrolled, */
     KILN_EM_UNROLLED = 4,  /* so many times; src/run/selftest.c takes rows longer than that */
     KILN_EM_FUNCTION = 24, /* weight of one with an elementary function, unrolled twice in general nests */
@@ -59,10 +60,11 @@ typedef struct kiln_emitter {
     uint32_t *region_end;            /* per FOR, FOLD, SCAN: its END */
     int dim[KILN_IR_MAX_AXES], ndim; /* launch dimensions */
     kiln_em_place at[KILN_IR_MAX_AXES];
-    int vec;                         /* axis along which the lanes lie, or -1 */
-    int inner;                       /* axis of the innermost loop, or -1 */
-    kiln_ref fold;                   /* the innermost fold or scan around */
-    bool bypass;                     /* stores go past the caches */
+    int vec;       /* axis along which the lanes lie, or -1 */
+    int inner;     /* axis of the innermost loop, or -1 */
+    kiln_ref fold; /* the innermost fold or scan around */
+    int bypass; /* the loop whose stores may go past the caches, or 0: no loop inside another is the first */
+    int nest;   /* its outermost loop */
     kiln_ref pass[KILN_IR_MAX_NEST]; /* scans by block around: they store in their second pass only */
     int npass;
 

@@ -176,54 +176,106 @@ static bool may_bypass(const kiln_emitter *em, const kiln_ir_ins *in, int axis) 
     return kiln_dtype_size(b->dtype) * (size_t)em->lanes >= 16;
 }
 
-/* Whether all that a vector loop over rows stores may. */
-static bool loop_bypasses(const kiln_emitter *em, int begin) {
-    const kiln_ir_ins *f = &em->ir->ins[begin];
-    int end = (int)em->part_end[begin];
+/* Whether all that a vector loop stores may. */
+static bool stores_bypass(const kiln_emitter *em, int begin) {
     bool any = false;
-    if (f->op != KILN_IR_FOR || !f->vec || em->ir->axes[f->which].grid) return false;
-    if (!kiln_em_is_light(em, begin + 1, end)) return false;
-    for (int r = begin + 1; r < end; r++) {
+    for (uint32_t r = (uint32_t)begin + 1; r < em->part_end[begin]; r++) {
         if (em->ir->ins[r].op != KILN_IR_STORE) continue;
-        if (!may_bypass(em, &em->ir->ins[r], f->which)) return false;
+        if (!may_bypass(em, &em->ir->ins[r], em->ir->ins[begin].which)) return false;
         any = true;
     }
     return any;
 }
 
-/* Whole vectors of a row that is written past the caches, if the launch asks for it and the row is long and lies on vectors'
- * borders; past<begin> says how far it came. */
-static void bypassing_loop(kiln_emitter *em, int begin, int end) {
-    const kiln_em_place at = em->at[em->vec];
-    kiln_em_line(em, "long past%d = %s;", begin, at.begin);
-    kiln_em_line(em, "int bypass%d = stream && %s - %s >= %d;", begin, at.end, at.begin, KILN_EM_BYPASS);
+/* Whether load r of a vector loop is of an input whose rows a fold before the loop, in the same nest, reads first. */
+static bool is_of_rows(const kiln_emitter *em, int nest, int begin, int r) {
+    const kiln_ir_ins *in = &em->ir->ins[r], *f = &em->ir->ins[begin];
+    const kiln_ir_buf *b = &em->ir->bufs[in->which];
+    uint32_t both = 1u << f->which | 1u << em->ir->ins[nest].which;
+    if (in->op != KILN_IR_LOAD || in->ncoord || in->nargs || b->role != KILN_BUF_IN) return false;
+    if (b->stride != KILN_STRIDE_CONTIG || (b->axes & both) != both) return false;
+    for (int k = nest + 1; k < begin; k++) {
+        if (em->ir->ins[k].op != KILN_IR_FOLD || !em->ir->ins[k].vec) continue;
+        for (uint32_t l = (uint32_t)k + 1; l < em->part_end[k]; l++)
+            if (em->ir->ins[l].op == KILN_IR_LOAD && em->ir->ins[l].which == in->which) return true;
+    }
+    return false;
+}
+
+/* Whether a vector loop has another form for launches whose memory is far: a light one, over rows. */
+static bool is_far(const kiln_emitter *em, int nest, int begin) {
+    const kiln_ir_ins *f = &em->ir->ins[begin];
+    if (f->op != KILN_IR_FOR || !f->vec || em->ir->axes[f->which].grid) return false;
+    if (!em->ir->axes[em->ir->ins[nest].which].grid || em->ir->ins[nest].vec) return false;
+    if (!kiln_em_is_light(em, begin + 1, (int)em->part_end[begin])) return false;
+    if (stores_bypass(em, begin)) return true;
+    for (int r = begin + 1; r < (int)em->part_end[begin]; r++)
+        if (is_of_rows(em, nest, begin, r)) return true;
+    return false;
+}
+
+/* While one row is finished from a near cache, the next one is asked for: what folds it first would wait for memory. */
+static void fetch_next_row(kiln_emitter *em, int begin, int end) {
+    bool done[KILN_IR_MAX_BUFS] = {false};
+    int grid = em->ir->ins[em->nest].which;
+    for (int r = begin + 1; r < end; r++) {
+        const kiln_ir_ins *in = &em->ir->ins[r];
+        if (!is_of_rows(em, em->nest, begin, r) || done[in->which]) continue;
+        done[in->which] = true;
+        kiln_em_scope old = kiln_em_enter(em, grid, "(i%d + next%d)", em->nest, begin);
+        em->inner = em->vec;
+        kiln_em_start(em);
+        kiln_em_put(em, "__builtin_prefetch(");
+        kiln_em_address(em, in, 0);
+        kiln_em_put(em, ");\n");
+        kiln_em_leave(em, &old);
+    }
+}
+
+/* bypass<begin>: whether results go past the caches, as the launch asks, since all lie on vectors' borders. */
+static void ask_for_borders(kiln_emitter *em, int begin, int end, const char *from) {
+    kiln_em_line(em, "int bypass%d = stream;", begin);
     for (int r = begin + 1; r < end; r++) {
         const kiln_ir_ins *in = &em->ir->ins[r];
         if (in->op != KILN_IR_STORE) continue;
-        kiln_em_scope old = kiln_em_enter(em, em->vec, "%s", at.begin);
+        kiln_em_scope old = kiln_em_enter(em, em->vec, "%s", from);
         kiln_em_start(em);
         kiln_em_put(em, "bypass%d &= (unsigned long)(", begin);
         kiln_em_address(em, in, 0);
         kiln_em_put(em, ") %% %d == 0;\n", (int)kiln_dtype_size(em->ir->bufs[in->which].dtype) * em->lanes);
         kiln_em_leave(em, &old);
     }
-    kiln_em_open(em, "for (long i%d = past%d; bypass%d && %s - i%d >= KILN_W; i%d += KILN_W, past%d = i%d)",
+}
+
+/* Whole vectors of a long row of a launch whose memory is far: the next row is asked for, if it has room near, and results
+ * that no later loop reads may be written past the caches; past<begin> says how far the loop came. */
+static void far_loop(kiln_emitter *em, int begin, int end) {
+    const kiln_em_place at = em->at[em->vec];
+    bool bypass = stores_bypass(em, begin);
+    kiln_em_line(em, "long past%d = %s;", begin, at.begin);
+    kiln_em_line(em, "const int far%d = (L->flags & %u) && %s - %s >= %d;", begin, KILN_LAUNCH_FAR, at.end,
+                 at.begin, KILN_EM_FAR);
+    kiln_em_line(em, "const long next%d = %s - %s <= %d;", begin, at.end, at.begin, KILN_EM_NEAR);
+    if (bypass) ask_for_borders(em, begin, end, at.begin);
+    kiln_em_unroll(em, kiln_em_weight(em, begin + 1, end));
+    kiln_em_open(em, "for (long i%d = past%d; far%d && %s - i%d >= KILN_W; i%d += KILN_W, past%d = i%d)",
                  begin, begin, begin, at.end, begin, begin, begin, begin);
     kiln_em_line(em, "const long k = KILN_W;");
-    em->bypass = true;
+    fetch_next_row(em, begin, end);
+    em->bypass = bypass ? begin : 0;
     kiln_em_part(em, begin + 1, end);
-    em->bypass = false;
+    em->bypass = 0;
     kiln_em_close(em);
 }
 
 static void vector_loop(kiln_emitter *em, int begin, int end) {
     const kiln_em_place *at = &em->at[em->vec];
     char from[24];
-    bool twice = kiln_em_is_light(em, begin + 1, end), bypasses = loop_bypasses(em, begin);
+    bool twice = kiln_em_is_light(em, begin + 1, end);
     kiln_em_lanes last = twice ? KILN_EM_REST : KILN_EM_ALL;
     snprintf(from, sizeof from, "%s", at->begin);
-    if (bypasses) {
-        bypassing_loop(em, begin, end);
+    if (is_far(em, em->nest, begin)) {
+        far_loop(em, begin, end);
         snprintf(from, sizeof from, "past%d", begin);
     }
     for (kiln_em_lanes lanes = twice ? KILN_EM_WHOLE : KILN_EM_ALL; lanes <= last; lanes++) {
@@ -371,7 +423,8 @@ void kiln_em_loop_nest(kiln_emitter *em, int nest, int begin) {
     if (em->work) kiln_em_line(em, "char *const work = L->work;");
     bool streams = false;
     for (uint32_t r = (uint32_t)begin; r < em->region_end[begin]; r++)
-        streams |= em->tiles[r] != 0 || loop_bypasses(em, (int)r);
+        streams |= em->tiles[r] != 0 || is_far(em, begin, (int)r);
+    em->nest = begin;
     if (streams) kiln_em_line(em, "const int stream = (L->flags & %u) != 0;", KILN_LAUNCH_STREAM);
     em->vec = em->inner = -1;
     kiln_em_loop(em, begin);

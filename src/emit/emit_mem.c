@@ -172,13 +172,13 @@ static void store_value(kiln_emitter *em, const kiln_ir_ins *in, int k) {
         return;
     }
     if (em->bypass) {
+        kiln_em_put(em, "if (bypass%d) ", em->bypass);
         kiln_em_fn(em, "stream_%s", kiln_dtype_name(t));
         kiln_em_put(em, "(");
         kiln_em_address(em, in, 0);
         kiln_em_put(em, ", ");
         kiln_em_use(em, in->arg[k], 8);
-        kiln_em_put(em, ");\n");
-        return;
+        kiln_em_put(em, "); else ");
     }
     kiln_em_fn(em,
                own_places          ? "store_at_%s"

@@ -44,6 +44,8 @@ kiln_status kiln_drive_alone(const kiln_axes *axes, const kiln_runner *run, int 
  * bytes, more than a core's share of the caches. */
 bool kiln_drive_streams(const kiln_axes *axes, char *const *ptr);
 #define KILN_STREAM_BYTES ((int64_t)32 << 20)
+#define KILN_FAR_LEAST \
+    ((int64_t)1 << 20) /* elements of a fold that come from memory, or from a cache far away */
 #define KILN_STREAM_LEAST (KILN_STREAM_BYTES / (16 * KILN_MAX_OPERANDS))
 
 /* Moves `at` to the next place in the grid, but for two dimensions of it; false when all have been visited. */

@@ -256,7 +256,8 @@ static kiln_status run_both(trial *t, int *trapped) {
         KILN_TRY(kiln_interp_run(t->interp, &l, &want));
         l.ptr = t->ptr[KERNEL];
         l.work = t->work;
-        l.flags = KILN_LAUNCH_STREAM; /* the first row is aligned and written so, the others cannot be */
+        l.flags = KILN_LAUNCH_STREAM |
+                  KILN_LAUNCH_FAR; /* the first row is aligned and written so, the others cannot be */
         got = t->fn(&l);
         if (!same_refusal(t->ir, want, got))
             return KILN_BUG("self-test of %s: the kernel returned %d, the interpreter %d", t->ir->name, got,

@@ -142,6 +142,7 @@ kiln_status kiln_drive(const kiln_axes *x, const kiln_runner *run, int nest, cha
     int threads;
     int64_t nparts = kiln_drive_parts(x, run, &threads);
     uint64_t flags = x->nelem >= KILN_STREAM_LEAST && kiln_drive_streams(x, ptr) ? KILN_LAUNCH_STREAM : 0;
+    if (x->nelem >= KILN_FAR_LEAST && x->ndim > x->ngrid) flags |= KILN_LAUNCH_FAR;
     bool timed = is_timed(x, run);
     if (nparts < 2) {
         int64_t start = timed ? kiln_clock_ns() : 0;
