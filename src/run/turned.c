@@ -33,7 +33,8 @@ static int64_t folds_together(const kiln_axes *x) {
     int64_t each = 0;
     for (int b = 0; b < x->nbuffers; b++)
         if (is_turned(x, b)) each += x->n[x->ngrid] * x->bytes[b];
-    int64_t folds = NEAR / each / KILN_TURN_FOLDS * KILN_TURN_FOLDS;
+    int64_t folds = each ? NEAR / each / KILN_TURN_FOLDS * KILN_TURN_FOLDS
+                         : 0; /* rows may have no elements */
     return folds > MOST ? MOST : folds > KILN_TURN_FOLDS ? folds : KILN_TURN_FOLDS;
 }
 
