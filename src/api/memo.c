@@ -5,6 +5,7 @@
  * memo_make.c decides what a memo asks; nothing here knows why. */
 #include "api/memo.h"
 
+#include <fenv.h>
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -306,6 +307,7 @@ INLINE int32_t launch(kiln_memo *m, unsigned from, unsigned to) {
 static bool run_laid_out(kiln_memo *m, const kiln_value *args, kiln_tensor **outs) {
     kiln_tensor *made[KILN_MEMO_RETS];
     unsigned k = 0;
+    if (m->hosts && m->rounding != fegetround()) return false;
     if (!set_scalars(m, args) && !set_any_scalars(m, args)) return false;
     if (m->nguards && launch(m, 0, m->nguards) != 0) return false;
     for (; k < m->nrets; k++) {

@@ -111,6 +111,8 @@ struct kiln_memo {
     bool flat; /* then there is no memory for what follows */
     kiln_walk walk;
     size_t work;
+    bool hosts;                       /* numbers of the launch were computed for the first call, */
+    int rounding;                     /* in this mode of the floating-point unit */
     uint32_t absent;                  /* bit k: there is no result k */
     uint8_t shape_of[KILN_MEMO_RETS]; /* which of these a result has */
     kiln_tensor shape[KILN_MEMO_SHAPES];

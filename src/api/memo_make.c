@@ -2,6 +2,7 @@
  *
  * Decides which calls a memo can hold, and what of them has to be asked of the next.  See memo.h for what a memo
  * promises, memo.c for how it is used.  Errs on the side of refusing: a call that is not remembered costs time only. */
+#include <fenv.h>
 #include <string.h>
 
 #include "api/memo.h"
@@ -162,10 +163,13 @@ static bool fill_scalars(filling *f, const kiln_class *c) {
     const kiln_plan *p = f->plan;
     kiln_memo *m = f->m;
     m->scalar_end = m->scalar;
+    if (!m->flat) m->hosts = false;
     for (int k = 0; k < c->nscalars; k++) {
         const kiln_scalar_source *src = &c->scalars[k];
         if (src->arg >= KILN_HOST_ID || src->index >= 0) { /* what it comes from is asked */
-            if (kiln_plan_scalar(p, src, &m->par[k]) != KILN_OK) return false;
+            if (m->flat || kiln_plan_scalar(p, src, &m->par[k]) != KILN_OK) return false;
+            m->hosts = true;
+            m->rounding = fegetround();
             continue;
         }
         bool checked = kiln_plan_scalar_checked(p, src->arg);
@@ -266,10 +270,10 @@ static bool make_laid_out(filling *f, const kiln_class *c, const kiln_runner *ru
     const kiln_plan *p = f->plan;
     kiln_memo *m = f->m;
     if (p->call->nout > 0 || p->nsteps > 1 || c->nests.blocks.length) return false;
-    m->work = run->work;
     m->hit = kiln_memo_hits[KILN_MEMO_LEAD + 1];
     if (!kiln_walk_make(&p->axes, run, &m->walk) || !keep_layout(f) || !keep_results(m, p, made))
         return false;
+    m->work = m->walk.turned ? 0 : run->work;
     m->launch = (kiln_launch){.ndim = m->walk.ndim,
                               .n = m->walk.n,
                               .ptr = m->ptr,

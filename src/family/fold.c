@@ -15,10 +15,13 @@
 /* -- axes --------------------------------------------------------------------------------------------------- */
 
 enum {
-    SHORT_ROW = 8,       /* elements of a kept dimension that are not worth being the vector loop */
-    FEW = 64,            /* elements of a fold that are not, where others can be folded beside it, */
-    MANY = 64,           /* so many */
-    WORTH_TURNING = 2048 /* elements of a call: a smaller one is remembered as a launch */
+    SHORT_ROW = 8,        /* elements of a kept dimension that are not worth being the vector loop */
+    FEW = 64,             /* elements of a fold that are not, where others can be folded beside it, */
+    MANY = 64,            /* so many */
+    WORTH_TURNING = 2048, /* elements of a call: a smaller one is as quick row by row */
+    /* The same where results have an element for each that is folded: a row is then gone through several times. */
+    MANY_EACH = 16,
+    WORTH_TURNING_EACH = 512
 };
 
 /* The dimension along which buffer b's memory is nearest; -1: it has none of more than one position. */
@@ -59,11 +62,17 @@ static void turn_reduced(kiln_plan *p, int first, int n) {
     for (int b = 0; b < p->axes.nbuffers; b++) swap(&p->stride[b][first]);
 }
 
+static bool gives_each(const kiln_plan *p) {
+    for (int k = 0; k < p->typed.nrets; k++)
+        if (kiln_is_each(p, k)) return true;
+    return false;
+}
+
 /* Whether each lane of a vector folds for itself; `near` is where memory is nearest. */
 static bool is_across(const kiln_plan *p, int near) {
     int64_t folds = p->shape[1].nelem;
     if (!kiln_is_over(p, near)) return p->shape->sizes[near] >= SHORT_ROW;
-    return folds >= MANY && p->shape->nelem / folds < FEW;
+    return folds >= (gives_each(p) ? MANY_EACH : MANY) && p->shape->nelem / folds < FEW;
 }
 
 /* Grid, reduced axes, parts; how many groups of folded dimensions there are, which may be too many for that. */
@@ -131,7 +140,8 @@ static uint32_t turned_buffers(const kiln_plan *p, uint64_t still) {
     int64_t each = 0; /* bytes of the tiles for each place of a row */
     if (!(p->form & KILN_FOLD_ACROSS) || x->ndim != x->ngrid + 2 || checks_elements(p->call->op->row))
         return 0;
-    if (p->n[0] < KILN_TURN_FOLDS || x->nelem < WORTH_TURNING) return 0;
+    int64_t worth = gives_each(p) ? WORTH_TURNING_EACH : WORTH_TURNING;
+    if (p->n[0] < KILN_TURN_FOLDS || x->nelem < worth) return 0;
     for (int b = 0; b < x->nbuffers; b++) {
         int64_t size = p->bytes[b];
         if (still >> b & 1 || p->stride[b][0] == size || p->stride[b][0] == 0) continue;

@@ -9,169 +9,26 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "family/fold.h"
-#include "family/states.h"
+#include "family/fold_lower.h"
 #include "family/walks.h"
-#include "lower/lower.h"
 
 enum {
     BLOCK_ALONG = 4096, /* elements of a block that is read twice: they stay in the first cache */
     BLOCK_ACROSS = 256  /* rows of one */
 };
 
-typedef enum scope { IN_BEGINNING, IN_STEP, IN_BLOCK, IN_MERGE, IN_FINISH } scope;
-
-typedef struct lowering {
-    kiln_lowering base; /* first: callbacks get it */
-    const kiln_reduce *reduce;
-    const kiln_texpr *init[KILN_ROW_MAX_NAMED], *step[KILN_ROW_MAX_NAMED], *block[KILN_ROW_MAX_NAMED],
-        *merge[KILN_ROW_MAX_NAMED], *finish[KILN_MAX_RETS];
-    kiln_states states;
-    int count;                                          /* the IR state that counts, or -1 */
-    int grid, reduced[KILN_FOLD_AXES], nreduced, parts; /* axes */
-    bool across;
-    uint32_t each; /* bit k: result k has an element for each that is folded */
-    int part[KILN_IR_MAX_STATES],
-        parts_of[KILN_IR_MAX_STATES]; /* buffers: of one part's states, of all parts' */
-    scope now;
-    kiln_ref folded;                     /* IN_FINISH: the fold, */
-    kiln_ref in_one[KILN_IR_MAX_STATES]; /* or its states, if all elements were one block */
-    bool one;
-    const kiln_texpr *kept; /* what is found in the result for each element before it is finished */
-    uint32_t
-        places; /* bit k: state k is a place, within a block kept as the distance from its first element */
-    kiln_ref first; /* that element's index along the last axis; KILN_NOREF: not within a block of places */
-    struct {
-        const kiln_expr *of;
-        kiln_pair v;
-    } folds[KILN_ROW_MAX_NAMED]; /* IN_BLOCK: those over the block made so far */
-    int nfolds;
-    int axis_of[KILN_MAX_OPERANDS]; /* of a buffer that is read at computed places */
-    uint64_t ahead;                 /* bit a: argument a is loaded before the loop over what is folded */
-    struct {
-        const kiln_expr *of;
-        kiln_pair v;
-    } read[KILN_ROW_MAX_NAMED]; /* IN_FINISH: what was read at computed places before that loop */
-    int nread;
-} lowering;
-
-/* -- leaves of expressions ------------------------------------------------------------------------------------ */
-
-static kiln_ref cell(lowering *f, int k, bool right) {
-    kiln_ir *ir = f->base.ir;
-    switch (f->now) {
-    case IN_STEP: return kiln_ir_state(ir, k);
-    case IN_MERGE: return right ? kiln_ir_right(ir, k) : kiln_ir_left(ir, k);
-    case IN_FINISH: return f->one ? f->in_one[k] : kiln_ir_result(ir, f->folded, k);
-    case IN_BEGINNING:
-    case IN_BLOCK: break;
-    }
-    ir->failed = true; /* row_check.c refuses it */
-    ir->why = "a state where there is none yet";
-    return 0;
-}
-
-static kiln_pair state(kiln_lowering *lw, const kiln_texpr *e) {
-    lowering *f = (lowering *)lw;
-    int k = f->states.at[e->id];
-    bool right = e->kind == KILN_TE_RHS;
-    kiln_pair v = {cell(f, k, right), KILN_NOREF};
-    if (kiln_dtype_is_complex(f->states.dtype[e->id])) v.im = cell(f, k + 1, right);
-    if (f->first != KILN_NOREF && f->places >> e->id & 1) v.re = kiln_ir_cast(lw->ir, KILN_I64, v.re);
-    return v;
-}
-
-static kiln_ref binary(kiln_ir *ir, kiln_prim prim, kiln_ref a, kiln_ref b) {
-    kiln_ref both[2] = {a, b};
-    return kiln_ir_prim(ir, prim, both, 2);
-}
-
-/* How many elements: of the block, of either side of a merge, or of the whole fold. */
-static kiln_ref count(lowering *f, bool right) {
-    kiln_ir *ir = f->base.ir;
-    if (f->now == IN_MERGE) return cell(f, f->count, right);
-    kiln_ref n = kiln_ir_extent(ir, f->reduced[f->nreduced - 1]);
-    if ((f->now != IN_BLOCK || f->one) && f->nreduced == 2)
-        n = binary(ir, KILN_P_MUL, kiln_ir_extent(ir, f->reduced[0]), n);
-    return n;
-}
-
-/* From the block's first element. */
-static kiln_ref distance(lowering *f) {
-    kiln_ref at = kiln_ir_index(f->base.ir, f->reduced[f->nreduced - 1]);
-    return kiln_ir_cast(f->base.ir, KILN_I32, binary(f->base.ir, KILN_P_SUB, at, f->first));
-}
-
-static kiln_ref place(lowering *f) {
-    kiln_ir *ir = f->base.ir;
-    if (f->first != KILN_NOREF) return kiln_ir_cast(ir, KILN_I64, distance(f)); /* is only compared */
-    kiln_ref at = kiln_ir_index(ir, f->reduced[f->nreduced - 1]);
-    if (f->nreduced < 2) return at;
-    kiln_ref before = binary(ir, KILN_P_MUL, kiln_ir_index(ir, f->reduced[0]),
-                             kiln_ir_extent(ir, f->reduced[1]));
-    return binary(ir, KILN_P_ADD, before, at);
-}
-
-static kiln_pair position(kiln_lowering *lw, const kiln_texpr *e) {
-    lowering *f = (lowering *)lw;
-    kiln_ref v = e->kind == KILN_TE_COUNT ? count(f, e->id) : place(f);
-    return (kiln_pair){v, KILN_NOREF};
-}
-
-/* -- computed places ------------------------------------------------------------------------------------------- */
-
-static kiln_pair access(kiln_lowering *lw, const kiln_texpr *e) {
-    lowering *f = (lowering *)lw;
-    for (int k = 0; k < f->nread; k++)
-        if (f->read[k].of == e->from) return f->read[k].v;
-    return kiln_lower_access(lw, e, f->axis_of[lw->buf_of_arg[e->id]]);
-}
-
-/* Whether e is the same for all that is folded: it has no element of it, and does not ask for its place. */
-static bool is_still(const lowering *f, const kiln_texpr *e) {
-    if (!e) return true;
-    const kiln_plan *p = f->base.plan;
-    bool element = e->kind == KILN_TE_ELEM && !kiln_is_lacking(p, f->base.buf_of_arg[e->id]);
-    bool moves = e->kind == KILN_TE_ACCESS && !kiln_is_table(p, f->base.buf_of_arg[e->id]);
-    if (element || moves || e->kind == KILN_TE_POS) return false;
-    for (int k = 0; k < e->nargs; k++)
-        if (!is_still(f, e->args[k])) return false;
-    return true;
-}
-
-/* Reads what e has of memory that is the same for all that is folded: once, not for each. */
-static void read_ahead(lowering *f, const kiln_texpr *e) {
-    if (!e) return;
-    for (int k = 0; k < e->nargs; k++) read_ahead(f, e->args[k]);
-    if (!is_still(f, e)) return;
-    if (e->kind == KILN_TE_ELEM) f->ahead |= 1ull << e->id;
-    if (e->kind == KILN_TE_ELEM || e->kind == KILN_TE_ACCESS) {
-        kiln_pair v = kiln_lower_expr(&f->base, e);
-        if (e->kind == KILN_TE_ELEM || f->nread == KILN_ROW_MAX_NAMED) return;
-        f->read[f->nread].of = e->from;
-        f->read[f->nread++].v = v;
-    }
-}
-
-/* Forgets what was loaded, but for what was read ahead. */
-static void forget_moving(lowering *f) {
-    for (int a = 0; a < KILN_MAX_ARGS; a++)
-        if (!((f->ahead | f->base.kept) >> a & 1))
-            f->base.loaded[a][0].re = f->base.loaded[a][1].re = KILN_NOREF;
-}
-
 /* -- folds over a block ---------------------------------------------------------------------------------------- */
 
 /* Along, each of 64 lanes adds 16 elements of a block one after the other.  With 64 of them, as the IR has it where nothing
  * is said, sums that cancel were a quarter less exact than PyTorch's. */
-static kiln_ir_tree tree(const lowering *f) {
+static kiln_ir_tree tree(const kiln_folding *f) {
     return f->across ? KILN_TREE_ACROSS : (kiln_ir_tree){64, 1024};
 }
 
-static bool by_blocks(const lowering *f) { return f->reduce->block.n || f->places; }
+static bool by_blocks(const kiln_folding *f) { return f->reduce->block.n || f->places; }
 
 /* The tree of the fold itself, which may be by blocks. */
-static kiln_ir_tree whole_tree(const lowering *f) {
+static kiln_ir_tree whole_tree(const kiln_folding *f) {
     return by_blocks(f) ? (kiln_ir_tree){0, f->across ? BLOCK_ACROSS : BLOCK_ALONG} : tree(f);
 }
 
@@ -187,7 +44,7 @@ static void make_folds_within(kiln_lowering *lw, const kiln_texpr *e) {
 /* -- elements that are gone through again ---------------------------------------------------------------------- */
 
 /* The result for each element, if there is one alone. */
-static int each_result(const lowering *f) {
+static int each_result(const kiln_folding *f) {
     int k = 0;
     while (f->each && !(f->each >> k & 1)) k++;
     return f->each == 1u << k ? k : -1;
@@ -204,7 +61,7 @@ static bool same(const kiln_texpr *a, const kiln_texpr *b) {
 }
 
 /* Whether an expression of `finish` is one of `block`, where a state is what that clause says of it. */
-static bool same_in_finish(const lowering *f, const kiln_texpr *a, const kiln_texpr *b) {
+static bool same_in_finish(const kiln_folding *f, const kiln_texpr *a, const kiln_texpr *b) {
     if (a->kind == KILN_TE_STATE) return same(f->block[a->id], b);
     if (a->kind == KILN_TE_ELEM || !a->nargs || a->nargs != b->nargs) return same(a, b);
     if (a->kind != b->kind || a->dtype != b->dtype || a->prim != b->prim || a->rule != b->rule) return false;
@@ -213,7 +70,7 @@ static bool same_in_finish(const lowering *f, const kiln_texpr *a, const kiln_te
     return true;
 }
 
-static const kiln_texpr *find_in_finish(const lowering *f, const kiln_texpr *in, const kiln_texpr *e) {
+static const kiln_texpr *find_in_finish(const kiln_folding *f, const kiln_texpr *in, const kiln_texpr *e) {
     if (same_in_finish(f, in, e)) return in;
     for (int k = 0; k < in->nargs; k++) {
         const kiln_texpr *found = find_in_finish(f, in->args[k], e);
@@ -235,18 +92,18 @@ static bool is_dear(const kiln_texpr *e) {
     return e->kind == KILN_TE_PRIM && kiln_prim_trait(e->prim) == KILN_TRAIT_NEAR;
 }
 
-static void open_each(const lowering *f) {
+static void open_each(const kiln_folding *f) {
     for (int k = 0; k < f->nreduced; k++)
         kiln_ir_for(f->base.ir, f->reduced[k], k == f->nreduced - 1 && !f->across);
 }
 
-static void close_each(const lowering *f) {
+static void close_each(const kiln_folding *f) {
     for (int k = 0; k < f->nreduced; k++) kiln_ir_end(f->base.ir);
 }
 
 /* What is folded over all elements, and needed again to finish each, is put where the result will be, if that is all
  * that is asked of elements then: exp is not computed twice. */
-static bool keep_in_result(lowering *f, const kiln_texpr *e) {
+static bool keep_in_result(kiln_folding *f, const kiln_texpr *e) {
     int k = each_result(f);
     const kiln_plan *p = f->base.plan;
     if (k < 0 || p->typed.unstored >> k & 1 || f->kept) return false;
@@ -263,7 +120,7 @@ static bool keep_in_result(lowering *f, const kiln_texpr *e) {
 }
 
 /* What is the same for all elements is computed before the loop over them. */
-static void make_what_does_not_vary(lowering *f, const kiln_texpr *e) {
+static void make_what_does_not_vary(kiln_folding *f, const kiln_texpr *e) {
     if (e == f->kept) return;
     if (e->nargs && !varies(e, NULL)) {
         kiln_lower_made(&f->base, e, kiln_lower_expr(&f->base, e));
@@ -274,7 +131,7 @@ static void make_what_does_not_vary(lowering *f, const kiln_texpr *e) {
 
 /* e folded over the block. */
 static kiln_pair fold_block(kiln_lowering *lw, const kiln_texpr *e) {
-    lowering *f = (lowering *)lw;
+    kiln_folding *f = (kiln_folding *)lw;
     kiln_ir *ir = lw->ir;
     for (int k = 0; k < f->nfolds; k++)
         if (f->folds[k].of == e->from) return f->folds[k].v;
@@ -288,12 +145,12 @@ static kiln_pair fold_block(kiln_lowering *lw, const kiln_texpr *e) {
                                  1 + complex);
     kiln_lower_forget(lw);
     v = kept ? kiln_pair_load(ir, each_result(f)) : kiln_lower_expr(lw, e->args[0]);
-    all[0] = binary(ir, e->prim, kiln_ir_state(ir, 0), v.re);
-    if (complex) all[1] = binary(ir, e->prim, kiln_ir_state(ir, 1), v.im);
+    all[0] = kiln_fold_binary(ir, e->prim, kiln_ir_state(ir, 0), v.re);
+    if (complex) all[1] = kiln_fold_binary(ir, e->prim, kiln_ir_state(ir, 1), v.im);
     kiln_ir_yield(ir, all, 1 + complex);
     kiln_ir_merge(ir);
     for (int k = 0; k < 1 + complex; k++)
-        all[k] = binary(ir, e->prim, kiln_ir_left(ir, k), kiln_ir_right(ir, k));
+        all[k] = kiln_fold_binary(ir, e->prim, kiln_ir_left(ir, k), kiln_ir_right(ir, k));
     kiln_ir_yield(ir, all, 1 + complex);
     kiln_ir_end(ir);
     kiln_lower_forget(lw);
@@ -309,49 +166,51 @@ static kiln_pair fold_block(kiln_lowering *lw, const kiln_texpr *e) {
 /* -- the fold ------------------------------------------------------------------------------------------------- */
 
 /* A choice among places, as the distance of the chosen one. */
-static kiln_ref choose_distance(lowering *f, const kiln_texpr *e) {
-    if (e->kind == KILN_TE_POS) return distance(f);
-    if (e->kind != KILN_TE_PRIM) return cell(f, f->states.at[e->id], e->kind == KILN_TE_RHS);
+static kiln_ref choose_distance(kiln_folding *f, const kiln_texpr *e) {
+    if (e->kind == KILN_TE_POS) return kiln_fold_distance(f);
+    if (e->kind != KILN_TE_PRIM) return kiln_fold_cell(f, f->states.at[e->id], e->kind == KILN_TE_RHS);
     kiln_ref three[3] = {kiln_lower_expr(&f->base, e->args[0]).re, choose_distance(f, e->args[1]),
                          choose_distance(f, e->args[2])};
     return kiln_ir_prim(f->base.ir, KILN_P_SELECT, three, 3);
 }
 
 /* Lowers each state's expression to its cells; n: the counter's value, if there is one. */
-static void lower_states(lowering *f, const kiln_texpr *const *of, kiln_ref n, kiln_ref *out) {
+static void lower_states(kiln_folding *f, const kiln_texpr *const *of, kiln_ref n, kiln_ref *out) {
     kiln_states_lower(&f->base, &f->states, of, out);
     for (int k = 0; k < f->states.n && f->first != KILN_NOREF; k++)
         if (f->places >> k & 1) out[f->states.at[k]] = choose_distance(f, of[k]);
     if (f->count >= 0) out[f->count] = n;
 }
 
-static void yield(lowering *f, const kiln_texpr *const *of, kiln_ref n) {
+static void yield(kiln_folding *f, const kiln_texpr *const *of, kiln_ref n) {
     kiln_ref all[KILN_IR_MAX_STATES];
     lower_states(f, of, n, all);
     kiln_ir_yield(f->base.ir, all, f->states.ncells);
 }
 
-static void merge(lowering *f) {
+static void merge(kiln_folding *f) {
     kiln_ir *ir = f->base.ir;
     kiln_ir_merge(ir);
     f->now = IN_MERGE;
     kiln_lower_forget(&f->base);
-    kiln_ref n = f->count < 0 ? 0 : binary(ir, KILN_P_ADD, cell(f, f->count, false), cell(f, f->count, true));
+    kiln_ref n = f->count < 0 ? 0
+                              : kiln_fold_binary(ir, KILN_P_ADD, kiln_fold_cell(f, f->count, false),
+                                                 kiln_fold_cell(f, f->count, true));
     yield(f, f->merge, n);
     kiln_ir_end(ir);
 }
 
-static void beginning(lowering *f, kiln_ref *init) {
+static void beginning(kiln_folding *f, kiln_ref *init) {
     f->now = IN_BEGINNING;
     lower_states(f, f->init, 0, init);
     if (f->count >= 0) init[f->count] = kiln_ir_const_i(f->base.ir, KILN_I64, 0);
 }
 
 /* The states of a block, folded with distances for places; -1 is that of none. */
-static void fold_block_of_places(lowering *f) {
+static void fold_block_of_places(kiln_folding *f) {
     kiln_ir *ir = f->base.ir;
     int last = f->reduced[f->nreduced - 1];
-    kiln_ref init[KILN_IR_MAX_STATES], out[KILN_IR_MAX_STATES], begin = place(f);
+    kiln_ref init[KILN_IR_MAX_STATES], out[KILN_IR_MAX_STATES], begin = kiln_fold_place(f);
     kiln_ir_tree how = tree(f);
     if (f->across) how.lanes = 1; /* a step costs less than a merge, and nothing is rounded */
     beginning(f, init);
@@ -369,23 +228,24 @@ static void fold_block_of_places(lowering *f) {
     for (int k = 0; k < f->states.n; k++) {
         if (!(f->places >> k & 1)) continue;
         kiln_ref off = out[f->states.at[k]],
-                 none = binary(ir, KILN_P_LT, off, kiln_ir_const_i(ir, KILN_I32, 0));
+                 none = kiln_fold_binary(ir, KILN_P_LT, off, kiln_ir_const_i(ir, KILN_I32, 0));
         kiln_ref three[3] = {none, kiln_lower_expr(&f->base, f->init[k]).re,
-                             binary(ir, KILN_P_ADD, begin, kiln_ir_cast(ir, KILN_I64, off))};
+                             kiln_fold_binary(ir, KILN_P_ADD, begin, kiln_ir_cast(ir, KILN_I64, off))};
         out[f->states.at[k]] = kiln_ir_prim(ir, KILN_P_SELECT, three, 3);
     }
     kiln_ir_yield(ir, out, f->states.ncells);
 }
 
 /* All elements are one block; where there is none, states are the initial ones. */
-static void fold_in_one(lowering *f) {
+static void fold_in_one(kiln_folding *f) {
     kiln_ir *ir = f->base.ir;
     kiln_ref init[KILN_IR_MAX_STATES];
     beginning(f, init);
     f->one = true;
     f->now = IN_BLOCK;
     kiln_lower_forget(&f->base);
-    kiln_ref n = count(f, false), none = binary(ir, KILN_P_EQ, n, kiln_ir_const_i(ir, KILN_I64, 0));
+    kiln_ref n = kiln_fold_count(f, false),
+             none = kiln_fold_binary(ir, KILN_P_EQ, n, kiln_ir_const_i(ir, KILN_I64, 0));
     lower_states(f, f->block, n, f->in_one);
     for (int k = 0; k < f->states.ncells; k++) {
         kiln_ref three[3] = {none, init[k], f->in_one[k]};
@@ -393,7 +253,7 @@ static void fold_in_one(lowering *f) {
     }
 }
 
-static void fold_elements(lowering *f) {
+static void fold_elements(kiln_folding *f) {
     kiln_ir *ir = f->base.ir;
     kiln_ref init[KILN_IR_MAX_STATES];
     bool blocks = by_blocks(f);
@@ -410,8 +270,9 @@ static void fold_elements(lowering *f) {
     kiln_lower_forget(&f->base);
     kiln_ref n = 0;
     if (f->count >= 0)
-        n = blocks ? count(f, false)
-                   : binary(ir, KILN_P_ADD, cell(f, f->count, false), kiln_ir_const_i(ir, KILN_I64, 1));
+        n = blocks ? kiln_fold_count(f, false)
+                   : kiln_fold_binary(ir, KILN_P_ADD, kiln_fold_cell(f, f->count, false),
+                                      kiln_ir_const_i(ir, KILN_I64, 1));
     if (f->places)
         fold_block_of_places(f);
     else
@@ -420,7 +281,7 @@ static void fold_elements(lowering *f) {
 }
 
 /* The states of parts, in their order. */
-static void fold_parts(lowering *f) {
+static void fold_parts(kiln_folding *f) {
     kiln_ir *ir = f->base.ir;
     kiln_ref init[KILN_IR_MAX_STATES], part[KILN_IR_MAX_STATES];
     beginning(f, init);
@@ -431,32 +292,32 @@ static void fold_parts(lowering *f) {
 }
 
 /* Results that have an element for each that was folded: another loop over these. */
-static void finish_each(lowering *f) {
+static void finish_each(kiln_folding *f) {
     for (int k = 0; k < f->base.plan->typed.nrets; k++) {
         if (!(f->each >> k & 1)) continue;
-        read_ahead(f, f->finish[k]);
+        kiln_fold_read_ahead(f, f->finish[k]);
         make_what_does_not_vary(f, f->finish[k]);
     }
     open_each(f);
-    forget_moving(f);
+    kiln_fold_forget_moving(f);
     if (f->kept) kiln_lower_made(&f->base, f->kept, kiln_pair_load(f->base.ir, each_result(f)));
     kiln_lower_results(&f->base, f->finish, f->each);
     close_each(f);
 }
 
 /* Elements of kept arguments are loaded once for all that is folded together. */
-static void load_kept(lowering *f) {
+static void load_kept(kiln_folding *f) {
     const kiln_plan *p = f->base.plan;
     for (int b = p->axes.nwritten; b < p->axes.nbuffers; b++)
         if (f->base.row->kept >> p->buffer[b].which & 1) kiln_lower_keep(&f->base, p->buffer[b].which);
 }
 
 /* A nest over every element that is folded, which traps on one that breaks a check. */
-static void guard_nest(lowering *f) {
+static void guard_nest(kiln_folding *f) {
     kiln_ir *ir = f->base.ir;
     if (!kiln_lower_has_musts(&f->base)) return;
     bool still = true; /* one element of each fold is enough */
-    for (int c = 0; c < f->base.row->nchecks; c++) still = still && is_still(f, f->base.must[c]);
+    for (int c = 0; c < f->base.row->nchecks; c++) still = still && kiln_fold_is_still(f, f->base.must[c]);
     int nloops = still ? 0 : f->nreduced;
     kiln_ir_for(ir, f->grid, f->across);
     for (int k = 0; k < nloops; k++) kiln_ir_for(ir, f->reduced[k], k == f->nreduced - 1 && !f->across);
@@ -466,7 +327,7 @@ static void guard_nest(lowering *f) {
 }
 
 /* One nest, or two if there are elements to be checked first; of parts, one more after their states are stored. */
-static void make_nests(lowering *f) {
+static void make_nests(kiln_folding *f) {
     kiln_ir *ir = f->base.ir;
     guard_nest(f);
     kiln_ir_for(ir, f->grid, f->across);
@@ -486,99 +347,14 @@ static void make_nests(lowering *f) {
     kiln_ir_end(ir);
 }
 
-/* -- types ---------------------------------------------------------------------------------------------------- */
-
-/* What is written to arguments, in the order of their buffers. */
-static kiln_status type_writes(lowering *f) {
-    const kiln_plan *p = f->base.plan;
-    const kiln_schema *schema = f->base.row->schema;
-    for (int k = p->typed.nrets; k < p->axes.nwritten; k++) {
-        const kiln_named *w = kiln_named_of(&f->reduce->writes, schema->args[p->buffer[k].which].name);
-        kiln_dtype to = kiln_dtype_compute(p->buffer[k].dtype);
-        KILN_TRY(kiln_expr_type(&f->base.env.env, w->expr, to, &f->finish[k]));
-    }
-    return KILN_OK;
-}
-
-static kiln_status type_all(lowering *f) {
-    kiln_row_env *re = &f->base.env;
-    const kiln_reduce *r = f->reduce;
-    KILN_TRY(kiln_states_type(&f->base, &f->states, &r->states, f->init));
-    re->states = true;
-    KILN_TRY(kiln_states_type(&f->base, &f->states, &r->step, f->step));
-    re->env.in_block = true;
-    KILN_TRY(kiln_states_type(&f->base, &f->states, &r->block, f->block));
-    re->env.in_block = false;
-    KILN_TRY(kiln_states_type_merge(&f->base, &f->states, f->step, f->merge));
-    KILN_TRY(kiln_states_type_finish(&f->base, &f->states, f->finish));
-    return type_writes(f);
-}
-
-static bool any_divides(const kiln_texpr *const *of, int n) {
-    for (int k = 0; k < n; k++)
-        if (of[k] && kiln_lower_divides(of[k])) return true;
-    return false;
-}
-
-/* A zero would have to be found before anything is written, and what is divided by may be known after the fold only. */
-static kiln_status refuse_divisions(const lowering *f) {
-    bool any = any_divides(f->step, f->states.n) || any_divides(f->block, f->states.n) ||
-               any_divides(f->merge, f->states.n) || any_divides(f->finish, f->base.plan->axes.nwritten);
-    return any ? KILN_FAIL(KILN_E_UNSUP, "%s: a fold that divides integers is not served", f->base.row->name)
-               : KILN_OK;
-}
-
-/* -- places --------------------------------------------------------------------------------------------------- */
-
-static bool is_place(const lowering *f, const kiln_texpr *e) {
-    bool state = e->kind == KILN_TE_STATE || e->kind == KILN_TE_RHS;
-    return e->kind == KILN_TE_POS || (state && f->places >> e->id & 1);
-}
-
-static bool compares(const kiln_texpr *e) {
-    return e->kind == KILN_TE_PRIM && e->nargs == 2 && e->prim >= KILN_P_EQ && e->prim <= KILN_P_GE;
-}
-
-/* Whether e asks no more of places than how they compare with each other. */
-static bool compares_places(const lowering *f, const kiln_texpr *e) {
-    if (!e) return true;
-    if (is_place(f, e)) return false;
-    if (compares(e) && is_place(f, e->args[0]) && is_place(f, e->args[1])) return true;
-    for (int k = 0; k < e->nargs; k++)
-        if (!compares_places(f, e->args[k])) return false;
-    return true;
-}
-
-static bool chooses_place(const lowering *f, const kiln_texpr *e) {
-    if (is_place(f, e)) return true;
-    return e->kind == KILN_TE_PRIM && e->prim == KILN_P_SELECT && compares_places(f, e->args[0]) &&
-           chooses_place(f, e->args[1]) && chooses_place(f, e->args[2]);
-}
-
-/* States that are places: chosen among the elements' and, before there is one, a number that comes before all of them, as its
- * distance does.  None, unless the row can do without more. */
-static void find_places(lowering *f) {
-    if (!f->reduce->places || f->reduce->block.n || f->count >= 0 || f->reduce->from) return;
-    for (int k = 0; k < f->states.n; k++)
-        if (f->states.dtype[k] == KILN_I64 && f->init[k]->kind == KILN_TE_CONST && f->init[k]->i <= 0)
-            f->places |= 1u << k;
-    for (int k = 0; k < f->states.n; k++) {
-        bool (*fits)(const lowering *, const kiln_texpr *) = f->places >> k & 1 ? chooses_place
-                                                                                : compares_places;
-        if (fits(f, f->step[k]) && fits(f, f->merge[k])) continue;
-        f->places = 0;
-        return;
-    }
-}
-
 /* -- declarations --------------------------------------------------------------------------------------------- */
 
-static kiln_dtype cell_dtype(const lowering *f, int cell) {
+static kiln_dtype cell_dtype(const kiln_folding *f, int cell) {
     return cell == f->count ? KILN_I64 : kiln_states_cell_dtype(&f->states, cell);
 }
 
 /* A buffer of state k of parts; several: of all of them. */
-static int declare_part(lowering *f, int k, bool several) {
+static int declare_part(kiln_folding *f, int k, bool several) {
     bool in_rows = f->across &&
                    !f->base.plan->axes.strided; /* else any dimension may be the launch's inner one */
     uint32_t axes = 1u << f->grid | (several ? 1u << f->parts : 0);
@@ -588,7 +364,7 @@ static int declare_part(lowering *f, int k, bool several) {
                            in_rows ? KILN_STRIDE_CONTIG : KILN_STRIDE_ANY);
 }
 
-static void declare(lowering *f) {
+static void declare(kiln_folding *f) {
     kiln_ir *ir = f->base.ir;
     const kiln_plan *p = f->base.plan;
     kiln_partial *partial = &f->base.out->nests.partial;
@@ -629,21 +405,17 @@ static void declare(lowering *f) {
 }
 
 kiln_status kiln_fold_lower(kiln_arena *arena, const kiln_plan *plan, kiln_lowered *out) {
-    lowering *f = kiln_arena_alloc(arena, sizeof *f);
+    kiln_folding *f = kiln_arena_alloc(arena, sizeof *f);
     if (!f) return KILN_NOMEM();
     memset(f, 0, sizeof *f);
     KILN_TRY(kiln_lowering_begin(&f->base, arena, plan, out));
-    f->base.state = state;
-    f->base.position = position;
+    kiln_fold_leaves(f);
     f->base.block = fold_block;
-    f->base.access = access;
     f->first = KILN_NOREF;
     f->reduce = f->base.branch->reduce;
     KILN_TRY(kiln_states_begin(&f->base, f->reduce->counts, &f->states));
     f->count = f->reduce->counts ? f->states.ncells - 1 : -1;
-    KILN_TRY(type_all(f));
-    KILN_TRY(refuse_divisions(f));
-    find_places(f);
+    KILN_TRY(kiln_fold_type(f));
     declare(f);
     make_nests(f);
     return KILN_OK;

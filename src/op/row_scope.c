@@ -440,8 +440,10 @@ static bool has_optional_items(const kiln_row *row, int arg) {
 }
 
 kiln_status kiln_row_resolve(kiln_row *row) {
-    usage all = {.row = row}, shapes = {.row = row};
+    usage all = {.row = row}, shapes = {.row = row}, hosts = {.row = row, .hosting = true};
     KILN_TRY(find_counts(row));
+    KILN_TRY(use_all(&hosts, &row->hosts));
+    row->hosted = hosts.hosted;
     KILN_TRY(use_shapes(&shapes));
     for (int a = 0; a < row->schema->nargs; a++)
         if (kiln_row_is_tensor(row, a))
@@ -459,6 +461,5 @@ kiln_status kiln_row_resolve(kiln_row *row) {
     for (int b = 0; b < row->nbranches; b++) KILN_TRY(resolve_branch(&row->branches[b], &all));
     KILN_TRY(use_clauses(&all));
     all.set |= all.hosted;
-    row->hosted = all.hosted;
     return check_used(row, &all);
 }

@@ -261,13 +261,34 @@ kiln_status kiln_drive_alone(const kiln_axes *x, const kiln_runner *run, int nes
 
 /* -- small calls, again and again -------------------------------------------------------------------------- */
 
+/* All axes, for kiln_turned_run. */
+static bool keep_turned(const kiln_axes *x, const kiln_runner *run, kiln_walk *out) {
+    if (x->ndim > KILN_WALK_DIMS || x->origin) return false;
+    out->outer = *x;
+    out->outer.n = out->n;
+    out->outer.stride = out->stride;
+    out->outer.pitch = KILN_WALK_DIMS;
+    out->outer.bytes = out->bytes;
+    out->isa = run->isa;
+    out->work = run->work;
+    out->ndim = 0;
+    for (int d = 0; d < x->ndim; d++) out->n[d] = x->n[d];
+    for (int b = 0; b < x->nbuffers; b++) {
+        out->bytes[b] = x->bytes[b];
+        for (int d = 0; d < x->ndim; d++) out->stride[b * KILN_WALK_DIMS + d] = kiln_axes_stride(x, b, d);
+    }
+    return true;
+}
+
 bool kiln_walk_make(const kiln_axes *x, const kiln_runner *run, kiln_walk *out) {
     tiles t;
     int first = 0, second = 1;
     if (x->nbuffers > KILN_WALK_BUFFERS || x->nelem >= KILN_STREAM_LEAST || x->nelem == 0) return false;
     if (x->ngrid > KILN_WALK_OUTER + INNER || kiln_may_be_shared(x, run)) return false;
     if (x->ndim - x->ngrid > KILN_WALK_DIMS - INNER) return false;
-    if (x->turned || (kiln_rows_may_be_short(x) && kiln_rows_are_short(x)) || find_tiles(x, run, &second, &t))
+    out->turned = x->turned != 0;
+    if (out->turned) return keep_turned(x, run, out);
+    if ((kiln_rows_may_be_short(x) && kiln_rows_are_short(x)) || find_tiles(x, run, &second, &t))
         return false;
     pick_dims(x, &first, &second);
     out->ndim = set_box(x, first, second, out->n, out->stride);
@@ -299,6 +320,10 @@ int32_t kiln_walk_run(const kiln_walk *w, kiln_kernel_fn fn, int nest, char **pt
                           .work = work};
     int64_t index[KILN_WALK_OUTER] = {0};
     int32_t trap;
+    if (w->turned) {
+        const kiln_runner run = {.fn = fn, .isa = w->isa, .work = w->work};
+        return kiln_turned_run(&w->outer, &run, nest, ptr, par, 0, &trap) == KILN_OK ? trap : -1;
+    }
     do trap = fn(&launch);
     while (trap == 0 && kiln_drive_advance(&w->outer, -1, -1, index, ptr));
     return trap;

@@ -95,7 +95,11 @@ kiln_status kiln_segments_run(const kiln_axes *axes, const kiln_runner *run, con
 enum { KILN_WALK_BUFFERS = 8, KILN_WALK_OUTER = 6, KILN_WALK_DIMS = 5 };
 typedef struct kiln_walk {
     kiln_axes outer; /* their grid is what is walked; it points into this struct, which must not be moved */
-    int ndim;        /* of the launch, as n and stride */
+    bool turned; /* `outer` is all axes, of short rows that are turned (turned.c), which takes isa and work */
+    kiln_isa isa;
+    size_t work;
+    uint8_t bytes[KILN_WALK_BUFFERS];
+    int ndim; /* of the launch, as n and stride */
     int64_t n[KILN_WALK_DIMS], stride[KILN_WALK_DIMS * KILN_WALK_BUFFERS];
     int64_t outer_n[KILN_WALK_OUTER], outer_stride[KILN_WALK_BUFFERS * KILN_WALK_OUTER];
 } kiln_walk;

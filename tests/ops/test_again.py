@@ -14,6 +14,7 @@ def turns():
     """Operator -> calls that differ in sizes, numbers, lists, or in what is there."""
     torch.manual_seed(5)
     x, y, w, b = torch.randn(6, 8), torch.randn(4, 8), torch.rand(8), torch.rand(8)
+    z = torch.randn(40, 20)  # many short rows
     target, other = torch.randint(0, 8, (6,)), torch.randint(0, 8, (6,))
     wrong = target.clone()
     wrong[3] = 8
@@ -26,6 +27,8 @@ def turns():
         "nll_loss_forward": [(x, target, None, 1, -100), (x, other, None, 1, -100), (x, target, None, 1, int(target[0])), (x, wrong, None, 1, -100),
                              (x, target, w, 1, -100), (x, target, None, 0, -100), (x, target[:5], None, 1, -100)],
         "native_layer_norm_backward": [(*back, [True, True, True]), (*back, [True, False, False])],
+        "huber_loss_backward": [(x, x, x * 2, 1, 0.5), (x, x, x * 2, 1, 0.1), (x, x, x * 2, 0, 0.5), (y, y, y * 2, 1, 0.5)],
+        "_softmax": [(z, 1, False), (z[:16], 1, False), (z * 2, 1, False), (z, 0, False)],
         "mse_loss": [(x, x * 2, 1), (x, x * 2, 2), (x, x * 2, 0), (y, y * 2, 1), (x, y, 1)],
     }
 
