@@ -142,8 +142,9 @@ static bool run_again(kiln_thread *t, const kiln_recipe *r, uint64_t generation,
 static void keep(kiln_thread *t, const kiln_value *args, size_t nargs, under_way *w, const kiln_runner *run,
                  kiln_tensor *const *made) {
     if (!w->r || w->r->serial != w->serial || w->r->generation != w->generation) return;
-    kiln_memo *m = kiln_recipe_way(w->r, kiln_memo_is_flat(&w->plan, args, nargs));
-    if (m && kiln_memo_make(m, w->r, args, &w->plan, w->c, run, made)) kiln_slot_set(t->user, m);
+    bool flat = !w->call.op->row->sized && kiln_memo_is_flat(&w->plan, args, nargs);
+    kiln_memo *m = kiln_recipe_way(w->r, flat);
+    if (m && kiln_memo_make(m, flat, w->r, args, &w->plan, w->c, run, made)) kiln_slot_set(t->user, m);
 }
 
 /* A call for each item of lists; one that makes a list has no place for it here. */

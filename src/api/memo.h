@@ -184,12 +184,12 @@ kiln_memo *kiln_recipe_way(kiln_recipe *r, bool flat);
  * is set.  False: no word can tell. */
 bool kiln_memo_ask(kiln_asked *asked, const kiln_plan *plan, const kiln_value *v, unsigned i, int a,
                    uint64_t sig, uint64_t values, bool *sized);
-/* memo_make.c: whether the memo of an inferred call would be flat. */
+/* memo_make.c: whether an inferred call is flat, as the items of a list may be; its memo is, if no size decides more. */
 bool kiln_memo_is_flat(const kiln_plan *plan, const kiln_value *args, size_t nargs);
 /* memo_make.c: makes m, which the recipe gave for such a call, answer calls like this one of recipe r, which the kernel of `run` has just answered with `made`.
  * False: no memo can. */
-bool kiln_memo_make(kiln_memo *m, const kiln_recipe *r, const kiln_value *args, const kiln_plan *plan,
-                    kiln_class *c, const kiln_runner *run, kiln_tensor *const *made);
+bool kiln_memo_make(kiln_memo *m, bool flat, const kiln_recipe *r, const kiln_value *args,
+                    const kiln_plan *plan, kiln_class *c, const kiln_runner *run, kiln_tensor *const *made);
 /* memo.c: for calls whose first values, this many, are all their tensors and each in the shape of the call; [0] is
  * for any that are flat, the last for those that are not. */
 extern kiln_memo_hit *const kiln_memo_hits[KILN_MEMO_LEAD + 2];

@@ -196,10 +196,9 @@ static bool fits_flat(const kiln_plan *p, const kiln_tensor *t) {
            (t->rank == 0 || kiln_has_shape(t, p->shape->rank, p->shape->sizes));
 }
 
-/* The kernel's grid is one dimension that every tensor walks alike, which every shape comes to, and no size decides
- * anything else. */
+/* The kernel's grid is one dimension that every tensor walks alike, which every shape comes to. */
 bool kiln_memo_is_flat(const kiln_plan *p, const kiln_value *args, size_t nargs) {
-    if (p->axes.strided || p->axes.ndim != 1 || p->call->op->row->sized) return false;
+    if (p->axes.strided || p->axes.ndim != 1) return false;
     for (size_t i = 0; i < nargs; i++)
         if (args[i].kind == KILN_TENSOR && !fits_flat(p, args[i].u.tensor)) return false;
     kiln_strides s = p->call->op->row->branches[p->typed.branch].typing.strides; /* results are row-major */
@@ -295,8 +294,8 @@ static bool fits(const kiln_plan *p, const kiln_class *c) {
     return !p->aside && p->axes.nelem > 0;
 }
 
-bool kiln_memo_make(kiln_memo *m, const kiln_recipe *r, const kiln_value *args, const kiln_plan *plan,
-                    kiln_class *c, const kiln_runner *run, kiln_tensor *const *made) {
+bool kiln_memo_make(kiln_memo *m, bool flat, const kiln_recipe *r, const kiln_value *args,
+                    const kiln_plan *plan, kiln_class *c, const kiln_runner *run, kiln_tensor *const *made) {
     const kiln_row *row = plan->call->op->row;
     filling f = {.m = m,
                  .r = r,
@@ -319,7 +318,7 @@ bool kiln_memo_make(kiln_memo *m, const kiln_recipe *r, const kiln_value *args, 
     m->asked.nitems = 0;
     m->fn = run->fn;
     m->arg_end = m->asked.arg + m->nargs;
-    m->flat = kiln_memo_is_flat(plan, args, m->nargs);
+    m->flat = flat;
     for (unsigned i = 0; i < m->nargs; i++)
         if (!fill_arg(&f, i)) return false;
     if (!fill_addresses(&f) || !fill_scalars(&f, c)) return false;
