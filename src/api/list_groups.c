@@ -33,11 +33,11 @@ static bool fits_group(const kiln_class *c) {
     return c->nests.n == 1 && c->nests.nguards == 0 && c->nscalars <= KILN_LIST_PARS;
 }
 
-/* Value i, a tensor that is bound to argument a of the row (-1: it receives a result); false: conditions ask too much. */
+/* Value i, a tensor that is bound to argument a of the row (-1: it receives a result); false: conditions or host numbers ask too much. */
 static bool add_lane(const kiln_listing *l, group *g, int i, int a, bool written) {
     const kiln_row *row = l->item->row;
     bool single = a >= 0 && row->asked_single >> a & 1;
-    if (g->nlanes == KILN_LIST_LANES || (a >= 0 && row->asked >> a & 1)) return false;
+    if (g->nlanes == KILN_LIST_LANES || (a >= 0 && (row->asked | row->hosted) >> a & 1)) return false;
     const kiln_tensor *t = l->args[i].u.tensor;
     kiln_lane *x = &g->lane[g->nlanes];
     *x = (kiln_lane){.at = l->walked[i] ? l->walked[i] : &l->args[i],

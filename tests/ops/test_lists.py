@@ -240,3 +240,19 @@ compose my::each_twice(Tensor[] xs, float[] by) -> Tensor[]
 """)
     xs = [torch.rand(3), torch.rand(4)]
     torch.testing.assert_close(own.op("my::each_twice")(xs, [1.0, 2.0]), [xs[0] * 2, xs[1] * 3])
+
+
+SIZED = """
+map my::by_count(Tensor x) -> Tensor : takes float = x * c
+    host c: f64 = numel(x)
+compose my::each_by_count(Tensor[] xs) -> Tensor[]
+    call for xs : my::by_count(xs)
+"""
+
+
+def test_numbers_that_come_from_sizes_are_each_items_own(own):
+    own.load(SIZED)
+    xs = [torch.rand(n) for n in (2, 3, 3, 5)]
+    for _ in range(2):
+        for got, x in zip(own.op("my::each_by_count").call_list(xs), xs, strict=True):
+            assert torch.equal(got, x * x.numel())
