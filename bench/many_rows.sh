@@ -12,8 +12,8 @@ awk '
         for (copy = 1; copy < 10; copy++)
             for (k = 0; k < n; k++) {
                 line = text[k]
-                if (head[k]) sub(/^[a-z]+ +/, "&copy" copy "::", line)
-                if (head[k]) sub(/::[a-z]+::/, "::", line)
+                if (head[k] && line !~ /^[a-z]+ +[a-z]+::/) sub(/^[a-z]+ +/, "&copy" copy "::", line)
+                else if (head[k]) sub(/^[a-z]+ +[a-z]+/, "&_copy" copy, line)
                 print line
             }
     }' "$@" >"$out"
