@@ -32,10 +32,10 @@ static uint32_t value_ps(const kiln_ir_ins *in) {
     return trait == KILN_TRAIT_SPECIAL ? SPECIAL : trait == KILN_TRAIT_NEAR ? FUNCTION : PLAIN;
 }
 
-/* A kernel saves the walk over the instructions, once per call and block, and their passes through memory.  Of a routine
- * nothing is known. */
+/* A kernel saves the walk over the instructions, once per call and block, and their passes through memory; and its
+ * calls are remembered, which saves finding the class.  Of a routine nothing is known. */
 void kiln_class_estimate(kiln_class *c) {
-    enum { CALL_PS = 100000, CALL_INS_PS = 20000, ELEMENT_INS_PS = 40, BYTE_PS = 8, ROUTINE_PS = 1000 };
+    enum { CALL_PS = 300000, CALL_INS_PS = 20000, ELEMENT_INS_PS = 40, BYTE_PS = 8, ROUTINE_PS = 1000 };
     uint32_t n = 0, kernel = 0;
     kiln_cost_guess(&c->cost, ROUTINE_PS, ROUTINE_PS);
     if (c->kind != KILN_CLASS_KERNEL) return;
