@@ -49,7 +49,7 @@ part_fuzz() { build asan fuzzers && tools/fuzz.sh --runs 20000; }
 part_cli() { build release && tools/cli_tests.sh tests/cli; }
 part_golden() { build release && tools/cli_tests.sh tests/golden; }
 part_abi() { build release && tests/abi/check_exports.sh; }
-part_install() { build release && tests/abi/check_install.sh; }
+part_install() { build release all benches && tests/abi/check_install.sh; }
 folds=$(echo tests/ops/test_{fold,each,views,norms,losses,nll,weights,layers,lists,optimizers,compose,scan,long_scans,select}.py)
 # The functional forms of element-wise rows take as long against PyTorch as all else in tests/ops.
 part_maps() { module && py_tests tests/ops -k test_functional; }
