@@ -303,11 +303,27 @@ INLINE int32_t launch(kiln_memo *m, unsigned from, unsigned to) {
     return m->work ? launch_with_work(m, from, to) : launch_all(m, from, to);
 }
 
+/* Sets where arguments are written to; false: one shares memory with another tensor.  None of them has gaps. */
+static __attribute__((noinline)) bool written_are_apart(kiln_memo *m, const kiln_value *args) {
+    for (unsigned k = 0; k < m->nwritten; k++) {
+        const kiln_tensor *to = args[m->written[k]].u.tensor;
+        uint64_t n = (uint64_t)to->nelem * m->asked.arg[m->written[k]].elem;
+        m->ptr[m->nrets + k] = to->data;
+        for (unsigned i = 0; i < m->nargs; i++) {
+            const kiln_tensor *t = args[i].u.tensor;
+            if (i == m->written[k] || m->asked.arg[i].kind != KILN_TENSOR) continue;
+            if (!apart(to->data, n, t->data, (uint64_t)t->nelem * m->asked.arg[i].elem)) return false;
+        }
+    }
+    return true;
+}
+
 /* A call laid out as one before.  It needs one thread, so nobody else has the memo meanwhile. */
 static bool run_laid_out(kiln_memo *m, const kiln_value *args, kiln_tensor **outs) {
     kiln_tensor *made[KILN_MEMO_RETS];
     unsigned k = 0;
     if (m->hosts && m->rounding != fegetround()) return false;
+    if (m->nwritten && !written_are_apart(m, args)) return false;
     if (!set_scalars(m, args) && !set_any_scalars(m, args)) return false;
     if (m->nguards && launch(m, 0, m->nguards) != 0) return false;
     for (; k < m->nrets; k++) {

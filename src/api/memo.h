@@ -13,8 +13,8 @@
 #include "tensor/tensor.h"
 
 enum {
-    KILN_MEMO_ARGS = 8,    /* values given */
-    KILN_MEMO_BUFFERS = 8, /* of the kernel */
+    KILN_MEMO_ARGS = 8,     /* values given */
+    KILN_MEMO_BUFFERS = 10, /* of the kernel */
     KILN_MEMO_RETS = 4,
     KILN_MEMO_SHAPES = 2, /* of results that have one layout */
     KILN_MEMO_SCALARS = 4,
@@ -111,9 +111,11 @@ struct kiln_memo {
     bool flat; /* then there is no memory for what follows */
     kiln_walk walk;
     size_t work;
-    bool hosts;                       /* numbers of the launch were computed for the first call, */
-    int rounding;                     /* in this mode of the floating-point unit */
-    uint32_t absent;                  /* bit k: there is no result k */
+    bool hosts;       /* numbers of the launch were computed for the first call, */
+    int rounding;     /* in this mode of the floating-point unit */
+    uint32_t absent;  /* bit k: there is no result k */
+    uint8_t nwritten; /* arguments that are written to: their buffers stand behind the results, */
+    uint8_t written[KILN_MEMO_RETS];  /* and these are the values */
     uint8_t shape_of[KILN_MEMO_RETS]; /* which of these a result has */
     kiln_tensor shape[KILN_MEMO_SHAPES];
     int64_t shape_sizes[KILN_MEMO_SHAPES][KILN_MEMO_RANK], shape_strides[KILN_MEMO_SHAPES][KILN_MEMO_RANK];

@@ -89,6 +89,8 @@ static bool fill_arg(filling *f, unsigned i) {
     kiln_recipe_place place = f->r->place[i];
     kiln_memo_arg *to = &f->m->asked.arg[i];
     uint64_t sig = !f->m->flat ? SIG_LAID_OUT : place.out < 0 ? SIG_READ : SIG_WRITTEN;
+    if (place.to >= 0 && f->plan->call->op->row->written >> place.to & 1)
+        sig |= KILN_SIG_FLAGS(KILN_TF_READONLY);
     if (!kiln_memo_ask(&f->m->asked, f->plan, v, i, place.to, sig, f->values, &sized)) return false;
     to->name = f->r->asked.arg[i].name;
     if (v->kind != KILN_TENSOR) return true;
@@ -113,10 +115,10 @@ static bool fill_shape(filling *f) {
     return true;
 }
 
-/* Where each tensor's address goes. */
+/* Where each tensor's address goes that is read. */
 static bool fill_addresses(filling *f) {
     const kiln_plan *p = f->plan;
-    for (int b = 0; b < p->axes.nbuffers; b++) {
+    for (int b = p->axes.nwritten; b < p->axes.nbuffers; b++) {
         const kiln_buffer *buf = &p->buffer[b];
         if (buf->kind != KILN_BUFFER_ARG) continue;
         if (p->call->given[buf->which] < 0) return false;
@@ -208,7 +210,9 @@ bool kiln_memo_is_flat(const kiln_plan *p, const kiln_value *args, size_t nargs)
 static bool make_flat(filling *f) {
     static const int64_t origin[2] = {0, 0};
     kiln_memo *m = f->m;
-    if (f->plan->typed.absent || !fill_shape(f) || !fill_buffers(f)) return false;
+    const kiln_plan *p = f->plan;
+    if (p->typed.absent || p->axes.nwritten != p->typed.nrets) return false;
+    if (!fill_shape(f) || !fill_buffers(f)) return false;
     m->like_sig = 0;
     m->n[1] = 1;
     m->launch = (kiln_launch){
@@ -264,13 +268,32 @@ static bool keep_results(kiln_memo *m, const kiln_plan *p, kiln_tensor *const *m
     return true;
 }
 
+/* Arguments that are written to.  Each must share memory with no other tensor, which is told from where tensors begin if
+ * none has gaps. */
+static bool keep_written(filling *f) {
+    const kiln_plan *p = f->plan;
+    kiln_memo *m = f->m;
+    int n = p->axes.nwritten - p->typed.nrets;
+    if (n > KILN_MEMO_RETS) return false;
+    m->nwritten = (uint8_t)n;
+    for (int k = 0; k < n; k++) {
+        int value = p->call->given[p->buffer[p->typed.nrets + k].which];
+        if (value < 0) return false;
+        m->written[k] = (uint8_t)value;
+    }
+    for (unsigned i = 0; i < m->nargs && n; i++)
+        if (f->args[i].kind == KILN_TENSOR && !(f->args[i].u.tensor->flags & KILN_TF_DENSE)) return false;
+    return true;
+}
+
 static bool make_laid_out(filling *f, const kiln_class *c, const kiln_runner *run, kiln_tensor *const *made) {
     static const int64_t origin[KILN_WALK_DIMS];
     const kiln_plan *p = f->plan;
     kiln_memo *m = f->m;
     if (p->call->nout > 0 || p->nsteps > 1 || c->nests.blocks.length) return false;
     m->hit = kiln_memo_hits[KILN_MEMO_LEAD + 1];
-    if (!kiln_walk_make(&p->axes, run, &m->walk) || !keep_layout(f) || !keep_results(m, p, made))
+    if (!kiln_walk_make(&p->axes, run, &m->walk) || !keep_layout(f) || !keep_results(m, p, made) ||
+        !keep_written(f))
         return false;
     m->work = m->walk.turned ? 0 : run->work;
     m->launch = (kiln_launch){.ndim = m->walk.ndim,
@@ -285,7 +308,6 @@ static bool make_laid_out(filling *f, const kiln_class *c, const kiln_runner *ru
 /* -- memos --------------------------------------------------------------------------------------------------- */
 
 static bool fits(const kiln_plan *p, const kiln_class *c) {
-    if (p->axes.nwritten != p->typed.nrets) return false; /* arguments that are written may lie anywhere */
     if (p->axes.nbuffers > KILN_MEMO_BUFFERS || p->typed.nrets > KILN_MEMO_RETS) return false;
     if (c->nscalars > KILN_MEMO_SCALARS || c->nests.n > UINT8_MAX) return false;
     for (int k = 0; k < p->typed.nrets; k++)

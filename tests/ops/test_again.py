@@ -67,3 +67,26 @@ def test_calls_like_the_last_are_slot_hits():
                 op(*call)
             after = k.stats()
             assert after["slot_hits"] - before["slot_hits"] == 10, name
+
+
+def batch_norm(op, x, mean, var):
+    return outcome(op, x, (torch.ones(8), torch.zeros(8), mean, var, True, 0.25, 1e-5), {})
+
+
+def test_statistics_are_written_by_every_call():
+    """Beside fresh ones each time, which is remembered, come calls whose statistics share memory: these are refused and write nothing."""
+    with Kiln("sync") as k:
+        op, hits = k.op("aten::native_batch_norm"), 0
+        ours, theirs = ([torch.zeros(8), torch.ones(8)] for _ in range(2))
+        for seed in range(8):
+            x = torch.randn(6, 8, generator=torch.Generator().manual_seed(seed))
+            both = torch.rand(12)
+            before, was = k.stats()["slot_hits"], both.clone()
+            agree("native_batch_norm", batch_norm(op, x, *ours), batch_norm(torch_op("native_batch_norm"), x, *theirs))
+            hits += k.stats()["slot_hits"] - before
+            torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+            for mean, var in ((both[:8], both[4:]), (both[:8], both[:8]), (x[0], ours[1])):
+                kept = x.clone(), ours[1].clone()
+                assert isinstance(batch_norm(op, x, mean, var), Exception)
+                assert torch.equal(both, was) and torch.equal(x, kept[0]) and torch.equal(ours[1], kept[1])
+        assert hits >= 6
