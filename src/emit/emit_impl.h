@@ -53,7 +53,8 @@ typedef struct kiln_emitter {
     int truth;     /* bits per lane of states that are bools */
     uint8_t *
         early; /* per value of an element-wise nest: not 0 if it is the same along a row and computed before it */
-    bool near;  /* lanes of such a nest stand for elements in the order that shuffles of complex ones cost least in */
+    bool
+        near; /* lanes of such a nest stand for elements in the order that shuffles of complex ones cost least in */
     int indent; /* in spaces */
 
     /* general nests */

@@ -345,6 +345,16 @@ static void push_blocks(kiln_emitter *em, const rows *v) {
     kiln_em_line(em, "top++;");
 }
 
+/* Whether the kernel reads rows for this fold alone.  Where others read them too, what is printed once more for rows of
+ * megabytes costs every such kernel a third of its compile time. */
+static bool is_only_fold(const kiln_emitter *em, int begin) {
+    for (int r = 0; r < em->ir->nins; r++) {
+        bool folds = em->ir->ins[r].op == KILN_IR_FOLD || em->ir->ins[r].op == KILN_IR_SCAN;
+        if (folds && r != begin) return false;
+    }
+    return true;
+}
+
 void kiln_em_blocks_far(kiln_emitter *em, int begin, const kiln_em_place *at) {
     rows v = rows_of(em, begin);
     const unsigned block = em->ir->ins[begin].imm.tree.block;
@@ -352,6 +362,7 @@ void kiln_em_blocks_far(kiln_emitter *em, int begin, const kiln_em_place *at) {
     int size = loaded_bytes(em, begin);
     bool inside = strcmp(at->begin, "0") != 0; /* a block of another fold, which is not long */
     if (inside || !size || !v.small || !in_registers(em, &v) || block % (unsigned)(TURN * v.lanes)) return;
+    if (!is_only_fold(em, begin)) return;
     char left[40], state[16];
     snprintf(left, sizeof left, "stack%d[--stack%d_top]", begin, begin);
     snprintf(state, sizeof state, "x%d", begin);
