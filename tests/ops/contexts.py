@@ -2,16 +2,17 @@
 
 A sampled run compiles where a class shows two things together for the first time.
 
-A class says what is computed (its operator, and which branch with which arguments), of which dtypes, and how memory is reached (along
-or across, by how many axes, contiguous or strided).  The emitter prints each by itself: an expression, loads and conversions,
-loops; and expressions of every dtype are lowered by what the tiers share.  So a sampled run compiles a class where two of these meet for
+A class says what is computed (its operator, and which branch with which arguments), of which dtypes, in which one, and how memory is
+reached (along or across, by how many axes, contiguous or strided).  The emitter prints each by itself: an expression, loads and
+conversions, loops; and expressions of every dtype are lowered by what the tiers share.  So a sampled run compiles a class where two of these meet for
 the first time in any test, as PAIRS says, and makes calls of classes that are compiled already on both tiers in any case: a kernel
 takes a compiler a tenth of a second, and one that merges means and squares more than one.  A whole run compiles every class.
 """
 from kilnlib import Kiln, at_most
 from whole import WHOLE
 
-PAIRS = [("operator", "variant"), ("operator", "types"), ("operator", "reached"), ("types", "reached")]
+PAIRS = [("operator", "variant"), ("operator", "types"), ("operator", "reached"), ("computed", "reached")]
+COMPUTED = {"f16": "f32", "bf16": "f32"}  # halves are converted where they are loaded and stored
 
 
 def said(key):
@@ -22,6 +23,7 @@ def said(key):
     strides = (frozenset(words[-1] for words in operands if (words[0] == "result") == result) for result in (True, False))
     return {"operator": operator,
             "variant": (overload, *(lines[word] for word in ("branch", "optionals", "items", "exact", "statics"))),
+            "computed": COMPUTED.get(lines["common"], lines["common"]),
             "types": (lines["common"], lines["results"], frozenset(words[-2] for words in operands)),
             "reached": (lines["family"], lines["form"], lines["iteration"], *strides)}
 
