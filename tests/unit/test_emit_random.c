@@ -15,7 +15,7 @@
 #include "run/interp.h"
 #include "whole.h"
 
-enum { KERNELS = 48, ALL_KERNELS = 1500 };
+enum { KERNELS = 32, ALL_KERNELS = 1500 };
 
 static uint64_t strips; /* kernels that had some */
 
