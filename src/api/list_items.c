@@ -53,11 +53,10 @@ static kiln_status check_numbers(const kiln_listing *l, int a) {
 /* What each value of an item's call is: an item of a list, or the same for all. */
 static kiln_status set_values(kiln_listing *l, const kiln_call_env *env) {
     const kiln_called *c = l->called;
-    const kiln_schema *s = l->op->row->schema;
     l->items = 0;
     for (int i = 0; i < c->args.n; i++) {
         const kiln_named *v = &c->args.at[i];
-        int a = v->expr->kind == KILN_X_NAME ? kiln_schema_arg(s, v->expr->name) : -1;
+        int a = v->expr->kind == KILN_X_NAME && !v->expr->means ? v->expr->arg : -1;
         bool walks = a >= 0 && c->each >> a & 1, item = walks && l->op->row->items >> a & 1;
         l->walked[i] = walks && !is_unused(l, a) ? l->call.arg[a].u.list : NULL;
         l->args[i] = kiln_v_none();
