@@ -26,8 +26,8 @@ test: setup-test all      ## everything: lint, unit, sanitizers, fuzzers, CLI, A
 test-all: setup-test all  ## the same with every sweep whole instead of sampled
 	@KILN_TEST_ALL=1 tools/run_tests.sh
 
-check: setup-check        ## the C tests alone; needs no PyTorch
-	@tools/run_tests.sh unit
+check: setup-check        ## the C tests but for crowds of threads, in two minutes; needs no PyTorch
+	@tools/run_tests.sh check
 
 asan: setup-check         ## the C tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@tools/run_tests.sh asan
