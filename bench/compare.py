@@ -45,7 +45,7 @@ def turn(folder, python):
 
 def instructions(folder):
     text = subprocess.run(["bench/instructions.sh"], cwd=folder, stdout=subprocess.PIPE, text=True, check=False).stdout
-    found = {name: int(count) for name, count in re.findall(r"^(.{66}) +(\d+)  goal", text, re.M)}
+    found = {name.strip(): int(count) for name, count in re.findall(r"^(.{66}) +(\d+)  goal", text, re.M)}
     return found or sys.exit(f"compare.py: {folder}/bench/instructions.sh counted nothing")
 
 
