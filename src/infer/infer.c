@@ -301,6 +301,7 @@ static inline kiln_status infer_layout(kiln_plan *p, bool check_types) {
     if (check_types) KILN_TRY(kiln_types_check(p));
     set_buffers(p);
     KILN_TRY(family->axes(p));
+    if (p->axes.nwritten > p->typed.nrets) KILN_TRY(kiln_written_fit(p));
     set_steps(p);
     return KILN_OK;
 }

@@ -82,3 +82,18 @@ kiln_status kiln_writes_check(const kiln_plan *p) {
     }
     return KILN_OK;
 }
+
+kiln_status kiln_written_fit(const kiln_plan *p) {
+    for (int b = p->typed.nrets; b < p->axes.nwritten; b++) {
+        const kiln_buffer *buf = &p->buffer[b];
+        bool fits = buf->tensor->nelem == p->axes.npoints;
+        for (int d = 0; d < p->axes.ngrid; d++) fits = fits && (p->n[d] == 1 || p->stride[b][d] != 0);
+        if (!fits)
+            return KILN_FAIL(KILN_E_ARG,
+                             "%s: argument '%s' is written to and has %lld elements that are not one for "
+                             "each of %lld results",
+                             p->call->op->name, kiln_arg_name(p->call, buf->which),
+                             (long long)buf->tensor->nelem, (long long)p->axes.npoints);
+    }
+    return KILN_OK;
+}

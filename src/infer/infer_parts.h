@@ -55,6 +55,8 @@ kiln_status kiln_types_check(const kiln_plan *p) KILN_MUST_CHECK;
 kiln_status kiln_overlap_check(kiln_plan *p) KILN_MUST_CHECK;
 /* Arguments that the row writes to share memory with nothing else. */
 kiln_status kiln_writes_check(const kiln_plan *p) KILN_MUST_CHECK;
+/* Each has one element for each point of the grid, once its axes are known. */
+kiln_status kiln_written_fit(const kiln_plan *p) KILN_MUST_CHECK;
 
 /* shape: the call's, which its tensors are broadcast to; and which given results are resized to the shape they should
  * have. */

@@ -90,3 +90,16 @@ def test_statistics_are_written_by_every_call():
                 assert isinstance(batch_norm(op, x, mean, var), Exception)
                 assert torch.equal(both, was) and torch.equal(x, kept[0]) and torch.equal(ours[1], kept[1])
         assert hits >= 6
+
+
+def test_what_is_written_fits():
+    """Statistics of another number of elements would be written past their end, or several values to one."""
+    mean, var = torch.rand(2, 3), torch.rand(2, 3)
+    with Kiln("interp") as k:
+        op = k.op("kiln::instance_statistics")
+        for sizes in ((3,), (1, 3)):
+            assert not isinstance(outcome(op, mean, (var, torch.zeros(sizes), torch.ones(sizes), 0.1), {}), Exception)
+        for sizes in ((), (1,), (0, 3), (2, 3), (3, 1), (0,), (2, 1)):
+            written = torch.zeros(sizes)
+            assert isinstance(outcome(op, mean, (var, written, torch.ones(3), 0.1), {}), Exception), sizes
+            assert not written.any()
