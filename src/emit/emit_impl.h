@@ -53,8 +53,7 @@ typedef struct kiln_emitter {
     int truth;     /* bits per lane of states that are bools */
     uint8_t *
         early; /* per value of an element-wise nest: not 0 if it is the same along a row and computed before it */
-    bool
-        near; /* lanes of such a nest stand for elements in the order that shuffles of complex ones cost least in */
+    bool loose; /* such a nest's lanes are in the order in which complex elements need the fewest shuffles */
     int indent; /* in spaces */
 
     /* general nests */

@@ -50,7 +50,7 @@ static void load_part(kiln_emitter *em, const kiln_ir_ins *in) {
     kiln_dtype t = (kiln_dtype)in->dtype;
     const char *name = kiln_dtype_name(t);
     if (!strided(em, in->which)) {
-        kiln_em_fn(em, em->near ? "load_near_%s_%s" : "load_%s_%s", part_names[in->prim], name);
+        kiln_em_fn(em, em->loose ? "load_loose_%s_%s" : "load_%s_%s", part_names[in->prim], name);
         kiln_em_put(em, "(p%d)", in->which);
         return;
     }
@@ -112,7 +112,7 @@ static void store_parts(kiln_emitter *em, const kiln_ir_ins *in, store_way way) 
     kiln_dtype t = kiln_dtype_real((kiln_dtype)in->dtype);
     const char *name = kiln_dtype_name(t);
     if (!strided(em, in->which)) {
-        store_row(em, in, way, em->near ? "_near_parts" : "_parts", name);
+        store_row(em, in, way, em->loose ? "_loose_parts" : "_parts", name);
         return;
     }
     for (int k = 0; k < 2; k++) {
@@ -243,7 +243,7 @@ static void find_early(kiln_emitter *em, int begin, int end) {
 
 /* Whether the order of lanes is nobody's business: all that lies in memory is complex, of one type, in a row or one for
  * all, and none is asked for by its number.  Registers of 16 bytes have but one order. */
-static bool may_be_near(const kiln_emitter *em, const nest_use *u, int begin, int end) {
+static bool may_be_loose(const kiln_emitter *em, const nest_use *u, int begin, int end) {
     kiln_dtype t = KILN_DTYPE_COUNT;
     for (int b = 0; b < em->ir->nbufs; b++) {
         if (!touched(u, b)) continue;
@@ -365,7 +365,7 @@ void kiln_em_map_nest(kiln_emitter *em, int nest, int begin) {
         if (em->ir->ins[r].op == KILN_IR_PAR) u.pars[em->ir->ins[r].which] = true;
     }
     find_early(em, begin + 1, end);
-    em->near = may_be_near(em, &u, begin + 1, end);
+    em->loose = may_be_loose(em, &u, begin + 1, end);
     nest_head(em, nest, &u, begin + 1, end);
     row(em, &u, begin + 1, end);
     kiln_em_close(em);
