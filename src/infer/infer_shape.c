@@ -7,12 +7,13 @@
 #define USUAL_NELEM ((int64_t)1 << 36) /* far below what memory can hold */
 
 /* Matches tensor i to the sizes so far, from the last dimension on.  `seen`: the highest rank among it and those
- * before, which is how dimensions are counted where they do not fit. */
+ * before, which is how dimensions are counted where they do not fit.  Too many elements to be counted are INT64_MAX. */
 static kiln_status broadcast(kiln_plan *p, int i, int seen) {
     const kiln_tensor *t = p->in[i];
-    int lead = p->shape->rank - t->rank;
-    for (int d = p->shape->rank - 1; d >= lead; d--) {
-        int64_t a = p->shape->sizes[d], b = t->sizes[d - lead];
+    kiln_shape *s = p->shape;
+    int64_t *sizes = s->sizes + (s->rank - t->rank); /* of the dimensions that t has */
+    for (int d = t->rank - 1; d >= 0; d--) {
+        int64_t a = sizes[d], b = t->sizes[d];
         if (a == b || b == 1) continue;
         if (a != 1)
             return KILN_FAIL(
@@ -20,8 +21,9 @@ static kiln_status broadcast(kiln_plan *p, int i, int seen) {
                 "%s: argument '%s': The size of tensor a (%lld) must match the size of tensor b (%lld) at "
                 "non-singleton dimension %d",
                 p->call->op->name, kiln_arg_name(p->call, p->typed.in_arg[i]), (long long)a, (long long)b,
-                seen - (p->shape->rank - d));
-        p->shape->sizes[d] = b;
+                seen - (t->rank - d));
+        sizes[d] = b;
+        if (__builtin_mul_overflow(s->nelem, b, &s->nelem)) s->nelem = INT64_MAX;
     }
     return KILN_OK;
 }
@@ -64,15 +66,13 @@ static kiln_status broadcast_all(kiln_plan *p) {
     for (int i = 0; i < p->typed.nshaped; i++)
         if (p->in[i]->rank > rank) rank = p->in[i]->rank;
     s->rank = rank;
+    s->nelem = 1;
     for (int d = 0; d < rank; d++) s->sizes[d] = 1;
     for (int i = 0; i < p->typed.nshaped; i++) {
         if (p->in[i]->rank > seen) seen = p->in[i]->rank;
         KILN_TRY(broadcast(p, i, seen));
     }
-    bool large = false;
-    s->nelem = 1;
-    for (int d = 0; d < rank; d++) large |= __builtin_mul_overflow(s->nelem, s->sizes[d], &s->nelem);
-    if (!large && s->nelem > 0 && s->nelem < USUAL_NELEM) return KILN_OK;
+    if (s->nelem > 0 && s->nelem < USUAL_NELEM) return KILN_OK;
     for (int i = 0; i < p->typed.nshaped; i++) { /* a shape that some tensor has is known to be right */
         s->nelem = p->in[i]->nelem;
         if (kiln_has_shape(p->in[i], rank, s->sizes)) return KILN_OK;

@@ -320,6 +320,8 @@ static void infer_refuses(void **state) {
     fails("clamp f32[3](1)@0+0 - -", KILN_E_ARG, "At least one of 'min' or 'max' must not be None");
     fails("frexp.Tensor_out f32[3](1)@0+0 f32[3](1)@1+0 i32[3](1)@1+0", KILN_E_TYPE, "positional");
     fails("add.Tensor f64[2147483648,1](0,0)@0+0 f64[1,2147483648](0,0)@1+0", KILN_E_LIMIT, "2^62");
+    fails("add.Tensor f64[4294967297,1](0,0)@0+0 f64[1,4294967297](0,0)@1+0", KILN_E_LIMIT,
+          "2^62"); /* 2^33 + 1 in 64 bits */
 }
 
 static void no_case_of_the_row(void **state) {
