@@ -164,17 +164,18 @@ static void collect(const kiln_plan *p, deciders *f) {
  * one of them walks the outer stride is the larger, or equal over dimensions of one.  In row-major order sizes of zero
  * count as one, else as zero: so does PyTorch, which takes another path for each. */
 static bool find_strides(kiln_shape *s, const deciders *f, uint8_t *perm) {
+    const int rank = s->rank;
     bool row_major = true;
     int64_t next = 1;
     if (one_layout(s, f)) return true;
     if (f->flags & KILN_TF_CANONICAL) {
-        for (int k = 0; k < s->rank; k++) perm[k] = (uint8_t)(s->rank - 1 - k);
+        for (int k = 0; k < rank; k++) perm[k] = (uint8_t)(rank - 1 - k);
     } else {
-        sort_dims(f->at, f->n, s->rank, s->sizes, perm);
-        for (int k = 0; k < s->rank; k++) row_major = row_major && perm[k] == s->rank - 1 - k;
+        sort_dims(f->at, f->n, rank, s->sizes, perm);
+        for (int k = 0; k < rank; k++) row_major = row_major && perm[k] == rank - 1 - k;
     }
-    if (row_major) kiln_row_major(s->rank, s->sizes, s->strides);
-    for (int k = 0; k < s->rank && !row_major; k++) {
+    if (row_major) kiln_row_major(rank, s->sizes, s->strides);
+    for (int k = 0; k < rank && !row_major; k++) {
         s->strides[perm[k]] = next;
         next *= s->sizes[perm[k]];
     }
