@@ -203,7 +203,7 @@ bool kiln_memo_is_flat(const kiln_plan *p, const kiln_value *args, size_t nargs)
     if (p->axes.strided || p->axes.ndim != 1) return false;
     for (size_t i = 0; i < nargs; i++)
         if (args[i].kind == KILN_TENSOR && !fits_flat(p, args[i].u.tensor)) return false;
-    kiln_strides s = p->call->op->row->branches[p->typed.branch].typing.strides; /* results are row-major */
+    kiln_strides s = p->branch->typing.strides; /* results are row-major */
     return s != KILN_STRIDES_CHANNELS_LAST && s != KILN_STRIDES_CHANNELS_LAST_3D;
 }
 

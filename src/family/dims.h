@@ -10,7 +10,7 @@ static inline bool kiln_is_over(const kiln_plan *p, int d) { return p->reduced >
 
 /* Whether result k has an element for each of those that are folded (`finish each`), not one for all of them. */
 static inline bool kiln_is_each(const kiln_plan *p, int k) {
-    const kiln_nameds *finish = &p->call->op->row->branches[p->typed.branch].reduce->finish;
+    const kiln_nameds *finish = &p->branch->reduce->finish;
     return k < finish->n && finish->at[k].each;
 }
 

@@ -82,14 +82,14 @@ static int lay_out(kiln_plan *p, const kiln_walks *w) {
     bool across = near >= 0 && is_across(p, near);
     const int64_t *in = first_input(p, w), *out = w->of[0];
     int nkept = kiln_dims_collect(p, false, across ? in : out, true, kept);
-    bool places = kiln_plan_branch(p)->reduce->places; /* the order is then the logical one */
+    bool places = p->branch->reduce->places; /* the order is then the logical one */
     int nfolded = kiln_dims_collect(p, true, in, !places, folded);
     p->form = across ? KILN_FOLD_ACROSS : 0;
     p->axes.ndim = 0;
     if (kiln_plan_append(p, w->of, kept, nkept) == 0) kiln_axes_add_one(p, KILN_ROLE_GRID);
     p->axes.ngrid = p->axes.ndim;
     int groups = kiln_plan_append(p, w->of, folded, nfolded);
-    int accessed = __builtin_popcountll(kiln_plan_branch(p)->accessed);
+    int accessed = __builtin_popcountll(p->branch->accessed);
     if (groups > KILN_FOLD_AXES || p->axes.ndim + accessed + 2 > KILN_MAX_DIMS) return KILN_FOLD_AXES + 1;
     if (groups == 0) kiln_axes_add_one(p, KILN_ROLE_REDUCED);
     turn_reduced(p, p->axes.ngrid, groups);

@@ -19,7 +19,7 @@ static kiln_status check_rank(const kiln_plan *p, kiln_strides s) {
 }
 
 static kiln_status shape(kiln_plan *p) {
-    kiln_strides s = kiln_plan_branch(p)->typing.strides;
+    kiln_strides s = p->branch->typing.strides;
     KILN_TRY(kiln_broadcast(p));
     if (s >= KILN_STRIDES_CHANNELS_LAST) KILN_TRY(check_rank(p, s));
     for (int k = 0; k < p->typed.nrets; k++) p->result[k] = (kiln_result){.shape = 0};

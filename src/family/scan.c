@@ -83,8 +83,7 @@ static void lengthen_rows(kiln_plan *p) {
 /* Whether few rows go by blocks: they are long, the row of the operator says how blocks merge, and lanes that lie apart can
  * be read by whole vectors.  Complex numbers stay in their order, since which of its many values a logarithm has depends on it. */
 static bool goes_by_blocks(const kiln_plan *p) {
-    if (p->n[p->axes.ngrid] < (int64_t)MIN_BLOCKS * KILN_SCAN_BLOCK || !kiln_plan_branch(p)->reduce->cuts)
-        return false;
+    if (p->n[p->axes.ngrid] < (int64_t)MIN_BLOCKS * KILN_SCAN_BLOCK || !p->branch->reduce->cuts) return false;
     for (int b = 0; b < p->axes.nbuffers; b++)
         if (p->bytes[b] > MAX_ELEMENT) return false;
     return !kiln_dtype_is_complex(p->typed.common);

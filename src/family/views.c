@@ -120,7 +120,7 @@ kiln_status kiln_views_find(kiln_plan *p) {
     kiln_status st = kiln_broadcast(p);
     for (int i = 0; i < p->typed.nin; i++) p->in[i] = own[i];
     p->uniform = false;
-    int like = kiln_typing_sizes_of(&kiln_plan_branch(p)->typing);
+    int like = kiln_typing_sizes_of(&p->branch->typing);
     return st == KILN_OK && like >= 0 ? take_sizes_of(p, like) : st;
 }
 
@@ -143,7 +143,7 @@ static bool channels_last(const kiln_tensor *t) {
 /* Row-major where PyTorch resizes a given result before it looks at strides. */
 static void own_strides(const kiln_plan *p, const kiln_tensor *like, kiln_shape *s) {
     int64_t next = 1;
-    bool resized = kiln_plan_branch(p)->typing.strides != KILN_STRIDES_FORMAT;
+    bool resized = p->branch->typing.strides != KILN_STRIDES_FORMAT;
     for (int k = 0; k < p->call->nout; k++) resized = resized || p->result[k].resized;
     if (resized || !channels_last(like)) {
         kiln_row_major(s->rank, s->sizes, s->strides);
@@ -163,7 +163,7 @@ static void order_like(kiln_plan *p, const kiln_tensor *t) {
 }
 
 kiln_status kiln_views_of_results(kiln_plan *p) {
-    const kiln_typing *ty = &kiln_plan_branch(p)->typing;
+    const kiln_typing *ty = &p->branch->typing;
     int64_t ignored[KILN_MAX_RANK];
     int like = kiln_typing_sizes_of(ty);
     if (ty->strides == KILN_STRIDES_LIKE) order_like(p, p->call->arg[ty->like].u.tensor);
@@ -182,7 +182,7 @@ void kiln_view_of_result(const kiln_plan *p, int k, int64_t *out) {
     const kiln_shape *own = &p->shape[KILN_SHAPE_OWN];
     const kiln_tensor *t = p->buffer[k].tensor;
     const int64_t *strides = t && !p->result[k].resized ? t->strides : own->strides;
-    int v = view_index(p, kiln_typing_sizes_of(&kiln_plan_branch(p)->typing));
+    int v = view_index(p, kiln_typing_sizes_of(&p->branch->typing));
     int64_t seen[KILN_MAX_RANK];
     bool rows = p->aside || own->nelem == 0 ||
                 !restride(own->rank, own->sizes, strides, p->view[v].rank, p->view[v].sizes, seen);

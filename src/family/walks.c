@@ -51,7 +51,7 @@ static kiln_status take_shape(kiln_plan *p) {
 /* -- tensors that are not broadcast to the call's shape ----------------------------------------------------- */
 
 static const kiln_expr *access_of(const kiln_plan *p, int arg) {
-    const kiln_branch *br = kiln_plan_branch(p);
+    const kiln_branch *br = p->branch;
     return br->accessed >> arg & 1 ? br->access[arg] : NULL;
 }
 

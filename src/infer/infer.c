@@ -107,6 +107,7 @@ static kiln_status pick_branch(kiln_plan *p, const kiln_typing **by) {
         }
         if (!taken) continue;
         p->typed.branch = (uint8_t)b;
+        p->branch = br;
         return KILN_OK;
     }
     return no_branch(p->call);
@@ -115,7 +116,7 @@ static kiln_status pick_branch(kiln_plan *p, const kiln_typing **by) {
 /* Which results the row gives to this call, and which of those have elements. */
 static kiln_status find_absent(kiln_plan *p) {
     const kiln_row *row = p->call->op->row;
-    const kiln_nameds *finish = &kiln_plan_branch(p)->reduce->finish;
+    const kiln_nameds *finish = &p->branch->reduce->finish;
     kiln_call_env env;
     p->typed.absent = p->typed.unstored = 0;
     for (int k = 0; k < finish->n; k++) p->typed.unstored |= (uint32_t)finish->at[k].empty << k;
@@ -145,9 +146,9 @@ static void add_input(kiln_plan *p, int a) {
 
 /* Those that the branch puts first, then the others in their order; last those that have no part in the call's shape. */
 static void gather(kiln_plan *p) {
-    const kiln_typing *ty = &kiln_plan_branch(p)->typing;
+    const kiln_typing *ty = &p->branch->typing;
     const kiln_row *row = p->call->op->row;
-    uint64_t apart = kiln_plan_branch(p)->accessed | row->lacking, met = apart;
+    uint64_t apart = p->branch->accessed | row->lacking, met = apart;
     p->typed.nin = 0;
     for (int k = 0; k < ty->norder; k++) {
         if (!(met >> ty->order[k] & 1)) add_input(p, ty->order[k]);
@@ -164,7 +165,7 @@ static void gather(kiln_plan *p) {
 
 /* Arguments that are written to stand beside the results. */
 static kiln_buffer *set_written(kiln_plan *p, kiln_buffer *b) {
-    const kiln_nameds *writes = &kiln_plan_branch(p)->reduce->writes;
+    const kiln_nameds *writes = &p->branch->reduce->writes;
     for (int k = 0; k < writes->n; k++) {
         int a = kiln_schema_arg(p->call->op->row->schema, writes->at[k].name);
         if (p->call->arg[a].kind != KILN_TENSOR) continue;
@@ -180,7 +181,7 @@ static kiln_buffer *set_written(kiln_plan *p, kiln_buffer *b) {
 
 /* Results, then the tensors that bodies use. */
 static void set_buffers(kiln_plan *p) {
-    uint64_t uses = kiln_plan_branch(p)->uses;
+    uint64_t uses = p->branch->uses;
     kiln_buffer *b = p->buffer;
     for (int k = 0; k < p->typed.nrets; k++, b++) {
         b->kind = KILN_BUFFER_RESULT;
@@ -312,6 +313,7 @@ kiln_status kiln_infer(const kiln_bound *call, kiln_plan *out) {
     const kiln_typing *by = NULL;
     if (!family || !kiln_row_served(op->row)) return kiln_unserved(op->name, op->row->family);
     out->call = call;
+    out->branch = NULL;
     out->typed.absent = out->typed.unstored = 0;
     if (!family->axes) return family->shape(out);
     if (op->row->nchecks) {
@@ -329,6 +331,7 @@ kiln_status kiln_infer(const kiln_bound *call, kiln_plan *out) {
 kiln_status kiln_infer_again(const kiln_bound *call, const kiln_typed *typed, kiln_plan *out) {
     out->call = call;
     out->typed = *typed;
+    out->branch = &call->op->row->branches[typed->branch];
     for (int i = 0; i < typed->nin; i++) {
         int a = typed->in_arg[i];
         out->in[i] = call->arg[a].u.tensor;

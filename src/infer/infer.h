@@ -32,8 +32,7 @@ typedef struct kiln_family_fns {
 extern const kiln_family_fns *const kiln_families[KILN_FAMILY_COUNT]; /* NULL: not served */
 /* Whose the call is: its branch's, which may be a map where the row is a fold; rows that compose have no branches. */
 static inline kiln_family kiln_plan_family(const kiln_plan *p) {
-    const kiln_row *row = p->call->op->row;
-    return row->nbranches ? row->branches[p->typed.branch].family : row->family;
+    return p->branch ? p->branch->family : p->call->op->row->family;
 }
 
 kiln_status kiln_infer(const kiln_bound *call, kiln_plan *out) KILN_MUST_CHECK;

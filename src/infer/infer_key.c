@@ -98,7 +98,7 @@ void kiln_plan_key(const kiln_plan *plan, kiln_isa isa, kiln_key *out) {
                 .abi = KILN_ABI_VERSION,
                 .target = {KILN_DEVICE_CPU, (uint8_t)isa},
                 .family = (uint8_t)kiln_plan_family(plan),
-                .branch = row->nbranches ? (uint8_t)kiln_plan_branch(plan)->code : plan->typed.branch,
+                .branch = plan->branch ? (uint8_t)plan->branch->code : plan->typed.branch,
                 .common = (uint8_t)plan->typed.common,
                 .nrets = plan->typed.nrets,
                 .nbuffers = (uint8_t)plan->axes.nbuffers,

@@ -54,7 +54,7 @@ static void channels_last_strides(int rank, const int64_t *sizes, int64_t *strid
 
 /* Whether a number counts as a tensor of rank 0. */
 static bool counts_number(const kiln_plan *p) {
-    return kiln_args_wrapped(p) && kiln_plan_branch(p)->typing.strides != KILN_STRIDES_WITHOUT;
+    return kiln_args_wrapped(p) && p->branch->typing.strides != KILN_STRIDES_WITHOUT;
 }
 
 /* True if every tensor walks memory the same way; the shape's strides then say how. */
@@ -128,7 +128,7 @@ static layout copy_layout(const layout *t, int64_t *strides) {
 
 /* The layout that counts for input i of the call, if that is another than its own. */
 static bool copied_layout(const kiln_plan *p, int i, layout *l, int64_t *room) {
-    const kiln_typing *ty = &kiln_plan_branch(p)->typing;
+    const kiln_typing *ty = &p->branch->typing;
     const kiln_tensor *t = p->in[i];
     bool converted = (ty->args >> p->typed.in_arg[i] & 1) && t->dtype != p->typed.common;
     if ((t->flags & KILN_TF_DENSE) || !converted) return false;
@@ -218,7 +218,7 @@ static void set_made(made *m, int rank, const int64_t *sizes, const int64_t *str
 
 static void take_argument(const kiln_plan *p, kiln_link link, made *out) {
     const kiln_tensor *t = p->call->arg[link.n].u.tensor;
-    bool rows = link.kind == KILN_LINK_ROWS, promoted = kiln_plan_branch(p)->typing.args >> link.n & 1;
+    bool rows = link.kind == KILN_LINK_ROWS, promoted = p->branch->typing.args >> link.n & 1;
     int64_t strides[KILN_MAX_RANK];
     for (int d = 0; d < t->rank; d++) strides[d] = t->strides[d] * (link.kind == KILN_LINK_PART ? 2 : 1);
     if (rows) kiln_row_major(t->rank, t->sizes, strides);
@@ -265,7 +265,7 @@ static void meet(made *in, int n, deciders *f) {
 
 /* Works the links out on a stack.  Where arguments that they do not name stretch the result, it has the usual strides. */
 static void strides_of_chain(kiln_plan *p) {
-    const kiln_typing *ty = &kiln_plan_branch(p)->typing;
+    const kiln_typing *ty = &p->branch->typing;
     size_t nbytes = (size_t)p->shape->rank * sizeof *p->shape->sizes;
     made stack[KILN_MAX_LINKED];
     deciders f;
@@ -304,14 +304,14 @@ static bool resized_for_copy(const kiln_plan *p) {
 
 /* Whether a row-major tensor that PyTorch makes before it computes decides strides: a given one takes its place. */
 static bool made_before(const kiln_plan *p) {
-    const kiln_typing *ty = &kiln_plan_branch(p)->typing;
+    const kiln_typing *ty = &p->branch->typing;
     return p->call->nout && ty->strides == KILN_STRIDES_CHAIN && ty->nchain == 2 &&
            ty->chain[0].kind == KILN_LINK_ROWS;
 }
 
 /* Whether the row's own strides are others than those that ret_strides had. */
 static bool own_strides(kiln_plan *p) {
-    const kiln_typing *ty = &kiln_plan_branch(p)->typing;
+    const kiln_typing *ty = &p->branch->typing;
     int64_t before[KILN_MAX_RANK];
     size_t n = (size_t)p->shape->rank * sizeof *before;
     bool rows = ty->strides == KILN_STRIDES_ROWS || resized_for_copy(p);
@@ -332,7 +332,7 @@ static bool own_strides(kiln_plan *p) {
 
 /* Every buffer as it is in memory, results still to be made included. */
 static void buffer_strides(const kiln_plan *p, const deciders *f, strides *out) {
-    uint64_t uses = kiln_plan_branch(p)->uses;
+    uint64_t uses = p->branch->uses;
     for (int k = 0; k < p->typed.nrets; k++, out++) {
         const kiln_tensor *given = p->buffer[k].tensor;
         *out = !given || p->result[k].resized ? p->shape->strides : given->strides;

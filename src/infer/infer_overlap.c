@@ -62,7 +62,7 @@ kiln_status kiln_overlap_check(kiln_plan *p) {
 
 kiln_status kiln_writes_check(const kiln_plan *p) {
     const kiln_bound *call = p->call;
-    const kiln_nameds *writes = &kiln_plan_branch(p)->reduce->writes;
+    const kiln_nameds *writes = &p->branch->reduce->writes;
     for (int k = 0; k < writes->n; k++) {
         int arg = kiln_schema_arg(call->op->row->schema, writes->at[k].name);
         const kiln_tensor *t = call->arg[arg].u.tensor;

@@ -3,18 +3,15 @@
 #define KILN_INFER_PARTS_H
 #include "infer/infer.h"
 
-static inline const kiln_branch *kiln_plan_branch(const kiln_plan *p) {
-    return &p->call->op->row->branches[p->typed.branch];
-}
 /* Numbers that PyTorch makes tensors of rank 0 of: Scalars that are promoted and always there, unless the row says
  * that one stays a number (an optional one, as clamp has, always does). */
 static inline uint64_t kiln_args_wrapped(const kiln_plan *p) {
-    const kiln_typing *ty = &kiln_plan_branch(p)->typing;
+    const kiln_typing *ty = &p->branch->typing;
     return ty->args & ~ty->numbers & p->call->op->row->scalars;
 }
 /* How given tensors receive the results.  Only an out form copies; in place is as usual. */
 static inline kiln_out_rule kiln_plan_out_rule(const kiln_plan *p) {
-    kiln_out_rule r = kiln_plan_branch(p)->typing.out;
+    kiln_out_rule r = p->branch->typing.out;
     return r == KILN_OUT_COPIED && p->call->op->form != KILN_FORM_OUT ? KILN_OUT_USUAL : r;
 }
 static inline const char *kiln_arg_name(const kiln_bound *call, int arg) {

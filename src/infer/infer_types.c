@@ -152,7 +152,7 @@ kiln_status kiln_typing_common(const kiln_bound *call, const kiln_typing *ty, ki
 /* As PyTorch's kernels for halves: where the row says compute(x), a 0-d tensor of another dtype is read as
  * the number it is.  Tensors with dimensions are converted to the common dtype in any case. */
 static uint64_t exact_args(const kiln_plan *p) {
-    uint64_t set = kiln_plan_branch(p)->exact;
+    uint64_t set = p->branch->exact;
     if (kiln_dtype_compute(p->typed.common) == p->typed.common) return 0;
     for (int a = 0; a < p->call->op->row->schema->nargs; a++) {
         const kiln_value *v = &p->call->arg[a];
@@ -165,7 +165,7 @@ static uint64_t exact_args(const kiln_plan *p) {
 
 kiln_status kiln_types_infer(kiln_plan *p) {
     const kiln_bound *call = p->call;
-    const kiln_typing *ty = &kiln_plan_branch(p)->typing;
+    const kiln_typing *ty = &p->branch->typing;
     p->typed.exact = exact_args(p);
     p->typed.nrets = call->op->row->schema->nrets;
     for (int k = 0; k < p->typed.nrets; k++) {
@@ -189,13 +189,13 @@ static bool can_cast(kiln_dtype from, kiln_dtype to) { return kiln_dtype_kind(fr
 
 /* Whether result k holds real numbers made of complex ones, such as sizes. */
 static bool real_of_complex(const kiln_plan *p, int k) {
-    return kiln_plan_branch(p)->typing.ret[k] == KILN_RET_REAL && kiln_dtype_is_complex(p->typed.common);
+    return p->branch->typing.ret[k] == KILN_RET_REAL && kiln_dtype_is_complex(p->typed.common);
 }
 
 /* Whether result k may be stored in another dtype than its own.  PyTorch converts results of a promotion
  * and truth values; an operator of one tensor that keeps its dtype, and results of a fixed dtype, do not. */
 static bool converts(const kiln_plan *p, int k) {
-    const kiln_typing *ty = &kiln_plan_branch(p)->typing;
+    const kiln_typing *ty = &p->branch->typing;
     kiln_out_rule rule = kiln_plan_out_rule(p);
     if (rule != KILN_OUT_USUAL) return rule == KILN_OUT_CONVERTS;
     if (real_of_complex(p, k))
@@ -244,7 +244,7 @@ static kiln_status wrong_dtype(const kiln_plan *p, int arg, kiln_dtypes want) {
 kiln_status kiln_types_check(const kiln_plan *p) {
     const kiln_bound *call = p->call;
     const kiln_row *row = call->op->row;
-    uint64_t own = row->own_takes & ~kiln_plan_branch(p)->typing.args;
+    uint64_t own = row->own_takes & ~p->branch->typing.args;
     for (int a = 0; own; a++, own >>= 1) {
         kiln_dtypes want = own & 1 && call->arg[a].kind == KILN_TENSOR ? row->arg_takes[a] : 0;
         if (want && !(want & KILN_DT(p->dtypes[a]))) return wrong_dtype(p, a, want);

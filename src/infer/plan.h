@@ -157,6 +157,7 @@ typedef struct kiln_step {
 typedef struct kiln_plan {
     const kiln_bound *call;
     kiln_typed typed;
+    const kiln_branch *branch;        /* typed.branch of the row; NULL: a composition, which has ways */
     kiln_dtype dtypes[KILN_MAX_ARGS]; /* of each tensor argument that is present and not ignored */
     const kiln_tensor
         *in[KILN_MAX_OPERANDS]; /* the tensors of typed.in_arg: every one given, used by bodies or not */

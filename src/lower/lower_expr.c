@@ -226,7 +226,7 @@ kiln_status kiln_lowering_begin(kiln_lowering *lw, kiln_arena *arena, const kiln
                                 kiln_lowered *out) {
     const kiln_row *row = plan->call->op->row;
     *lw = (kiln_lowering){.arena = arena, .plan = plan, .row = row, .out = out};
-    lw->branch = &row->branches[plan->typed.branch];
+    lw->branch = plan->branch;
     memset(out, 0, sizeof *out);
     out->ir = lw->ir = kiln_ir_new(arena, plan->call->op->name);
     kiln_lower_forget(lw);

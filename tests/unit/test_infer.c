@@ -581,6 +581,7 @@ static void given_items_of_long_lists_are_in_the_key(void **state) {
 static kiln_status scalar_to(const kiln_bound *call, int arg, int index, kiln_dtype t, uint64_t *out) {
     static kiln_plan plan;
     plan.call = call;
+    plan.branch = call->op->row->branches;
     plan.typed.common = KILN_DTYPE_COUNT;
     return kiln_plan_scalar(&plan, &(kiln_scalar_source){(int16_t)arg, (int16_t)index, t, t, 0}, out);
 }
