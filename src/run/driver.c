@@ -74,11 +74,11 @@ static bool lies_along(const kiln_axes *x, int operand, int dim) {
     return size <= KILN_TRANSPOSE_MAX && kiln_axes_stride(x, operand, dim) == size && x->n[dim] >= TILE_LEAST;
 }
 
-/* Picks the dimension along which some transposed input lies, as the second one, and all inputs that lie so.
- * Results need no tiles: the inner dimension is the one they lie along.  A band is narrow enough for the pages of its
- * input rows to stay at hand while it is followed down. */
+/* Of axes that are strided: picks the dimension along which some transposed input lies, as the second one, and all
+ * inputs that lie so.  Results need no tiles: the inner dimension is the one they lie along.  A band is narrow enough
+ * for the pages of its input rows to stay at hand while it is followed down. */
 static bool find_tiles(const kiln_axes *x, const kiln_runner *run, int *second, tiles *t) {
-    if (!x->strided || x->n[0] < TILE_LEAST || x->ngrid < x->ndim) return false;
+    if (x->n[0] < TILE_LEAST || x->ngrid < x->ndim) return false;
     *t = (tiles){.cols = TILE_COLS, .rows = TILE_ROWS, .band = TILE_BAND};
     for (int b = x->nwritten; b < x->nbuffers; b++) {
         if (lies_along(x, b, 0)) continue;
@@ -236,7 +236,7 @@ kiln_status kiln_drive_alone(const kiln_axes *x, const kiln_runner *run, int nes
     d.axes = x;
     d.run = run;
     d.first = 0, d.second = 1;
-    bool tiled = find_tiles(x, run, &d.second, &t);
+    bool tiled = x->strided && find_tiles(x, run, &d.second, &t);
     if (!tiled) pick_dims(x, &d.first, &d.second);
     int ndim = set_box(x, d.first, d.second, d.n, d.stride);
     for (int b = 0; b < x->nbuffers; b++) d.at[b] = ptr[b];
@@ -288,8 +288,8 @@ bool kiln_walk_make(const kiln_axes *x, const kiln_runner *run, kiln_walk *out) 
     if (x->ndim - x->ngrid > KILN_WALK_DIMS - INNER) return false;
     out->turned = x->turned != 0;
     if (out->turned) return keep_turned(x, run, out);
-    if ((kiln_rows_may_be_short(x) && kiln_rows_are_short(x)) || find_tiles(x, run, &second, &t))
-        return false;
+    if (kiln_rows_may_be_short(x) && kiln_rows_are_short(x)) return false;
+    if (x->strided && find_tiles(x, run, &second, &t)) return false;
     pick_dims(x, &first, &second);
     out->ndim = set_box(x, first, second, out->n, out->stride);
     int n = 0;
