@@ -353,7 +353,7 @@ static bool tensors_match(kiln_memo *m, const kiln_value *args) {
 }
 
 bool kiln_memo_run(kiln_memo *m, const kiln_value *args, kiln_tensor **outs, bool alike) {
-    bool matches = !m->flat ? kiln_memo_laid_out_alike(m, args)
+    bool matches = !m->flat ? laid_out_alike(m, args)
                    : alike  ? tensors_match(m, args)
                             : kiln_memo_match(&m->asked, m->nargs, args);
     if (!matches || !(m->flat ? run_flat(m, args, outs) : run_laid_out(m, args, outs))) return false;
