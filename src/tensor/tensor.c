@@ -154,7 +154,7 @@ static void set_shape(kiln_tensor *t, int rank, const int64_t *sizes, const int6
 }
 
 /* A block with room for data_bytes of elements after header, sizes and strides. */
-static kiln_tensor *block_new(uint64_t sig, int rank, size_t data_bytes) {
+static inline kiln_tensor *block_new(uint64_t sig, int rank, size_t data_bytes) {
     kiln_home home;
     kiln_tensor *t = kiln_block_take(kiln_tensor_head(rank) + data_bytes, &home);
     if (t) kiln_tensor_init(t, home, sig, rank, data_bytes);
@@ -249,7 +249,7 @@ kiln_status kiln_tensor_number(const kiln_value *v, kiln_tensor **out) {
 kiln_tensor *kiln_tensor_new_trusted(kiln_dtype dtype, int rank, const int64_t *sizes, const int64_t *strides,
                                      int64_t nelem) {
     kiln_tensor *t = block_new(KILN_SIG(dtype, KILN_TF_OWNED, rank), rank,
-                               (size_t)nelem * kiln_dtype_size(dtype));
+                               (size_t)nelem * kiln_elem_bytes[dtype]);
     if (t) set_shape(t, rank, sizes, strides, nelem);
     return t;
 }
