@@ -19,12 +19,11 @@ typedef void (*kiln_transpose_fn)(char *dst, int64_t dst_stride, const char *src
                                   size_t rows, size_t cols);
 enum { KILN_TRANSPOSE_MAX = 8 }; /* bytes of an element */
 
-/* How elements are repeated `cols` times each: for every vector of a period the first element it is made of, and for each
- * lane how far from it.  No period: vectors of one element each. */
+/* How elements are repeated `cols` times each: for every vector of a period, and each of its lanes, which of the elements that
+ * the period uses up is there.  No period: vectors of one element each. */
 typedef struct kiln_expansion {
     _Alignas(64) unsigned char lanes[64][64]; /* as elements of the size at hand */
     unsigned cols, period, rows;              /* rows: elements that a period uses up */
-    unsigned char first[64];
 } kiln_expansion;
 typedef void (*kiln_expand_prepare_fn)(kiln_expansion *e, size_t cols);
 /* n elements of dst, up to a vector more, from src, which must be readable a vector beyond. */

@@ -134,7 +134,7 @@ static void transpose(char *dst, int64_t dst_stride, const char *src, int64_t sr
 
 /* Small elements by vectors whose lanes every level can pick one by one. */
 #define EXPAND_BYTES (KILN_LOOPS_SIZE >= 4 ? KILN_VB : 16)
-enum { EXPAND_LANES = EXPAND_BYTES / KILN_LOOPS_SIZE };
+enum { EXPAND_LANES = EXPAND_BYTES / KILN_LOOPS_SIZE, EXPAND_FEW = 5 };
 typedef UNSIGNED expand_mem __attribute__((vector_size(EXPAND_BYTES), aligned(1), may_alias));
 typedef expand_mem expand_row __attribute__((aligned(EXPAND_BYTES)));
 
@@ -148,17 +148,16 @@ static inline expand_row expand_pick(expand_row v, expand_row lanes) {
 #define expand_pick(v, lanes) __builtin_shuffle(v, lanes)
 #endif
 
+/* A period ends where a vector and a row end together: it has LANES / gcd(LANES, cols) elements of src, which one vector holds. */
 static void expand_prepare(kiln_expansion *e, size_t cols) {
     unsigned row = 0, col = 0;
     e->cols = (unsigned)cols;
     e->period = 0;
     if (cols >= EXPAND_LANES) return; /* each element has vectors of its own */
     do {
-        UNSIGNED *lanes = (UNSIGNED *)e->lanes[e->period];
-        unsigned first = row;
-        e->first[e->period++] = (unsigned char)first;
+        UNSIGNED *lanes = (UNSIGNED *)e->lanes[e->period++];
         for (int l = 0; l < EXPAND_LANES; l++) {
-            lanes[l] = (UNSIGNED)(row - first);
+            lanes[l] = (UNSIGNED)row;
             if (++col == cols) row++, col = 0;
         }
     } while (col);
@@ -173,15 +172,36 @@ static void expand_long(char *dst, const char *src, size_t n, size_t cols) {
     }
 }
 
-/* Vectors of the same place in each period one after the other: their lanes stay in a register. */
+/* `period` vectors of each vector of src, by lanes that stay in registers: a compiler knows so small a number. */
+static inline __attribute__((always_inline)) void expand_few(char *dst, const char *src, size_t vectors,
+                                                             int period, const kiln_expansion *e) {
+    expand_row lanes[EXPAND_FEW];
+    const size_t used = (size_t)e->rows * KILN_LOOPS_SIZE;
+    for (int p = 0; p < period; p++) lanes[p] = *(const expand_row *)e->lanes[p];
+    for (; vectors >= (size_t)period; vectors -= (size_t)period, src += used) {
+        const expand_row v = *(const expand_mem *)src;
+        for (int p = 0; p < period; p++, dst += EXPAND_BYTES) *(expand_mem *)dst = expand_pick(v, lanes[p]);
+    }
+    for (size_t p = 0; p < vectors; p++, dst += EXPAND_BYTES)
+        *(expand_mem *)dst = expand_pick(*(const expand_mem *)src, *(const expand_row *)e->lanes[p]);
+}
+
+static void expand_many(char *dst, const char *src, size_t vectors, const kiln_expansion *e) {
+    for (size_t p = 0; vectors > 0; vectors--, dst += EXPAND_BYTES) {
+        *(expand_mem *)dst = expand_pick(*(const expand_mem *)src, *(const expand_row *)e->lanes[p]);
+        if (++p < e->period) continue;
+        src += (size_t)e->rows * KILN_LOOPS_SIZE;
+        p = 0;
+    }
+}
+
 static void expand(char *dst, const char *src, size_t n, const kiln_expansion *e) {
-    if (!e->period) expand_long(dst, src, n, e->cols);
-    for (unsigned p = 0; p < e->period; p++) {
-        const expand_row lanes = *(const expand_row *)e->lanes[p];
-        const char *from = src + (size_t)e->first[p] * KILN_LOOPS_SIZE;
-        char *to = dst + p * (size_t)EXPAND_BYTES, *end = dst + n * KILN_LOOPS_SIZE;
-        size_t next = e->period * (size_t)EXPAND_BYTES, used = e->rows * (size_t)KILN_LOOPS_SIZE;
-        for (; to < end; to += next, from += used)
-            *(expand_mem *)to = expand_pick(*(const expand_mem *)from, lanes);
+    size_t vectors = (n + EXPAND_LANES - 1) / EXPAND_LANES;
+    switch (e->period) {
+    case 0: expand_long(dst, src, n, e->cols); break;
+    case 1: expand_few(dst, src, vectors, 1, e); break;
+    case 3: expand_few(dst, src, vectors, 3, e); break;
+    case EXPAND_FEW: expand_few(dst, src, vectors, EXPAND_FEW, e); break;
+    default: expand_many(dst, src, vectors, e);
     }
 }

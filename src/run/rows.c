@@ -11,7 +11,9 @@
 #include "tensor/blocks.h"
 
 enum {
-    TOGETHER = 1024,        /* elements of rows taken together, at most: more would leave the first cache */
+    TOGETHER = 1024, /* elements of rows taken together, at most: more would leave the first cache */
+    COLUMN_BYTES =
+        6 * 1024, /* the same beside a column, of its tile: fewer launches, as each fills the tile anew */
     ROOM_BYTES = 32 * 1024, /* of stack, for all tiles */
     LINE = 64
 };
@@ -22,19 +24,19 @@ typedef struct short_rows {
     uint32_t copied;   /* its rows lie apart, or it is a column */
 } short_rows;
 
-/* As many rows as end on a cache line's border, about TOGETHER elements of them. */
-static int64_t rows_together(int64_t cols, int64_t smallest) {
+/* As many rows as end on a cache line's border, about `elements` of them. */
+static int64_t rows_together(int64_t cols, int64_t smallest, int64_t elements) {
     int64_t unit = 1; /* rows that are whole lines; an element's size is a power of two */
     while (unit * cols * smallest % LINE) unit *= 2;
-    if (unit * cols > TOGETHER) unit = 1;
-    int64_t units = TOGETHER / (unit * cols);
+    if (unit * cols > elements) unit = 1;
+    int64_t units = elements / (unit * cols);
     return units > 1 ? units * unit : unit;
 }
 
 /* Rows beside a column are always taken together, as their kernel expects (kiln_axes.expanded): the plan has seen to it that
  * they can be, and they are so short that their tiles have room. */
 static bool find_rows(const kiln_axes *x, short_rows *out) {
-    int64_t cols = x->n[0], smallest = 16, bytes = 0;
+    int64_t cols = x->n[0], smallest = 16, bytes = 0, elements = TOGETHER;
     if (x->ngrid < 2 || x->ngrid != x->ndim || x->origin || cols < 2 || cols > KILN_SHORT_ROW) return false;
     if (x->n[1] < KILN_MANY_ROWS && !x->expanded) return false;
     *out = (short_rows){0};
@@ -44,12 +46,13 @@ static bool find_rows(const kiln_axes *x, short_rows *out) {
         if (along == 0 && next == 0 && b >= x->nwritten) continue; /* one element for all */
         if (along != size && !expanded) return false;
         if (size < smallest) smallest = size;
+        if (expanded) elements = COLUMN_BYTES / size;
         if (next == cols * size && !expanded) continue;
         if (b < x->nwritten) return false; /* results that lie apart would have to be copied back */
         *(next ? &out->copied : &out->repeated) |= 1u << b;
         bytes += size;
     }
-    out->together = rows_together(cols, smallest);
+    out->together = rows_together(cols, smallest, elements);
     while (out->together > 1 && out->together * cols * bytes > ROOM_BYTES) out->together /= 2;
     return bytes > 0 && (x->expanded || out->together > 1);
 }
@@ -76,15 +79,17 @@ typedef struct long_rows {
     int64_t size;
     const kiln_axes *axes;
     const kiln_runner *run;
+    const kiln_loops *loops;
     short_rows rows;
     kiln_launch launch;
     int64_t n[2], stride[2 * KILN_MAX_OPERANDS];
     char *at[KILN_MAX_OPERANDS], *tile[KILN_MAX_OPERANDS];
+    int64_t next[KILN_MAX_OPERANDS]; /* bytes from row to row; 0 of tiles */
 } long_rows;
 
 /* How elements of that size are repeated. */
-static const kiln_expansion *expansion_of(long_rows *l, const kiln_loops *loops, int64_t size) {
-    if (l->size != size) loops->expand_prepare[size](&l->expansion, (size_t)l->axes->n[0]);
+static const kiln_expansion *expansion_of(long_rows *l, int64_t size) {
+    if (l->size != size) l->loops->expand_prepare[size](&l->expansion, (size_t)l->axes->n[0]);
     l->size = size;
     return &l->expansion;
 }
@@ -94,9 +99,8 @@ static const kiln_expansion *expansion_of(long_rows *l, const kiln_loops *loops,
 static void expand_column(long_rows *l, int b, const char *from, int64_t first, int64_t count) {
     enum { BEYOND = 64 };
     const kiln_axes *x = l->axes;
-    const kiln_loops *loops = kiln_loops_for(l->run->isa);
     int64_t cols = x->n[0], size = x->bytes[b], next = kiln_axes_stride(x, b, 1);
-    char side[(TOGETHER + BEYOND) * 8], *to = l->tile[b];
+    char side[COLUMN_BYTES / 2 + BEYOND * 8], *to = l->tile[b]; /* a row has two elements or more */
     from += first * next;
     if (size > KILN_TRANSPOSE_MAX) { /* complex numbers of f64 */
         for (int64_t r = 0; r < count; r++, from += next, to += cols * size)
@@ -107,45 +111,55 @@ static void expand_column(long_rows *l, int b, const char *from, int64_t first, 
         copy_rows(side, from, next, (size_t)size, count);
         from = side;
     }
-    loops->expand[size](to, from, (size_t)(count * cols), expansion_of(l, loops, size));
+    l->loops->expand[size](to, from, (size_t)(count * cols), expansion_of(l, size));
 }
 
-static kiln_status launch_rows(long_rows *l, int64_t elements, int64_t count, int32_t *trap) {
-    l->n[0] = elements;
-    l->n[1] = count;
-    if (!l->run->fn) return kiln_interp_run(l->run->interp, &l->launch, trap);
-    *trap = l->run->fn(&l->launch);
+/* Tiles of what lies apart, for `count` rows from `first`. */
+static void fill_tiles(long_rows *l, char *const *base, int64_t first, int64_t count) {
+    const kiln_axes *x = l->axes;
+    for (uint32_t left = l->rows.copied; left; left &= left - 1) {
+        int b = __builtin_ctz(left);
+        int64_t next = kiln_axes_stride(x, b, 1);
+        if (x->expanded >> b & 1)
+            expand_column(l, b, base[b], first, count);
+        else
+            copy_rows(l->tile[b], base[b] + first * next, next, (size_t)(x->n[0] * x->bytes[b]), count);
+    }
+}
+
+/* `count` rows from `first`, as blocks of `each`; at[] is then at the row after them. */
+static kiln_status run_rows(long_rows *l, char *const *base, int64_t first, int64_t count, int64_t each,
+                            int32_t *trap) {
+    fill_tiles(l, base, first, count);
+    l->n[0] = each * l->axes->n[0];
+    l->n[1] = count / each;
+    if (l->run->fn)
+        *trap = l->run->fn(&l->launch);
+    else
+        KILN_TRY(kiln_interp_run(l->run->interp, &l->launch, trap));
+    for (int b = 0; b < l->axes->nbuffers; b++) l->at[b] += count * l->next[b];
     return KILN_OK;
 }
 
-/* `count` rows from `first`, as blocks of `each`. */
-static kiln_status run_rows(long_rows *l, char *const *base, int64_t first, int64_t count, int64_t each,
-                            int32_t *trap) {
+/* Where buffers begin at one place of the outer dimensions, and how they go on; tiles of what all rows share. */
+static void begin_place(long_rows *l, char *const *base) {
     const kiln_axes *x = l->axes;
     for (int b = 0; b < x->nbuffers; b++) {
-        int64_t next = kiln_axes_stride(x, b, 1);
-        bool copied = l->rows.copied >> b & 1, repeated = l->rows.repeated >> b & 1;
-        l->at[b] = copied || repeated ? l->tile[b] : base[b] + first * next;
-        l->stride[2 * b] = copied || repeated ? x->bytes[b] : kiln_axes_stride(x, b, 0);
-        l->stride[2 * b + 1] = copied || repeated ? 0 : each * next;
-        if (x->expanded >> b & 1)
-            expand_column(l, b, base[b], first, count);
-        else if (copied)
-            copy_rows(l->tile[b], base[b] + first * next, next, (size_t)(x->n[0] * x->bytes[b]), count);
+        bool tile = (l->rows.copied | l->rows.repeated) >> b & 1;
+        l->next[b] = tile ? 0 : kiln_axes_stride(x, b, 1);
+        l->at[b] = tile ? l->tile[b] : base[b];
+        l->stride[2 * b] = tile ? x->bytes[b] : kiln_axes_stride(x, b, 0);
+        l->stride[2 * b + 1] = l->rows.together * l->next[b];
+        size_t row = (size_t)(x->n[0] * x->bytes[b]);
+        if (l->rows.repeated >> b & 1) repeat(l->tile[b], base[b], row, row * (size_t)l->rows.together);
     }
-    return launch_rows(l, each * x->n[0], count / each, trap);
 }
 
 /* All rows at one place of the outer dimensions. */
 static kiln_status run_place(long_rows *l, char *const *base, int32_t *trap) {
-    const kiln_axes *x = l->axes;
-    int64_t all = x->n[1], each = l->rows.together, whole = all - all % each;
+    int64_t all = l->axes->n[1], each = l->rows.together, whole = all - all % each;
     int64_t step = l->rows.copied ? each : whole; /* what is copied has room for one block */
-    for (int b = 0; b < x->nbuffers; b++)
-        if (l->rows.repeated >> b & 1) {
-            size_t row = (size_t)(x->n[0] * x->bytes[b]);
-            repeat(l->tile[b], base[b], row, row * (size_t)each);
-        }
+    begin_place(l, base);
     for (int64_t r = 0; r < whole && *trap == 0; r += step) KILN_TRY(run_rows(l, base, r, step, each, trap));
     if (whole < all && *trap == 0) KILN_TRY(run_rows(l, base, whole, all - whole, all - whole, trap));
     return KILN_OK;
@@ -169,6 +183,7 @@ static __attribute__((noinline)) kiln_status run_all(const short_rows *rows, con
     l.rows = *rows;
     l.axes = x;
     l.run = run;
+    l.loops = kiln_loops_for(run->isa);
     l.size = 0;
     l.launch = *launch;
     l.launch.n = l.n;
