@@ -429,6 +429,7 @@ static inline __attribute__((always_inline)) void classify(kiln_plan *p, int vec
         bits = 0;
         for (int b = 0; b < n; b++) p->buffer[b].stride = KILN_STRIDE_ANY;
     }
+    p->axes.vector = vec;
     p->axes.strided = strided;
     p->axes.turned = strided ? 0 : turned;
     p->stride_bits = bits | (uint64_t)p->form << (2 * KILN_MAX_OPERANDS);

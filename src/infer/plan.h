@@ -93,6 +93,7 @@ typedef struct kiln_axes {
     int ndim, ngrid;        /* the grid's dimensions are the first, innermost first; there is at least one */
     int nbuffers, nwritten; /* of the kernel; it writes the first so many */
     int pitch;              /* from one buffer's strides to the next one's */
+    int vector;             /* the dimension whose places are lanes of the kernel's vectors */
     bool strided;           /* some buffer is neither contiguous nor broadcast along the vector axis */
     uint32_t
         expanded; /* bit b: buffer b has one element for each short row, and the kernel reads it as if it had all */

@@ -9,7 +9,7 @@ enum {
     PART_MOST_NS = 200000, /* most: a thread that is held up holds the others up for no longer */
     PARTS_PER_THREAD = 4,  /* threads are not equally fast */
     PARTS_MAX = 256,
-    PART_ELEMENTS = 64,      /* borders inside a row are multiples: whole vectors, whole cache lines */
+    PART_ELEMENTS = 64,      /* borders among lanes are multiples: whole vectors, whole cache lines */
     TIMED_ELEMENTS = 1 << 14 /* from which a clock costs nothing */
 };
 
@@ -109,15 +109,17 @@ int64_t kiln_drive_parts(const kiln_axes *x, const kiln_runner *run, int *thread
     return parts > *threads ? parts - parts % *threads : parts; /* as many for each, where all are as fast */
 }
 
+static int64_t pieces(int64_t n, int64_t size) { return (n + size - 1) / size; }
+
 /* The outermost dimension that is long enough, else the longest. */
 static int64_t choose_cut(split *s, int64_t nparts) {
     const int64_t *n = s->axes->n;
     s->dim = 0;
     for (int d = 1; d < s->axes->ngrid; d++)
         if (n[d] >= nparts || n[d] > n[s->dim]) s->dim = d;
-    s->chunk = (n[s->dim] + nparts - 1) / nparts;
-    if (s->dim == 0) s->chunk = (s->chunk + PART_ELEMENTS - 1) / PART_ELEMENTS * PART_ELEMENTS;
-    return (n[s->dim] + s->chunk - 1) / s->chunk;
+    s->chunk = pieces(n[s->dim], nparts);
+    if (s->dim == s->axes->vector) s->chunk = pieces(s->chunk, PART_ELEMENTS) * PART_ELEMENTS;
+    return pieces(n[s->dim], s->chunk);
 }
 
 static kiln_status drive_parts(const kiln_axes *x, const kiln_runner *run, split *s, int threads,
