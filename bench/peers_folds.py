@@ -16,7 +16,9 @@ import kiln
 # Size -> shapes of two and three dimensions, of f32.
 SIZES = {"1 KB": ((16, 16), (4, 16, 4)), "64 KB": ((128, 128), (16, 64, 16)), "1 MB": ((512, 512), (64, 64, 64)),
          "64 MB": ((4096, 4096), (256, 256, 256))}
-ROUNDS, SAMPLE_NS = 9, 100e3
+ROUNDS = 9
+SAMPLE_NS, SHARED_SAMPLE_NS = 100e3, 1e6  # with several threads so many calls that waking them does not count
+SLEEPS_S = 0.003  # until threads that have nothing to do sleep
 CUMULATIVE = ("cumsum", "cumprod", "cummax")
 
 
@@ -95,12 +97,18 @@ def timed(call, count):
 
 def measure(calls, in_a_row=1):
     """Side -> best time; and how much PyTorch differs from itself.  Sides take turns; a turn has in_a_row samples, so that
-    what fits the last cache is there for all but the first of them, whatever the other side left in it."""
+    what fits the last cache is there for all but the first of them, whatever the other side left in it.  With several threads a
+    side begins when those of the one before sleep, which else take the cores for milliseconds, and is timed when its own are awake."""
     calls = {name: call for name, call in zip(("kiln", "torch", "numpy"), calls) if call}
-    counts = {name: max(1, int(SAMPLE_NS / min(timed(call, 1) for _ in range(3)))) for name, call in calls.items()}
+    shared = torch.get_num_threads() > 1
+    least = SHARED_SAMPLE_NS if shared else SAMPLE_NS
+    counts = {name: max(1, int(least / min(timed(call, 1) for _ in range(3)))) for name, call in calls.items()}
     samples = {name: [] for name in calls}
     for _ in range(ROUNDS):
         for name, call in calls.items():
+            if shared:
+                time.sleep(SLEEPS_S)
+                timed(call, counts[name])
             samples[name].append(min(timed(call, counts[name]) for _ in range(in_a_row)))
     halves = min(samples["torch"][::2]), min(samples["torch"][1::2])
     return {name: min(s) for name, s in samples.items()}, max(halves) / min(halves)
