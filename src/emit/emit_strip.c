@@ -3,6 +3,7 @@
  * Columns are taken in strips of some length.  Within one, each segment of the body (emit_plan.c) runs over all columns
  * before the next, so that a fold over rows reads memory in rows, and what the next block of rows needs of a column
  * stays in a cache.  Folds keep the stacks of their counters in the work, [level][column]; the result is level 0. */
+#include <math.h>
 #include <stdio.h>
 
 #include "emit/emit_impl.h"
@@ -131,6 +132,29 @@ static int steps_printed(const kiln_ir_ins *f) {
     return (int)(f->imm.tree.block <= MAX_STEPS ? f->imm.tree.block : f->imm.tree.lanes);
 }
 
+/* State k after the first step of a fold: the element itself where the step is the larger or smaller of it and a state that begins
+ * as the least or greatest number. */
+static kiln_ref after_first_step(const kiln_emitter *em, int begin, const kiln_ir_ins *yield, int k) {
+    const kiln_ir_ins *v = &em->ir->ins[yield->list[k]], *init = &em->ir->ins[em->ir->ins[begin].list[k]];
+    if (v->op != KILN_IR_PRIM || init->op != KILN_IR_CONST || !kiln_dtype_is_float((kiln_dtype)v->dtype))
+        return yield->list[k];
+    const kiln_ir_ins *state = &em->ir->ins[v->arg[1]];
+    bool same = state->op == KILN_IR_STATE && state->which == k;
+    bool none = (v->prim == KILN_P_MAX && init->imm.f == -INFINITY) ||
+                (v->prim == KILN_P_MIN && init->imm.f == INFINITY);
+    return same && none ? v->arg[0] : yield->list[k];
+}
+
+static void yield_first(kiln_emitter *em, int begin, int yield, const char *to) {
+    const kiln_ir_ins *y = &em->ir->ins[yield];
+    for (int k = 0; k < y->nargs; k++) {
+        kiln_em_start(em);
+        kiln_em_put(em, "%s.s%d = ", to, k);
+        kiln_em_use(em, after_first_step(em, begin, y, k), em->truth);
+        kiln_em_put(em, ";\n");
+    }
+}
+
 /* Whole blocks of whole vectors, on states in registers; or, step by step and merge by merge, those that there are elements
  * for. */
 static void block_in_registers(kiln_emitter *em, int begin, bool whole) {
@@ -153,7 +177,10 @@ static void block_in_registers(kiln_emitter *em, int begin, bool whole) {
             kiln_em_open(em, "if (hi%d - lo%d > %d)", begin, begin, j);
         kiln_em_line(em, "const st%d s%d = %s;", begin, begin, a);
         kiln_em_part(em, begin + 1, end - 1);
-        kiln_em_yield(em, end - 1, a, NULL);
+        if (once && whole && j < lanes && steps > 1)
+            yield_first(em, begin, end - 1, a);
+        else
+            kiln_em_yield(em, end - 1, a, NULL);
         kiln_em_close(em);
         kiln_em_leave(em, &old);
     }

@@ -145,8 +145,9 @@ static kiln_pair fold_block(kiln_lowering *lw, const kiln_texpr *e) {
                                  1 + complex);
     kiln_lower_forget(lw);
     v = kept ? kiln_pair_load(ir, each_result(f)) : kiln_lower_expr(lw, e->args[0]);
-    all[0] = kiln_fold_binary(ir, e->prim, kiln_ir_state(ir, 0), v.re);
-    if (complex) all[1] = kiln_fold_binary(ir, e->prim, kiln_ir_state(ir, 1), v.im);
+    all[0] = kiln_fold_binary(ir, e->prim, v.re,
+                              kiln_ir_state(ir, 0)); /* the state second: see lower_expr.c */
+    if (complex) all[1] = kiln_fold_binary(ir, e->prim, v.im, kiln_ir_state(ir, 1));
     kiln_ir_yield(ir, all, 1 + complex);
     kiln_ir_merge(ir);
     for (int k = 0; k < 1 + complex; k++)

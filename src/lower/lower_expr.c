@@ -101,9 +101,17 @@ static kiln_pair lower_rule(kiln_lowering *lw, const kiln_texpr *e) {
     return v;
 }
 
+/* Whether a state meets an element in the larger or smaller of both.  These ask of their first operand whether it is NaN: if
+ * that is the element, the next step need not wait for the answer. */
+static bool is_better_turned(const kiln_texpr *e) {
+    return (e->prim == KILN_P_MAX || e->prim == KILN_P_MIN) && e->args[0]->kind == KILN_TE_STATE &&
+           e->args[1]->kind != KILN_TE_STATE && e->args[1]->kind != KILN_TE_RHS;
+}
+
 static kiln_pair lower_prim(kiln_lowering *lw, const kiln_texpr *e) {
     kiln_ref args[3] = {KILN_NOREF, KILN_NOREF, KILN_NOREF};
-    for (int k = 0; k < e->nargs && k < 3; k++) args[k] = kiln_lower_expr(lw, e->args[k]).re;
+    bool turned = is_better_turned(e);
+    for (int k = 0; k < e->nargs && k < 3; k++) args[turned ? 1 - k : k] = kiln_lower_expr(lw, e->args[k]).re;
     return (kiln_pair){kiln_ir_prim(lw->ir, e->prim, args, e->nargs), KILN_NOREF};
 }
 
