@@ -40,6 +40,8 @@ static bool distance_value(kiln_emitter *em, kiln_ref r) {
     for (kiln_ref k = d->arg[1]; k < d->arg[0]; k++) within |= kiln_ir_opens(&ins[k]);
     if (!within) return false; /* else `first` may differ from lane to lane */
     kiln_em_declare(em, r);
+    kiln_em_fn(em, "apart_i32");
+    kiln_em_put(em, "(");
     kiln_em_fn(em, "splat_i32");
     const kiln_em_place *place = &em->at[at->which];
     kiln_em_put(em, "((int)(o%d + (%s - %d) - t%u[0])) + ", em->dim[at->which], place->pos, place->after,
@@ -48,8 +50,7 @@ static bool distance_value(kiln_emitter *em, kiln_ref r) {
         kiln_em_fn(em, "iota_i32");
         kiln_em_put(em, "() + ");
     }
-    kiln_em_put(em, "%d", place->after);
-    kiln_em_put(em, ";\n");
+    kiln_em_put(em, "%d);\n", place->after);
     return true;
 }
 

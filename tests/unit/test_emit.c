@@ -375,9 +375,9 @@ static void the_self_test_sees_wrong_kernels(void **state) {
         {"cumsum_rows.kir", "c4 += KILN_COLS", "c4 += 2 * KILN_COLS"},                /* a tile is left out */
         {"cumsum_rows.kir", "to[2 * i + 1] = KILN_HIGH", "to[2 * i + 1] = KILN_LOW"}, /* turned wrongly */
         {"cumsum_rows.kir", "tile_out_u64(y5",
-         "if (k == KILN_W) tile_out_u64(y5"},          /* few rows are not stored */
-        {"gather.kir", "select_i64(", "select_i64(~"}, /* the other of two values */
-        {"scatter.kir", "t3 & ", ""},                  /* no guard */
+         "if (k == KILN_W) tile_out_u64(y5"},              /* few rows are not stored */
+        {"gather.kir", "= select_i64(", "= select_i64(~"}, /* the other of two values */
+        {"scatter.kir", "t3 & ", ""},                      /* no guard */
     };
     if (SANITIZED) skip();
     for (size_t k = 0; k < sizeof faults / sizeof *faults; k++)
