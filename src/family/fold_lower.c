@@ -122,7 +122,7 @@ static bool keep_in_result(kiln_folding *f, const kiln_texpr *e) {
 /* What is the same for all elements is computed before the loop over them. */
 static void make_what_does_not_vary(kiln_folding *f, const kiln_texpr *e) {
     if (e == f->kept) return;
-    if (e->nargs && !varies(e, NULL)) {
+    if (e->nargs && kiln_fold_is_still(f, e)) {
         kiln_lower_made(&f->base, e, kiln_lower_expr(&f->base, e));
         return;
     }

@@ -145,11 +145,12 @@ static kiln_status run_tiles(drive *d, const tiles *t, int32_t *trap) {
 
 /* -- large results ---------------------------------------------------------------------------------------- */
 
-/* The dimension along which results lie in rows: the grid's innermost, or the one that is scanned; -1: neither. */
+/* The dimension along which results lie in rows: the grid's innermost, or one that is scanned or folded; -1: none. */
 static int rows_of_results(const kiln_axes *x) {
     if (x->ngrid == x->ndim) return x->strided ? -1 : 0;
-    return kiln_axes_stride(x, 0, x->ngrid) == x->bytes[0] ? x->ngrid
-                                                           : -1; /* results of folds are not there */
+    for (int d = x->ngrid; d < x->ndim; d++)
+        if (kiln_axes_stride(x, 0, d) == x->bytes[0]) return d;
+    return -1; /* results of folds are not there */
 }
 
 /* Whether results are better written past the caches: the call moves more than they hold, in long rows, and does
