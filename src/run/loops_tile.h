@@ -134,7 +134,7 @@ static void transpose(char *dst, int64_t dst_stride, const char *src, int64_t sr
 
 /* Small elements by vectors whose lanes every level can pick one by one. */
 #define EXPAND_BYTES (KILN_LOOPS_SIZE >= 4 ? KILN_VB : 16)
-enum { EXPAND_LANES = EXPAND_BYTES / KILN_LOOPS_SIZE, EXPAND_FEW = 5 };
+enum { EXPAND_LANES = EXPAND_BYTES / KILN_LOOPS_SIZE, EXPAND_FEW = 7 };
 typedef UNSIGNED expand_mem __attribute__((vector_size(EXPAND_BYTES), aligned(1), may_alias));
 typedef expand_mem expand_row __attribute__((aligned(EXPAND_BYTES)));
 
@@ -201,6 +201,7 @@ static void expand(char *dst, const char *src, size_t n, const kiln_expansion *e
     case 0: expand_long(dst, src, n, e->cols); break;
     case 1: expand_few(dst, src, vectors, 1, e); break;
     case 3: expand_few(dst, src, vectors, 3, e); break;
+    case 5: expand_few(dst, src, vectors, 5, e); break;
     case EXPAND_FEW: expand_few(dst, src, vectors, EXPAND_FEW, e); break;
     default: expand_many(dst, src, vectors, e);
     }
