@@ -26,13 +26,15 @@ enum { WORDS_MAX = 500, COMMANDS_MAX = 16, PATH_LEN = 4096 };
 #else
 #define MACHINE_FLAGS
 #endif
-static const char *const gcc_flags[] = {COMMON_FLAGS,
-                                        KERNEL_FLAGS MACHINE_FLAGS,
-                                        "-fexpensive-optimizations",
-                                        "-fsignaling-nans",
-                                        "-fno-tree-loop-distribute-patterns",
-                                        "-pipe",
-                                        NULL};
+static const char *const gcc_flags[] = {
+    COMMON_FLAGS,
+    KERNEL_FLAGS MACHINE_FLAGS,
+    "-fexpensive-optimizations",
+    "-fipa-ra", /* rare paths are functions, which leave most registers alone */
+    "-fsignaling-nans",
+    "-fno-tree-loop-distribute-patterns",
+    "-pipe",
+    NULL};
 static const char *const clang_flags[] = {COMMON_FLAGS, KERNEL_FLAGS MACHINE_FLAGS, "-fno-unwind-tables",
                                           NULL};
 static const char *const plain_flags[] = {COMMON_FLAGS, NULL};
