@@ -1,8 +1,9 @@
 /* emit_map.c - element-wise nests over one grid axis -> two C loops, over rows and over vectors of KILN_W lanes.
  *
  * The form of nearly all kernels, so it is made for speed: pointers run along, what a broadcast input holds is
- * read once per row, results may bypass the caches, and the last, partial vector goes through small buffers by the
- * same loop as the whole ones, so that the body is not compiled again for it.  Every other nest is emit_loop.c's. */
+ * read once per row, results may bypass the caches, and the last, partial vector goes through small buffers: by the
+ * same loop as the whole ones, so that the body is not compiled again for it, or, if it is light, by itself, which compilers
+ * make loads and stores with masks of.  Every other nest is emit_loop.c's. */
 #include <string.h>
 
 #include "emit/emit_impl.h"
@@ -163,16 +164,29 @@ static void broadcast(kiln_emitter *em, int b) {
     }
 }
 
-/* Pointers to the row's elements.  Results bypass the caches where the launch asks for it and all of them lie on
- * vectors' borders: a row goes one way. */
-static void row_head(kiln_emitter *em, const nest_use *u) {
-    if (nest_streams(em, u)) kiln_em_line(em, "int bypass = stream;");
+/* q<b>: where a row begins, and d<b>, how far from the next.  past: results go past the caches, as the launch asks for it and
+ * all of them lie on vectors' borders in every row. */
+static void rows_head(kiln_emitter *em, const nest_use *u) {
+    if (nest_streams(em, u)) {
+        kiln_em_line(em, "const int stream = (L->flags & %u) != 0;", KILN_LAUNCH_STREAM);
+        kiln_em_line(em, "int past = stream;");
+    }
     for (int b = 0; b < em->ir->nbufs; b++) {
         if (!touched(u, b)) continue;
-        kiln_em_line(em, "char *p%d = L->ptr[%d] + r * L->stride[%d];", b, b, 2 * b + 1);
+        kiln_em_line(em, "char *q%d = L->ptr[%d];", b, b);
+        kiln_em_line(em, "const long d%d = L->stride[%d];", b, 2 * b + 1);
         if (u->writes[b] && streams(em, b))
-            kiln_em_line(em, "bypass &= (unsigned long)p%d %% %d == 0;", b,
-                         (int)kiln_dtype_size(kiln_dtype_real(em->ir->bufs[b].dtype)) * em->lanes);
+            kiln_em_line(em, "past &= ((unsigned long)q%d | (n1 > 1 ? (unsigned long)d%d : 0)) %% %d == 0;",
+                         b, b, (int)kiln_dtype_size(kiln_dtype_real(em->ir->bufs[b].dtype)) * em->lanes);
+    }
+}
+
+/* Pointers to the row's elements. */
+static void row_head(kiln_emitter *em, const nest_use *u) {
+    for (int b = 0; b < em->ir->nbufs; b++) {
+        if (!touched(u, b)) continue;
+        kiln_em_line(em, "char *p%d = q%d;", b, b);
+        kiln_em_line(em, "q%d += d%d;", b, b);
         if (em->ir->bufs[b].stride == KILN_STRIDE_BCAST) broadcast(em, b);
     }
 }
@@ -191,7 +205,6 @@ static void tail_in(kiln_emitter *em, const nest_use *u) {
         if (u->writes[b]) kiln_em_put(em, "m%d = p%d; ", b, b);
         kiln_em_put(em, "p%d = e%d;\n", b, b);
     }
-    if (nest_streams(em, u)) kiln_em_line(em, "bypass = 0;");
 }
 
 static void tail_out(kiln_emitter *em, const nest_use *u) {
@@ -278,7 +291,7 @@ static void nest_head(kiln_emitter *em, int nest, const nest_use *u, int begin, 
     }
     for (int k = 0; k < em->ir->npars; k++)
         if (u->pars[k]) kiln_em_read_par(em, k);
-    if (nest_streams(em, u)) kiln_em_line(em, "const int stream = (L->flags & %u) != 0;", KILN_LAUNCH_STREAM);
+    rows_head(em, u);
     kiln_em_open(em, "for (long r = 0; r < n1; r++)");
     row_head(em, u);
     for (int r = begin; r < end; r++)
@@ -309,14 +322,57 @@ static bool loads_after_store(const kiln_ir *ir, int begin, int end) {
     return false;
 }
 
-/* The loop over a row's whole vectors, or over the one in the tail's buffers: k of its lanes are elements. */
-static void vectors(kiln_emitter *em, const nest_use *u, int begin, int end, store_way way) {
+/* A vector's instructions: k of its lanes are elements. */
+static void one_vector(kiln_emitter *em, int begin, int end, store_way way) {
     bool wait = kiln_em_stores_wait(em->ir, begin, end) && loads_after_store(em->ir, begin, end);
-    int weight = kiln_em_weight(em, begin, end);
-    if (way == STORE && weight <= KILN_EM_LITTLE) kiln_em_unroll(em, weight);
-    kiln_em_open(em, "for (; left >= KILN_W; left -= KILN_W)");
     instructions(em, begin, end, way, !wait, true);
     if (wait) instructions(em, begin, end, way, true, false);
+}
+
+/* -- light rows: all that a vector takes is printed wherever there is one ---------------------------------- */
+
+/* The loop over a row's whole vectors, so many at a time. */
+static void whole_vectors(kiln_emitter *em, const nest_use *u, int begin, int end, store_way way, int times) {
+    if (times > 1)
+        kiln_em_open(em, "for (; left >= %d * KILN_W; left -= %d * KILN_W)", times, times);
+    else
+        kiln_em_open(em, "for (; left >= KILN_W; left -= KILN_W)");
+    kiln_em_line(em, "const long k = KILN_W;");
+    for (int t = 0; t < times; t++) {
+        if (times > 1) kiln_em_brace(em);
+        one_vector(em, begin, end, way);
+        advance(em, u);
+        if (times > 1) kiln_em_close(em);
+    }
+    kiln_em_close(em);
+}
+
+static void light_row(kiln_emitter *em, const nest_use *u, int begin, int end) {
+    bool both = nest_streams(em, u);
+    kiln_em_line(em, "long left = n0;");
+    if (both) {
+        kiln_em_open(em, "if (past)");
+        whole_vectors(em, u, begin, end, STREAM, 1);
+        kiln_em_close(em);
+        kiln_em_open(em, "else");
+    }
+    whole_vectors(em, u, begin, end, STORE, KILN_EM_UNROLLED);
+    whole_vectors(em, u, begin, end, STORE, 1);
+    if (both) kiln_em_close(em);
+    kiln_em_open(em, "if (left > 0)");
+    kiln_em_line(em, "const long k = left;");
+    tail_in(em, u);
+    one_vector(em, begin, end, STORE);
+    tail_out(em, u);
+    kiln_em_close(em);
+}
+
+/* -- other rows -------------------------------------------------------------------------------------------- */
+
+/* The loop over a row's whole vectors, or over the one in the tail's buffers. */
+static void vectors(kiln_emitter *em, const nest_use *u, int begin, int end, store_way way) {
+    kiln_em_open(em, "for (; left >= KILN_W; left -= KILN_W)");
+    one_vector(em, begin, end, way);
     advance(em, u);
     kiln_em_close(em);
 }
@@ -325,6 +381,7 @@ static void vectors(kiln_emitter *em, const nest_use *u, int begin, int end, sto
  * their own, unless the body is so large that this would take the compiler too long. */
 static void row(kiln_emitter *em, const nest_use *u, int begin, int end) {
     kiln_em_line(em, "long left = n0, k = KILN_W;");
+    if (nest_streams(em, u)) kiln_em_line(em, "int bypass = past;");
     kiln_em_open(em, "for (;;)");
     if (!nest_streams(em, u)) {
         vectors(em, u, begin, end, STORE);
@@ -345,6 +402,7 @@ static void row(kiln_emitter *em, const nest_use *u, int begin, int end) {
     kiln_em_line(em, "if (left == 0) break;");
     kiln_em_line(em, "k = left;");
     tail_in(em, u);
+    if (nest_streams(em, u)) kiln_em_line(em, "bypass = 0;");
     kiln_em_line(em, "left = KILN_W;");
     kiln_em_close(em);
 }
@@ -367,7 +425,8 @@ void kiln_em_map_nest(kiln_emitter *em, int nest, int begin) {
     find_early(em, begin + 1, end);
     em->loose = may_be_loose(em, &u, begin + 1, end);
     nest_head(em, nest, &u, begin + 1, end);
-    row(em, &u, begin + 1, end);
+    bool light = kiln_em_weight(em, begin + 1, end) <= KILN_EM_LITTLE;
+    (light ? light_row : row)(em, &u, begin + 1, end);
     kiln_em_close(em);
     if (nest_streams(em, &u)) kiln_em_stream_end(em);
     kiln_em_line(em, "return 0;");
