@@ -137,7 +137,9 @@ enum {
     }                                                                                       \
     static void splat_block_##T(void *block, const void *value, size_t n) {                 \
         elem_##T *to = block, x = *(const elem_##T *)value;                                 \
-        for (size_t i = 0; i < n; i++) to[i] = x;                                           \
+        v##T all;                                                                           \
+        for (int l = 0; l < KILN_W; l++) all[l] = x;                                        \
+        for (size_t i = 0; i < n; i += KILN_W) *(v##T *)(void *)(to + i) = all;             \
     }
 #define PUT_MEMORY(T)                       \
     t->gather[DT_##T] = gather_block_##T;   \
