@@ -140,7 +140,8 @@ kiln_status kiln_drive(const kiln_axes *x, const kiln_runner *run, int nest, cha
                        const uint64_t *par, int32_t *trap) {
     _Static_assert((int64_t)TIMED_ELEMENTS < KILN_STREAM_LEAST, "small calls need no flags");
     bool alone = !run->parallel || run->parallel->threads < 2;
-    if (alone && x->nelem < TIMED_ELEMENTS) return kiln_drive_alone(x, run, nest, ptr, par, 0, trap);
+    if (x->nelem < TIMED_ELEMENTS && (alone || work_ns(x, run) < KILN_POOL_LEAST_NS))
+        return kiln_drive_alone(x, run, nest, ptr, par, 0, trap);
     int threads;
     int64_t nparts = kiln_drive_parts(x, run, &threads);
     uint64_t flags = x->nelem >= KILN_STREAM_LEAST && kiln_drive_streams(x, ptr) ? KILN_LAUNCH_STREAM : 0;
