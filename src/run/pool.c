@@ -68,12 +68,13 @@ static struct {
     _Alignas(LINE) _Atomic uint64_t taken[FIRST_WORDS]; /* of the first parts */
     _Atomic int64_t next;                               /* of those after */
     _Alignas(LINE) _Atomic uint64_t sleeping[WORDS];
-    _Alignas(LINE) atomic_bool ending;
+    _Alignas(LINE) atomic_int caller_cpu; /* of the last loop; -1: not known */
+    atomic_bool ending;
     atomic_int nworkers;
     int wanted;           /* workers that are to be started; under the lock */
     pthread_mutex_t lock; /* over starting and ending */
     worker workers[WORKERS_MAX];
-} pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .caller_cpu = -1};
 
 static atomic_bool busy;                                       /* a loop of some caller has the pool */
 static pthread_mutex_t users_lock = PTHREAD_MUTEX_INITIALIZER; /* taken before the pool's */
@@ -186,9 +187,17 @@ static void go_outside(void) {
 
 /* -- workers ----------------------------------------------------------------------------------------- */
 
+/* Systems may wake a worker on the CPU of the caller although another is idle.  It would have to wait for the caller there, and
+ * the caller for it while it looks out: it goes elsewhere, and is woken there the next time. */
+static void leave_caller(void) {
+    int cpu = atomic_load_explicit(&pool.caller_cpu, memory_order_relaxed);
+    if (cpu >= 0 && os_cpu() == cpu) os_leave_cpu(cpu);
+}
+
 /* Whether a worker that looked out is inside the next loop; false: a while has passed, and it looks out no more. */
 static bool look_out(uint64_t *seen) {
     int64_t until = 0;
+    leave_caller();
     do {
         for (int k = 0; k < GLANCES && !atomic_load(&pool.ending); k++) {
             if (go_inside(seen)) return true;
@@ -286,6 +295,7 @@ static void run_pooled(int helpers, int64_t nparts, kiln_part_fn body, void *use
     want_workers(helpers);
     pool.now = (loop){
         .body = body, .user = user, .nparts = nparts, .nthreads = 1 + helpers, .modes = kiln_modes_get()};
+    atomic_store_explicit(&pool.caller_cpu, os_cpu(), memory_order_relaxed);
     leave_all_parts(&pool.now);
     int missing = open_gate(helpers);
     if (missing > 0 && take_sleepers(missing, &set) > 0) wake_set(&set);

@@ -1,4 +1,4 @@
-/* pool_os.h - what pool.c asks of the system: time, a pause, sleeping and waking, threads.
+/* pool_os.h - what pool.c asks of the system: time, a pause, sleeping and waking, threads, CPUs.
  *
  * Apart from pool.c so that tests/unit/test_pool_model.c can give it a machine of 64 cores with a clock of its own. */
 #ifndef KILN_POOL_OS_H
@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <linux/futex.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -38,6 +39,22 @@ static inline void os_wake(_Atomic uint32_t *word) {
 
 static inline bool os_start(pthread_t *out, void *(*run)(void *), void *arg) {
     return pthread_create(out, NULL, run, arg) == 0;
+}
+
+/* The CPU that this thread is on; -1: not known. */
+static inline int os_cpu(void) { return sched_getcpu(); }
+
+/* Moves this thread to another CPU of those it may use, if there is one, and lets it go where it likes from there. */
+static inline void os_leave_cpu(int cpu) {
+    int before = errno;
+    cpu_set_t all, others;
+    if (cpu >= 0 && cpu < CPU_SETSIZE && sched_getaffinity(0, sizeof all, &all) == 0) {
+        others = all;
+        CPU_CLR(cpu, &others);
+        if (CPU_COUNT(&others) > 0 && sched_setaffinity(0, sizeof others, &others) == 0)
+            (void)sched_setaffinity(0, sizeof all, &all);
+    }
+    errno = before;
 }
 
 static inline void os_join(pthread_t thread) { (void)pthread_join(thread, NULL); }

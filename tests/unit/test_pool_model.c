@@ -112,6 +112,9 @@ static bool os_start(pthread_t *out, void *(*run)(void *), void *arg) {
     return false;
 }
 
+static int os_cpu(void) { return here; }
+static void os_leave_cpu(int cpu) { fail_msg("a core is alone on its own, and left %d", cpu); }
+
 static void os_join(pthread_t thread) {
     while (cores[(int)thread].state != ENDED) spend(PAUSE_NS);
 }
