@@ -366,10 +366,26 @@ int kiln_plan_append(kiln_plan *p, const int64_t *const *of, const uint8_t *dims
     return p->axes.ndim - first;
 }
 
+/* Whether all tensors, which have one shape, are row-major, as new results then are: most calls.  A number beside them has no
+ * strides to ask for. */
+static bool all_row_major(const kiln_plan *p) {
+    enum { ROW_MAJOR = KILN_TF_CONTIGUOUS | KILN_TF_CANONICAL };
+    unsigned flags = ROW_MAJOR;
+    if (!p->uniform || p->branch->typing.strides >= KILN_STRIDES_ROWS) return false;
+    for (int k = 0; k < p->call->nout; k++) flags &= p->result[k].resized ? 0 : p->call->out[k]->flags;
+    for (int i = 0; i < p->typed.nin; i++) flags &= p->in[i]->flags;
+    return flags == ROW_MAJOR;
+}
+
 void kiln_layout_infer(kiln_plan *p) {
     deciders f;
     strides buffers[KILN_MAX_OPERANDS];
     uint8_t perm[KILN_MAX_RANK];
+    if (all_row_major(p)) {
+        kiln_row_major(p->shape->rank, p->shape->sizes, p->shape->strides);
+        flat_loop(p);
+        return;
+    }
     collect(p, &f);
     bool flat = find_strides(p->shape, &f, perm);
     bool unlike = own_strides(p) || f.copied; /* buffers are walked in another order than the iterator's */
