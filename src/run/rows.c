@@ -46,7 +46,8 @@ static bool find_rows(const kiln_axes *x, short_rows *out) {
         if (along == 0 && next == 0 && b >= x->nwritten) continue; /* one element for all */
         if (along != size && !expanded) return false;
         if (size < smallest) smallest = size;
-        if (expanded) elements = COLUMN_BYTES / size;
+        /* The analyzer does not know that an element has a size. */
+        if (expanded) elements = COLUMN_BYTES / size; /* NOLINT(clang-analyzer-core.DivideZero) */
         if (next == cols * size && !expanded) continue;
         if (b < x->nwritten) return false; /* results that lie apart would have to be copied back */
         *(next ? &out->copied : &out->repeated) |= 1u << b;
