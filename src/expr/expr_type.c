@@ -65,10 +65,37 @@ static kiln_status coerce_const(typer *ty, const kiln_texpr *v, kiln_dtype to, k
     return KILN_OK;
 }
 
-/* v as type `to`.  Weak leaves simply become that type; anything else gets a cast.  Of a complex number only
- * whether it is 0 is left in a bool; nothing else takes it. */
+/* Whether v is a choice between two small integers, as `x > 0 ? 1 : -1`: every float type has them. */
+static bool chooses_integers(const kiln_texpr *v) {
+    enum { EXACT = 1 << 24 };
+    if (v->kind != KILN_TE_PRIM || v->prim != KILN_P_SELECT || !v->weak) return false;
+    for (int k = 1; k < 3; k++) {
+        const kiln_texpr *arm = v->args[k];
+        if (arm->kind != KILN_TE_CONST || arm->dtype != KILN_I64) return false;
+        if (arm->i < -EXACT || arm->i > EXACT) return false;
+    }
+    return true;
+}
+
+/* That choice between numbers of type `to`. */
+static kiln_status coerce_choice(typer *ty, const kiln_texpr *v, kiln_dtype to, kiln_texpr **out) {
+    kiln_texpr *n = node(ty, KILN_TE_PRIM, to, v->from, 3), *arm;
+    if (!n) return KILN_NOMEM();
+    n->prim = v->prim;
+    n->args[0] = v->args[0];
+    for (int k = 1; k < 3; k++) {
+        KILN_TRY(coerce_const(ty, v->args[k], to, &arm));
+        n->args[k] = arm;
+    }
+    *out = n;
+    return KILN_OK;
+}
+
+/* v as type `to`.  Weak leaves, and choices between them, simply become that type; anything else gets a cast.  Of a complex
+ * number only whether it is 0 is left in a bool; nothing else takes it. */
 static kiln_status coerce(typer *ty, const kiln_texpr *v, kiln_dtype to, kiln_texpr **out) {
     if (v->kind == KILN_TE_CONST && (v->weak || v->dtype == to)) return coerce_const(ty, v, to, out);
+    if ((to == KILN_F32 || to == KILN_F64) && chooses_integers(v)) return coerce_choice(ty, v, to, out);
     bool leaf = v->kind == KILN_TE_SCALAR && v->weak;
     if (kiln_dtype_is_complex(v->dtype) && !kiln_dtype_is_complex(to) && to != KILN_BOOL)
         return TYPE_FAIL(ty, v->from, "a complex number meets the type %s; write re(...)",
