@@ -76,11 +76,14 @@ static kiln_pair access(kiln_lowering *lw, const kiln_texpr *e) {
     return kiln_lower_access(lw, e, f->axis_of[lw->buf_of_arg[e->id]]);
 }
 
+bool kiln_fold_stands(const kiln_folding *f, int b) {
+    return kiln_is_lacking(f->base.plan, b) || f->base.row->kept >> f->base.plan->buffer[b].which & 1;
+}
+
 bool kiln_fold_is_still(const kiln_folding *f, const kiln_texpr *e) {
     if (!e) return true;
     const kiln_plan *p = f->base.plan;
-    bool kept = e->kind == KILN_TE_ELEM && f->base.row->kept >> e->id & 1;
-    bool element = e->kind == KILN_TE_ELEM && !kept && !kiln_is_lacking(p, f->base.buf_of_arg[e->id]);
+    bool element = e->kind == KILN_TE_ELEM && !kiln_fold_stands(f, f->base.buf_of_arg[e->id]);
     bool moves = e->kind == KILN_TE_ACCESS && !kiln_is_table(p, f->base.buf_of_arg[e->id]);
     if (element || moves || e->kind == KILN_TE_POS) return false;
     for (int k = 0; k < e->nargs; k++)

@@ -383,7 +383,7 @@ static void declare(kiln_folding *f) {
     for (int k = 0; k < f->nreduced; k++) all |= 1u << f->reduced[k];
     kiln_lower_buffers(&f->base, kept, all);
     for (int b = p->axes.nwritten; b < p->axes.nbuffers; b++) {
-        if (kiln_is_lacking(p, b)) ir->bufs[b].axes = kept;
+        if (kiln_fold_stands(f, b)) ir->bufs[b].axes = kept;
         if (kiln_is_accessed(p, b)) ir->bufs[b].axes = (kiln_is_table(p, b) ? 0 : all) | 1u << f->axis_of[b];
     }
     for (int k = 0; k < p->typed.nrets; k++) {
@@ -391,8 +391,6 @@ static void declare(kiln_folding *f) {
         f->each |= 1u << k;
         ir->bufs[k].axes = all;
     }
-    for (int b = p->axes.nwritten; b < p->axes.nbuffers; b++)
-        if (f->base.row->kept >> p->buffer[b].which & 1) ir->bufs[b].axes = kept;
     for (int k = 0; k < f->states.ncells && p->parts; k++) f->part[k] = declare_part(f, k, false);
     for (int k = 0; k < f->states.ncells && p->parts; k++) {
         f->parts_of[k] = declare_part(f, k, true);

@@ -53,6 +53,8 @@ kiln_ref kiln_fold_binary(kiln_ir *ir, kiln_prim prim, kiln_ref a, kiln_ref b);
 kiln_ref kiln_fold_count(kiln_folding *f, bool right);
 kiln_ref kiln_fold_distance(kiln_folding *f); /* of the element from its block's first one */
 kiln_ref kiln_fold_place(kiln_folding *f);    /* of the element among all that are folded */
+/* Whether input b has one element for all that is folded, as the row says.  One that is broadcast along it may have none. */
+bool kiln_fold_stands(const kiln_folding *f, int b);
 /* Whether e is the same for all that is folded: it has no element of it, and does not ask for its place. */
 bool kiln_fold_is_still(const kiln_folding *f, const kiln_texpr *e);
 /* Reads what e has of memory that is the same for all that is folded: once, not for each. */
