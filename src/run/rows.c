@@ -11,10 +11,9 @@
 #include "tensor/blocks.h"
 
 enum {
-    TOGETHER = 1024, /* elements of rows taken together, at most: more would leave the first cache */
-    COLUMN_BYTES =
-        6 * 1024, /* the same beside a column, of its tile: fewer launches, as each fills the tile anew */
-    ROOM_BYTES = 32 * 1024, /* of stack, for all tiles */
+    TOGETHER = 1024,         /* elements of rows taken together, at most: more would leave the first cache */
+    COLUMN_BYTES = 6 * 1024, /* bytes of the widest column's tile: larger, as each launch fills it anew */
+    ROOM_BYTES = 32 * 1024,  /* of stack, for all tiles */
     LINE = 64
 };
 
@@ -36,7 +35,7 @@ static int64_t rows_together(int64_t cols, int64_t smallest, int64_t elements) {
 /* Rows beside a column are always taken together, as their kernel expects (kiln_axes.expanded): the plan has seen to it that
  * they can be, and they are so short that their tiles have room. */
 static bool find_rows(const kiln_axes *x, short_rows *out) {
-    int64_t cols = x->n[0], smallest = 16, bytes = 0, elements = TOGETHER;
+    int64_t cols = x->n[0], smallest = 16, bytes = 0, widest = 0; /* widest: of columns */
     if (x->ngrid < 2 || x->ngrid != x->ndim || x->origin || cols < 2 || cols > KILN_SHORT_ROW) return false;
     if (x->n[1] < KILN_MANY_ROWS && !x->expanded) return false;
     *out = (short_rows){0};
@@ -46,14 +45,13 @@ static bool find_rows(const kiln_axes *x, short_rows *out) {
         if (along == 0 && next == 0 && b >= x->nwritten) continue; /* one element for all */
         if (along != size && !expanded) return false;
         if (size < smallest) smallest = size;
-        /* The analyzer does not know that an element has a size. */
-        if (expanded) elements = COLUMN_BYTES / size; /* NOLINT(clang-analyzer-core.DivideZero) */
+        if (expanded && size > widest) widest = size;
         if (next == cols * size && !expanded) continue;
         if (b < x->nwritten) return false; /* results that lie apart would have to be copied back */
         *(next ? &out->copied : &out->repeated) |= 1u << b;
         bytes += size;
     }
-    out->together = rows_together(cols, smallest, elements);
+    out->together = rows_together(cols, smallest, widest ? COLUMN_BYTES / widest : TOGETHER);
     while (out->together > 1 && out->together * cols * bytes > ROOM_BYTES) out->together /= 2;
     return bytes > 0 && (x->expanded || out->together > 1);
 }
@@ -101,7 +99,7 @@ static void expand_column(long_rows *l, int b, const char *from, int64_t first, 
     enum { BEYOND = 64 };
     const kiln_axes *x = l->axes;
     int64_t cols = x->n[0], size = x->bytes[b], next = kiln_axes_stride(x, b, 1);
-    char side[COLUMN_BYTES / 2 + BEYOND * 8], *to = l->tile[b]; /* a row has two elements or more */
+    char side[COLUMN_BYTES / 2 + BEYOND * 8], *to = l->tile[b]; /* rows have two elements or more */
     from += first * next;
     if (size > KILN_TRANSPOSE_MAX) { /* complex numbers of f64 */
         for (int64_t r = 0; r < count; r++, from += next, to += cols * size)

@@ -119,6 +119,28 @@ static void by_several_threads(void **state) {
     kiln_close(ctx);
 }
 
+/* Two columns whose elements differ in size, in either order, over more rows than are taken together. */
+static void columns_of_two_sizes(void **state) {
+    (void)state;
+    const int64_t n[RANK] = {1, 20001, 2}, column[RANK] = {1, 20001, 1};
+    static const kiln_dtype wide[] = {KILN_F64, KILN_F32, KILN_C128};
+    for (int k = 0; k < 12; k++) {
+        kiln_ctx *ctx = open_with(
+            (kiln_config){.mode = k % 2 ? KILN_MODE_SYNC : KILN_MODE_INTERP, .threads = 1});
+        kiln_dtype d[2] = {wide[k / 4], KILN_U8};
+        bool turned = k / 2 % 2;
+        kiln_tensor *which = filled(KILN_BOOL, n, NULL), *a = filled(d[turned], column, NULL),
+                    *b = filled(d[!turned], column, NULL);
+        kiln_tensor *got = call1(ctx, "where.self", ARGS(TEN(which), TEN(a), TEN(b)));
+        const bool *first = kiln_tensor_data(which);
+        for (int64_t j = 0; j < n[1]; j++)
+            for (int64_t i = 0; i < n[2]; i++)
+                assert_int_equal(number_at(got, 0, j, i), number_at(first[j * n[2] + i] ? a : b, 0, j, i));
+        drop_args(ARGS(TEN(which), TEN(a), TEN(b), TEN(got)));
+        kiln_close(ctx);
+    }
+}
+
 /* A column that is written to through another argument's memory is read before. */
 static void in_place(void **state) {
     (void)state;
@@ -138,6 +160,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(interpreted),
         cmocka_unit_test(compiled),
+        cmocka_unit_test(columns_of_two_sizes),
         cmocka_unit_test(by_several_threads),
         cmocka_unit_test(in_place),
     };
