@@ -42,6 +42,7 @@ typedef struct core {
     int64_t woken, worked, left; /* woken last; time in parts; when it left its last part */
     int64_t latency;             /* of being woken */
     int64_t held_up;             /* in its next part */
+    bool beside_caller;          /* the system has put its thread on the caller's CPU */
 } core;
 
 static core cores[CORES];
@@ -112,8 +113,13 @@ static bool os_start(pthread_t *out, void *(*run)(void *), void *arg) {
     return false;
 }
 
-static int os_cpu(void) { return here; }
-static void os_leave_cpu(int cpu) { fail_msg("a core is alone on its own, and left %d", cpu); }
+static int os_cpu(void) { return cores[here].beside_caller ? 0 : here; }
+
+static void os_leave_cpu(int cpu) {
+    assert_int_equal(cpu, 0);
+    assert_true(cores[here].beside_caller);
+    cores[here].beside_caller = false;
+}
 
 static void os_join(pthread_t thread) {
     while (cores[(int)thread].state != ENDED) spend(PAUSE_NS);
@@ -266,6 +272,18 @@ static void nested_loops_end(void **state) {
 }
 
 /* Small work wakes nobody by itself, but does when it comes again and again. */
+/* Before it looks out, and so before it is asleep and woken there again. */
+static void a_worker_leaves_the_cpu_of_the_caller(void **state) {
+    (void)state;
+    run_loop(4, 8);
+    for (int k = 1; k < 4; k++) assert_false(cores[k].beside_caller);
+    rest(1000000);
+    for (int k = 1; k < 4; k++) cores[k].beside_caller = true;
+    run_loop(4, 64);
+    rest(1000000);
+    for (int k = 1; k < 4; k++) assert_false(cores[k].beside_caller);
+}
+
 static void work_that_comes_again_is_shared(void **state) {
     (void)state;
     kiln_parallel how = {.threads = 4};
@@ -295,6 +313,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_thread_meets_its_parts_again, open_pool, close_pool),
         cmocka_unit_test_setup_teardown(one_that_is_held_up_costs_its_part, open_pool, close_pool),
         cmocka_unit_test_setup_teardown(nested_loops_end, open_pool, close_pool),
+        cmocka_unit_test_setup_teardown(a_worker_leaves_the_cpu_of_the_caller, open_pool, close_pool),
         cmocka_unit_test_setup_teardown(work_that_comes_again_is_shared, open_pool, close_pool),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
