@@ -136,12 +136,12 @@ static int steps_printed(const kiln_ir_ins *f) {
  * as the least or greatest number. */
 static kiln_ref after_first_step(const kiln_emitter *em, int begin, const kiln_ir_ins *yield, int k) {
     const kiln_ir_ins *v = &em->ir->ins[yield->list[k]], *init = &em->ir->ins[em->ir->ins[begin].list[k]];
-    if (v->op != KILN_IR_PRIM || init->op != KILN_IR_CONST || !kiln_dtype_is_float((kiln_dtype)v->dtype))
+    bool picks = v->op == KILN_IR_PRIM && (v->prim == KILN_P_MAX || v->prim == KILN_P_MIN);
+    if (!picks || init->op != KILN_IR_CONST || !kiln_dtype_is_float((kiln_dtype)v->dtype))
         return yield->list[k];
     const kiln_ir_ins *state = &em->ir->ins[v->arg[1]];
     bool same = state->op == KILN_IR_STATE && state->which == k;
-    bool none = (v->prim == KILN_P_MAX && init->imm.f == -INFINITY) ||
-                (v->prim == KILN_P_MIN && init->imm.f == INFINITY);
+    bool none = init->imm.f == (v->prim == KILN_P_MAX ? -INFINITY : INFINITY);
     return same && none ? v->arg[0] : yield->list[k];
 }
 
