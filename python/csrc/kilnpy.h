@@ -436,10 +436,14 @@ typedef struct kp_op {
     uint32_t last_kinds;
     int nparams;
     int nplain; /* how many of the first are tensors that are only read; 0 unless there is one result, a tensor */
+    int nsimple; /* the same of tensors and numbers, if the first is a tensor */
     int nneeded; /* so many of the first must be given */
     kp_param *params;
     char *doc;
-    PyObject *kwnames; /* of the last call with keywords: a call site passes the same tuple each time */
+    size_t nrets;
+    kiln_kind ret; /* the first one's kind; KILN_NONE: there is none */
+    /* Of the last call with keywords, or of last_kinds: a call site passes the same tuple each time. */
+    PyObject *kwnames;
     int8_t kwparams[8];
     PyMethodDef method;
 } kp_op;
@@ -470,6 +474,8 @@ typedef struct kp_given {
 /* The overload that a call of the short name `set` means, alive until kp_given_fini, which follows in any case; NULL with
  * an exception.  Rewrites *given where that overload has another way to say the same. */
 kp_op *kp_pick(kp_op *set, kp_given *given);
+/* What the last call with arguments of the same kinds by the same keywords meant, borrowed from set; or NULL. */
+kp_op *kp_remembered(const kp_op *set, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 static inline void kp_given_init(kp_given *given, PyObject *const *args, Py_ssize_t nargs,
                                  PyObject *kwnames) {
     given->args = args;

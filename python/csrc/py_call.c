@@ -146,9 +146,9 @@ static PyObject *truth_object(kiln_tensor *stolen) {
 }
 
 /* All results, as one object; releases outs. */
-static PyObject *result(kp_frame *f, const kiln_op *what, kiln_tensor **outs, size_t n) {
-    if (n == 1 && kiln_op_ret_kind(what, 0) == KILN_BOOL_V) return truth_object(outs[0]);
-    if (n == 1) return result_object(f, outs[0]);
+static PyObject *result(kp_frame *f, const kp_op *op, kiln_tensor **outs) {
+    size_t n = op->nrets;
+    if (n == 1) return op->ret == KILN_BOOL_V ? truth_object(outs[0]) : result_object(f, outs[0]);
     if (n == 0) return Py_NewRef(Py_None);
     PyObject *tuple = PyTuple_New((Py_ssize_t)n);
     size_t k = 0;
@@ -273,12 +273,12 @@ static PyObject *call_for_list(kp_op *op, const kiln_op *what, kp_box *box, kp_f
 static PyObject *call_filled(kp_op *op, const kiln_op *what, kp_box *box, kp_frame *f) {
     kiln_tensor *outs[KILN_MAX_RETS];
     if (f->torch && check_autograd(op, f) < 0) return NULL;
-    size_t nouts = kiln_op_nrets(what);
-    if (nouts && kiln_op_ret_kind(what, 0) == KILN_LIST_V) return call_for_list(op, what, box, f);
+    size_t nouts = op->nrets;
+    if (op->ret == KILN_LIST_V) return call_for_list(op, what, box, f);
     kiln_status status = run(box->ctx, what, f, outs);
     if (status != KILN_OK) return kp_raise(status), NULL;
     if (!(f->recorded && lost_gradients(op, f, outs, nouts)) && (!f->writes || kp_after_write(f) == 0)) {
-        PyObject *all = result(f, what, outs, nouts);
+        PyObject *all = result(f, op, outs);
         if (!all) kp_blame(op->name, NULL);
         return all;
     }
@@ -298,20 +298,39 @@ static bool plain_tensor(kp_state *st, PyObject *o, kiln_tensor_header *header, 
     return !torch->meta(*(const void *const *)tensor) && kp_torch_lend(torch, tensor, header, out);
 }
 
-/* Most calls: on tensors alone, all of Kiln's own or all of PyTorch's, by position, only read, and small.  Nothing but
- * the arguments must live until such a call is over, and no Python code runs in it.  false: this is none, and nothing was
- * done. */
+/* A number of Python's own types that fits. */
+static bool plain_number(PyObject *o, kiln_value *v) {
+    int overflow = 0;
+    v->name = NULL;
+    v->n = 0;
+    v->kind = PyFloat_CheckExact(o) ? KILN_FLOAT_V : PyLong_CheckExact(o) ? KILN_INT_V : KILN_BOOL_V;
+    if (v->kind == KILN_FLOAT_V)
+        v->u.f = PyFloat_AsDouble(o);
+    else if (v->kind == KILN_INT_V)
+        v->u.i = PyLong_AsLongLongAndOverflow(o, &overflow);
+    else
+        v->u.i = o == Py_True;
+    return !overflow && (v->kind != KILN_BOOL_V || PyBool_Check(o));
+}
+
+/* Most calls: on tensors, all of Kiln's own or all of PyTorch's, and on numbers, by position, only read, and small; the
+ * first is a tensor.  Nothing but the arguments must live until such a call is over, and no Python code runs in it.
+ * false: this is none, and nothing was done. */
 static bool call_plain(kp_op *op, PyObject *const *args, Py_ssize_t nargs, PyObject **out) {
     enum { MOST = 4 };
     kiln_value values[MOST];
     kiln_tensor_header headers[MOST];
     kp_state *st = op->st;
     bool large = false, floats = false;
-    if (nargs > op->nplain || nargs > MOST || nargs == 0 || !st->box || op->epoch != st->epoch) return false;
+    if (nargs > op->nsimple || nargs > MOST || nargs == 0 || !st->box || op->epoch != st->epoch) return false;
     bool own = Py_TYPE(args[0]) == st->tensor_type;
     for (Py_ssize_t k = 0; k < nargs; k++) {
         kiln_value *v =
             &values[k]; /* filled in place: a copied one would be read before its stores are done */
+        if (op->params[k].kind != KILN_TENSOR) {
+            if (!plain_number(args[k], v)) return false;
+            continue;
+        }
         if (own ? Py_TYPE(args[k]) != st->tensor_type : !plain_tensor(st, args[k], &headers[k], &v->u.tensor))
             return false;
         if (own) v->u.tensor = ((kp_tensor *)args[k])->t;
@@ -386,8 +405,12 @@ PyObject *kp_op_call(PyObject *self, PyObject *const *args, Py_ssize_t nargs, Py
     PyObject *out = NULL;
     kp_op *one = op->overloads ? op->usual : op;
     /* No overload fits tensors alone better than the default one. */
-    if (!kwnames && one && nargs >= one->nneeded && call_plain(one, args, nargs, &out)) return out;
-    if (op->overloads && (kwnames || !(op = usual_of(op, args, nargs))))
-        return call_picked((kp_op *)self, args, nargs, kwnames);
-    return call_framed(op, args, nargs, kwnames);
+    int most = !one || kwnames ? 0 : op->overloads ? one->nplain : one->nsimple;
+    if (nargs <= most && nargs >= one->nneeded && call_plain(one, args, nargs, &out)) return out;
+    if (!op->overloads) return call_framed(op, args, nargs, kwnames);
+    one = kp_remembered(op, args, nargs, kwnames);
+    if (!one && !kwnames) one = usual_of(op, args, nargs);
+    if (!one) return call_picked(op, args, nargs, kwnames);
+    if (!kwnames && nargs <= one->nsimple && call_plain(one, args, nargs, &out)) return out;
+    return call_framed(one, args, nargs, kwnames);
 }

@@ -46,13 +46,17 @@ static int read_params(kp_op *op, const kiln_op *from) {
     return 0;
 }
 
-/* How many of op's first parameters are tensors that are only read. */
-static int count_plain(const kp_op *op) {
+static bool is_read_tensor(const kp_param *p) { return p->kind == KILN_TENSOR && !p->written && !p->by_name; }
+
+/* Counts op's first parameters that are only read, if its result is one tensor. */
+static void count_plain(kp_op *op) {
     int n = 0;
-    while (n < op->nparams && op->params[n].kind == KILN_TENSOR && !op->params[n].written &&
-           !op->params[n].by_name)
-        n++;
-    return n;
+    if (op->nrets == 1 && op->ret == KILN_TENSOR)
+        while (n < op->nparams && is_read_tensor(&op->params[n])) n++;
+    op->nplain = op->nsimple = n;
+    for (; n > 0 && n < op->nparams; op->nsimple = ++n)
+        if (!is_read_tensor(&op->params[n]) && (op->params[n].by_name || !kp_takes_number(&op->params[n])))
+            break;
 }
 
 int kp_op_find(kp_op *op, kp_box *box) {
@@ -66,8 +70,9 @@ int kp_op_find(kp_op *op, kp_box *box) {
     }
     if (!op->params && read_params(op, found) < 0) return -1;
     op->op = found;
-    bool one = kiln_op_nrets(found) == 1 && kiln_op_ret_kind(found, 0) == KILN_TENSOR;
-    op->nplain = one ? count_plain(op) : 0;
+    op->nrets = kiln_op_nrets(found);
+    op->ret = kiln_op_ret_kind(found, 0);
+    count_plain(op);
     op->epoch = op->st->epoch;
     return 0;
 }

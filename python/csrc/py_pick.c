@@ -61,6 +61,18 @@ static long rank_of(PyObject *o) {
     return rank;
 }
 
+int kp_param_index(const kp_op *op, PyObject *name) {
+    for (int k = 0; k < op->nparams; k++)
+        if (PyUnicode_CompareWithASCIIString(name, op->params[k].name) == 0) return k;
+    return -1;
+}
+
+/* The parameter of op that argument k is for; -1: there is none. */
+static int place_in(const kp_op *op, const kp_given *given, Py_ssize_t k) {
+    if (k >= given->nargs) return kp_param_index(op, PyTuple_GetItem(given->kwnames, k - given->nargs));
+    return k < op->nparams ? (int)k : -1;
+}
+
 /* Looks at the values for which op was chosen in doubt: a number's parameter takes no tensor with dimensions.
  * 1 if a sketch has changed, 0 if none has, -1 with an exception. */
 static int look_closer(const kp_op *op, const kp_given *given, Py_ssize_t n, kiln_value *sketches) {
@@ -68,21 +80,14 @@ static int look_closer(const kp_op *op, const kp_given *given, Py_ssize_t n, kil
     for (Py_ssize_t k = 0; k < n; k++) {
         kiln_value *v = &sketches[k];
         PyObject *o = given->args[k];
-        int at = k < given->nargs ? (int)k
-                                  : kp_param_index(op, PyTuple_GetItem(given->kwnames, k - given->nargs));
-        if (at < 0 || at >= op->nparams) continue; /* op was chosen for what it says of that */
+        int at = place_in(op, given, k);
+        if (at < 0) continue; /* op was chosen for what it says of that */
         bool tensor = v->kind == KILN_TENSOR && !v->n && kp_takes_number(&op->params[at]);
         if (tensor && kp_foreign(op->st) < 0) return -1;
         if (tensor && rank_of(o) > 0) v->n = 1, changed = 1;
         if (tensor && PyErr_Occurred()) return -1;
     }
     return changed;
-}
-
-int kp_param_index(const kp_op *op, PyObject *name) {
-    for (int k = 0; k < op->nparams; k++)
-        if (PyUnicode_CompareWithASCIIString(name, op->params[k].name) == 0) return k;
-    return -1;
 }
 
 /* -- outputs by other names ------------------------------------------------------------------------ */
@@ -176,35 +181,49 @@ typedef struct choice {
     kiln_value sketches[KILN_MAX_ARGS];
 } choice;
 
-/* The kinds of positional arguments, one after the other; 0: there are too many. */
-static uint32_t kinds_of(kp_state *st, const kp_given *given) {
+/* The kinds of n arguments, one after the other; 0: there are too many. */
+static uint32_t kinds_of(kp_state *st, PyObject *const *args, Py_ssize_t n) {
     enum { BITS = 5, MOST = 6 };
     _Static_assert(KP_REFUSED < 1 << BITS, "a kind needs more bits");
+    if (n > MOST) return 0;
     uint32_t kinds = 1;
-    for (Py_ssize_t k = 0; k < given->nargs; k++) {
-        const kp_type *type = given->nargs <= MOST ? kp_type_of(st, given->args[k]) : NULL;
+    for (Py_ssize_t k = 0; k < n; k++) {
+        const kp_type *type = kp_type_of(st, args[k]);
         if (!type) return PyErr_Clear(), 0;
         kinds = kinds << BITS | type->kind;
     }
     return kinds;
 }
 
-/* The same kinds will mean the same overload. */
-static void remember(kp_op *set, const kp_op *op, const kp_given *given, size_t which) {
-    for (Py_ssize_t k = 0; k < given->nargs && k < op->nparams; k++) {
-        const kp_type *type = kp_type_of(set->st, given->args[k]);
-        if (!type || (type->kind >= KP_KILN && kp_takes_number(&op->params[k]))) return PyErr_Clear();
-    }
-    set->last_kinds = kinds_of(set->st, given);
-    set->last_which = (uint8_t)which;
+static Py_ssize_t count_given(Py_ssize_t nargs, PyObject *kwnames) {
+    return nargs + (kwnames ? PyTuple_Size(kwnames) : 0);
 }
 
-/* The overload that the last call of such kinds meant, or NULL.  A first look at a type may run code that makes the set
- * anew, so the set is asked after all looks. */
-static kp_op *remembered(const kp_op *set, const kp_given *given) {
+/* The same kinds by the same keywords will mean the same overload; not where a number's parameter was given a tensor,
+ * whose dimensions count, nor where `out` became something else, nor where code run by an argument made the set anew. */
+static void remember(kp_op *set, const kp_op *op, const kp_given *given, size_t which) {
+    Py_ssize_t n = count_given(given->nargs, given->kwnames);
+    if (given->own[0] || given->own[1] || given->overloads != set->overloads) return;
+    for (Py_ssize_t k = 0; k < n; k++) {
+        const kp_type *type = kp_type_of(set->st, given->args[k]);
+        int at = place_in(op, given, k);
+        if (!type || at < 0 || (type->kind >= KP_KILN && kp_takes_number(&op->params[at])))
+            return PyErr_Clear();
+    }
+    PyObject *old = set->kwnames;
+    set->kwnames = Py_XNewRef(given->kwnames);
+    set->last_kinds = kinds_of(set->st, given->args, n);
+    set->last_which = (uint8_t)which;
+    Py_XDECREF(old);
+}
+
+/* A first look at a type may run code that makes the set anew, so the set is asked after all looks. */
+kp_op *kp_remembered(const kp_op *set, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
     const kp_state *st = set->st;
-    uint32_t kinds = given->kwnames || !set->last_kinds ? 0 : kinds_of(set->st, given);
-    if (!kinds || kinds != set->last_kinds || !st->box || set->epoch != st->epoch) return NULL;
+    if (!set->last_kinds || set->kwnames != kwnames) return NULL;
+    uint32_t kinds = kinds_of(set->st, args, count_given(nargs, kwnames));
+    if (!kinds || kinds != set->last_kinds || set->kwnames != kwnames || !st->box || set->epoch != st->epoch)
+        return NULL;
     return (kp_op *)PyTuple_GetItem(set->overloads, set->last_which);
 }
 
@@ -216,14 +235,14 @@ static void look_at_all(const kp_given *given, Py_ssize_t n, kiln_value *sketche
 
 static int choose(kp_op *set, const kp_given *given, choice *c, size_t *which) {
     size_t nops = (size_t)PyTuple_Size(given->overloads);
-    Py_ssize_t n = given->nargs + (given->kwnames ? PyTuple_Size(given->kwnames) : 0);
+    Py_ssize_t n = count_given(given->nargs, given->kwnames);
     if (n > KILN_MAX_ARGS) {
         PyErr_Format(PyExc_TypeError, "%s: no overload fits these arguments: there are %zd", set->name, n);
         return -1;
     }
     memcpy(c->ops, set->ops, nops * sizeof *c->ops);
     if (sketch_all(set, given, n, c->sketches) < 0) return -1;
-    bool by_kinds = !given->kwnames; /* until a value counts */
+    bool by_kinds = true; /* until a value counts */
     for (int again = 1; again > 0;) {
         kiln_status status = kiln_op_choose_among(c->ops, nops, c->sketches, (size_t)n, which);
         if (status == KILN_E_TYPE && kp_foreign(set->st) == 0) {
@@ -245,8 +264,6 @@ static int choose(kp_op *set, const kp_given *given, choice *c, size_t *which) {
 kp_op *kp_pick(kp_op *set, kp_given *given) {
     choice c;
     size_t which = 0;
-    kp_op *same = remembered(set, given);
-    if (same) return given->overloads = Py_NewRef(set->overloads), same;
     kp_box *box = kp_box_take(set->st);
     int st = box ? kp_op_fresh(set, box) : -1;
     if (st == 0) {

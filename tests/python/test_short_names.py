@@ -282,3 +282,37 @@ def test_ctrl_c_while_an_argument_is_asked():
             raise KeyboardInterrupt
     with pytest.raises(KeyboardInterrupt):
         kiln.call("add", T.numpy(), 1, alpha=np.ones(()).view(Asked))
+
+
+class Two(int):
+    pass
+
+
+# What one place of a program may call an operator with, one after the other: a choice is remembered by kinds and keywords.
+OTHERS = [T, 2, 2, True, 2.5, T, np.float32(2), Two(2), torch.tensor(2), torch.tensor(2), 2 ** 62, T.numpy(), kiln.Tensor(T), 1.5]
+
+
+@pytest.mark.parametrize("first", [T, T.numpy(), kiln.Tensor(T)], ids=["torch", "numpy", "kiln"])
+def test_one_place_with_arguments_of_many_kinds(first):
+    add, power, out = kiln.op("add"), kiln.op("pow"), torch.empty(3)
+    for k, other in enumerate(OTHERS * 3):
+        plain = torch.as_tensor(other.numpy()) if isinstance(other, kiln.Tensor) else other if isinstance(other, torch.Tensor) else \
+            torch.from_numpy(other) if isinstance(other, np.ndarray) else getattr(other, "item", lambda o=other: o)()
+        want, wanted = T + plain, T ** plain
+        target = (out, None, kiln.Tensor(out))[k % 3]
+        got = add(first, other, out=target)
+        assert (got is target) == (target is not None) and got.tolist() == want.tolist() == add(first, other=other).tolist()
+        np.testing.assert_allclose(np.asarray(power(first, other)), wanted.numpy(), rtol=1e-6)
+        assert add(first, other, alpha=2).tolist() == torch.add(T, plain, alpha=2).tolist()
+    for wrong in (2 ** 70, "2", [2], None, object()):
+        with pytest.raises((TypeError, OverflowError, RuntimeError)):
+            add(first, wrong)
+
+
+def test_one_place_with_outputs_of_many_kinds():
+    frexp, m, e = kiln.op("frexp"), torch.empty(3), torch.empty(3, dtype=torch.int32)
+    for _ in range(3):
+        for out in ((m, e), None, [m, e]):
+            assert torch.equal(frexp(T, out=out)[0], torch.frexp(T)[0])
+        with pytest.raises(TypeError, match="must be a tuple of 2"):
+            frexp(T, out=m)
