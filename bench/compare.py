@@ -15,6 +15,12 @@ import sys
 from pathlib import Path
 
 ALLOWED = 1.03
+# Calls that another path answers by now, under the names they had.
+NOW_CALLED = {
+    "dispatch: general path: add.Tensor f32 [32,32] + [32], alpha": "dispatch: one layout again: add.Tensor f32 [32,32] + [32]",
+    "dispatch: general path: add.Tensor f32, channels_last": "dispatch: one layout again: add.Tensor f32, channels_last",
+    "dispatch: general path: + [32], [1,32], [1,1,32] in turn": "dispatch: general path: + [32], [1,32], ... in turn",
+}
 FROM_PYTHON = """
 import json, timeit, kiln
 x = kiln.Tensor([1.0] * 64); add, out = kiln.op("add"), x + x
@@ -69,7 +75,8 @@ def main():
         print(f"{what.strip():<72} {old:>12.6g} {new:>12.6g} {new / old:7.3f}{aside}{'  WORSE' if worse else ''}")
 
     for what in turns[0][0]:
-        old, new = ([t[side][what] for t in turns if what in t[side]] for side in (0, 1))
+        old = [t[0][what] for t in turns if what in t[0]]
+        new = [t[1][name] for t in turns for name in (what, NOW_CALLED.get(what)) if name in t[1]]
         if not new:
             print(f"{what:<72} is not measured by NEW")
             missed += 1
