@@ -31,7 +31,7 @@ enum {
 /* Work that is worth waking sleepers for: of one loop, or of loops that follow each other closely. */
 #define WAKE_WORTH_NS (60 * INT64_C(1000))
 #define HOST_WORTH_NS (40 * INT64_C(1000)) /* worth a host's pool, of which nothing is known */
-#define SHARE_NS (INT64_C(2500))           /* least work for each thread more */
+#define SHARE_NS (INT64_C(1750))           /* least work for each thread more */
 
 /* The gate: all that workers and caller tell each other, in one word, since every line of memory that goes from one to the
  * other costs a tenth of a microsecond.  Its highest bits count loops, so that a worker goes into each once. */

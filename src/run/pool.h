@@ -17,7 +17,7 @@ typedef struct kiln_parallel {
 
 typedef void (*kiln_part_fn)(void *user, int64_t part);
 
-enum { KILN_POOL_LEAST_NS = 5000 }; /* less work is never shared */
+enum { KILN_POOL_LEAST_NS = 3500 }; /* less work is never shared */
 
 int kiln_pool_most(const kiln_parallel *how); /* threads that a loop of this thread may have */
 

@@ -5,7 +5,7 @@
 #include "run/driver.h"
 
 enum {
-    PART_NS = 2500,        /* least work of a part */
+    PART_NS = 2500,        /* least work of a part, if each thread has one */
     PART_MOST_NS = 200000, /* most: a thread that is held up holds the others up for no longer */
     PARTS_PER_THREAD = 4,  /* threads are not equally fast */
     PARTS_MAX = 256,
@@ -103,6 +103,7 @@ int64_t kiln_drive_parts(const kiln_axes *x, const kiln_runner *run, int *thread
     *threads = kiln_pool_threads(run->parallel, work);
     if (*threads < 2) return 1;
     int64_t parts = work / PART_NS, enough = (int64_t)*threads * PARTS_PER_THREAD;
+    if (parts < *threads) parts = *threads;
     if (parts > enough) parts = enough;
     if (work / PART_MOST_NS > parts) parts = work / PART_MOST_NS;
     if (parts > PARTS_MAX) parts = PARTS_MAX;
