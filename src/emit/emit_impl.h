@@ -53,6 +53,8 @@ typedef struct kiln_emitter {
     int truth;     /* bits per lane of states that are bools */
     uint8_t *
         early; /* per value of an element-wise nest: not 0 if it is the same along a row and computed before it */
+    bool
+        second; /* of two vectors that such a nest takes at once, the second is being printed: its values are u<r> */
     bool loose; /* such a nest's lanes are in the order in which complex elements need the fewest shuffles */
     int indent; /* in spaces */
 
@@ -113,6 +115,11 @@ const char *kiln_em_kept_state(const kiln_emitter *em, kiln_dtype t); /* the sam
 void kiln_em_masks(kiln_emitter *em);                                 /* fills em->mask, sets em->truth */
 void kiln_em_declare(kiln_emitter *em, kiln_ref r);                   /* "const TYPE t<r> = " */
 void kiln_em_use(kiln_emitter *em, kiln_ref r, int bits); /* t<r>; a bool as a mask of `bits` per lane */
+bool kiln_em_is_shared(
+    const kiln_emitter *em,
+    kiln_ref r); /* two vectors at once have one value for both, as it is the same along a row */
+bool kiln_em_has_two(const kiln_emitter *em, kiln_ref r); /* src/math has a function for r of two vectors */
+void kiln_em_two(kiln_emitter *em, kiln_ref r);           /* a line that calls it: t<r> and u<r> */
 bool kiln_em_value(kiln_emitter *em, kiln_ref r); /* a line for CONST, PAR, PRIM or CAST; false: r is none */
 void kiln_em_trap(kiln_emitter *em, const kiln_ir_ins *in, const char *lanes);
 void kiln_em_read_par(kiln_emitter *em, int par);                /* before the loops */

@@ -3,7 +3,7 @@
  * The form of nearly all kernels, so it is made for speed: pointers run along, what a broadcast input holds is
  * read once per row, results may bypass the caches, and the last, partial vector goes through small buffers: by the
  * same loop as the whole ones, so that the body is not compiled again for it, or, if it is light, by itself, which compilers
- * make loads and stores with masks of.  Every other nest is emit_loop.c's. */
+ * make loads and stores with masks of.  A function that src/math has for two vectors takes two.  Every other nest is emit_loop.c's. */
 #include <string.h>
 
 #include "emit/emit_impl.h"
@@ -46,6 +46,14 @@ bool kiln_em_is_map(const kiln_ir *ir, int begin) {
 
 /* -- loads and stores ------------------------------------------------------------------------------------ */
 
+/* Where the vector's elements begin in b, which is no broadcast. */
+static void place(kiln_emitter *em, int b) {
+    if (!em->second)
+        kiln_em_put(em, "p%d", b);
+    else
+        kiln_em_put(em, "p%d + KILN_W * %d", b, (int)kiln_dtype_size(em->ir->bufs[b].dtype));
+}
+
 /* A part of complex elements: of those in a row two vectors are loaded and every other lane taken. */
 static void load_part(kiln_emitter *em, const kiln_ir_ins *in) {
     kiln_dtype t = (kiln_dtype)in->dtype;
@@ -70,15 +78,18 @@ static void load(kiln_emitter *em, kiln_ref r) {
         load_part(em, in);
     } else {
         kiln_em_fn(em, strided(em, in->which) ? "gather_%s" : "load_%s", kiln_dtype_name(b->dtype));
-        kiln_em_put(em, "(p%d%s", in->which, strided(em, in->which) ? "" : ")");
-        if (strided(em, in->which)) kiln_em_put(em, ", s%d, k)", in->which);
+        kiln_em_put(em, "(");
+        place(em, in->which);
+        if (strided(em, in->which)) kiln_em_put(em, ", s%d, k", in->which);
+        kiln_em_put(em, ")");
     }
     kiln_em_put(em, ";\n");
 }
 
 /* The rest of a store's call: where, and the value or both parts. */
 static void store_arguments(kiln_emitter *em, const kiln_ir_ins *in) {
-    kiln_em_put(em, "(p%d", in->which);
+    kiln_em_put(em, "(");
+    place(em, in->which);
     for (int k = 0; k < kiln_ir_store_values(in); k++) {
         kiln_em_put(em, ", ");
         kiln_em_use(em, in->arg[k], 8);
@@ -369,6 +380,37 @@ static void light_row(kiln_emitter *em, const nest_use *u, int begin, int end) {
 
 /* -- other rows -------------------------------------------------------------------------------------------- */
 
+/* Whether two vectors at once take less time: src/math has such a function for a value, and all elements lie in rows. */
+static bool takes_two(const kiln_emitter *em, const nest_use *u, int begin, int end) {
+    bool has = false;
+    for (int b = 0; b < em->ir->nbufs; b++)
+        if (touched(u, b) && (strided(em, b) || kiln_dtype_is_complex(em->ir->bufs[b].dtype))) return false;
+    for (int r = begin; r < end; r++) {
+        if (em->ir->ins[r].op == KILN_IR_TRAP) return false;
+        has = has || kiln_em_has_two(em, (kiln_ref)r);
+    }
+    return has && !loads_after_store(em->ir, begin, end);
+}
+
+/* The first instructions of both vectors, then the second ones, and so on: what is shared once, and all stores last. */
+static void two_vectors(kiln_emitter *em, const nest_use *u, int begin, int end, store_way way) {
+    kiln_em_open(em, "for (; left >= 2 * KILN_W; left -= 2 * KILN_W)");
+    for (int stores = 0; stores < 2; stores++)
+        for (int r = begin; r < end; r++) {
+            if (stores == 0 && !em->early[r] && kiln_em_has_two(em, (kiln_ref)r)) {
+                kiln_em_two(em, (kiln_ref)r);
+                continue;
+            }
+            instructions(em, r, r + 1, way, stores, !stores);
+            em->second = true;
+            if (!kiln_em_is_shared(em, (kiln_ref)r)) instructions(em, r, r + 1, way, stores, !stores);
+            em->second = false;
+        }
+    advance(em, u);
+    advance(em, u);
+    kiln_em_close(em);
+}
+
 /* The loop over a row's whole vectors, or over the one in the tail's buffers. */
 static void vectors(kiln_emitter *em, const nest_use *u, int begin, int end, store_way way) {
     kiln_em_open(em, "for (; left >= KILN_W; left -= KILN_W)");
@@ -377,24 +419,33 @@ static void vectors(kiln_emitter *em, const nest_use *u, int begin, int end, sto
     kiln_em_close(em);
 }
 
+/* A loop for each way of storing. */
+static void both_ways(kiln_emitter *em, const nest_use *u, int begin, int end,
+                      void (*loop)(kiln_emitter *, const nest_use *, int, int, store_way)) {
+    if (!nest_streams(em, u)) {
+        loop(em, u, begin, end, STORE);
+        return;
+    }
+    kiln_em_open(em, "if (bypass)");
+    loop(em, u, begin, end, STREAM);
+    kiln_em_close(em);
+    kiln_em_open(em, "else");
+    loop(em, u, begin, end, STORE);
+    kiln_em_close(em);
+}
+
 /* A row: its whole vectors, then once more round for the part of one that is left.  Both ways of storing have a loop of
  * their own, unless the body is so large that this would take the compiler too long. */
 static void row(kiln_emitter *em, const nest_use *u, int begin, int end) {
     kiln_em_line(em, "long left = n0, k = KILN_W;");
     if (nest_streams(em, u)) kiln_em_line(em, "int bypass = past;");
+    bool two = takes_two(em, u, begin, end);
     kiln_em_open(em, "for (;;)");
-    if (!nest_streams(em, u)) {
-        vectors(em, u, begin, end, STORE);
-    } else if (kiln_em_weight(em, begin, end) > KILN_EM_MUCH) {
+    if (two) both_ways(em, u, begin, end, two_vectors);
+    if (!two && kiln_em_weight(em, begin, end) <= KILN_EM_MUCH)
+        both_ways(em, u, begin, end, vectors);
+    else
         vectors(em, u, begin, end, ASK);
-    } else {
-        kiln_em_open(em, "if (bypass)");
-        vectors(em, u, begin, end, STREAM);
-        kiln_em_close(em);
-        kiln_em_open(em, "else");
-        vectors(em, u, begin, end, STORE);
-        kiln_em_close(em);
-    }
     kiln_em_open(em, "if (k < KILN_W)");
     tail_out(em, u);
     kiln_em_line(em, "break;");

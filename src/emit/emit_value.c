@@ -2,12 +2,13 @@
  *
  * Every primitive P on type T is printed as the call `P_T(...)`: this file knows no primitive by name.  A bool is
  * a mask as wide as the type that made it; uses of another width convert it.  Value r is the C variable t<r>,
- * whichever nest it stands in.  Knows neither loops nor memory. */
+ * whichever nest it stands in, and u<r> is the same of the second of two vectors at once.  Knows neither loops nor memory. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "emit/emit_impl.h"
+#include "math/math.h"
 
 /* -- text ------------------------------------------------------------------------------------------------ */
 
@@ -80,13 +81,21 @@ const char *kiln_em_kept_state(const kiln_emitter *em, kiln_dtype t) {
     return em->truth == 64 ? "i64" : em->truth == 32 ? "i32" : em->truth == 16 ? "i16" : "i8";
 }
 
+bool kiln_em_is_shared(const kiln_emitter *em, kiln_ref r) {
+    return em->early[r] || em->ir->ins[r].op == KILN_IR_CONST || em->ir->ins[r].op == KILN_IR_PAR;
+}
+
+static char letter(const kiln_emitter *em, kiln_ref r) {
+    return em->second && !kiln_em_is_shared(em, r) ? 'u' : 't';
+}
+
 void kiln_em_declare(kiln_emitter *em, kiln_ref r) {
     kiln_dtype t = (kiln_dtype)em->ir->ins[r].dtype;
     kiln_em_start(em);
     if (t == KILN_BOOL)
-        kiln_em_put(em, "const vi%d t%u = ", em->mask[r], r);
+        kiln_em_put(em, "const vi%d %c%u = ", em->mask[r], letter(em, r), r);
     else
-        kiln_em_put(em, "const v%s t%u = ", kiln_em_kept(t), r);
+        kiln_em_put(em, "const v%s %c%u = ", kiln_em_kept(t), letter(em, r), r);
 }
 
 void kiln_em_use(kiln_emitter *em, kiln_ref r, int bits) {
@@ -95,7 +104,7 @@ void kiln_em_use(kiln_emitter *em, kiln_ref r, int bits) {
         kiln_em_fn(em, "mask_%d_%d", bits, em->mask[r]);
         kiln_sb_putc(&em->body, '(');
     }
-    kiln_em_put(em, "t%u", r);
+    kiln_em_put(em, "%c%u", letter(em, r), r);
     if (convert) kiln_sb_putc(&em->body, ')');
 }
 
@@ -184,6 +193,30 @@ static void primitive(kiln_emitter *em, kiln_ref r) {
         kiln_em_use(em, in->arg[k], bits);
     }
     kiln_sb_putc(&em->body, ')');
+}
+
+/* Its name: that of the primitive on the type of its operand. */
+static void two_name(const kiln_emitter *em, const kiln_ir_ins *in, char name[KILN_EM_NAME]) {
+    snprintf(name, KILN_EM_NAME, "two_%s_%s", kiln_prim_name((kiln_prim)in->prim),
+             kiln_dtype_name((kiln_dtype)em->ir->ins[in->arg[0]].dtype));
+}
+
+bool kiln_em_has_two(const kiln_emitter *em, kiln_ref r) {
+    const kiln_ir_ins *in = &em->ir->ins[r];
+    char name[KILN_EM_NAME];
+    if (in->op != KILN_IR_PRIM || in->nargs != 1 || kiln_em_is_shared(em, r)) return false;
+    two_name(em, in, name);
+    return kiln_math_has(name);
+}
+
+void kiln_em_two(kiln_emitter *em, kiln_ref r) {
+    const kiln_ir_ins *in = &em->ir->ins[r];
+    char name[KILN_EM_NAME];
+    two_name(em, in, name);
+    kiln_em_line(em, "v%s t%u, u%u;", kiln_em_kept((kiln_dtype)in->dtype), r, r);
+    kiln_em_start(em);
+    kiln_em_fn(em, "%s", name);
+    kiln_em_put(em, "(t%u, u%u, &t%u, &u%u);\n", in->arg[0], in->arg[0], r, r);
 }
 
 static void cast(kiln_emitter *em, kiln_ref r) {

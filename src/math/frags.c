@@ -144,10 +144,19 @@ static const char *isa_macro(kiln_isa isa) {
     return "KILN_ISA_GENERIC";
 }
 
-kiln_status kiln_math_source(kiln_sb *out, kiln_isa isa, int lanes, const char *const *names, int n) {
+static void need_index(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    walk w = {out, {0}};
     pthread_once(&once, index_all);
+}
+
+bool kiln_math_has(const char *name) {
+    need_index();
+    return *find_cell(name, strlen(name)) != 0;
+}
+
+kiln_status kiln_math_source(kiln_sb *out, kiln_isa isa, int lanes, const char *const *names, int n) {
+    walk w = {out, {0}};
+    need_index();
     if (idx.fault) return KILN_BUG("the embedded math texts: %s", idx.fault);
     kiln_sb_printf(out, "#define KILN_W %d\n#define KILN_VB %d\n#define %s 1\n", lanes,
                    kiln_isa_vector_bytes(isa), isa_macro(isa));

@@ -9,6 +9,7 @@
  * A bool is a mask, 0 or -1 in each lane, in a signed vector as wide as the type that made it.
  * Names a kernel may use, T being a compute type (bool u8 i8 i16 i32 i64 u16 u32 u64 f32 f64):
  *     P_T(a, ...)            primitive P of prims.def
+ *     two_P_T(a, b, &x, &y)  the same of two vectors at once, of those P where that is faster
  *     cast_TO_FROM(v)        between compute types; f16 and bf16 only with f32
  *     mask_TO_FROM(m)        mask width change, in bits: mask_32_8
  *     load_T(p) store_T(p, v)          KILN_W contiguous elements, any alignment; also f16, bf16
@@ -34,4 +35,5 @@
  * that compiles.  lanes: KILN_W.  KILN_E_BUG for a name no fragment defines. */
 kiln_status kiln_math_source(kiln_sb *out, kiln_isa isa, int lanes, const char *const *names,
                              int n) KILN_MUST_CHECK;
+bool kiln_math_has(const char *name); /* whether a fragment defines it */
 #endif
