@@ -136,6 +136,12 @@ bool kiln_em_has_loops(const kiln_emitter *em, int begin); /* in the first regio
 /* What instructions cost a compiler, so that heavy ones are not printed many times. */
 int kiln_em_weight(const kiln_emitter *em, int begin, int end);
 
+/* Whether r asks which lane, if any, of a vector loop stands at a place that is the same for all: 32 bits are enough for
+ * that. */
+bool kiln_em_is_place_test(const kiln_ir *ir, kiln_ref r);
+bool kiln_em_is_only_tested(const kiln_ir *ir,
+                            kiln_ref r); /* whether r is a position that nothing else asks for */
+
 /* emit_mem.c */
 void kiln_em_address(kiln_emitter *em, const kiln_ir_ins *in,
                      int offset); /* of the first lane, `offset` bytes into the element */

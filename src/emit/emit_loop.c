@@ -54,6 +54,16 @@ static bool distance_value(kiln_emitter *em, kiln_ref r) {
     return true;
 }
 
+static bool place_test(kiln_emitter *em, kiln_ref r) {
+    const kiln_ir_ins *in = &em->ir->ins[r];
+    if (!kiln_em_is_place_test(em->ir, r)) return false;
+    int axis = em->ir->ins[in->arg[0]].which;
+    kiln_em_declare(em, r);
+    kiln_em_fn(em, "lane_is_i32");
+    kiln_em_put(em, "(t%u[0] - (o%d + %s));\n", in->arg[1], em->dim[axis], em->at[axis].pos);
+    return true;
+}
+
 static void extent_value(kiln_emitter *em, kiln_ref r) {
     const kiln_em_place *at = &em->at[em->ir->ins[r].which];
     kiln_em_declare(em, r);
@@ -80,7 +90,8 @@ static void state_value(kiln_emitter *em, kiln_ref r) {
 
 void kiln_em_instruction(kiln_emitter *em, kiln_ref r) {
     const kiln_ir_ins *in = &em->ir->ins[r];
-    if (distance_value(em, r) || kiln_em_value(em, r)) return;
+    if (kiln_em_is_only_tested(em->ir, r)) return;
+    if (distance_value(em, r) || place_test(em, r) || kiln_em_value(em, r)) return;
     switch ((kiln_ir_op)in->op) {
     case KILN_IR_INDEX: index_value(em, r); break;
     case KILN_IR_EXTENT: extent_value(em, r); break;

@@ -48,6 +48,39 @@ int kiln_em_weight(const kiln_emitter *em, int begin, int end) {
     return weight;
 }
 
+/* -- tests for a place ------------------------------------------------------------------------------------- */
+
+/* The vector loop around r that has no loops inside; or -1. */
+static int plain_vector_loop(const kiln_ir *ir, kiln_ref r) {
+    for (int k = (int)r; k >= 0; k--) {
+        const kiln_ir_ins *in = &ir->ins[k];
+        if (in->op == KILN_IR_END || in->op == KILN_IR_MERGE) return -1;
+        if (kiln_ir_opens(in)) return in->op == KILN_IR_FOR && in->vec ? k : -1;
+    }
+    return -1;
+}
+
+bool kiln_em_is_place_test(const kiln_ir *ir, kiln_ref r) {
+    const kiln_ir_ins *in = &ir->ins[r];
+    if (in->op != KILN_IR_PRIM || in->prim != KILN_P_EQ) return false;
+    const kiln_ir_ins *at = &ir->ins[in->arg[0]];
+    int loop = plain_vector_loop(ir, r);
+    return loop >= 0 && at->op == KILN_IR_INDEX && at->which == ir->ins[loop].which &&
+           in->arg[1] < (kiln_ref)loop;
+}
+
+bool kiln_em_is_only_tested(const kiln_ir *ir, kiln_ref r) {
+    if (ir->ins[r].op != KILN_IR_INDEX) return false;
+    bool tested = false;
+    for (int k = (int)r + 1; k < ir->nins; k++)
+        for (int a = 0; a < kiln_ir_noperands(&ir->ins[k]); a++) {
+            if (kiln_ir_operand(&ir->ins[k], a) != r) continue;
+            if (!kiln_em_is_place_test(ir, (kiln_ref)k)) return false;
+            tested = true;
+        }
+    return tested;
+}
+
 /* -- which loops become strips --------------------------------------------------------------------------- */
 
 static bool all_can(const kiln_emitter *em, int begin);

@@ -22,6 +22,7 @@
  *     stream_T(p, v) stream_end()      store_T past the caches, p aligned; after the last one
  *     any_lane(m)                      whether a mask of 8-bit lanes has one set
  *     iota_i64() iota_i32() first_lanes(k)  0, 1, 2, ...; a mask of 8-bit lanes with the first k set
+ *     lane_is_i32(d)                   a mask of 32-bit lanes with lane d set
  *     load_some_T(p, k) store_some_T(p, k, v)      the first k lanes; the rest zero, or not written
  *     load_at_T(p, off, m, other) store_at_T(p, off, m, v)      each lane at p + off where m is set
  *     down_T(v, w)                     lane l + w in lane l
