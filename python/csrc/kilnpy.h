@@ -110,7 +110,7 @@ static inline const void *kp_torch_tensor(const kp_torch *torch, PyObject *o) {
 
 enum { KP_TYPES = 24 };
 
-enum { KP_NAMED = 48 };
+enum { KP_NAMED = 80 };
 
 typedef struct kp_state {
     PyTypeObject *tensor_type, *op_type, *dtype_type;

@@ -253,23 +253,27 @@ static PyObject *tensor_iter(PyObject *self) {
 
 /* -- operators ------------------------------------------------------------------------------------- */
 
-/* 1: a tensor or a number.  0: something Python should ask about.  -1 with an exception. */
-static int operand(kp_state *st, PyObject *o) {
+/* What an operator may be asked to work on.  NEITHER is for Python to ask about. */
+typedef enum operand { FAILED = -1, NEITHER, TENSOR, NUMBER } operand;
+
+static operand operand_of(kp_state *st, PyObject *o) {
     const kp_type *type = kp_type_of(st, o);
-    if (!type) return -1;
-    return type->kind >= KP_KILN || type->kind == KP_NUMPY_SCALAR ||
-           (type->kind >= KP_BOOL && type->kind <= KP_COMPLEX);
+    if (!type) return FAILED;
+    if (type->kind >= KP_BOOL && type->kind <= KP_COMPLEX) return NUMBER;
+    return type->kind >= KP_KILN || type->kind == KP_NUMPY_SCALAR ? TENSOR : NEITHER;
 }
 
-static PyObject *call_binary(const char *name, PyObject *a, PyObject *b) {
+/* name: the overload of two tensors, `any` all of them: a second operand that is a number needs no tensor to stand for it. */
+static PyObject *call_binary(const char *name, const char *any, PyObject *a, PyObject *b) {
     kp_state *st = kp_state_of_type(Py_TYPE(is_tensor(a) ? a : b));
-    int left = st ? operand(st, a) : -1, right = left > 0 ? operand(st, b) : left;
-    if (left < 0 || right < 0) return NULL;
-    return left && right ? kp_call_named(st, name, a, b) : Py_NewRef(Py_NotImplemented);
+    operand left = st ? operand_of(st, a) : FAILED, right = left > 0 ? operand_of(st, b) : left;
+    if (left == FAILED || right == FAILED) return NULL;
+    if (left == NEITHER || right == NEITHER) return Py_NewRef(Py_NotImplemented);
+    return kp_call_named(st, right == NUMBER ? any : name, a, b);
 }
 
-static PyObject *call_power(const char *name, PyObject *a, PyObject *b, PyObject *modulus) {
-    return modulus == Py_None ? call_binary(name, a, b) : Py_NewRef(Py_NotImplemented);
+static PyObject *call_power(const char *name, const char *any, PyObject *a, PyObject *b, PyObject *modulus) {
+    return modulus == Py_None ? call_binary(name, any, a, b) : Py_NewRef(Py_NotImplemented);
 }
 
 static PyObject *call_unary(const char *name, PyObject *self) {
@@ -277,35 +281,38 @@ static PyObject *call_unary(const char *name, PyObject *self) {
     return st ? kp_call_named(st, name, self, NULL) : NULL;
 }
 
-#define METHOD_BINARY(slot, name) \
-    static PyObject *op_##slot(PyObject *a, PyObject *b) { return call_binary(name, a, b); }
-#define METHOD_INPLACE METHOD_BINARY
-#define METHOD_POWER(slot, name) \
-    static PyObject *op_##slot(PyObject *a, PyObject *b, PyObject *m) { return call_power(name, a, b, m); }
+#define METHOD_BINARY(slot, name, any) \
+    static PyObject *op_##slot(PyObject *a, PyObject *b) { return call_binary(name, any, a, b); }
+#define METHOD_INPLACE(slot, name, any) \
+    METHOD_BINARY(slot, name, name) /* mul_.Scalar rounds the number first */
+#define METHOD_POWER(slot, name, any)                                   \
+    static PyObject *op_##slot(PyObject *a, PyObject *b, PyObject *m) { \
+        return call_power(name, any, a, b, m);                          \
+    }
 #define METHOD_INPLACE_POWER METHOD_POWER
-#define METHOD_UNARY(slot, name) \
+#define METHOD_UNARY(slot, name, any) \
     static PyObject *op_##slot(PyObject *self) { return call_unary(name, self); }
-#define METHOD_COMPARE(slot, name)
+#define METHOD_COMPARE(slot, name, any)
 #define S(name, form, text)
-#define O(name, form, text, slot, op, overload, number_first) METHOD_##form(slot, op overload)
+#define O(name, form, text, slot, op, overload, number_first) METHOD_##form(slot, op overload, op)
 #include "kiln/operator.def"
 #undef O
-METHOD_UNARY(absolute, "aten::abs")
+METHOD_UNARY(absolute, "aten::abs", "aten::abs")
 static PyObject *op_positive(PyObject *self) { return Py_NewRef(self); }
 
 static PyObject *tensor_compare(PyObject *a, PyObject *b, int how) {
-#define NAME_BINARY(slot, name)
+#define NAME_BINARY(slot, name, any)
 #define NAME_INPLACE NAME_BINARY
 #define NAME_POWER NAME_BINARY
 #define NAME_INPLACE_POWER NAME_BINARY
 #define NAME_UNARY NAME_BINARY
-#define NAME_COMPARE(slot, name) [slot] = name,
-#define O(name, form, text, slot, op, overload, number_first) NAME_##form(slot, op overload)
-    static const char *const names[] = {
+#define NAME_COMPARE(slot, name, any) [slot] = {name, any},
+#define O(name, form, text, slot, op, overload, number_first) NAME_##form(slot, op overload, op)
+    static const char *const names[][2] = {
 #include "kiln/operator.def"
     };
 #undef O
-    return call_binary(names[how], a, b);
+    return call_binary(names[how][0], names[how][1], a, b);
 }
 
 /* -- the type -------------------------------------------------------------------------------------- */

@@ -387,6 +387,22 @@ def test_numbers_take_part_in_promotion_as_in_torch():
                 same(kiln.Tensor(theirs) * number, theirs * number)
 
 
+@pytest.mark.parametrize("f", BINARY[:6] + BINARY[7:] + BITS, ids=lambda f: f.__name__)
+def test_a_number_as_the_second_operand(f):
+    """Of every size, for an operator and for the one in place, which PyTorch rounds differently."""
+    for name in DTYPES:
+        a = torch.tensor([0, 1, 3, 44, 100], dtype=getattr(torch, name))
+        for number in (0, -1, 300, 2**31, -2**63, 2**63, 2**70, -0.0, 2.5, 1e30, float("inf"), float("nan")):
+            for g in (f, getattr(operator, "i" + f.__name__.rstrip("_"), f)):
+                try:
+                    want = g(a.clone(), number)
+                except (RuntimeError, NotImplementedError, OverflowError):
+                    with pytest.raises((RuntimeError, NotImplementedError, OverflowError)):
+                        g(kiln.Tensor(a.clone()), number)
+                else:
+                    same(g(kiln.Tensor(a.clone()), number), want)
+
+
 def test_unary():
     a = torch.tensor([-1.5, 0.0, 2.0])
     for f in (operator.neg, abs, operator.pos):
