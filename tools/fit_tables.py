@@ -92,7 +92,7 @@ def show(name, rows, order, numbers):
     print(f"{name}: {numbers}; errors of the pieces in 2^-24: {[round(float(e), 3) for _, e in rows]}")
     for n in range(len(rows[0][0])):
         words = [spell(rows[i][0][n]) for i in order]
-        print(f"        KILN_EIGHT({', '.join(words[:4])},\n                   {', '.join(words[4:])}),")
+        print(f"    KILN_EIGHT({', '.join(words[:4])},\n               {', '.join(words[4:])}),")
 
 
 def tanh_table():

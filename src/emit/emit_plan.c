@@ -50,14 +50,13 @@ int kiln_em_weight(const kiln_emitter *em, int begin, int end) {
 
 /* -- tests for a place ------------------------------------------------------------------------------------- */
 
-/* The vector loop around r that has no loops inside; or -1. */
+/* The vector loop around r, if it has no loops inside; or -1. */
 static int plain_vector_loop(const kiln_ir *ir, kiln_ref r) {
-    for (int k = (int)r; k >= 0; k--) {
-        const kiln_ir_ins *in = &ir->ins[k];
-        if (in->op == KILN_IR_END || in->op == KILN_IR_MERGE) return -1;
-        if (kiln_ir_opens(in)) return in->op == KILN_IR_FOR && in->vec ? k : -1;
-    }
-    return -1;
+    int begin = (int)r, end = (int)r;
+    while (begin >= 0 && !kiln_ir_opens(&ir->ins[begin])) begin--;
+    if (begin < 0 || ir->ins[begin].op != KILN_IR_FOR || !ir->ins[begin].vec) return -1;
+    while (!kiln_ir_opens(&ir->ins[end]) && ir->ins[end].op != KILN_IR_END) end++;
+    return end == kiln_ir_region_end(ir, begin) ? begin : -1;
 }
 
 bool kiln_em_is_place_test(const kiln_ir *ir, kiln_ref r) {

@@ -2,7 +2,8 @@
  *
  * Every primitive P on type T is printed as the call `P_T(...)`: this file knows no primitive by name.  A bool is
  * a mask as wide as the type that made it; uses of another width convert it.  Value r is the C variable t<r>,
- * whichever nest it stands in, and u<r> is the same of the second of two vectors at once.  Knows neither loops nor memory. */
+ * whichever nest it stands in, and u<r> is the same of the second of two vectors at once.  Knows neither loops nor
+ * memory. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
