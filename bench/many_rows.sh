@@ -1,5 +1,5 @@
 #!/bin/sh
-# many_rows.sh OUT ROWS.ops ... - writes the rows nine more times, each time in a namespace of its own.
+# many_rows.sh OUT ROWS.ops ... - writes the rows nine more times, each time with names of their own: kiln::copyN_NAME.
 # With them a library has ten times the rows; bench/open.sh shows that opening it costs no more.
 set -eu
 out=$1
@@ -12,8 +12,8 @@ awk '
         for (copy = 1; copy < 10; copy++)
             for (k = 0; k < n; k++) {
                 line = text[k]
-                if (head[k] && line !~ /^[a-z]+ +[a-z]+::/) sub(/^[a-z]+ +/, "&copy" copy "::", line)
-                else if (head[k]) sub(/^[a-z]+ +[a-z]+/, "&_copy" copy, line)
+                if (head[k] && line !~ /^[a-z]+ +[a-z]+::/) sub(/^[a-z]+ +/, "&kiln::copy" copy "_", line)
+                else if (head[k]) sub(/^[a-z]+ +[a-z]+::/, "&copy" copy "_", line)
                 print line
             }
     }' "$@" >"$out"

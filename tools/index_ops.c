@@ -42,13 +42,34 @@ static void must(kiln_status st) {
     if (st != KILN_OK) fail(kiln_last_error());
 }
 
+/* Messages name a file with its folder, as an editor that stands in the project's finds it. */
+static const char *with_folder(const char *path) {
+    const char *at = strrchr(path, '/');
+    while (at && at > path && at[-1] != '/') at--;
+    return at ? at : path;
+}
+
 static void read_file(const char *path) {
     char *text;
-    const char *slash = strrchr(path, '/');
     if (nfiles == MAX_FILES) fail("too many files of rows");
     must(kiln_file_read(path, &text, &files[nfiles].n));
     files[nfiles].text = text;
-    files[nfiles++].source = slash ? slash + 1 : path;
+    files[nfiles++].source = with_folder(path);
+}
+
+/* Operators of other namespaces are their users' to load. */
+static void check_namespaces(const kiln_registry *r) {
+    for (size_t k = 0; k < kiln_registry_count(r); k++) {
+        const kiln_op *op;
+        const char *name = kiln_registry_name(r, k);
+        if (strncmp(name, "aten::", 6) == 0 || strncmp(name, "kiln::", 6) == 0) continue;
+        must(kiln_registry_get(r, k, &op));
+        fprintf(
+            stderr,
+            "index_ops: %s:%d: %s: rows that ship are PyTorch's operators, or kiln::... that such rows call\n",
+            op->row->source, op->row->line, name);
+        exit(1);
+    }
 }
 
 /* -- where rows stand ---------------------------------------------------------------------------------------- */
@@ -154,6 +175,7 @@ int main(int argc, char **argv) {
     must(kiln_schema_list_make(&arena, schemas, n, &list));
     for (int k = 3; k < argc; k++) read_file(argv[k]);
     must(kiln_registry_new(NULL, files, nfiles, &list, false, &r));
+    check_namespaces(r);
     for (int k = 0; k < nfiles; k++) must(kiln_rows_split(&files[k], note_row, &files[k]));
     if (nrules) qsort(rules, nrules, sizeof *rules, by_name);
     char part[4096]; /* becomes OUT.c when it is whole */

@@ -13,6 +13,7 @@ import torch
 
 from compare import tally
 from kilnlib import Kiln
+from listed import is_listed
 from test_fold import bits, elements, outcome, special, torch_op, tuples, views
 from whole import WHOLE
 
@@ -95,9 +96,7 @@ def calls(name, x, rng):
             yield (dim, keep) if k is None else (k, dim, keep)
 
 
-def test_every_routine_that_is_served_is_tested(interp):
-    rows = {op.name.removeprefix("aten::") for op in interp.ops() if op.served and op.family == "extern" and op.form == "functional"}
-    assert rows == set(OF_ALL + ALONG)
+test_is_listed = is_listed(lambda op: op.family == "extern", OF_ALL + ALONG, "OF_ALL or ALONG of tests/ops/test_select.py")
 
 
 @pytest.mark.parametrize("name", OF_ALL + ALONG)
