@@ -326,10 +326,9 @@ static kiln_status check_used(const kiln_row *row, const usage *all) {
         bool used = (all->set | row->written) >> a & 1, ignored = row->ignored >> a & 1,
              in_class = row->statics >> a & 1;
         if (!used && !ignored && !in_class && !row->rest) /* what `rest` takes is known when all rows are */
-            return KILN_FAIL_LINE(
-                KILN_E_PARSE, row->source, row->line, row->col,
-                "%s: argument '%s' is not used; is it misspelt?  Write 'ignore %s' if it is not needed",
-                row->name, name, name);
+            return KILN_FAIL_LINE(KILN_E_PARSE, row->source, row->line, row->col,
+                                  "%s: argument '%s' is not used: misspelt, or write 'ignore %s'", row->name,
+                                  name, name);
         if (used && ignored)
             return KILN_FAIL_LINE(KILN_E_PARSE, row->source, row->line, row->col,
                                   "%s: argument '%s' is ignored but used", row->name, name);

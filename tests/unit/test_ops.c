@@ -509,9 +509,8 @@ static void bad_names(void **state) {
     refuses(KILN_E_TYPE, F ": takes float = frob(self)",
             "my::f, typed for f16: r:1:50: unknown function 'frob'");
     refuses(KILN_E_PARSE, F ": takes float = exp(self, 1)", "r:1:50: 'exp' takes 1 argument, found 2");
-    refuses(
-        KILN_E_PARSE, G "= self",
-        "r:1:5: my::f: argument 'other' is not used; is it misspelt?  Write 'ignore other' if it is not needed");
+    refuses(KILN_E_PARSE, G "= self",
+            "r:1:5: my::f: argument 'other' is not used: misspelt, or write 'ignore other'");
     refuses(KILN_E_PARSE, G "= self + other\n  ignore other",
             "r:1:5: my::f: argument 'other' is ignored but used");
     refuses(KILN_E_PARSE, F "= self\n    let a = nosuch", "r:2:9: 'a' is not used");
