@@ -13,7 +13,7 @@ awk '
             for (k = 0; k < n; k++) {
                 line = text[k]
                 if (head[k] && line !~ /^[a-z]+ +[a-z]+::/) sub(/^[a-z]+ +/, "&kiln::copy" copy "_", line)
-                else if (head[k]) sub(/^[a-z]+ +[a-z]+::/, "&copy" copy "_", line)
+                else if (head[k]) sub(/^[a-z]+ +[a-z]+::/, "&copy" copy "_kiln_", line) # there may be both
                 print line
             }
     }' "$@" >"$out"
