@@ -176,7 +176,6 @@ def run_case(lib, context, line, nbytes, copies, threads):
             row[f"numpy_over_c_{kind}"] = times["numpy"][kind] / times["c"][kind]
         row[f"peer_over_c_{kind}"] = min(times[side][kind] for side in ("torch", "numpy") if side in times) / times["c"][kind]
     row["torch_spread"] = times["torch"]["spread"]
-    row["numpy_spread"] = times.get("numpy", times["torch"])["spread"]
     row["peer_spread"] = min((times[side] for side in ("torch", "numpy") if side in times), key=lambda t: t["best"])["spread"]
     for side in copies:
         row[f"of_{side}"] = (moved / times["c"]["best"]) / (2 * nbytes / times[side]["best"])
@@ -212,7 +211,7 @@ def goals(rows, threads):
         return
     for size in ("64 KB", "1 MB"):
         yield f"worst at {size}, beside PyTorch and NumPy", *worst(at[size], "peer", 1.0)
-        yield f"tanh at {size}, beside NumPy", *worst([r for r in at[size] if r["name"] == "tanh"], "numpy", 1.15)
+        yield f"tanh at {size}, beside NumPy", next(r for r in at[size] if r["name"] == "tanh")["numpy_over_c_best"], 1.15, "", 1
     yield "geometric mean at 1 KB, from C", mean(at["1 KB"], "torch_over_c_best"), 3.0, "", 1
     yield "geometric mean at 1 KB, from Python", mean(at["1 KB"], "torch_over_python_best"), 1.2, "", 1
     for size in ("64 KB", "1 MB", "64 MB"):

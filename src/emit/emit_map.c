@@ -398,7 +398,7 @@ static void two_vectors(kiln_emitter *em, const nest_use *u, int begin, int end,
     kiln_em_open(em, "for (; left >= 2 * KILN_W; left -= 2 * KILN_W)");
     for (int stores = 0; stores < 2; stores++)
         for (int r = begin; r < end; r++) {
-            if (stores == 0 && !em->early[r] && kiln_em_has_two(em, (kiln_ref)r)) {
+            if (stores == 0 && kiln_em_has_two(em, (kiln_ref)r)) {
                 kiln_em_two(em, (kiln_ref)r);
                 continue;
             }

@@ -327,8 +327,8 @@ static kiln_status check_used(const kiln_row *row, const usage *all) {
              in_class = row->statics >> a & 1;
         if (!used && !ignored && !in_class && !row->rest) /* what `rest` takes is known when all rows are */
             return KILN_FAIL_LINE(KILN_E_PARSE, row->source, row->line, row->col,
-                                  "%s: argument '%s' is not used: misspelt, or write 'ignore %s'", row->name,
-                                  name, name);
+                                  "%s: argument '%s' is not used; if it is not misspelt, write 'ignore %s'",
+                                  row->name, name, name);
         if (used && ignored)
             return KILN_FAIL_LINE(KILN_E_PARSE, row->source, row->line, row->col,
                                   "%s: argument '%s' is ignored but used", row->name, name);

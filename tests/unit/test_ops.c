@@ -510,7 +510,7 @@ static void bad_names(void **state) {
             "my::f, typed for f16: r:1:50: unknown function 'frob'");
     refuses(KILN_E_PARSE, F ": takes float = exp(self, 1)", "r:1:50: 'exp' takes 1 argument, found 2");
     refuses(KILN_E_PARSE, G "= self",
-            "r:1:5: my::f: argument 'other' is not used: misspelt, or write 'ignore other'");
+            "r:1:5: my::f: argument 'other' is not used; if it is not misspelt, write 'ignore other'");
     refuses(KILN_E_PARSE, G "= self + other\n  ignore other",
             "r:1:5: my::f: argument 'other' is ignored but used");
     refuses(KILN_E_PARSE, F "= self\n    let a = nosuch", "r:2:9: 'a' is not used");
