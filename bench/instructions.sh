@@ -45,6 +45,7 @@ row borrowed_two bare_two 400 "slot hit, add.Tensor with alpha, borrowed tensors
 row slot_fold bare_fold 350 "slot hit, sum.dim_IntList f32 [32,32] along the last dimension"
 row table bare_turns 1000 "table hit, bitwise_not, two classes in turn"
 row general_row bare_row 1000 "one layout again, add.Tensor f32 [32,32] + [32] with alpha"
+row general_out bare_row 1000 "one layout again, add.out f32 [32,32] + [32]"
 row general_last bare_two 1000 "one layout again, add.Tensor f32, channels_last"
 row general_turns bare_row - "general path, add.Tensor f32, more layouts than are remembered"
 row general_bare bare_row 4000 "the same with nothing remembered of any call"

@@ -20,8 +20,8 @@ typedef struct setup {
     char *flip_ptr[2], *wide_ptr[2], *add_ptr[3], *row_ptr[3], *sum_ptr[2];
     kiln_entry_fn flip_entry, wide_entry, add_entry, sum_entry;
     kiln_tensor_header header[2];
-    kiln_value flip_args[1], wide_args[1], add_args[3], out_args[3], row_args[ROWS][3], last_args[2],
-        borrowed[3], sum_args[2], sum_dim;
+    kiln_value flip_args[1], wide_args[1], add_args[3], out_args[3], row_args[ROWS][3], row_out_args[3],
+        last_args[2], borrowed[3], sum_args[2], sum_dim;
     uint64_t alpha;
 } setup;
 
@@ -51,6 +51,7 @@ ALWAYS(slot_two, call(s, s->add, s->add_args, 3))
 ALWAYS(slot_out, call(s, s->add_out, s->out_args, 3))
 ALWAYS(slot_fold, call(s, s->sum, s->sum_args, 2))
 ALWAYS(general_row, call(s, s->add, s->row_args[0], 3))
+ALWAYS(general_out, call(s, s->add_out, s->row_out_args, 3))
 ALWAYS(general_last, call(s, s->add, s->last_args, 2))
 ALWAYS(bare_one, s->flip_entry(&s->flip_launch) != 0)
 ALWAYS(bare_two, s->add_entry(&s->add_launch) != 0)
@@ -95,6 +96,7 @@ static inline int borrowed_two(setup *s, int64_t i) {
     P(slot_fold, bare_fold, "slot hit: sum.dim_IntList f32 [32,32], [1]")          \
     P(table, bare_turns, "table hit: bitwise_not, i32 and i64 in turn")            \
     P(general_row, bare_row, "one layout again: add.Tensor f32 [32,32] + [32]")    \
+    P(general_out, bare_row, "one layout again: add.out f32 [32,32] + [32]")       \
     P(general_last, bare_two, "one layout again: add.Tensor f32, channels_last")   \
     P(general_turns, bare_row, "general path: + [32], [1,32], ... in turn")        \
     P(bare_one, bare_one, "bare kernel: bitwise_not")                              \
@@ -148,6 +150,9 @@ static void set_args(setup *s) {
         s->row_args[k][2] = alpha;
     }
     s->out_args[2] = kiln_v_named(kiln_op_arg_name(s->add_out, 3), kiln_v_tensor(s->out));
+    s->row_out_args[0] = s->out_args[0];
+    s->row_out_args[1] = s->row_args[0][1];
+    s->row_out_args[2] = s->out_args[2];
     s->sum_dim = kiln_v_int(1);
     s->sum_args[0] = kiln_v_tensor(s->f32);
     s->sum_args[1] = kiln_v_list(&s->sum_dim, 1);

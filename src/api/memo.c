@@ -303,34 +303,43 @@ INLINE int32_t launch(kiln_memo *m, unsigned from, unsigned to) {
     return m->work ? launch_with_work(m, from, to) : launch_all(m, from, to);
 }
 
-/* Sets where arguments are written to; false: one shares memory with another tensor.  None of them has gaps. */
-static __attribute__((noinline)) bool written_are_apart(kiln_memo *m, const kiln_value *args) {
-    for (unsigned k = 0; k < m->nwritten; k++) {
-        const kiln_tensor *to = args[m->written[k]].u.tensor;
-        uint64_t n = (uint64_t)to->nelem * m->asked.arg[m->written[k]].elem;
-        m->ptr[m->nrets + k] = to->data;
-        for (unsigned i = 0; i < m->nargs; i++) {
-            const kiln_tensor *t = args[i].u.tensor;
-            if (i == m->written[k] || m->asked.arg[i].kind != KILN_TENSOR) continue;
-            if (!apart(to->data, n, t->data, (uint64_t)t->nelem * m->asked.arg[i].elem)) return false;
-        }
+/* Whether the tensor that is value `to` shares no memory with the others, but that those in the set `same` begin where it
+ * does, as they did when the memo was made. */
+static bool is_apart(const kiln_memo *m, const kiln_value *args, unsigned to, unsigned same) {
+    const char *data = args[to].u.tensor->data;
+    for (unsigned i = 0; i < m->nargs; i++) {
+        if (i == to || m->asked.arg[i].kind != KILN_TENSOR) continue;
+        const char *other = args[i].u.tensor->data;
+        if (same >> i & 1 ? other != data : !apart(data, m->reach[to], other, m->reach[i])) return false;
     }
     return true;
 }
 
-/* A call laid out as one before.  It needs one thread, so nobody else has the memo meanwhile. */
-static bool run_laid_out(kiln_memo *m, const kiln_value *args, kiln_tensor **outs) {
+/* Sets where arguments are written to.  False: one of them, or a given result, shares memory with another tensor. */
+static __attribute__((noinline)) bool written_are_apart(kiln_memo *m, const kiln_value *args) {
+    for (unsigned k = 0; k < m->nwritten; k++) {
+        if (!is_apart(m, args, m->written[k], 0)) return false;
+        m->ptr[m->nrets + k] = args[m->written[k]].u.tensor->data;
+    }
+    for (unsigned k = 0; k < m->nrets && m->given_outs; k++)
+        if (!is_apart(m, args, m->target[k], m->same[k])) return false;
+    return true;
+}
+
+/* A call laid out as one before.  It needs one thread, so nobody else has the memo meanwhile.  given: its given_outs. */
+INLINE bool run_laid_out(kiln_memo *m, const kiln_value *args, kiln_tensor **outs, bool given) {
     kiln_tensor *made[KILN_MEMO_RETS];
     unsigned k = 0;
     if (m->hosts && m->rounding != fegetround()) return false;
-    if (m->nwritten && !written_are_apart(m, args)) return false;
+    if ((given || m->nwritten) && !written_are_apart(m, args)) return false;
     if (!set_scalars(m, args) && !set_any_scalars(m, args)) return false;
     if (m->nguards && launch(m, 0, m->nguards) != 0) return false;
     for (; k < m->nrets; k++) {
         made[k] = NULL;
         m->ptr[k] = NULL;
         if (m->absent >> k & 1) continue;
-        if (!(made[k] = new_in_shape(m, k))) break;
+        made[k] = given ? kiln_tensor_retain(args[m->target[k]].u.tensor) : new_in_shape(m, k);
+        if (!made[k]) break;
         m->ptr[k] = made[k]->data;
     }
     if (k < m->nrets || launch(m, m->nguards, m->nnests) != 0) {
@@ -339,6 +348,11 @@ static bool run_laid_out(kiln_memo *m, const kiln_value *args, kiln_tensor **out
     }
     for (unsigned done = 0; done < k; done++) outs[done] = made[done];
     return true;
+}
+
+static __attribute__((noinline)) bool run_laid_out_into(kiln_memo *m, const kiln_value *args,
+                                                        kiln_tensor **outs) {
+    return run_laid_out(m, args, outs, true);
 }
 
 /* Signatures of tensors, where all else is known to match. */
@@ -356,7 +370,10 @@ bool kiln_memo_run(kiln_memo *m, const kiln_value *args, kiln_tensor **outs, boo
     bool matches = !m->flat ? laid_out_alike(m, args)
                    : alike  ? tensors_match(m, args)
                             : kiln_memo_match(&m->asked, m->nargs, args);
-    if (!matches || !(m->flat ? run_flat(m, args, outs) : run_laid_out(m, args, outs))) return false;
+    if (!matches || !(m->flat         ? run_flat(m, args, outs)
+                      : m->given_outs ? run_laid_out_into(m, args, outs)
+                                      : run_laid_out(m, args, outs, false)))
+        return false;
     m->used = true;
     return true;
 }
@@ -439,16 +456,31 @@ HIT(1)
 HIT(2)
 HIT(3)
 
-static kiln_status hit_laid_out(kiln_thread *t, kiln_memo *m, const kiln_value *args, size_t nargs,
-                                kiln_tensor **outs) {
-    if (laid_out_alike(m, args) && run_laid_out(m, args, outs)) {
+INLINE kiln_status hit_one_layout(kiln_thread *t, kiln_memo *m, const kiln_value *args, size_t nargs,
+                                  kiln_tensor **outs, bool given) {
+    if (laid_out_alike(m, args) && run_laid_out(m, args, outs, given)) {
         m->used = true;
         return finish(t, m);
     }
     return call_other(m->c->ctx, m->op, args, nargs, outs, m->nrets);
 }
 
-kiln_memo_hit *const kiln_memo_hits[KILN_MEMO_LEAD + 2] = {hit_0, hit_1, hit_2, hit_3, hit_laid_out};
+static kiln_status hit_laid_out(kiln_thread *t, kiln_memo *m, const kiln_value *args, size_t nargs,
+                                kiln_tensor **outs) {
+    return hit_one_layout(t, m, args, nargs, outs, false);
+}
+
+static kiln_status hit_laid_out_into(kiln_thread *t, kiln_memo *m, const kiln_value *args, size_t nargs,
+                                     kiln_tensor **outs) {
+    return hit_one_layout(t, m, args, nargs, outs, true);
+}
+
+kiln_memo_hit *const kiln_memo_hits[KILN_MEMO_HITS] = {hit_0,
+                                                       hit_1,
+                                                       hit_2,
+                                                       hit_3,
+                                                       [KILN_MEMO_LAID_OUT] = hit_laid_out,
+                                                       [KILN_MEMO_LAID_OUT_INTO] = hit_laid_out_into};
 
 kiln_status kiln_call(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
                       kiln_tensor **outs, size_t nouts) {

@@ -18,7 +18,10 @@ enum {
     KILN_MEMO_RETS = 4,
     KILN_MEMO_SHAPES = 2, /* of results that have one layout */
     KILN_MEMO_SCALARS = 4,
-    KILN_MEMO_LEAD = 3,       /* tensors up to which there is a kiln_memo_hit of their number */
+    KILN_MEMO_LEAD = 3,      /* tensors up to which there is a kiln_memo_hit of their number */
+    KILN_MEMO_LAID_OUT,      /* the kiln_memo_hit of one layout, */
+    KILN_MEMO_LAID_OUT_INTO, /* and of one whose results are given */
+    KILN_MEMO_HITS,
     KILN_MEMO_SERIAL = 16384, /* elements from which on the driver decides how to run */
     KILN_MEMO_RANK = 8,       /* of a layout */
     KILN_MEMO_WORDS = 48,     /* of layouts: three tensors of that rank */
@@ -116,7 +119,9 @@ struct kiln_memo {
     uint32_t absent;  /* bit k: there is no result k */
     uint8_t nwritten; /* arguments that are written to: their buffers stand behind the results, */
     uint8_t written[KILN_MEMO_RETS];  /* and these are the values */
-    uint8_t shape_of[KILN_MEMO_RETS]; /* which of these a result has */
+    uint8_t same[KILN_MEMO_RETS];     /* of a given result, bit i: value i begins where it does */
+    uint64_t reach[KILN_MEMO_ARGS];   /* bytes from where a tensor begins to its end */
+    uint8_t shape_of[KILN_MEMO_RETS]; /* which of these a result has that is made */
     kiln_tensor shape[KILN_MEMO_SHAPES];
     int64_t shape_sizes[KILN_MEMO_SHAPES][KILN_MEMO_RANK], shape_strides[KILN_MEMO_SHAPES][KILN_MEMO_RANK];
     int64_t layout[KILN_MEMO_WORDS]; /* of each tensor given: its sizes, its strides */
@@ -192,9 +197,9 @@ bool kiln_memo_is_flat(const kiln_plan *plan, const kiln_value *args, size_t nar
  * False: no memo can. */
 bool kiln_memo_make(kiln_memo *m, bool flat, const kiln_recipe *r, const kiln_value *args,
                     const kiln_plan *plan, kiln_class *c, const kiln_runner *run, kiln_tensor *const *made);
-/* memo.c: for calls whose first values, this many, are all their tensors and each in the shape of the call; [0] is
- * for any that are flat, the last for those that are not. */
-extern kiln_memo_hit *const kiln_memo_hits[KILN_MEMO_LEAD + 2];
+/* memo.c: for calls whose first values, this many, are all their tensors and each in the shape of the call; [0] is for
+ * any that are flat. */
+extern kiln_memo_hit *const kiln_memo_hits[KILN_MEMO_HITS];
 /* memo.c: whether kinds, names, masked words, texts and lists are those of n values; sets addresses of tensors. */
 bool kiln_memo_match(const kiln_asked *asked, size_t n, const kiln_value *args);
 /* memo.c: the same for a memo that is not flat, whose tensors have the sizes and strides kept. */

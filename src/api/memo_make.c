@@ -7,9 +7,8 @@
 
 #include "api/memo.h"
 
-/* Bits of a signature that decide the class of a flat call; of a tensor that is written also whether it may be. */
-#define SIG_READ (KILN_SIG_TYPE | KILN_SIG_FLAGS(KILN_TF_CANONICAL | KILN_TF_SCALAR | KILN_TF_NUMBER))
-#define SIG_WRITTEN (SIG_READ | KILN_SIG_FLAGS(KILN_TF_READONLY))
+/* Bits of a signature that decide the class of a flat call. */
+#define SIG_FLAT (KILN_SIG_TYPE | KILN_SIG_FLAGS(KILN_TF_CANONICAL | KILN_TF_SCALAR | KILN_TF_NUMBER))
 /* Of a tensor whose layout is kept, which says more than CANONICAL. */
 #define SIG_LAID_OUT (KILN_SIG_TYPE | KILN_SIG_RANK | KILN_SIG_FLAGS(KILN_TF_SCALAR | KILN_TF_NUMBER))
 
@@ -88,8 +87,8 @@ static bool fill_arg(filling *f, unsigned i) {
     bool sized = false; /* a memo of a row that asks sizes is not flat: it compares them all */
     kiln_recipe_place place = f->r->place[i];
     kiln_memo_arg *to = &f->m->asked.arg[i];
-    uint64_t sig = !f->m->flat ? SIG_LAID_OUT : place.out < 0 ? SIG_READ : SIG_WRITTEN;
-    if (place.to >= 0 && f->plan->call->op->row->written >> place.to & 1)
+    uint64_t sig = f->m->flat ? SIG_FLAT : SIG_LAID_OUT;
+    if (place.out >= 0 || (place.to >= 0 && f->plan->call->op->row->written >> place.to & 1))
         sig |= KILN_SIG_FLAGS(KILN_TF_READONLY);
     if (!kiln_memo_ask(&f->m->asked, f->plan, v, i, place.to, sig, f->values, &sized)) return false;
     to->name = f->r->asked.arg[i].name;
@@ -236,6 +235,23 @@ static bool keep_layout(filling *f) {
     return true;
 }
 
+/* Bytes from where t begins to its end; 0 if it has no elements, or some lie before that. */
+static uint64_t reach(const kiln_tensor *t) {
+    int64_t last = 0;
+    for (int d = 0; d < t->rank; d++) {
+        if (t->sizes[d] == 0 || (t->sizes[d] > 1 && t->strides[d] < 0)) return 0;
+        last += (t->sizes[d] - 1) * t->strides[d];
+    }
+    return (uint64_t)(last + 1) * kiln_dtype_size((kiln_dtype)t->dtype);
+}
+
+/* What tells from where tensors begin whether one that is written to shares memory with another. */
+static bool keep_reaches(filling *f) {
+    for (unsigned i = 0; i < f->m->nargs; i++)
+        if (f->args[i].kind == KILN_TENSOR && !(f->m->reach[i] = reach(f->args[i].u.tensor))) return false;
+    return true;
+}
+
 /* A header in the shape of a result, as shape s of the memo. */
 static bool keep_shape(kiln_memo *m, unsigned s, const kiln_tensor *made) {
     if (s == KILN_MEMO_SHAPES || made->rank > KILN_MEMO_RANK) return false;
@@ -249,10 +265,24 @@ static bool keep_shape(kiln_memo *m, unsigned s, const kiln_tensor *made) {
     return true;
 }
 
-static bool keep_results(kiln_memo *m, const kiln_plan *p, kiln_tensor *const *made) {
+/* Results that are given.  The plan found that each shares memory with no other tensor, or with all of one, element by
+ * element, which begins where it does. */
+static void keep_given(filling *f) {
+    kiln_memo *m = f->m;
+    for (unsigned k = 0; k < m->nrets; k++) {
+        const kiln_tensor *to = f->plan->call->out[k];
+        m->target[k] = (uint8_t)f->plan->call->given_out[k];
+        m->same[k] = 0;
+        for (unsigned i = 0; i < m->nargs; i++)
+            if (f->args[i].kind == KILN_TENSOR && f->args[i].u.tensor->data == to->data)
+                m->same[k] |= (uint8_t)(1u << i);
+    }
+}
+
+/* Results that are made. */
+static bool keep_shapes(kiln_memo *m, const kiln_plan *p, kiln_tensor *const *made) {
     unsigned nshapes = 0;
     uint8_t kept[KILN_MEMO_SHAPES]; /* of the plan's shapes */
-    m->absent = p->typed.absent;
     for (unsigned k = 0; k < m->nrets; k++) {
         unsigned s = 0;
         if (!made[k]) continue;
@@ -268,8 +298,7 @@ static bool keep_results(kiln_memo *m, const kiln_plan *p, kiln_tensor *const *m
     return true;
 }
 
-/* Arguments that are written to.  Each must share memory with no other tensor, which is told from where tensors begin if
- * none has gaps. */
+/* Arguments that are written to.  Each must share memory with no other tensor. */
 static bool keep_written(filling *f) {
     const kiln_plan *p = f->plan;
     kiln_memo *m = f->m;
@@ -281,8 +310,6 @@ static bool keep_written(filling *f) {
         if (value < 0) return false;
         m->written[k] = (uint8_t)value;
     }
-    for (unsigned i = 0; i < m->nargs && n; i++)
-        if (f->args[i].kind == KILN_TENSOR && !(f->args[i].u.tensor->flags & KILN_TF_DENSE)) return false;
     return true;
 }
 
@@ -290,10 +317,14 @@ static bool make_laid_out(filling *f, const kiln_class *c, const kiln_runner *ru
     static const int64_t origin[KILN_WALK_DIMS];
     const kiln_plan *p = f->plan;
     kiln_memo *m = f->m;
-    if (p->call->nout > 0 || p->nsteps > 1 || c->nests.blocks.length) return false;
-    m->hit = kiln_memo_hits[KILN_MEMO_LEAD + 1];
-    if (!kiln_walk_make(&p->axes, run, &m->walk) || !keep_layout(f) || !keep_results(m, p, made) ||
-        !keep_written(f))
+    if (p->nsteps > 1 || c->nests.blocks.length) return false;
+    m->hit = kiln_memo_hits[m->given_outs ? KILN_MEMO_LAID_OUT_INTO : KILN_MEMO_LAID_OUT];
+    m->absent = p->typed.absent;
+    if (!kiln_walk_make(&p->axes, run, &m->walk) || !keep_layout(f) || !keep_written(f)) return false;
+    if ((m->nwritten || m->given_outs) && !keep_reaches(f)) return false;
+    if (m->given_outs)
+        keep_given(f);
+    else if (!keep_shapes(m, p, made))
         return false;
     m->work = m->walk.turned ? 0 : run->work;
     m->launch = (kiln_launch){.ndim = m->walk.ndim,

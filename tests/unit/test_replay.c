@@ -3,7 +3,8 @@
  * A random layout (permuted, with gaps, broadcast, of up to six dimensions) is called several times with other
  * addresses, elements and numbers, and now and then with one tensor laid out a little otherwise.  The compiled tier,
  * which replays, must agree with the interpreter, which does not.  A replay that was kept wrongly is planted, and
- * must be found out: so replays are what is compared. */
+ * must be found out: so replays are what is compared.  Results that are given lie anywhere in a small memory, on inputs
+ * too: then both tiers must refuse the call, or leave the same bytes in all of that memory. */
 #include "api/memo.h"
 #include "tier_compare.h"
 
@@ -41,13 +42,14 @@ static int any_shape(uint64_t *seed, int64_t *shape) {
     return rank;
 }
 
-static placed any_layout(uint64_t *seed, int rank, const int64_t *shape) {
-    int from = one_in(seed, 4) ? (int)(draw(seed) % (uint64_t)(rank + 1)) : 0, order[RANK_MAX];
+/* whole: in that shape, and each element at a place of its own; else a tensor that broadcasts to it. */
+static placed any_layout(uint64_t *seed, int rank, const int64_t *shape, bool whole) {
+    int from = !whole && one_in(seed, 4) ? (int)(draw(seed) % (uint64_t)(rank + 1)) : 0, order[RANK_MAX];
     placed p = {.rank = rank - from, .reach = 1};
     int64_t next = one_in(seed, 5) ? 2 : 1;
     bool permuted = one_in(seed, 2);
     for (int d = 0; d < p.rank; d++) {
-        p.sizes[d] = one_in(seed, 5) ? 1 : shape[from + d];
+        p.sizes[d] = !whole && one_in(seed, 5) ? 1 : shape[from + d];
         order[d] = d;
         int other = (int)(draw(seed) % (uint64_t)(d + 1));
         if (!permuted) continue;
@@ -56,7 +58,7 @@ static placed any_layout(uint64_t *seed, int rank, const int64_t *shape) {
     }
     for (int k = p.rank - 1; k >= 0; k--) {
         int d = order[k];
-        p.strides[d] = one_in(seed, 12) ? 0 : next;
+        p.strides[d] = !whole && one_in(seed, 12) ? 0 : next;
         next *= p.sizes[d];
         p.reach += (p.sizes[d] - 1) * p.strides[d];
     }
@@ -110,11 +112,11 @@ static long search(uint64_t seed, bool planted, long *kept) {
         int64_t shape[RANK_MAX];
         int op = (int)(draw(&seed) % OPS), rank = any_shape(&seed, shape);
         placed at[TENSORS];
-        for (int k = 0; k < TENSORS; k++) at[k] = any_layout(&seed, rank, shape);
+        for (int k = 0; k < TENSORS; k++) at[k] = any_layout(&seed, rank, shape, false);
         for (int round = 0; round < ROUNDS; round++) {
             kiln_value args[8];
             kiln_status st;
-            if (round == ROUNDS - 1) at[draw(&seed) % TENSORS] = any_layout(&seed, rank, shape);
+            if (round == ROUNDS - 1) at[draw(&seed) % TENSORS] = any_layout(&seed, rank, shape, false);
             size_t n = make_call(&seed, op, at, args);
             if (!tiers_agree(contexts[0], contexts[1], NULL, ops[op].name, args, n, &st, why) &&
                 wrong++ == 0 && !planted)
@@ -147,10 +149,89 @@ static void a_replay_kept_wrongly_is_found_out(void **state) {
     assert_true(kept > LAYOUTS / 100 && wrong > kept / 2);
 }
 
+/* -- results that are given -------------------------------------------------------------------------------------- */
+
+enum { OUT_LAYOUTS = 600, OUT_ROUNDS = 8, OUT_ROOM = 6 * NELEM_MAX };
+
+static const struct {
+    const char *name;
+    int tensors; /* that are read */
+    bool along;  /* the dimension 0 is given too */
+    bool in_place;
+} out_ops[] = {{"neg.out", 1, false, false},     {"sub.out", 2, false, false},
+               {"addcmul.out", 3, false, false}, {"sub_.Tensor", 2, false, true},
+               {"cumsum.out", 1, true, false},   {"cumsum_", 1, true, true},
+               {"_softmax.out", 1, true, false}, {"neg_", 1, false, true}};
+enum { OUT_OPS = sizeof out_ops / sizeof *out_ops };
+
+static kiln_value place_at(const placed *p, int64_t at) {
+    kiln_tensor *t;
+    MUST_OK(kiln_tensor_wrap(floats + at, KILN_F32, p->rank, p->sizes, p->strides, NULL, NULL, &t));
+    return kiln_v_tensor(t);
+}
+
+static int64_t any_place(uint64_t *seed, const placed *p) {
+    return (int64_t)(draw(seed) % (uint64_t)(OUT_ROOM - p->reach));
+}
+
+/* The call with these layouts.  The first tensor has the shape of the result, which lies anywhere, or where that one
+ * does, or near it. */
+static size_t make_out_call(uint64_t *seed, int op, const placed *at, const placed *out, kiln_value *args) {
+    size_t n = 0;
+    int64_t first = any_place(seed, &at[0]), to = any_place(seed, out);
+    if (one_in(seed, 3) && first + out->reach <= OUT_ROOM) to = first;
+    args[n++] = place_at(&at[0], first);
+    for (int k = 1; k < out_ops[op].tensors; k++) args[n++] = place_at(&at[k], any_place(seed, &at[k]));
+    if (out_ops[op].along) args[n++] = kiln_v_int(0);
+    if (kiln_str_eq(out_ops[op].name, "_softmax.out")) args[n++] = kiln_v_bool(false);
+    if (!out_ops[op].in_place) args[n++] = kiln_v_named("out", place_at(out, to));
+    return n;
+}
+
+/* The call in a context, with the memory as it was before; what it left there is in floats. */
+static kiln_status call_on(int ctx, const float *before, int op, const kiln_value *args, size_t n) {
+    kiln_tensor *got = NULL;
+    memcpy(floats, before, OUT_ROOM * sizeof *floats);
+    kiln_status st = kiln_call(contexts[ctx], op_of(contexts[ctx], out_ops[op].name), args, n, &got, 1);
+    kiln_tensor_release(got);
+    return st;
+}
+
+static void given_results_as_the_interpreter_leaves_them(void **state) {
+    (void)state;
+    uint64_t seed = 9, hits = stats_of(contexts[1]).slot_hits;
+    float before[OUT_ROOM], left[OUT_ROOM];
+    long refused = 0;
+    for (int k = 0; k < OUT_ROOM; k++) before[k] = (float)((int)(draw(&seed) % 64) - 32) / 8;
+    for (int layout = 0; layout < OUT_LAYOUTS; layout++) {
+        int64_t shape[RANK_MAX];
+        int op = (int)(draw(&seed) % OUT_OPS), rank = any_shape(&seed, shape);
+        placed at[TENSORS], out = any_layout(&seed, rank, shape, true);
+        for (int k = 0; k < TENSORS; k++) at[k] = any_layout(&seed, rank, shape, k == 0);
+        if (one_in(&seed, 2)) out = at[0];
+        for (int round = 0; round < OUT_ROUNDS; round++) {
+            kiln_value args[8];
+            size_t n = make_out_call(&seed, op, at, &out, args);
+            kiln_status st = call_on(0, before, op, args, n);
+            memcpy(left, floats, sizeof left);
+            assert_int_equal(call_on(1, before, op, args, n), st);
+            refused += st != KILN_OK;
+            if (memcmp(left, floats, sizeof left) != 0)
+                fail_msg("%s, layout %d, round %d", out_ops[op].name, layout, round);
+            drop_args(args, n);
+        }
+    }
+    hits = stats_of(contexts[1]).slot_hits - hits;
+    print_message("%ld of %d calls refused, %lu hits\n", refused, OUT_LAYOUTS * OUT_ROUNDS,
+                  (unsigned long)hits);
+    assert_true(refused > OUT_LAYOUTS / 4 && hits > OUT_LAYOUTS);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(replays_give_what_the_interpreter_gives),
         cmocka_unit_test(a_replay_kept_wrongly_is_found_out),
+        cmocka_unit_test(given_results_as_the_interpreter_leaves_them),
     };
     return cmocka_run_group_tests(tests, open_contexts, close_contexts);
 }

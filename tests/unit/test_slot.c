@@ -331,6 +331,33 @@ static void results_into_given_tensors(void **state) {
     drop(memory), drop(a), drop(b), drop(out), drop(over), drop(same), drop(shape), drop(wide);
 }
 
+/* The same where one layout is remembered: a row beside a matrix. */
+static void laid_out_results_into_given_tensors(void **state) {
+    (void)state;
+    kiln_tensor *a = F32(SIZES(2, 2), 1, 2, 3, 4), *row = F32(SIZES(2), 10, 20),
+                *out = F32(SIZES(2, 2), 0, 0, 0, 0);
+    kiln_tensor *turned = new_tensor(KILN_F32, SIZES(2, 2), (int64_t[]){1, 2}), *first = view(out, 0, 2);
+    for (int k = 0; k < 20; k++) MUST_OK(out_call(1, "add.out", a, row, out)); /* a flat memo stays a while */
+    HITS(1, MUST_OK(out_call(1, "add.out", a, row, out)));
+    HOLDS_F32(out, SIZES(2, 2), 11, 22, 13, 24);
+    HITS(0, assert_int_equal(out_call(1, "add.out", a, first, out),
+                             KILN_E_ARG)); /* the row lies in the result */
+    assert_error_names("single memory location");
+    HITS(0, MUST_OK(out_call(1, "add.out", a, row, turned)));
+    assert_memory_equal(kiln_tensor_data(turned), ((float[]){11, 13, 22, 24}), 4 * sizeof(float));
+    MUST_OK(out_call(1, "add.out", a, row, out));
+    HITS(0, MUST_OK(out_call(1, "add.out", a, row, a))); /* not as in the call that was kept */
+    HOLDS_F32(a, SIZES(2, 2), 11, 22, 13, 24);
+    for (int k = 0; k < 20; k++) MUST_OK(out_call(1, "add.out", a, row, a));
+    HITS(1, MUST_OK(out_call(1, "add.out", a, row, a)));
+    HITS(0, MUST_OK(out_call(1, "add.out", out, row, a)));
+    HOLDS_F32(a, SIZES(2, 2), 21, 42, 23, 44);
+    kiln_tensor_set_readonly(out);
+    HITS(0, assert_int_equal(out_call(1, "add.out", a, row, out), KILN_E_ARG));
+    assert_error_names("read-only");
+    drop(a), drop(row), drop(out), drop(turned), drop(first);
+}
+
 /* One element in two shapes: an input of rank 0 that lies where a row of one is written covers it otherwise. */
 static void an_only_element_in_two_shapes(void **state) {
     (void)state;
@@ -389,6 +416,35 @@ static void two_results(void **state) {
                                        outs, 2),
                              KILN_E_ARG));
     drop(x), drop(m), drop(e), drop(clash);
+}
+
+/* Along a dimension, so that one layout is remembered. */
+static void two_given_results_of_a_fold(void **state) {
+    (void)state;
+    kiln_ctx *ctx = contexts[1];
+    kiln_tensor *x = F32(SIZES(2, 3), 3, 9, -8, 1, 2, 7), *most = new_tensor(KILN_F32, SIZES(2), NULL),
+                *outs[2];
+    kiln_tensor *at = new_tensor(KILN_I64, SIZES(2), NULL), *clash;
+    const kiln_op *op = op_of(ctx, "max.dim_max");
+    MUST_OK(kiln_tensor_wrap(kiln_tensor_data(at), KILN_F32, SIZES(2), NULL, NULL, NULL, &clash));
+    for (int k = 0; k < 5; k++) {
+        uint64_t before = slot_hits();
+        MUST_OK(kiln_call(ctx, op,
+                          ARGS(TEN(x), kiln_v_int(1), NAMED("max", TEN(most)), NAMED("max_values", TEN(at))),
+                          outs, 2));
+        if (k > 2) assert_int_equal(slot_hits(), before + 1);
+        assert_ptr_equal(outs[0], most);
+        assert_ptr_equal(outs[1], at);
+        drop(outs[0]), drop(outs[1]);
+    }
+    HOLDS_F32(most, SIZES(2), 9, 7);
+    HOLDS_I64(at, SIZES(2), 1, 2);
+    HITS(0, assert_int_equal(
+                kiln_call(ctx, op,
+                          ARGS(TEN(x), kiln_v_int(1), NAMED("max", TEN(clash)), NAMED("max_values", TEN(at))),
+                          outs, 2),
+                KILN_E_ARG));
+    drop(x), drop(most), drop(at), drop(clash);
 }
 
 static void a_zero_divisor_is_found_first(void **state) {
@@ -507,9 +563,11 @@ int main(void) {
         cmocka_unit_test(values_that_conditions_ask),
         cmocka_unit_test(optional_arguments_come_and_go),
         cmocka_unit_test(results_into_given_tensors),
+        cmocka_unit_test(laid_out_results_into_given_tensors),
         cmocka_unit_test(an_only_element_in_two_shapes),
         cmocka_unit_test(in_place),
         cmocka_unit_test(two_results),
+        cmocka_unit_test(two_given_results_of_a_fold),
         cmocka_unit_test(a_zero_divisor_is_found_first),
         cmocka_unit_test(bad_arguments_miss),
         cmocka_unit_test(a_hit_allocates_nothing),
