@@ -21,7 +21,8 @@ static size_t row_work(const kiln_plan *plan, const kiln_class *c) {
 }
 
 /* *run: what ran. */
-static kiln_status run_class(const kiln_plan *plan, kiln_class *c, kiln_tensor **outs, kiln_runner *run) {
+KILN_HOT static kiln_status run_class(const kiln_plan *plan, kiln_class *c, kiln_tensor **outs,
+                                      kiln_runner *run) {
     uint64_t par[KILN_MAX_SCALARS];
     *run = (kiln_runner){.fn = atomic_load_explicit(&c->fn, memory_order_acquire),
                          .parallel = &c->ctx->parallel,
@@ -38,7 +39,7 @@ static kiln_status run_class(const kiln_plan *plan, kiln_class *c, kiln_tensor *
     return kiln_steps_run(plan, &c->nests, run, par, outs);
 }
 
-static void count_run(kiln_thread *t, kiln_class *c, const kiln_plan *plan, bool compiled) {
+KILN_HOT static void count_run(kiln_thread *t, kiln_class *c, const kiln_plan *plan, bool compiled) {
     KILN_COUNT_IN(t, calls);
     if (c->kind > KILN_CLASS_ROUTINE) return;
     kiln_tier_here = compiled ? kiln_tier_compiled : "interp";
@@ -77,7 +78,8 @@ typedef struct under_way {
 } under_way;
 
 /* Bound and inferred; by the recipe r if there is one, and then its class may be known as well. */
-static kiln_status understand(const kiln_op *op, const kiln_value *args, size_t nargs, under_way *w) {
+KILN_HOT static kiln_status understand(const kiln_op *op, const kiln_value *args, size_t nargs,
+                                       under_way *w) {
     w->c = NULL;
     if (w->r) w->serial = w->r->serial;
     if (!w->r || w->r->sized) {
@@ -155,8 +157,9 @@ static __attribute__((noinline)) kiln_status call_lists(kiln_ctx *ctx, const kil
     return kiln_lists_call(ctx, op, args, nargs, NULL);
 }
 
-kiln_status kiln_call_general(kiln_ctx *ctx, kiln_thread *t, const kiln_op *op, const kiln_value *args,
-                              size_t nargs, kiln_tensor **outs, size_t nouts) {
+KILN_HOT kiln_status kiln_call_general(kiln_ctx *ctx, kiln_thread *t, const kiln_op *op,
+                                       const kiln_value *args, size_t nargs, kiln_tensor **outs,
+                                       size_t nouts) {
     under_way w;
     kiln_runner run;
     KILN_TRY(check_given(op, args, nargs, outs, nouts));

@@ -205,7 +205,7 @@ INLINE bool all_match(const kiln_asked *asked, const kiln_memo_arg *end, const i
     return true;
 }
 
-bool kiln_memo_match(const kiln_asked *asked, size_t n, const kiln_value *args) {
+KILN_HOT bool kiln_memo_match(const kiln_asked *asked, size_t n, const kiln_value *args) {
     return all_match(asked, asked->arg + n, NULL, args);
 }
 
@@ -387,9 +387,9 @@ static kiln_status call_other(kiln_ctx *ctx, const kiln_op *op, const kiln_value
     return st;
 }
 
-static __attribute__((noinline)) kiln_status call_any(kiln_ctx *ctx, const kiln_op *op,
-                                                      const kiln_value *args, size_t nargs,
-                                                      kiln_tensor **outs, size_t nouts) {
+KILN_HOT static __attribute__((noinline)) kiln_status call_any(kiln_ctx *ctx, const kiln_op *op,
+                                                               const kiln_value *args, size_t nargs,
+                                                               kiln_tensor **outs, size_t nouts) {
     kiln_thread *t = kiln_thread_last.record; /* which has entered */
     kiln_memo *m = *kiln_slot_of(t->user, op);
     bool mine = m->op == op && m->nargs == nargs && nouts >= m->nrets && args && outs &&
@@ -482,8 +482,8 @@ kiln_memo_hit *const kiln_memo_hits[KILN_MEMO_HITS] = {hit_0,
                                                        [KILN_MEMO_LAID_OUT] = hit_laid_out,
                                                        [KILN_MEMO_LAID_OUT_INTO] = hit_laid_out_into};
 
-kiln_status kiln_call(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
-                      kiln_tensor **outs, size_t nouts) {
+KILN_HOT kiln_status kiln_call(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
+                               kiln_tensor **outs, size_t nouts) {
     if (UNLIKELY(!ctx || kiln_thread_last.id != ctx->epochs.id))
         return call_first(ctx, op, args, nargs, outs, nouts);
     kiln_thread *t = kiln_thread_last.record;

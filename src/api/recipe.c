@@ -60,7 +60,8 @@ static bool is_for(const kiln_recipe *r, const kiln_op *op, const kiln_value *ar
     return r->op == op && r->nargs == nargs && kiln_memo_match(&r->asked, nargs, args);
 }
 
-kiln_recipe *kiln_recipe_find(const kiln_thread *t, const kiln_op *op, const kiln_value *args, size_t nargs) {
+KILN_HOT kiln_recipe *kiln_recipe_find(const kiln_thread *t, const kiln_op *op, const kiln_value *args,
+                                       size_t nargs) {
     const kiln_slots *mine = t->user;
     if (nargs == 0 || nargs > KILN_MEMO_ARGS || !mine->recipes) return NULL;
     size_t at = place_of(op, args, nargs);
@@ -68,7 +69,7 @@ kiln_recipe *kiln_recipe_find(const kiln_thread *t, const kiln_op *op, const kil
     return is_for(&mine->recipes[at ^ 1], op, args, nargs) ? &mine->recipes[at ^ 1] : NULL;
 }
 
-void kiln_recipe_bind(const kiln_recipe *r, const kiln_value *args, kiln_bound *out) {
+KILN_HOT void kiln_recipe_bind(const kiln_recipe *r, const kiln_value *args, kiln_bound *out) {
     out->op = r->op;
     out->nitems = 0;
     out->nout = r->op->nout;
@@ -161,7 +162,7 @@ void kiln_recipe_learn(kiln_recipe *r, const kiln_plan *plan, uint64_t generatio
     r->found[k].c = c;
 }
 
-kiln_class *kiln_recipe_class(const kiln_recipe *r, uint64_t generation, const kiln_plan *plan) {
+KILN_HOT kiln_class *kiln_recipe_class(const kiln_recipe *r, uint64_t generation, const kiln_plan *plan) {
     if (r->generation != generation) return NULL;
     for (int k = 0; k < KILN_RECIPE_CLASSES && r->found[k].c; k++)
         if (r->found[k].stride_bits == plan->stride_bits) return r->found[k].c;

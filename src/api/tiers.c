@@ -63,7 +63,7 @@ static void set_due(kiln_class *c, bool due) {
 
 static void enqueue(kiln_class *c);
 
-void kiln_class_heat(kiln_class *c, int64_t nelem) {
+KILN_HOT void kiln_class_heat(kiln_class *c, int64_t nelem) {
     uint64_t interp, kernel, now = atomic_load_explicit(&c->heat, memory_order_relaxed);
     (void)kiln_cost_of(&c->cost, KILN_BY_INTERP, nelem, &interp);
     (void)kiln_cost_of(&c->cost, KILN_BY_KERNEL, nelem, &kernel);

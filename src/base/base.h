@@ -15,6 +15,11 @@
 
 #include "kiln/kiln.h"
 
+/* Of functions that most calls go through: compilers and linkers lay them side by side.  Scattered, they and the caller's
+ * own code drive each other out of the processor's instruction cache.  And of those that no right call needs. */
+#define KILN_HOT __attribute__((hot))
+#define KILN_COLD __attribute__((cold))
+
 /* -- errors ----------------------------------------------------------------------------------- */
 
 #define KILN_FAIL(st, ...) (kiln_set_error(__FILE__, __LINE__, (st), __VA_ARGS__), (st))
@@ -40,11 +45,11 @@
 /* Broken invariant: aborts in debug builds' tests only through the returned status. */
 #define KILN_BUG(...) KILN_FAIL(KILN_E_BUG, __VA_ARGS__)
 
-void kiln_set_error(const char *file, int line, kiln_status st, const char *fmt, ...)
+void kiln_set_error(const char *file, int line, kiln_status st, const char *fmt, ...) KILN_COLD
     __attribute__((format(printf, 4, 5)));
 
 /* "function: NAME is NULL", for the k-th of names that have ", " between them. */
-void kiln_set_null_error(const char *function, const char *names, size_t k);
+void kiln_set_null_error(const char *function, const char *names, size_t k) KILN_COLD;
 
 /* Puts "context: " before the current message if st is a failure; returns st. */
 kiln_status kiln_note(kiln_status st, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -65,11 +70,11 @@ typedef struct kiln_source {
 /* "expected WHAT, found" the character at `where`. */
 #define KILN_FAIL_EXPECTED(text, where, what) (kiln_set_expected((text), (where), (what)), KILN_E_PARSE)
 
-void kiln_set_error_at(const kiln_source *text, const char *where, kiln_status st, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
-void kiln_set_error_line(const char *name, int line, int col, kiln_status st, const char *fmt, ...)
+void kiln_set_error_at(const kiln_source *text, const char *where, kiln_status st, const char *fmt,
+                       ...) KILN_COLD __attribute__((format(printf, 4, 5)));
+void kiln_set_error_line(const char *name, int line, int col, kiln_status st, const char *fmt, ...) KILN_COLD
     __attribute__((format(printf, 5, 6)));
-void kiln_set_expected(const kiln_source *text, const char *where, const char *what);
+void kiln_set_expected(const kiln_source *text, const char *where, const char *what) KILN_COLD;
 
 /* -- memory ----------------------------------------------------------------------------------- */
 

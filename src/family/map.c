@@ -18,7 +18,7 @@ static kiln_status check_rank(const kiln_plan *p, kiln_strides s) {
                      p->shape->rank);
 }
 
-static kiln_status shape(kiln_plan *p) {
+KILN_HOT static kiln_status shape(kiln_plan *p) {
     kiln_strides s = p->branch->typing.strides;
     KILN_TRY(kiln_broadcast(p));
     if (s >= KILN_STRIDES_CHANNELS_LAST) KILN_TRY(check_rank(p, s));
@@ -26,7 +26,7 @@ static kiln_status shape(kiln_plan *p) {
     return p->call->nout ? kiln_results_check(p) : KILN_OK;
 }
 
-static kiln_status axes(kiln_plan *p) {
+KILN_HOT static kiln_status axes(kiln_plan *p) {
     kiln_layout_infer(p);
     p->axes.ngrid = p->axes.ndim;
     p->axes.npoints = p->axes.nelem = p->shape->nelem;

@@ -128,7 +128,7 @@ static bool is_tensors(const kiln_type *elem, const kiln_value *v) {
 /* A list argument: borrowed if its items already have their type, else converted into b->items. */
 static kiln_status take_list(kiln_bound *b, const kiln_param *p, const kiln_type *list, const kiln_value *v,
                              kiln_value *out) {
-    kiln_value one, *items;
+    kiln_value one, *items = NULL;
     if (v->kind != KILN_LIST_V) { /* one number for int[N] means N of it */
         bool widens = list->size > 0 &&
                       (list->elem->kind == KILN_T_INT || list->elem->kind == KILN_T_SYMINT ||
@@ -176,7 +176,7 @@ static kiln_status take_default(kiln_bound *b, const kiln_param *p, kiln_value *
         return KILN_OK;
     }
     int n = kiln_default_items(t, d);
-    kiln_value *items;
+    kiln_value *items = NULL;
     KILN_TRY(room_for(b, (size_t)n, &items));
     for (int k = 0; k < n; k++)
         (void)kiln_default_value(t->elem, d->kind == KILN_DEF_LIST ? &d->items[k] : d, &items[k]);

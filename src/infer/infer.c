@@ -180,7 +180,7 @@ static kiln_buffer *set_written(kiln_plan *p, kiln_buffer *b) {
 }
 
 /* Results, then the tensors that bodies use. */
-static void set_buffers(kiln_plan *p) {
+KILN_HOT static void set_buffers(kiln_plan *p) {
     uint64_t uses = p->branch->uses;
     kiln_buffer *b = p->buffer;
     for (int k = 0; k < p->typed.nrets; k++, b++) {
@@ -269,7 +269,7 @@ static void copy_in_rows(kiln_plan *p, int k) {
 
 /* A launch over the axes; results that must be computed aside get temporaries and are copied after it.  What launches
  * nothing has the steps its family gave it. */
-static void set_steps(kiln_plan *p) {
+KILN_HOT static void set_steps(kiln_plan *p) {
     kiln_axes *x = &p->axes;
     if (p->kind > KILN_CLASS_ROUTINE) return;
     x->n = p->n;
@@ -328,7 +328,7 @@ kiln_status kiln_infer(const kiln_bound *call, kiln_plan *out) {
     return infer_layout(out, true);
 }
 
-kiln_status kiln_infer_again(const kiln_bound *call, const kiln_typed *typed, kiln_plan *out) {
+KILN_HOT kiln_status kiln_infer_again(const kiln_bound *call, const kiln_typed *typed, kiln_plan *out) {
     out->call = call;
     out->typed = *typed;
     out->branch = &call->op->row->branches[typed->branch];

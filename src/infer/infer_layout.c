@@ -378,7 +378,7 @@ static bool all_row_major(const kiln_plan *p) {
     return flags == ROW_MAJOR;
 }
 
-void kiln_layout_infer(kiln_plan *p) {
+KILN_HOT void kiln_layout_infer(kiln_plan *p) {
     deciders f;
     strides buffers[KILN_MAX_OPERANDS];
     uint8_t perm[KILN_MAX_RANK];
@@ -452,7 +452,7 @@ static inline __attribute__((always_inline)) void classify(kiln_plan *p, int vec
     p->stride_bits = bits | (uint64_t)p->form << (2 * KILN_MAX_OPERANDS);
 }
 
-void kiln_plan_classify(kiln_plan *p, int vec, uint64_t still, uint32_t turned) {
+KILN_HOT void kiln_plan_classify(kiln_plan *p, int vec, uint64_t still, uint32_t turned) {
     if (still || turned)
         classify(p, vec, still, turned);
     else

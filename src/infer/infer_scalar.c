@@ -66,7 +66,7 @@ static bool fits(const kiln_value *v, kiln_dtype t) {
 }
 
 /* The usual numbers, which fit wherever one looks: true if v is one. */
-static bool store_usual(const kiln_value *v, kiln_dtype t, uint64_t *out) {
+KILN_HOT static bool store_usual(const kiln_value *v, kiln_dtype t, uint64_t *out) {
     float f;
     if (t == KILN_F32 && v->kind == KILN_FLOAT_V && fabs(v->u.f) <= FLT_MAX)
         f = (float)v->u.f;
@@ -121,7 +121,7 @@ static __attribute__((noinline)) kiln_status convert(const kiln_plan *plan, cons
                      kiln_dtype_name(s->via));
 }
 
-kiln_status kiln_plan_scalar(const kiln_plan *plan, const kiln_scalar_source *s, uint64_t *out) {
+KILN_HOT kiln_status kiln_plan_scalar(const kiln_plan *plan, const kiln_scalar_source *s, uint64_t *out) {
     bool usual = s->part == 0 && s->via == s->dtype && s->arg < KILN_HOST_ID &&
                  store_usual(&plan->call->arg[s->arg], s->dtype, out);
     return usual ? KILN_OK : convert(plan, s, out);

@@ -92,7 +92,7 @@ static bool take_shape(kiln_plan *p) {
     return true;
 }
 
-kiln_status kiln_broadcast(kiln_plan *p) {
+KILN_HOT kiln_status kiln_broadcast(kiln_plan *p) {
     bool taken = p->typed.nshaped > 0 && take_shape(p);
     p->uniform = taken || p->typed.nshaped == 0;
     return taken ? KILN_OK : broadcast_all(p);

@@ -189,7 +189,7 @@ static bool reads_again(const kiln_axes *x, uint64_t flags, tiles *t) {
 /* The launch's dimensions: the two that move fastest, as given, unless these are so short that the call would be all launches;
  * then the longest of the others is the second, and of a small call in the strided class, whose kernel
  * does not mind, the longest of all the inner one. */
-static void pick_dims(const kiln_axes *x, int *first, int *second) {
+KILN_HOT static void pick_dims(const kiln_axes *x, int *first, int *second) {
     if (x->ngrid < INNER || x->n[0] * x->n[1] >= LAUNCH_FEW) return;
     for (int k = 1; k < x->ngrid && x->strided && x->npoints <= LAUNCH_NEAR; k++)
         if (x->n[k] > x->n[*first]) *first = k;
@@ -199,7 +199,7 @@ static void pick_dims(const kiln_axes *x, int *first, int *second) {
 }
 
 /* Extents and strides of a launch over dimensions first and second of the grid and all others; how many that are. */
-static int set_box(const kiln_axes *x, int first, int second, int64_t *n, int64_t *stride) {
+KILN_HOT static int set_box(const kiln_axes *x, int first, int second, int64_t *n, int64_t *stride) {
     bool flat = x->ngrid <= second;
     int rest = x->ndim - x->ngrid;
     const int64_t *of = x->stride, *end = of + x->nbuffers * x->pitch;
@@ -225,8 +225,8 @@ static const int64_t *set_origin(const kiln_axes *x, int64_t *room) {
     return room;
 }
 
-kiln_status kiln_drive_alone(const kiln_axes *x, const kiln_runner *run, int nest, char *const *ptr,
-                             const uint64_t *par, uint64_t flags, int32_t *trap) {
+KILN_HOT kiln_status kiln_drive_alone(const kiln_axes *x, const kiln_runner *run, int nest, char *const *ptr,
+                                      const uint64_t *par, uint64_t flags, int32_t *trap) {
     static const int64_t zeros[LAUNCH_DIMS];
     int64_t origin[LAUNCH_DIMS];
     kiln_status st;

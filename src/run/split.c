@@ -31,7 +31,7 @@ void kiln_cost_guess(kiln_cost *cost, uint64_t interp_ps, uint64_t kernel_ps) {
     }
 }
 
-bool kiln_cost_of(const kiln_cost *cost, int tier, int64_t n, uint64_t *ps) {
+KILN_HOT bool kiln_cost_of(const kiln_cost *cost, int tier, int64_t n, uint64_t *ps) {
     uint32_t one = atomic_load_explicit(cost_at(cost, tier, n), memory_order_relaxed);
     if (__builtin_mul_overflow((uint64_t)n, one & ~KILN_COST_GUESS, ps)) *ps = UINT64_MAX;
     return !(one & KILN_COST_GUESS);
@@ -137,8 +137,8 @@ static kiln_status drive_parts(const kiln_axes *x, const kiln_runner *run, split
     return KILN_OK;
 }
 
-kiln_status kiln_drive(const kiln_axes *x, const kiln_runner *run, int nest, char *const *ptr,
-                       const uint64_t *par, int32_t *trap) {
+KILN_HOT kiln_status kiln_drive(const kiln_axes *x, const kiln_runner *run, int nest, char *const *ptr,
+                                const uint64_t *par, int32_t *trap) {
     _Static_assert((int64_t)TIMED_ELEMENTS < KILN_STREAM_LEAST, "small calls need no flags");
     bool alone = !run->parallel || run->parallel->threads < 2;
     if (x->nelem < TIMED_ELEMENTS && (alone || work_ns(x, run) < KILN_POOL_LEAST_NS))

@@ -96,7 +96,7 @@ static void copy_made(const running *r, int k) {
 }
 
 /* Results are there, and the last thing that can fail has been done.  Those computed aside have buffers of their own. */
-static kiln_status make_ready(running *r) {
+KILN_HOT static kiln_status make_ready(running *r) {
     const kiln_plan *p = r->plan;
     if (r->ready) return KILN_OK;
     KILN_TRY(p->call->nout ? given_results(p, r->outs) : new_results(r));
@@ -111,7 +111,7 @@ static kiln_status make_ready(running *r) {
 
 /* -- steps ---------------------------------------------------------------------------------------------------- */
 
-static kiln_status run_nests(const running *r, const kiln_axes *x, int from, int to) {
+KILN_HOT static kiln_status run_nests(const running *r, const kiln_axes *x, int from, int to) {
     for (int nest = from; nest < to && x->npoints; nest++) {
         int32_t trap;
         KILN_TRY(kiln_drive(x, r->run, nest, r->ptr, r->par, &trap));
@@ -188,8 +188,8 @@ static kiln_status new_room(running *r, kiln_tensor **room) {
     return KILN_OK;
 }
 
-kiln_status kiln_steps_run(const kiln_plan *plan, const kiln_nests *nests, const kiln_runner *run,
-                           const uint64_t *par, kiln_tensor **outs) {
+KILN_HOT kiln_status kiln_steps_run(const kiln_plan *plan, const kiln_nests *nests, const kiln_runner *run,
+                                    const uint64_t *par, kiln_tensor **outs) {
     running r;
     kiln_tensor *room = NULL;
     r.plan = plan;

@@ -57,7 +57,7 @@ kiln_status kiln_sizes_check(kiln_dtype dtype, int rank, const int64_t *sizes, i
     return KILN_OK;
 }
 
-void kiln_row_major(int rank, const int64_t *sizes, int64_t *strides) {
+KILN_HOT void kiln_row_major(int rank, const int64_t *sizes, int64_t *strides) {
     int64_t next = 1;
     for (int d = rank - 1; d >= 0; d--) {
         strides[d] = next;
@@ -127,7 +127,7 @@ static bool is_dense(int rank, const int64_t *sizes, const int64_t *strides) {
     return true;
 }
 
-uint16_t kiln_layout_flags(int rank, const int64_t *sizes, const int64_t *strides, int64_t nelem) {
+KILN_HOT uint16_t kiln_layout_flags(int rank, const int64_t *sizes, const int64_t *strides, int64_t nelem) {
     uint16_t flags = rank == 0 ? KILN_TF_SCALAR : 0;
     if (nelem == 1) flags |= KILN_TF_SINGLE;
     flags |= nelem == 0 ? KILN_TF_CONTIGUOUS | KILN_TF_DENSE : row_major_flags(rank, sizes, strides);
@@ -142,7 +142,8 @@ uint16_t kiln_layout_flags(int rank, const int64_t *sizes, const int64_t *stride
 
 enum { KEPT_FLAGS = KILN_TF_READONLY | KILN_TF_OWNED | KILN_TF_BORROWED };
 
-static void set_shape(kiln_tensor *t, int rank, const int64_t *sizes, const int64_t *strides, int64_t nelem) {
+KILN_HOT static void set_shape(kiln_tensor *t, int rank, const int64_t *sizes, const int64_t *strides,
+                               int64_t nelem) {
     if (rank > 0) memmove(t->sizes, sizes, (size_t)rank * sizeof *sizes);
     if (!strides)
         kiln_row_major(rank, sizes, t->strides);
@@ -246,8 +247,8 @@ kiln_status kiln_tensor_number(const kiln_value *v, kiln_tensor **out) {
     return KILN_OK;
 }
 
-kiln_tensor *kiln_tensor_new_trusted(kiln_dtype dtype, int rank, const int64_t *sizes, const int64_t *strides,
-                                     int64_t nelem) {
+KILN_HOT kiln_tensor *kiln_tensor_new_trusted(kiln_dtype dtype, int rank, const int64_t *sizes,
+                                              const int64_t *strides, int64_t nelem) {
     kiln_tensor *t = block_new(KILN_SIG(dtype, KILN_TF_OWNED, rank), rank,
                                (size_t)nelem * kiln_elem_bytes[dtype]);
     if (t) set_shape(t, rank, sizes, strides, nelem);
@@ -407,7 +408,7 @@ static __attribute__((noinline)) void release_with_care(kiln_tensor *t) {
 }
 
 /* The only reference cannot become two meanwhile: a load tells what a decrement would. */
-void kiln_tensor_release(kiln_tensor *t) {
+KILN_HOT void kiln_tensor_release(kiln_tensor *t) {
     if (!t) return;
     bool last = atomic_load_explicit(&t->refs, memory_order_acquire) == 1;
     if (!last || !kiln_block_keep(t, t->home)) release_with_care(t);
