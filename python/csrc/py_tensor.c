@@ -265,7 +265,9 @@ static operand operand_of(kp_state *st, PyObject *o) {
 
 /* name: the overload of two tensors, `any` all of them: a second operand that is a number needs no tensor to stand for it. */
 static PyObject *call_binary(const char *name, const char *any, PyObject *a, PyObject *b) {
-    kp_state *st = kp_state_of_type(Py_TYPE(is_tensor(a) ? a : b));
+    bool ours = is_tensor(a);
+    kp_state *st = kp_state_of_type(Py_TYPE(ours ? a : b));
+    if (st && ours && Py_TYPE(a) == Py_TYPE(b)) return kp_call_named(st, name, a, b); /* nothing to ask */
     operand left = st ? operand_of(st, a) : FAILED, right = left > 0 ? operand_of(st, b) : left;
     if (left == FAILED || right == FAILED) return NULL;
     if (left == NEITHER || right == NEITHER) return Py_NewRef(Py_NotImplemented);
