@@ -133,7 +133,7 @@ static int32_t run_for(ctx *c, const region *r) {
 }
 
 /* What follows the loop in a block of its axis stands at the block's first element again. */
-static int32_t run_region(ctx *c, const region *r) {
+KILN_HOT static int32_t run_region(ctx *c, const region *r) {
     int32_t trap = r->op == KILN_IR_FOR    ? run_for(c, r)
                    : r->op == KILN_IR_FOLD ? kiln_interp_fold(c, r)
                                            : kiln_interp_scan(c, r);
@@ -141,16 +141,18 @@ static int32_t run_region(ctx *c, const region *r) {
     return trap;
 }
 
-int32_t kiln_interp_list(ctx *c, const node *n) {
+KILN_HOT int32_t kiln_interp_list(ctx *c, const node *n) {
     for (; n; n = n->next) {
         int32_t trap = 0;
         switch ((node_kind)n->kind) {
         case NODE_CALL: run_call(c, n); break;
-        case NODE_CONST: memcpy(c->ptr[n->out], &n->u.bits, n->size); break;
-        case NODE_PAR: memcpy(c->ptr[n->out], &c->launch->par[n->which], n->size); break;
+        case NODE_CONST:
+            memcpy(c->ptr[n->out], &n->u.bits, sizeof n->u.bits);
+            break; /* registers are longer */
+        case NODE_PAR: memcpy(c->ptr[n->out], &c->launch->par[n->which], sizeof *c->launch->par); break;
         case NODE_SPLAT: run_splat(c, n); break;
         case NODE_INDEX: run_index(c, n); break;
-        case NODE_EXTENT: memcpy(c->ptr[n->out], &c->extent[n->which], n->size); break;
+        case NODE_EXTENT: memcpy(c->ptr[n->out], &c->extent[n->which], sizeof *c->extent); break;
         case NODE_LOAD: run_load(c, n); break;
         case NODE_GATHER: kiln_interp_gather(c, n); break;
         case NODE_STORE:
@@ -170,37 +172,29 @@ int32_t kiln_interp_list(ctx *c, const node *n) {
 
 /* -- a whole nest ------------------------------------------------------------------------------------ */
 
-static size_t up64(size_t n) { return (n + 63) & ~(size_t)63; }
-
 static size_t stack_bytes(const program *g, const region *f, const kiln_launch *launch) {
     size_t elems = f->width == BLOCK ? g->block : LANES;
-    return up64(kiln_interp_entries(f, launch->n) * f->entry_units * elems);
+    return kiln_up64(kiln_interp_entries(f, launch->n) * f->entry_units * elems);
 }
 
 static void lay_out(ctx *c, char *scratch) {
     const program *g = c->prog;
     c->ptr = (char **)(void *)scratch;
-    char *narrow = scratch + up64(g->nhomes * sizeof(char *));
-    char *wide = narrow + (size_t)g->narrow_units * LANES;
-    for (uint32_t k = 0; k < g->nhomes; k++) {
-        const home *h = &g->homes[k];
-        if (h->units == UINT32_MAX) continue;
-        c->ptr[k] = h->wide ? wide + (size_t)h->units * g->block : narrow + (size_t)h->units * LANES;
-    }
-    char *stack = wide + (size_t)g->wide_units * g->block;
+    for (uint32_t k = 0; k < g->nhomes; k++) c->ptr[k] = scratch + g->homes[k].at;
+    char *stack = scratch + g->scratch;
     for (const region *f = g->folds; f; f = f->next_fold) {
         c->ptr[f->stack] = stack;
         stack += stack_bytes(g, f, c->launch);
     }
 }
 
-static int32_t run_nest(ctx *c, char *scratch) {
+KILN_HOT static int32_t run_nest(ctx *c, char *scratch) {
     lay_out(c, scratch);
     int32_t trap = kiln_interp_list(c, c->prog->pre.head);
     return trap ? trap : run_region(c, c->prog->root);
 }
 
-static int32_t run_on_stack(ctx *c) {
+KILN_HOT static int32_t run_on_stack(ctx *c) {
     _Alignas(64) char scratch[STACK_SCRATCH];
     int32_t trap = run_nest(c, scratch);
     c->ptr = NULL; /* it led into this frame */
@@ -222,7 +216,7 @@ static void start(ctx *c, const kiln_interp *p, const kiln_launch *launch) {
     }
 }
 
-kiln_status kiln_interp_run(const kiln_interp *p, const kiln_launch *launch, int32_t *trap) {
+KILN_HOT kiln_status kiln_interp_run(const kiln_interp *p, const kiln_launch *launch, int32_t *trap) {
     if (launch->nest < 0 || launch->nest >= p->nnests)
         return KILN_BUG("nest %d of %d", (int)launch->nest, p->nnests);
     const program *g = &p->nest[launch->nest];
@@ -230,8 +224,7 @@ kiln_status kiln_interp_run(const kiln_interp *p, const kiln_launch *launch, int
         return KILN_BUG("a launch of %d dimensions, expected %d", (int)launch->ndim, g->ndim);
     ctx c;
     start(&c, p, launch);
-    size_t need = up64(g->nhomes * sizeof(char *)) + (size_t)g->narrow_units * LANES;
-    need += (size_t)g->wide_units * g->block;
+    size_t need = g->scratch;
     for (const region *f = g->folds; f; f = f->next_fold) need += stack_bytes(g, f, launch);
     if (need <= STACK_SCRATCH) {
         *trap = run_on_stack(&c);

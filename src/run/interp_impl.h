@@ -99,6 +99,7 @@ typedef struct region {
 
 typedef struct home {
     uint32_t units; /* where its register starts, in elements' bytes; UINT32_MAX: it has none of its own */
+    uint32_t at;    /* the same in bytes of the scratch memory; 0 without */
     uint32_t next_free;
     uint8_t wide, size;
 } home;
@@ -111,6 +112,7 @@ typedef struct program {
     uint32_t wide_units,
         narrow_units; /* bytes per element of all registers of a block, of all of 64 elements */
     uint32_t block;   /* elements of a block */
+    size_t scratch;   /* bytes of the pointer table and all registers; partial results follow */
     int ndim;
 } program;
 
@@ -147,6 +149,14 @@ int32_t kiln_interp_scan(ctx *c, const region *r);
 size_t kiln_interp_entries(const region *r, const int64_t *n); /* partial results kept at once, by extents */
 void kiln_interp_gather(ctx *c, const node *n);
 void kiln_interp_scatter(ctx *c, const node *n);
-char *kiln_interp_address(const ctx *c,
-                          const access *m); /* of the block's first element, without coordinates */
+
+/* Where the block's first element lies, without coordinates. */
+static inline char *kiln_interp_address(const ctx *c, const access *m) {
+    const int64_t *stride = c->launch->stride + (ptrdiff_t)m->buf * c->prog->ndim;
+    int64_t off = m->offset;
+    for (int k = 0; k < m->ndim; k++) off += c->pos[m->dim[k]] * stride[m->dim[k]];
+    return c->launch->ptr[m->buf] + off;
+}
+
+static inline size_t kiln_up64(size_t n) { return (n + 63) & ~(size_t)63; }
 #endif

@@ -6,13 +6,6 @@
 
 #include "run/interp_impl.h"
 
-char *kiln_interp_address(const ctx *c, const access *m) {
-    const int64_t *stride = c->launch->stride + (ptrdiff_t)m->buf * c->prog->ndim;
-    int64_t off = 0;
-    for (int k = 0; k < m->ndim; k++) off += c->pos[m->dim[k]] * stride[m->dim[k]];
-    return c->launch->ptr[m->buf] + off + m->offset;
-}
-
 static int64_t element_offset(const ctx *c, const access *m, size_t i) {
     const int64_t *stride = c->launch->stride + (ptrdiff_t)m->buf * c->prog->ndim;
     int64_t off = m->vec_dim < 0 ? 0 : (int64_t)i * stride[m->vec_dim];

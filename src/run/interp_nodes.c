@@ -22,7 +22,7 @@ uint32_t kiln_prep_home(prep *q) {
         return 0;
     }
     q->g->homes = all;
-    all[q->g->nhomes].units = UINT32_MAX;
+    all[q->g->nhomes] = (home){.units = UINT32_MAX};
     return q->g->nhomes++;
 }
 
@@ -31,7 +31,7 @@ uint32_t kiln_prep_register(prep *q, int w, int size) {
     if (q->nomem) return 0;
     bool wide = w == BLOCK;
     uint32_t *units = wide ? &q->g->wide_units : &q->g->narrow_units;
-    q->g->homes[at] = (home){*units, NONE, wide, (uint8_t)size};
+    q->g->homes[at] = (home){.units = *units, .next_free = NONE, .wide = wide, .size = (uint8_t)size};
     *units += (uint32_t)size;
     return at;
 }

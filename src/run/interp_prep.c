@@ -390,6 +390,17 @@ static void choose_block(program *g) {
     while (g->block > 256 && units * g->block > 40 * 1024) g->block /= 2;
 }
 
+/* Scratch memory begins with the pointer table; narrow registers follow, then those of blocks. */
+static void place_registers(program *g) {
+    uint32_t narrow = (uint32_t)kiln_up64(g->nhomes * sizeof(char *)),
+             wide = narrow + g->narrow_units * LANES;
+    for (uint32_t k = 0; k < g->nhomes; k++) {
+        home *h = &g->homes[k];
+        if (h->units != UINT32_MAX) h->at = h->wide ? wide + h->units * g->block : narrow + h->units * LANES;
+    }
+    g->scratch = wide + (size_t)g->wide_units * g->block;
+}
+
 kiln_status kiln_interp_prepare(kiln_interp *p, const kiln_ir *ir, int nest, int begin) {
     prep q = {.arena = &p->arena, .loops = p->loops, .ir = ir, .g = &p->nest[nest]};
     memset(q.free_registers, 0xff, sizeof q.free_registers);
@@ -404,6 +415,7 @@ kiln_status kiln_interp_prepare(kiln_interp *p, const kiln_ir *ir, int nest, int
     kiln_status st = prep_region(&q, begin);
     if (st == KILN_OK && q.nomem) st = KILN_NOMEM();
     choose_block(q.g);
+    place_registers(q.g);
     kiln_free(q.v);
     return st;
 }
