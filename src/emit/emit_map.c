@@ -10,7 +10,8 @@
 #include "emit/emit_impl.h"
 
 enum {
-    TAIL_BYTES = 64 /* of the widest register */
+    TAIL_BYTES = 64, /* of the widest register */
+    UNROLLED = 2     /* vectors at a time of light rows: four take short rows longer, and no others less long */
 };
 
 typedef struct nest_use {
@@ -368,7 +369,7 @@ static void light_row(kiln_emitter *em, const nest_use *u, int begin, int end) {
         kiln_em_close(em);
         kiln_em_open(em, "else");
     }
-    whole_vectors(em, u, begin, end, STORE, KILN_EM_UNROLLED);
+    whole_vectors(em, u, begin, end, STORE, UNROLLED);
     whole_vectors(em, u, begin, end, STORE, 1);
     if (both) kiln_em_close(em);
     kiln_em_open(em, "if (left > 0)");
