@@ -55,6 +55,8 @@ typedef struct kiln_emitter {
         early; /* per value of an element-wise nest: not 0 if it is the same along a row and computed before it */
     bool
         second; /* of two vectors that such a nest takes at once, the second is being printed: its values are u<r> */
+    kiln_ref
+        plain; /* the choice of a fold's step that is being printed for elements without a NaN (emit_lanes.c); 0: none */
     bool loose; /* such a nest's lanes are in the order in which complex elements need the fewest shuffles */
     int indent; /* in spaces */
 
