@@ -28,6 +28,7 @@ KILN_HOT static kiln_status run_class(const kiln_plan *plan, kiln_class *c, kiln
                          .parallel = &c->ctx->parallel,
                          .isa = c->ctx->isa,
                          .cost = &c->cost,
+                         .guards = c->nests.nguards,
                          .memory = c->ctx->memory,
                          .ctx = c->ctx,
                          .call = kiln_call};

@@ -126,20 +126,13 @@ static uint64_t still_buffers(const kiln_plan *p) {
     return still;
 }
 
-static bool checks_elements(const kiln_row *row) {
-    for (int c = 0; c < row->nchecks; c++)
-        if (row->checks[c].each) return true;
-    return false;
-}
-
 /* Buffers that lie along the one dimension that is folded, where each lane folds for itself and there is room to turn them, so
- * that the kernel is the one for rows of lanes.  Not where elements are checked before results are there. */
+ * that the kernel is the one for rows of lanes. */
 static uint32_t turned_buffers(const kiln_plan *p, uint64_t still) {
     const kiln_axes *x = &p->axes;
     uint32_t turned = 0;
     int64_t each = 0; /* bytes of the tiles for each place of a row */
-    if (!(p->form & KILN_FOLD_ACROSS) || x->ndim != x->ngrid + 2 || checks_elements(p->call->op->row))
-        return 0;
+    if (!(p->form & KILN_FOLD_ACROSS) || x->ndim != x->ngrid + 2) return 0;
     int64_t worth = gives_each(p) ? WORTH_TURNING_EACH : WORTH_TURNING;
     if (p->n[0] < KILN_TURN_FOLDS || x->nelem < worth) return 0;
     for (int b = 0; b < x->nbuffers; b++) {

@@ -272,6 +272,7 @@ static bool keep_turned(const kiln_axes *x, const kiln_runner *run, kiln_walk *o
     out->outer.bytes = out->bytes;
     out->isa = run->isa;
     out->work = run->work;
+    out->guards = run->guards;
     out->ndim = 0;
     for (int d = 0; d < x->ndim; d++) out->n[d] = x->n[d];
     for (int b = 0; b < x->nbuffers; b++) {
@@ -322,7 +323,7 @@ int32_t kiln_walk_run(const kiln_walk *w, kiln_kernel_fn fn, int nest, char **pt
     int64_t index[KILN_WALK_OUTER] = {0};
     int32_t trap;
     if (w->turned) {
-        const kiln_runner run = {.fn = fn, .isa = w->isa, .work = w->work};
+        const kiln_runner run = {.fn = fn, .isa = w->isa, .work = w->work, .guards = w->guards};
         return kiln_turned_run(&w->outer, &run, nest, ptr, par, 0, &trap) == KILN_OK ? trap : -1;
     }
     do trap = fn(&launch);

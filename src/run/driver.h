@@ -26,6 +26,7 @@ typedef struct kiln_runner {
     kiln_isa isa;                  /* the level of the library's loops that may be used beside the kernel */
     kiln_cost *cost;               /* of the class; NULL where parallel is */
     size_t work;                   /* bytes that each launch of fn needs beside its buffers */
+    int guards;                    /* nests before that one only look for traps: results may not be there yet */
     const kiln_memory *memory;     /* of new results; NULL: Kiln's own blocks */
     struct kiln_ctx *ctx;          /* for call */
     kiln_status (*call)(struct kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
@@ -95,9 +96,10 @@ kiln_status kiln_segments_run(const kiln_axes *axes, const kiln_runner *run, con
 enum { KILN_WALK_BUFFERS = 10, KILN_WALK_OUTER = 6, KILN_WALK_DIMS = 5 };
 typedef struct kiln_walk {
     kiln_axes outer; /* their grid is what is walked; it points into this struct, which must not be moved */
-    bool turned; /* `outer` is all axes, of short rows that are turned (turned.c), which takes isa and work */
+    bool turned; /* `outer` is all axes, of short rows that are turned (turned.c), which takes what follows */
     kiln_isa isa;
     size_t work;
+    int guards;
     uint8_t bytes[KILN_WALK_BUFFERS];
     int ndim; /* of the launch, as n and stride */
     int64_t n[KILN_WALK_DIMS], stride[KILN_WALK_DIMS * KILN_WALK_BUFFERS];

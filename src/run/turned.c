@@ -68,9 +68,10 @@ static void turn(const turning *t, int b, char *memory, int64_t count, bool in) 
 
 static kiln_status run_folds(turning *t, char *const *base, int64_t first, int64_t count, int32_t *trap) {
     const kiln_axes *x = t->axes;
+    int nwritten = t->launch.nest < t->run->guards ? 0 : x->nwritten;
     t->n[0] = count;
     for (int b = 0; b < x->nbuffers; b++) {
-        char *memory = base[b] + first * kiln_axes_stride(x, b, 0);
+        char *memory = base[b] ? base[b] + first * kiln_axes_stride(x, b, 0) : NULL;
         t->at[b] = is_turned(x, b) ? t->tile[b] : memory;
         if (is_turned(x, b) && b >= x->nwritten) turn(t, b, memory, count, true);
     }
@@ -78,7 +79,7 @@ static kiln_status run_folds(turning *t, char *const *base, int64_t first, int64
         *trap = t->run->fn(&t->launch);
     else
         KILN_TRY(kiln_interp_run(t->run->interp, &t->launch, trap));
-    for (int b = 0; b < x->nwritten && *trap == 0; b++)
+    for (int b = 0; b < nwritten && *trap == 0; b++)
         if (is_turned(x, b)) turn(t, b, base[b] + first * kiln_axes_stride(x, b, 0), count, false);
     return KILN_OK;
 }

@@ -113,6 +113,10 @@ def test_targets_out_of_range_are_found_before_anything_is_written(tier, threads
                 k.op("aten::nll_loss_forward.output")(x, target, None, reduction, -100, output=output, total_weight=total)
             assert bool((output == 7).all()) and total == 7
             given = torch.full((n, 10), 7.0)
+            good, grad = k.op("aten::nll_loss_backward.grad_input"), torch.zeros_like(output)
+            for _ in range(3):  # and are remembered
+                good(grad, x, target.clamp(0, 9), None, reduction, -100, total, grad_input=given)
+            given.fill_(7)
             with pytest.raises(IndexError, match="out of bounds"):
                 k.op("aten::nll_loss_backward.grad_input")(output, x, target, None, reduction, -100, total, grad_input=given)
             assert bool((given == 7).all())
