@@ -26,9 +26,9 @@ typedef struct kiln_runner {
     kiln_isa isa;                  /* the level of the library's loops that may be used beside the kernel */
     kiln_cost *cost;               /* of the class; NULL where parallel is */
     size_t work;                   /* bytes that each launch of fn needs beside its buffers */
-    int guards;                    /* nests before that one only look for traps: results may not be there yet */
-    const kiln_memory *memory;     /* of new results; NULL: Kiln's own blocks */
-    struct kiln_ctx *ctx;          /* for call */
+    int guards;                /* nests before that one only look for traps: results may not be there yet */
+    const kiln_memory *memory; /* of new results; NULL: Kiln's own blocks */
+    struct kiln_ctx *ctx;      /* for call */
     kiln_status (*call)(struct kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
                         kiln_tensor **outs, size_t nouts); /* how steps call other operators */
 } kiln_runner;
