@@ -33,6 +33,16 @@ static kiln_status refuse(const kiln_bound *call, int k, const char *why) {
                      op->schema->args[kiln_op_out_arg(op, k)].name, why);
 }
 
+/* Whether result k may be written while an argument that lies on it, element by element, is still to be read for another:
+ * a result of whole folds is there before one for each element is computed from the arguments again. */
+static bool is_early(const kiln_plan *p, int k) {
+    const kiln_reduce *reduce = p->branch->reduce;
+    bool each = false;
+    if (!reduce) return false;
+    for (int j = 0; j < reduce->finish.n; j++) each = each || (j != k && reduce->finish.at[j].each);
+    return each;
+}
+
 kiln_status kiln_overlap_check(kiln_plan *p) {
     const kiln_bound *call = p->call;
     bool copied = kiln_plan_out_rule(p) == KILN_OUT_COPIED;
@@ -51,7 +61,7 @@ kiln_status kiln_overlap_check(kiln_plan *p) {
                 return refuse(call, k,
                               "unsupported operation: some elements of the input tensor and the written-to "
                               "tensor refer to a single memory location");
-            if (o >= OVERLAP_PARTIAL) p->aside = true;
+            if (o >= OVERLAP_PARTIAL || (o == OVERLAP_ALIGNED && is_early(p, k))) p->aside = true;
         }
         for (int j = 0; j < k; j++) /* two results in one place: one of them would be lost */
             if (overlap_of(out, call->out[j]) != OVERLAP_NO)
