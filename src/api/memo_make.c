@@ -317,7 +317,8 @@ static bool make_laid_out(filling *f, const kiln_class *c, const kiln_runner *ru
     static const int64_t origin[KILN_WALK_DIMS];
     const kiln_plan *p = f->plan;
     kiln_memo *m = f->m;
-    if (p->nsteps > 1 || c->nests.blocks.length) return false;
+    if (p->nsteps > 1 || p->parts || c->nests.blocks.length)
+        return false; /* the kernel alone is not the call */
     m->hit = kiln_memo_hits[m->given_outs ? KILN_MEMO_LAID_OUT_INTO : KILN_MEMO_LAID_OUT];
     m->absent = p->typed.absent;
     if (!kiln_walk_make(&p->axes, run, &m->walk) || !keep_layout(f) || !keep_written(f)) return false;

@@ -3,10 +3,12 @@
 Rows that ask sizes, compute numbers of the call, check elements, or leave out a result are remembered for one layout.  Calls that
 differ in one thing each take turns, several times over, and every answer is PyTorch's; calls like the last are slot hits.
 """
+import itertools
+
 import torch
 
 from compare import tally
-from kilnlib import Kiln
+from kilnlib import Kiln, at_most
 from test_fold import bits, outcome, torch_op
 
 
@@ -103,3 +105,16 @@ def test_what_is_written_fits():
             written = torch.zeros(sizes)
             assert isinstance(outcome(op, mean, (var, written, torch.ones(3), 0.1), {}), Exception), sizes
             assert not written.any()
+
+
+def test_folds_that_threads_share_now_and_then():
+    """A fold is shared among threads until its time is known, and then perhaps no longer: one kernel does not stand for the other."""
+    with at_most(2), Kiln("sync") as k:
+        for n, dtype in itertools.product((30000, 50000, 70000, 150000), (torch.bfloat16, torch.float32, torch.uint8)):
+            x, out = torch.ones(n, dtype=dtype), torch.empty((), dtype=torch.float32 if dtype.is_floating_point else torch.int64)
+            for name, named in [("sum", {}), ("sum.IntList_out", {"dtype": out.dtype, "out": out}), ("amax", {})]:
+                args = (x, None) if name == "sum.IntList_out" else (x, []) if name == "amax" else (x,)
+                want = torch_op(name)(*args, **named)
+                for _ in range(150):
+                    tally.cases["folds that threads share now and then"] += 1
+                    assert k.op(name)(*args, **named) == want
