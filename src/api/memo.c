@@ -244,6 +244,7 @@ static bool run_flat(kiln_memo *m, const kiln_value *args, kiln_tensor **outs) {
     kiln_tensor *made[KILN_MEMO_RETS];
     unsigned k = 0;
     if (!shapes_match(m, args) || !outs_are_free(m, args)) return false;
+    if (m->rounded && m->rounding != fegetround()) return false;
     if (m->n[0] > KILN_MEMO_SERIAL && m->nnests > 1)
         return false; /* the memo may be another call's between them */
     if (!set_scalars(m, args) && !set_any_scalars(m, args)) return false;
@@ -330,7 +331,7 @@ static __attribute__((noinline)) bool written_are_apart(kiln_memo *m, const kiln
 INLINE bool run_laid_out(kiln_memo *m, const kiln_value *args, kiln_tensor **outs, bool given) {
     kiln_tensor *made[KILN_MEMO_RETS];
     unsigned k = 0;
-    if (m->hosts && m->rounding != fegetround()) return false;
+    if (m->rounded && m->rounding != fegetround()) return false;
     if ((given || m->nwritten) && !written_are_apart(m, args)) return false;
     if (!set_scalars(m, args) && !set_any_scalars(m, args)) return false;
     if (m->nguards && launch(m, 0, m->nguards) != 0) return false;
@@ -456,6 +457,12 @@ HIT(1)
 HIT(2)
 HIT(3)
 
+static kiln_status hit_rounded(kiln_thread *t, kiln_memo *m, const kiln_value *args, size_t nargs,
+                               kiln_tensor **outs) {
+    if (m->rounding != fegetround()) return call_other(m->c->ctx, m->op, args, nargs, outs, m->nrets);
+    return hit(t, m, args, outs, 0);
+}
+
 INLINE kiln_status hit_one_layout(kiln_thread *t, kiln_memo *m, const kiln_value *args, size_t nargs,
                                   kiln_tensor **outs, bool given) {
     if (laid_out_alike(m, args) && run_laid_out(m, args, outs, given)) {
@@ -479,6 +486,7 @@ kiln_memo_hit *const kiln_memo_hits[KILN_MEMO_HITS] = {hit_0,
                                                        hit_1,
                                                        hit_2,
                                                        hit_3,
+                                                       [KILN_MEMO_ROUNDED] = hit_rounded,
                                                        [KILN_MEMO_LAID_OUT] = hit_laid_out,
                                                        [KILN_MEMO_LAID_OUT_INTO] = hit_laid_out_into};
 

@@ -19,7 +19,8 @@ enum {
     KILN_MEMO_SHAPES = 2, /* of results that have one layout */
     KILN_MEMO_SCALARS = 4,
     KILN_MEMO_LEAD = 3,      /* tensors up to which there is a kiln_memo_hit of their number */
-    KILN_MEMO_LAID_OUT,      /* the kiln_memo_hit of one layout, */
+    KILN_MEMO_ROUNDED,       /* the kiln_memo_hit of a flat memo that is `rounded`, */
+    KILN_MEMO_LAID_OUT,      /* of one layout, */
     KILN_MEMO_LAID_OUT_INTO, /* and of one whose results are given */
     KILN_MEMO_HITS,
     KILN_MEMO_SERIAL = 16384, /* elements from which on the driver decides how to run */
@@ -107,6 +108,8 @@ struct kiln_memo {
     char *ptr[KILN_MEMO_BUFFERS];
     int64_t stride[KILN_MEMO_BUFFERS * 2];
     uint64_t par[KILN_MEMO_SCALARS];
+    bool rounded;    /* numbers of the launch were computed for the first call, */
+    int rounding;    /* in this mode of the floating-point unit */
     uint32_t serial; /* of the recipe it was made for */
     bool used;       /* since it was made */
     uint8_t missed;  /* calls that came while a slot pointed at it */
@@ -114,8 +117,6 @@ struct kiln_memo {
     bool flat; /* then there is no memory for what follows */
     kiln_walk walk;
     size_t work;
-    bool hosts;       /* numbers of the launch were computed for the first call, */
-    int rounding;     /* in this mode of the floating-point unit */
     uint32_t absent;  /* bit k: there is no result k */
     uint8_t nwritten; /* arguments that are written to: their buffers stand behind the results, */
     uint8_t written[KILN_MEMO_RETS];  /* and these are the values */

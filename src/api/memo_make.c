@@ -160,17 +160,27 @@ static kiln_memo_how how_of(const kiln_value *v, const kiln_scalar_source *src) 
     return is_int && src->dtype == KILN_I32 ? KILN_MEMO_INT_TO_I32 : KILN_MEMO_ANY;
 }
 
+/* Whether what v becomes depends on the mode of the floating-point unit. */
+static bool is_rounded(const kiln_value *v, const kiln_scalar_source *src, bool checked) {
+    uint64_t up = 0, down = 0;
+    int mode = fegetround();
+    bool fits = fesetround(FE_UPWARD) == 0 && kiln_number_convert(v, src, checked, &up) &&
+                fesetround(FE_DOWNWARD) == 0 && kiln_number_convert(v, src, checked, &down);
+    (void)fesetround(mode);
+    return !fits || up != down;
+}
+
 static bool fill_scalars(filling *f, const kiln_class *c) {
     const kiln_plan *p = f->plan;
     kiln_memo *m = f->m;
     m->scalar_end = m->scalar;
-    if (!m->flat) m->hosts = false;
+    m->rounded = false;
+    m->rounding = fegetround();
     for (int k = 0; k < c->nscalars; k++) {
         const kiln_scalar_source *src = &c->scalars[k];
         if (src->arg >= KILN_HOST_ID || src->index >= 0) { /* what it comes from is asked */
             if (m->flat || kiln_plan_scalar(p, src, &m->par[k]) != KILN_OK) return false;
-            m->hosts = true;
-            m->rounding = fegetround();
+            m->rounded = true;
             continue;
         }
         bool checked = kiln_plan_scalar_checked(p, src->arg);
@@ -178,6 +188,7 @@ static bool fill_scalars(filling *f, const kiln_class *c) {
         m->par[k] = 0;
         if (p->call->given[src->arg] < 0) { /* a default, converted once */
             if (!kiln_number_convert(v, src, checked, &m->par[k])) return false;
+            m->rounded = m->rounded || is_rounded(v, src, checked);
             continue;
         }
         *m->scalar_end++ = (kiln_memo_scalar){.how = how_of(v, src),
@@ -216,7 +227,7 @@ static bool make_flat(filling *f) {
     m->n[1] = 1;
     m->launch = (kiln_launch){
         .ndim = 2, .n = m->n, .ptr = m->ptr, .stride = m->stride, .origin = origin, .par = m->par};
-    m->hit = kiln_memo_hits[leading_tensors(m)];
+    m->hit = kiln_memo_hits[m->rounded ? KILN_MEMO_ROUNDED : leading_tensors(m)];
     return true;
 }
 

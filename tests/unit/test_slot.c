@@ -2,6 +2,8 @@
  *
  * The interpreting context never uses slots, so it says what each call means: same status, same message, same
  * results.  Counters say which path was taken. */
+#include <fenv.h>
+
 #include "tier_compare.h"
 
 static void drop(kiln_tensor *t) { kiln_tensor_release(t); }
@@ -257,6 +259,24 @@ static void numbers_change_value_and_kind(void **state) {
 }
 
 /* A condition asks the value: another one may take another branch, or be refused. */
+/* A default is converted when the memo is made, in the mode of that call. */
+static void defaults_in_another_rounding_mode(void **state) {
+    (void)state;
+    kiln_tensor *x = F32(SIZES(2, 2), -3, -5, 3, 1), *turned;
+    MUST_OK(
+        kiln_tensor_wrap(kiln_tensor_data(x), KILN_F32, SIZES(2, 2), (int64_t[]){1, 2}, NULL, NULL, &turned));
+    for (int k = 0; k < 2; k++) {
+        kiln_tensor *t = k ? turned : x;
+        for (int call = 0; call < 20; call++) AGREE("leaky_relu", TEN(t)); /* a slope of 0.01 */
+        HITS(1, AGREE("leaky_relu", TEN(t)));
+        fesetround(FE_UPWARD);
+        HITS(0, AGREE("leaky_relu", TEN(t)));
+        fesetround(FE_TONEAREST);
+        AGREE("leaky_relu", TEN(t));
+    }
+    drop(turned), drop(x);
+}
+
 static void values_that_conditions_ask(void **state) {
     (void)state;
     const kiln_value exponents[] = {INT(2), INT(3),    INT(0), INT(-1),  FLT(0.5),
@@ -560,6 +580,7 @@ int main(void) {
         cmocka_unit_test(other_strides_miss),
         cmocka_unit_test(tensors_of_rank_zero),
         cmocka_unit_test(numbers_change_value_and_kind),
+        cmocka_unit_test(defaults_in_another_rounding_mode),
         cmocka_unit_test(values_that_conditions_ask),
         cmocka_unit_test(optional_arguments_come_and_go),
         cmocka_unit_test(results_into_given_tensors),
