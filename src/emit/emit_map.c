@@ -11,7 +11,7 @@
 
 enum {
     TAIL_BYTES = 64, /* of the widest register */
-    UNROLLED = 2 /* vectors at a time of light rows: four take short rows longer, and no others less long */
+    UNROLLED = 2 /* vectors at a time of light rows: four make short rows slower and long ones no faster */
 };
 
 typedef struct nest_use {

@@ -141,14 +141,13 @@ KILN_HOT static int32_t run_region(ctx *c, const region *r) {
     return trap;
 }
 
+/* Numbers are copied as 8 bytes, whatever their size: every register has room for that, and nobody reads the rest. */
 KILN_HOT int32_t kiln_interp_list(ctx *c, const node *n) {
     for (; n; n = n->next) {
         int32_t trap = 0;
         switch ((node_kind)n->kind) {
         case NODE_CALL: run_call(c, n); break;
-        case NODE_CONST:
-            memcpy(c->ptr[n->out], &n->u.bits, sizeof n->u.bits);
-            break; /* registers are longer */
+        case NODE_CONST: memcpy(c->ptr[n->out], &n->u.bits, sizeof n->u.bits); break;
         case NODE_PAR: memcpy(c->ptr[n->out], &c->launch->par[n->which], sizeof *c->launch->par); break;
         case NODE_SPLAT: run_splat(c, n); break;
         case NODE_INDEX: run_index(c, n); break;
