@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # fuzz.sh (--runs N | --seconds N) [NAME...] - runs tests/fuzz/fuzz_NAME, or all of them, from the seeds in
-# tests/fuzz/corpus/NAME.  --runs is repeatable (fixed seed); --seconds explores and keeps what it found in
+# tests/fuzz/corpus/NAME.  --runs begins with a fixed seed (what it tries differs all the same where tables hash by a
+# secret of the process); --seconds explores and keeps what it found in
 # build-asan/fuzz/corpus/NAME.  A crasher is left in build-asan/fuzz/ and belongs into the corpus once mended.
 # Ends with `N passed, N failed`, one test per fuzzer.
 set -u

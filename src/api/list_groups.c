@@ -114,15 +114,23 @@ static bool set_buffers(group *g, const int8_t *lane_of) {
     return true;
 }
 
+/* Whether the numbers of an item that will be a call of its own can be converted, before any item is written. */
+static kiln_status check_numbers(const group *g) {
+    uint64_t converted;
+    for (int s = 0; s < g->c->nscalars; s++)
+        KILN_TRY(kiln_plan_scalar(&g->plan, &g->c->scalars[s], &converted));
+    return KILN_OK;
+}
+
 /* The item that is looked at, bound and inferred.  *made: it is the first of a group, which is filled in. */
 static kiln_status try_group(kiln_listing *l, group *g, bool *made) {
     int8_t lane_of[KILN_MAX_ARGS];
     *made = false;
     KILN_TRY(kiln_bind(l->item, l->args, (size_t)l->nargs, &g->call));
     KILN_TRY(kiln_infer(&g->call, &g->plan));
-    if (!is_flat(l, g) || !set_lanes(l, g, lane_of) || !set_buffers(g, lane_of)) return KILN_OK;
     KILN_TRY(kiln_class_of(l->ctx, &g->plan, &g->c));
-    if (!fits_group(g->c)) return KILN_OK;
+    bool flat = is_flat(l, g) && fits_group(g->c) && l->ngroups < KILN_LIST_GROUPS;
+    if (!flat || !set_lanes(l, g, lane_of) || !set_buffers(g, lane_of)) return check_numbers(g);
     if (l->ctx->mode == KILN_MODE_SYNC) KILN_TRY(kiln_class_compile_if_due(g->c));
     g->run = (kiln_runner){.fn = atomic_load_explicit(&g->c->fn, memory_order_acquire),
                            .parallel = &l->ctx->parallel,
@@ -284,7 +292,7 @@ static __attribute__((noinline)) kiln_status place_anew(kiln_listing *l, uint32_
     if (l->made && l->ngroups == KILN_LIST_GROUPS) return KILN_OK; /* its call writes nothing that is there */
     KILN_TRY(new_group(l, &g));
     kiln_status st = try_group(l, g, &made);
-    if (st != KILN_OK || !made || l->ngroups == KILN_LIST_GROUPS) {
+    if (st != KILN_OK || !made) {
         kiln_block_give(g, g->home);
         return st;
     }

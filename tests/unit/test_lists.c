@@ -58,6 +58,21 @@ static void what_is_read_only_is_not_written(void **state) {
     kiln_tensor_release(b);
 }
 
+/* The second item is strided, so it is a call of its own; its dtype has no room for the number. */
+static void a_number_that_fits_one_item_alone_changes_none(void **state) {
+    (void)state;
+    kiln_tensor *a = F32(SIZES(2), 1, 2), *b;
+    MUST_OK(kiln_tensor_new(KILN_I8, 1, (int64_t[]){2}, (int64_t[]){2}, &b));
+    memset(b->data, 0, 3);
+    assert_int_equal(kiln_call(contexts[0], op_of(contexts[0], "_foreach_clamp_min_.Scalar"),
+                               ARGS(LIST(TEN(a), TEN(b)), INT(300)), NULL, 0),
+                     KILN_E_ARG);
+    assert_non_null(strstr(kiln_last_error(), "'min'"));
+    HOLDS_F32(a, SIZES(2), 1, 2);
+    kiln_tensor_release(a);
+    kiln_tensor_release(b);
+}
+
 /* Whichever allocation fails, the call says so, and nothing is lost or written. */
 static void memory_may_be_wanting(void **state) {
     (void)state;
@@ -84,6 +99,7 @@ int main(void) {
         cmocka_unit_test(kiln_call_has_no_place_for_a_list),
         cmocka_unit_test(lists_are_written_in_place),
         cmocka_unit_test(what_is_read_only_is_not_written),
+        cmocka_unit_test(a_number_that_fits_one_item_alone_changes_none),
         cmocka_unit_test(memory_may_be_wanting),
     };
     return cmocka_run_group_tests(tests, open_contexts, close_contexts);
