@@ -237,10 +237,10 @@ enum {
 static const struct tier_shape {
     int rank;
     int64_t sizes[3];
-} tier_shapes[] = {{0, {0}},       {1, {1}},  {1, {3}},       {1, {4}},    {1, {7}},     {1, {8}},
-                   {1, {15}},      {1, {16}}, {1, {17}},      {1, {31}},   {1, {33}},    {1, {63}},
-                   {1, {64}},      {1, {65}}, {1, {1000}},    {1, {2500}}, {2, {3, 17}}, {2, {5, 64}},
-                   {3, {2, 3, 9}}, {1, {0}},  {3, {4, 1, 33}}};
+} tier_shapes[] = {{0, {0}},       {1, {1}},  {1, {3}},        {1, {4}},     {1, {7}},     {1, {8}},
+                   {1, {15}},      {1, {16}}, {1, {17}},       {1, {31}},    {1, {33}},    {1, {63}},
+                   {1, {64}},      {1, {65}}, {1, {1000}},     {1, {2500}},  {2, {3, 17}}, {2, {5, 64}},
+                   {3, {2, 3, 9}}, {1, {0}},  {3, {4, 1, 33}}, {2, {150, 3}}};
 
 /* How to compare a row: dtypes by argument, contexts, how far to go. */
 typedef struct tier_task {
@@ -261,7 +261,7 @@ static inline void tier_strides(tier_layout layout, int which, bool alone, const
                  (layout == LAYOUT_BCAST_FIRST && which == 0);
     for (int d = s->rank - 1; d >= 0; d--) {
         strides[d] = bcast && d == s->rank - 1 ? 0 : next;
-        next *= s->sizes[d] ? s->sizes[d] : 1;
+        next *= s->sizes[d] && strides[d] ? s->sizes[d] : 1;
         if (layout == LAYOUT_ROWS) next += 2 + which;
     }
 }

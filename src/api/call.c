@@ -36,6 +36,7 @@ KILN_HOT static kiln_status run_class(const kiln_plan *plan, kiln_class *c, kiln
         run->work = c->nests.work + (c->nests.row_work ? row_work(plan, c) : 0); /* written before fn was */
     else if (c->kind == KILN_CLASS_KERNEL)
         run->interp = c->program->interp;
+    if (plan->axes.columns && run->interp) KILN_TRY(kiln_program_along(c->ctx, c->program, &run->interp));
     for (int k = 0; k < c->nscalars; k++) KILN_TRY(kiln_plan_scalar(plan, &c->scalars[k], &par[k]));
     return kiln_steps_run(plan, &c->nests, run, par, outs);
 }

@@ -17,6 +17,8 @@ typedef struct kiln_program {
     kiln_arena arena; /* holds ir */
     kiln_ir *ir;
     kiln_interp *interp;
+    _Atomic(kiln_interp *)
+        along; /* for columns, whose elements the driver repeats; made when it is first wanted */
 } kiln_program;
 
 typedef enum kiln_build_state { KILN_BUILD_IDLE, KILN_BUILD_QUEUED, KILN_BUILD_RUNNING } kiln_build_state;
@@ -96,6 +98,9 @@ kiln_status kiln_ctx_cache_dir(const kiln_ctx *ctx, char **out) KILN_MUST_CHECK;
 /* pipeline.c: the class of an inferred call, made if it has not been seen (the caller is inside the epochs); one
  * that is in no cache; and its kernel, built by the one thread whose turn it is. */
 kiln_status kiln_class_of(kiln_ctx *ctx, const kiln_plan *plan, kiln_class **out) KILN_MUST_CHECK;
+/* Its interpreter for columns. */
+kiln_status kiln_program_along(const kiln_ctx *ctx, kiln_program *program,
+                               const kiln_interp **out) KILN_MUST_CHECK;
 kiln_status kiln_class_new(kiln_ctx *ctx, const kiln_plan *plan, const kiln_key *key,
                            kiln_class **out) KILN_MUST_CHECK;
 kiln_status kiln_class_build(kiln_class *c) KILN_MUST_CHECK;

@@ -16,6 +16,7 @@
 static void free_program(kiln_program *program) {
     if (!program) return;
     kiln_interp_free(program->interp);
+    kiln_interp_free(atomic_load(&program->along));
     kiln_arena_free(&program->arena);
     kiln_free(program);
 }
@@ -31,6 +32,19 @@ static kiln_status front(const kiln_ctx *ctx, const kiln_family_fns *family, con
     program->ir = low->ir;
     kiln_ir_nests(low->ir, &low->nests);
     return kiln_interp_new(program->ir, ctx->isa, &program->interp);
+}
+
+kiln_status kiln_program_along(const kiln_ctx *ctx, kiln_program *program, const kiln_interp **out) {
+    kiln_interp *made = NULL, *there = atomic_load_explicit(&program->along, memory_order_acquire);
+    if (!there) {
+        KILN_TRY(kiln_interp_new_along(program->ir, ctx->isa, &made));
+        if (!atomic_compare_exchange_strong(&program->along, &there, made))
+            kiln_interp_free(made); /* another thread has made one */
+        else
+            there = made;
+    }
+    *out = there;
+    return KILN_OK;
 }
 
 /* One block holds the class, its scalars, traps, their texts and its key: all that outlives the program. */

@@ -3,6 +3,7 @@
  *   emit_c.c      the whole text: fragments of src/math, types, nests, entry point
  *   emit_value.c  values: names, literals, primitives, casts
  *   emit_map.c    element-wise nests over one grid axis, in the form that is fastest for them
+ *   emit_columns.c  these, where short rows lie beside a column
  *   emit_plan.c   for all other nests: where regions end, which vector loops become strips
  *   emit_mem.c    their loads and stores
  *   emit_loop.c   their loops and scans
@@ -55,6 +56,7 @@ typedef struct kiln_emitter {
         early; /* per value of an element-wise nest: not 0 if it is the same along a row and computed before it */
     bool
         second; /* of two vectors that such a nest takes at once, the second is being printed: its values are u<r> */
+    bool of_rows; /* of many rows, a row to a lane, what is the same along each is being printed: y<r> */
     kiln_ref
         plain; /* the choice of a fold's step that is being printed for elements without a NaN (emit_lanes.c); 0: none */
     bool loose; /* such a nest's lanes are in the order in which complex elements need the fewest shuffles */
@@ -116,6 +118,8 @@ const char *kiln_em_kept(
 const char *kiln_em_kept_state(const kiln_emitter *em, kiln_dtype t); /* the same of a state */
 void kiln_em_masks(kiln_emitter *em);                                 /* fills em->mask, sets em->truth */
 void kiln_em_declare(kiln_emitter *em, kiln_ref r);                   /* "const TYPE t<r> = " */
+bool kiln_em_is_of_rows(const kiln_emitter *em,
+                        kiln_ref r); /* it is the same along a row, and not in all rows */
 void kiln_em_use(kiln_emitter *em, kiln_ref r, int bits); /* t<r>; a bool as a mask of `bits` per lane */
 bool kiln_em_is_shared(
     const kiln_emitter *em,

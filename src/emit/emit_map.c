@@ -7,26 +7,16 @@
  * nest is emit_loop.c's. */
 #include <string.h>
 
-#include "emit/emit_impl.h"
+#include "emit/emit_map.h"
 
 enum {
     TAIL_BYTES = 64, /* of the widest register */
     UNROLLED = 2 /* vectors at a time of light rows: four make short rows slower and long ones no faster */
 };
 
-typedef struct nest_use {
-    bool reads[KILN_IR_MAX_BUFS], writes[KILN_IR_MAX_BUFS], pars[KILN_IR_MAX_PARS];
-} nest_use;
-
-/* How results that lie in a row are stored: into the caches, past them, or as the row's `bypass` says. */
-typedef enum store_way { STORE, STREAM, ASK } store_way;
-
-/* Names of what belongs to a part of an element.  ORDER: kiln_ir_part */
-static const char *const part_names[] = {"", "re", "im"};
+const char *const kiln_em_part_names[] = {"", "re", "im"}; /* ORDER: kiln_ir_part */
 
 static bool strided(const kiln_emitter *em, int buf) { return em->ir->bufs[buf].stride == KILN_STRIDE_ANY; }
-
-static bool touched(const nest_use *u, int b) { return u->reads[b] || u->writes[b]; }
 
 bool kiln_em_is_map(const kiln_ir *ir, int begin) {
     const kiln_ir_ins *f = &ir->ins[begin];
@@ -61,7 +51,7 @@ static void load_part(kiln_emitter *em, const kiln_ir_ins *in) {
     kiln_dtype t = (kiln_dtype)in->dtype;
     const char *name = kiln_dtype_name(t);
     if (!strided(em, in->which)) {
-        kiln_em_fn(em, em->loose ? "load_loose_%s_%s" : "load_%s_%s", part_names[in->prim], name);
+        kiln_em_fn(em, em->loose ? "load_loose_%s_%s" : "load_%s_%s", kiln_em_part_names[in->prim], name);
         kiln_em_put(em, "(p%d)", in->which);
         return;
     }
@@ -75,7 +65,7 @@ static void load(kiln_emitter *em, kiln_ref r) {
     const kiln_ir_buf *b = &em->ir->bufs[in->which];
     kiln_em_declare(em, r);
     if (b->stride == KILN_STRIDE_BCAST) {
-        kiln_em_put(em, "b%d%s", in->which, part_names[in->prim]);
+        kiln_em_put(em, "b%d%s", in->which, kiln_em_part_names[in->prim]);
     } else if (in->prim != KILN_PART_WHOLE) {
         load_part(em, in);
     } else {
@@ -100,17 +90,17 @@ static void store_arguments(kiln_emitter *em, const kiln_ir_ins *in) {
 }
 
 /* Whether results in buf may bypass the caches: they lie in a row, in vectors that some instruction stores so. */
-static bool streams(const kiln_emitter *em, int buf) {
+bool kiln_em_streams(const kiln_emitter *em, int buf) {
     size_t part = kiln_dtype_size(kiln_dtype_real(em->ir->bufs[buf].dtype));
     return !strided(em, buf) && part * (size_t)em->lanes >= 16;
 }
 
 /* A store of elements in a row. */
-static void store_row(kiln_emitter *em, const kiln_ir_ins *in, store_way way, const char *suffix,
+static void store_row(kiln_emitter *em, const kiln_ir_ins *in, kiln_em_way way, const char *suffix,
                       const char *type) {
-    bool both = way == ASK && streams(em, in->which);
+    bool both = way == KILN_EM_ASK && kiln_em_streams(em, in->which);
     kiln_em_start(em);
-    if (both || (way == STREAM && streams(em, in->which))) {
+    if (both || (way == KILN_EM_STREAM && kiln_em_streams(em, in->which))) {
         if (both) kiln_em_put(em, "if (__builtin_expect(bypass, 0)) ");
         kiln_em_fn(em, "stream%s_%s", suffix, type);
         store_arguments(em, in);
@@ -122,7 +112,7 @@ static void store_row(kiln_emitter *em, const kiln_ir_ins *in, store_way way, co
     store_arguments(em, in);
 }
 
-static void store_parts(kiln_emitter *em, const kiln_ir_ins *in, store_way way) {
+static void store_parts(kiln_emitter *em, const kiln_ir_ins *in, kiln_em_way way) {
     kiln_dtype t = kiln_dtype_real((kiln_dtype)in->dtype);
     const char *name = kiln_dtype_name(t);
     if (!strided(em, in->which)) {
@@ -137,7 +127,7 @@ static void store_parts(kiln_emitter *em, const kiln_ir_ins *in, store_way way) 
     }
 }
 
-static void store(kiln_emitter *em, const kiln_ir_ins *in, store_way way) {
+static void store(kiln_emitter *em, const kiln_ir_ins *in, kiln_em_way way) {
     const kiln_ir_buf *b = &em->ir->bufs[in->which];
     if (kiln_dtype_is_complex(b->dtype)) {
         store_parts(em, in, way);
@@ -156,9 +146,9 @@ static void store(kiln_emitter *em, const kiln_ir_ins *in, store_way way) {
 
 /* -- rows ------------------------------------------------------------------------------------------------ */
 
-static bool nest_streams(const kiln_emitter *em, const nest_use *u) {
+bool kiln_em_nest_streams(const kiln_emitter *em, const kiln_em_used *u) {
     for (int b = 0; b < em->ir->nbufs; b++)
-        if (u->writes[b] && streams(em, b)) return true;
+        if (u->writes[b] && kiln_em_streams(em, b)) return true;
     return false;
 }
 
@@ -169,7 +159,7 @@ static void broadcast(kiln_emitter *em, int b) {
     for (int k = 0; k < (part == d ? 1 : 2); k++) {
         kiln_em_start(em);
         kiln_em_put(em, "const v%s b%d%s = ", kiln_em_kept(part), b,
-                    part == d ? "" : part_names[KILN_PART_RE + k]);
+                    part == d ? "" : kiln_em_part_names[KILN_PART_RE + k]);
         kiln_em_fn(em, "splat_%s", t);
         kiln_em_put(em, part == d ? "(*(const par_%s *)p%d" : "(*(const par_%s *)(p%d + ", t, b);
         if (part != d) kiln_em_put(em, "%d)", k * (int)kiln_dtype_size(part));
@@ -179,25 +169,25 @@ static void broadcast(kiln_emitter *em, int b) {
 
 /* q<b>: where a row begins, and d<b>, how far from the next.  past: results go past the caches, as the launch asks for it and
  * all of them lie on vectors' borders in every row. */
-static void rows_head(kiln_emitter *em, const nest_use *u) {
-    if (nest_streams(em, u)) {
+static void rows_head(kiln_emitter *em, const kiln_em_used *u) {
+    if (kiln_em_nest_streams(em, u)) {
         kiln_em_line(em, "const int stream = (L->flags & %u) != 0;", KILN_LAUNCH_STREAM);
         kiln_em_line(em, "int past = stream;");
     }
     for (int b = 0; b < em->ir->nbufs; b++) {
-        if (!touched(u, b)) continue;
+        if (!kiln_em_touched(u, b)) continue;
         kiln_em_line(em, "char *q%d = L->ptr[%d];", b, b);
         kiln_em_line(em, "const long d%d = L->stride[%d];", b, 2 * b + 1);
-        if (u->writes[b] && streams(em, b))
+        if (u->writes[b] && kiln_em_streams(em, b))
             kiln_em_line(em, "past &= ((unsigned long)q%d | (n1 > 1 ? (unsigned long)d%d : 0)) %% %d == 0;",
                          b, b, (int)kiln_dtype_size(kiln_dtype_real(em->ir->bufs[b].dtype)) * em->lanes);
     }
 }
 
 /* Pointers to the row's elements. */
-static void row_head(kiln_emitter *em, const nest_use *u) {
+static void row_head(kiln_emitter *em, const kiln_em_used *u) {
     for (int b = 0; b < em->ir->nbufs; b++) {
-        if (!touched(u, b)) continue;
+        if (!kiln_em_touched(u, b)) continue;
         kiln_em_line(em, "char *p%d = q%d;", b, b);
         kiln_em_line(em, "q%d += d%d;", b, b);
         if (em->ir->bufs[b].stride == KILN_STRIDE_BCAST) broadcast(em, b);
@@ -205,10 +195,10 @@ static void row_head(kiln_emitter *em, const nest_use *u) {
 }
 
 /* The last vector of a row works in the buffers e<b>; m<b> remembers where its results belong. */
-static void tail_in(kiln_emitter *em, const nest_use *u) {
+static void tail_in(kiln_emitter *em, const kiln_em_used *u) {
     for (int b = 0; b < em->ir->nbufs; b++) {
         int size = (int)kiln_dtype_size(em->ir->bufs[b].dtype);
-        if (!touched(u, b) || em->ir->bufs[b].stride != KILN_STRIDE_CONTIG) continue;
+        if (!kiln_em_touched(u, b) || em->ir->bufs[b].stride != KILN_STRIDE_CONTIG) continue;
         bool two = kiln_dtype_is_complex(em->ir->bufs[b].dtype); /* registers */
         kiln_em_start(em);
         if (u->reads[b]) {
@@ -220,7 +210,7 @@ static void tail_in(kiln_emitter *em, const nest_use *u) {
     }
 }
 
-static void tail_out(kiln_emitter *em, const nest_use *u) {
+static void tail_out(kiln_emitter *em, const kiln_em_used *u) {
     for (int b = 0; b < em->ir->nbufs; b++) {
         if (!u->writes[b] || em->ir->bufs[b].stride != KILN_STRIDE_CONTIG) continue;
         kiln_em_start(em);
@@ -229,9 +219,9 @@ static void tail_out(kiln_emitter *em, const nest_use *u) {
     }
 }
 
-static void advance(kiln_emitter *em, const nest_use *u) {
+void kiln_em_advance(kiln_emitter *em, const kiln_em_used *u) {
     for (int b = 0; b < em->ir->nbufs; b++) {
-        if (!touched(u, b) || em->ir->bufs[b].stride == KILN_STRIDE_BCAST) continue;
+        if (!kiln_em_touched(u, b) || em->ir->bufs[b].stride == KILN_STRIDE_BCAST) continue;
         if (strided(em, b))
             kiln_em_line(em, "p%d += KILN_W * s%d;", b, b);
         else
@@ -254,25 +244,25 @@ static bool same_along(const kiln_emitter *em, int r) {
     return true;
 }
 
-/* Compilers do not move a conversion of a vector out of a loop at the level that kernels are built with.  A constant that
- * nothing early needs stays where it is used: before the row it would take a register. */
+/* Compilers do not move a conversion of a vector out of a loop at the level that kernels are built with.  A constant or a number
+ * that nothing early needs stays where it is used: before the row it would take a register. */
 static void find_early(kiln_emitter *em, int begin, int end) {
     enum { SAME = 1, NEEDED };
     uint8_t *early = em->early;
     for (int r = begin; r < end; r++) early[r] = same_along(em, r) ? SAME : 0;
     for (int r = end - 1; r >= begin; r--) {
         const kiln_ir_ins *in = &em->ir->ins[r];
-        if (early[r] == SAME && !computes(in)) early[r] = 0;
+        if (early[r] == SAME && !computes(in) && in->op != KILN_IR_LOAD) early[r] = 0;
         for (int k = 0; early[r] && k < kiln_ir_noperands(in); k++) early[kiln_ir_operand(in, k)] = NEEDED;
     }
 }
 
 /* Whether the order of lanes is nobody's business: all that lies in memory is complex, of one type, in a row or one for
  * all, and none is asked for by its number.  Registers of 16 bytes have but one order. */
-static bool may_be_loose(const kiln_emitter *em, const nest_use *u, int begin, int end) {
+static bool may_be_loose(const kiln_emitter *em, const kiln_em_used *u, int begin, int end) {
     kiln_dtype t = KILN_DTYPE_COUNT;
     for (int b = 0; b < em->ir->nbufs; b++) {
-        if (!touched(u, b)) continue;
+        if (!kiln_em_touched(u, b)) continue;
         if (t == KILN_DTYPE_COUNT) t = em->ir->bufs[b].dtype;
         if (em->ir->bufs[b].dtype != t || strided(em, b)) return false;
     }
@@ -291,11 +281,12 @@ static void value(kiln_emitter *em, int r) {
         kiln_em_value(em, (kiln_ref)r);
 }
 
-static void nest_head(kiln_emitter *em, int nest, const nest_use *u, int begin, int end) {
+/* What all rows share. */
+static void nest_head(kiln_emitter *em, int nest, const kiln_em_used *u) {
     kiln_em_open(em, "static int nest%d(const kiln_launch *L)", nest);
     kiln_em_line(em, "const long n0 = L->n[0], n1 = L->n[1];");
     for (int b = 0; b < em->ir->nbufs; b++) {
-        if (!touched(u, b)) continue;
+        if (!kiln_em_touched(u, b)) continue;
         if (strided(em, b)) kiln_em_line(em, "const long s%d = L->stride[%d];", b, 2 * b);
         if (em->ir->bufs[b].stride != KILN_STRIDE_CONTIG) continue;
         kiln_em_line(em, "char e%d[%d] __attribute__((aligned(64)));", b,
@@ -305,14 +296,20 @@ static void nest_head(kiln_emitter *em, int nest, const nest_use *u, int begin, 
     for (int k = 0; k < em->ir->npars; k++)
         if (u->pars[k]) kiln_em_read_par(em, k);
     rows_head(em, u);
-    kiln_em_open(em, "for (long r = 0; r < n1; r++)");
+}
+
+/* Opens the loop over rows. */
+static void open_rows(kiln_emitter *em, const kiln_em_used *u, int begin, int end) {
+    bool columns = kiln_em_has_columns(em, u, begin, end);
+    if (columns) kiln_em_columns(em, u, begin, end);
+    kiln_em_open(em, columns ? "for (; r < n1; r++)" : "for (long r = 0; r < n1; r++)");
     row_head(em, u);
     for (int r = begin; r < end; r++)
         if (em->early[r]) value(em, r);
 }
 
 /* Instructions begin..end; only stores, all but stores, or both. */
-static void instructions(kiln_emitter *em, int begin, int end, store_way way, bool stores, bool others) {
+static void instructions(kiln_emitter *em, int begin, int end, kiln_em_way way, bool stores, bool others) {
     for (int r = begin; r < end; r++) {
         const kiln_ir_ins *in = &em->ir->ins[r];
         if (em->early[r] || (in->op == KILN_IR_STORE ? !stores : !others)) continue;
@@ -335,8 +332,7 @@ static bool loads_after_store(const kiln_ir *ir, int begin, int end) {
     return false;
 }
 
-/* A vector's instructions: k of its lanes are elements. */
-static void one_vector(kiln_emitter *em, int begin, int end, store_way way) {
+void kiln_em_one_vector(kiln_emitter *em, int begin, int end, kiln_em_way way) {
     bool wait = kiln_em_stores_wait(em->ir, begin, end) && loads_after_store(em->ir, begin, end);
     instructions(em, begin, end, way, !wait, true);
     if (wait) instructions(em, begin, end, way, true, false);
@@ -345,7 +341,8 @@ static void one_vector(kiln_emitter *em, int begin, int end, store_way way) {
 /* -- light rows: all that a vector takes is printed wherever there is one ---------------------------------- */
 
 /* The loop over a row's whole vectors, so many at a time. */
-static void whole_vectors(kiln_emitter *em, const nest_use *u, int begin, int end, store_way way, int times) {
+static void whole_vectors(kiln_emitter *em, const kiln_em_used *u, int begin, int end, kiln_em_way way,
+                          int times) {
     if (times > 1)
         kiln_em_open(em, "for (; left >= %d * KILN_W; left -= %d * KILN_W)", times, times);
     else
@@ -353,29 +350,29 @@ static void whole_vectors(kiln_emitter *em, const nest_use *u, int begin, int en
     kiln_em_line(em, "const long k = KILN_W;");
     for (int t = 0; t < times; t++) {
         if (times > 1) kiln_em_brace(em);
-        one_vector(em, begin, end, way);
-        advance(em, u);
+        kiln_em_one_vector(em, begin, end, way);
+        kiln_em_advance(em, u);
         if (times > 1) kiln_em_close(em);
     }
     kiln_em_close(em);
 }
 
-static void light_row(kiln_emitter *em, const nest_use *u, int begin, int end) {
-    bool both = nest_streams(em, u);
+static void light_row(kiln_emitter *em, const kiln_em_used *u, int begin, int end) {
+    bool both = kiln_em_nest_streams(em, u);
     kiln_em_line(em, "long left = n0;");
     if (both) {
         kiln_em_open(em, "if (past)");
-        whole_vectors(em, u, begin, end, STREAM, 1);
+        whole_vectors(em, u, begin, end, KILN_EM_STREAM, 1);
         kiln_em_close(em);
         kiln_em_open(em, "else");
     }
-    whole_vectors(em, u, begin, end, STORE, UNROLLED);
-    whole_vectors(em, u, begin, end, STORE, 1);
+    whole_vectors(em, u, begin, end, KILN_EM_STORE, UNROLLED);
+    whole_vectors(em, u, begin, end, KILN_EM_STORE, 1);
     if (both) kiln_em_close(em);
     kiln_em_open(em, "if (left > 0)");
     kiln_em_line(em, "const long k = left;");
     tail_in(em, u);
-    one_vector(em, begin, end, STORE);
+    kiln_em_one_vector(em, begin, end, KILN_EM_STORE);
     tail_out(em, u);
     kiln_em_close(em);
 }
@@ -383,10 +380,11 @@ static void light_row(kiln_emitter *em, const nest_use *u, int begin, int end) {
 /* -- other rows -------------------------------------------------------------------------------------------- */
 
 /* Whether two vectors at once take less time: src/math has such a function for a value, and all elements lie in rows. */
-static bool takes_two(const kiln_emitter *em, const nest_use *u, int begin, int end) {
+static bool takes_two(const kiln_emitter *em, const kiln_em_used *u, int begin, int end) {
     bool has = false;
     for (int b = 0; b < em->ir->nbufs; b++)
-        if (touched(u, b) && (strided(em, b) || kiln_dtype_is_complex(em->ir->bufs[b].dtype))) return false;
+        if (kiln_em_touched(u, b) && (strided(em, b) || kiln_dtype_is_complex(em->ir->bufs[b].dtype)))
+            return false;
     for (int r = begin; r < end; r++) {
         if (em->ir->ins[r].op == KILN_IR_TRAP) return false;
         has = has || kiln_em_has_two(em, (kiln_ref)r);
@@ -395,7 +393,7 @@ static bool takes_two(const kiln_emitter *em, const nest_use *u, int begin, int 
 }
 
 /* The first instructions of both vectors, then the second ones, and so on: what is shared once, and all stores last. */
-static void two_vectors(kiln_emitter *em, const nest_use *u, int begin, int end, store_way way) {
+static void two_vectors(kiln_emitter *em, const kiln_em_used *u, int begin, int end, kiln_em_way way) {
     kiln_em_open(em, "for (; left >= 2 * KILN_W; left -= 2 * KILN_W)");
     for (int stores = 0; stores < 2; stores++)
         for (int r = begin; r < end; r++) {
@@ -408,46 +406,46 @@ static void two_vectors(kiln_emitter *em, const nest_use *u, int begin, int end,
             if (!kiln_em_is_shared(em, (kiln_ref)r)) instructions(em, r, r + 1, way, stores, !stores);
             em->second = false;
         }
-    advance(em, u);
-    advance(em, u);
+    kiln_em_advance(em, u);
+    kiln_em_advance(em, u);
     kiln_em_close(em);
 }
 
 /* The loop over a row's whole vectors, or over the one in the tail's buffers. */
-static void vectors(kiln_emitter *em, const nest_use *u, int begin, int end, store_way way) {
+static void vectors(kiln_emitter *em, const kiln_em_used *u, int begin, int end, kiln_em_way way) {
     kiln_em_open(em, "for (; left >= KILN_W; left -= KILN_W)");
-    one_vector(em, begin, end, way);
-    advance(em, u);
+    kiln_em_one_vector(em, begin, end, way);
+    kiln_em_advance(em, u);
     kiln_em_close(em);
 }
 
 /* A loop for each way of storing. */
-static void both_ways(kiln_emitter *em, const nest_use *u, int begin, int end,
-                      void (*loop)(kiln_emitter *, const nest_use *, int, int, store_way)) {
-    if (!nest_streams(em, u)) {
-        loop(em, u, begin, end, STORE);
+static void both_ways(kiln_emitter *em, const kiln_em_used *u, int begin, int end,
+                      void (*loop)(kiln_emitter *, const kiln_em_used *, int, int, kiln_em_way)) {
+    if (!kiln_em_nest_streams(em, u)) {
+        loop(em, u, begin, end, KILN_EM_STORE);
         return;
     }
     kiln_em_open(em, "if (bypass)");
-    loop(em, u, begin, end, STREAM);
+    loop(em, u, begin, end, KILN_EM_STREAM);
     kiln_em_close(em);
     kiln_em_open(em, "else");
-    loop(em, u, begin, end, STORE);
+    loop(em, u, begin, end, KILN_EM_STORE);
     kiln_em_close(em);
 }
 
 /* A row: its whole vectors, then once more round for the part of one that is left.  Both ways of storing have a loop of
  * their own, unless the body is so large that this would take the compiler too long. */
-static void row(kiln_emitter *em, const nest_use *u, int begin, int end) {
+static void row(kiln_emitter *em, const kiln_em_used *u, int begin, int end) {
     kiln_em_line(em, "long left = n0, k = KILN_W;");
-    if (nest_streams(em, u)) kiln_em_line(em, "int bypass = past;");
+    if (kiln_em_nest_streams(em, u)) kiln_em_line(em, "int bypass = past;");
     bool two = takes_two(em, u, begin, end);
     kiln_em_open(em, "for (;;)");
     if (two) both_ways(em, u, begin, end, two_vectors);
     if (!two && kiln_em_weight(em, begin, end) <= KILN_EM_MUCH)
         both_ways(em, u, begin, end, vectors);
     else
-        vectors(em, u, begin, end, ASK);
+        vectors(em, u, begin, end, KILN_EM_ASK);
     kiln_em_open(em, "if (k < KILN_W)");
     tail_out(em, u);
     kiln_em_line(em, "break;");
@@ -455,7 +453,7 @@ static void row(kiln_emitter *em, const nest_use *u, int begin, int end) {
     kiln_em_line(em, "if (left == 0) break;");
     kiln_em_line(em, "k = left;");
     tail_in(em, u);
-    if (nest_streams(em, u)) kiln_em_line(em, "bypass = 0;");
+    if (kiln_em_nest_streams(em, u)) kiln_em_line(em, "bypass = 0;");
     kiln_em_line(em, "left = KILN_W;");
     kiln_em_close(em);
 }
@@ -469,7 +467,7 @@ void kiln_em_stream_end(kiln_emitter *em) {
 
 void kiln_em_map_nest(kiln_emitter *em, int nest, int begin) {
     int end = (int)em->region_end[begin];
-    nest_use u = {{0}, {0}, {0}};
+    kiln_em_used u = {{0}, {0}, {0}};
     for (int r = begin + 1; r < end; r++) {
         if (em->ir->ins[r].op == KILN_IR_LOAD) u.reads[em->ir->ins[r].which] = true;
         if (em->ir->ins[r].op == KILN_IR_STORE) u.writes[em->ir->ins[r].which] = true;
@@ -477,11 +475,12 @@ void kiln_em_map_nest(kiln_emitter *em, int nest, int begin) {
     }
     find_early(em, begin + 1, end);
     em->loose = may_be_loose(em, &u, begin + 1, end);
-    nest_head(em, nest, &u, begin + 1, end);
+    nest_head(em, nest, &u);
+    open_rows(em, &u, begin + 1, end);
     bool light = kiln_em_weight(em, begin + 1, end) <= KILN_EM_LITTLE;
     (light ? light_row : row)(em, &u, begin + 1, end);
     kiln_em_close(em);
-    if (nest_streams(em, &u)) kiln_em_stream_end(em);
+    if (kiln_em_nest_streams(em, &u)) kiln_em_stream_end(em);
     kiln_em_line(em, "return 0;");
     kiln_em_close(em);
     kiln_em_put(em, "\n");

@@ -2,8 +2,8 @@
  *
  * Every primitive P on type T is printed as the call `P_T(...)`: this file knows no primitive by name.  A bool is
  * a mask as wide as the type that made it; uses of another width convert it.  Value r is the C variable t<r>,
- * whichever nest it stands in, and u<r> is the same of the second of two vectors at once.  Knows neither loops nor
- * memory. */
+ * whichever nest it stands in; u<r> is the same of the second of two vectors at once, y<r> that of many rows, one to
+ * a lane.  Knows neither loops nor memory. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -86,7 +86,12 @@ bool kiln_em_is_shared(const kiln_emitter *em, kiln_ref r) {
     return em->early[r] || em->ir->ins[r].op == KILN_IR_CONST || em->ir->ins[r].op == KILN_IR_PAR;
 }
 
+bool kiln_em_is_of_rows(const kiln_emitter *em, kiln_ref r) {
+    return em->early[r] && em->ir->ins[r].op != KILN_IR_CONST && em->ir->ins[r].op != KILN_IR_PAR;
+}
+
 static char letter(const kiln_emitter *em, kiln_ref r) {
+    if (em->of_rows && kiln_em_is_of_rows(em, r)) return 'y';
     return em->second && !kiln_em_is_shared(em, r) ? 'u' : 't';
 }
 

@@ -416,28 +416,23 @@ static bool is_column(const kiln_plan *p, int column) {
     return true;
 }
 
-/* The kernel sees a column as if it had all elements of the rows. */
-static kiln_stride expand(kiln_plan *p, int b) {
-    p->axes.expanded |= 1u << b;
-    return KILN_STRIDE_CONTIG;
-}
-
 /* Inlined, so that it asks nothing of `still` and `turned` where they are 0, as they are for maps. */
 static inline __attribute__((always_inline)) void classify(kiln_plan *p, int vec, uint64_t still,
                                                            uint32_t turned) {
     const int n = p->axes.nbuffers, nwritten = p->axes.nwritten;
     uint64_t bits = 0;
     bool strided = false;
-    p->axes.expanded = 0;
+    p->axes.columns = 0;
     for (int b = 0; b < n; b++) {
         kiln_stride is = KILN_STRIDE_ANY;
         int64_t stride = p->stride[b][vec];
         bool asked = !(still >> b & 1);
         if ((stride == p->bytes[b] || (turned && turned >> b & 1)) && asked)
             is = KILN_STRIDE_CONTIG;
-        else if (stride == 0 && b >= nwritten && asked)
-            is = vec == 0 && is_column(p, b) ? expand(p, b) : KILN_STRIDE_BCAST;
-        else
+        else if (stride == 0 && b >= nwritten && asked) {
+            is = KILN_STRIDE_BCAST;
+            if (vec == 0 && is_column(p, b)) p->axes.columns |= 1u << b;
+        } else
             strided |= asked;
         p->buffer[b].stride = (uint8_t)is;
         if (asked) bits = bits << 2 | is;
@@ -448,6 +443,7 @@ static inline __attribute__((always_inline)) void classify(kiln_plan *p, int vec
     }
     p->axes.vector = vec;
     p->axes.strided = strided;
+    if (strided) p->axes.columns = 0;
     p->axes.turned = strided ? 0 : turned;
     p->stride_bits = bits | (uint64_t)p->form << (2 * KILN_MAX_OPERANDS);
 }

@@ -81,9 +81,9 @@ typedef enum kiln_role {
     { "grid", "reduced", "scanned", "indexed", "parts" } /* ORDER: kiln_role */
 
 /* Loops without what they compute: all that the driver knows of a call. */
-/* Rows so short, and so many, that the driver takes many together (src/run/rows.c); and so short that it does so beside a
- * column, whose elements a kernel for whole rows reads once for each. */
-enum { KILN_SHORT_ROW = 300, KILN_SHORTER_ROW = 32, KILN_MANY_ROWS = 128 };
+/* Rows so short, and so many, that the driver takes many together (src/run/rows.c).  Kernels do so themselves
+ * beside a column of rows of KILN_SHORTER_ROW elements (src/emit/emit_columns.c). */
+enum { KILN_SHORT_ROW = 300, KILN_MANY_ROWS = 128 };
 /* What rows that are folded each for itself must be for the driver to turn them (src/run/turned.c): so many at least, of elements
  * of so many bytes at most, so that so many rows of all buffers have room, each with up to KILN_TURN_GAP bytes between
  * places. */
@@ -95,8 +95,7 @@ typedef struct kiln_axes {
     int pitch;              /* from one buffer's strides to the next one's */
     int vector;             /* the dimension whose places are lanes of the kernel's vectors */
     bool strided;           /* some buffer is neither contiguous nor broadcast along the vector axis */
-    uint32_t
-        expanded; /* bit b: buffer b has one element for each short row, and the kernel reads it as if it had all */
+    uint32_t columns;       /* bit b: buffer b has one element for each of many short rows */
     uint32_t
         turned; /* bit b: buffer b lies along the dimension that is folded, and the kernel expects it along the grid's first */
     int64_t npoints;           /* of the grid */

@@ -157,7 +157,7 @@ static int rows_of_results(const kiln_axes *x) {
  * not write what it has just read. */
 bool kiln_drive_streams(const kiln_axes *x, char *const *ptr) {
     int64_t total = 0;
-    bool together = kiln_rows_are_short(x);
+    bool together = x->columns || kiln_rows_need_tiles(x);
     int row = rows_of_results(x);
     if (row < 0) return false;
     for (int b = 0; b < x->nbuffers; b++) {
@@ -290,7 +290,7 @@ bool kiln_walk_make(const kiln_axes *x, const kiln_runner *run, kiln_walk *out) 
     if (x->ndim - x->ngrid > KILN_WALK_DIMS - INNER) return false;
     out->turned = x->turned != 0;
     if (out->turned) return keep_turned(x, run, out);
-    if (kiln_rows_may_be_short(x) && kiln_rows_are_short(x)) return false;
+    if (kiln_rows_may_be_short(x) && kiln_rows_need_tiles(x)) return false;
     if (x->strided && find_tiles(x, run, &second, &t)) return false;
     pick_dims(x, &first, &second);
     out->ndim = set_box(x, first, second, out->n, out->stride);

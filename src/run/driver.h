@@ -52,13 +52,13 @@ bool kiln_drive_streams(const kiln_axes *axes, char *const *ptr);
 /* Moves `at` to the next place in the grid, but for two dimensions of it; false when all have been visited. */
 bool kiln_drive_advance(const kiln_axes *axes, int first, int second, int64_t *index, char **at);
 
-/* rows.c: many short rows, taken together.  False: there are none, and nothing was done. */
+/* rows.c: many short rows, taken together.  False: there are none, or a kernel takes them together by itself, and nothing was done. */
 bool kiln_rows_run(const kiln_axes *axes, const kiln_runner *run, int nest, char *const *ptr,
                    const uint64_t *par, uint64_t flags, int32_t *trap, kiln_status *st);
-bool kiln_rows_are_short(const kiln_axes *axes);
+bool kiln_rows_need_tiles(const kiln_axes *axes); /* whether kiln_rows_run is needed for a kernel */
 /* A first look, for the many calls that have none. */
 static inline bool kiln_rows_may_be_short(const kiln_axes *x) {
-    return (x->ngrid > 1 && x->n[1] >= KILN_MANY_ROWS) || x->expanded;
+    return (x->ngrid > 1 && x->n[1] >= KILN_MANY_ROWS) || x->columns;
 }
 
 /* turned.c: many short rows that are folded each for itself. */

@@ -7,11 +7,12 @@
 
 #include "run/interp_impl.h"
 
-kiln_status kiln_interp_new(const kiln_ir *ir, kiln_isa isa, kiln_interp **out) {
+static kiln_status new_interp(const kiln_ir *ir, kiln_isa isa, bool along, kiln_interp **out) {
     kiln_interp *p = kiln_calloc(1, sizeof *p);
     if (!p) return KILN_NOMEM();
     kiln_arena_init(&p->arena);
     p->loops = kiln_loops_for(isa);
+    p->along = along;
     p->nnests = ir->nnests;
     p->nest = kiln_arena_alloc(&p->arena, sizeof *p->nest * (size_t)ir->nnests);
     kiln_status st = KILN_OK;
@@ -27,6 +28,14 @@ kiln_status kiln_interp_new(const kiln_ir *ir, kiln_isa isa, kiln_interp **out) 
     }
     *out = p;
     return KILN_OK;
+}
+
+kiln_status kiln_interp_new(const kiln_ir *ir, kiln_isa isa, kiln_interp **out) {
+    return new_interp(ir, isa, false, out);
+}
+
+kiln_status kiln_interp_new_along(const kiln_ir *ir, kiln_isa isa, kiln_interp **out) {
+    return new_interp(ir, isa, true, out);
 }
 
 void kiln_interp_free(kiln_interp *p) {

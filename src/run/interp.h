@@ -12,6 +12,8 @@ typedef struct kiln_interp kiln_interp;
 
 /* Prepares ir (verified) for running at isa.  Borrows ir.  Any number of threads may run one at once. */
 kiln_status kiln_interp_new(const kiln_ir *ir, kiln_isa isa, kiln_interp **out) KILN_MUST_CHECK;
+/* The same, but inputs that the kernel takes to have one element for a row are read along it, as a launch's strides say. */
+kiln_status kiln_interp_new_along(const kiln_ir *ir, kiln_isa isa, kiln_interp **out) KILN_MUST_CHECK;
 void kiln_interp_free(kiln_interp *p);
 
 /* Runs nest launch->nest over the launch's box.  *trap is 0 or KILN_TRAP_BASE + the trap's ordinal, as a

@@ -119,6 +119,7 @@ typedef struct program {
 struct kiln_interp {
     kiln_arena arena;
     const kiln_loops *loops;
+    bool along; /* see kiln_interp_new_along */
     int nnests;
     program *nest;
 };

@@ -110,7 +110,7 @@ static int address_rank(prep *q, const kiln_ir_ins *ins, access *m) {
         bool along = q->vec == q->stack[level] && part == PART_BODY;
         m->dim[m->ndim++] = q->dim_of[a];
         if (q->ir->axes[a].grid) m->dim[m->ndim++] = (uint8_t)(q->dim_of[a] + 1);
-        if (along && b->stride == KILN_STRIDE_BCAST && b->role == KILN_BUF_IN) part = PART_ROW;
+        if (along && !q->along && b->stride == KILN_STRIDE_BCAST && b->role == KILN_BUF_IN) part = PART_ROW;
         if (along && part == PART_BODY) m->vec_dim = (int8_t)q->dim_of[a];
         if (rank < rank_at(level, part)) rank = rank_at(level, part);
     }
@@ -402,7 +402,7 @@ static void place_registers(program *g) {
 }
 
 kiln_status kiln_interp_prepare(kiln_interp *p, const kiln_ir *ir, int nest, int begin) {
-    prep q = {.arena = &p->arena, .loops = p->loops, .ir = ir, .g = &p->nest[nest]};
+    prep q = {.arena = &p->arena, .loops = p->loops, .ir = ir, .along = p->along, .g = &p->nest[nest]};
     memset(q.free_registers, 0xff, sizeof q.free_registers);
     for (int a = 0; a < ir->naxes; a++) {
         q.dim_of[a] = (uint8_t)q.g->ndim;

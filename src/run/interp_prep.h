@@ -26,6 +26,7 @@ typedef struct prep {
     kiln_arena *arena;
     const kiln_loops *loops;
     const kiln_ir *ir;
+    bool along; /* see kiln_interp_new_along */
     program *g;
     value *v;
     region *stack[KILN_IR_MAX_NEST];

@@ -2,8 +2,10 @@
  *
  * x[1080, 1920, 3] - mean[3] would be a launch's row, and a partial vector, for every three elements.  Here the shared row
  * is repeated into a tile as long as many rows, and rows that follow each other in memory are taken together; inputs
- * whose rows lie apart are copied side by side first, and elements of a column repeated.  The kernel is the same, and so
- * are its bits: elements do not depend on each other.  Knows strides and pointers, not dtypes or what is computed. */
+ * whose rows lie apart are copied side by side first.  Of a column the interpreter gets each element as often as a row has
+ * some; kernels take short rows beside a column together by themselves (src/emit/emit_columns.c), if all that they read lies
+ * side by side: what does not is brought there.  The kernel is the same, and so are its bits: elements do not depend on
+ * each other.  Knows strides and pointers, not dtypes or what is computed. */
 #include <string.h>
 
 #include "run/driver.h"
@@ -18,6 +20,7 @@ enum {
 };
 
 typedef struct short_rows {
+    bool beside;       /* a column, and a kernel that knows of it: rows stay as they are */
     int64_t together;  /* rows */
     uint32_t repeated; /* bit b: operand b is the same for every row */
     uint32_t copied;   /* its rows lie apart, or it is a column */
@@ -32,33 +35,40 @@ static int64_t rows_together(int64_t cols, int64_t smallest, int64_t elements) {
     return units > 1 ? units * unit : unit;
 }
 
-/* Rows beside a column are always taken together, as their kernel expects (kiln_axes.expanded): the plan has seen to it that
- * they can be, and they are so short that their tiles have room. */
-static bool find_rows(const kiln_axes *x, short_rows *out) {
-    int64_t cols = x->n[0], smallest = 16, bytes = 0, widest = 0; /* widest: of columns */
-    if (x->ngrid < 2 || x->ngrid != x->ndim || x->origin || cols < 2 || cols > KILN_SHORT_ROW) return false;
-    if (x->n[1] < KILN_MANY_ROWS && !x->expanded) return false;
-    *out = (short_rows){0};
-    for (int b = 0; b < x->nbuffers; b++) {
-        int64_t size = x->bytes[b], along = kiln_axes_stride(x, b, 0), next = kiln_axes_stride(x, b, 1);
-        bool expanded = x->expanded >> b & 1;
-        if (along == 0 && next == 0 && b >= x->nwritten) continue; /* one element for all */
-        if (along != size && !expanded) return false;
-        if (size < smallest) smallest = size;
-        if (expanded && size > widest) widest = size;
-        if (next == cols * size && !expanded) continue;
-        if (b < x->nwritten) return false; /* results that lie apart would have to be copied back */
-        *(next ? &out->copied : &out->repeated) |= 1u << b;
-        bytes += size;
-    }
-    out->together = rows_together(cols, smallest, widest ? COLUMN_BYTES / widest : TOGETHER);
-    while (out->together > 1 && out->together * cols * bytes > ROOM_BYTES) out->together /= 2;
-    return bytes > 0 && (x->expanded || out->together > 1);
+/* Elements of operand b in a tile's row: one of a column for a kernel, else as many as a row has. */
+static int64_t tile_cols(const kiln_axes *x, const short_rows *rows, int b) {
+    return rows->beside && kiln_axes_stride(x, b, 0) == 0 ? 1 : x->n[0];
 }
 
-bool kiln_rows_are_short(const kiln_axes *x) {
+/* Rows beside a column are always taken together by the interpreter, whose program expects it (kiln_interp_new_along): the plan has
+ * seen to it that they can be, and they are so short that their tiles have room. */
+static bool find_rows(const kiln_axes *x, bool compiled, short_rows *out) {
+    int64_t cols = x->n[0], smallest = 16, bytes = 0, widest = 0; /* bytes: of a row; widest: of columns */
+    if (x->ngrid < 2 || x->ngrid != x->ndim || x->origin || cols < 2 || cols > KILN_SHORT_ROW) return false;
+    if (x->n[1] < KILN_MANY_ROWS && !x->columns) return false;
+    *out = (short_rows){.beside = compiled && x->columns};
+    for (int b = 0; b < x->nbuffers; b++) {
+        int64_t size = x->bytes[b], along = kiln_axes_stride(x, b, 0), next = kiln_axes_stride(x, b, 1);
+        bool column = x->columns >> b & 1, single = along == 0 && next == 0 && b >= x->nwritten;
+        if (single && !out->beside) continue; /* one element for all */
+        if (along != size && !column && !single) return false;
+        if (size < smallest) smallest = size;
+        if (column && size > widest) widest = size;
+        int64_t row = tile_cols(x, out, b) * size;
+        if (next == row && (out->beside || !column)) continue;
+        if (b < x->nwritten) return false; /* results that lie apart would have to be copied back */
+        *(next ? &out->copied : &out->repeated) |= 1u << b;
+        bytes += row;
+    }
+    bool expands = x->columns && !out->beside;
+    out->together = rows_together(cols, smallest, expands ? COLUMN_BYTES / widest : TOGETHER);
+    while (out->together > 1 && out->together * bytes > ROOM_BYTES) out->together /= 2;
+    return bytes > 0 && (x->columns || out->together > 1);
+}
+
+bool kiln_rows_need_tiles(const kiln_axes *x) {
     short_rows rows;
-    return x->expanded || find_rows(x, &rows);
+    return find_rows(x, true, &rows);
 }
 
 /* The row at `from`, n bytes, again and again until `total`: what is there doubles. */
@@ -113,16 +123,21 @@ static void expand_column(long_rows *l, int b, const char *from, int64_t first, 
     l->loops->expand[size](to, from, (size_t)(count * cols), expansion_of(l, size));
 }
 
+/* Bytes of a row of b's tile. */
+static size_t tile_row(const long_rows *l, int b) {
+    return (size_t)(tile_cols(l->axes, &l->rows, b) * l->axes->bytes[b]);
+}
+
 /* Tiles of what lies apart, for `count` rows from `first`. */
 static void fill_tiles(long_rows *l, char *const *base, int64_t first, int64_t count) {
     const kiln_axes *x = l->axes;
     for (uint32_t left = l->rows.copied; left; left &= left - 1) {
         int b = __builtin_ctz(left);
         int64_t next = kiln_axes_stride(x, b, 1);
-        if (x->expanded >> b & 1)
+        if (x->columns >> b & 1 && !l->rows.beside)
             expand_column(l, b, base[b], first, count);
         else
-            copy_rows(l->tile[b], base[b] + first * next, next, (size_t)(x->n[0] * x->bytes[b]), count);
+            copy_rows(l->tile[b], base[b] + first * next, next, tile_row(l, b), count);
     }
 }
 
@@ -130,8 +145,8 @@ static void fill_tiles(long_rows *l, char *const *base, int64_t first, int64_t c
 static kiln_status run_rows(long_rows *l, char *const *base, int64_t first, int64_t count, int64_t each,
                             int32_t *trap) {
     fill_tiles(l, base, first, count);
-    l->n[0] = each * l->axes->n[0];
-    l->n[1] = count / each;
+    l->n[0] = l->rows.beside ? l->axes->n[0] : each * l->axes->n[0];
+    l->n[1] = l->rows.beside ? count : count / each;
     if (l->run->fn)
         *trap = l->run->fn(&l->launch);
     else
@@ -147,9 +162,9 @@ static void begin_place(long_rows *l, char *const *base) {
         bool tile = (l->rows.copied | l->rows.repeated) >> b & 1;
         l->next[b] = tile ? 0 : kiln_axes_stride(x, b, 1);
         l->at[b] = tile ? l->tile[b] : base[b];
-        l->stride[2 * b] = tile ? x->bytes[b] : kiln_axes_stride(x, b, 0);
-        l->stride[2 * b + 1] = l->rows.together * l->next[b];
-        size_t row = (size_t)(x->n[0] * x->bytes[b]);
+        size_t row = tile_row(l, b);
+        l->stride[2 * b] = tile && !l->rows.beside ? x->bytes[b] : kiln_axes_stride(x, b, 0);
+        l->stride[2 * b + 1] = l->rows.beside ? (int64_t)row : l->rows.together * l->next[b];
         if (l->rows.repeated >> b & 1) repeat(l->tile[b], base[b], row, row * (size_t)l->rows.together);
     }
 }
@@ -157,7 +172,8 @@ static void begin_place(long_rows *l, char *const *base) {
 /* All rows at one place of the outer dimensions. */
 static kiln_status run_place(long_rows *l, char *const *base, int32_t *trap) {
     int64_t all = l->axes->n[1], each = l->rows.together, whole = all - all % each;
-    int64_t step = l->rows.copied ? each : whole; /* what is copied has room for one block */
+    bool blocks = l->rows.copied || l->rows.beside; /* tiles have room for one */
+    int64_t step = blocks ? each : whole;
     begin_place(l, base);
     for (int64_t r = 0; r < whole && *trap == 0; r += step) KILN_TRY(run_rows(l, base, r, step, each, trap));
     if (whole < all && *trap == 0) KILN_TRY(run_rows(l, base, whole, all - whole, all - whole, trap));
@@ -193,7 +209,7 @@ static __attribute__((noinline)) kiln_status run_all(const short_rows *rows, con
         base[b] = ptr[b];
         if (!((rows->repeated | rows->copied) >> b & 1)) continue;
         l.tile[b] = next;
-        next += (rows->together * x->n[0] * x->bytes[b] + 2 * LINE - 1) / LINE * LINE;
+        next += (rows->together * (int64_t)tile_row(&l, b) + 2 * LINE - 1) / LINE * LINE;
     }
     *trap = 0;
     do st = run_place(&l, base, trap);
@@ -206,7 +222,7 @@ bool kiln_rows_run(const kiln_axes *x, const kiln_runner *run, int nest, char *c
                    const uint64_t *par, uint64_t flags, int32_t *trap, kiln_status *st) {
     static const int64_t origin[2];
     short_rows rows;
-    if (!find_rows(x, &rows)) return false;
+    if (!find_rows(x, run->fn != NULL, &rows)) return false;
     kiln_launch launch = {.nest = nest, .ndim = 2, .origin = origin, .par = par, .flags = flags};
     *st = run_all(&rows, x, run, &launch, ptr, trap);
     return true;

@@ -19,12 +19,18 @@ enum {
     PLACES = 23,   /* along axes that are not looped over */
     STEPS =
         47, /* of scans: whole tiles and a part of one; with the gap at their end rows are whole cache lines */
+    SHORT_COLS = 6,
+    SHORT_ROWS = 2 * 64 +
+                 7, /* of rows beside a column: as many as two of the widest vectors have lanes, and a few */
     LITTLE = 40 * 1000,
     MUCH = 250 * 1000 /* points */
 };
 
 /* One input, in memory of its own for each tier. */
 enum { INTERP, KERNEL, TIERS };
+/* How buffers lie: with gaps between rows; those that may lie anyhow along axes that are not the vector loop's, without gaps; or
+ * in short rows without gaps, beside columns. */
+typedef enum layout { APART, TURNED, BESIDE, LAYOUTS } layout;
 typedef struct trial {
     const kiln_ir *ir;
     const kiln_interp *interp;
@@ -34,7 +40,7 @@ typedef struct trial {
     int64_t n[MAX_DIMS];
     bool map;      /* one grid axis, and no loops inside */
     bool computes; /* coordinates: integers have to be such */
-    bool turned; /* buffers that may be anyhow lie along axes that are not the vector loop's, without gaps */
+    layout layout;
     int64_t least; /* extent */
     int64_t stride[KILN_IR_MAX_BUFS * MAX_DIMS];
     size_t nbytes[KILN_IR_MAX_BUFS]; /* where coordinates are computed there are as many before and behind */
@@ -135,12 +141,13 @@ static void choose_extents(trial *t) {
     t->map = ir->naxes == 1 && ir->axes[0].grid && points(ir, n, columns, 1) == 1;
     if (!t->map && points(ir, n, columns, STRIP) <= LITTLE) cols = STRIP;
     if (points(ir, n, columns, COLS) > MUCH) cols = FEW_COLS;
+    if (t->layout == BESIDE) cols = SHORT_COLS;
     t->least = COLS;
     for (int a = 0; a < ir->naxes; a++) {
         t->dim[a] = t->ndim;
         t->n[t->ndim++] = columns >> a & 1 ? cols : n[a] ? n[a] : PLACES;
         if (t->least > t->n[t->ndim - 1]) t->least = t->n[t->ndim - 1];
-        if (ir->axes[a].grid) t->n[t->ndim++] = ROWS;
+        if (ir->axes[a].grid) t->n[t->ndim++] = t->layout == BESIDE ? SHORT_ROWS : ROWS;
     }
 }
 
@@ -160,14 +167,14 @@ static uint32_t vector_axes(const kiln_ir *ir, int buf) {
     return axes;
 }
 
-/* Strides of a buffer, fastest along its vector axis (turned: along others), with a gap at the end of each row; returns
- * its bytes. */
+/* Strides of a buffer, fastest along its vector axis (turned: along others), with a gap at the end of each row unless rows are
+ * short; returns its bytes. */
 static size_t lay_out(trial *t, int b) {
     const kiln_ir *ir = t->ir;
     const kiln_ir_buf *buf = &ir->bufs[b];
     int64_t size = (int64_t)kiln_dtype_size(buf->dtype), apart = size, all = size;
     uint32_t vec = vector_axes(ir, b);
-    bool turned = t->turned && buf->stride == KILN_STRIDE_ANY;
+    bool turned = t->layout == TURNED && buf->stride == KILN_STRIDE_ANY;
     if (buf->stride == KILN_STRIDE_ANY && !turned) apart = GAP * size;
     for (int pass = 0; pass < 2; pass++)
         for (int a = 0; a < ir->naxes; a++) {
@@ -178,7 +185,7 @@ static size_t lay_out(trial *t, int b) {
                 t->stride[b * t->ndim + d] = none ? 0 : apart;
                 if (none) continue;
                 all += apart * t->n[d];
-                apart *= t->n[d] + 1;
+                apart *= t->n[d] + (t->layout != BESIDE);
             }
         }
     return (size_t)all;
@@ -256,8 +263,8 @@ static kiln_status run_both(trial *t, int *trapped) {
         KILN_TRY(kiln_interp_run(t->interp, &l, &want));
         l.ptr = t->ptr[KERNEL];
         l.work = t->work;
-        l.flags = KILN_LAUNCH_STREAM |
-                  KILN_LAUNCH_FAR; /* the first row is aligned and written so, the others cannot be */
+        if (t->layout != BESIDE) /* the first row is aligned and written so, the others cannot be */
+            l.flags = KILN_LAUNCH_STREAM | KILN_LAUNCH_FAR;
         got = t->fn(&l);
         if (!same_refusal(t->ir, want, got))
             return KILN_BUG("self-test of %s: the kernel returned %d, the interpreter %d", t->ir->name, got,
@@ -275,7 +282,7 @@ static kiln_status traps_at(const trial *t, int tier, int nest, int64_t at, char
     static const int64_t one[2] = {1, 1};
     int32_t trap;
     for (int b = 0; b < t->ir->nbufs; b++)
-        ptr[b] = t->ptr[tier][b] + at % COLS * t->stride[2 * b] + at / COLS * t->stride[2 * b + 1];
+        ptr[b] = t->ptr[tier][b] + at % t->n[0] * t->stride[2 * b] + at / t->n[0] * t->stride[2 * b + 1];
     kiln_launch l = {.nest = nest, .ndim = 2, .n = one, .ptr = ptr, .stride = t->stride};
     l.origin = origin;
     l.par = t->par;
@@ -288,9 +295,10 @@ static kiln_status traps_at(const trial *t, int tier, int nest, int64_t at, char
 static kiln_status mend(const trial *t, int tier, int nest) {
     char *good[KILN_IR_MAX_BUFS], *bad[KILN_IR_MAX_BUFS];
     bool traps = true;
-    for (int64_t at = 0; at < ROWS * COLS && traps; at++) KILN_TRY(traps_at(t, tier, nest, at, good, &traps));
+    int64_t all = t->n[0] * t->n[1];
+    for (int64_t at = 0; at < all && traps; at++) KILN_TRY(traps_at(t, tier, nest, at, good, &traps));
     if (traps) return KILN_OK;
-    for (int64_t at = 0; at < ROWS * COLS; at++) {
+    for (int64_t at = 0; at < all; at++) {
         KILN_TRY(traps_at(t, tier, nest, at, bad, &traps));
         for (int b = 0; b < t->ir->nbufs && traps; b++)
             memmove(bad[b], good[b], kiln_dtype_size(t->ir->bufs[b].dtype));
@@ -315,17 +323,25 @@ static bool scans_rows(const kiln_ir *ir) {
     return scans && any;
 }
 
+/* Whether the kernel may have another way for short rows: it is element-wise, and an input has one element for each row. */
+static bool has_columns(const kiln_ir *ir) {
+    bool column = false;
+    for (int b = 0; b < ir->nbufs; b++) column |= ir->bufs[b].stride == KILN_STRIDE_BCAST;
+    return column && ir->naxes == 1 && ir->axes[0].grid;
+}
+
 kiln_status kiln_selftest(const kiln_ir *ir, const kiln_interp *interp, kiln_kernel_fn fn, size_t nwork) {
     trial *t = kiln_calloc(1, sizeof *t);
     char *work = nwork ? kiln_alloc_aligned(ALIGN, nwork) : NULL;
     bool room = t && (work || !nwork);
     kiln_status st = room ? KILN_OK : KILN_NOMEM();
-    for (int turned = 0; turned <= scans_rows(ir) && st == KILN_OK; turned++) {
-        if (turned) kiln_free(t->memory);
-        *t = (trial){.ir = ir, .interp = interp, .fn = fn, .work = work, .turned = turned};
+    const bool has[LAYOUTS] = {true, scans_rows(ir), has_columns(ir)};
+    for (int k = 0; k < LAYOUTS && st == KILN_OK; k++) {
+        if (!has[k]) continue;
+        *t = (trial){.ir = ir, .interp = interp, .fn = fn, .work = work, .layout = (layout)k};
         st = run_trial(t);
+        kiln_free(t->memory);
     }
-    if (t) kiln_free(t->memory);
     kiln_free(t);
     kiln_free(work);
     return st;

@@ -89,6 +89,28 @@ static void the_self_test_refuses_a_corrupted_kernel(void **state) {
     for (size_t k = 0; k < sizeof lies / sizeof *lies; k++) expect_refusal(lies[k]);
 }
 
+/* The same of a kernel for rows beside a column: its loop for short ones. */
+static void the_self_test_sees_the_loop_for_columns(void **state) {
+    (void)state;
+    static const char *const lies[] = {
+        "s/no such text//", "s/lanes32\\[c\\]/lanes32[0]/", /* the first vector's elements in all */
+        "s/q2 += used \\* 4/q2 += 4/",                      /* the next row, not the next that is needed */
+        "s/^        q0 = p0;//",                            /* the last rows where the first belong */
+    };
+    kiln_tensor *a = F32(SIZES(2, 3), 1, 2, 3, 4, 5, 6), *b = F32(SIZES(2, 1), 10, 20);
+    for (size_t k = 0; k < sizeof lies / sizeof *lies; k++) {
+        kiln_ctx *ctx = open_liar(lies[k]);
+        kiln_tensor *out = call1(ctx, "test::planted", ARGS(TEN(a), TEN(b)));
+        HOLDS_F32(out, SIZES(2, 3), 20, 30, 40, 100, 120, 140);
+        assert_int_equal(it_lied(), k > 0);
+        if (k == 0) assert_string_equal(kiln_last_tier(), "compiled");
+        if (k > 0 && stats_of(ctx).selftest_failures != 1) fail_msg("%s is believed", lies[k]);
+        kiln_tensor_release(out);
+        kiln_close(ctx);
+    }
+    drop_args(ARGS(TEN(a), TEN(b)));
+}
+
 /* The made input of the self-test meets zero divisors here; what comes after the traps is tested too. */
 static void the_self_test_sees_behind_a_trap(void **state) {
     (void)state;
@@ -324,6 +346,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_self_test_refuses_a_corrupted_kernel),
         cmocka_unit_test(the_self_test_sees_behind_a_trap),
+        cmocka_unit_test(the_self_test_sees_the_loop_for_columns),
         cmocka_unit_test(the_same_compiler_is_believed_when_it_does_not_lie),
         cmocka_unit_test(the_comparison_sees_a_wrong_kernel),
         cmocka_unit_test(the_comparison_sees_a_wrong_source),

@@ -87,13 +87,12 @@ static void check_all(kiln_ctx *ctx) {
         for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) check_shape(ctx, &shapes[k], dtypes[d]);
 }
 
-/* At every level that the machine runs: each has its own vectors to repeat elements by. */
-static void interpreted(void **state) {
-    (void)state;
+/* At every level that the machine runs: each has its own vectors to repeat elements by, or to pick them from. */
+static void at_every_level(kiln_mode mode) {
     static const char *const levels[] = {NULL, "generic", "x86-64-v2", "x86-64-v3", "x86-64-v4"};
     int tried = 0;
     for (size_t k = 0; k < sizeof levels / sizeof *levels; k++) {
-        kiln_config c = {.size = sizeof c, .mode = KILN_MODE_INTERP, .threads = 1, .isa = levels[k]};
+        kiln_config c = {.size = sizeof c, .mode = mode, .threads = 1, .isa = levels[k]};
         kiln_ctx *ctx = NULL;
         if (kiln_open(&c, &ctx) != KILN_OK) continue; /* this machine does not run it */
         check_all(ctx);
@@ -103,11 +102,51 @@ static void interpreted(void **state) {
     assert_true(tried >= 2);
 }
 
+static void interpreted(void **state) {
+    (void)state;
+    at_every_level(KILN_MODE_INTERP);
+}
+
 static void compiled(void **state) {
     (void)state;
-    kiln_ctx *ctx = open_with((kiln_config){.mode = KILN_MODE_SYNC, .threads = 1});
-    check_all(ctx);
-    kiln_close(ctx);
+    at_every_level(KILN_MODE_SYNC);
+}
+
+/* x + a * b, where each of a and b is a column, one with gaps, a row that all share, rows with gaps, or one element. */
+static void a_column_beside_others(void **state) {
+    (void)state;
+    enum { ROWS = 1000, COLS = 3, KINDS = 5 };
+    static const int64_t n[KINDS][RANK] = {
+        {1, ROWS, 1}, {1, ROWS, 1}, {1, 1, COLS}, {1, ROWS, COLS}, {1, 1, 1}};
+    static const int64_t strides[KINDS][RANK] = {
+        {1, 1, 1}, {1, 4, 1}, {1, 1, 1}, {1, COLS + 2, 1}, {1, 1, 1}};
+    static const kiln_dtype dtypes[] = {KILN_F32, KILN_F64, KILN_I64, KILN_C64};
+    for (int c = 0; c < 2; c++)
+        for (int t = 0; t < 4 * KINDS * KINDS; t++) {
+            kiln_dtype d = dtypes[t / KINDS / KINDS];
+            int i = t % KINDS, j = t / KINDS % KINDS;
+            kiln_tensor *x = filled(d, (const int64_t[]){1, ROWS, COLS}, NULL),
+                        *a = filled(d, n[i], strides[i]), *b = filled(d, n[j], strides[j]);
+            kiln_tensor *got = call1(contexts[c], "addcmul", ARGS(TEN(x), TEN(a), TEN(b)));
+            for (int64_t r = 0; r < ROWS; r++)
+                for (int64_t k = 0; k < COLS; k++)
+                    assert_int_equal(number_at(got, 0, r, k),
+                                     number_at(x, 0, r, k) + number_at(a, 0, r, k) * number_at(b, 0, r, k));
+            drop_args(ARGS(TEN(x), TEN(a), TEN(b), TEN(got)));
+        }
+}
+
+/* Numbers of rows around those that whole vectors of a column take, whose last element is the last there is to read. */
+static void columns_of_any_length(void **state) {
+    (void)state;
+    for (int c = 0; c < 2; c++)
+        for (int64_t rows = 126; rows < 200; rows++)
+            for (int64_t cols = 2; cols < 33; cols += 5) {
+                kiln_tensor *x = filled(KILN_I16, (const int64_t[]){1, rows, cols}, NULL),
+                            *y = filled(KILN_I16, (const int64_t[]){1, rows, 1}, NULL);
+                check(contexts[c], &(const shape){{1, rows, cols}}, x, y);
+                drop_args(ARGS(TEN(x), TEN(y)));
+            }
 }
 
 /* A large call of several threads, again and again, as costs become known. */
@@ -161,8 +200,10 @@ int main(void) {
         cmocka_unit_test(interpreted),
         cmocka_unit_test(compiled),
         cmocka_unit_test(columns_of_two_sizes),
+        cmocka_unit_test(a_column_beside_others),
+        cmocka_unit_test(columns_of_any_length),
         cmocka_unit_test(by_several_threads),
         cmocka_unit_test(in_place),
     };
-    return cmocka_run_group_tests(tests, call_setup, call_teardown);
+    return cmocka_run_group_tests(tests, open_contexts, close_contexts);
 }
