@@ -10,8 +10,9 @@
 
 enum {
     MAX_STEPS = 8,
-    LINE = 64,     /* bytes that memory is fetched by */
-    MANY = 2 << 20 /* elements that no near cache holds */
+    LINE = 64,        /* bytes that memory is fetched by */
+    AHEAD = 32 << 10, /* bytes: the most that a block of such rows has */
+    MANY = 2 << 20    /* elements that no near cache holds */
 };
 
 /* tail: the region whose yield ends the part, or -1. */
@@ -240,8 +241,8 @@ static bool fetches_ahead(const kiln_emitter *em, int begin) {
 }
 
 /* Rows of few columns that follow each other without gaps are one run of memory, which steps by turns on eight of them
- * hide from the processor: it fetches nothing ahead.  So the next block is asked for while this one is folded, in the
- * order of addresses. */
+ * hide from the processor: it fetches nothing ahead.  So what comes AHEAD is asked for while a block is folded, in the
+ * order of addresses, and brought into the second cache (2), as the first has no room for so much. */
 static void ask_if_rows_follow(kiln_emitter *em, int begin) {
     const kiln_ir_ins *f = &em->ir->ins[begin], *load = fetched(em, begin);
     int s = (int)em->strip;
@@ -256,17 +257,17 @@ static void ask_if_rows_follow(kiln_emitter *em, int begin) {
     kiln_em_put(em, "1L > %d;\n", MANY);
 }
 
-static void fetch_next_block(kiln_emitter *em, int begin) {
+static void fetch_ahead(kiln_emitter *em, int begin) {
     const kiln_ir_ins *f = &em->ir->ins[begin], *load = fetched(em, begin);
     int s = (int)em->strip, block = (int)f->imm.tree.block;
     int size = (int)kiln_dtype_size(em->ir->bufs[load->which].dtype), lines = block * size * em->lanes / LINE;
     kiln_em_open(em, "if (follow%d)", begin);
-    kiln_em_scope old = kiln_em_enter(em, f->which, "(lo%d + %d)", begin, block);
+    kiln_em_scope old = kiln_em_enter(em, f->which, "lo%d", begin);
     kiln_em_start(em);
     kiln_em_put(em, "const char *next = ");
     kiln_em_address(em, load, 0);
-    kiln_em_put(em, " + (i%d - c%d_0) * %d;\n", s, s, (block - 1) * size);
-    for (int k = 0; k < lines; k++) kiln_em_line(em, "__builtin_prefetch(next + %d);", k * LINE);
+    kiln_em_put(em, " + (i%d - c%d_0) * %d + %d;\n", s, s, (block - 1) * size, AHEAD);
+    for (int k = 0; k < lines; k++) kiln_em_line(em, "__builtin_prefetch(next + %d, 0, 2);", k * LINE);
     kiln_em_leave(em, &old);
     kiln_em_close(em);
 }
@@ -279,7 +280,7 @@ static void block_of_rows(kiln_emitter *em, int begin) {
         kiln_em_open(em, "if (hi%d - lo%d == %u)", begin, begin, em->ir->ins[begin].imm.tree.block);
         kiln_em_open(em, "for (; c%d_1 - i%d >= KILN_W; i%d += KILN_W)", s, s, s);
         kiln_em_line(em, "const long k = KILN_W;");
-        if (fetches_ahead(em, begin)) fetch_next_block(em, begin);
+        if (fetches_ahead(em, begin)) fetch_ahead(em, begin);
         block_of_columns(em, begin, true, true);
     }
     if (whole > 2) {

@@ -80,9 +80,22 @@ typedef struct group {
     int loop, scan, n; /* the FOR, the scan inside it, vectors */
 } group;
 
-typedef enum part { DECLARED, FILLED, EMPTIED, BLANK } part;
+typedef enum part { DECLARED, FILLED, EMPTIED, BLANK, AHEAD } part;
 
-/* For each buffer that is loaded (or stored) in the scan: its tiles, or the call that fills (or empties, or blanks) one. */
+/* Asks for the same columns of the rows after the group's, if these lie apart. */
+static void ask_ahead(const group *g, const kiln_ir_ins *in) {
+    kiln_emitter *em = g->em;
+    int b = in->which, size = (int)kiln_dtype_size(em->ir->bufs[b].dtype), apart = em->dim[em->vec];
+    kiln_em_start(em);
+    kiln_em_put(em, "if (s%d_%d > %d) ", b, apart, size);
+    kiln_em_fn(em, "tile_ahead");
+    kiln_em_put(em, "(");
+    kiln_em_address(em, in, 0);
+    kiln_em_put(em, " + %d * KILN_W * s%d_%d, s%d_%d, KILN_COLS * %d);\n", g->n, b, apart, b, apart, size);
+}
+
+/* For each buffer that is loaded (or stored) in the scan: its tiles, or the call that fills (or empties, or blanks) one, or asks
+ * for what later ones are filled from. */
 static void each_buffer(const group *g, kiln_ir_op op, part what) {
     bool done[KILN_IR_MAX_BUFS] = {false};
     kiln_emitter *em = g->em;
@@ -91,6 +104,10 @@ static void each_buffer(const group *g, kiln_ir_op op, part what) {
         if (in->op != op || done[in->which]) continue;
         done[in->which] = true;
         int b = in->which, size = (int)kiln_dtype_size(em->ir->bufs[b].dtype);
+        if (what == AHEAD) {
+            ask_ahead(g, in);
+            continue;
+        }
         if (what == DECLARED) {
             kiln_em_start(em);
             kiln_em_put(em, "char y%d[%d * KILN_W * ", b, g->n);
@@ -209,6 +226,12 @@ static void scan_tiles(const group *g) {
     kiln_em_scope old = kiln_em_enter(em, axis, "c%d", scan);
     open_vectors(g, false);
     each_buffer(g, KILN_IR_LOAD, FILLED);
+    kiln_em_close(em);
+    kiln_em_open(em, "if (L->flags & %u && %s - g%d >= %d * KILN_W)", KILN_LAUNCH_FAR,
+                 em->at[em->ir->ins[g->loop].which].end, g->loop, 2 * g->n);
+    open_vectors(g, false);
+    each_buffer(g, KILN_IR_LOAD, AHEAD);
+    kiln_em_close(em);
     kiln_em_close(em);
     print_steps(g);
     open_vectors(g, false);
