@@ -81,8 +81,8 @@ typedef enum kiln_role {
     { "grid", "reduced", "scanned", "indexed", "parts" } /* ORDER: kiln_role */
 
 /* Loops without what they compute: all that the driver knows of a call. */
-/* Rows so short, and so many, that the driver takes many together (src/run/rows.c).  Kernels do so themselves
- * beside a column of rows of KILN_SHORTER_ROW elements (src/emit/emit_columns.c). */
+/* Rows so short, and so many, that the driver takes many together (src/run/rows.c).  Rows of
+ * up to KILN_SHORTER_ROW elements beside a column are taken together by kernels themselves (src/emit/emit_columns.c). */
 enum { KILN_SHORT_ROW = 300, KILN_MANY_ROWS = 128 };
 /* What rows that are folded each for itself must be for the driver to turn them (src/run/turned.c): so many at least, of elements
  * of so many bytes at most, so that so many rows of all buffers have room, each with up to KILN_TURN_GAP bytes between

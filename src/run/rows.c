@@ -14,6 +14,7 @@
 
 enum {
     TOGETHER = 1024,         /* elements of rows taken together, at most: more would leave the first cache */
+    BESIDE = 4096,           /* the same beside a column, as a kernel prepares for one in each launch */
     COLUMN_BYTES = 6 * 1024, /* bytes of the widest column's tile: larger, as each launch fills it anew */
     ROOM_BYTES = 32 * 1024,  /* of stack, for all tiles */
     LINE = 64
@@ -60,8 +61,8 @@ static bool find_rows(const kiln_axes *x, bool compiled, short_rows *out) {
         *(next ? &out->copied : &out->repeated) |= 1u << b;
         bytes += row;
     }
-    bool expands = x->columns && !out->beside;
-    out->together = rows_together(cols, smallest, expands ? COLUMN_BYTES / widest : TOGETHER);
+    int64_t most = out->beside ? BESIDE : x->columns ? COLUMN_BYTES / widest : TOGETHER;
+    out->together = rows_together(cols, smallest, most);
     while (out->together > 1 && out->together * bytes > ROOM_BYTES) out->together /= 2;
     return bytes > 0 && (x->columns || out->together > 1);
 }
@@ -78,8 +79,23 @@ static void repeat(char *to, const char *from, size_t n, size_t total) {
         memcpy(to + done, to, done < total - done ? done : total - done);
 }
 
-static void copy_rows(char *to, const char *from, int64_t stride, size_t n, int64_t count) {
+static inline __attribute__((always_inline)) void copy_each(char *to, const char *from, int64_t stride,
+                                                            size_t n, int64_t count) {
     for (int64_t r = 0; r < count; r++, to += n, from += stride) memcpy(to, from, n);
+}
+
+/* Rows of n bytes; those of a column are single elements, which are copied by instructions and not by calls. */
+static void copy_rows(char *to, const char *from, int64_t stride, size_t n, int64_t count) {
+    if (n == 4)
+        copy_each(to, from, stride, 4, count);
+    else if (n == 8)
+        copy_each(to, from, stride, 8, count);
+    else if (n == 2)
+        copy_each(to, from, stride, 2, count);
+    else if (n == 1)
+        copy_each(to, from, stride, 1, count);
+    else
+        copy_each(to, from, stride, n, count);
 }
 
 /* A launch on its way: rows of `together` rows each. */
