@@ -237,20 +237,35 @@ static bool is_far(const kiln_emitter *em, int nest, int begin) {
     return false;
 }
 
-/* While one row is finished from a near cache, the next one is asked for: what folds it first would wait for memory. */
+/* The innermost loop around a vector loop, if it is not the nest's own and load r has a row for each of its positions; else 0. */
+static int loop_of_rows(const kiln_emitter *em, int begin, int r) {
+    const kiln_ir_ins *in = &em->ir->ins[r];
+    const kiln_ir_buf *b = &em->ir->bufs[in->which];
+    int loop = begin - 1;
+    while (loop > em->nest &&
+           !(em->ir->ins[loop].op == KILN_IR_FOR && em->region_end[loop] > (uint32_t)begin))
+        loop--;
+    if (loop == em->nest || in->op != KILN_IR_LOAD || in->ncoord || in->nargs) return 0;
+    bool rows = b->stride == KILN_STRIDE_CONTIG && b->axes >> em->ir->ins[loop].which & 1;
+    return rows && b->role == KILN_BUF_IN ? loop : 0;
+}
+
+/* While one row is finished from a near cache, the next one is asked for: what folds it first would wait for memory.  Rows that are
+ * read but once, and lie apart, are brought into the second cache (2): processors foresee nothing beyond a row's end. */
 static void fetch_next_row(kiln_emitter *em, int begin, int end) {
     bool done[KILN_IR_MAX_BUFS] = {false};
-    int grid = em->ir->ins[em->nest].which;
     for (int r = begin + 1; r < end; r++) {
         const kiln_ir_ins *in = &em->ir->ins[r];
-        if (!is_of_rows(em, em->nest, begin, r) || done[in->which]) continue;
+        bool again = is_of_rows(em, em->nest, begin, r);
+        int loop = again ? em->nest : loop_of_rows(em, begin, r);
+        if ((!again && !loop) || done[in->which]) continue;
         done[in->which] = true;
-        kiln_em_scope old = kiln_em_enter(em, grid, "(i%d + next%d)", em->nest, begin);
+        kiln_em_scope old = kiln_em_enter(em, em->ir->ins[loop].which, "(i%d + next%d)", loop, begin);
         em->inner = em->vec;
         kiln_em_start(em);
         kiln_em_put(em, "__builtin_prefetch(");
         kiln_em_address(em, in, 0);
-        kiln_em_put(em, ");\n");
+        kiln_em_put(em, again ? ");\n" : ", 0, 2);\n");
         kiln_em_leave(em, &old);
     }
 }
