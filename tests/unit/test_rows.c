@@ -88,14 +88,15 @@ static void check_all(kiln_ctx *ctx) {
 }
 
 /* At every level that the machine runs: each has its own vectors to repeat elements by, or to pick them from. */
-static void at_every_level(kiln_mode mode) {
+static void at_every_level(kiln_mode mode, const char *cc) {
     static const char *const levels[] = {NULL, "generic", "x86-64-v2", "x86-64-v3", "x86-64-v4"};
     int tried = 0;
     for (size_t k = 0; k < sizeof levels / sizeof *levels; k++) {
-        kiln_config c = {.size = sizeof c, .mode = mode, .threads = 1, .isa = levels[k]};
+        kiln_config c = {.size = sizeof c, .mode = mode, .threads = 1, .isa = levels[k], .cc = cc};
         kiln_ctx *ctx = NULL;
         if (kiln_open(&c, &ctx) != KILN_OK) continue; /* this machine does not run it */
         check_all(ctx);
+        assert_int_equal(stats_of(ctx).compile_failures, 0);
         kiln_close(ctx);
         tried++;
     }
@@ -104,12 +105,18 @@ static void at_every_level(kiln_mode mode) {
 
 static void interpreted(void **state) {
     (void)state;
-    at_every_level(KILN_MODE_INTERP);
+    at_every_level(KILN_MODE_INTERP, NULL);
 }
 
 static void compiled(void **state) {
     (void)state;
-    at_every_level(KILN_MODE_SYNC);
+    at_every_level(KILN_MODE_SYNC, NULL);
+}
+
+/* Which has no function that picks lanes by a vector of numbers. */
+static void compiled_by_clang(void **state) {
+    (void)state;
+    at_every_level(KILN_MODE_SYNC, "clang");
 }
 
 /* x + a * b, where each of a and b is a column, one with gaps, a row that all share, rows with gaps, or one element. */
@@ -199,6 +206,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(interpreted),
         cmocka_unit_test(compiled),
+        cmocka_unit_test(compiled_by_clang),
         cmocka_unit_test(columns_of_two_sizes),
         cmocka_unit_test(a_column_beside_others),
         cmocka_unit_test(columns_of_any_length),
