@@ -114,9 +114,10 @@ static bool set_buffers(group *g, const int8_t *lane_of) {
     return true;
 }
 
-/* Whether the numbers of an item that will be a call of its own can be converted, before any item is written. */
-static kiln_status check_numbers(const group *g) {
+/* Of an item that will be a call of its own: whatever may end that call without a result is done before any item is written. */
+static kiln_status prepare_alone(const group *g) {
     uint64_t converted;
+    if (g->c->ctx->mode == KILN_MODE_SYNC) KILN_TRY(kiln_class_compile_if_due(g->c));
     for (int s = 0; s < g->c->nscalars; s++)
         KILN_TRY(kiln_plan_scalar(&g->plan, &g->c->scalars[s], &converted));
     return KILN_OK;
@@ -130,7 +131,7 @@ static kiln_status try_group(kiln_listing *l, group *g, bool *made) {
     KILN_TRY(kiln_infer(&g->call, &g->plan));
     KILN_TRY(kiln_class_of(l->ctx, &g->plan, &g->c));
     bool flat = is_flat(l, g) && fits_group(g->c) && l->ngroups < KILN_LIST_GROUPS;
-    if (!flat || !set_lanes(l, g, lane_of) || !set_buffers(g, lane_of)) return check_numbers(g);
+    if (!flat || !set_lanes(l, g, lane_of) || !set_buffers(g, lane_of)) return prepare_alone(g);
     if (l->ctx->mode == KILN_MODE_SYNC) KILN_TRY(kiln_class_compile_if_due(g->c));
     g->run = (kiln_runner){.fn = atomic_load_explicit(&g->c->fn, memory_order_acquire),
                            .parallel = &l->ctx->parallel,

@@ -32,12 +32,16 @@ static bool may_disorder(const kiln_listing *l) {
     return l->ngroups > 1 || (l->ngroups && l->nalone) || (l->ngroups && kiln_list_may_share(l->group[0]));
 }
 
+/* Once an item is written, nothing but a lack of memory may end the call: who is told of an interrupt calls again. */
 static kiln_status go(kiln_listing *l) {
     bool shared = false;
     for (uint32_t k = 0; k < l->n; k++) KILN_TRY(kiln_list_place(l, k));
     bool disordered = may_disorder(l);
     if (disordered) KILN_TRY(kiln_list_find_shared(l, &shared));
-    return run_all(l, !disordered, shared);
+    kiln_hold_interrupts(true);
+    kiln_status st = run_all(l, !disordered, shared);
+    kiln_hold_interrupts(false);
+    return st;
 }
 
 static void end(kiln_listing *l, void *room) {

@@ -156,10 +156,13 @@ static bool has_kernel(const kiln_class *c) {
 /* -- callers, who may be interrupted ------------------------------------------------------------------ */
 
 static _Thread_local bool is_background; /* nobody waits for it, so it is not asked */
+static _Thread_local bool is_writing;    /* see kiln_hold_interrupts */
+
+void kiln_hold_interrupts(bool hold) { is_writing = hold; }
 
 int kiln_ctx_interrupted(void *user) {
     const kiln_config *given = &((const kiln_ctx *)user)->config;
-    return given->interrupted && !is_background && given->interrupted(given->interrupted_user);
+    return given->interrupted && !is_background && !is_writing && given->interrupted(given->interrupted_user);
 }
 
 /* Waits until a build was queued or ended, or for a moment.  The lock is held on both sides. */

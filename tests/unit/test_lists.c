@@ -73,6 +73,35 @@ static void a_number_that_fits_one_item_alone_changes_none(void **state) {
     kiln_tensor_release(b);
 }
 
+static bool stop;
+
+static int is_stopped(void *unused) {
+    (void)unused;
+    return stop;
+}
+
+/* An interrupted call may be made again: it has written nothing.  The second item, which is strided, needs a kernel yet. */
+static void an_interrupt_comes_before_the_first_item(void **state) {
+    (void)state;
+    kiln_ctx *ctx = open_with((kiln_config){.mode = KILN_MODE_SYNC, .interrupted = is_stopped});
+    const kiln_op *add = op_of(ctx, "_foreach_add_.Scalar");
+    kiln_tensor *a = F32(SIZES(2), 1, 2), *b;
+    MUST_OK(kiln_tensor_new(KILN_F32, 1, (int64_t[]){2}, (int64_t[]){2}, &b));
+    memset(b->data, 0, 3 * sizeof(float));
+    stop = false;
+    MUST_OK(kiln_call(ctx, add, ARGS(LIST(TEN(a)), INT(1)), NULL, 0));
+    stop = true;
+    assert_int_equal(kiln_call(ctx, add, ARGS(LIST(TEN(a), TEN(b)), INT(1)), NULL, 0), KILN_E_INTERRUPTED);
+    HOLDS_F32(a, SIZES(2), 2, 3);
+    stop = false;
+    MUST_OK(kiln_call(ctx, add, ARGS(LIST(TEN(a), TEN(b)), INT(1)), NULL, 0));
+    HOLDS_F32(a, SIZES(2), 3, 4);
+    assert_true(((float *)b->data)[0] == 1 && ((float *)b->data)[2] == 1);
+    kiln_tensor_release(a);
+    kiln_tensor_release(b);
+    kiln_close(ctx);
+}
+
 /* Whichever allocation fails, the call says so, and nothing is lost or written. */
 static void memory_may_be_wanting(void **state) {
     (void)state;
@@ -100,6 +129,7 @@ int main(void) {
         cmocka_unit_test(lists_are_written_in_place),
         cmocka_unit_test(what_is_read_only_is_not_written),
         cmocka_unit_test(a_number_that_fits_one_item_alone_changes_none),
+        cmocka_unit_test(an_interrupt_comes_before_the_first_item),
         cmocka_unit_test(memory_may_be_wanting),
     };
     return cmocka_run_group_tests(tests, open_contexts, close_contexts);
