@@ -9,9 +9,30 @@
 
 /* -- what an argument is --------------------------------------------------------------------------- */
 
+/* Kinds of an argument for the choice: of its type, or a list that begins with a tensor, or with a number. */
+enum { TENSORS = KP_REFUSED + 1, NUMBERS, KINDS };
+
+/* -1 with an exception. */
+static int kind_of(kp_state *st, PyObject *o, const kp_type **type) {
+    *type = kp_type_of(st, o);
+    if (!*type) return -1;
+    int kind = (*type)->kind;
+    bool own = PyList_CheckExact(o) || PyTuple_CheckExact(o); /* reading it runs nobody's code */
+    if (!own || PySequence_Size(o) == 0) return kind;
+    PyObject *item = PySequence_GetItem(o, 0);
+    const kp_type *of = item ? kp_type_of(st, item) : NULL;
+    if (of && of->kind >= KP_KILN && of->kind < KP_REFUSED) kind = TENSORS;
+    if (of && (of->kind == KP_FLOAT || of->kind == KP_INT || of->kind == KP_COMPLEX)) kind = NUMBERS;
+    Py_XDECREF(item);
+    return of ? kind : -1;
+}
+
 /* As much of a value as an overload is chosen by; a tensor is taken for one without dimensions. */
-static kiln_value sketch(const kp_type *type) {
-    switch (type->kind) {
+static kiln_value sketch(int kind, const kp_type *type) {
+    static const kiln_value tensor = {.kind = KILN_TENSOR}, number = {.kind = KILN_FLOAT_V};
+    switch (kind) {
+    case TENSORS: return kiln_v_list(&tensor, 1);
+    case NUMBERS: return kiln_v_list(&number, 1);
     case KP_NONE: return kiln_v_none();
     case KP_BOOL: return kiln_v_bool(0);
     case KP_INT:
@@ -38,9 +59,10 @@ static const char *keyword_text(PyObject *name) {
 
 static int sketch_all(const kp_op *set, const kp_given *given, Py_ssize_t n, kiln_value *out) {
     for (Py_ssize_t k = 0; k < n; k++) {
-        const kp_type *type = kp_type_of(set->st, given->args[k]);
-        if (!type) return -1;
-        out[k] = sketch(type);
+        const kp_type *type;
+        int kind = kind_of(set->st, given->args[k], &type);
+        if (kind < 0) return -1;
+        out[k] = sketch(kind, type);
         if (k >= given->nargs) out[k].name = keyword_text(PyTuple_GetItem(given->kwnames, k - given->nargs));
     }
     return 0;
@@ -184,13 +206,14 @@ typedef struct choice {
 /* The kinds of n arguments, one after the other; 0: there are too many. */
 static uint32_t kinds_of(kp_state *st, PyObject *const *args, Py_ssize_t n) {
     enum { BITS = 5, MOST = 6 };
-    _Static_assert(KP_REFUSED < 1 << BITS, "a kind needs more bits");
+    _Static_assert(KINDS <= 1 << BITS, "a kind needs more bits");
     if (n > MOST) return 0;
     uint32_t kinds = 1;
     for (Py_ssize_t k = 0; k < n; k++) {
-        const kp_type *type = kp_type_of(st, args[k]);
-        if (!type) return PyErr_Clear(), 0;
-        kinds = kinds << BITS | type->kind;
+        const kp_type *type;
+        int kind = kind_of(st, args[k], &type);
+        if (kind < 0) return PyErr_Clear(), 0;
+        kinds = kinds << BITS | (uint32_t)kind;
     }
     return kinds;
 }

@@ -37,6 +37,15 @@ static int fit_named(const kiln_type *t, uint32_t k) {
     return HARDLY;
 }
 
+/* Numbers are no list of tensors, and tensors hardly one of numbers.  The first item tells, where it is known. */
+static int fit_list(const kiln_type *t, const kiln_value *v) {
+    if (v->kind != KILN_LIST_V) return v->kind == KILN_INT_V ? FAIR : NO;
+    if (!v->n || !v->u.list || v->u.list->kind == KILN_NONE) return WELL;
+    bool wanted = kiln_type_strip(t->elem, NULL)->kind == KILN_T_TENSOR;
+    bool tensors = v->u.list->kind == KILN_TENSOR;
+    return wanted == tensors ? WELL : wanted ? NO : HARDLY;
+}
+
 /* numbers: whether one may stand for a tensor. */
 static int fit(const kiln_param *p, const kiln_value *v, bool numbers) {
     bool optional;
@@ -57,7 +66,7 @@ static int fit(const kiln_param *p, const kiln_value *v, bool numbers) {
     case KILN_T_BOOL: return k == KILN_BOOL_V ? WELL : k == KILN_NUMBER_V ? FAIR : NO;
     case KILN_T_STR: return k == KILN_STR_V ? WELL : NO;
     case KILN_T_DTYPE: return k == KILN_DTYPE_V ? WELL : k == KILN_STR_V || k == KILN_OBJECT_V ? FAIR : NO;
-    case KILN_T_LIST: return k == KILN_LIST_V ? WELL : k == KILN_INT_V ? FAIR : NO;
+    case KILN_T_LIST: return fit_list(t, v);
     default: return fit_named(t, k);
     }
 }

@@ -316,3 +316,25 @@ def test_one_place_with_outputs_of_many_kinds():
             assert torch.equal(frexp(T, out=out)[0], torch.frexp(T)[0])
         with pytest.raises(TypeError, match="must be a tuple of 2"):
             frexp(T, out=m)
+
+
+def test_what_a_list_begins_with_tells_the_overload():
+    """In turn, so that what was chosen last is no excuse."""
+    add, xs = kiln.op("_foreach_add"), [torch.zeros(2), torch.zeros(3)]
+    for _ in range(2):
+        assert [r.tolist() for r in add(xs, [1.0, 2.0])] == [[1, 1], [2, 2, 2]]
+        assert [r.tolist() for r in add(xs, [torch.ones(2), torch.ones(3)])] == [[1, 1], [1, 1, 1]]
+        assert [r.tolist() for r in add(xs, 3)] == [[3, 3], [3, 3, 3]]
+        assert [r.tolist() for r in add(tuple(xs), (1, 2))] == [[1, 1], [2, 2, 2]]
+
+
+def test_a_list_call_that_waits_for_a_compiler_writes_each_item_once():
+    """The second item is strided, and a call of its own: its class is compiled when that of the first is there."""
+    kiln.configure(mode="sync")
+    try:
+        a, b = torch.zeros(2), torch.zeros(6, 8)[:, ::2]
+        kiln.call("_foreach_add_", [a], 1.0)
+        kiln.call("_foreach_add_", [a, b], 1.0)
+        assert a.tolist() == [2, 2] and b.tolist() == [[1] * 4] * 6
+    finally:
+        kiln.configure()
