@@ -5,7 +5,7 @@
 #include "run/driver.h"
 
 enum {
-    PART_NS = 2500,        /* least work of a part, if each thread has one */
+    PART_NS = 5000,        /* least work of a part, if each thread has one */
     PART_MOST_NS = 200000, /* most: a thread that is held up holds the others up for no longer */
     PARTS_PER_THREAD = 4,  /* threads are not equally fast */
     PARTS_MAX = 256,
