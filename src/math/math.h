@@ -25,8 +25,7 @@
  *     lane_is_i32(d)                   a mask of 32-bit lanes with lane d set
  *     load_some_T(p, k) store_some_T(p, k, v)      the first k lanes; the rest zero, or not written
  *     load_at_T(p, off, m, other) store_at_T(p, off, m, v)      each lane at p + off where m is set
- *     column_lanes_iBITS(lanes, cols, least, &used) loose_lanes_T(lanes, n)      which lanes of rows a vector's elements are of
- *     pick_BITS(v, lanes)              lane lanes[l] in lane l
+ *     column_lanes_iBITS(lanes, cols, least, &used) loose_lanes_T(lanes, n) pick_BITS(v, lanes)      see columns.inc
  *     down_T(v, w)                     lane l + w in lane l
  *     blend_T(k, a, b)                 the first k lanes of a, the rest of b */
 #ifndef KILN_MATH_H
