@@ -3,8 +3,8 @@
  * The form of nearly all kernels, so it is made for speed: pointers run along, what a broadcast input holds is
  * read once per row, results may bypass the caches, and the last, partial vector goes through small buffers: by the
  * same loop as the whole ones, so that the body is not compiled again for it, or, if it is light, by itself, which compilers
- * make loads and stores with masks of.  Where src/math has a function for two vectors, two are taken at once.  Every other
- * nest is emit_loop.c's. */
+ * make loads and stores with masks of.  Where src/math has a function for two vectors, two are taken at once.  Short
+ * rows beside a column are emit_columns.c's, and every other nest is emit_loop.c's. */
 #include <string.h>
 
 #include "emit/emit_map.h"

@@ -19,9 +19,8 @@ enum {
     PLACES = 23,   /* along axes that are not looped over */
     STEPS =
         47, /* of scans: whole tiles and a part of one; with the gap at their end rows are whole cache lines */
-    SHORT_COLS = 6,
-    SHORT_ROWS = 2 * 64 +
-                 7, /* of rows beside a column: as many as two of the widest vectors have lanes, and a few */
+    SHORT_COLS = 6,   /* of short rows beside a column, */
+    SHORT_ROWS = 135, /* and how many: two for each lane of the widest vector, and a few */
     LITTLE = 40 * 1000,
     MUCH = 250 * 1000 /* points */
 };
