@@ -115,7 +115,7 @@ void kiln_builds_after_fork(kiln_ctx *ctx); /* in the child, under the lock */
 
 /* Whether this thread, which waits for a compiler, is to wait no longer.  user: the context.  No lock may be held. */
 int kiln_ctx_interrupted(void *user);
-/* From now on this thread is not asked, or is again: what it writes is half done. */
+/* While held, nothing interrupts this thread's compiles: a call that has written some of its results must write the rest. */
 void kiln_hold_interrupts(bool hold);
 /* Compiles c now unless that was done; waits for a build under way. */
 kiln_status kiln_class_compile(kiln_class *c) KILN_MUST_CHECK;

@@ -32,7 +32,8 @@ static bool may_disorder(const kiln_listing *l) {
     return l->ngroups > 1 || (l->ngroups && l->nalone) || (l->ngroups && kiln_list_may_share(l->group[0]));
 }
 
-/* Once an item is written, nothing but a lack of memory may end the call: who is told of an interrupt calls again. */
+/* Once an item is written, nothing but a lack of memory may end the call: an interrupted call is made again by its caller, and
+ * would write that item twice. */
 static kiln_status go(kiln_listing *l) {
     bool shared = false;
     for (uint32_t k = 0; k < l->n; k++) KILN_TRY(kiln_list_place(l, k));
