@@ -28,8 +28,10 @@ typedef struct kiln_launch {
 #define KILN_LAUNCH_STREAM 1u
 /* The same thread launches again before anyone reads: no need to wait for what was written past the caches. */
 #define KILN_LAUNCH_MORE 2u
-/* What a fold reads is more than near caches hold: the next row is best asked for while one is at hand. */
+/* What a fold reads is more than the first cache holds: the next row is best asked for while one is at hand. */
 #define KILN_LAUNCH_FAR 4u
+/* What is read comes from memory, or from the cache before it. */
+#define KILN_LAUNCH_MEMORY 8u
 
 /* 0, or KILN_TRAP_BASE + the ordinal of the trap that fired.  Traps live in nests that write
  * nothing, so a trapped call leaves its outputs untouched. */

@@ -344,7 +344,8 @@ static bool make_laid_out(filling *f, const kiln_class *c, const kiln_runner *ru
                               .ptr = m->ptr,
                               .stride = m->walk.stride,
                               .origin = origin,
-                              .par = m->par};
+                              .par = m->par,
+                              .flags = m->walk.flags};
     return true;
 }
 

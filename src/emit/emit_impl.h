@@ -59,6 +59,7 @@ typedef struct kiln_emitter {
     bool of_rows; /* of many rows, a row to a lane, what is the same along each is being printed: y<r> */
     kiln_ref
         plain; /* the choice of a fold's step that is being printed for elements without a NaN (emit_lanes.c); 0: none */
+    bool far;   /* whole vectors are being loaded from beyond the first cache */
     bool loose; /* such a nest's lanes are in the order in which complex elements need the fewest shuffles */
     int indent; /* in spaces */
 
@@ -140,7 +141,12 @@ void kiln_em_stream_end(kiln_emitter *em); /* at the end of a nest: what it wrot
 kiln_status kiln_em_plan(kiln_emitter *em, kiln_arena *scratch) KILN_MUST_CHECK;
 bool kiln_em_has_loops(const kiln_emitter *em, int begin); /* in the first region */
 /* What instructions cost a compiler, so that heavy ones are not printed many times. */
+bool kiln_em_is_only_fold(const kiln_emitter *em,
+                          int begin); /* of the kernel: no other one reads what it reads */
 int kiln_em_weight(const kiln_emitter *em, int begin, int end);
+bool kiln_em_has_functions(const kiln_emitter *em, int begin, int end); /* elementary ones, as exp */
+bool kiln_em_loads_far(const kiln_emitter *em,
+                       kiln_dtype t); /* load_far_<t> is what loads such a vector now */
 
 /* Whether r asks which lane, if any, of a vector loop stands at a place that is the same for all: 32 bits are enough for
  * that. */

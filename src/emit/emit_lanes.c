@@ -149,7 +149,7 @@ static void steps_without_nan(kiln_emitter *em, const rows *v, int vectors, cons
 }
 
 /* Whole rows, on states in registers. */
-static void whole_rows(kiln_emitter *em, const rows *v, int vectors, const char *more) {
+static void rows_in_registers(kiln_emitter *em, const rows *v, int vectors, const char *more) {
     int b = v->begin;
     kiln_ref choice = vectors > 1 ? choice_of(em, b) : 0;
     kiln_em_open(em, "for (i%d = lo%d; hi%d - i%d >= %d; i%d += %d)", b, b, b, b, v->lanes, b, v->lanes);
@@ -159,6 +159,24 @@ static void whole_rows(kiln_emitter *em, const rows *v, int vectors, const char 
     else
         steps_of_row(em, v, vectors, more);
     kiln_em_close(em);
+}
+
+/* The same, printed once more for what comes from memory if the fold is light and alone in reading it: where others read it too, that
+ * costs every such kernel a third of its compile time. */
+static void whole_rows(kiln_emitter *em, const rows *v, int vectors, const char *more) {
+    int step = kiln_em_weight(em, v->begin + 1, (int)em->part_end[v->begin]);
+    bool far = step <= KILN_EM_LITTLE && !kiln_em_has_loops(em, v->begin) &&
+               kiln_em_is_only_fold(em, v->begin);
+    if (far) {
+        kiln_em_open(em, "if (L->flags & %u)", KILN_LAUNCH_MEMORY);
+        em->far = true;
+        rows_in_registers(em, v, vectors, more);
+        em->far = false;
+        kiln_em_close(em);
+        kiln_em_open(em, "else");
+    }
+    rows_in_registers(em, v, vectors, more);
+    if (far) kiln_em_close(em);
 }
 
 /* Vector by vector through the array, to the end of the block. */
@@ -385,7 +403,9 @@ static void blocks_by_turns(kiln_emitter *em, const rows *v, unsigned block) {
     kiln_em_line(em, "const long lo%d = from, hi%d = from + %d;", b, b, TURN * v->lanes);
     kiln_em_line(em, "long i%d;", b);
     states_from(em, v, "far%d[p]");
-    whole_rows(em, v, v->vectors, "");
+    em->far = true;
+    rows_in_registers(em, v, v->vectors, "");
+    em->far = false;
     for (int j = 0; j < v->vectors; j++) kiln_em_line(em, "far%d[p][%d] = a%d_%d;", b, j, b, j);
     kiln_em_close(em);
     kiln_em_close(em);
@@ -410,16 +430,6 @@ static void push_blocks(kiln_emitter *em, const rows *v) {
     kiln_em_line(em, "top++;");
 }
 
-/* Whether the kernel reads rows for this fold alone.  Where others read them too, what is printed once more for rows of
- * megabytes costs every such kernel a third of its compile time. */
-static bool is_only_fold(const kiln_emitter *em, int begin) {
-    for (int r = 0; r < em->ir->nins; r++) {
-        bool folds = em->ir->ins[r].op == KILN_IR_FOLD || em->ir->ins[r].op == KILN_IR_SCAN;
-        if (folds && r != begin) return false;
-    }
-    return true;
-}
-
 void kiln_em_blocks_far(kiln_emitter *em, int begin, const kiln_em_place *at) {
     rows v = rows_of(em, begin);
     const unsigned block = em->ir->ins[begin].imm.tree.block;
@@ -427,7 +437,7 @@ void kiln_em_blocks_far(kiln_emitter *em, int begin, const kiln_em_place *at) {
     int size = loaded_bytes(em, begin);
     bool inside = strcmp(at->begin, "0") != 0; /* a block of another fold, which is not long */
     if (inside || !size || !v.small || !in_registers(em, &v) || block % (unsigned)(TURN * v.lanes)) return;
-    if (!is_only_fold(em, begin)) return;
+    if (!kiln_em_is_only_fold(em, begin)) return;
     char left[40], state[16];
     snprintf(left, sizeof left, "stack%d[--stack%d_top]", begin, begin);
     snprintf(state, sizeof state, "x%d", begin);

@@ -285,14 +285,20 @@ static void ask_for_borders(kiln_emitter *em, int begin, int end, const char *fr
     }
 }
 
+/* The launches that are worth such a loop: from memory, and if there is an elementary function to be computed meanwhile, from the
+ * second cache. */
+static unsigned far_flags(const kiln_emitter *em, int begin, int end) {
+    return KILN_LAUNCH_MEMORY | (kiln_em_has_functions(em, begin + 1, end) ? KILN_LAUNCH_FAR : 0);
+}
+
 /* Whole vectors of a long row of a launch whose memory is far: the next row is asked for, if it has room near, and results
  * that no later loop reads may be written past the caches; past<begin> says how far the loop came. */
 static void far_loop(kiln_emitter *em, int begin, int end) {
     const kiln_em_place at = em->at[em->vec];
     bool bypass = stores_bypass(em, begin);
     kiln_em_line(em, "long past%d = %s;", begin, at.begin);
-    kiln_em_line(em, "const int far%d = (L->flags & %u) && %s - %s >= %d;", begin, KILN_LAUNCH_FAR, at.end,
-                 at.begin, KILN_EM_FAR);
+    kiln_em_line(em, "const int far%d = (L->flags & %u) && %s - %s >= %d;", begin, far_flags(em, begin, end),
+                 at.end, at.begin, KILN_EM_FAR);
     kiln_em_line(em, "const long next%d = %s - %s <= %d;", begin, at.end, at.begin, KILN_EM_NEAR);
     if (bypass) ask_for_borders(em, begin, end, at.begin);
     kiln_em_unroll(em, kiln_em_weight(em, begin + 1, end));

@@ -69,7 +69,8 @@ static void load(kiln_emitter *em, kiln_ref r) {
     } else if (in->prim != KILN_PART_WHOLE) {
         load_part(em, in);
     } else {
-        kiln_em_fn(em, strided(em, in->which) ? "gather_%s" : "load_%s", kiln_dtype_name(b->dtype));
+        const char *how = kiln_em_loads_far(em, b->dtype) ? "load_far_%s" : "load_%s";
+        kiln_em_fn(em, strided(em, in->which) ? "gather_%s" : how, kiln_dtype_name(b->dtype));
         kiln_em_put(em, "(");
         place(em, in->which);
         if (strided(em, in->which)) kiln_em_put(em, ", s%d, k", in->which);
@@ -358,17 +359,19 @@ static void whole_vectors(kiln_emitter *em, const kiln_em_used *u, int begin, in
 }
 
 static void light_row(kiln_emitter *em, const kiln_em_used *u, int begin, int end) {
-    bool both = kiln_em_nest_streams(em, u);
+    bool streams = kiln_em_nest_streams(em, u);
     kiln_em_line(em, "long left = n0;");
-    if (both) {
-        kiln_em_open(em, "if (past)");
-        whole_vectors(em, u, begin, end, KILN_EM_STREAM, 1);
-        kiln_em_close(em);
-        kiln_em_open(em, "else");
-    }
+    if (streams) kiln_em_line(em, "const int bypass = past;");
+    kiln_em_open(em, "if (%s(L->flags & %u && n0 >= %d))", streams ? "bypass || " : "", KILN_LAUNCH_MEMORY,
+                 KILN_EM_FAR);
+    em->far = true;
+    whole_vectors(em, u, begin, end, KILN_EM_ASK, 1);
+    em->far = false;
+    kiln_em_close(em);
+    kiln_em_open(em, "else");
     whole_vectors(em, u, begin, end, KILN_EM_STORE, UNROLLED);
     whole_vectors(em, u, begin, end, KILN_EM_STORE, 1);
-    if (both) kiln_em_close(em);
+    kiln_em_close(em);
     kiln_em_open(em, "if (left > 0)");
     kiln_em_line(em, "const long k = left;");
     tail_in(em, u);
@@ -427,7 +430,9 @@ static void both_ways(kiln_emitter *em, const kiln_em_used *u, int begin, int en
         return;
     }
     kiln_em_open(em, "if (bypass)");
+    em->far = true;
     loop(em, u, begin, end, KILN_EM_STREAM);
+    em->far = false;
     kiln_em_close(em);
     kiln_em_open(em, "else");
     loop(em, u, begin, end, KILN_EM_STORE);

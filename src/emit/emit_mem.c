@@ -121,6 +121,10 @@ static void load_parts(kiln_emitter *em, const kiln_ir_ins *in) {
     kiln_em_put(em, ") : ");
 }
 
+bool kiln_em_loads_far(const kiln_emitter *em, kiln_dtype t) {
+    return em->far && kiln_dtype_size(t) >= 4 && kiln_dtype_size(t) * (size_t)em->lanes == 64;
+}
+
 void kiln_em_load(kiln_emitter *em, kiln_ref r) {
     const kiln_ir_ins *in = &em->ir->ins[r];
     if (em->tiled) {
@@ -137,6 +141,11 @@ void kiln_em_load(kiln_emitter *em, kiln_ref r) {
         load_computed(em, in, offset);
     } else if (lanes == AT_ONE_PLACE) {
         load_splat(em, in, offset);
+    } else if (lanes == IN_A_ROW && kiln_em_loads_far(em, (kiln_dtype)in->dtype)) {
+        kiln_em_fn(em, "load_far_%s", t);
+        kiln_em_put(em, "(");
+        kiln_em_address(em, in, offset);
+        kiln_em_put(em, ")");
     } else {
         kiln_em_fn(em, lanes == IN_A_ROW ? "load_some_%s" : "gather_%s", t);
         kiln_em_put(em, "(");

@@ -38,14 +38,29 @@ bool kiln_em_has_loops(const kiln_emitter *em, int begin) {
     return false;
 }
 
+bool kiln_em_is_only_fold(const kiln_emitter *em, int begin) {
+    for (int r = 0; r < em->ir->nins; r++) {
+        bool folds = em->ir->ins[r].op == KILN_IR_FOLD || em->ir->ins[r].op == KILN_IR_SCAN;
+        if (folds && r != begin) return false;
+    }
+    return true;
+}
+
+static bool is_function(const kiln_ir_ins *in) {
+    kiln_trait trait = in->op == KILN_IR_PRIM ? kiln_prim_trait((kiln_prim)in->prim) : KILN_TRAIT_EXACT;
+    return trait == KILN_TRAIT_NEAR || trait == KILN_TRAIT_SPECIAL;
+}
+
 int kiln_em_weight(const kiln_emitter *em, int begin, int end) {
     int weight = 0;
-    for (int r = begin; r < end; r++) {
-        const kiln_ir_ins *in = &em->ir->ins[r];
-        kiln_trait trait = in->op == KILN_IR_PRIM ? kiln_prim_trait((kiln_prim)in->prim) : KILN_TRAIT_EXACT;
-        weight += trait == KILN_TRAIT_NEAR || trait == KILN_TRAIT_SPECIAL ? FUNCTION : 1;
-    }
+    for (int r = begin; r < end; r++) weight += is_function(&em->ir->ins[r]) ? FUNCTION : 1;
     return weight;
+}
+
+bool kiln_em_has_functions(const kiln_emitter *em, int begin, int end) {
+    for (int r = begin; r < end; r++)
+        if (is_function(&em->ir->ins[r])) return true;
+    return false;
 }
 
 /* -- tests for a place ------------------------------------------------------------------------------------- */

@@ -221,47 +221,46 @@ static void block_of_columns(kiln_emitter *em, int begin, bool whole, bool in_re
     kiln_em_close(em);
 }
 
-/* The load of a step whose rows are fetched ahead: the first one of elements that lie in a row. */
-static const kiln_ir_ins *fetched(const kiln_emitter *em, int begin) {
-    const kiln_ir_ins *f = &em->ir->ins[begin];
-    for (uint32_t r = (uint32_t)begin + 1; r < em->part_end[begin]; r++) {
-        const kiln_ir_ins *in = &em->ir->ins[r];
-        if (in->op != KILN_IR_LOAD) continue;
-        const kiln_ir_buf *b = &em->ir->bufs[in->which];
-        bool both = b->axes >> f->which & b->axes >> em->vec & 1;
-        if (both && b->stride == KILN_STRIDE_CONTIG && !in->ncoord && in->arg[0] == KILN_NOREF) return in;
-    }
-    return NULL;
+/* Whether load r of a fold's step reads elements that lie in a row, from rows that the fold goes down. */
+static bool is_fetched(const kiln_emitter *em, int begin, int r) {
+    const kiln_ir_ins *in = &em->ir->ins[r];
+    if (in->op != KILN_IR_LOAD || in->ncoord || in->arg[0] != KILN_NOREF) return false;
+    const kiln_ir_buf *b = &em->ir->bufs[in->which];
+    return b->stride == KILN_STRIDE_CONTIG &&
+           (b->axes >> em->ir->ins[begin].which & b->axes >> em->vec & 1) != 0;
 }
 
-static bool fetches_ahead(const kiln_emitter *em, int begin) {
-    const kiln_ir_ins *f = &em->ir->ins[begin];
-    return !kiln_ir_by_block(f) && f->imm.tree.block <= MAX_STEPS && whole_blocks(em, begin) &&
-           fetched(em, begin);
+/* From how many elements it is worth its instructions.  A sum of one input keeps up with the last cache without them. */
+static int enough(const kiln_emitter *em, int begin) {
+    int loads = 0, end = (int)em->part_end[begin];
+    for (int r = begin + 1; r < end; r++) loads += is_fetched(em, begin, r);
+    bool light = loads == 1 && kiln_em_weight(em, begin + 1, end) <= KILN_EM_LITTLE / 2;
+    return light && kiln_em_is_only_fold(em, begin) ? 2 * MANY : MANY;
 }
 
 /* Rows of few columns that follow each other without gaps are one run of memory, which steps by turns on eight of them
  * hide from the processor: it fetches nothing ahead.  So what comes AHEAD is asked for while a block is folded, in the
  * order of addresses, and brought into the second cache (2), as the first has no room for so much. */
-static void ask_if_rows_follow(kiln_emitter *em, int begin) {
-    const kiln_ir_ins *f = &em->ir->ins[begin], *load = fetched(em, begin);
+static void ask_if_rows_follow(kiln_emitter *em, int begin, int r) {
+    const kiln_ir_ins *load = &em->ir->ins[r];
     int s = (int)em->strip;
     kiln_em_start(em);
-    kiln_em_put(em, "const int follow%d = s%d_%d == (c%d_1 - c%d_0) * %d && ", begin, load->which,
-                em->dim[f->which], s, s, (int)kiln_dtype_size(em->ir->bufs[load->which].dtype));
+    kiln_em_put(em, "const int follow%d = s%d_%d == (c%d_1 - c%d_0) * %d && ", r, load->which,
+                em->dim[em->ir->ins[begin].which], s, s,
+                (int)kiln_dtype_size(em->ir->bufs[load->which].dtype));
     for (int a = 0; a < em->ir->naxes; a++) {
         if (!(em->ir->bufs[load->which].axes >> a & 1)) continue;
         kiln_em_put(em, "L->n[%d] * ", em->dim[a]);
         if (em->ir->axes[a].grid) kiln_em_put(em, "L->n[%d] * ", em->dim[a] + 1);
     }
-    kiln_em_put(em, "1L > %d;\n", MANY);
+    kiln_em_put(em, "1L > %d;\n", enough(em, begin));
 }
 
-static void fetch_ahead(kiln_emitter *em, int begin) {
-    const kiln_ir_ins *f = &em->ir->ins[begin], *load = fetched(em, begin);
+static void fetch_ahead(kiln_emitter *em, int begin, int r) {
+    const kiln_ir_ins *f = &em->ir->ins[begin], *load = &em->ir->ins[r];
     int s = (int)em->strip, block = (int)f->imm.tree.block;
     int size = (int)kiln_dtype_size(em->ir->bufs[load->which].dtype), lines = block * size * em->lanes / LINE;
-    kiln_em_open(em, "if (follow%d)", begin);
+    kiln_em_open(em, "if (follow%d)", r);
     kiln_em_scope old = kiln_em_enter(em, f->which, "lo%d", begin);
     kiln_em_start(em);
     kiln_em_put(em, "const char *next = ");
@@ -272,6 +271,14 @@ static void fetch_ahead(kiln_emitter *em, int begin) {
     kiln_em_close(em);
 }
 
+/* Either of the two for every load that it is for. */
+static void each_fetched(kiln_emitter *em, int begin, void (*print)(kiln_emitter *, int begin, int r)) {
+    const kiln_ir_ins *f = &em->ir->ins[begin];
+    if (kiln_ir_by_block(f) || f->imm.tree.block > MAX_STEPS || !whole_blocks(em, begin)) return;
+    for (uint32_t r = (uint32_t)begin + 1; r < em->part_end[begin]; r++)
+        if (is_fetched(em, begin, (int)r)) print(em, begin, (int)r);
+}
+
 /* A block of rows of a fold whose step has no loops.  Where it is whole, so are all vectors of columns but the last. */
 static void block_of_rows(kiln_emitter *em, int begin) {
     int s = (int)em->strip, whole = whole_blocks(em, begin);
@@ -280,8 +287,10 @@ static void block_of_rows(kiln_emitter *em, int begin) {
         kiln_em_open(em, "if (hi%d - lo%d == %u)", begin, begin, em->ir->ins[begin].imm.tree.block);
         kiln_em_open(em, "for (; c%d_1 - i%d >= KILN_W; i%d += KILN_W)", s, s, s);
         kiln_em_line(em, "const long k = KILN_W;");
-        if (fetches_ahead(em, begin)) fetch_ahead(em, begin);
+        each_fetched(em, begin, fetch_ahead);
+        em->far = true;
         block_of_columns(em, begin, true, true);
+        em->far = false;
     }
     if (whole > 2) {
         kiln_em_open(em, "for (; i%d < c%d_1; i%d = c%d_1)", s, s, s, s);
@@ -302,7 +311,7 @@ static void fold_blocks(kiln_emitter *em, int begin) {
     char last[48];
     snprintf(last, sizeof last, "hi%d == %s", begin, at.end);
     kiln_em_line(em, "long blocks%d_top = 0, blocks%d_count = 0;", begin, begin);
-    if (fetches_ahead(em, begin)) ask_if_rows_follow(em, begin);
+    each_fetched(em, begin, ask_if_rows_follow);
     kiln_em_open_blocks(em, begin, &at);
     count_next(em, &blocks, last);
     if (kiln_ir_by_block(f)) {

@@ -227,7 +227,7 @@ static void scan_tiles(const group *g) {
     open_vectors(g, false);
     each_buffer(g, KILN_IR_LOAD, FILLED);
     kiln_em_close(em);
-    kiln_em_open(em, "if (L->flags & %u && %s - g%d >= %d * KILN_W)", KILN_LAUNCH_FAR,
+    kiln_em_open(em, "if (L->flags & %u && %s - g%d >= %d * KILN_W)", KILN_LAUNCH_MEMORY,
                  em->at[em->ir->ins[g->loop].which].end, g->loop, 2 * g->n);
     open_vectors(g, false);
     each_buffer(g, KILN_IR_LOAD, AHEAD);

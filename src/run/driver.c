@@ -153,23 +153,39 @@ static int rows_of_results(const kiln_axes *x) {
     return -1; /* results of folds are not there */
 }
 
-/* Whether results are better written past the caches: the call moves more than they hold, in long rows, and does
- * not write what it has just read. */
-bool kiln_drive_streams(const kiln_axes *x, char *const *ptr) {
-    int64_t total = 0;
+/* Whether results lie in long rows, and are not written over what was just read. */
+static bool may_stream(const kiln_axes *x, char *const *ptr) {
     bool together = x->columns || kiln_rows_need_tiles(x);
     int row = rows_of_results(x);
     if (row < 0) return false;
+    for (int b = 0; b < x->nwritten; b++) {
+        if (row == 0 && x->n[0] * x->bytes[b] < STREAM_ROW && !together) return false;
+        for (int k = x->nwritten; k < x->nbuffers; k++)
+            if (ptr[k] == ptr[b]) return false;
+    }
+    return true;
+}
+
+/* The bytes that all buffers hold. */
+static int64_t bytes_of(const kiln_axes *x) {
+    int64_t total = 0;
     for (int b = 0; b < x->nbuffers; b++) {
-        int64_t size = x->bytes[b], points = 1;
+        int64_t points = 1;
         for (int d = 0; d < x->ndim; d++)
             if (kiln_axes_stride(x, b, d)) points *= x->n[d];
-        total += points * size;
-        if (b < x->nwritten && row == 0 && x->n[0] * size < STREAM_ROW && !together) return false;
-        for (int k = x->nwritten; k < x->nbuffers; k++)
-            if (b < x->nwritten && ptr[k] == ptr[b]) return false;
+        total += points * x->bytes[b];
     }
-    return total >= KILN_STREAM_BYTES;
+    return total;
+}
+
+uint64_t kiln_drive_flags(const kiln_axes *x, char *const *ptr) {
+    if (x->nelem < KILN_FAR_LEAST) return 0;
+    uint64_t flags = x->ndim > x->ngrid ? KILN_LAUNCH_FAR : 0;
+    if (x->nelem < KILN_MEMORY_LEAST) return flags;
+    int64_t total = bytes_of(x);
+    if (total >= KILN_MEMORY_BYTES) flags |= KILN_LAUNCH_MEMORY;
+    if (total >= KILN_STREAM_BYTES && may_stream(x, ptr)) flags |= KILN_LAUNCH_STREAM;
+    return flags;
 }
 
 /* Whether a large call reads a long row again for each row of results.  It would come from the second cache every
@@ -285,11 +301,12 @@ static bool keep_turned(const kiln_axes *x, const kiln_runner *run, kiln_walk *o
 bool kiln_walk_make(const kiln_axes *x, const kiln_runner *run, kiln_walk *out) {
     tiles t;
     int first = 0, second = 1;
-    if (x->nbuffers > KILN_WALK_BUFFERS || x->nelem >= KILN_STREAM_LEAST || x->nelem == 0) return false;
+    if (x->nbuffers > KILN_WALK_BUFFERS || x->nelem >= KILN_MEMORY_LEAST || x->nelem == 0) return false;
     if (x->ngrid > KILN_WALK_OUTER + INNER || kiln_may_be_shared(x, run)) return false;
     if (x->ndim - x->ngrid > KILN_WALK_DIMS - INNER) return false;
     out->turned = x->turned != 0;
     if (out->turned) return keep_turned(x, run, out);
+    out->flags = kiln_drive_flags(x, NULL); /* that of so few elements does not ask where they are */
     if (kiln_rows_may_be_short(x) && kiln_rows_need_tiles(x)) return false;
     if (x->strided && find_tiles(x, run, &second, &t)) return false;
     pick_dims(x, &first, &second);
@@ -319,7 +336,8 @@ int32_t kiln_walk_run(const kiln_walk *w, kiln_kernel_fn fn, int nest, char **pt
                           .stride = w->stride,
                           .origin = origin,
                           .par = par,
-                          .work = work};
+                          .work = work,
+                          .flags = w->flags};
     int64_t index[KILN_WALK_OUTER] = {0};
     int32_t trap;
     if (w->turned) {

@@ -41,13 +41,14 @@ kiln_status kiln_drive(const kiln_axes *axes, const kiln_runner *run, int nest, 
 /* The same by this thread alone.  flags: of every launch. */
 kiln_status kiln_drive_alone(const kiln_axes *axes, const kiln_runner *run, int nest, char *const *ptr,
                              const uint64_t *par, uint64_t flags, int32_t *trap) KILN_MUST_CHECK;
-/* Whether results are better written past the caches: only where there are so many elements that they can be so many
- * bytes, more than a core's share of the caches. */
-bool kiln_drive_streams(const kiln_axes *axes, char *const *ptr);
+/* KILN_LAUNCH_* of a call, by how much it reads and writes: more than the first cache holds, more than the second does, and more
+ * than a core's share of all, whose results are better written past the caches.  Smaller calls have none of the latter two. */
+uint64_t kiln_drive_flags(const kiln_axes *axes, char *const *ptr);
+#define KILN_FAR_LEAST ((int64_t)1 << 14) /* elements */
+#define KILN_MEMORY_BYTES ((int64_t)8 << 20)
 #define KILN_STREAM_BYTES ((int64_t)32 << 20)
-#define KILN_FAR_LEAST \
-    ((int64_t)1 << 20) /* elements of a fold that come from memory, or from a cache far away */
-#define KILN_STREAM_LEAST (KILN_STREAM_BYTES / (16 * KILN_MAX_OPERANDS))
+#define KILN_MEMORY_LEAST \
+    (KILN_STREAM_BYTES / (16 * KILN_MAX_OPERANDS)) /* elements that can be so many bytes */
 
 /* Moves `at` to the next place in the grid, but for two dimensions of it; false when all have been visited. */
 bool kiln_drive_advance(const kiln_axes *axes, int first, int second, int64_t *index, char **at);
@@ -100,6 +101,7 @@ typedef struct kiln_walk {
     kiln_isa isa;
     size_t work;
     int guards;
+    uint64_t flags; /* of every launch */
     uint8_t bytes[KILN_WALK_BUFFERS];
     int ndim; /* of the launch, as n and stride */
     int64_t n[KILN_WALK_DIMS], stride[KILN_WALK_DIMS * KILN_WALK_BUFFERS];

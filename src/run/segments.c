@@ -125,16 +125,17 @@ static void set_pieces(sharing *s) {
     s->first_read = x->nwritten; /* what is written in place is read too, as another buffer */
 }
 
-/* Whether results are better written past the caches: all move more than these hold, and none writes what it has just
- * read. */
+/* As kiln_drive_flags.  All items write what they have just read if the first one does. */
 static uint64_t launch_flags(const kiln_axes *x, const kiln_segment *g) {
     int64_t bytes = 0;
+    bool over = false;
     for (int b = 0; b < x->nbuffers; b++) {
         if (kiln_axes_stride(x, b, 0)) bytes += x->bytes[b];
-        for (int k = 0; k < x->nwritten; k++)
-            if (b != k && g->ptr[b] == g->ptr[k]) return 0;
+        for (int k = 0; k < x->nwritten; k++) over |= b != k && g->ptr[b] == g->ptr[k];
     }
-    return x->nelem >= KILN_STREAM_BYTES / (bytes ? bytes : 1) ? KILN_LAUNCH_STREAM : 0;
+    bytes *= x->nelem;
+    return (bytes >= KILN_MEMORY_BYTES ? KILN_LAUNCH_MEMORY : 0) |
+           (bytes >= KILN_STREAM_BYTES && !over ? KILN_LAUNCH_STREAM : 0);
 }
 
 static kiln_status run_shared(sharing *s, int threads, int64_t nparts, int32_t *trap) {

@@ -263,7 +263,7 @@ static kiln_status run_both(trial *t, int *trapped) {
         l.ptr = t->ptr[KERNEL];
         l.work = t->work;
         if (t->layout != BESIDE) /* the first row is aligned and written so, the others cannot be */
-            l.flags = KILN_LAUNCH_STREAM | KILN_LAUNCH_FAR;
+            l.flags = KILN_LAUNCH_STREAM | KILN_LAUNCH_FAR | KILN_LAUNCH_MEMORY;
         got = t->fn(&l);
         if (!same_refusal(t->ir, want, got))
             return KILN_BUG("self-test of %s: the kernel returned %d, the interpreter %d", t->ir->name, got,

@@ -139,14 +139,13 @@ static kiln_status drive_parts(const kiln_axes *x, const kiln_runner *run, split
 
 KILN_HOT kiln_status kiln_drive(const kiln_axes *x, const kiln_runner *run, int nest, char *const *ptr,
                                 const uint64_t *par, int32_t *trap) {
-    _Static_assert((int64_t)TIMED_ELEMENTS < KILN_STREAM_LEAST, "small calls need no flags");
+    _Static_assert((int64_t)TIMED_ELEMENTS <= KILN_FAR_LEAST, "small calls need no flags");
     bool alone = !run->parallel || run->parallel->threads < 2;
     if (x->nelem < TIMED_ELEMENTS && (alone || work_ns(x, run) < KILN_POOL_LEAST_NS))
         return kiln_drive_alone(x, run, nest, ptr, par, 0, trap);
     int threads;
     int64_t nparts = kiln_drive_parts(x, run, &threads);
-    uint64_t flags = x->nelem >= KILN_STREAM_LEAST && kiln_drive_streams(x, ptr) ? KILN_LAUNCH_STREAM : 0;
-    if (x->nelem >= KILN_FAR_LEAST && x->ndim > x->ngrid) flags |= KILN_LAUNCH_FAR;
+    uint64_t flags = kiln_drive_flags(x, ptr);
     bool timed = is_timed(x, run);
     if (nparts < 2) {
         int64_t start = timed ? kiln_clock_ns() : 0;
