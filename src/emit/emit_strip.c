@@ -12,7 +12,9 @@ enum {
     MAX_STEPS = 8,
     LINE = 64,        /* bytes that memory is fetched by */
     AHEAD = 32 << 10, /* bytes: the most that a block of such rows has */
-    MANY = 2 << 20    /* elements that no near cache holds */
+    MANY = 2 << 20,   /* elements that no near cache holds */
+    FOLLOW = 1,       /* how rows lie whose next elements are asked for: one after the other, */
+    APART             /* or each by itself */
 };
 
 /* tail: the region whose yield ends the part, or -1. */
@@ -238,35 +240,38 @@ static int enough(const kiln_emitter *em, int begin) {
     return light && kiln_em_is_only_fold(em, begin) ? 2 * MANY : MANY;
 }
 
-/* Rows of few columns that follow each other without gaps are one run of memory, which steps by turns on eight of them
- * hide from the processor: it fetches nothing ahead.  So what comes AHEAD is asked for while a block is folded, in the
- * order of addresses, and brought into the second cache (2), as the first has no room for so much. */
-static void ask_if_rows_follow(kiln_emitter *em, int begin, int r) {
+/* Steps by turns on eight rows hide from the processor what comes next: it fetches little ahead.  So the next block's elements are
+ * asked for while one is folded, and brought into the second cache (2), as the first has no room for so much: of rows as long as a
+ * strip each row's in turn, and of shorter ones that FOLLOW each other without gaps, which are one run of memory, what comes AHEAD. */
+static void ask_what_follows(kiln_emitter *em, int begin, int r) {
     const kiln_ir_ins *load = &em->ir->ins[r];
-    int s = (int)em->strip;
+    int s = (int)em->strip, size = (int)kiln_dtype_size(em->ir->bufs[load->which].dtype);
     kiln_em_start(em);
-    kiln_em_put(em, "const int follow%d = s%d_%d == (c%d_1 - c%d_0) * %d && ", r, load->which,
-                em->dim[em->ir->ins[begin].which], s, s,
-                (int)kiln_dtype_size(em->ir->bufs[load->which].dtype));
+    kiln_em_put(em, "const int follow%d = ", r);
     for (int a = 0; a < em->ir->naxes; a++) {
         if (!(em->ir->bufs[load->which].axes >> a & 1)) continue;
         kiln_em_put(em, "L->n[%d] * ", em->dim[a]);
         if (em->ir->axes[a].grid) kiln_em_put(em, "L->n[%d] * ", em->dim[a] + 1);
     }
-    kiln_em_put(em, "1L > %d;\n", enough(em, begin));
+    kiln_em_put(em, "1L <= %d ? 0 : s%d_%d == (c%d_1 - c%d_0) * %d ? %d : c%d_1 - c%d_0 == %d ? %d : 0;\n",
+                enough(em, begin), load->which, em->dim[em->ir->ins[begin].which], s, s, size, FOLLOW, s, s,
+                KILN_EM_STRIP, APART);
 }
 
 static void fetch_ahead(kiln_emitter *em, int begin, int r) {
     const kiln_ir_ins *f = &em->ir->ins[begin], *load = &em->ir->ins[r];
     int s = (int)em->strip, block = (int)f->imm.tree.block;
-    int size = (int)kiln_dtype_size(em->ir->bufs[load->which].dtype), lines = block * size * em->lanes / LINE;
+    int size = (int)kiln_dtype_size(em->ir->bufs[load->which].dtype), bytes = block * size * em->lanes;
     kiln_em_open(em, "if (follow%d)", r);
-    kiln_em_scope old = kiln_em_enter(em, f->which, "lo%d", begin);
+    kiln_em_line(em, "const long done = i%d - c%d_0, row = follow%d == %d ? 0 : %d + done / %d;", s, s, r,
+                 FOLLOW, block, KILN_EM_STRIP / block);
+    kiln_em_scope old = kiln_em_enter(em, f->which, "(lo%d + row)", begin);
     kiln_em_start(em);
     kiln_em_put(em, "const char *next = ");
     kiln_em_address(em, load, 0);
-    kiln_em_put(em, " + (i%d - c%d_0) * %d + %d;\n", s, s, (block - 1) * size, AHEAD);
-    for (int k = 0; k < lines; k++) kiln_em_line(em, "__builtin_prefetch(next + %d, 0, 2);", k * LINE);
+    kiln_em_put(em, " + (follow%d == %d ? done * %d + %d : done %% %d * %d - done * %d);\n", r, FOLLOW,
+                (block - 1) * size, AHEAD, KILN_EM_STRIP / block, block * size, size);
+    for (int k = 0; k < bytes; k += LINE) kiln_em_line(em, "__builtin_prefetch(next + %d, 0, 2);", k);
     kiln_em_leave(em, &old);
     kiln_em_close(em);
 }
@@ -311,7 +316,7 @@ static void fold_blocks(kiln_emitter *em, int begin) {
     char last[48];
     snprintf(last, sizeof last, "hi%d == %s", begin, at.end);
     kiln_em_line(em, "long blocks%d_top = 0, blocks%d_count = 0;", begin, begin);
-    each_fetched(em, begin, ask_if_rows_follow);
+    each_fetched(em, begin, ask_what_follows);
     kiln_em_open_blocks(em, begin, &at);
     count_next(em, &blocks, last);
     if (kiln_ir_by_block(f)) {
