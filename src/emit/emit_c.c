@@ -74,15 +74,24 @@ static size_t widest_in_steps(const kiln_ir *ir) {
     return widest;
 }
 
+static bool has_traps(const kiln_ir *ir, int begin, int end) {
+    for (int r = begin; r < end; r++)
+        if (ir->ins[r].op == KILN_IR_TRAP) return true;
+    return false;
+}
+
 /* The widest type in vector loops of a kernel that tests for places in them, which else would be the positions': what the places
- * are is computed once for each loop.  0: there are no such tests. */
+ * are is computed once for each loop, and checked before.  0: there are no such tests. */
 static size_t widest_beside_tests(const kiln_ir *ir) {
     size_t widest = sizeof(int32_t); /* of the masks that tests make */
-    bool tests = false;
+    bool tests = false, checks = false;
     for (int r = 0, end = -1; r < ir->nins; r++) {
         const kiln_ir_ins *in = &ir->ins[r];
-        if (kiln_ir_opens(in) && in->vec && r > end) end = kiln_ir_region_end(ir, r);
-        if (r > end || kiln_em_is_only_tested(ir, (kiln_ref)r)) continue;
+        if (kiln_ir_opens(in) && in->vec && r > end) {
+            end = kiln_ir_region_end(ir, r);
+            checks = has_traps(ir, r, end);
+        }
+        if (r > end || checks || kiln_em_is_only_tested(ir, (kiln_ref)r)) continue;
         tests = tests || kiln_em_is_place_test(ir, (kiln_ref)r);
         size_t size = widest_within(in);
         if (size > widest) widest = size;

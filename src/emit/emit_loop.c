@@ -285,9 +285,13 @@ static void ask_for_borders(kiln_emitter *em, int begin, int end, const char *fr
     }
 }
 
-/* The launches that are worth such a loop: from memory, and if there is an elementary function to be computed meanwhile, from the
- * second cache. */
+/* The launches that are worth such a loop: if there are rows to ask for, those from memory, and those from the second cache if there is
+ * an elementary function to be computed meanwhile; else those whose results go past the caches. */
 static unsigned far_flags(const kiln_emitter *em, int begin, int end) {
+    bool rows = false;
+    for (int r = begin + 1; r < end; r++)
+        rows = rows || is_of_rows(em, em->nest, begin, r) || loop_of_rows(em, begin, r);
+    if (!rows) return KILN_LAUNCH_STREAM;
     return KILN_LAUNCH_MEMORY | (kiln_em_has_functions(em, begin + 1, end) ? KILN_LAUNCH_FAR : 0);
 }
 

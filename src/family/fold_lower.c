@@ -320,7 +320,7 @@ static void guard_nest(kiln_folding *f) {
     bool still = true; /* one element of each fold is enough */
     for (int c = 0; c < f->base.row->nchecks; c++) still = still && kiln_fold_is_still(f, f->base.must[c]);
     int nloops = still ? 0 : f->nreduced;
-    kiln_ir_for(ir, f->grid, f->across);
+    kiln_ir_for(ir, f->grid, f->across || still);
     for (int k = 0; k < nloops; k++) kiln_ir_for(ir, f->reduced[k], k == f->nreduced - 1 && !f->across);
     kiln_lower_forget(&f->base);
     kiln_lower_musts(&f->base);
