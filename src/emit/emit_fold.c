@@ -169,7 +169,6 @@ static void fold_run(kiln_emitter *em, int begin) {
     declare_stack(em, begin, "stack");
     kiln_em_line(em, "st%d x%d;", begin, begin);
     kiln_em_open_blocks(em, begin, &at);
-    if (f->vec) kiln_em_blocks_far(em, begin, &at);
     if (kiln_ir_by_block(f))
         block_by_region(em, begin);
     else if (f->vec)

@@ -200,8 +200,6 @@ kiln_em_scope kiln_em_enter_block(kiln_emitter *em, int begin);
 
 /* emit_lanes.c */
 void kiln_em_block_by_lanes(kiln_emitter *em, int begin);
-void kiln_em_blocks_far(kiln_emitter *em, int begin,
-                        const kiln_em_place *at); /* many blocks from lo<begin> on, if the axis is long */
 
 /* emit_strip.c */
 void kiln_em_strips(kiln_emitter *em, int begin);

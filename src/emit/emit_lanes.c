@@ -6,18 +6,12 @@
  * whole vectors first, at last by lanes moved down within one; in a block shorter than a row, lanes without an
  * element must not be met.  Blocks of a long axis are read in four places by turns: memory gives more that way. */
 #include <stdio.h>
-#include <string.h>
 
 #include "emit/emit_impl.h"
 
 enum {
     MAX_PRINTED = 8, /* steps printed one after the other: states that registers can hold */
-    SMALL = 64,      /* weight of those of a row, if the rest of a block may be printed so, too */
-    STREAMS = 4,     /* places that a long axis is read in by turns, */
-    FAR = 64,        /* so many blocks apart: a power of two, so that each place comes to one state, */
-    FAR_LEVELS = 7,  /* by a stack of so many, */
-    TURN = 4,        /* and so many rows of a block at a time, */
-    LONG = 8 << 20   /* if it has so many bytes, which no near cache holds */
+    SMALL = 64       /* weight of those of a row, if the rest of a block may be printed so, too */
 };
 
 typedef struct rows {
@@ -44,14 +38,6 @@ static rows rows_of(const kiln_emitter *em, int begin) {
     return r;
 }
 
-/* Of an element of what the step loads first; 0: it loads nothing. */
-static int loaded_bytes(const kiln_emitter *em, int begin) {
-    for (uint32_t r = (uint32_t)begin + 1; r < em->part_end[begin]; r++)
-        if (em->ir->ins[r].op == KILN_IR_LOAD)
-            return (int)kiln_dtype_size(em->ir->bufs[em->ir->ins[r].which].dtype);
-    return 0;
-}
-
 /* One step on the states `of`, of the elements from `pos` on, `after` those of the first step of a row; k says how
  * many. */
 static void step(kiln_emitter *em, const rows *v, const char *pos, int after, const char *of,
@@ -72,12 +58,10 @@ static void new_states(kiln_emitter *em, const rows *v, int vectors) {
     for (int j = 0; j < vectors; j++) kiln_em_line(em, "st%d a%d_%d = z%d;", v->begin, v->begin, j, v->begin);
 }
 
-/* The same, those of an array: a name with the fold's number in it. */
-static void states_from(kiln_emitter *em, const rows *v, const char *array) {
-    char from[24];
-    snprintf(from, sizeof from, array, v->begin);
-    for (int j = 0; j < v->vectors; j++)
-        kiln_em_line(em, "st%d a%d_%d = %s[%d];", v->begin, v->begin, j, from, j);
+/* The same, those of the array lane<begin>. */
+static void states_from_array(kiln_emitter *em, const rows *v) {
+    int b = v->begin;
+    for (int j = 0; j < v->vectors; j++) kiln_em_line(em, "st%d a%d_%d = lane%d[%d];", b, b, j, b, j);
 }
 
 /* The instruction of the step that says `s == s and not (x <= s)`, or >=, of a state s and an element x that it loads; 0: none.
@@ -315,7 +299,7 @@ static void merge_lanes(kiln_emitter *em, const rows *v) {
     if (v->merged || v->light) {
         kiln_em_open(em, "if (m%d >= %d)", b, v->lanes);
         if (v->merged) {
-            states_from(em, v, "lane%d");
+            states_from_array(em, v);
             merge_registers(em, v);
         } else {
             merge_whole_array(em, v);
@@ -386,78 +370,6 @@ static void block_in_registers(kiln_emitter *em, const rows *v) {
 
 static bool in_registers(const kiln_emitter *em, const rows *v) {
     return v->vectors == v->printed && v->merged && !kiln_em_has_loops(em, v->begin);
-}
-
-/* -- long axes ------------------------------------------------------------------------------------------- */
-
-/* A few rows of one block in each place by turns; the states that are not at work lie in far<begin>. */
-static void blocks_by_turns(kiln_emitter *em, const rows *v, unsigned block) {
-    int b = v->begin;
-    kiln_em_line(em, "st%d far%d[%d][%d];", b, b, STREAMS, v->vectors);
-    kiln_em_line(em, "for (long p = 0; p < %d; p++) for (long j = 0; j < %d; j++) far%d[p][j] = z%d;",
-                 STREAMS, v->vectors, b, b);
-    kiln_em_open(em, "for (long g = 0; g < %u; g += %d) for (long p = 0; p < %d; p++)", block,
-                 TURN * v->lanes, STREAMS);
-    kiln_em_line(em, "const long from = lo%d + (p * %d + c) * %u + g;", b, FAR, block);
-    kiln_em_brace(em);
-    kiln_em_line(em, "const long lo%d = from, hi%d = from + %d;", b, b, TURN * v->lanes);
-    kiln_em_line(em, "long i%d;", b);
-    states_from(em, v, "far%d[p]");
-    em->far = true;
-    rows_in_registers(em, v, v->vectors, "");
-    em->far = false;
-    for (int j = 0; j < v->vectors; j++) kiln_em_line(em, "far%d[p][%d] = a%d_%d;", b, j, b, j);
-    kiln_em_close(em);
-    kiln_em_close(em);
-}
-
-/* The block of each place joins those before it there, on stacks of as many states each: top. */
-static void push_blocks(kiln_emitter *em, const rows *v) {
-    int b = v->begin;
-    char left[32], state[16];
-    snprintf(left, sizeof left, "place%d[p][--t]", b);
-    snprintf(state, sizeof state, "x%d", b);
-    kiln_em_open(em, "for (long p = 0; p < %d; p++)", STREAMS);
-    states_from(em, v, "far%d[p]");
-    merge_registers(em, v);
-    kiln_em_line(em, "long t = top;");
-    kiln_em_open(em, "for (long q = c; q & 1; q >>= 1)");
-    kiln_em_merge(em, b, left, state, state, NULL);
-    kiln_em_close(em);
-    kiln_em_line(em, "place%d[p][t] = x%d;", b, b);
-    kiln_em_close(em);
-    kiln_em_line(em, "for (long q = c; q & 1; q >>= 1) top--;");
-    kiln_em_line(em, "top++;");
-}
-
-void kiln_em_blocks_far(kiln_emitter *em, int begin, const kiln_em_place *at) {
-    rows v = rows_of(em, begin);
-    const unsigned block = em->ir->ins[begin].imm.tree.block;
-    long all = (long)STREAMS * FAR * block;
-    int size = loaded_bytes(em, begin);
-    bool inside = strcmp(at->begin, "0") != 0; /* a block of another fold, which is not long */
-    if (inside || !size || !v.small || !in_registers(em, &v) || block % (unsigned)(TURN * v.lanes)) return;
-    if (!kiln_em_is_only_fold(em, begin)) return;
-    char left[40], state[16];
-    snprintf(left, sizeof left, "stack%d[--stack%d_top]", begin, begin);
-    snprintf(state, sizeof state, "x%d", begin);
-    kiln_em_open(em, "if (%s >= %d && %s - lo%d > %ld)", at->end, LONG / size, at->end, begin, all);
-    kiln_em_line(em, "st%d place%d[%d][%d];", begin, begin, STREAMS, FAR_LEVELS);
-    kiln_em_line(em, "long top = 0;");
-    kiln_em_open(em, "for (long c = 0; c < %d; c++)", FAR);
-    blocks_by_turns(em, &v, block);
-    push_blocks(em, &v);
-    kiln_em_close(em);
-    kiln_em_open(em, "for (long p = 0; p < %d; p++, stack%d_count += %d)", STREAMS, begin, FAR);
-    kiln_em_line(em, "x%d = place%d[p][0];", begin, begin);
-    kiln_em_open(em, "for (long q = stack%d_count / %d; q & 1; q >>= 1)", begin, FAR);
-    kiln_em_merge(em, begin, left, state, state, NULL);
-    kiln_em_close(em);
-    kiln_em_line(em, "stack%d[stack%d_top++] = x%d;", begin, begin, begin);
-    kiln_em_close(em);
-    kiln_em_line(em, "lo%d += %ld;", begin, all - block);
-    kiln_em_line(em, "continue;");
-    kiln_em_close(em);
 }
 
 /* -- any block ------------------------------------------------------------------------------------------- */
