@@ -232,12 +232,13 @@ static bool is_fetched(const kiln_emitter *em, int begin, int r) {
            (b->axes >> em->ir->ins[begin].which & b->axes >> em->vec & 1) != 0;
 }
 
-/* From how many elements it is worth its instructions.  A sum of one input keeps up with the last cache without them. */
-static int enough(const kiln_emitter *em, int begin) {
+/* Whether the kernel does little else than read one input, as a sum: it keeps up with the last cache by itself, and waits for each
+ * further instruction where all is near. */
+static bool only_reads(const kiln_emitter *em, int begin) {
     int loads = 0, end = (int)em->part_end[begin];
     for (int r = begin + 1; r < end; r++) loads += is_fetched(em, begin, r);
-    bool light = loads == 1 && kiln_em_weight(em, begin + 1, end) <= KILN_EM_LITTLE / 2;
-    return light && kiln_em_is_only_fold(em, begin) ? 2 * MANY : MANY;
+    return loads == 1 && kiln_em_weight(em, begin + 1, end) <= KILN_EM_LITTLE / 2 &&
+           kiln_em_is_only_fold(em, begin);
 }
 
 /* Steps by turns on eight rows hide from the processor what comes next: it fetches little ahead.  So the next block's elements are
@@ -254,8 +255,8 @@ static void ask_what_follows(kiln_emitter *em, int begin, int r) {
         if (em->ir->axes[a].grid) kiln_em_put(em, "L->n[%d] * ", em->dim[a] + 1);
     }
     kiln_em_put(em, "1L <= %d ? 0 : s%d_%d == (c%d_1 - c%d_0) * %d ? %d : c%d_1 - c%d_0 == %d ? %d : 0;\n",
-                enough(em, begin), load->which, em->dim[em->ir->ins[begin].which], s, s, size, FOLLOW, s, s,
-                KILN_EM_STRIP, APART);
+                only_reads(em, begin) ? 2 * MANY : MANY, load->which, em->dim[em->ir->ins[begin].which], s, s,
+                size, FOLLOW, s, s, KILN_EM_STRIP, APART);
 }
 
 static void fetch_ahead(kiln_emitter *em, int begin, int r) {
@@ -284,18 +285,29 @@ static void each_fetched(kiln_emitter *em, int begin, void (*print)(kiln_emitter
         if (is_fetched(em, begin, (int)r)) print(em, begin, (int)r);
 }
 
+/* Whole vectors of columns of a whole block. */
+static void whole_columns(kiln_emitter *em, int begin, bool far) {
+    int s = (int)em->strip;
+    kiln_em_open(em, "for (; c%d_1 - i%d >= KILN_W; i%d += KILN_W)", s, s, s);
+    kiln_em_line(em, "const long k = KILN_W;");
+    if (far) each_fetched(em, begin, fetch_ahead);
+    em->far = far;
+    block_of_columns(em, begin, true, true);
+    em->far = false;
+}
+
 /* A block of rows of a fold whose step has no loops.  Where it is whole, so are all vectors of columns but the last. */
 static void block_of_rows(kiln_emitter *em, int begin) {
     int s = (int)em->strip, whole = whole_blocks(em, begin);
     kiln_em_line(em, "long i%d = c%d_0;", s, s);
     if (whole > 0) {
         kiln_em_open(em, "if (hi%d - lo%d == %u)", begin, begin, em->ir->ins[begin].imm.tree.block);
-        kiln_em_open(em, "for (; c%d_1 - i%d >= KILN_W; i%d += KILN_W)", s, s, s);
-        kiln_em_line(em, "const long k = KILN_W;");
-        each_fetched(em, begin, fetch_ahead);
-        em->far = true;
-        block_of_columns(em, begin, true, true);
-        em->far = false;
+        if (only_reads(em, begin)) {
+            kiln_em_open(em, "if (!(L->flags & %u))", KILN_LAUNCH_MEMORY);
+            whole_columns(em, begin, false);
+            kiln_em_close(em);
+        }
+        whole_columns(em, begin, true);
     }
     if (whole > 2) {
         kiln_em_open(em, "for (; i%d < c%d_1; i%d = c%d_1)", s, s, s, s);
