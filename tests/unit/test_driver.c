@@ -1,4 +1,4 @@
-/* test_driver.c - what the driver does with awkward memory: transposed inputs by tiles, large results past the caches.
+/* test_driver.c - what the driver does with awkward memory: transposed inputs by tiles, large results past the caches, large inputs.
  *
  * Both tiers run through the driver, so results are checked against values computed here. */
 #include "call_cases.h"
@@ -112,6 +112,81 @@ static void large_results_are_whole(void **state) {
     }
 }
 
+/* 11 MB, one of them written over: no result goes past the caches, and all inputs come from far. */
+static void large_inputs_may_be_written_over(void **state) {
+    (void)state;
+    const int64_t n = 1400003;
+    for (int k = 0; k < 2; k++) {
+        kiln_tensor *x = placed(n, 4), *before = placed(n, 4), *y = placed(n, 0), *same = NULL;
+        kiln_value args[] = {kiln_v_tensor(x), kiln_v_tensor(y)};
+        MUST_OK(kiln_call(tiers[k], op_of(tiers[k], "bitwise_xor_.Tensor"), args, 2, &same, 1));
+        const int32_t *was = kiln_tensor_data(before), *other = kiln_tensor_data(y),
+                      *now = kiln_tensor_data(x);
+        for (int64_t i = 0; i < n; i++)
+            if (now[i] != (was[i] ^ other[i])) fail_msg("tier %d: wrong at %lld", k, (long long)i);
+        kiln_tensor_release(x);
+        kiln_tensor_release(before);
+        kiln_tensor_release(y);
+        kiln_tensor_release(same);
+    }
+}
+
+/* -- large inputs of folds ------------------------------------------------------------------------------- */
+
+static int digit(int64_t i) { return (int)((uint64_t)i * 2654435761u >> 9 & 3); }
+
+/* Sums of digits, which f32 holds exactly, of x[rows, cols] over a dimension, by arithmetic of its own. */
+static void check_sums(kiln_ctx *ctx, kiln_tensor *x, int dim) {
+    const int64_t rows = kiln_tensor_sizes(x)[0], cols = kiln_tensor_sizes(x)[1];
+    kiln_tensor *out = NULL;
+    kiln_value dims = kiln_v_int(dim), args[] = {kiln_v_tensor(x), kiln_v_list(&dims, 1)};
+    MUST_OK(kiln_call(ctx, op_of(ctx, "sum.dim_IntList"), args, 2, &out, 1));
+    const float *sums = kiln_tensor_data(out);
+    int *want = calloc((size_t)(dim ? rows : cols), sizeof *want);
+    assert_non_null(want);
+    for (int64_t i = 0; i < rows * cols; i++) want[dim ? i / cols : i % cols] += digit(i);
+    for (int64_t i = 0; i < (dim ? rows : cols); i++)
+        if (sums[i] != (float)want[i]) fail_msg("over %d: wrong at %lld", dim, (long long)i);
+    free(want);
+    kiln_tensor_release(out);
+}
+
+/* The sum of all elements, and of the squares of their differences. */
+static void check_all(kiln_ctx *ctx, kiln_tensor *x, kiln_tensor *y) {
+    const float *a = kiln_tensor_data(x), *b = kiln_tensor_data(y);
+    int64_t sum = 0, squares = 0;
+    kiln_tensor *out = NULL;
+    kiln_value one[] = {kiln_v_tensor(x)}, two[] = {kiln_v_tensor(x), kiln_v_tensor(y), kiln_v_int(2)};
+    for (int64_t i = 0; i < kiln_tensor_nelem(x); i++) {
+        sum += (int)a[i];
+        squares += (int)(a[i] - b[i]) * (int)(a[i] - b[i]);
+    }
+    MUST_OK(kiln_call(ctx, op_of(ctx, "sum"), one, 1, &out, 1));
+    assert_true(*(const float *)kiln_tensor_data(out) == (float)sum);
+    kiln_tensor_release(out);
+    MUST_OK(kiln_call(ctx, op_of(ctx, "mse_loss"), two, 3, &out, 1));
+    assert_true(*(const float *)kiln_tensor_data(out) == (float)squares);
+    kiln_tensor_release(out);
+}
+
+/* Rows longer than a strip, and short ones that follow each other: 17 MB each, of no whole number of vectors. */
+static void folds_from_memory_are_right(void **state) {
+    (void)state;
+    static const int64_t sizes[][2] = {{1031, 4099}, {65537, 67}};
+    for (int k = 0; k < 4; k++) {
+        kiln_tensor *x = NULL, *y = NULL;
+        MUST_OK(kiln_tensor_new(KILN_F32, 2, sizes[k % 2], NULL, &x));
+        MUST_OK(kiln_tensor_new(KILN_F32, 2, sizes[k % 2], NULL, &y));
+        float *a = kiln_tensor_data(x), *b = kiln_tensor_data(y);
+        for (int64_t i = 0; i < kiln_tensor_nelem(x); i++) a[i] = (float)digit(i), b[i] = (float)digit(3 * i);
+        check_sums(tiers[k / 2], x, 0);
+        check_sums(tiers[k / 2], x, 1);
+        check_all(tiers[k / 2], x, y);
+        kiln_tensor_release(x);
+        kiln_tensor_release(y);
+    }
+}
+
 /* x[3,343,4099] ^ row[3,1,4099]: 34 MB, and a row of 16 KB for each of the three. */
 static void rows_read_again_are_right(void **state) {
     (void)state;
@@ -136,8 +211,9 @@ static void rows_read_again_are_right(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(transposed_inputs_are_read_right),
-                                       cmocka_unit_test(large_results_are_whole),
-                                       cmocka_unit_test(rows_read_again_are_right)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(transposed_inputs_are_read_right), cmocka_unit_test(large_results_are_whole),
+        cmocka_unit_test(large_inputs_may_be_written_over), cmocka_unit_test(folds_from_memory_are_right),
+        cmocka_unit_test(rows_read_again_are_right)};
     return cmocka_run_group_tests(tests, open_tiers, close_tiers);
 }
