@@ -358,20 +358,29 @@ static void whole_vectors(kiln_emitter *em, const kiln_em_used *u, int begin, in
     kiln_em_close(em);
 }
 
+/* Whether rows have a loop of their own for what comes from far, or goes past the caches: none of elements that lie apart. */
+static bool has_far_loop(const kiln_emitter *em, const kiln_em_used *u) {
+    bool rows = kiln_em_nest_streams(em, u);
+    for (int b = 0; b < em->ir->nbufs; b++)
+        rows = rows || (u->reads[b] && em->ir->bufs[b].stride == KILN_STRIDE_CONTIG);
+    return rows;
+}
+
 static void light_row(kiln_emitter *em, const kiln_em_used *u, int begin, int end) {
-    bool streams = kiln_em_nest_streams(em, u);
+    bool far = has_far_loop(em, u);
     kiln_em_line(em, "long left = n0;");
-    if (streams) kiln_em_line(em, "const int bypass = past;");
-    kiln_em_open(em, "if (%s(L->flags & %u && n0 >= %d))", streams ? "bypass || " : "", KILN_LAUNCH_MEMORY,
-                 KILN_EM_FAR);
-    em->far = true;
-    whole_vectors(em, u, begin, end, KILN_EM_ASK, 1);
-    em->far = false;
-    kiln_em_close(em);
-    kiln_em_open(em, "else");
+    if (far) {
+        if (kiln_em_nest_streams(em, u)) kiln_em_line(em, "const int bypass = past;");
+        kiln_em_open(em, "if (far)");
+        em->far = true;
+        whole_vectors(em, u, begin, end, KILN_EM_ASK, 1);
+        em->far = false;
+        kiln_em_close(em);
+        kiln_em_open(em, "else");
+    }
     whole_vectors(em, u, begin, end, KILN_EM_STORE, UNROLLED);
     whole_vectors(em, u, begin, end, KILN_EM_STORE, 1);
-    kiln_em_close(em);
+    if (far) kiln_em_close(em);
     kiln_em_open(em, "if (left > 0)");
     kiln_em_line(em, "const long k = left;");
     tail_in(em, u);
@@ -481,8 +490,11 @@ void kiln_em_map_nest(kiln_emitter *em, int nest, int begin) {
     find_early(em, begin + 1, end);
     em->loose = may_be_loose(em, &u, begin + 1, end);
     nest_head(em, nest, &u);
-    open_rows(em, &u, begin + 1, end);
     bool light = kiln_em_weight(em, begin + 1, end) <= KILN_EM_LITTLE;
+    if (light && has_far_loop(em, &u))
+        kiln_em_line(em, "const int far = %s(L->flags & %u && n0 >= %d);",
+                     kiln_em_nest_streams(em, &u) ? "past || " : "", KILN_LAUNCH_MEMORY, KILN_EM_FAR);
+    open_rows(em, &u, begin + 1, end);
     (light ? light_row : row)(em, &u, begin + 1, end);
     kiln_em_close(em);
     if (kiln_em_nest_streams(em, &u)) kiln_em_stream_end(em);
