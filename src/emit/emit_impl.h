@@ -9,6 +9,7 @@
  *   emit_loop.c   their loops and scans
  *   emit_fold.c   folds; emit_lanes.c folds that are the vector loop
  *   emit_strip.c  vector loops with loops inside
+ *   emit_fetch.c  what asks memory for what such nests read next
  *   emit_tile.c   those with a scan inside, over rows that lie apart
  *
  * In a general nest every value is a vector of KILN_W lanes.  Outside vector loops all lanes are the same; inside, lane
@@ -205,6 +206,19 @@ void kiln_em_block_by_lanes(kiln_emitter *em, int begin);
 void kiln_em_strips(kiln_emitter *em, int begin);
 /* Where a strip keeps the states of a fold or scan, if it does. */
 bool kiln_em_kept_states(const kiln_emitter *em, kiln_ref r, char text[112]);
+
+/* emit_fetch.c: of a vector loop after folds over the rows that it reads */
+/* Whether it asks for the next row of an input, which the folds of that row read first. */
+bool kiln_em_is_finish(const kiln_emitter *em, int begin);
+/* Whether it asks for any row: the next one of the nest, or of a loop around it. */
+bool kiln_em_has_next_rows(const kiln_emitter *em, int begin);
+void kiln_em_fetch_next_rows(kiln_emitter *em, int begin);
+/* emit_fetch.c: of a fold along rows of `lanes` elements, if it has several runs */
+void kiln_em_fetch_next_run(kiln_emitter *em, int begin, int lanes);
+/* emit_fetch.c: of a fold down columns */
+bool kiln_em_only_reads(const kiln_emitter *em, int begin); /* one input, and does little else */
+void kiln_em_ask_how_rows_lie(kiln_emitter *em, int begin); /* before its blocks */
+void kiln_em_fetch_next_block(kiln_emitter *em, int begin); /* at each vector of columns */
 
 /* emit_tile.c */
 int kiln_em_tiled_scan_of(kiln_emitter *em, int loop); /* the scan in a vector loop that tiles suit, or 0 */

@@ -138,6 +138,7 @@ static void rows_in_registers(kiln_emitter *em, const rows *v, int vectors, cons
     kiln_ref choice = vectors > 1 ? choice_of(em, b) : 0;
     kiln_em_open(em, "for (i%d = lo%d; hi%d - i%d >= %d; i%d += %d)", b, b, b, b, v->lanes, b, v->lanes);
     kiln_em_line(em, "const long k = %d;", v->width);
+    if (em->far && vectors == v->vectors) kiln_em_fetch_next_run(em, b, v->lanes);
     if (choice)
         steps_without_nan(em, v, vectors, more, choice);
     else

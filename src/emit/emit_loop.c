@@ -210,64 +210,13 @@ static bool stores_bypass(const kiln_emitter *em, int begin) {
     return any;
 }
 
-/* Whether load r of a vector loop is of an input whose rows a fold before the loop, in the same nest, reads first. */
-static bool is_of_rows(const kiln_emitter *em, int nest, int begin, int r) {
-    const kiln_ir_ins *in = &em->ir->ins[r], *f = &em->ir->ins[begin];
-    const kiln_ir_buf *b = &em->ir->bufs[in->which];
-    uint32_t both = 1u << f->which | 1u << em->ir->ins[nest].which;
-    if (in->op != KILN_IR_LOAD || in->ncoord || in->nargs || b->role != KILN_BUF_IN) return false;
-    if (b->stride != KILN_STRIDE_CONTIG || (b->axes & both) != both) return false;
-    for (int k = nest + 1; k < begin; k++) {
-        if (em->ir->ins[k].op != KILN_IR_FOLD || !em->ir->ins[k].vec) continue;
-        for (uint32_t l = (uint32_t)k + 1; l < em->part_end[k]; l++)
-            if (em->ir->ins[l].op == KILN_IR_LOAD && em->ir->ins[l].which == in->which) return true;
-    }
-    return false;
-}
-
 /* Whether a vector loop has another form for launches whose memory is far: a light one, over rows. */
-static bool is_far(const kiln_emitter *em, int nest, int begin) {
+static bool is_far(const kiln_emitter *em, int begin) {
     const kiln_ir_ins *f = &em->ir->ins[begin];
     if (f->op != KILN_IR_FOR || !f->vec || em->ir->axes[f->which].grid) return false;
-    if (!em->ir->axes[em->ir->ins[nest].which].grid || em->ir->ins[nest].vec) return false;
+    if (!em->ir->axes[em->ir->ins[em->nest].which].grid || em->ir->ins[em->nest].vec) return false;
     if (!kiln_em_is_light(em, begin + 1, (int)em->part_end[begin])) return false;
-    if (stores_bypass(em, begin)) return true;
-    for (int r = begin + 1; r < (int)em->part_end[begin]; r++)
-        if (is_of_rows(em, nest, begin, r)) return true;
-    return false;
-}
-
-/* The innermost loop around a vector loop, if it is not the nest's own and load r has a row for each of its positions; else 0. */
-static int loop_of_rows(const kiln_emitter *em, int begin, int r) {
-    const kiln_ir_ins *in = &em->ir->ins[r];
-    const kiln_ir_buf *b = &em->ir->bufs[in->which];
-    int loop = begin - 1;
-    while (loop > em->nest &&
-           !(em->ir->ins[loop].op == KILN_IR_FOR && em->region_end[loop] > (uint32_t)begin))
-        loop--;
-    if (loop == em->nest || in->op != KILN_IR_LOAD || in->ncoord || in->nargs) return 0;
-    bool rows = b->stride == KILN_STRIDE_CONTIG && b->axes >> em->ir->ins[loop].which & 1;
-    return rows && b->role == KILN_BUF_IN ? loop : 0;
-}
-
-/* While one row is finished from a near cache, the next one is asked for: what folds it first would wait for memory.  Rows that are
- * read but once, and lie apart, are brought into the second cache (2): processors foresee nothing beyond a row's end. */
-static void fetch_next_row(kiln_emitter *em, int begin, int end) {
-    bool done[KILN_IR_MAX_BUFS] = {false};
-    for (int r = begin + 1; r < end; r++) {
-        const kiln_ir_ins *in = &em->ir->ins[r];
-        bool again = is_of_rows(em, em->nest, begin, r);
-        int loop = again ? em->nest : loop_of_rows(em, begin, r);
-        if ((!again && !loop) || done[in->which]) continue;
-        done[in->which] = true;
-        kiln_em_scope old = kiln_em_enter(em, em->ir->ins[loop].which, "(i%d + next%d)", loop, begin);
-        em->inner = em->vec;
-        kiln_em_start(em);
-        kiln_em_put(em, "__builtin_prefetch(");
-        kiln_em_address(em, in, 0);
-        kiln_em_put(em, again ? ");\n" : ", 0, 2);\n");
-        kiln_em_leave(em, &old);
-    }
+    return stores_bypass(em, begin) || kiln_em_is_finish(em, begin);
 }
 
 /* bypass<begin>: whether results go past the caches, as the launch asks, since all lie on vectors' borders. */
@@ -288,10 +237,7 @@ static void ask_for_borders(kiln_emitter *em, int begin, int end, const char *fr
 /* The launches that are worth such a loop: if there are rows to ask for, those from memory, and those from the second cache if there is
  * an elementary function to be computed meanwhile; else those whose results go past the caches. */
 static unsigned far_flags(const kiln_emitter *em, int begin, int end) {
-    bool rows = false;
-    for (int r = begin + 1; r < end; r++)
-        rows = rows || is_of_rows(em, em->nest, begin, r) || loop_of_rows(em, begin, r);
-    if (!rows) return KILN_LAUNCH_STREAM;
+    if (!kiln_em_has_next_rows(em, begin)) return KILN_LAUNCH_STREAM;
     return KILN_LAUNCH_MEMORY | (kiln_em_has_functions(em, begin + 1, end) ? KILN_LAUNCH_FAR : 0);
 }
 
@@ -309,7 +255,7 @@ static void far_loop(kiln_emitter *em, int begin, int end) {
     kiln_em_open(em, "for (long i%d = past%d; far%d && %s - i%d >= KILN_W; i%d += KILN_W, past%d = i%d)",
                  begin, begin, begin, at.end, begin, begin, begin, begin);
     kiln_em_line(em, "const long k = KILN_W;");
-    fetch_next_row(em, begin, end);
+    kiln_em_fetch_next_rows(em, begin);
     em->bypass = bypass ? begin : 0;
     kiln_em_part(em, begin + 1, end);
     em->bypass = 0;
@@ -322,7 +268,7 @@ static void vector_loop(kiln_emitter *em, int begin, int end) {
     bool twice = kiln_em_is_light(em, begin + 1, end);
     kiln_em_lanes last = twice ? KILN_EM_REST : KILN_EM_ALL;
     snprintf(from, sizeof from, "%s", at->begin);
-    if (is_far(em, em->nest, begin)) {
+    if (is_far(em, begin)) {
         far_loop(em, begin, end);
         snprintf(from, sizeof from, "past%d", begin);
     }
@@ -470,9 +416,9 @@ void kiln_em_loop_nest(kiln_emitter *em, int nest, int begin) {
     nest_head(em, &u);
     if (em->work) kiln_em_line(em, "char *const work = L->work;");
     bool streams = false;
-    for (uint32_t r = (uint32_t)begin; r < em->region_end[begin]; r++)
-        streams |= em->tiles[r] != 0 || is_far(em, begin, (int)r);
     em->nest = begin;
+    for (uint32_t r = (uint32_t)begin; r < em->region_end[begin]; r++)
+        streams |= em->tiles[r] != 0 || is_far(em, (int)r);
     if (streams) kiln_em_line(em, "const int stream = (L->flags & %u) != 0;", KILN_LAUNCH_STREAM);
     em->vec = em->inner = -1;
     kiln_em_loop(em, begin);

@@ -8,14 +8,7 @@
 
 #include "emit/emit_impl.h"
 
-enum {
-    MAX_STEPS = 8,
-    LINE = 64,        /* bytes that memory is fetched by */
-    AHEAD = 32 << 10, /* bytes: the most that a block of such rows has */
-    MANY = 2 << 20,   /* elements that no near cache holds */
-    FOLLOW = 1,       /* how rows lie whose next elements are asked for: one after the other, */
-    APART             /* or each by itself */
-};
+enum { MAX_STEPS = 8 };
 
 /* tail: the region whose yield ends the part, or -1. */
 static void strip_part(kiln_emitter *em, int begin, int end, int tail);
@@ -223,66 +216,10 @@ static void block_of_columns(kiln_emitter *em, int begin, bool whole, bool in_re
     kiln_em_close(em);
 }
 
-/* Whether load r of a fold's step reads elements that lie in a row, from rows that the fold goes down. */
-static bool is_fetched(const kiln_emitter *em, int begin, int r) {
-    const kiln_ir_ins *in = &em->ir->ins[r];
-    if (in->op != KILN_IR_LOAD || in->ncoord || in->arg[0] != KILN_NOREF) return false;
-    const kiln_ir_buf *b = &em->ir->bufs[in->which];
-    return b->stride == KILN_STRIDE_CONTIG &&
-           (b->axes >> em->ir->ins[begin].which & b->axes >> em->vec & 1) != 0;
-}
-
-/* Whether the kernel does little else than read one input, as a sum: it keeps up with the last cache by itself, and waits for each
- * further instruction where all is near. */
-static bool only_reads(const kiln_emitter *em, int begin) {
-    int loads = 0, end = (int)em->part_end[begin];
-    for (int r = begin + 1; r < end; r++) loads += is_fetched(em, begin, r);
-    return loads == 1 && kiln_em_weight(em, begin + 1, end) <= KILN_EM_LITTLE / 2 &&
-           kiln_em_is_only_fold(em, begin);
-}
-
-/* Steps by turns on eight rows hide from the processor what comes next: it fetches little ahead.  So the next block's elements are
- * asked for while one is folded, and brought into the second cache (2), as the first has no room for so much: of rows as long as a
- * strip each row's in turn, and of shorter ones that FOLLOW each other without gaps, which are one run of memory, what comes AHEAD. */
-static void ask_what_follows(kiln_emitter *em, int begin, int r) {
-    const kiln_ir_ins *load = &em->ir->ins[r];
-    int s = (int)em->strip, size = (int)kiln_dtype_size(em->ir->bufs[load->which].dtype);
-    kiln_em_start(em);
-    kiln_em_put(em, "const int follow%d = ", r);
-    for (int a = 0; a < em->ir->naxes; a++) {
-        if (!(em->ir->bufs[load->which].axes >> a & 1)) continue;
-        kiln_em_put(em, "L->n[%d] * ", em->dim[a]);
-        if (em->ir->axes[a].grid) kiln_em_put(em, "L->n[%d] * ", em->dim[a] + 1);
-    }
-    kiln_em_put(em, "1L <= %d ? 0 : s%d_%d == (c%d_1 - c%d_0) * %d ? %d : c%d_1 - c%d_0 == %d ? %d : 0;\n",
-                only_reads(em, begin) ? 2 * MANY : MANY, load->which, em->dim[em->ir->ins[begin].which], s, s,
-                size, FOLLOW, s, s, KILN_EM_STRIP, APART);
-}
-
-static void fetch_ahead(kiln_emitter *em, int begin, int r) {
-    const kiln_ir_ins *f = &em->ir->ins[begin], *load = &em->ir->ins[r];
-    int s = (int)em->strip, block = (int)f->imm.tree.block;
-    int size = (int)kiln_dtype_size(em->ir->bufs[load->which].dtype), bytes = block * size * em->lanes;
-    kiln_em_open(em, "if (follow%d)", r);
-    kiln_em_line(em, "const long done = i%d - c%d_0, row = follow%d == %d ? 0 : %d + done / %d;", s, s, r,
-                 FOLLOW, block, KILN_EM_STRIP / block);
-    kiln_em_scope old = kiln_em_enter(em, f->which, "(lo%d + row)", begin);
-    kiln_em_start(em);
-    kiln_em_put(em, "const char *next = ");
-    kiln_em_address(em, load, 0);
-    kiln_em_put(em, " + (follow%d == %d ? done * %d + %d : done %% %d * %d - done * %d);\n", r, FOLLOW,
-                (block - 1) * size, AHEAD, KILN_EM_STRIP / block, block * size, size);
-    for (int k = 0; k < bytes; k += LINE) kiln_em_line(em, "__builtin_prefetch(next + %d, 0, 2);", k);
-    kiln_em_leave(em, &old);
-    kiln_em_close(em);
-}
-
-/* Either of the two for every load that it is for. */
-static void each_fetched(kiln_emitter *em, int begin, void (*print)(kiln_emitter *, int begin, int r)) {
+/* Whether the next block is asked for while one is folded: where blocks are short, and printed for whole vectors. */
+static bool asks_ahead(const kiln_emitter *em, int begin) {
     const kiln_ir_ins *f = &em->ir->ins[begin];
-    if (kiln_ir_by_block(f) || f->imm.tree.block > MAX_STEPS || !whole_blocks(em, begin)) return;
-    for (uint32_t r = (uint32_t)begin + 1; r < em->part_end[begin]; r++)
-        if (is_fetched(em, begin, (int)r)) print(em, begin, (int)r);
+    return !kiln_ir_by_block(f) && f->imm.tree.block <= MAX_STEPS && whole_blocks(em, begin);
 }
 
 /* Whole vectors of columns of a whole block. */
@@ -290,7 +227,7 @@ static void whole_columns(kiln_emitter *em, int begin, bool far) {
     int s = (int)em->strip;
     kiln_em_open(em, "for (; c%d_1 - i%d >= KILN_W; i%d += KILN_W)", s, s, s);
     kiln_em_line(em, "const long k = KILN_W;");
-    if (far) each_fetched(em, begin, fetch_ahead);
+    if (far && asks_ahead(em, begin)) kiln_em_fetch_next_block(em, begin);
     em->far = far;
     block_of_columns(em, begin, true, true);
     em->far = false;
@@ -302,7 +239,7 @@ static void block_of_rows(kiln_emitter *em, int begin) {
     kiln_em_line(em, "long i%d = c%d_0;", s, s);
     if (whole > 0) {
         kiln_em_open(em, "if (hi%d - lo%d == %u)", begin, begin, em->ir->ins[begin].imm.tree.block);
-        if (only_reads(em, begin)) {
+        if (kiln_em_only_reads(em, begin)) {
             kiln_em_open(em, "if (!(L->flags & %u))", KILN_LAUNCH_MEMORY);
             whole_columns(em, begin, false);
             kiln_em_close(em);
@@ -328,7 +265,7 @@ static void fold_blocks(kiln_emitter *em, int begin) {
     char last[48];
     snprintf(last, sizeof last, "hi%d == %s", begin, at.end);
     kiln_em_line(em, "long blocks%d_top = 0, blocks%d_count = 0;", begin, begin);
-    each_fetched(em, begin, ask_what_follows);
+    if (asks_ahead(em, begin)) kiln_em_ask_how_rows_lie(em, begin);
     kiln_em_open_blocks(em, begin, &at);
     count_next(em, &blocks, last);
     if (kiln_ir_by_block(f)) {
