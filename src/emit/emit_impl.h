@@ -160,6 +160,11 @@ void kiln_em_address(kiln_emitter *em, const kiln_ir_ins *in,
                      int offset); /* of the first lane, `offset` bytes into the element */
 void kiln_em_load(kiln_emitter *em, kiln_ref r);
 void kiln_em_store(kiln_emitter *em, kiln_ref r);
+/* Whether instructions begin..end store, along a vector axis, and all of it may go past the caches. */
+bool kiln_em_stores_bypass(const kiln_emitter *em, int begin, int end, int axis);
+/* Declares bypass<id>: whether it does, as the launch asks, since all that is stored from `from` on lies on vectors'
+ * borders. */
+void kiln_em_ask_for_borders(kiln_emitter *em, int id, int begin, int end, const char *from);
 
 /* emit_loop.c */
 void kiln_em_loop_nest(kiln_emitter *em, int nest, int begin);
@@ -204,6 +209,7 @@ void kiln_em_block_by_lanes(kiln_emitter *em, int begin);
 
 /* emit_strip.c */
 void kiln_em_strips(kiln_emitter *em, int begin);
+bool kiln_em_strip_bypasses(const kiln_emitter *em, int r); /* r stores in a strip, and may past the caches */
 /* Where a strip keeps the states of a fold or scan, if it does. */
 bool kiln_em_kept_states(const kiln_emitter *em, kiln_ref r, char text[112]);
 

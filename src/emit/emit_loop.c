@@ -190,48 +190,14 @@ static void open_rows(kiln_emitter *em, int begin, int axis) {
     kiln_em_open(em, "for (long j%d = 0; j%d < n%d; j%d++)", begin, begin, em->dim[axis] + 1, begin);
 }
 
-/* Whether a store may go past the caches: of elements in a row that no other loop reads, in vectors that some instruction
- * stores so. */
-static bool may_bypass(const kiln_emitter *em, const kiln_ir_ins *in, int axis) {
-    const kiln_ir_buf *b = &em->ir->bufs[in->which];
-    if (b->role != KILN_BUF_OUT || b->stride != KILN_STRIDE_CONTIG || !(b->axes >> axis & 1)) return false;
-    if (in->ncoord || kiln_ir_store_guard(in) != KILN_NOREF || kiln_dtype_is_complex(b->dtype)) return false;
-    return kiln_dtype_size(b->dtype) * (size_t)em->lanes >= 16;
-}
-
-/* Whether all that a vector loop stores may. */
-static bool stores_bypass(const kiln_emitter *em, int begin) {
-    bool any = false;
-    for (uint32_t r = (uint32_t)begin + 1; r < em->part_end[begin]; r++) {
-        if (em->ir->ins[r].op != KILN_IR_STORE) continue;
-        if (!may_bypass(em, &em->ir->ins[r], em->ir->ins[begin].which)) return false;
-        any = true;
-    }
-    return any;
-}
-
 /* Whether a vector loop has another form for launches whose memory is far: a light one, over rows. */
 static bool is_far(const kiln_emitter *em, int begin) {
     const kiln_ir_ins *f = &em->ir->ins[begin];
     if (f->op != KILN_IR_FOR || !f->vec || em->ir->axes[f->which].grid) return false;
     if (!em->ir->axes[em->ir->ins[em->nest].which].grid || em->ir->ins[em->nest].vec) return false;
     if (!kiln_em_is_light(em, begin + 1, (int)em->part_end[begin])) return false;
-    return stores_bypass(em, begin) || kiln_em_is_finish(em, begin);
-}
-
-/* bypass<begin>: whether results go past the caches, as the launch asks, since all lie on vectors' borders. */
-static void ask_for_borders(kiln_emitter *em, int begin, int end, const char *from) {
-    kiln_em_line(em, "int bypass%d = stream;", begin);
-    for (int r = begin + 1; r < end; r++) {
-        const kiln_ir_ins *in = &em->ir->ins[r];
-        if (in->op != KILN_IR_STORE) continue;
-        kiln_em_scope old = kiln_em_enter(em, em->vec, "%s", from);
-        kiln_em_start(em);
-        kiln_em_put(em, "bypass%d &= (unsigned long)(", begin);
-        kiln_em_address(em, in, 0);
-        kiln_em_put(em, ") %% %d == 0;\n", (int)kiln_dtype_size(em->ir->bufs[in->which].dtype) * em->lanes);
-        kiln_em_leave(em, &old);
-    }
+    return kiln_em_stores_bypass(em, begin + 1, (int)em->part_end[begin], f->which) ||
+           kiln_em_is_finish(em, begin);
 }
 
 /* The launches that are worth such a loop: if there are rows to ask for, those from memory, and those from the second cache if there is
@@ -245,12 +211,12 @@ static unsigned far_flags(const kiln_emitter *em, int begin, int end) {
  * that no later loop reads may be written past the caches; past<begin> says how far the loop came. */
 static void far_loop(kiln_emitter *em, int begin, int end) {
     const kiln_em_place at = em->at[em->vec];
-    bool bypass = stores_bypass(em, begin);
+    bool bypass = kiln_em_stores_bypass(em, begin + 1, end, em->vec);
     kiln_em_line(em, "long past%d = %s;", begin, at.begin);
     kiln_em_line(em, "const int far%d = (L->flags & %u) && %s - %s >= %d;", begin, far_flags(em, begin, end),
                  at.end, at.begin, KILN_EM_FAR);
     kiln_em_line(em, "const long next%d = %s - %s <= %d;", begin, at.end, at.begin, KILN_EM_NEAR);
-    if (bypass) ask_for_borders(em, begin, end, at.begin);
+    if (bypass) kiln_em_ask_for_borders(em, begin, begin + 1, end, at.begin);
     kiln_em_unroll(em, kiln_em_weight(em, begin + 1, end));
     kiln_em_open(em, "for (long i%d = past%d; far%d && %s - i%d >= KILN_W; i%d += KILN_W, past%d = i%d)",
                  begin, begin, begin, at.end, begin, begin, begin, begin);
@@ -418,7 +384,7 @@ void kiln_em_loop_nest(kiln_emitter *em, int nest, int begin) {
     bool streams = false;
     em->nest = begin;
     for (uint32_t r = (uint32_t)begin; r < em->region_end[begin]; r++)
-        streams |= em->tiles[r] != 0 || is_far(em, (int)r);
+        streams |= em->tiles[r] != 0 || is_far(em, (int)r) || kiln_em_strip_bypasses(em, (int)r);
     if (streams) kiln_em_line(em, "const int stream = (L->flags & %u) != 0;", KILN_LAUNCH_STREAM);
     em->vec = em->inner = -1;
     kiln_em_loop(em, begin);

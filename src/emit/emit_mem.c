@@ -216,3 +216,38 @@ void kiln_em_store(kiln_emitter *em, kiln_ref r) {
     for (int k = 0; k < kiln_ir_store_values(in) && !em->tiled; k++) store_value(em, in, k);
     if (em->tiled) kiln_em_tile_store(em, r);
 }
+
+/* -- past the caches --------------------------------------------------------------------------------------- */
+
+/* Whether a store may go past the caches: of elements in a row that no other loop reads, in vectors that some instruction
+ * stores so. */
+static bool may_bypass(const kiln_emitter *em, const kiln_ir_ins *in, int axis) {
+    const kiln_ir_buf *b = &em->ir->bufs[in->which];
+    if (b->role != KILN_BUF_OUT || b->stride != KILN_STRIDE_CONTIG || !(b->axes >> axis & 1)) return false;
+    if (in->ncoord || kiln_ir_store_guard(in) != KILN_NOREF || kiln_dtype_is_complex(b->dtype)) return false;
+    return kiln_dtype_size(b->dtype) * (size_t)em->lanes >= 16;
+}
+
+bool kiln_em_stores_bypass(const kiln_emitter *em, int begin, int end, int axis) {
+    bool any = false;
+    for (int r = begin; r < end; r++) {
+        if (em->ir->ins[r].op != KILN_IR_STORE) continue;
+        if (!may_bypass(em, &em->ir->ins[r], axis)) return false;
+        any = true;
+    }
+    return any;
+}
+
+void kiln_em_ask_for_borders(kiln_emitter *em, int id, int begin, int end, const char *from) {
+    kiln_em_line(em, "int bypass%d = stream;", id);
+    for (int r = begin; r < end; r++) {
+        const kiln_ir_ins *in = &em->ir->ins[r];
+        if (in->op != KILN_IR_STORE) continue;
+        kiln_em_scope old = kiln_em_enter(em, em->vec, "%s", from);
+        kiln_em_start(em);
+        kiln_em_put(em, "bypass%d &= (unsigned long)(", id);
+        kiln_em_address(em, in, 0);
+        kiln_em_put(em, ") %% %d == 0;\n", (int)kiln_dtype_size(em->ir->bufs[in->which].dtype) * em->lanes);
+        kiln_em_leave(em, &old);
+    }
+}

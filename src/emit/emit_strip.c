@@ -63,17 +63,20 @@ static void begin_segment(kiln_emitter *em, uint32_t segment, int begin, int end
     load_operands(em, segment, begin, end);
 }
 
-static void open_lanes(kiln_emitter *em, uint32_t segment, int begin, int end, kiln_em_lanes lanes) {
+/* From column `from` of the strip to its end. */
+static void open_lanes(kiln_emitter *em, uint32_t segment, int begin, int end, const char *from,
+                       kiln_em_lanes lanes) {
     int s = (int)em->strip;
-    char from[16], to[16];
-    snprintf(from, sizeof from, "c%d_0", s);
+    char to[16];
     snprintf(to, sizeof to, "c%d_1", s);
     kiln_em_open_columns(em, s, from, to, lanes, kiln_em_weight(em, begin, end));
     begin_segment(em, segment, begin, end);
 }
 
 static void open_segment(kiln_emitter *em, uint32_t segment, int begin, int end) {
-    open_lanes(em, segment, begin, end, KILN_EM_ALL);
+    char from[16];
+    snprintf(from, sizeof from, "c%u_0", em->strip);
+    open_lanes(em, segment, begin, end, from, KILN_EM_ALL);
 }
 
 static void segment_instruction(kiln_emitter *em, kiln_ref r) {
@@ -432,19 +435,50 @@ static void segment_instructions(kiln_emitter *em, int begin, int end) {
                 segment_instruction(em, (kiln_ref)r);
 }
 
+/* Whole vectors of such a loop, where results go past the caches; past<begin> says how far it came. */
+static void run_past_caches(kiln_emitter *em, uint32_t segment, int begin, int end) {
+    int s = (int)em->strip;
+    char from[16];
+    snprintf(from, sizeof from, "c%d_0", s);
+    kiln_em_line(em, "long past%d = %s;", begin, from);
+    kiln_em_ask_for_borders(em, begin, begin, end, from);
+    kiln_em_unroll(em, kiln_em_weight(em, begin, end));
+    kiln_em_open(em,
+                 "for (long i%d = past%d; bypass%d && c%d_1 - i%d >= KILN_W; i%d += KILN_W, past%d = i%d)", s,
+                 begin, begin, s, s, s, begin, s);
+    kiln_em_line(em, "const long k = KILN_W;");
+    begin_segment(em, segment, begin, end);
+    em->bypass = begin;
+    segment_instructions(em, begin, end);
+    em->bypass = 0;
+    kiln_em_close(em);
+}
+
 /* Instructions begin..end, which open no region. */
 static void run(kiln_emitter *em, int begin, int end, int tail) {
     uint32_t segment = uniform_values(em, begin, end);
+    char from[16];
     if (tail >= 0) segment = em->segment[end];
     if (!segment) return;
     bool twice = tail < 0 && kiln_em_is_light(em, begin, end);
     kiln_em_lanes last = twice ? KILN_EM_REST : KILN_EM_ALL;
+    bool past = twice && kiln_em_stores_bypass(em, begin, end, em->vec);
+    snprintf(from, sizeof from, past ? "past%d" : "c%d_0", past ? begin : (int)em->strip);
+    if (past) run_past_caches(em, segment, begin, end);
     for (kiln_em_lanes lanes = twice ? KILN_EM_WHOLE : KILN_EM_ALL; lanes <= last; lanes++) {
-        open_lanes(em, segment, begin, tail >= 0 ? end + 1 : end, lanes);
+        open_lanes(em, segment, begin, tail >= 0 ? end + 1 : end, from, lanes);
         segment_instructions(em, begin, end);
         if (tail >= 0) yield(em, tail);
         kiln_em_close_columns(em, lanes);
     }
+}
+
+bool kiln_em_strip_bypasses(const kiln_emitter *em, int r) {
+    if (!em->segment[r] || em->ir->ins[r].op != KILN_IR_STORE) return false;
+    int loop = r; /* the vector loop around it */
+    while (!(em->ir->ins[loop].op == KILN_IR_FOR && em->ir->ins[loop].vec && (int)em->region_end[loop] > r))
+        loop--;
+    return kiln_em_stores_bypass(em, r, r + 1, em->ir->ins[loop].which);
 }
 
 static void strip_part(kiln_emitter *em, int begin, int end, int tail) {

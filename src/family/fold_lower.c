@@ -112,11 +112,15 @@ static bool keep_in_result(kiln_folding *f, const kiln_texpr *e) {
     if (!found || varies(f->finish[k], found)) return false;
     f->kept = found;
     f->base.ir->bufs[k].role = KILN_BUF_INOUT;
+    return true;
+}
+
+/* Along, what is kept is stored by a loop of its own before the fold, which then reads it from the first cache. */
+static void keep_before(kiln_folding *f, const kiln_texpr *e) {
     open_each(f);
     kiln_lower_forget(&f->base);
-    kiln_ir_store(f->base.ir, k, kiln_lower_expr(&f->base, e).re);
+    kiln_ir_store(f->base.ir, each_result(f), kiln_lower_expr(&f->base, e).re);
     close_each(f);
-    return true;
 }
 
 /* What is the same for all elements is computed before the loop over them. */
@@ -140,11 +144,13 @@ static kiln_pair fold_block(kiln_lowering *lw, const kiln_texpr *e) {
     kiln_pair start = kiln_pair_const(ir, e->dtype, e->i, e->f), v, s = {KILN_NOREF, KILN_NOREF};
     kiln_ref init[2] = {start.re, start.im}, all[2];
     int first = f->one ? 0 : f->nreduced - 1;
-    bool kept = f->one && keep_in_result(f, e->args[0]);
+    bool kept = f->one && keep_in_result(f, e->args[0]), before = kept && !f->across;
+    if (before) keep_before(f, e->args[0]);
     kiln_ref fold = kiln_ir_fold(ir, &f->reduced[first], f->nreduced - first, !f->across, tree(f), init,
                                  1 + complex);
     kiln_lower_forget(lw);
-    v = kept ? kiln_pair_load(ir, each_result(f)) : kiln_lower_expr(lw, e->args[0]);
+    v = before ? kiln_pair_load(ir, each_result(f)) : kiln_lower_expr(lw, e->args[0]);
+    if (kept && !before) kiln_ir_store(ir, each_result(f), v.re);
     all[0] = kiln_fold_binary(ir, e->prim, v.re,
                               kiln_ir_state(ir, 0)); /* the state second: see lower_expr.c */
     if (complex) all[1] = kiln_fold_binary(ir, e->prim, v.im, kiln_ir_state(ir, 1));

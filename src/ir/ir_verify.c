@@ -13,6 +13,7 @@ typedef struct frame {
     int open;      /* the FOR, FOLD or SCAN */
     uint32_t part; /* what values made here belong to: open, or the MERGE */
     bool merge;
+    bool kept; /* a fold whose step has stored */
 } frame;
 
 typedef struct checker {
@@ -156,6 +157,8 @@ static kiln_status check_access(const checker *c, const kiln_ir_ins *ins) {
 
 static kiln_status check_load(const checker *c, const kiln_ir_ins *ins) {
     KILN_TRY(check_access(c, ins));
+    for (int k = 0; k < c->depth; k++)
+        if (c->stack[k].kept) return BAD0(c, "a fold loads nothing after it has stored");
     const kiln_ir_buf *b = &c->ir->bufs[ins->which];
     if (b->role == KILN_BUF_OUT) return BAD(c, "buffer %s is out: it is written only", b->name);
     if (ins->nargs != 0 && ins->nargs != 2) return BAD0(c, "a guard and its other value go together");
@@ -166,13 +169,33 @@ static kiln_status check_load(const checker *c, const kiln_ir_ins *ins) {
 
 static kiln_status in_no_fold(const checker *c) {
     for (int k = 0; k < c->depth; k++)
-        if (opener(c, k)->op == KILN_IR_FOLD) return BAD0(c, "a fold neither stores nor traps");
+        if (opener(c, k)->op == KILN_IR_FOLD) return BAD0(c, "a fold does not trap");
+    return KILN_OK;
+}
+
+/* A fold may keep what it computes of an element, in whatever order it comes to them: before it takes the states, and each in a place
+ * of its own. */
+static kiln_status check_store_in_fold(checker *c, const kiln_ir_ins *ins) {
+    int fold = -1;
+    for (int k = 0; k < c->depth; k++) {
+        if (opener(c, k)->op != KILN_IR_FOLD) continue;
+        fold = k;
+        if (k < c->depth - 1 || kiln_ir_by_block(opener(c, k)))
+            return BAD0(c, "expected directly in the step of a fold that is in no other");
+    }
+    if (fold < 0) return KILN_OK;
+    uint32_t axes = kiln_ir_axes(opener(c, fold));
+    if (ins->ncoord || kiln_ir_store_guard(ins) != KILN_NOREF || axes & ~c->ir->bufs[ins->which].axes)
+        return BAD0(c, "a fold stores each element in a place of its own");
+    for (int i = c->stack[fold].open; i < c->at; i++)
+        if (c->ir->ins[i].op == KILN_IR_STATE) return BAD0(c, "a fold stores before it takes its states");
+    c->stack[fold].kept = true;
     return KILN_OK;
 }
 
 static kiln_status check_store(checker *c, const kiln_ir_ins *ins) {
     KILN_TRY(check_access(c, ins));
-    KILN_TRY(in_no_fold(c));
+    KILN_TRY(check_store_in_fold(c, ins));
     const kiln_ir_buf *b = &c->ir->bufs[ins->which];
     if (b->role == KILN_BUF_IN) return BAD(c, "buffer %s is in: it is read only", b->name);
     int n = kiln_ir_store_values(ins);
@@ -269,7 +292,7 @@ static kiln_status check_open(checker *c, const kiln_ir_ins *ins) {
         c->nests++;
         c->traps = c->wrote = false;
     }
-    c->stack[c->depth++] = (frame){c->at, (uint32_t)c->at, false};
+    c->stack[c->depth++] = (frame){c->at, (uint32_t)c->at, false, false};
     return KILN_OK;
 }
 
@@ -283,6 +306,7 @@ static kiln_status check_merge(checker *c) {
         return BAD0(c, "expected directly in the step of a fold or of a scan by block");
     if (!is_yield(c, c->at - 1)) return BAD0(c, "the step must end with a yield");
     f->merge = true;
+    f->kept = false;
     f->part = (uint32_t)c->at;
     return KILN_OK;
 }

@@ -148,9 +148,12 @@ static kiln_status run_tiles(drive *d, const tiles *t, int32_t *trap) {
 /* The dimension along which results lie in rows: the grid's innermost, or one that is scanned or folded; -1: none. */
 static int rows_of_results(const kiln_axes *x) {
     if (x->ngrid == x->ndim) return x->strided ? -1 : 0;
-    for (int d = x->ngrid; d < x->ndim; d++)
+    bool each = false; /* there is a result for each element */
+    for (int d = x->ngrid; d < x->ndim; d++) {
         if (kiln_axes_stride(x, 0, d) == x->bytes[0]) return d;
-    return -1; /* results of folds are not there */
+        each = each || kiln_axes_stride(x, 0, d) != 0;
+    }
+    return each && kiln_axes_stride(x, 0, 0) == x->bytes[0] ? 0 : -1;
 }
 
 /* Whether results lie in long rows, and are not written over what was just read. */
@@ -178,9 +181,13 @@ static int64_t bytes_of(const kiln_axes *x) {
     return total;
 }
 
+/* Of fewer elements than KILN_MEMORY_LEAST, wherever they are. */
+static uint64_t flags_of_few(const kiln_axes *x) {
+    return x->nelem >= KILN_FAR_LEAST && x->ndim > x->ngrid ? KILN_LAUNCH_FAR : 0;
+}
+
 uint64_t kiln_drive_flags(const kiln_axes *x, char *const *ptr) {
-    if (x->nelem < KILN_FAR_LEAST) return 0;
-    uint64_t flags = x->ndim > x->ngrid ? KILN_LAUNCH_FAR : 0;
+    uint64_t flags = flags_of_few(x);
     if (x->nelem < KILN_MEMORY_LEAST) return flags;
     int64_t total = bytes_of(x);
     if (total >= KILN_MEMORY_BYTES) flags |= KILN_LAUNCH_MEMORY;
@@ -306,7 +313,7 @@ bool kiln_walk_make(const kiln_axes *x, const kiln_runner *run, kiln_walk *out) 
     if (x->ndim - x->ngrid > KILN_WALK_DIMS - INNER) return false;
     out->turned = x->turned != 0;
     if (out->turned) return keep_turned(x, run, out);
-    out->flags = kiln_drive_flags(x, NULL); /* that of so few elements does not ask where they are */
+    out->flags = flags_of_few(x);
     if (kiln_rows_may_be_short(x) && kiln_rows_need_tiles(x)) return false;
     if (x->strided && find_tiles(x, run, &second, &t)) return false;
     pick_dims(x, &first, &second);

@@ -25,7 +25,8 @@ typedef struct maker {
     int64_t extent[AXES], left[AXES], points; /* left: extents of what loops run over here, at most */
     int depth, states;                        /* states of the innermost fold, 0 outside */
     kiln_dtype state_type[KILN_IR_MAX_STATES];
-    bool pure; /* inside a fold */
+    bool pure; /* inside a fold, */
+    bool kept; /* whose step has stored */
 } maker;
 
 static uint32_t rnd(maker *m, uint32_t n) {
@@ -92,7 +93,7 @@ static kiln_ref some_position(maker *m, int axis) {
 
 static void add_access(maker *m, bool store) {
     int b = find_buf(m, store), ncoord = 0;
-    if (b < 0) return;
+    if (b < 0 || m->kept) return;
     kiln_dtype t = m->ir->bufs[b].dtype;
     kiln_ir_coord coord[AXES];
     for (int a = 0; a < AXES && !store; a++) {
@@ -108,6 +109,16 @@ static void add_access(maker *m, bool store) {
         kiln_ir_store_at(m->ir, b, v, NULL, 0, guard);
     else
         push(m, kiln_ir_load_at(m->ir, b, coord, ncoord, guard, v));
+}
+
+/* What a fold that is in no other keeps of an element, before it takes its states. */
+static void keep_element(maker *m, const int *axes, int naxes) {
+    int b = find_buf(m, true);
+    for (int k = 0; k < naxes && b >= 0; k++)
+        if (!(m->ir->bufs[b].axes >> axes[k] & 1)) b = -1;
+    if (b < 0) return;
+    kiln_ir_store(m->ir, b, kiln_ir_cast(m->ir, m->ir->bufs[b].dtype, recent(m)));
+    m->kept = true;
 }
 
 static void fill(maker *m, int n);
@@ -208,6 +219,7 @@ static void add_loop(maker *m) {
     for (int k = 0; k < l.naxes; k++) push(m, kiln_ir_index(m->ir, l.axes[k]));
     add_access(m, false);
     add_access(m, false);
+    if (l.kind == FOLD && l.tree.lanes && !outer.pure && rnd(m, 2)) keep_element(m, l.axes, l.naxes);
     if (l.kind != FOR && m->states) push(m, kiln_ir_state(m->ir, 0));
     fill(m, 6 + (int)rnd(m, 14));
     if (m->blocks & ~outer.blocks) fill_block(m, l.axes[l.naxes - 1]);
