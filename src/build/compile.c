@@ -46,7 +46,8 @@ static const char *output_name(const run *r) { return r->object_path ? r->object
 static void plan_direct(run *r) {
     const kiln_tools *t = r->job->tools;
     add_all(r->args[0], t->cc1);
-    if (r->march[0]) add(r->args[0], r->march);
+    /* For processors without SSE 4 gcc 12 breaks down on some kernels that it optimises further. */
+    add(r->args[0], r->march[0] ? r->march : "-fno-expensive-optimizations");
     add(r->args[0], "-o");
     add(r->args[0], "-");
     r->nprocs = 1;
