@@ -41,6 +41,13 @@ KILN_HOT static kiln_status run_class(const kiln_plan *plan, kiln_class *c, kiln
     return kiln_steps_run(plan, &c->nests, run, par, outs);
 }
 
+/* How often an interpreter goes through its instructions: the driver takes rows of element-wise calls together, and those that are
+ * folded or scanned one by one. */
+static int64_t rows_walked(const kiln_axes *x) {
+    int64_t row = x->n[x->vector];
+    return x->ndim == x->ngrid || row == 0 ? 1 : x->nelem / row;
+}
+
 KILN_HOT static void count_run(kiln_thread *t, kiln_class *c, const kiln_plan *plan, bool compiled) {
     KILN_COUNT_IN(t, calls);
     if (c->kind > KILN_CLASS_ROUTINE) return;
@@ -48,7 +55,7 @@ KILN_HOT static void count_run(kiln_thread *t, kiln_class *c, const kiln_plan *p
     if (compiled) return;
     KILN_COUNT_IN(t, interp_calls);
     if (c->ctx->mode == KILN_MODE_SYNC) KILN_COUNT_IN(t, fallbacks);
-    kiln_class_heat(c, plan->axes.nelem);
+    kiln_class_heat(c, plan->axes.nelem, rows_walked(&plan->axes));
 }
 
 /* Apart, so that it costs a call that is right nothing. */

@@ -33,7 +33,8 @@ typedef struct kiln_class {
     kiln_nests nests;
     const kiln_scalar_source *scalars;
     uint16_t nscalars;
-    uint32_t gain_call;          /* estimate of what a kernel saves by call, in picoseconds */
+    uint32_t gain_call;          /* estimate of what a kernel saves by call, in picoseconds, */
+    uint32_t gain_row;           /* and by row */
     kiln_cost cost;              /* of an element */
     atomic_uint_fast64_t heat;   /* what a kernel would have saved so far, in picoseconds */
     atomic_uint_fast64_t hot_at; /* heat at which a build is due */
@@ -121,6 +122,6 @@ void kiln_hold_interrupts(bool hold);
 kiln_status kiln_class_compile(kiln_class *c) KILN_MUST_CHECK;
 /* The same in sync mode, except that a class that failed is left alone for a while.  Fails only if interrupted. */
 kiln_status kiln_class_compile_if_due(kiln_class *c) KILN_MUST_CHECK;
-/* Notes an interpreted call over nelem elements; may queue a build. */
-void kiln_class_heat(kiln_class *c, int64_t nelem);
+/* Notes an interpreted call over nelem elements, in so many rows; may queue a build. */
+void kiln_class_heat(kiln_class *c, int64_t nelem, int64_t rows);
 #endif

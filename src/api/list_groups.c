@@ -324,7 +324,7 @@ static void count_group(const kiln_listing *l, const group *g) {
     if (compiled) return;
     KILN_COUNT_IN(t, interp_calls);
     if (l->ctx->mode == KILN_MODE_SYNC) KILN_COUNT_IN(t, fallbacks);
-    for (size_t k = 0; k < g->nsegments; k++) kiln_class_heat(g->c, g->segment[k].n);
+    for (size_t k = 0; k < g->nsegments; k++) kiln_class_heat(g->c, g->segment[k].n, 1);
 }
 
 static kiln_axes axes_of(const group *g) {

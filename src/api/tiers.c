@@ -32,10 +32,10 @@ static uint32_t value_ps(const kiln_ir_ins *in) {
     return trait == KILN_TRAIT_SPECIAL ? SPECIAL : trait == KILN_TRAIT_NEAR ? FUNCTION : PLAIN;
 }
 
-/* A kernel saves the walk over the instructions, once per call and block, and their passes through memory; and its
+/* A kernel saves the walk over the instructions, once for each row and block of it, and their passes through memory; and its
  * calls are remembered, which saves finding the class.  Of a routine nothing is known. */
 void kiln_class_estimate(kiln_class *c) {
-    enum { CALL_PS = 300000, CALL_INS_PS = 20000, ELEMENT_INS_PS = 40, BYTE_PS = 8, ROUTINE_PS = 1000 };
+    enum { CALL_PS = 300000, ROW_INS_PS = 20000, ELEMENT_INS_PS = 40, BYTE_PS = 8, ROUTINE_PS = 1000 };
     uint32_t n = 0, kernel = 0;
     kiln_cost_guess(&c->cost, ROUTINE_PS, ROUTINE_PS);
     if (c->kind != KILN_CLASS_KERNEL) return;
@@ -45,7 +45,8 @@ void kiln_class_estimate(kiln_class *c) {
         n++;
         kernel += value_ps(&ir->ins[k]);
     }
-    c->gain_call = CALL_PS + n * CALL_INS_PS;
+    c->gain_call = CALL_PS;
+    c->gain_row = n * ROW_INS_PS;
     for (int k = 0; k < ir->nbufs; k++) kernel += (uint32_t)kiln_dtype_size(ir->bufs[k].dtype) * BYTE_PS;
     kiln_cost_guess(&c->cost, kernel + n * ELEMENT_INS_PS, kernel);
     atomic_store_explicit(&c->hot_at, c->ctx->mode == KILN_MODE_SYNC ? 0 : BUILD_PRICE, memory_order_relaxed);
@@ -63,11 +64,11 @@ static void set_due(kiln_class *c, bool due) {
 
 static void enqueue(kiln_class *c);
 
-KILN_HOT void kiln_class_heat(kiln_class *c, int64_t nelem) {
+KILN_HOT void kiln_class_heat(kiln_class *c, int64_t nelem, int64_t rows) {
     uint64_t interp, kernel, now = atomic_load_explicit(&c->heat, memory_order_relaxed);
     (void)kiln_cost_of(&c->cost, KILN_BY_INTERP, nelem, &interp);
     (void)kiln_cost_of(&c->cost, KILN_BY_KERNEL, nelem, &kernel);
-    uint64_t gain = c->gain_call + (interp > kernel ? interp - kernel : 0);
+    uint64_t gain = c->gain_call + (uint64_t)rows * c->gain_row + (interp > kernel ? interp - kernel : 0);
     if (now > UINT64_MAX / 2) return; /* hot enough for ever */
     if (gain > UINT64_MAX / 4) gain = UINT64_MAX / 4;
     atomic_fetch_add_explicit(&c->heat, gain, memory_order_relaxed);
