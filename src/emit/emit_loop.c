@@ -101,7 +101,7 @@ static void state_value(kiln_emitter *em, kiln_ref r) {
 
 void kiln_em_instruction(kiln_emitter *em, kiln_ref r) {
     const kiln_ir_ins *in = &em->ir->ins[r];
-    if (kiln_em_is_only_tested(em->ir, r)) return;
+    if (em->early[r] || kiln_em_is_only_tested(em->ir, r)) return;
     if (distance_value(em, r) || place_test(em, r) || plain_choice(em, r) || kiln_em_value(em, r)) return;
     switch ((kiln_ir_op)in->op) {
     case KILN_IR_INDEX: index_value(em, r); break;
@@ -372,6 +372,43 @@ static void nest_head(kiln_emitter *em, const nest_use *u) {
         if (u->pars[k]) kiln_em_read_par(em, k);
 }
 
+/* Whether r, which stands in no loop but the nest's own, is the same at all of its points. */
+static bool is_still(const kiln_emitter *em, int r) {
+    const kiln_ir_ins *in = &em->ir->ins[r];
+    if (in->op == KILN_IR_CONST || in->op == KILN_IR_PAR || in->op == KILN_IR_EXTENT) return true;
+    if (in->op != KILN_IR_PRIM && in->op != KILN_IR_CAST) return false;
+    for (int k = 0; k < kiln_ir_noperands(in); k++)
+        if (!em->early[kiln_ir_operand(in, k)]) return false;
+    return true;
+}
+
+/* What is computed of extents and numbers alone is computed before the loops: whether there are elements at all is asked once, and not
+ * for each row.  A constant that nothing of that needs stays where it is used: before the loops it would take a register. */
+static void still_values(kiln_emitter *em, int begin) {
+    enum { STILL = 1, NEEDED };
+    int end = (int)em->region_end[begin];
+    for (int r = begin; r < end; r++) em->early[r] = 0;
+    for (int r = begin + 1; r < end; r++) {
+        if (kiln_ir_opens(&em->ir->ins[r]))
+            r = (int)em->region_end[r];
+        else
+            em->early[r] = is_still(em, r) ? STILL : 0;
+    }
+    for (int r = end - 1; r > begin; r--) {
+        const kiln_ir_ins *in = &em->ir->ins[r];
+        bool number = in->op == KILN_IR_CONST || in->op == KILN_IR_PAR;
+        if (em->early[r] == STILL && number) em->early[r] = 0;
+        for (int k = 0; em->early[r] && k < kiln_ir_noperands(in); k++)
+            em->early[kiln_ir_operand(in, k)] = NEEDED;
+    }
+    for (int r = begin + 1; r < end; r++) {
+        uint8_t early = em->early[r];
+        em->early[r] = 0;
+        if (early) kiln_em_instruction(em, (kiln_ref)r);
+        em->early[r] = early;
+    }
+}
+
 void kiln_em_loop_nest(kiln_emitter *em, int nest, int begin) {
     nest_use u;
     find_use(em, begin, &u);
@@ -387,6 +424,7 @@ void kiln_em_loop_nest(kiln_emitter *em, int nest, int begin) {
         streams |= em->tiles[r] != 0 || is_far(em, (int)r) || kiln_em_strip_bypasses(em, (int)r);
     if (streams) kiln_em_line(em, "const int stream = (L->flags & %u) != 0;", KILN_LAUNCH_STREAM);
     em->vec = em->inner = -1;
+    still_values(em, begin);
     kiln_em_loop(em, begin);
     if (streams) kiln_em_stream_end(em);
     kiln_em_line(em, "return 0;");
