@@ -133,41 +133,101 @@ static void make_what_does_not_vary(kiln_folding *f, const kiln_texpr *e) {
     for (int k = 0; k < e->nargs; k++) make_what_does_not_vary(f, e->args[k]);
 }
 
+static bool find_fold(const kiln_folding *f, const kiln_texpr *e, kiln_pair *v) {
+    for (int k = 0; k < f->nfolds; k++) {
+        if (f->folds[k].of != e->from) continue;
+        *v = f->folds[k].v;
+        return true;
+    }
+    return false;
+}
+
+/* Whether all folds that e uses are made. */
+static bool is_ready(const kiln_folding *f, const kiln_texpr *e) {
+    kiln_pair v;
+    for (int k = 0; k < e->nargs; k++) {
+        if (!e->args[k]) continue;
+        if (e->args[k]->kind == KILN_TE_BLOCK && !find_fold(f, e->args[k], &v)) return false;
+        if (!is_ready(f, e->args[k])) return false;
+    }
+    return true;
+}
+
+/* Folds over the block that are made at once, so that its elements are read once for all of them. */
+typedef struct together {
+    const kiln_texpr *of[KILN_IR_MAX_STATES];
+    int n;
+} together;
+
+/* Adds those in e that are not made yet and need none that is not. */
+static void gather(const kiln_folding *f, const kiln_texpr *e, together *t) {
+    kiln_pair v;
+    bool new = e->kind == KILN_TE_BLOCK && !kiln_dtype_is_complex(e->dtype) && t->n < KILN_IR_MAX_STATES;
+    for (int k = 0; k < t->n && new; k++) new = t->of[k]->from != e->from;
+    if (new && !find_fold(f, e, &v) && is_ready(f, e)) t->of[t->n++] = e;
+    for (int k = 0; k < e->nargs; k++)
+        if (e->args[k]) gather(f, e->args[k], t);
+}
+
+/* Cells of the states of t in order; a complex fold is alone and has two. */
+static void yield_together(kiln_folding *f, const together *t, const kiln_pair *v, bool merging) {
+    kiln_ir *ir = f->base.ir;
+    kiln_ref all[KILN_IR_MAX_STATES];
+    int n = 0;
+    for (int k = 0; k < t->n; k++)
+        for (int part = 0; part < 1 + kiln_dtype_is_complex(t->of[k]->dtype); part++, n++) {
+            kiln_ref one = merging ? kiln_ir_left(ir, n) : part ? v[k].im : v[k].re;
+            kiln_ref other = merging ? kiln_ir_right(ir, n)
+                                     : kiln_ir_state(ir, n); /* second: see lower_expr.c */
+            all[n] = kiln_fold_binary(ir, t->of[k]->prim, one, other);
+        }
+    kiln_ir_yield(ir, all, n);
+}
+
+static kiln_ref fold_together(kiln_folding *f, const together *t) {
+    kiln_ir *ir = f->base.ir;
+    kiln_ref init[KILN_IR_MAX_STATES];
+    kiln_pair v[KILN_IR_MAX_STATES];
+    int n = 0, first = f->one ? 0 : f->nreduced - 1;
+    const kiln_texpr *only = t->n == 1 ? t->of[0]->args[0] : NULL;
+    bool kept = f->one && only && keep_in_result(f, only), before = kept && !f->across;
+    for (int k = 0; k < t->n; k++) {
+        kiln_pair start = kiln_pair_const(ir, t->of[k]->dtype, t->of[k]->i, t->of[k]->f);
+        init[n++] = start.re;
+        if (kiln_dtype_is_complex(t->of[k]->dtype)) init[n++] = start.im;
+    }
+    if (before) keep_before(f, only);
+    kiln_ref fold = kiln_ir_fold(ir, &f->reduced[first], f->nreduced - first, !f->across, tree(f), init, n);
+    kiln_lower_forget(&f->base);
+    for (int k = 0; k < t->n; k++)
+        v[k] = before ? kiln_pair_load(ir, each_result(f)) : kiln_lower_expr(&f->base, t->of[k]->args[0]);
+    if (kept && !before) kiln_ir_store(ir, each_result(f), v[0].re);
+    yield_together(f, t, v, false);
+    kiln_ir_merge(ir);
+    yield_together(f, t, v, true);
+    kiln_ir_end(ir);
+    kiln_lower_forget(&f->base);
+    return fold;
+}
+
 /* e folded over the block. */
 static kiln_pair fold_block(kiln_lowering *lw, const kiln_texpr *e) {
     kiln_folding *f = (kiln_folding *)lw;
-    kiln_ir *ir = lw->ir;
-    for (int k = 0; k < f->nfolds; k++)
-        if (f->folds[k].of == e->from) return f->folds[k].v;
+    kiln_pair v = {KILN_NOREF, KILN_NOREF};
+    if (find_fold(f, e, &v)) return v;
     make_folds_within(lw, e);
+    together t = {{e}, 1};
     bool complex = kiln_dtype_is_complex(e->dtype);
-    kiln_pair start = kiln_pair_const(ir, e->dtype, e->i, e->f), v, s = {KILN_NOREF, KILN_NOREF};
-    kiln_ref init[2] = {start.re, start.im}, all[2];
-    int first = f->one ? 0 : f->nreduced - 1;
-    bool kept = f->one && keep_in_result(f, e->args[0]), before = kept && !f->across;
-    if (before) keep_before(f, e->args[0]);
-    kiln_ref fold = kiln_ir_fold(ir, &f->reduced[first], f->nreduced - first, !f->across, tree(f), init,
-                                 1 + complex);
-    kiln_lower_forget(lw);
-    v = before ? kiln_pair_load(ir, each_result(f)) : kiln_lower_expr(lw, e->args[0]);
-    if (kept && !before) kiln_ir_store(ir, each_result(f), v.re);
-    all[0] = kiln_fold_binary(ir, e->prim, v.re,
-                              kiln_ir_state(ir, 0)); /* the state second: see lower_expr.c */
-    if (complex) all[1] = kiln_fold_binary(ir, e->prim, v.im, kiln_ir_state(ir, 1));
-    kiln_ir_yield(ir, all, 1 + complex);
-    kiln_ir_merge(ir);
-    for (int k = 0; k < 1 + complex; k++)
-        all[k] = kiln_fold_binary(ir, e->prim, kiln_ir_left(ir, k), kiln_ir_right(ir, k));
-    kiln_ir_yield(ir, all, 1 + complex);
-    kiln_ir_end(ir);
-    kiln_lower_forget(lw);
-    s.re = kiln_ir_result(ir, fold, 0);
-    if (complex) s.im = kiln_ir_result(ir, fold, 1);
-    if (f->nfolds < KILN_ROW_MAX_NAMED) {
-        f->folds[f->nfolds].of = e->from;
-        f->folds[f->nfolds++].v = s;
+    for (int k = 0; k < f->states.n && !complex; k++) gather(f, f->block[k], &t);
+    kiln_ref fold = fold_together(f, &t);
+    for (int k = 0; k < t.n && f->nfolds < KILN_ROW_MAX_NAMED; k++) {
+        v = (kiln_pair){kiln_ir_result(lw->ir, fold, k),
+                        complex ? kiln_ir_result(lw->ir, fold, 1) : KILN_NOREF};
+        f->folds[f->nfolds].of = t.of[k]->from;
+        f->folds[f->nfolds++].v = v;
     }
-    return s;
+    (void)find_fold(f, e, &v);
+    return v;
 }
 
 /* -- the fold ------------------------------------------------------------------------------------------------- */
