@@ -10,6 +10,7 @@ enum {
     PARTS_PER_THREAD = 4,  /* threads are not equally fast */
     PARTS_MAX = 256,
     PART_ELEMENTS = 64,      /* borders among lanes are multiples: whole vectors, whole cache lines */
+    PART_COLUMNS = 1024,     /* of columns that are gone down, in pieces of rows that memory is quick with */
     TIMED_ELEMENTS = 1 << 14 /* from which a clock costs nothing */
 };
 
@@ -112,20 +113,26 @@ int64_t kiln_drive_parts(const kiln_axes *x, const kiln_runner *run, int *thread
 
 static int64_t pieces(int64_t n, int64_t size) { return (n + size - 1) / size; }
 
-/* The outermost dimension that is long enough, else the longest. */
-static int64_t choose_cut(split *s, int64_t nparts) {
-    const int64_t *n = s->axes->n;
+/* The outermost dimension that is long enough, else the longest.  Columns that are gone down are cut in few parts, so that they are
+ * wide, if there is one for each thread. */
+static int64_t choose_cut(split *s, int64_t nparts, int threads) {
+    const kiln_axes *x = s->axes;
+    const int64_t *n = x->n;
     s->dim = 0;
-    for (int d = 1; d < s->axes->ngrid; d++)
+    for (int d = 1; d < x->ngrid; d++)
         if (n[d] >= nparts || n[d] > n[s->dim]) s->dim = d;
     s->chunk = pieces(n[s->dim], nparts);
-    if (s->dim == s->axes->vector) s->chunk = pieces(s->chunk, PART_ELEMENTS) * PART_ELEMENTS;
+    if (s->dim == x->vector && x->ndim > x->ngrid && s->chunk < PART_COLUMNS) {
+        int64_t most = pieces(n[s->dim], threads);
+        s->chunk = most < PART_COLUMNS ? most : PART_COLUMNS;
+    }
+    if (s->dim == x->vector) s->chunk = pieces(s->chunk, PART_ELEMENTS) * PART_ELEMENTS;
     return pieces(n[s->dim], s->chunk);
 }
 
 static kiln_status drive_parts(const kiln_axes *x, const kiln_runner *run, split *s, int threads,
                                int64_t nparts, int32_t *trap) {
-    nparts = choose_cut(s, nparts);
+    nparts = choose_cut(s, nparts, threads);
     kiln_pool_for(run->parallel, threads, nparts, run_part, s);
     *trap = 0;
     for (int64_t k = 0; k < nparts; k++) {
