@@ -256,6 +256,33 @@ static void merge_registers(kiln_emitter *em, const rows *v) {
     merge_vector(em, v);
 }
 
+/* Of fewer elements than lanes: the same but for lanes that have none. */
+static void merge_some_registers(kiln_emitter *em, const rows *v) {
+    int b = v->begin;
+    char left[24], right[24], by[16], all[32], count[32], keep[16];
+    snprintf(keep, sizeof keep, "l%d", b);
+    for (int w = v->vectors / 2; w; w /= 2)
+        for (int j = 0; j < w; j++) {
+            int first = (j + w) * v->width; /* lane of the right vector */
+            snprintf(left, sizeof left, "a%d_%d", b, j);
+            snprintf(right, sizeof right, "a%d_%d", b, j + w);
+            snprintf(all, sizeof all, "m%d >= %d", b, first + v->width);
+            snprintf(count, sizeof count, "m%d - %d", b, first);
+            kiln_em_open(em, "if (m%d > %d)", b, first);
+            kiln_em_merge(em, b, left, right, left, &(kiln_em_only){all, count, keep});
+            kiln_em_close(em);
+        }
+    kiln_em_line(em, "x%d = a%d_0;", b, b);
+    for (int w = v->width / 2; w; w /= 2) {
+        snprintf(by, sizeof by, "%d", w);
+        snprintf(all, sizeof all, "m%d >= %d", b, 2 * w);
+        snprintf(count, sizeof count, "m%d - %d", b, w);
+        kiln_em_open(em, "if (m%d > %d)", b, w);
+        merge_within(em, v, by, &(kiln_em_only){all, count, keep});
+        kiln_em_close(em);
+    }
+}
+
 /* The same with the states in the array: the merge is printed once for all vectors. */
 static void merge_whole_array(kiln_emitter *em, const rows *v) {
     int b = v->begin;
@@ -364,8 +391,12 @@ static void block_in_registers(kiln_emitter *em, const rows *v) {
     merge_registers(em, v);
     em->indent -= 4;
     kiln_em_open(em, "} else");
-    to_array(em, v);
-    merge_array(em, v);
+    if (v->small) {
+        merge_some_registers(em, v);
+    } else {
+        to_array(em, v);
+        merge_array(em, v);
+    }
     kiln_em_close(em);
 }
 

@@ -17,6 +17,8 @@
 enum {
     SHORT_ROW = 8,        /* elements of a kept dimension that are not worth being the vector loop */
     FEW = 64,             /* elements of a fold that are not, where others can be folded beside it, */
+    FEWER = 24,           /* the same where so much has to be turned for that */
+    MUCH_TO_TURN = 3,     /* buffers */
     MANY = 64,            /* so many */
     WORTH_TURNING = 2048, /* elements of a call: a smaller one is as quick row by row */
     /* The same where results have an element for each that is folded: a row is then gone through several times. */
@@ -68,18 +70,31 @@ static bool gives_each(const kiln_plan *p) {
     return false;
 }
 
+/* Buffers that have an element for each that is folded, of every fold. */
+static int whole_buffers(const kiln_plan *p, const kiln_walks *w) {
+    int n = 0;
+    for (int b = 0; b < p->axes.nbuffers; b++) {
+        bool whole = true;
+        for (int d = 0; d < p->shape->rank; d++)
+            whole = whole && (w->of[b][d] != 0 || p->shape->sizes[d] < 2);
+        n += whole;
+    }
+    return n;
+}
+
 /* Whether each lane of a vector folds for itself; `near` is where memory is nearest. */
-static bool is_across(const kiln_plan *p, int near) {
+static bool is_across(const kiln_plan *p, const kiln_walks *w, int near) {
     int64_t folds = p->shape[1].nelem;
     if (!kiln_is_over(p, near)) return p->shape->sizes[near] >= SHORT_ROW;
-    return folds >= (gives_each(p) ? MANY_EACH : MANY) && p->shape->nelem / folds < FEW;
+    if (folds < (gives_each(p) ? MANY_EACH : MANY)) return false;
+    return p->shape->nelem / folds < (whole_buffers(p, w) >= MUCH_TO_TURN ? FEWER : FEW);
 }
 
 /* Grid, reduced axes, parts; how many groups of folded dimensions there are, which may be too many for that. */
 static int lay_out(kiln_plan *p, const kiln_walks *w) {
     uint8_t kept[KILN_MAX_RANK], folded[KILN_MAX_RANK];
     int near = nearest_dim(p, w);
-    bool across = near >= 0 && is_across(p, near);
+    bool across = near >= 0 && is_across(p, w, near);
     const int64_t *in = first_input(p, w), *out = w->of[0];
     int nkept = kiln_dims_collect(p, false, across ? in : out, true, kept);
     bool places = p->branch->reduce->places; /* the order is then the logical one */
