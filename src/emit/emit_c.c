@@ -80,23 +80,24 @@ static bool has_traps(const kiln_ir *ir, int begin, int end) {
     return false;
 }
 
-/* The widest type in vector loops of a kernel that tests for places in them, which else would be the positions': what the places
- * are is computed once for each loop, and checked before.  0: there are no such tests. */
-static size_t widest_beside_tests(const kiln_ir *ir) {
+/* The widest type in vector loops of a kernel that tests for places in them, or stores at one outside them, which else would be the
+ * positions': what the places are is computed once for each loop, and checked before.  0: there is nothing of that. */
+static size_t widest_beside_places(const kiln_ir *ir) {
     size_t widest = sizeof(int32_t); /* of the masks that tests make */
-    bool tests = false, checks = false;
+    bool places = false, checks = false;
     for (int r = 0, end = -1; r < ir->nins; r++) {
         const kiln_ir_ins *in = &ir->ins[r];
         if (kiln_ir_opens(in) && in->vec && r > end) {
             end = kiln_ir_region_end(ir, r);
             checks = has_traps(ir, r, end);
         }
+        places = places || (r > end && in->op == KILN_IR_STORE && in->ncoord);
         if (r > end || checks || kiln_em_is_only_tested(ir, (kiln_ref)r)) continue;
-        tests = tests || kiln_em_is_place_test(ir, (kiln_ref)r);
+        places = places || kiln_em_is_place_test(ir, (kiln_ref)r);
         size_t size = widest_within(in);
         if (size > widest) widest = size;
     }
-    return tests ? widest : 0;
+    return places ? widest : 0;
 }
 
 static bool has_vector_loop(const kiln_ir *ir) {
@@ -110,7 +111,7 @@ static bool has_vector_loop(const kiln_ir *ir) {
 static int count_lanes(const kiln_ir *ir, kiln_isa isa) {
     enum { SHORTEST = 16 }; /* bytes, on every machine */
     size_t widest = widest_in_steps(ir);
-    if (widest == 0) widest = widest_beside_tests(ir);
+    if (widest == 0) widest = widest_beside_places(ir);
     if (widest > 0) return kiln_isa_vector_bytes(isa) / (int)widest;
     widest = 1;
     bool before = reads_before_rows(ir);

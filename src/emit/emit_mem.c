@@ -17,20 +17,25 @@ static bool computed_along(const kiln_ir_ins *in, int axis) {
     return false;
 }
 
+/* What a buffer promises of its stride along a vector axis, which is no promise to accesses at computed places (docs/IR.md). */
+static kiln_stride promised(const kiln_emitter *em, const kiln_ir_ins *in) {
+    return in->ncoord ? KILN_STRIDE_ANY : (kiln_stride)em->ir->bufs[in->which].stride;
+}
+
 static spread spread_of(const kiln_emitter *em, const kiln_ir_ins *in) {
     const kiln_ir_buf *b = &em->ir->bufs[in->which];
     if (em->vec < 0 || !(b->axes >> em->vec & 1) || computed_along(in, em->vec)) return AT_ONE_PLACE;
+    if (in->ncoord) return STRIDED;
     if (b->stride == KILN_STRIDE_CONTIG && !kiln_dtype_is_complex(b->dtype)) return IN_A_ROW;
     return b->stride == KILN_STRIDE_BCAST && b->role == KILN_BUF_IN ? AT_ONE_PLACE : STRIDED;
 }
 
-/* The stride of a buffer along a dimension, as far as it is known. */
-static void stride_text(const kiln_emitter *em, int buf, int axis, char text[24]) {
-    const kiln_ir_buf *b = &em->ir->bufs[buf];
-    if (axis == em->vec && b->stride == KILN_STRIDE_CONTIG)
-        snprintf(text, 24, "%d", (int)kiln_dtype_size(b->dtype));
+/* The stride of an access along a dimension, as far as it is known. */
+static void stride_text(const kiln_emitter *em, const kiln_ir_ins *in, int axis, char text[24]) {
+    if (axis == em->vec && promised(em, in) == KILN_STRIDE_CONTIG)
+        snprintf(text, 24, "%d", (int)kiln_dtype_size(em->ir->bufs[in->which].dtype));
     else
-        snprintf(text, 24, "s%d_%d", buf, em->dim[axis]);
+        snprintf(text, 24, "s%d_%d", in->which, em->dim[axis]);
 }
 
 void kiln_em_address(kiln_emitter *em, const kiln_ir_ins *in, int offset) {
@@ -40,16 +45,16 @@ void kiln_em_address(kiln_emitter *em, const kiln_ir_ins *in, int offset) {
     for (int a = 0; a < em->ir->naxes; a++) {
         if (!(em->ir->bufs[in->which].axes >> a & 1) || computed_along(in, a)) continue;
         if (em->ir->axes[a].grid) kiln_em_put(em, " + %s * s%d_%d", em->at[a].row, in->which, em->dim[a] + 1);
-        if (a == em->vec && em->ir->bufs[in->which].stride == KILN_STRIDE_BCAST) continue;
+        if (a == em->vec && promised(em, in) == KILN_STRIDE_BCAST) continue;
         if (a == em->inner) {
             last = a;
             continue;
         }
-        stride_text(em, in->which, a, stride);
+        stride_text(em, in, a, stride);
         kiln_em_put(em, " + %s * %s", em->at[a].pos, stride);
     }
     if (last >= 0) {
-        stride_text(em, in->which, last, stride);
+        stride_text(em, in, last, stride);
         kiln_em_put(em, " + %s * %s", em->at[last].pos, stride);
     }
     if (offset) kiln_em_put(em, " + %d", offset);
@@ -64,7 +69,7 @@ static void lane_offsets(kiln_emitter *em, const kiln_ir_ins *in) {
     for (int k = 0; k < in->ncoord; k++, plus = " + ")
         kiln_em_put(em, "%st%u * s%d_%d", plus, in->coord[k].at, in->which, em->dim[in->coord[k].axis]);
     if (spread_of(em, in) != AT_ONE_PLACE) {
-        stride_text(em, in->which, em->vec, stride);
+        stride_text(em, in, em->vec, stride);
         kiln_em_put(em, "%s", plus);
         kiln_em_fn(em, "iota_i64");
         kiln_em_put(em, "() * (long)%s", stride);
@@ -150,17 +155,25 @@ void kiln_em_load(kiln_emitter *em, kiln_ref r) {
         kiln_em_fn(em, lanes == IN_A_ROW ? "load_some_%s" : "gather_%s", t);
         kiln_em_put(em, "(");
         kiln_em_address(em, in, offset);
-        stride_text(em, in->which, em->vec, stride);
+        stride_text(em, in, em->vec, stride);
         if (lanes == STRIDED) kiln_em_put(em, ", %s", stride);
         kiln_em_put(em, ", k)");
     }
     kiln_em_put(em, ";\n");
 }
 
-/* Outside vector loops all lanes are the same. */
+/* Outside vector loops all lanes are the same: one place is written to, under a guard if that is so. */
 static void store_first_lane(kiln_emitter *em, const kiln_ir_ins *in, int k, kiln_dtype t) {
+    kiln_ref guard = kiln_ir_store_guard(in);
+    if (guard != KILN_NOREF) {
+        kiln_em_put(em, "if (");
+        kiln_em_use(em, guard, em->mask[guard]);
+        kiln_em_put(em, "[0]) ");
+    }
     kiln_em_put(em, "*(par_%s *)(", kiln_dtype_name(t));
     kiln_em_address(em, in, k * (int)kiln_dtype_size(t));
+    for (int c = 0; c < in->ncoord; c++)
+        kiln_em_put(em, " + t%u[0] * s%d_%d", in->coord[c].at, in->which, em->dim[in->coord[c].axis]);
     kiln_em_put(em, ") = ");
     kiln_em_use(em, in->arg[k], 8);
     kiln_em_put(em, t == KILN_BOOL ? "[0] != 0;\n" : "[0];\n");
@@ -172,11 +185,10 @@ static void store_value(kiln_emitter *em, const kiln_ir_ins *in, int k) {
     kiln_ref guard = kiln_ir_store_guard(in);
     bool own_places = in->ncoord || guard != KILN_NOREF;
     spread lanes = spread_of(em, in);
-    const char *count = em->vec < 0 ? "1" : "k";
     char stride[24] = "0";
     kiln_em_start(em);
     for (int p = 0; p < em->npass; p++) kiln_em_put(em, "if (pass%u) ", em->pass[p]);
-    if (em->vec < 0 && !own_places) {
+    if (em->vec < 0) {
         store_first_lane(em, in, k, t);
         return;
     }
@@ -200,11 +212,11 @@ static void store_value(kiln_emitter *em, const kiln_ir_ins *in, int k) {
     if (own_places) {
         lane_offsets(em, in);
         kiln_em_put(em, ", ");
-        lanes_allowed(em, guard, count);
+        lanes_allowed(em, guard, "k");
     } else {
-        if (lanes == STRIDED) stride_text(em, in->which, em->vec, stride);
+        if (lanes == STRIDED) stride_text(em, in, em->vec, stride);
         if (lanes != IN_A_ROW) kiln_em_put(em, "%s, ", stride);
-        kiln_em_put(em, "%s", count);
+        kiln_em_put(em, "k");
     }
     kiln_em_put(em, ", ");
     kiln_em_use(em, in->arg[k], 8);

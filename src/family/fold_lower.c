@@ -393,10 +393,65 @@ static void guard_nest(kiln_folding *f) {
     for (int k = 0; k < nloops + 1; k++) kiln_ir_end(ir);
 }
 
+/* -- one element of each row ----------------------------------------------------------------------------------- */
+
+/* `i == place ? value : number`, where place and value are the same for all elements of a row. */
+typedef struct spot {
+    const kiln_texpr *place, *value, *number;
+} spot;
+
+/* Whether the results are nothing but such a one, of rows in memory. */
+static bool find_spot(const kiln_folding *f, spot *s) {
+    int k = each_result(f);
+    if (f->across || f->states.n || f->nreduced != 1 || k < 0 || f->base.plan->axes.nwritten != 1)
+        return false;
+    const kiln_texpr *e = f->finish[k], *test;
+    if (e->kind != KILN_TE_PRIM || e->prim != KILN_P_SELECT) return false;
+    test = e->args[0];
+    *s = (spot){NULL, e->args[1], e->args[2]};
+    if (test->kind != KILN_TE_PRIM || test->prim != KILN_P_EQ || test->args[0]->kind != KILN_TE_POS)
+        return false;
+    s->place = test->args[1];
+    return s->number->kind == KILN_TE_CONST && !kiln_dtype_is_complex(e->dtype) &&
+           kiln_fold_is_still(f, s->place) && kiln_fold_is_still(f, s->value);
+}
+
+static kiln_ref spot_value(kiln_folding *f, const kiln_texpr *e) {
+    const kiln_plan *p = f->base.plan;
+    kiln_pair v = kiln_pair_cast(f->base.ir, p->typed.ret_dtype[0], kiln_lower_expr(&f->base, e));
+    return kiln_pair_cast(f->base.ir, p->buffer[0].dtype, v).re;
+}
+
+/* All elements of a row are set to the number, and then one to the value: none is compared with anything. */
+static void make_spots(kiln_folding *f, const spot *s) {
+    kiln_ir *ir = f->base.ir;
+    f->now = IN_FINISH;
+    kiln_ir_for(ir, f->grid, false);
+    kiln_lower_forget(&f->base);
+    load_kept(f);
+    kiln_ref at = kiln_lower_expr(&f->base, s->place).re, v = spot_value(f, s->value);
+    kiln_ref least = kiln_fold_binary(ir, KILN_P_GE, at, kiln_ir_const_i(ir, KILN_I64, 0));
+    kiln_ref most = kiln_fold_binary(ir, KILN_P_LT, at, kiln_ir_extent(ir, f->reduced[0]));
+    kiln_ref inside = kiln_fold_binary(ir, KILN_P_AND, least, most);
+    open_each(f);
+    kiln_ir_store(ir, 0, spot_value(f, s->number));
+    close_each(f);
+    kiln_ir_coord where = {(uint8_t)f->reduced[0], at};
+    kiln_ir_store_at(ir, 0, v, &where, 1, inside);
+    kiln_ir_end(ir);
+}
+
+/* -- nests ------------------------------------------------------------------------------------------------------ */
+
 /* One nest, or two if there are elements to be checked first; of parts, one more after their states are stored. */
 static void make_nests(kiln_folding *f) {
     kiln_ir *ir = f->base.ir;
+    spot s;
     guard_nest(f);
+    if (find_spot(f, &s)) {
+        make_spots(f, &s);
+        return;
+    }
     kiln_ir_for(ir, f->grid, f->across);
     load_kept(f);
     if (f->states.n) fold_elements(f); /* else every result is for each element */
