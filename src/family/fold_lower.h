@@ -1,7 +1,8 @@
-/* fold_lower.h - private to the lowering of folds: what fold_lower.c, fold_leaves.c and fold_types.c work on.
+/* fold_lower.h - private to the lowering of folds: what fold_lower.c, fold_block.c, fold_leaves.c and
+ * fold_types.c work on.
  *
  * A folding is one fold row of one plan on its way to IR.  fold_types.c types its expressions, fold_leaves.c lowers what
- * these end in (states, counts, places, reads), fold_lower.c makes the nests. */
+ * these end in (states, counts, places, reads), fold_block.c folds over blocks, fold_lower.c makes the nests. */
 #ifndef KILN_FOLD_LOWER_H
 #define KILN_FOLD_LOWER_H
 #include "family/fold.h"
@@ -61,6 +62,16 @@ bool kiln_fold_is_still(const kiln_folding *f, const kiln_texpr *e);
 void kiln_fold_read_ahead(kiln_folding *f, const kiln_texpr *e);
 /* Forgets what was loaded, but for what was read ahead. */
 void kiln_fold_forget_moving(kiln_folding *f);
+
+/* fold_block.c: how elements of a fold, or of a block of one, meet. */
+kiln_ir_tree kiln_fold_tree(const kiln_folding *f);
+/* e, which is folded over the block. */
+kiln_pair kiln_fold_block(kiln_lowering *lw, const kiln_texpr *e);
+/* The result for each element, if there is one alone; else -1. */
+int kiln_fold_each_result(const kiln_folding *f);
+/* Loops over all that is folded. */
+void kiln_fold_open_each(const kiln_folding *f);
+void kiln_fold_close_each(const kiln_folding *f);
 
 /* fold_types.c: types all expressions of the row, refuses what no fold can do, and finds the states that are places. */
 kiln_status kiln_fold_type(kiln_folding *f) KILN_MUST_CHECK;
