@@ -107,12 +107,18 @@ static void make_folds_within(kiln_lowering *lw, const kiln_texpr *e) {
 }
 
 static bool find_fold(const kiln_folding *f, const kiln_texpr *e, kiln_pair *v) {
-    for (int k = 0; k < f->nfolds; k++) {
-        if (f->folds[k].of != e->from) continue;
-        *v = f->folds[k].v;
-        return true;
-    }
-    return false;
+    const kiln_fold_made *made = f->folds;
+    while (made && made->of != e->from) made = made->next;
+    if (made) *v = made->v;
+    return made != NULL;
+}
+
+/* Without memory it is not noted, and the lowering fails for want of that or of this. */
+static void note_fold(kiln_folding *f, const kiln_texpr *e, kiln_pair v) {
+    kiln_fold_made *made = kiln_arena_alloc(f->base.arena, sizeof *made);
+    if (!made) return;
+    *made = (kiln_fold_made){e->from, v, f->folds};
+    f->folds = made;
 }
 
 /* Whether all folds that e uses are made. */
@@ -195,12 +201,9 @@ kiln_pair kiln_fold_block(kiln_lowering *lw, const kiln_texpr *e) {
     bool complex = kiln_dtype_is_complex(e->dtype);
     for (int k = 0; k < f->states.n && !complex; k++) gather(f, f->block[k], &t);
     kiln_ref fold = fold_together(f, &t);
-    for (int k = 0; k < t.n && f->nfolds < KILN_ROW_MAX_NAMED; k++) {
-        v = (kiln_pair){kiln_ir_result(lw->ir, fold, k),
-                        complex ? kiln_ir_result(lw->ir, fold, 1) : KILN_NOREF};
-        f->folds[f->nfolds].of = t.of[k]->from;
-        f->folds[f->nfolds++].v = v;
-    }
-    (void)find_fold(f, e, &v);
+    v = (kiln_pair){kiln_ir_result(lw->ir, fold, 0), complex ? kiln_ir_result(lw->ir, fold, 1) : KILN_NOREF};
+    note_fold(f, e, v);
+    for (int k = 1; k < t.n; k++)
+        note_fold(f, t.of[k], (kiln_pair){kiln_ir_result(lw->ir, fold, k), KILN_NOREF});
     return v;
 }

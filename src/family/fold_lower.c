@@ -127,7 +127,7 @@ static void fold_elements(kiln_folding *f) {
     f->folded = kiln_ir_fold(ir, f->reduced, f->nreduced, !f->across && !blocks, whole_tree(f), init,
                              f->states.ncells);
     f->now = blocks ? IN_BLOCK : IN_STEP;
-    f->nfolds = 0;
+    f->folds = NULL;
     kiln_lower_forget(&f->base);
     kiln_ref n = 0;
     if (f->count >= 0)

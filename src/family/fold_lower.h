@@ -11,6 +11,13 @@
 
 typedef enum kiln_fold_scope { IN_BEGINNING, IN_STEP, IN_BLOCK, IN_MERGE, IN_FINISH } kiln_fold_scope;
 
+/* A fold over a block, and what it came to. */
+typedef struct kiln_fold_made {
+    const kiln_expr *of;
+    kiln_pair v;
+    const struct kiln_fold_made *next;
+} kiln_fold_made;
+
 typedef struct kiln_folding {
     kiln_lowering base; /* first: callbacks get it */
     const kiln_reduce *reduce;
@@ -31,11 +38,7 @@ typedef struct kiln_folding {
     uint32_t
         places; /* bit k: state k is a place, within a block kept as the distance from its first element */
     kiln_ref first; /* that element's index along the last axis; KILN_NOREF: not within a block of places */
-    struct {
-        const kiln_expr *of;
-        kiln_pair v;
-    } folds[KILN_ROW_MAX_NAMED]; /* IN_BLOCK: those over the block made so far */
-    int nfolds;
+    const kiln_fold_made *folds;    /* IN_BLOCK: those over the block made so far, the newest first */
     int axis_of[KILN_MAX_OPERANDS]; /* of a buffer that is read at computed places */
     uint64_t ahead;                 /* bit a: argument a is loaded before the loop over what is folded */
     struct {

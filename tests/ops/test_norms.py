@@ -189,6 +189,30 @@ def test_batch_norm_without_variance(interp, sync):
     norm_agrees("native_batch_norm", [torch.ones(1, 4), None, None, torch.zeros(4), torch.ones(4), True, 0.1, 1e-5], (interp, sync))
 
 
+HUGE = ([1e30, 3e30, 7e30], [3e37, 1e37, 5e37], [1e28, -3e28, 7.1e28], [1.0, torch.inf, 2.0], [1.0, torch.nan, 2.0], [-torch.inf, 1.0, 2.0])
+
+
+def test_norms_of_numbers_whose_squares_are_none(interp, sync):
+    """A variance that is too large is infinite, not NaN, and a mean is infinite where an element is, as PyTorch's are."""
+    for numbers in HUGE:
+        x = torch.tensor(numbers)[:, None]
+        args = [x, None, None, torch.zeros(1), torch.ones(1), True, 0.1, 1e-5]
+        want = made(torch_op("native_batch_norm"), args)
+        for k in (interp, sync):
+            torch.testing.assert_close(made(k.op("aten::native_batch_norm"), args), want, equal_nan=True)
+    x = torch.tensor([1.0, -2.5, 7.0], dtype=torch.float64) * 2e307
+    for k in (interp, sync):
+        assert k.op("aten::native_layer_norm")(x, [3], None, None, 1e-5)[2].item() == 0
+
+
+def test_no_elements_change_no_statistics(interp):
+    for shape in ((3, 8, 0, 5), (0, 8, 4), (2, 8, 3)):
+        ours, theirs = ([torch.full((8,), 2.0), torch.ones(8)] for _ in range(2))
+        interp.op("aten::instance_norm")(torch.rand(shape).zero_(), None, None, *ours, True, 0.3, 1e-5, False)
+        torch.instance_norm(torch.zeros(shape), None, None, *theirs, True, 0.3, 1e-5, False)
+        torch.testing.assert_close(ours, theirs, equal_nan=True)
+
+
 def test_what_batch_norm_refuses(interp):
     """Nothing is written where a call fails."""
     x, one = torch.ones(2, 6, 3), torch.ones(6)

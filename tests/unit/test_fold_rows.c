@@ -166,6 +166,26 @@ static void wide_states_make_another_class(void **state) {
     kiln_tensor_release(x);
 }
 
+/* More than are remembered, of 3, -4 and 0: some need others, some none, and one is asked for twice. */
+static void blocks_have_many_folds(void **state) {
+    (void)state;
+    load(
+        "fold my::many(Tensor self, float p) -> Tensor : takes f64\n"
+        "     let    total = sum(self), top = max(self), apart = sum((self - total) * (self - total))\n"
+        "     let    few = sum(self + 1) + max(self + 2) + sum(self + 3) + max(self + 4) + sum(self + 5) + max(self + 6)\n"
+        "     let    more = sum(self + 7) + max(self + 8) + sum(self + 9) + max(self + 10) + sum(self + 11) + max(self + 12)\n"
+        "     let    rest = sum(self + 13) + max(self + 14) + sum(self + 15) + max(self + 16) + min(self) + sum(self * top)\n"
+        "     state  m = 0, o = 0\n"
+        "     block  m = few + more + rest, o = apart + total + top\n"
+        "     merge  m = m + rhs.m, o = o + rhs.o\n"
+        "     finish p == 1 ? m : o\n");
+    /* Sums of self + k are 3 * k - 1, largest ones 3 + k; sum(self * 3) is -3. */
+    double many = 3 * (1 + 3 + 5 + 7 + 9 + 11 + 13 + 15) - 8 + 8 * 3 + (2 + 4 + 6 + 8 + 10 + 12 + 14 + 16) -
+                  4 - 3;
+    assert_true(fold("my::many", KILN_F64, 1) == many);
+    assert_true(fold("my::many", KILN_F64, 0) == (16 + 9 + 1) - 1 + 3);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(branches_have_clauses_of_their_own),
@@ -174,6 +194,7 @@ int main(void) {
         cmocka_unit_test(refused_dtypes_are_not_typed),
         cmocka_unit_test(empty_lists_mean_all_or_none),
         cmocka_unit_test(wide_states_make_another_class),
+        cmocka_unit_test(blocks_have_many_folds),
     };
     return cmocka_run_group_tests(tests, open_ctx, close_ctx);
 }
