@@ -15,7 +15,7 @@ enum {
     APART             /* or each by itself */
 };
 
-/* Whether r loads elements that lie in a row along `row`, of an input (which is not written to) that has a row for each position along `rows`. */
+/* Whether r loads elements that lie in a row along axis `row`, of an input that has such a row for each position along axis `rows`. */
 static bool loads_row(const kiln_emitter *em, int r, int row, int rows) {
     const kiln_ir_ins *in = &em->ir->ins[r];
     if (in->op != KILN_IR_LOAD || in->ncoord || in->nargs) return false;

@@ -209,7 +209,8 @@ void kiln_em_block_by_lanes(kiln_emitter *em, int begin);
 
 /* emit_strip.c */
 void kiln_em_strips(kiln_emitter *em, int begin);
-bool kiln_em_strip_bypasses(const kiln_emitter *em, int r); /* r stores in a strip, and may past the caches */
+bool kiln_em_strip_bypasses(const kiln_emitter *em,
+                            int r); /* r stores in a strip, and may do so past the caches */
 /* Where a strip keeps the states of a fold or scan, if it does. */
 bool kiln_em_kept_states(const kiln_emitter *em, kiln_ref r, char text[112]);
 

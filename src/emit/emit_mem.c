@@ -232,7 +232,7 @@ void kiln_em_store(kiln_emitter *em, kiln_ref r) {
 /* -- past the caches --------------------------------------------------------------------------------------- */
 
 /* Whether a store may go past the caches: of elements in a row that no other loop reads, in vectors that some instruction
- * stores so. */
+ * stores so.  A later store of the nest to one of its places is seen after it on every machine, as a thread sees what it wrote. */
 static bool may_bypass(const kiln_emitter *em, const kiln_ir_ins *in, int axis) {
     const kiln_ir_buf *b = &em->ir->bufs[in->which];
     if (b->role != KILN_BUF_OUT || b->stride != KILN_STRIDE_CONTIG || !(b->axes >> axis & 1)) return false;

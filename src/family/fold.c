@@ -15,11 +15,11 @@
 /* -- axes --------------------------------------------------------------------------------------------------- */
 
 enum {
-    SHORT_ROW = 8,        /* elements of a kept dimension that are not worth being the vector loop */
-    FEW = 64,             /* elements of a fold that are not, where others can be folded beside it, */
-    FEWER = 24,           /* the same where so much has to be turned for that */
-    MUCH_TO_TURN = 3,     /* buffers */
-    MANY = 64,            /* so many */
+    SHORT_ROW = 8, /* elements of a kept dimension that are not worth being the vector loop */
+    FEW = 64,      /* elements of a fold that are not, where others can be folded beside it, */
+    MANY = 64,     /* so many, */
+    FEWER = 24,    /* and of one that is not where so many buffers have to be turned for that */
+    MUCH_TO_TURN = 3,
     WORTH_TURNING = 2048, /* elements of a call: a smaller one is as quick row by row */
     /* The same where results have an element for each that is folded: a row is then gone through several times. */
     MANY_EACH = 16,

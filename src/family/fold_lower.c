@@ -5,7 +5,7 @@
  * complex type are two IR states; where the merge asks for counts, one more state counts.  Rows with a `block` fold by
  * blocks, with folds inside (fold_block.c); so do rows that keep places, to have them in 32 bits
  * within a block.  With results for each element all elements are one block: they are gone through again in any case,
- * and nothing has to be merged.  Must not know C, vector widths or sizes. */
+ * and nothing has to be merged.  A result that is one number but for an element of each row is filled and set.  Must not know C, vector widths or sizes. */
 #include <stdio.h>
 #include <string.h>
 

@@ -166,7 +166,7 @@ static void wide_states_make_another_class(void **state) {
     kiln_tensor_release(x);
 }
 
-/* More than are remembered, of 3, -4 and 0: some need others, some none, and one is asked for twice. */
+/* Twenty and more, of 3, -4 and 0: some need others, most need none, and some are asked for twice. */
 static void blocks_have_many_folds(void **state) {
     (void)state;
     load(
