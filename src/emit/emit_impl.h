@@ -9,6 +9,7 @@
  *   emit_loop.c   their loops and scans
  *   emit_fold.c   folds; emit_lanes.c folds that are the vector loop
  *   emit_strip.c  vector loops with loops inside
+ *   emit_block.c  blocks of rows of folds in these
  *   emit_fetch.c  what asks memory for what such nests read next
  *   emit_tile.c   those with a scan inside, over rows that lie apart
  *
@@ -23,6 +24,7 @@ enum {
     KILN_EM_MAX_NAMES = 1536, /* as many as src/math can have */
     KILN_EM_NAME = 32,
     KILN_EM_STRIP = 1024,    /* columns of a strip */
+    KILN_EM_STEPS = 8,       /* of a block that are all printed one after the other */
     KILN_EM_FAR = 512,       /* elements of a row that is worth another loop where memory is far, */
     KILN_EM_NEAR = 32 << 10, /* and of one that is worth asking for while the row before it is at hand */
     KILN_EM_LITTLE = 12, /* weight of a body whose loop costs as much as the body: such loops are unrolled, */
@@ -213,6 +215,12 @@ bool kiln_em_strip_bypasses(const kiln_emitter *em,
                             int r); /* r stores in a strip, and may do so past the caches */
 /* Where a strip keeps the states of a fold or scan, if it does. */
 bool kiln_em_kept_states(const kiln_emitter *em, kiln_ref r, char text[112]);
+
+/* emit_block.c: of a fold down columns */
+int kiln_em_whole_blocks(
+    const kiln_emitter *em,
+    int begin); /* how often a block may be printed so; the more often, the lighter it is (0 to 3) */
+void kiln_em_block_in_registers(kiln_emitter *em, int begin, bool whole); /* sets x<begin> */
 
 /* emit_fetch.c: of a vector loop after folds over the rows that it reads */
 /* Whether it asks for the next row of an input, which the folds of that row read first. */

@@ -3,12 +3,9 @@
  * Columns are taken in strips of some length.  Within one, each segment of the body (emit_plan.c) runs over all columns
  * before the next, so that a fold over rows reads memory in rows, and what the next block of rows needs of a column
  * stays in a cache.  Folds keep the stacks of their counters in the work, [level][column]; the result is level 0. */
-#include <math.h>
 #include <stdio.h>
 
 #include "emit/emit_impl.h"
-
-enum { MAX_STEPS = 8 };
 
 /* tail: the region whose yield ends the part, or -1. */
 static void strip_part(kiln_emitter *em, int begin, int end, int tail);
@@ -126,93 +123,13 @@ static void push(kiln_emitter *em, const counter *c) {
     kiln_em_line(em, "%s = x%d;", at, b);
 }
 
-/* Steps of a block that are printed one after the other: all, if they are few; else one for each lane. */
-static int steps_printed(const kiln_ir_ins *f) {
-    return (int)(f->imm.tree.block <= MAX_STEPS ? f->imm.tree.block : f->imm.tree.lanes);
-}
-
-/* State k after the first step of a fold: the element itself where the step is the larger or smaller of it and a state that begins
- * as the least or greatest number. */
-static kiln_ref after_first_step(const kiln_emitter *em, int begin, const kiln_ir_ins *yield, int k) {
-    const kiln_ir_ins *v = &em->ir->ins[yield->list[k]], *init = &em->ir->ins[em->ir->ins[begin].list[k]];
-    bool picks = v->op == KILN_IR_PRIM && (v->prim == KILN_P_MAX || v->prim == KILN_P_MIN);
-    if (!picks || init->op != KILN_IR_CONST || !kiln_dtype_is_float((kiln_dtype)v->dtype))
-        return yield->list[k];
-    const kiln_ir_ins *state = &em->ir->ins[v->arg[1]];
-    bool same = state->op == KILN_IR_STATE && state->which == k;
-    bool none = init->imm.f == (v->prim == KILN_P_MAX ? -INFINITY : INFINITY);
-    return same && none ? v->arg[0] : yield->list[k];
-}
-
-static void yield_first(kiln_emitter *em, int begin, int yield, const char *to) {
-    const kiln_ir_ins *y = &em->ir->ins[yield];
-    for (int k = 0; k < y->nargs; k++) {
-        kiln_em_start(em);
-        kiln_em_put(em, "%s.s%d = ", to, k);
-        kiln_em_use(em, after_first_step(em, begin, y, k), em->truth);
-        kiln_em_put(em, ";\n");
-    }
-}
-
-/* Whole blocks of whole vectors, on states in registers; or, step by step and merge by merge, those that there are elements
- * for. */
-static void block_in_registers(kiln_emitter *em, int begin, bool whole) {
-    const kiln_ir_ins *f = &em->ir->ins[begin];
-    int lanes = (int)f->imm.tree.lanes, end = (int)em->part_end[begin], steps = steps_printed(f);
-    char a[24], b[24];
-    bool once = f->imm.tree.block == (unsigned)steps;
-    for (int j = 0; j < lanes; j++) kiln_em_line(em, "st%d a%d_%d = z%d;", begin, begin, j, begin);
-    if (!once)
-        kiln_em_open(em, "for (long i%d = lo%d; i%d < hi%d; i%d += %d)", begin, begin, begin, begin, begin,
-                     lanes);
-    for (int j = 0; j < steps; j++) {
-        kiln_em_scope old = kiln_em_enter(em, f->which, "(%s%d + %d)", once ? "lo" : "i", begin, j);
-        if (once) em->inner = em->vec; /* a row's address does not change in the loop over columns */
-        em->fold = (kiln_ref)begin;
-        snprintf(a, sizeof a, "a%d_%d", begin, j & (lanes - 1));
-        if (whole)
-            kiln_em_brace(em);
-        else
-            kiln_em_open(em, "if (hi%d - lo%d > %d)", begin, begin, j);
-        kiln_em_line(em, "const st%d s%d = %s;", begin, begin, a);
-        kiln_em_part(em, begin + 1, end - 1);
-        if (once && whole && j < lanes && steps > 1)
-            yield_first(em, begin, end - 1, a);
-        else
-            kiln_em_yield(em, end - 1, a, NULL);
-        kiln_em_close(em);
-        kiln_em_leave(em, &old);
-    }
-    if (!once) kiln_em_close(em);
-    for (int w = lanes / 2; w; w /= 2)
-        for (int j = 0; j < w; j++) {
-            snprintf(a, sizeof a, "a%d_%d", begin, j);
-            snprintf(b, sizeof b, "a%d_%d", begin, j + w);
-            if (!whole) kiln_em_open(em, "if (hi%d - lo%d > %d)", begin, begin, j + w);
-            kiln_em_merge(em, begin, a, b, a, NULL);
-            if (!whole) kiln_em_close(em);
-        }
-    kiln_em_line(em, "x%d = a%d_0;", begin, begin);
-}
-
-/* How often a block's steps and merges may be printed each for itself: for whole vectors of columns; if they are light, and
- * each is one of a block, for the last, partial block, too; and if they are lighter still, for the last, partial vector. */
-static int whole_blocks(const kiln_emitter *em, int begin) {
-    const kiln_ir_ins *f = &em->ir->ins[begin];
-    int merge = (int)em->part_end[begin];
-    int weight = steps_printed(f) * kiln_em_weight(em, begin + 1, merge) +
-                 (int)f->imm.tree.lanes * kiln_em_weight(em, merge, (int)em->region_end[begin]);
-    bool light = weight <= KILN_EM_MUCH && f->imm.tree.block == (unsigned)steps_printed(f);
-    return light ? 2 + (weight <= 3 * KILN_EM_MUCH / 4) : weight <= 3 * KILN_EM_MUCH ? 1 : 0;
-}
-
 static void block_of_columns(kiln_emitter *em, int begin, bool whole, bool in_registers) {
     counter blocks = counter_of_blocks(em, begin);
     begin_segment(em, em->segment[begin], begin, (int)em->region_end[begin]);
     kiln_em_states(em, begin, "const st%d z%d", begin, begin);
     kiln_em_line(em, "st%d x%d;", begin, begin);
     if (in_registers)
-        block_in_registers(em, begin, whole);
+        kiln_em_block_in_registers(em, begin, whole);
     else
         kiln_em_block_by_elements(em, begin);
     push(em, &blocks);
@@ -222,7 +139,7 @@ static void block_of_columns(kiln_emitter *em, int begin, bool whole, bool in_re
 /* Whether the next block is asked for while one is folded: where blocks are short, and printed for whole vectors. */
 static bool asks_ahead(const kiln_emitter *em, int begin) {
     const kiln_ir_ins *f = &em->ir->ins[begin];
-    return !kiln_ir_by_block(f) && f->imm.tree.block <= MAX_STEPS && whole_blocks(em, begin);
+    return !kiln_ir_by_block(f) && f->imm.tree.block <= KILN_EM_STEPS && kiln_em_whole_blocks(em, begin);
 }
 
 /* Whole vectors of columns of a whole block. */
@@ -238,7 +155,7 @@ static void whole_columns(kiln_emitter *em, int begin, bool far) {
 
 /* A block of rows of a fold whose step has no loops.  Where it is whole, so are all vectors of columns but the last. */
 static void block_of_rows(kiln_emitter *em, int begin) {
-    int s = (int)em->strip, whole = whole_blocks(em, begin);
+    int s = (int)em->strip, whole = kiln_em_whole_blocks(em, begin);
     kiln_em_line(em, "long i%d = c%d_0;", s, s);
     if (whole > 0) {
         kiln_em_open(em, "if (hi%d - lo%d == %u)", begin, begin, em->ir->ins[begin].imm.tree.block);

@@ -115,6 +115,15 @@ def test_whole_integers_reach_the_kernel(fresh):
     assert compiles(fresh) == 2
 
 
+@pytest.mark.parametrize("rows", [1, 5, 8, 24, 27])
+def test_a_sum_of_negative_zeros_down_columns_is_zero(fresh, rows):
+    """It begins as 0, which blocks of eight rows add at their end."""
+    x = torch.full((rows, 83), -0.0)
+    x[:, 1::2] = torch.linspace(-1, 1, rows)[:, None]
+    total = agree(fresh, "sum.dim_IntList", x, [0])
+    assert same_bits(total[::2], torch.zeros(42))
+
+
 def test_negative_zero_stays_itself(fresh):
     x = torch.tensor([-0.0])
     assert same_bits(agree(fresh, "add.Scalar", x, -0.0), torch.tensor([-0.0]))
