@@ -26,7 +26,9 @@ enum {
     KILN_EM_STRIP = 1024,    /* columns of a strip */
     KILN_EM_STEPS = 8,       /* of a block that are all printed one after the other */
     KILN_EM_FAR = 512,       /* elements of a row that is worth another loop where memory is far, */
-    KILN_EM_NEAR = 32 << 10, /* and of one that is worth asking for while the row before it is at hand */
+    KILN_EM_NEAR = 32 << 10, /* and of one that is worth asking for while the row before it is at hand; */
+    KILN_EM_FORESEEN =
+        2048,            /* of one so short that processors bring what follows it in memory by themselves */
     KILN_EM_LITTLE = 12, /* weight of a body whose loop costs as much as the body: such loops are unrolled, */
     KILN_EM_UNROLLED = 4,  /* so many times; src/run/selftest.c takes rows longer than that */
     KILN_EM_FUNCTION = 24, /* weight of one with an elementary function, unrolled twice in general nests */

@@ -207,15 +207,16 @@ static unsigned far_flags(const kiln_emitter *em, int begin, int end) {
     return KILN_LAUNCH_MEMORY | (kiln_em_has_functions(em, begin + 1, end) ? KILN_LAUNCH_FAR : 0);
 }
 
-/* Whole vectors of a long row of a launch whose memory is far: the next row is asked for, if it has room near, and results
- * that no later loop reads may be written past the caches; past<begin> says how far the loop came. */
+/* Whole vectors of a long row of a launch whose memory is far: the next row is asked for, if it has room near and the processor does not
+ * come with it by itself, and results that no later loop reads may be written past the caches; past<begin> says how far the loop came. */
 static void far_loop(kiln_emitter *em, int begin, int end) {
     const kiln_em_place at = em->at[em->vec];
     bool bypass = kiln_em_stores_bypass(em, begin + 1, end, em->vec);
     kiln_em_line(em, "long past%d = %s;", begin, at.begin);
     kiln_em_line(em, "const int far%d = (L->flags & %u) && %s - %s >= %d;", begin, far_flags(em, begin, end),
                  at.end, at.begin, KILN_EM_FAR);
-    kiln_em_line(em, "const long next%d = %s - %s <= %d;", begin, at.end, at.begin, KILN_EM_NEAR);
+    kiln_em_line(em, "const long next%d = %s - %s <= (L->flags & %u ? %d : 0) ? 0 : %s - %s <= %d;", begin,
+                 at.end, at.begin, KILN_LAUNCH_MEMORY, KILN_EM_FORESEEN, at.end, at.begin, KILN_EM_NEAR);
     if (bypass) kiln_em_ask_for_borders(em, begin, begin + 1, end, at.begin);
     kiln_em_unroll(em, kiln_em_weight(em, begin + 1, end));
     kiln_em_open(em, "for (long i%d = past%d; far%d && %s - i%d >= KILN_W; i%d += KILN_W, past%d = i%d)",
