@@ -23,6 +23,7 @@ import kiln
 from peers_folds import goal, measure
 
 IN_CACHE, NEAR, MEMORY, NARROW, IMAGES = [64, 1000], [4096, 768], [1024, 16384], [65536, 10], [32, 64, 56, 56]
+IN_A_ROW = {tuple(NEAR): 5}  # its tensors fit the last cache, from which the other side's have driven them at the first call
 EPS, MEAN = 1e-5, 1  # MEAN: the reduction of a loss
 ALL = [True, True, True]  # gradients that are wanted
 
@@ -180,14 +181,14 @@ def plain(name, shape):
         calls = (lambda: kiln.op("aten::add.out")(x, y, out=out)), (lambda: torch.add(x, y, out=out))
     else:
         calls = (lambda: kiln.op("aten::neg.out")(x, out=out)), (lambda: torch.neg(x, out=out))
-    return min(measure(calls)[0].values())
+    return min(measure(calls, IN_A_ROW.get(tuple(shape), 1))[0].values())
 
 
 def rows():
     for name, (overload, arguments, cells) in CASES.items():
         for what, shape, want in cells:
             args = arguments(torch.rand(shape) * 0.98 + 0.01, 0 if what == "first" else -1)
-            ns, spread = measure(sides(overload, args, shape != MEMORY))
+            ns, spread = measure(sides(overload, args, shape != MEMORY), IN_A_ROW.get(tuple(shape), 1))
             if "numpy" in ns:
                 ns["torch without out"] = ns.pop("numpy")  # the third side is not NumPy here
             met = ns["torch"] / ns["kiln"] * spread >= want
