@@ -351,12 +351,12 @@ static void find_use(const kiln_emitter *em, int begin, nest_use *u) {
     }
 }
 
-/* What the launch says is read before the loops: for all the compiler knows, a store could change it. */
-static void nest_head(kiln_emitter *em, const nest_use *u) {
+/* What the launch says is read before the loops: for all the compiler knows, a store could change it.  merges: extents may change. */
+static void nest_head(kiln_emitter *em, const nest_use *u, bool merges) {
     for (int a = 0; a < em->ir->naxes; a++) {
         int d = em->dim[a];
         for (int k = 0; k <= em->ir->axes[a].grid && u->extents >> a & 1; k++)
-            kiln_em_line(em, "const long n%d = L->n[%d];", d + k, d + k);
+            kiln_em_line(em, "%slong n%d = L->n[%d];", merges ? "" : "const ", d + k, d + k);
         if (u->origins >> a & 1) kiln_em_line(em, "const long o%d = L->origin[%d];", d, d);
         snprintf(em->at[a].begin, sizeof em->at[a].begin, "0");
         snprintf(em->at[a].end, sizeof em->at[a].end, "n%d", d);
@@ -410,14 +410,50 @@ static void still_values(kiln_emitter *em, int begin) {
     }
 }
 
+/* The loop over a row, if all that a nest over rows does is to set their elements to numbers; else 0. */
+static int filling_loop(const kiln_emitter *em, int begin) {
+    int loop = 0, stores = 0;
+    if (!em->ir->axes[em->ir->ins[begin].which].grid || em->ir->ins[begin].vec) return 0;
+    for (int r = begin + 1; r < (int)em->region_end[begin]; r++) {
+        const kiln_ir_ins *in = &em->ir->ins[r];
+        const kiln_ir_buf *b = &em->ir->bufs[in->which];
+        bool number = in->op == KILN_IR_CONST || in->op == KILN_IR_PAR || in->op == KILN_IR_CAST;
+        bool fills = in->op == KILN_IR_STORE && loop && !in->ncoord &&
+                     kiln_ir_store_guard(in) == KILN_NOREF && b->stride == KILN_STRIDE_CONTIG;
+        stores += fills;
+        if (in->op == KILN_IR_FOR && in->vec && !loop)
+            loop = r;
+        else if (!number && !fills && in->op != KILN_IR_END)
+            return 0;
+    }
+    return stores ? loop : 0;
+}
+
+/* Rows that follow each other without gaps are filled as one. */
+static void merge_rows(kiln_emitter *em, int begin, int loop) {
+    int rows = em->dim[em->ir->ins[begin].which], row = em->dim[em->ir->ins[loop].which];
+    const char *and = "if (";
+    kiln_em_start(em);
+    for (int r = loop + 1; r < (int)em->region_end[loop]; r++) {
+        const kiln_ir_ins *in = &em->ir->ins[r];
+        if (in->op != KILN_IR_STORE) continue;
+        int size = (int)kiln_dtype_size(em->ir->bufs[in->which].dtype);
+        kiln_em_put(em, "%ss%d_%d == n%d * %d", and, in->which, rows, row, size);
+        and = " && ";
+    }
+    kiln_em_put(em, ") n%d *= n%d, n%d = n%d > 0;\n", row, rows, rows, rows);
+}
+
 void kiln_em_loop_nest(kiln_emitter *em, int nest, int begin) {
     nest_use u;
+    int filling = filling_loop(em, begin);
     find_use(em, begin, &u);
     for (uint32_t r = (uint32_t)begin; r < em->region_end[begin]; r++)
         if (em->ir->ins[r].op == KILN_IR_FOLD || em->ir->ins[r].op == KILN_IR_SCAN)
             kiln_em_states_type(em, (int)r);
     kiln_em_open(em, "static int nest%d(const kiln_launch *L)", nest);
-    nest_head(em, &u);
+    nest_head(em, &u, filling > 0);
+    if (filling) merge_rows(em, begin, filling);
     if (em->work) kiln_em_line(em, "char *const work = L->work;");
     bool streams = false;
     em->nest = begin;

@@ -86,7 +86,7 @@ static int whole_buffers(const kiln_plan *p, const kiln_walks *w) {
 static bool is_across(const kiln_plan *p, const kiln_walks *w, int near) {
     int64_t folds = p->shape[1].nelem;
     if (!kiln_is_over(p, near)) return p->shape->sizes[near] >= SHORT_ROW;
-    if (folds < (gives_each(p) ? MANY_EACH : MANY)) return false;
+    if (folds < (gives_each(p) ? MANY_EACH : MANY) || p->branch->reduce->spots) return false;
     return p->shape->nelem / folds < (whole_buffers(p, w) >= MUCH_TO_TURN ? FEWER : FEW);
 }
 
@@ -160,6 +160,30 @@ static uint32_t turned_buffers(const kiln_plan *p, uint64_t still) {
     return p->n[x->ngrid] * each <= KILN_TURN_BYTES ? turned : 0;
 }
 
+/* Whether many short rows are filled all together, and an element of each is set after that: a loop for each row would take longer. */
+static bool is_spotted(const kiln_plan *p) {
+    int64_t folds = p->shape[1].nelem;
+    for (int b = p->axes.nwritten; b < p->axes.nbuffers; b++)
+        if (!kiln_is_lacking(p, b) && !kiln_is_accessed(p, b)) return false;
+    return p->branch->reduce->spots && p->form == 0 && p->stride[0][p->axes.ngrid] == p->bytes[0] &&
+           folds >= MANY_EACH && p->shape->nelem / folds < FEW;
+}
+
+/* What strides add to the class.  Where rows are lanes while their elements are set, the result still lies along them. */
+static void classify(kiln_plan *p) {
+    int last = p->axes.ngrid + (p->form & KILN_FOLD_TWO ? 1 : 0); /* reduced */
+    uint64_t still = still_buffers(p);
+    if (is_spotted(p)) {
+        p->form |= KILN_FOLD_SPOTS;
+        for (int b = p->axes.nwritten; b < p->axes.nbuffers; b++)
+            if (!kiln_is_accessed(p, b)) still &= ~(UINT64_C(1) << b);
+        kiln_plan_classify(p, 0, still | 1, 0);
+        if (!p->axes.strided) p->buffer[0].stride = KILN_STRIDE_CONTIG;
+        return;
+    }
+    kiln_plan_classify(p, p->form & KILN_FOLD_ACROSS ? 0 : last, still, turned_buffers(p, still));
+}
+
 static kiln_status axes(kiln_plan *p) {
     kiln_walks w;
     const kiln_row *row = p->call->op->row;
@@ -185,10 +209,7 @@ static kiln_status axes(kiln_plan *p) {
     }
     p->axes.npoints = p->shape[1].nelem;
     p->axes.nelem = p->shape->nelem > p->axes.npoints ? p->shape->nelem : p->axes.npoints;
-    bool across = p->form & KILN_FOLD_ACROSS;
-    int last = p->axes.ngrid + (p->form & KILN_FOLD_TWO ? 1 : 0); /* reduced */
-    uint64_t still = still_buffers(p);
-    kiln_plan_classify(p, across ? 0 : last, still, turned_buffers(p, still));
+    classify(p);
     bool all_absent = p->typed.unstored == (UINT32_C(1) << p->typed.nrets) - 1;
     if (all_absent && p->axes.nwritten == p->typed.nrets) { /* nothing is computed */
         p->kind = row->rest && p->rest ? KILN_CLASS_COMPOSITION : KILN_CLASS_VIEW;

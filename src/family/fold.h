@@ -8,7 +8,9 @@ enum { KILN_FOLD_AXES = 2 }; /* reduced axes of a kernel */
 /* kiln_plan.form of a fold. */
 enum {
     KILN_FOLD_ACROSS = 1, /* the grid is the vector loop; else the fold is */
-    KILN_FOLD_TWO = 2     /* there are two reduced axes */
+    KILN_FOLD_TWO = 2,    /* there are two reduced axes */
+    KILN_FOLD_SPOTS =
+        4 /* many short rows are filled, and then an element of each is set (kiln_reduce.spots) */
 };
 
 kiln_status kiln_fold_lower(kiln_arena *arena, const kiln_plan *plan, kiln_lowered *out) KILN_MUST_CHECK;

@@ -226,20 +226,31 @@ static kiln_ref spot_value(kiln_folding *f, const kiln_texpr *e) {
     return kiln_pair_cast(f->base.ir, p->buffer[0].dtype, v).re;
 }
 
-/* All elements of a row are set to the number, and then one to the value: none is compared with anything. */
+static void fill(kiln_folding *f, const spot *s) {
+    kiln_fold_open_each(f);
+    kiln_ir_store(f->base.ir, 0, spot_value(f, s->number));
+    kiln_fold_close_each(f);
+}
+
+/* All elements of a row are set to the number, and then one to the value: none is compared with anything.  Short rows are filled
+ * by a nest of their own, which takes those that follow each other without gaps for one, and rows are lanes where elements are set. */
 static void make_spots(kiln_folding *f, const spot *s) {
     kiln_ir *ir = f->base.ir;
+    bool apart = f->base.plan->form & KILN_FOLD_SPOTS;
     f->now = IN_FINISH;
-    kiln_ir_for(ir, f->grid, false);
+    if (apart) {
+        kiln_ir_for(ir, f->grid, false);
+        fill(f, s);
+        kiln_ir_end(ir);
+    }
+    kiln_ir_for(ir, f->grid, apart);
     kiln_lower_forget(&f->base);
     load_kept(f);
     kiln_ref at = kiln_lower_expr(&f->base, s->place).re, v = spot_value(f, s->value);
     kiln_ref least = kiln_fold_binary(ir, KILN_P_GE, at, kiln_ir_const_i(ir, KILN_I64, 0));
     kiln_ref most = kiln_fold_binary(ir, KILN_P_LT, at, kiln_ir_extent(ir, f->reduced[0]));
     kiln_ref inside = kiln_fold_binary(ir, KILN_P_AND, least, most);
-    kiln_fold_open_each(f);
-    kiln_ir_store(ir, 0, spot_value(f, s->number));
-    kiln_fold_close_each(f);
+    if (!apart) fill(f, s);
     kiln_ir_coord where = {(uint8_t)f->reduced[0], at};
     kiln_ir_store_at(ir, 0, v, &where, 1, inside);
     kiln_ir_end(ir);

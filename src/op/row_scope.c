@@ -414,6 +414,21 @@ static kiln_status find_scan_counts(const kiln_row *row, kiln_reduce *r) {
     return KILN_OK;
 }
 
+static const kiln_expr *let_of(const kiln_row *row, const kiln_expr *e) {
+    const kiln_named *let = e->kind == KILN_X_NAME ? kiln_named_of(&row->lets, e->name) : NULL;
+    return let ? let->expr : e;
+}
+
+/* Whether the fold r of a row is one of `spots`. */
+static bool sets_spots(const kiln_row *row, const kiln_reduce *r) {
+    if (r->states.n || r->finish.n != 1 || !r->finish.at[0].each || !r->finish.at[0].expr) return false;
+    const kiln_expr *e = let_of(row, r->finish.at[0].expr);
+    if (e->kind != KILN_X_PRIM || e->prim != KILN_P_SELECT || e->args[2]->kind != KILN_X_NUM) return false;
+    const kiln_expr *test = let_of(row, e->args[0]);
+    return test->kind == KILN_X_PRIM && test->prim == KILN_P_EQ && test->args[0]->kind == KILN_X_NAME &&
+           strcmp(test->args[0]->name, "i") == 0;
+}
+
 /* Who asks for places and counts. */
 static kiln_status find_counts(kiln_row *row) {
     for (int b = 0; b < row->nbranches; b++) {
@@ -423,6 +438,7 @@ static kiln_status find_counts(kiln_row *row) {
         KILN_TRY(use_all(&merge, &r->merge));
         r->places = step.place;
         r->counts = merge.count;
+        r->spots = sets_spots(row, r);
         if (row->family == KILN_FAMILY_SCAN) KILN_TRY(find_scan_counts(row, r));
     }
     for (int c = 0; c < row->nchecks; c++) {

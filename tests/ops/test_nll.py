@@ -80,6 +80,24 @@ def test_one_row(interp, sync):
             agree("nll_loss_backward", (grad, x, target, weight, reduction, ignored, torch.full((1,), 2.0, dtype=dtype)), contexts)
 
 
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_gradients_of_short_rows(dtype, interp, sync):
+    """Many of them are filled as one row where they follow each other without gaps."""
+    x, t, weight = elements((90, 10), dtype, 1), targets((180,), 10, 4, 2), elements((10,), dtype, 3).abs()
+    total = torch.full((), 2.5, dtype=dtype)
+    rooms = torch.zeros(90, 10, dtype=dtype), torch.zeros(90, 13, dtype=dtype)[:, 2:12], torch.zeros(10, 90, dtype=dtype).t(), torch.zeros(90, 20, dtype=dtype)[:, ::2]
+    for target, reduction, w, ignored in itertools.product((t[:90], t[::2]), (0, 1), (None, weight), (-100, 4)):
+        grad = elements((90,) if reduction == 0 else (), dtype, 9)
+        args = grad, x, target, w, reduction, ignored, total
+        want = torch_op("nll_loss_backward")(*wide(args))
+        for room, k in itertools.product(rooms, (interp, sync)):
+            base = room if room._base is None else room._base
+            base.fill_(7)
+            k.op("aten::nll_loss_backward.grad_input")(*args, grad_input=room)
+            torch.testing.assert_close(room, want.to(dtype))
+            assert int((base == 7).sum()) == base.numel() - room.numel()
+
+
 def test_targets_of_bytes(interp):
     x, target = elements((300, 200), torch.float32, 1), targets((300,), 200, 7, 2, torch.uint8)
     for reduction in (0, 1, 2):
