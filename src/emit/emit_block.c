@@ -81,46 +81,76 @@ static void end_sums(kiln_emitter *em, int begin) {
     }
 }
 
-/* Whole blocks of whole vectors, on states in registers; or, step by step and merge by merge, those that there are elements
- * for. */
-void kiln_em_block_in_registers(kiln_emitter *em, int begin, bool whole) {
-    const kiln_ir_ins *f = &em->ir->ins[begin];
-    int lanes = (int)f->imm.tree.lanes, end = (int)em->part_end[begin], steps = steps_printed(f);
-    char a[24], b[24];
-    bool once = f->imm.tree.block == (unsigned)steps, from_elements = once && whole && steps > 1;
-    for (int j = 0; j < lanes; j++) kiln_em_line(em, "st%d a%d_%d = z%d;", begin, begin, j, begin);
-    if (!once)
-        kiln_em_open(em, "for (long i%d = lo%d; i%d < hi%d; i%d += %d)", begin, begin, begin, begin, begin,
-                     lanes);
-    for (int j = 0; j < steps; j++) {
-        kiln_em_scope old = kiln_em_enter(em, f->which, "(%s%d + %d)", once ? "lo" : "i", begin, j);
-        if (once) em->inner = em->vec; /* a row's address does not change in the loop over columns */
-        em->fold = (kiln_ref)begin;
-        snprintf(a, sizeof a, "a%d_%d", begin, j & (lanes - 1));
-        if (whole)
+/* Steps of a block, on states in registers.  whole: all have an element, else each asks whether it has. */
+typedef struct block_steps {
+    int begin, n;
+    bool whole;
+    bool once;          /* they are all that a block has */
+    bool from_elements; /* the first of each lane gives the element itself */
+} block_steps;
+
+static kiln_em_scope enter_step(kiln_emitter *em, const void *steps, int j) {
+    const block_steps *s = steps;
+    kiln_em_scope old = kiln_em_enter(em, em->ir->ins[s->begin].which, "(%s%d + %d)", s->once ? "lo" : "i",
+                                      s->begin, j);
+    if (s->once) em->inner = em->vec; /* a row's address does not change in the loop over columns */
+    return old;
+}
+
+static void print_steps(kiln_emitter *em, const void *steps) {
+    const block_steps *s = steps;
+    int b = s->begin, end = (int)em->part_end[b], lanes = (int)em->ir->ins[b].imm.tree.lanes;
+    char state[24];
+    for (int j = 0; j < s->n; j++) {
+        kiln_em_scope old = enter_step(em, s, j);
+        em->fold = (kiln_ref)b;
+        snprintf(state, sizeof state, "a%d_%d", b, j & (lanes - 1));
+        if (s->whole)
             kiln_em_brace(em);
         else
-            kiln_em_open(em, "if (hi%d - lo%d > %d)", begin, begin, j);
-        kiln_em_line(em, "const st%d s%d = %s;", begin, begin, a);
-        kiln_em_part(em, begin + 1, end - 1);
-        if (from_elements && j < lanes)
-            yield_first(em, begin, a);
+            kiln_em_open(em, "if (hi%d - lo%d > %d)", b, b, j);
+        kiln_em_line(em, "const st%d s%d = %s;", b, b, state);
+        kiln_em_part(em, b + 1, end - 1);
+        if (s->from_elements && j < lanes)
+            yield_first(em, b, state);
         else
-            kiln_em_yield(em, end - 1, a, NULL);
+            kiln_em_yield(em, end - 1, state, NULL);
         kiln_em_close(em);
         kiln_em_leave(em, &old);
     }
-    if (!once) kiln_em_close(em);
-    for (int w = lanes / 2; w; w /= 2)
+}
+
+static void merge_lanes(kiln_emitter *em, int begin, bool whole) {
+    char left[24], right[24];
+    for (int w = (int)em->ir->ins[begin].imm.tree.lanes / 2; w; w /= 2)
         for (int j = 0; j < w; j++) {
-            snprintf(a, sizeof a, "a%d_%d", begin, j);
-            snprintf(b, sizeof b, "a%d_%d", begin, j + w);
+            snprintf(left, sizeof left, "a%d_%d", begin, j);
+            snprintf(right, sizeof right, "a%d_%d", begin, j + w);
             if (!whole) kiln_em_open(em, "if (hi%d - lo%d > %d)", begin, begin, j + w);
-            kiln_em_merge(em, begin, a, b, a, NULL);
+            kiln_em_merge(em, begin, left, right, left, NULL);
             if (!whole) kiln_em_close(em);
         }
     kiln_em_line(em, "x%d = a%d_0;", begin, begin);
-    if (from_elements) end_sums(em, begin);
+}
+
+void kiln_em_block_in_registers(kiln_emitter *em, int begin, bool whole) {
+    const kiln_ir_ins *f = &em->ir->ins[begin];
+    int lanes = (int)f->imm.tree.lanes;
+    block_steps s = {.begin = begin, .n = steps_printed(f), .whole = whole};
+    s.once = f->imm.tree.block == (unsigned)s.n;
+    s.from_elements = s.once && whole && s.n > 1;
+    kiln_ref choice = s.from_elements ? kiln_em_choice_of(em, begin) : 0;
+    for (int j = 0; j < lanes; j++) kiln_em_line(em, "st%d a%d_%d = z%d;", begin, begin, j, begin);
+    if (!s.once)
+        kiln_em_open(em, "for (long i%d = lo%d; i%d < hi%d; i%d += %d)", begin, begin, begin, begin, begin,
+                     lanes);
+    if (choice)
+        kiln_em_without_nan(em, begin, choice, &(kiln_em_steps){s.n, enter_step, print_steps, &s});
+    else
+        print_steps(em, &s);
+    if (!s.once) kiln_em_close(em);
+    merge_lanes(em, begin, whole);
+    if (s.from_elements) end_sums(em, begin);
 }
 
 /* How often a block's steps and merges may be printed each for itself: for whole vectors of columns; if they are light, and

@@ -8,6 +8,7 @@
  *   emit_mem.c    their loads and stores
  *   emit_loop.c   their loops and scans
  *   emit_fold.c   folds; emit_lanes.c folds that are the vector loop
+ *   emit_choice.c  steps of folds that look for the greatest element
  *   emit_strip.c  vector loops with loops inside
  *   emit_block.c  blocks of rows of folds in these
  *   emit_fetch.c  what asks memory for what such nests read next
@@ -63,7 +64,7 @@ typedef struct kiln_emitter {
         second; /* of two vectors that such a nest takes at once, the second is being printed: its values are u<r> */
     bool of_rows; /* of many rows, a row to a lane, what is the same along each is being printed: y<r> */
     kiln_ref
-        plain; /* the choice of a fold's step that is being printed for elements without a NaN (emit_lanes.c); 0: none */
+        plain; /* the choice of a fold's step that is being printed for elements without a NaN (emit_choice.c); 0: none */
     bool far;   /* whole vectors are being loaded from beyond the first cache */
     bool loose; /* such a nest's lanes are in the order in which complex elements need the fewest shuffles */
     int indent; /* in spaces */
@@ -210,6 +211,21 @@ kiln_em_scope kiln_em_enter_block(kiln_emitter *em, int begin);
 
 /* emit_lanes.c */
 void kiln_em_block_by_lanes(kiln_emitter *em, int begin);
+
+/* emit_choice.c */
+/* Steps that a loop takes together, an even number of them: what enters the j-th, and what prints all. */
+typedef struct kiln_em_steps {
+    int n;
+    kiln_em_scope (*enter)(kiln_emitter *em, const void *of, int j);
+    void (*print)(kiln_emitter *em, const void *of);
+    const void *of;
+} kiln_em_steps;
+kiln_ref kiln_em_choice_of(const kiln_emitter *em, int begin);
+bool kiln_em_plain_choice(kiln_emitter *em,
+                          kiln_ref r); /* a line for r, if em->plain is printed and r is of it */
+void kiln_em_without_nan(
+    kiln_emitter *em, int begin, kiln_ref choice,
+    const kiln_em_steps *steps); /* printed twice, the second time for elements that are none */
 
 /* emit_strip.c */
 void kiln_em_strips(kiln_emitter *em, int begin);

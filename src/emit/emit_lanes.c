@@ -64,85 +64,52 @@ static void states_from_array(kiln_emitter *em, const rows *v) {
     for (int j = 0; j < v->vectors; j++) kiln_em_line(em, "st%d a%d_%d = lane%d[%d];", b, b, j, b, j);
 }
 
-/* The instruction of the step that says `s == s and not (x <= s)`, or >=, of a state s and an element x that it loads; 0: none.
- * The greatest element is found so, and where: the first NaN counts as that.  Where x is none, x > s says the same. */
-static kiln_ref choice_of(const kiln_emitter *em, int begin) {
-    const kiln_ir_ins *ins = em->ir->ins;
-    for (kiln_ref r = (kiln_ref)begin + 1; r < em->part_end[begin]; r++) {
-        if (ins[r].op != KILN_IR_PRIM || ins[r].prim != KILN_P_AND || ins[r].dtype != KILN_BOOL) continue;
-        const kiln_ir_ins *same = &ins[ins[r].arg[0]], *not_ = &ins[ins[r].arg[1]];
-        if (same->op != KILN_IR_PRIM || same->prim != KILN_P_EQ || same->arg[0] != same->arg[1]) continue;
-        if (not_->op != KILN_IR_PRIM || not_->prim != KILN_P_NOT) continue;
-        const kiln_ir_ins *than = &ins[not_->arg[0]];
-        if (than->op != KILN_IR_PRIM || (than->prim != KILN_P_LE && than->prim != KILN_P_GE)) continue;
-        const kiln_ir_ins *x = &ins[than->arg[0]];
-        bool real = x->dtype == KILN_F32 || x->dtype == KILN_F64;
-        if (x->op == KILN_IR_LOAD && !x->ncoord && !x->nargs && real && than->arg[1] == same->arg[0] &&
-            ins[same->arg[0]].op == KILN_IR_STATE)
-            return r;
-    }
-    return 0;
+/* Steps of a row: `vectors` of it, `more` elements from its beginning. */
+typedef struct row_steps {
+    const rows *v;
+    int vectors;
+    const char *more;
+} row_steps;
+
+static void row_position(const row_steps *s, int j, char pos[24]) {
+    snprintf(pos, 24, "(i%d%s + %d)", s->v->begin, s->more, j * s->v->width);
 }
 
-/* The steps of a row: `vectors` of it, `more` elements from its beginning. */
-static void steps_of_row(kiln_emitter *em, const rows *v, int vectors, const char *more) {
+static void steps_of_row(kiln_emitter *em, const void *steps) {
+    const row_steps *s = steps;
     char pos[24], of[24];
-    for (int j = 0; j < vectors; j++) {
-        snprintf(pos, sizeof pos, "(i%d%s + %d)", v->begin, more, j * v->width);
-        snprintf(of, sizeof of, "a%d_%d", v->begin, j);
+    for (int j = 0; j < s->vectors; j++) {
+        row_position(s, j, pos);
+        snprintf(of, sizeof of, "a%d_%d", s->v->begin, j);
         kiln_em_brace(em);
-        step(em, v, pos, j * v->width, of, NULL);
+        step(em, s->v, pos, j * s->v->width, of, NULL);
         kiln_em_close(em);
     }
 }
 
-/* The same for a step with a choice, printed twice: the row's elements are looked at first, two vectors at once, and
- * if none is a NaN, as nearly always, the choice takes one comparison instead of two. */
-static void steps_without_nan(kiln_emitter *em, const rows *v, int vectors, const char *more,
-                              kiln_ref choice) {
-    const kiln_ir_ins *ins = em->ir->ins;
-    kiln_ref x = ins[ins[ins[choice].arg[1]].arg[0]].arg[0];
-    const char *type = kiln_dtype_name((kiln_dtype)ins[x].dtype);
-    int b = v->begin;
-    for (int j = 0; j < vectors; j++) {
-        kiln_em_line(em, "v%s e%d_%d;", type, b, j);
-        kiln_em_brace(em);
-        kiln_em_scope old = kiln_em_enter(em, ins[b].which, "(i%d%s + %d)", b, more, j * v->width);
-        em->vec = ins[b].which;
-        kiln_em_instruction(em, x);
-        kiln_em_leave(em, &old);
-        kiln_em_line(em, "e%d_%d = t%u;", b, j, x);
-        kiln_em_close(em);
-    }
-    kiln_em_start(em);
-    kiln_em_put(em, "const int nan = ");
-    for (int j = 0; j < vectors; j += 2) {
-        kiln_em_put(em, j ? " | " : "");
-        kiln_em_fn(em, "has_nan_%s", type);
-        kiln_em_put(em, "(e%d_%d, e%d_%d)", b, j, b, j + 1);
-    }
-    kiln_em_put(em, ";\n");
-    kiln_em_open(em, "if (__builtin_expect(nan, 0))");
-    steps_of_row(em, v, vectors, more);
-    em->indent -= 4;
-    kiln_em_open(em, "} else");
-    em->plain = choice;
-    steps_of_row(em, v, vectors, more);
-    em->plain = 0;
-    kiln_em_close(em);
+static kiln_em_scope enter_step_of_row(kiln_emitter *em, const void *steps, int j) {
+    const row_steps *s = steps;
+    int axis = em->ir->ins[s->v->begin].which;
+    char pos[24];
+    row_position(s, j, pos);
+    kiln_em_scope old = kiln_em_enter(em, axis, "%s", pos);
+    em->vec = axis;
+    return old;
 }
 
 /* Whole rows, on states in registers. */
 static void rows_in_registers(kiln_emitter *em, const rows *v, int vectors, const char *more) {
     int b = v->begin;
-    kiln_ref choice = vectors > 1 ? choice_of(em, b) : 0;
+    row_steps steps = {v, vectors, more};
+    kiln_ref choice = vectors > 1 ? kiln_em_choice_of(em, b) : 0;
     kiln_em_open(em, "for (i%d = lo%d; hi%d - i%d >= %d; i%d += %d)", b, b, b, b, v->lanes, b, v->lanes);
     kiln_em_line(em, "const long k = %d;", v->width);
     if (em->far && vectors == v->vectors) kiln_em_fetch_next_run(em, b, v->lanes);
     if (choice)
-        steps_without_nan(em, v, vectors, more, choice);
+        kiln_em_without_nan(em, b, choice,
+                            &(kiln_em_steps){vectors, enter_step_of_row, steps_of_row, &steps});
     else
-        steps_of_row(em, v, vectors, more);
+        steps_of_row(em, &steps);
     kiln_em_close(em);
 }
 

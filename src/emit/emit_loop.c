@@ -64,17 +64,6 @@ static bool place_test(kiln_emitter *em, kiln_ref r) {
     return true;
 }
 
-/* `s == s and not (x <= s)`, or >=, where x is no NaN. */
-static bool plain_choice(kiln_emitter *em, kiln_ref r) {
-    if (!em->plain || r != em->plain) return false;
-    const kiln_ir_ins *ins = em->ir->ins, *compared = &ins[ins[ins[r].arg[1]].arg[0]];
-    kiln_em_declare(em, r);
-    kiln_em_fn(em, compared->prim == KILN_P_LE ? "gt_%s" : "lt_%s",
-               kiln_dtype_name((kiln_dtype)ins[compared->arg[0]].dtype));
-    kiln_em_put(em, "(t%u, t%u);\n", compared->arg[0], compared->arg[1]);
-    return true;
-}
-
 static void extent_value(kiln_emitter *em, kiln_ref r) {
     const kiln_em_place *at = &em->at[em->ir->ins[r].which];
     kiln_em_declare(em, r);
@@ -102,7 +91,8 @@ static void state_value(kiln_emitter *em, kiln_ref r) {
 void kiln_em_instruction(kiln_emitter *em, kiln_ref r) {
     const kiln_ir_ins *in = &em->ir->ins[r];
     if (em->early[r] || kiln_em_is_only_tested(em->ir, r)) return;
-    if (distance_value(em, r) || place_test(em, r) || plain_choice(em, r) || kiln_em_value(em, r)) return;
+    if (distance_value(em, r) || place_test(em, r) || kiln_em_plain_choice(em, r) || kiln_em_value(em, r))
+        return;
     switch ((kiln_ir_op)in->op) {
     case KILN_IR_INDEX: index_value(em, r); break;
     case KILN_IR_EXTENT: extent_value(em, r); break;
