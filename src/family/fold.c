@@ -2,7 +2,7 @@
  *
  * Tensors are broadcast; which dimensions are folded, an argument or the row says; results are row-major.  Kept
  * dimensions are the grid, folded ones at most two reduced axes: where they do not merge into so few, arguments are
- * copied first, folded dimensions last.  If memory is nearest along a folded dimension the fold itself is the vector
+ * copied first, folded dimensions last; one that would be turned again for many rows is copied turned.  If memory is nearest along a folded dimension the fold itself is the vector
  * loop (along), else, and where many folds have few elements each, the grid is and each lane folds for itself (across).
  * fold_lower.c makes the IR. */
 #include <stdlib.h>
@@ -23,7 +23,12 @@ enum {
     WORTH_TURNING = 2048, /* elements of a call: a smaller one is as quick row by row */
     /* The same where results have an element for each that is folded: a row is then gone through several times. */
     MANY_EACH = 16,
-    WORTH_TURNING_EACH = 512
+    WORTH_TURNING_EACH = 512,
+    /* The same where a buffer can be turned once for so many rows that it is read beside. */
+    AGAIN = 8,
+    FEW_AGAIN = 128, /* if there are so many lanes */
+    LANES_AGAIN = 32,
+    WORTH_COPYING = 1 << 14
 };
 
 /* The dimension along which buffer b's memory is nearest; -1: it has none of more than one position. */
@@ -82,24 +87,60 @@ static int whole_buffers(const kiln_plan *p, const kiln_walks *w) {
     return n;
 }
 
-/* Whether each lane of a vector folds for itself; `near` is where memory is nearest. */
-static bool is_across(const kiln_plan *p, const kiln_walks *w, int near) {
+/* Dimensions that are kept, and those that are folded, in the order of axes: the nearest first, but for places that are asked for. */
+static int kept_dims(const kiln_plan *p, const int64_t *by, uint8_t *out) {
+    return kiln_dims_collect(p, false, by, true, out);
+}
+
+static int folded_dims(const kiln_plan *p, const kiln_walks *w, uint8_t *out) {
+    return kiln_dims_collect(p, true, first_input(p, w), !p->branch->reduce->places, out);
+}
+
+/* The kept dimension along which vectors go where each lane folds for itself; -1: none has several positions. */
+static int lanes_dim(const kiln_plan *p, const kiln_walks *w) {
+    uint8_t kept[KILN_MAX_RANK];
+    int n = kept_dims(p, first_input(p, w), kept);
+    for (int k = 0; k < n; k++)
+        if (p->shape->sizes[kept[k]] > 1) return kept[k];
+    return -1;
+}
+
+/* The one input that would have to be turned for lanes to fold for themselves, if it is read again for many rows of the grid: turned
+ * in a copy it is so for all of them.  -1: there is none, or the call is not worth a copy. */
+static int read_again(const kiln_plan *p, const kiln_walks *w) {
+    if (p->shape->nelem < WORTH_COPYING || p->nsteps || p->branch->accessed || gives_each(p)) return -1;
+    int lanes = lanes_dim(p, w), found = -1;
+    if (lanes < 0 || p->shape->sizes[lanes] < SHORT_ROW || w->of[0][lanes] != 1) return -1;
+    for (int b = p->axes.nwritten; b < p->axes.nbuffers; b++) {
+        int64_t again = 1;
+        if (w->of[b][lanes] == 0 || w->of[b][lanes] == 1) continue;
+        for (int d = 0; d < p->shape->rank; d++)
+            if (!kiln_is_over(p, d) && w->of[b][d] == 0) again *= p->shape->sizes[d];
+        if (again < AGAIN || found >= 0) return -1;
+        found = b;
+    }
+    return found;
+}
+
+/* Whether each lane of a vector folds for itself; `near` is where memory is nearest, `again` what is read again. */
+static bool is_across(const kiln_plan *p, const kiln_walks *w, int near, int again) {
     int64_t folds = p->shape[1].nelem;
     if (!kiln_is_over(p, near)) return p->shape->sizes[near] >= SHORT_ROW;
     if (folds < (gives_each(p) ? MANY_EACH : MANY) || p->branch->reduce->spots) return false;
-    return p->shape->nelem / folds < (whole_buffers(p, w) >= MUCH_TO_TURN ? FEWER : FEW);
+    int64_t few = whole_buffers(p, w) >= MUCH_TO_TURN ? FEWER : FEW;
+    if (again >= 0 && p->shape->sizes[lanes_dim(p, w)] >= LANES_AGAIN) few = FEW_AGAIN;
+    return p->shape->nelem / folds < few;
 }
 
 /* Grid, reduced axes, parts; how many groups of folded dimensions there are, which may be too many for that. */
-static int lay_out(kiln_plan *p, const kiln_walks *w) {
+static int lay_out(kiln_plan *p, const kiln_walks *w, int again) {
     uint8_t kept[KILN_MAX_RANK], folded[KILN_MAX_RANK];
     int near = nearest_dim(p, w);
-    bool across = near >= 0 && is_across(p, w, near);
+    bool across = near >= 0 && is_across(p, w, near, again);
     const int64_t *in = first_input(p, w), *out = w->of[0];
-    int nkept = kiln_dims_collect(p, false, across ? in : out, true, kept);
-    bool places = p->branch->reduce->places; /* the order is then the logical one */
-    int nfolded = kiln_dims_collect(p, true, in, !places, folded);
+    int nfolded = folded_dims(p, w, folded);
     p->form = across ? KILN_FOLD_ACROSS : 0;
+    int nkept = kept_dims(p, across ? in : out, kept);
     p->axes.ndim = 0;
     if (kiln_plan_append(p, w->of, kept, nkept) == 0) kiln_axes_add_one(p, KILN_ROLE_GRID);
     p->axes.ngrid = p->axes.ndim;
@@ -184,6 +225,37 @@ static void classify(kiln_plan *p) {
     kiln_plan_classify(p, p->form & KILN_FOLD_ACROSS ? 0 : last, still, turned_buffers(p, still));
 }
 
+/* Folded dimensions lie in too many groups: arguments are copied so that they lie in one. */
+static kiln_status copy_first(kiln_plan *p, kiln_walks *w) {
+    if (p->call->op->row->nviews)
+        return KILN_FAIL(KILN_E_UNSUP, "%s: a view of more groups of dimensions", p->call->op->name);
+    bool accessed = false;
+    for (int b = p->axes.nwritten; b < p->axes.nbuffers; b++) {
+        bool one = kiln_is_accessed(p, b);
+        if (kiln_is_lacking(p, b) || kiln_is_table(p, b) || (one && accessed)) continue;
+        accessed = accessed || one;
+        kiln_walks_copy_first(p, w, b);
+    }
+    if (lay_out(p, w, -1) <= KILN_FOLD_AXES) return KILN_OK;
+    return KILN_FAIL(
+        KILN_E_UNSUP,
+        "%s: a fold over more than %d groups of dimensions, with a result for each element or computed places",
+        p->call->op->name, KILN_FOLD_AXES);
+}
+
+/* Axes for arguments as they are, or as copies lie. */
+static kiln_status lay_out_or_copy(kiln_plan *p, kiln_walks *w) {
+    int again = read_again(p, w);
+    if (lay_out(p, w, again) > KILN_FOLD_AXES) return copy_first(p, w);
+    if (again < 0 || !(p->form & KILN_FOLD_ACROSS)) return KILN_OK;
+    uint8_t order[KILN_MAX_RANK];
+    int n = kept_dims(p, first_input(p, w), order);
+    n += folded_dims(p, w, order + n);
+    kiln_walks_copy_turned(p, w, again, order, n);
+    (void)lay_out(p, w, again); /* no more groups: in this order what was one is one in the copy */
+    return KILN_OK;
+}
+
 static kiln_status axes(kiln_plan *p) {
     kiln_walks w;
     const kiln_row *row = p->call->op->row;
@@ -191,22 +263,7 @@ static kiln_status axes(kiln_plan *p) {
     if (row->nviews) KILN_TRY(kiln_views_copy(p));
     kiln_walks_find(p, &w);
     if (row->kept) KILN_TRY(check_kept(p, &w));
-    if (lay_out(p, &w) > KILN_FOLD_AXES) {
-        if (row->nviews)
-            return KILN_FAIL(KILN_E_UNSUP, "%s: a view of more groups of dimensions", p->call->op->name);
-        bool accessed = false;
-        for (int b = p->axes.nwritten; b < p->axes.nbuffers; b++) {
-            bool one = kiln_is_accessed(p, b);
-            if (kiln_is_lacking(p, b) || kiln_is_table(p, b) || (one && accessed)) continue;
-            accessed = accessed || one;
-            kiln_walks_copy_first(p, &w, b);
-        }
-        if (lay_out(p, &w) > KILN_FOLD_AXES)
-            return KILN_FAIL(
-                KILN_E_UNSUP,
-                "%s: a fold over more than %d groups of dimensions, with a result for each element or computed places",
-                p->call->op->name, KILN_FOLD_AXES);
-    }
+    KILN_TRY(lay_out_or_copy(p, &w));
     p->axes.npoints = p->shape[1].nelem;
     p->axes.nelem = p->shape->nelem > p->axes.npoints ? p->shape->nelem : p->axes.npoints;
     classify(p);

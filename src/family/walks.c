@@ -237,6 +237,14 @@ int kiln_dims_collect(const kiln_plan *p, bool folded, const int64_t *by, bool s
     return n;
 }
 
+/* A step that copies buffer `own` to b, `nelem` elements side by side along n dimensions. */
+static void add_copy(kiln_plan *p, int own, int b, int n, int64_t nelem) {
+    p->buffer[b].nbytes = nelem * p->bytes[b];
+    p->step[p->nsteps++] = (kiln_step){
+        .kind = KILN_STEP_COPY,
+        .u.copy = {(uint8_t)own, (uint8_t)b, (uint8_t)n, p->copy_n, p->stride[own], NULL}};
+}
+
 void kiln_walks_copy_first(kiln_plan *p, kiln_walks *w, int b) {
     int own = kiln_plan_stand_in(p, b), n = 0;
     int64_t next = 1;
@@ -254,8 +262,19 @@ void kiln_walks_copy_first(kiln_plan *p, kiln_walks *w, int b) {
         w->along[b] = next;
         next *= w->extent[b];
     }
-    p->buffer[b].nbytes = next * p->bytes[b];
-    p->step[p->nsteps++] = (kiln_step){
-        .kind = KILN_STEP_COPY,
-        .u.copy = {(uint8_t)own, (uint8_t)b, (uint8_t)n, p->copy_n, p->stride[own], NULL}};
+    add_copy(p, own, b, n, next);
+}
+
+void kiln_walks_copy_turned(kiln_plan *p, kiln_walks *w, int b, const uint8_t *order, int ndims) {
+    int own = kiln_plan_stand_in(p, b), n = 0;
+    int64_t next = 1;
+    for (int k = 0; k < ndims; k++) {
+        int d = order[k];
+        if (w->of[b][d] == 0) continue;
+        p->copy_n[n] = p->shape->sizes[d];
+        p->stride[own][n++] = w->of[b][d] * p->bytes[b];
+        w->room[b][d] = next;
+        next *= p->shape->sizes[d];
+    }
+    add_copy(p, own, b, n, next);
 }

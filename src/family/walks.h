@@ -31,4 +31,7 @@ void kiln_axes_add_accessed(kiln_plan *p, const kiln_walks *w, int b);
 /* Input b is copied before the launch, kept dimensions first and then those folded, each in its order; before them its own axis, if
  * places are computed along one: of one input at most. */
 void kiln_walks_copy_first(kiln_plan *p, kiln_walks *w, int b);
+
+/* The same with all dimensions in some order, nearest first, but for those that input b is stretched along.  No other input is copied. */
+void kiln_walks_copy_turned(kiln_plan *p, kiln_walks *w, int b, const uint8_t *order, int ndims);
 #endif

@@ -218,6 +218,15 @@ def test_what_distances_refuse(interp):
         agree("_cdist_forward", args, (interp,))
 
 
+def test_rows_read_again(interp, sync):
+    """Few elements beside many rows: the tensor that would have to be turned for each of them is so once, in a copy."""
+    for (a, b), dtype in itertools.product([((70, 16), (90, 16)), ((9, 100), (40, 100)), ((3, 30, 7), (3, 50, 7)), ((2, 1, 40, 9), (3, 60, 9)), ((40, 63), (9, 63)), ((9, 127), (40, 127))], FLOATS[:2]):
+        x, y = elements(a, dtype, 1), elements(b, dtype, 2)
+        assert "copy x2 to temporary" in interp.op("aten::_cdist_forward").explain("plan", x, y, 1.0, 2)
+        for v, w in ((x, y), (x.flip(-2), y.flip(-2)), (torch.stack([x, x], -1)[..., 0], torch.stack([y, y], -1)[..., 0])):
+            agree("_cdist_forward", (v, w, 1.0, 2), (interp, sync))
+
+
 def test_cosine_similarity(interp, sync):
     for (a, b), dtype in itertools.product([((3, 4), (3, 4)), ((64, 100), (64, 100)), ((5, 1, 7), (6, 7)), ((3, 4), (4,)), ((3, 1), (3, 6)), ((0, 3), (0, 3)), ((3, 0), (3, 0))], FLOATS):
         x, y = elements(a, dtype, 1), elements(b, dtype, 2)
