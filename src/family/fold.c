@@ -87,9 +87,17 @@ static int whole_buffers(const kiln_plan *p, const kiln_walks *w) {
     return n;
 }
 
-/* Dimensions that are kept, and those that are folded, in the order of axes: the nearest first, but for places that are asked for. */
+static int64_t elements_of_a_fold(const kiln_plan *p) {
+    int64_t n = 1;
+    for (int d = 0; d < p->shape->rank; d++)
+        if (kiln_is_over(p, d)) n *= p->shape->sizes[d];
+    return n;
+}
+
+/* Dimensions that are kept, and those that are folded, in the order of axes: the nearest first, but for columns of a triangle and
+ * places that are asked for. */
 static int kept_dims(const kiln_plan *p, const int64_t *by, uint8_t *out) {
-    return kiln_dims_collect(p, false, by, true, out);
+    return kiln_dims_collect(p, false, by, !p->call->op->row->reduce.triangle, out);
 }
 
 static int folded_dims(const kiln_plan *p, const kiln_walks *w, uint8_t *out) {
@@ -108,7 +116,8 @@ static int lanes_dim(const kiln_plan *p, const kiln_walks *w) {
 /* The one input that would have to be turned for lanes to fold for themselves, if it is read again for many rows of the grid: turned
  * in a copy it is so for all of them.  -1: there is none, or the call is not worth a copy. */
 static int read_again(const kiln_plan *p, const kiln_walks *w) {
-    if (p->shape->nelem < WORTH_COPYING || p->nsteps || p->branch->accessed || gives_each(p)) return -1;
+    int64_t worth = p->call->op->row->reduce.triangle ? 1 : WORTH_COPYING; /* its rows are not turned */
+    if (p->shape->nelem < worth || p->nsteps || p->branch->accessed || gives_each(p)) return -1;
     int lanes = lanes_dim(p, w), found = -1;
     if (lanes < 0 || p->shape->sizes[lanes] < SHORT_ROW || w->of[0][lanes] != 1) return -1;
     for (int b = p->axes.nwritten; b < p->axes.nbuffers; b++) {
@@ -129,21 +138,32 @@ static bool is_across(const kiln_plan *p, const kiln_walks *w, int near, int aga
     if (folds < (gives_each(p) ? MANY_EACH : MANY) || p->branch->reduce->spots) return false;
     int64_t few = whole_buffers(p, w) >= MUCH_TO_TURN ? FEWER : FEW;
     if (again >= 0 && p->shape->sizes[lanes_dim(p, w)] >= LANES_AGAIN) few = FEW_AGAIN;
-    return p->shape->nelem / folds < few;
+    return elements_of_a_fold(p) < few;
+}
+
+/* Dimensions that are kept.  The columns of a triangle and its rows, of which the last has no places, stay two. */
+static void add_grid(kiln_plan *p, const kiln_walks *w, const int64_t *by) {
+    uint8_t kept[KILN_MAX_RANK];
+    bool triangle = p->call->op->row->reduce.triangle;
+    int n = kept_dims(p, by, kept);
+    p->axes.ndim = 0;
+    int groups = kiln_plan_append(p, w->of, kept, triangle ? 1 : n);
+    if (triangle) (void)kiln_plan_append(p, w->of, kept + 1, 1);
+    if (groups == 0) kiln_axes_add_one(p, KILN_ROLE_GRID);
+    p->axes.ngrid = p->axes.ndim;
+    p->axes.triangle = triangle && p->shape[1].nelem > 0;
+    if (p->axes.triangle) p->n[1]--;
 }
 
 /* Grid, reduced axes, parts; how many groups of folded dimensions there are, which may be too many for that. */
 static int lay_out(kiln_plan *p, const kiln_walks *w, int again) {
-    uint8_t kept[KILN_MAX_RANK], folded[KILN_MAX_RANK];
+    uint8_t folded[KILN_MAX_RANK];
     int near = nearest_dim(p, w);
     bool across = near >= 0 && is_across(p, w, near, again);
     const int64_t *in = first_input(p, w), *out = w->of[0];
     int nfolded = folded_dims(p, w, folded);
     p->form = across ? KILN_FOLD_ACROSS : 0;
-    int nkept = kept_dims(p, across ? in : out, kept);
-    p->axes.ndim = 0;
-    if (kiln_plan_append(p, w->of, kept, nkept) == 0) kiln_axes_add_one(p, KILN_ROLE_GRID);
-    p->axes.ngrid = p->axes.ndim;
+    add_grid(p, w, across ? in : out);
     int groups = kiln_plan_append(p, w->of, folded, nfolded);
     int accessed = __builtin_popcountll(p->branch->accessed);
     if (groups > KILN_FOLD_AXES || p->axes.ndim + accessed + 2 > KILN_MAX_DIMS) return KILN_FOLD_AXES + 1;
@@ -188,7 +208,7 @@ static uint32_t turned_buffers(const kiln_plan *p, uint64_t still) {
     const kiln_axes *x = &p->axes;
     uint32_t turned = 0;
     int64_t each = 0; /* bytes of the tiles for each place of a row */
-    if (!(p->form & KILN_FOLD_ACROSS) || x->ndim != x->ngrid + 2) return 0;
+    if (!(p->form & KILN_FOLD_ACROSS) || x->ndim != x->ngrid + 2 || x->triangle) return 0;
     int64_t worth = gives_each(p) ? WORTH_TURNING_EACH : WORTH_TURNING;
     if (p->n[0] < KILN_TURN_FOLDS || x->nelem < worth) return 0;
     for (int b = 0; b < x->nbuffers; b++) {
@@ -265,7 +285,8 @@ static kiln_status axes(kiln_plan *p) {
     if (row->kept) KILN_TRY(check_kept(p, &w));
     KILN_TRY(lay_out_or_copy(p, &w));
     p->axes.npoints = p->shape[1].nelem;
-    p->axes.nelem = p->shape->nelem > p->axes.npoints ? p->shape->nelem : p->axes.npoints;
+    int64_t nelem = p->axes.triangle ? p->axes.npoints * elements_of_a_fold(p) : p->shape->nelem;
+    p->axes.nelem = nelem > p->axes.npoints ? nelem : p->axes.npoints;
     classify(p);
     bool all_absent = p->typed.unstored == (UINT32_C(1) << p->typed.nrets) - 1;
     if (all_absent && p->axes.nwritten == p->typed.nrets) { /* nothing is computed */

@@ -141,6 +141,17 @@ static void find_input(const kiln_plan *p, int b, int64_t *out) {
         kiln_strides_stretch(p->shape, t->rank, t->sizes, t->strides, out);
 }
 
+/* In place of a square its places right of the diagonal, row after row. */
+static kiln_status take_triangle(const kiln_plan *p, kiln_shape *s) {
+    int64_t n = s->rank == 2 ? s->sizes[0] : -1;
+    if (n < 0 || s->sizes[1] != n)
+        return KILN_FAIL(KILN_E_ARG, "%s: expected two dimensions of one size beside those that are folded",
+                         p->call->op->name);
+    s->rank = 1;
+    s->sizes[0] = s->nelem = n * (n - 1) / 2;
+    return KILN_OK;
+}
+
 kiln_status kiln_kept_shape(kiln_plan *p) {
     kiln_shape *out = &p->shape[1];
     int64_t folded = 1;
@@ -161,6 +172,7 @@ kiln_status kiln_kept_shape(kiln_plan *p) {
         out->rank = 1;
         out->sizes[0] = out->nelem;
     }
+    if (p->call->op->row->reduce.triangle) KILN_TRY(take_triangle(p, out));
     kiln_row_major(out->rank, out->sizes, out->strides);
     kiln_row_major(p->shape->rank, p->shape->sizes, p->shape->strides);
     kiln_shape *none = &p->shape[KILN_SHAPE_EMPTY];
@@ -215,7 +227,7 @@ void kiln_walks_find(const kiln_plan *p, kiln_walks *w) {
         const int64_t *next = t && !aside && !p->result[b].resized ? t->strides : p->shape[!each].strides;
         if (aside) kiln_row_major(p->shape[1].rank, p->shape[1].sizes, rows);
         if (aside) next = rows;
-        if (p->call->op->row->reduce.flat && !each) {
+        if ((p->call->op->row->reduce.flat || p->call->op->row->reduce.triangle) && !each) {
             find_flat(p, *next, out);
             continue;
         }

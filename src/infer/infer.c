@@ -204,7 +204,7 @@ KILN_HOT static void set_buffers(kiln_plan *p) {
     p->nbuffers = p->axes.nbuffers = (int)(b - p->buffer);
     p->kind = KILN_CLASS_KERNEL;
     p->form = 0;
-    p->parts = false;
+    p->parts = p->axes.triangle = false;
     p->nsteps = 0;
 }
 

@@ -107,7 +107,7 @@ static void print_axes(kiln_sb *out, const kiln_plan *p) {
     for (int d = 0; d < x->ndim; d++)
         kiln_sb_printf(out, "%s %s %lld", d ? "," : "", roles[d < x->ngrid ? KILN_ROLE_GRID : p->role[d]],
                        (long long)x->n[d]);
-    kiln_sb_puts(out, "\nbuffers:\n");
+    kiln_sb_puts(out, x->triangle ? ", a triangle\nbuffers:\n" : "\nbuffers:\n");
     for (int b = 0; b < p->nbuffers; b++) {
         kiln_sb_puts(out, "  ");
         kiln_buffer_print(out, p, b);

@@ -95,7 +95,8 @@ typedef struct kiln_axes {
     int pitch;              /* from one buffer's strides to the next one's */
     int vector;             /* the dimension whose places are lanes of the kernel's vectors */
     bool strided;           /* some buffer is neither contiguous nor broadcast along the vector axis */
-    uint32_t columns;       /* bit b: buffer b has one element for each of many short rows */
+    bool triangle;    /* of the grid's two dimensions places right of the diagonal alone (src/run/driver.c) */
+    uint32_t columns; /* bit b: buffer b has one element for each of many short rows */
     uint32_t
         turned; /* bit b: buffer b lies along the dimension that is folded, and the kernel expects it along the grid's first */
     int64_t npoints;           /* of the grid */

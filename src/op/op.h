@@ -161,7 +161,8 @@ typedef struct kiln_reduce {
     const kiln_expr *over_last; /* or: how many trailing dims, */
     bool over_first;            /* leading ones */
     kiln_nameds over_dims;      /* or: numbers of dimensions, from the end if negative, */
-    bool flat;                  /* and results have the others as one */
+    bool flat;                  /* and results have the others as one, */
+    bool triangle;              /* or of two others the places right of the diagonal, as one */
     bool over_but;              /* all dimensions but that of over_arg */
     bool over_only;             /* an empty list of them means none, not all */
     bool over_diagonal;         /* or: the elements of a matrix whose two places are the same */

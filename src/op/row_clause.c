@@ -167,8 +167,8 @@ static kiln_status parse_dims(kiln_lex *lx, kiln_nameds *out) {
     return kiln_lex_expect(lx, ")");
 }
 
-/* over [only | but] ARG [keep [ARG]]   or   over last(COUNT) [keep [ARG]]   or   over first(COUNT)   or   over dims(EXPR, ...) [flat]
- * or   over diagonal   or   over alike */
+/* over [only | but] ARG [keep [ARG]]   or   over last(COUNT) [keep [ARG]]   or   over first(COUNT)   or   over dims(EXPR, ...)
+ * [flat | triangle]   or   over diagonal   or   over alike */
 static kiln_status clause_over(kiln_lex *lx, kiln_row *row) {
     bool did;
     KILN_TRY(kiln_lex_accept(lx, "diagonal", &row->reduce.over_diagonal));
@@ -176,7 +176,8 @@ static kiln_status clause_over(kiln_lex *lx, kiln_row *row) {
     if (row->reduce.over_diagonal || row->reduce.over_alike) return KILN_OK;
     KILN_TRY(kiln_lex_accept(lx, "dims", &did));
     if (did) KILN_TRY(parse_dims(lx, &row->reduce.over_dims));
-    if (did) return kiln_lex_accept(lx, "flat", &row->reduce.flat);
+    if (did) KILN_TRY(kiln_lex_accept(lx, "flat", &row->reduce.flat));
+    if (did) return row->reduce.flat ? KILN_OK : kiln_lex_accept(lx, "triangle", &row->reduce.triangle);
     KILN_TRY(kiln_lex_accept(lx, "first", &row->reduce.over_first));
     KILN_TRY(row->reduce.over_first ? KILN_OK : kiln_lex_accept(lx, "last", &did));
     if (did || row->reduce.over_first) {

@@ -131,6 +131,9 @@ static kiln_status derive_fold(grad *g, const kiln_wrt *w, const kiln_reduce *r,
     if (r->over_diagonal)
         return GRAD_FAIL(g->row,
                          "only some elements are on the diagonal: the gradient of others cannot be derived");
+    if (r->triangle)
+        return GRAD_FAIL(g->row,
+                         "only some elements are in the triangle: the gradient of others cannot be derived");
     if (!e) return adds_nothing(g->row);
     sought self = {r->states.at[0].name, false};
     KILN_TRY(kiln_expr_names(e, seek, &self));

@@ -153,6 +153,10 @@ static kiln_status check_format(const kiln_row *row) {
     int own = kiln_typing_sizes_of(&row->typing);
     if (row->nviews && (row->reduce.over_diagonal || row->reduce.over_alike))
         return VIEW_FAIL(row, "elements of a diagonal, or of tensors alike, are seen as they are: no 'view'");
+    if (row->reduce.triangle && (!row->nviews || has_each(row) || row->written))
+        return VIEW_FAIL(row,
+                         "a triangle is of rows that views set beside each other, and its results have one "
+                         "element for each two: no 'each', no 'writes'");
     if (own < 0 && row->nviews && has_each(row))
         return VIEW_FAIL(row, "whose sizes do results for each element have? write 'strides format ARG'");
     if ((format && row->family != KILN_FAMILY_FOLD) ||

@@ -54,7 +54,36 @@ bool kiln_drive_advance(const kiln_axes *x, int first, int second, int64_t *inde
     return false;
 }
 
+/* -- triangles ---------------------------------------------------------------------------------------------- */
+
+/* The grid's first dimension is the columns of a square, the second one its rows but the last, which has no place right of the
+ * diagonal.  Inputs lie as in the square; results have elements for those places alone, row after row. */
+int64_t kiln_drive_triangle_from(const kiln_axes *x, int b, int64_t row) {
+    int64_t column = kiln_axes_stride(x, b, 0), before = row * (2 * x->n[0] - row - 1) / 2;
+    return b < x->nwritten ? before * column : row * (column + kiln_axes_stride(x, b, 1));
+}
+
+/* The first row is the launch. */
+static void enter_triangle(drive *d) {
+    const kiln_axes *x = d->axes;
+    d->n[0]--;
+    d->n[1] = 1;
+    d->index[1] = 0;
+    for (int b = x->nwritten; b < x->nbuffers; b++) d->at[b] += kiln_axes_stride(x, b, 0);
+}
+
+static bool advance_triangle(drive *d) {
+    const kiln_axes *x = d->axes;
+    for (int b = 0; b < x->nbuffers; b++) {
+        int64_t column = kiln_axes_stride(x, b, 0);
+        d->at[b] += b < x->nwritten ? d->n[0] * column : column + kiln_axes_stride(x, b, 1);
+    }
+    d->n[0]--;
+    return ++d->index[1] < x->n[1];
+}
+
 static bool advance_drive(drive *d) {
+    if (d->axes->triangle) return advance_triangle(d);
     return d->axes->ngrid > INNER && kiln_drive_advance(d->axes, d->first, d->second, d->index, d->at);
 }
 
@@ -261,7 +290,7 @@ KILN_HOT kiln_status kiln_drive_alone(const kiln_axes *x, const kiln_runner *run
     d.run = run;
     d.first = 0, d.second = 1;
     bool tiled = x->strided && find_tiles(x, run, &d.second, &t);
-    if (!tiled) pick_dims(x, &d.first, &d.second);
+    if (!tiled && !x->triangle) pick_dims(x, &d.first, &d.second);
     int ndim = set_box(x, d.first, d.second, d.n, d.stride);
     for (int b = 0; b < x->nbuffers; b++) d.at[b] = ptr[b];
     d.launch = (kiln_launch){.nest = nest,
@@ -273,6 +302,7 @@ KILN_HOT kiln_status kiln_drive_alone(const kiln_axes *x, const kiln_runner *run
                              .par = par,
                              .flags = flags};
     for (int k = 0; x->ngrid > INNER && k < x->ngrid; k++) d.index[k] = 0;
+    if (x->triangle) enter_triangle(&d);
     *trap = 0;
     if (tiled || (run->fn && reads_again(x, flags, &t))) return run_tiles(&d, &t, trap);
     kiln_home home = 0;
@@ -308,7 +338,8 @@ static bool keep_turned(const kiln_axes *x, const kiln_runner *run, kiln_walk *o
 bool kiln_walk_make(const kiln_axes *x, const kiln_runner *run, kiln_walk *out) {
     tiles t;
     int first = 0, second = 1;
-    if (x->nbuffers > KILN_WALK_BUFFERS || x->nelem >= KILN_MEMORY_LEAST || x->nelem == 0) return false;
+    if (x->nbuffers > KILN_WALK_BUFFERS || x->nelem >= KILN_MEMORY_LEAST || x->nelem == 0 || x->triangle)
+        return false;
     if (x->ngrid > KILN_WALK_OUTER + INNER || kiln_may_be_shared(x, run)) return false;
     if (x->ndim - x->ngrid > KILN_WALK_DIMS - INNER) return false;
     out->turned = x->turned != 0;

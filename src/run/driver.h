@@ -66,6 +66,9 @@ static inline bool kiln_rows_may_be_short(const kiln_axes *x) {
 kiln_status kiln_turned_run(const kiln_axes *axes, const kiln_runner *run, int nest, char *const *ptr,
                             const uint64_t *par, uint64_t flags, int32_t *trap) KILN_MUST_CHECK;
 
+/* A triangle from row `row` on is a smaller one: bytes from where buffer b begins to where it does for that. */
+int64_t kiln_drive_triangle_from(const kiln_axes *axes, int b, int64_t row);
+
 /* -- split.c: several threads, and what calls cost ------------------------------------------------------- */
 
 /* In how many parts, and among how many threads, the work is worth being shared out now; 1: it is not. */

@@ -86,9 +86,12 @@ static void run_part(void *user, int64_t part) {
     int64_t n[KILN_MAX_DIMS];
     char *ptr[KILN_DRIVE_BUFFERS];
     int64_t from = part * s->chunk, whole = x.n[s->dim], left = whole - from;
-    for (int b = 0; b < x.nbuffers; b++) ptr[b] = s->ptr[b] + from * kiln_axes_stride(&x, b, s->dim);
+    for (int b = 0; b < x.nbuffers; b++)
+        ptr[b] = s->ptr[b] + (x.triangle ? kiln_drive_triangle_from(&x, b, from)
+                                         : from * kiln_axes_stride(&x, b, s->dim));
     for (int d = 0; d < x.ndim; d++) n[d] = x.n[d];
     n[s->dim] = left < s->chunk ? left : s->chunk;
+    if (x.triangle) n[0] -= from;
     x.n = n;
     x.npoints = x.npoints / whole * n[s->dim];
     x.nelem = x.nelem / whole * n[s->dim];
@@ -120,7 +123,7 @@ static int64_t choose_cut(split *s, int64_t nparts, int threads) {
     const int64_t *n = x->n;
     s->dim = 0;
     for (int d = 1; d < x->ngrid; d++)
-        if (n[d] >= nparts || n[d] > n[s->dim]) s->dim = d;
+        if (n[d] >= nparts || n[d] > n[s->dim] || x->triangle) s->dim = d;
     s->chunk = pieces(n[s->dim], nparts);
     if (s->dim == x->vector && x->ndim > x->ngrid && s->chunk < PART_COLUMNS) {
         int64_t most = pieces(n[s->dim], threads);

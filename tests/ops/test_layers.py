@@ -147,6 +147,24 @@ def distances(dtype):
     yield elements((3, 4), dtype, 1), elements((5, 5), dtype, 2)
 
 
+def pairs(dtype):
+    """Of rows of one tensor, row-major as PyTorch's `_pdist_forward` wants it."""
+    for shape, p in itertools.product([(0, 3), (1, 3), (2, 0), (2, 1), (5, 4), (40, 17)], (2.0, 0.0, 1.0, float("inf"), 3.0, 0.5)):
+        yield elements(shape, dtype, 1), p
+    yield elements((5, 4), dtype, 1),
+    yield torch.cat([elements((5, 4), dtype, 1)] * 2), 2.0
+
+
+def all_pairs(dtype):
+    yield from pairs(dtype)
+    x = elements((6, 5), dtype, 1)
+    yield x.t(), 3.0
+    yield x[::2, ::2], 1.0
+    yield x[:1].expand(4, 5), 2.0
+    for wrong in ((x[0],), (x[0, 0],), (x[None],), (x, -1.0), (x, float("nan")), (x[:1], -1.0), (x.long(),), (x.to(torch.complex64),), (x > 0,)):
+        yield wrong
+
+
 def softmaxes(dtype):
     x = elements((3, 4, 5), dtype, 1)
     for dim in (0, -1, 3):
@@ -156,6 +174,7 @@ def softmaxes(dtype):
 
 CALLS = {"rms_norm": rms_norms, "group_norm": group_norms, "batch_norm": batch_norms, "instance_norm": instance_norms, "nll_loss": nll_losses, "nll_loss2d": nll_losses_2d,
          "nll_loss_nd": nll_losses_nd, "cross_entropy_loss": cross_entropies, "triplet_margin_loss": triplets, "cosine_embedding_loss": cosine_losses, "cdist": distances,
+         "pdist": all_pairs, "_pdist_forward": pairs,
          "special_softmax": softmaxes, "special_log_softmax": softmaxes}
 ROUNDED_ALIKE = ("triplet_margin_loss", "cosine_embedding_loss")  # where PyTorch rounds: terms cancel
 HALVES = {"rtol": 1.6e-2, "atol": 1e-3}  # of several calls, each of which rounds as PyTorch's do
@@ -179,7 +198,7 @@ def wide(args):
 
 @pytest.mark.parametrize("name", CALLS)
 def test_like_torch(name, interp, sync):
-    for dtype in FLOATS[:2] if name in ("cdist",) else FLOATS:
+    for dtype in FLOATS[:2] if name in ("cdist", "pdist", "_pdist_forward") else FLOATS:
         for k, args in enumerate(CALLS[name](dtype)):
             tally.cases["layers and losses beside PyTorch"] += 1
             named = {"dtype": args[2]} if name == "special_log_softmax" and len(args) > 2 else {}

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from compare import tally
+from contexts import by_threads
 from kilnlib import Kiln, Owned
 from test_fold import FLOATS, both_sides, elements, outcome, special, torch_op, tuples, views
 
@@ -216,6 +217,47 @@ def test_what_distances_refuse(interp):
     for args in ((x, torch.ones(3, 5), 2.0, None), (x, torch.ones(4), 2.0, None), (x, x, -1.0, None), (x, x, 2.0, 3), (x, x.double(), 2.0, None), (x.int(), x.int(), 2.0, None),
                  (torch.ones(2, 3, 4), torch.ones(3, 3, 4), 2.0, None)):
         agree("_cdist_forward", args, (interp,))
+    for name, v in itertools.product(("pdist", "_pdist_forward"), (x.half(), x.bfloat16(), x.int(), x.bool(), x.to(torch.complex64), x[0], x[0, 0])):
+        agree(name, (v,), (interp,))
+    for wrong in ((x[None],), (x, -1.0)):  # of which PyTorch's makes something
+        assert isinstance(outcome(interp.op("aten::_pdist_forward"), wrong[0], wrong[1:], {}), RuntimeError)
+
+
+def test_distances_of_pairs(interp, sync):
+    """Where columns begin at multiples of a vector and where they do not, few and many of them, folds of each kind."""
+    for (n, m), dtype in itertools.product([(2, 3), (3, 200), (9, 5), (12, 5), (33, 1), (70, 12), (70, 64), (20, 127), (40, 127), (20, 300), (300, 4)], FLOATS[:2]):
+        x = elements((n, m), dtype, 1)
+        x[-1] = x[0]
+        for k, (v, p) in enumerate(itertools.product((x, x.mT.contiguous().mT, torch.stack([x, x], -1)[..., 0], x[:1].expand(n, m), special(x, 1)), ORDERS)):
+            agree("pdist", (v, p), (interp, sync) if dtype == torch.float32 and (n, m) in ((70, 12), (20, 300)) and k < len(ORDERS) else (interp,))
+
+
+@pytest.mark.parametrize("mode", ["interp", "sync"])
+def test_distances_of_pairs_by_threads(mode, sync):
+    """Threads share rows of the triangle; a row is short at its end."""
+    for (n, m), p in itertools.product([(700, 20), (300, 400), (2000, 1)], (2.0, 1.0)):
+        x, first = elements((n, m), torch.float32, 1), None
+        for _, k in by_threads(mode, sync):
+            for _ in range(3):  # the first call of a class has not been timed
+                got = k.op("aten::_pdist_forward")(x, p)
+                first = got if first is None else first
+                assert torch.equal(got, first)
+        torch.testing.assert_close(first, torch.pdist(x.double(), p).float())
+
+
+def test_distances_of_pairs_into_given_results(interp):
+    x = elements((7, 5), torch.float32, 1)
+    want = torch.pdist(x)
+    for out in (torch.zeros(21), torch.zeros(42)[::2], torch.zeros(21, 2)[:, 1], x.clone().view(-1)[:21]):
+        interp.op("aten::_pdist_forward.out")(x, 2.0, out=out)
+        torch.testing.assert_close(out, want)
+    interp.op("aten::_pdist_forward.out")(x, 2.0, out=x.view(-1)[:21])  # which is read
+    torch.testing.assert_close(x.view(-1)[:21], want)
+    resized = Owned(torch.empty(0))
+    interp.op("aten::_pdist_forward.out")(elements((7, 5), torch.float32, 1), 2.0, out=resized)
+    torch.testing.assert_close(resized.torch(), want)
+    with pytest.raises(RuntimeError, match="f64"):
+        interp.op("aten::_pdist_forward.out")(x, 2.0, out=torch.zeros(21, dtype=torch.float64))
 
 
 def test_rows_read_again(interp, sync):
@@ -275,6 +317,14 @@ fold my::nothing(Tensor x, int dim, bool none) -> Tensor : takes float
      when   true
      step   s = x
      finish s
+fold my::pairs(Tensor x, Tensor y) -> (Tensor, Tensor) : promote(x, y) takes all -> (same, i64)
+     over   dims(2) triangle
+     view   x [.. -1, 1, -1 ..]
+     view   y [1, 0 ..]
+     state  s = 0, at: i64 = -1
+     step   s = s + x * y, at = x == y ? i : at
+     merge  s = s + rhs.s, at = max(at, rhs.at)
+     finish s, at
 fold my::wrong(Tensor x, int d) -> Tensor : takes real = acc + x from 0
      over   dims(0)
      view   x [.. d, d ..]
@@ -294,6 +344,14 @@ def test_rows_of_a_user(mode):
                 torch.testing.assert_close(got, a - b, check_stride=True)
         assert k.op("my::flat")(torch.ones(3, 4), True).tolist() == 12 and k.op("my::flat")(torch.ones(3, 4), False).tolist() == [4, 4, 4]
         assert k.op("my::nothing")(torch.ones(2, 3), 0, True).tolist() == [3, 3, 3]  # a branch that reads no tensor
+        for n, m in ((0, 3), (1, 3), (2, 3), (5, 3), (40, 7), (20, 90)):
+            x, y = elements((n, m), torch.int32, 1), elements((n, m), torch.int64, 2)
+            total, at = k.op("my::pairs")(x, y)
+            i, j = torch.triu_indices(n, n, 1)
+            same = torch.where(x[i] == y[j], torch.arange(m), -1)
+            assert torch.equal(total, (x[i] * y[j]).sum(1)) and torch.equal(at, same.amax(1))
+        with pytest.raises(RuntimeError, match="my::pairs: expected two dimensions of one size beside those that are folded"):
+            k.op("my::pairs")(torch.ones(3, 4), torch.ones(5, 4))
         for d in (0, 1, 2, -1, -2):
             assert k.op("my::wrong")(torch.ones(3, 4), d).tolist() == [3, 3, 3, 3]
         for d in (3, -3, 1 << 40):

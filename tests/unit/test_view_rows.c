@@ -34,6 +34,13 @@ static void refuses(kiln_status want, const char *text, const char *message) {
     "fold my::f(" schema ") -> (Tensor, Tensor) : takes float " types "\n  over dims(0, 2)\n" clauses \
     "  state s = 0\n  step s = s + x\n  merge s = s + rhs.s\n"
 
+#define TRIANGLE(clauses, finish)                                                                      \
+    "fold my::f(Tensor x) -> Tensor : takes float strides format x\n  over dims(2) triangle\n" clauses \
+    "  state s = 0\n  step s = s + x\n  merge s = s + rhs.s\n  " finish
+#define NO_TRIANGLE                                                                                        \
+    "r:1:6: a triangle is of rows that views set beside each other, and its results have one element for " \
+    "each two: no 'each', no 'writes'"
+
 static void folds_see_and_write_arguments(void **state) {
     (void)state;
     takes(NORM(
@@ -75,6 +82,12 @@ static void folds_see_and_write_arguments(void **state) {
         "scan my::f(Tensor x, int dim) -> Tensor : takes float\n  over dim\n  state s = 0\n  step s = s + x\n"
         "  finish empty",
         "my::f, typed for f16: r:5:10: unknown name 'empty'");
+    refuses(KILN_E_PARSE, TRIANGLE("", "finish s"), NO_TRIANGLE);
+    refuses(KILN_E_PARSE, TRIANGLE("  view x [.. -1, 1, -1 ..]\n", "finish each x - s"), NO_TRIANGLE);
+    refuses(KILN_E_PARSE,
+            "fold my::f(Tensor x) -> Tensor : takes float = acc + x from 0\n  over dims(2) flat triangle",
+            "r:2:21: expected a clause on a line of its own, or the end of the row, found 'triangle'");
+    takes(TRIANGLE("  view x [.. -1, 1, -1 ..]\n", "finish s"));
     takes(NORM("", "Tensor self, Tensor x", "") "  finish s\n  rest aten::neg");
     takes(NORM("", "Tensor x", "  gives rank(x) > 2\n") "  finish empty, s");
 }
