@@ -393,6 +393,16 @@ def test_bits_do_not_depend_on_threads(mode, sync):
             tally.cases["folds with several threads"] += 1
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+def test_any_number_of_columns(dtype, interp, sync):
+    """The last vector of columns may have any number of lanes, also where it is one of wider elements than most."""
+    for name in NAMES if WHOLE else ["max.dim", "argmin", "aminmax", "count_nonzero.dim_IntList", "sum.dim_IntList", "var_mean.correction"]:
+        if name in CALLS and name != "trace" and not name.startswith("_is_"):
+            args, named = over(name, 2, 0)
+            for columns in range(1, 35):
+                agree(name, elements((19, columns), dtype, columns), args, named, (interp, sync))
+
+
 def test_many_dimensions_are_copied_first(interp, sync):
     """Rank 64, every other dimension folded: more groups than a kernel has axes."""
     shape = [2 if d % 8 == 0 else 1 for d in range(64)]
