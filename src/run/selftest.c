@@ -12,8 +12,9 @@ enum { GAP = 2, ALIGN = 64, MAX_DIMS = 2 * KILN_IR_MAX_AXES };
 
 /* Extents. */
 enum {
-    ROWS = 3,   /* of loops in which nothing depends on how many */
-    COLS = 363, /* of vector loops: five of the widest vectors and most of one, as kernels may take four at once */
+    ROWS = 3, /* of loops in which nothing depends on how many */
+    COLS =
+        363, /* of vector loops: five of the widest vectors and most of one, as kernels may take four at once */
     FEW_COLS = 29, /* of those with much inside: most of a vector of 16 is left over */
     STRIP = 1100,  /* of those with loops, but little, inside: more columns than kernels take at once */
     PLACES = 23,   /* along axes that are not looped over */
