@@ -61,7 +61,7 @@ static bool find_rows(const kiln_axes *x, bool compiled, short_rows *out) {
         *(next ? &out->copied : &out->repeated) |= 1u << b;
         bytes += row;
     }
-    int64_t most = out->beside ? BESIDE : x->columns ? COLUMN_BYTES / widest : TOGETHER;
+    int64_t most = out->beside ? BESIDE : widest ? COLUMN_BYTES / widest : TOGETHER;
     out->together = rows_together(cols, smallest, most);
     while (out->together > 1 && out->together * bytes > ROOM_BYTES) out->together /= 2;
     return bytes > 0 && (x->columns || out->together > 1);
