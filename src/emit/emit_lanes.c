@@ -4,7 +4,7 @@
  * taken with one step per vector, printed one after the other on states in registers.  Everything else goes vector by
  * vector through an array: what is left after the last whole row, long steps, and steps with loops.  Lanes are merged pairwise, by
  * whole vectors first, at last by lanes moved down within one; in a block shorter than a row, lanes without an
- * element must not be met.  Blocks of a long axis are read in four places by turns: memory gives more that way. */
+ * element must not be met. */
 #include <stdio.h>
 
 #include "emit/emit_impl.h"

@@ -2,9 +2,9 @@
  *
  * Tensors are broadcast; which dimensions are folded, an argument or the row says; results are row-major.  Kept
  * dimensions are the grid, folded ones at most two reduced axes: where they do not merge into so few, arguments are
- * copied first, folded dimensions last; one that would be turned again for many rows is copied turned.  If memory is nearest along a folded dimension the fold itself is the vector
+ * copied first, folded dimensions last.  If memory is nearest along a folded dimension the fold itself is the vector
  * loop (along), else, and where many folds have few elements each, the grid is and each lane folds for itself (across).
- * fold_lower.c makes the IR. */
+ * What would be turned for that again and again, beside many rows, is turned once, in a copy.  fold_lower.c makes the IR. */
 #include <stdlib.h>
 
 #include "family/walks.h"
