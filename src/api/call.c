@@ -90,7 +90,6 @@ typedef struct under_way {
 KILN_HOT static kiln_status understand(const kiln_op *op, const kiln_value *args, size_t nargs,
                                        under_way *w) {
     w->c = NULL;
-    if (w->r) w->serial = w->r->serial;
     if (!w->r || w->r->sized) {
         KILN_TRY(kiln_bind(op, args, nargs, &w->call));
         return kiln_infer(&w->call, &w->plan);
@@ -118,7 +117,7 @@ static kiln_status find_class(kiln_ctx *ctx, kiln_thread *t, const kiln_value *a
         return KILN_OK;
     }
     KILN_TRY(kiln_class_of(ctx, &w->plan, &w->c));
-    if (!ctx->forgets && w->plan.kind != KILN_CLASS_COMPOSITION) remember(t, args, nargs, w);
+    if (!ctx->forgets) remember(t, args, nargs, w);
     return KILN_OK;
 }
 
@@ -130,30 +129,34 @@ static kiln_status take_parts(kiln_ctx *ctx, under_way *w) {
     return kiln_class_of(ctx, &w->plan, &w->c);
 }
 
-/* The call by a memo of its recipe, which the operator's slot then points at.  The one it points at was tried. */
+/* The call by a memo of its recipe, which the operator's slot then points at.  The one it points at was tried.  *st: as of
+ * kiln_memo_run. */
 static bool run_again(kiln_thread *t, const kiln_recipe *r, uint64_t generation, const kiln_value *args,
-                      kiln_tensor **outs) {
+                      kiln_tensor **outs, kiln_status *st) {
     const kiln_memo *tried = *kiln_slot_of(t->user, r->op);
-    for (int k = 0; k < KILN_RECIPE_WAYS; k++) {
+    uint32_t serial = r->serial;
+    for (int k = 0; k < KILN_RECIPE_WAYS && r->serial == serial; k++) {
         kiln_memo *m = r->way[k];
         if (!m || m == tried || m->op != r->op || m->serial != r->serial || m->generation != generation)
             continue;
-        if (!kiln_memo_run(m, args, outs, true)) continue;
+        bool composed = m->ncalls > 0; /* its calls have said what answered */
+        if (!kiln_memo_run(m, args, outs, true, st)) continue;
+        if (*st != KILN_OK) return true;
         KILN_COUNT_IN(t, calls);
         KILN_COUNT_IN(t, table_hits);
         kiln_entry_touch(&m->c->entry);
-        kiln_tier_here = kiln_tier_compiled;
+        if (!composed) kiln_tier_here = kiln_tier_compiled;
         kiln_slot_set(t->user, m);
         return true;
     }
     return false;
 }
 
-/* Makes a memo of a call that a kernel has answered, if its recipe has room. */
+/* Makes a memo of a call that a kernel or others have answered, if its recipe has room. */
 static void keep(kiln_thread *t, const kiln_value *args, size_t nargs, under_way *w, const kiln_runner *run,
                  kiln_tensor *const *made) {
     if (!w->r || w->r->serial != w->serial || w->r->generation != w->generation) return;
-    bool flat = !w->call.op->row->sized && kiln_memo_is_flat(&w->plan, args, nargs);
+    bool flat = run->fn && !w->call.op->row->sized && kiln_memo_is_flat(&w->plan, args, nargs);
     kiln_memo *m = kiln_recipe_way(w->r, flat);
     if (m && kiln_memo_make(m, flat, w->r, args, &w->plan, w->c, run, made)) kiln_slot_set(t->user, m);
 }
@@ -174,9 +177,13 @@ KILN_HOT kiln_status kiln_call_general(kiln_ctx *ctx, kiln_thread *t, const kiln
     KILN_TRY(check_given(op, args, nargs, outs, nouts));
     if (kiln_op_is_listed(op)) return call_lists(ctx, op, args, nargs);
     w.generation = kiln_generation(&ctx->epochs);
-    bool composed = op->row->family == KILN_FAMILY_COMPOSE; /* its calls are remembered, not itself */
-    w.r = composed ? NULL : kiln_recipe_find(t, op, args, nargs);
-    if (w.r && run_again(t, w.r, w.generation, args, outs)) return KILN_OK;
+    w.r = kiln_recipe_find(t, op, args, nargs);
+    if (w.r) {
+        kiln_status st = KILN_OK;
+        w.serial = w.r->serial;
+        if (run_again(t, w.r, w.generation, args, outs, &st)) return st;
+        if (w.r->serial != w.serial) w.r = NULL; /* a call of another operator has taken its place */
+    }
     KILN_TRY(understand(op, args, nargs, &w));
     KILN_TRY(find_class(ctx, t, args, nargs, &w));
     if (w.c->nests.partial.unit) KILN_TRY(take_parts(ctx, &w));
@@ -185,7 +192,7 @@ KILN_HOT kiln_status kiln_call_general(kiln_ctx *ctx, kiln_thread *t, const kiln
     KILN_TRY(run_class(&w.plan, w.c, made, &run));
     for (int k = 0; k < w.plan.typed.nrets; k++) outs[k] = made[k];
     count_run(t, w.c, &w.plan, run.fn != NULL);
-    if (run.fn) keep(t, args, nargs, &w, &run, made);
+    if (run.fn || w.plan.kind == KILN_CLASS_COMPOSITION) keep(t, args, nargs, &w, &run, made);
     return KILN_OK;
 }
 
@@ -251,6 +258,7 @@ kiln_status kiln_kernel_run(kiln_kernel *k, const kiln_value *args, size_t nargs
     kiln_thread *t = kiln_thread_of(&k->c->ctx->epochs);
     if (!t) return KILN_NOMEM();
     w.r = kiln_recipe_find(t, k->op, args, nargs);
+    if (w.r) w.serial = w.r->serial;
     KILN_TRY(understand(k->op, args, nargs, &w));
     if (!is_of_class(k, t, args, nargs, &w))
         return KILN_FAIL(KILN_E_ARG,

@@ -157,10 +157,10 @@ static int32_t drive(const kiln_memo *m, int nest) {
     return kiln_drive(&x, &run, nest, ptr, par, &trap) == KILN_OK ? trap : -1;
 }
 
-INLINE kiln_status finish(kiln_thread *t, const kiln_memo *m) {
+INLINE kiln_status finish(kiln_thread *t, const kiln_memo *m, const char *tier) {
     KILN_COUNT_IN(t, slot_hits);
     kiln_entry_touch(&m->c->entry);
-    kiln_tier_here = kiln_tier_compiled;
+    kiln_tier_here = tier;
     kiln_thread_leave(t);
     return KILN_OK;
 }
@@ -356,6 +356,31 @@ static __attribute__((noinline)) bool run_laid_out_into(kiln_memo *m, const kiln
     return run_laid_out(m, args, outs, true);
 }
 
+/* The same where another operator gives some of the results.  It is called first; the memo may be another call's after that. */
+static __attribute__((noinline)) bool run_with_rest(kiln_memo *m, const kiln_value *args, kiln_tensor **outs,
+                                                    kiln_status *st) {
+    kiln_value given[KILN_MEMO_ARGS];
+    kiln_tensor *others[KILN_MEMO_RETS];
+    const kiln_op *op = m->op;
+    uint32_t serial = m->serial;
+    unsigned nown = m->nown, n = m->nrets - nown;
+    for (unsigned i = 0; i < m->nrest; i++) {
+        given[i] = args[m->rest_arg[i]];
+        given[i].name = NULL;
+    }
+    *st = kiln_note(kiln_call(m->c->ctx, m->rest, given, m->nrest, others, n), "%s", op->name);
+    if (*st != KILN_OK) return true;
+    bool done = m->op == op && m->serial == serial && laid_out_alike(m, args) &&
+                run_laid_out(m, args, outs, false);
+    for (unsigned k = 0; k < n; k++) {
+        if (done)
+            outs[nown + k] = others[k];
+        else
+            kiln_tensor_release(others[k]);
+    }
+    return done;
+}
+
 /* Signatures of tensors, where all else is known to match. */
 static bool tensors_match(kiln_memo *m, const kiln_value *args) {
     const kiln_value *v = args;
@@ -367,14 +392,21 @@ static bool tensors_match(kiln_memo *m, const kiln_value *args) {
     return true;
 }
 
-bool kiln_memo_run(kiln_memo *m, const kiln_value *args, kiln_tensor **outs, bool alike) {
+/* A call laid out as one before, by whatever answers it. */
+static bool run_alike(kiln_memo *m, const kiln_value *args, kiln_tensor **outs, kiln_status *st) {
+    if (m->ncalls) {
+        *st = kiln_memo_run_calls(m, args, outs);
+        return true;
+    }
+    if (m->given_outs) return run_laid_out_into(m, args, outs);
+    return m->rest ? run_with_rest(m, args, outs, st) : run_laid_out(m, args, outs, false);
+}
+
+bool kiln_memo_run(kiln_memo *m, const kiln_value *args, kiln_tensor **outs, bool alike, kiln_status *st) {
     bool matches = !m->flat ? laid_out_alike(m, args)
                    : alike  ? tensors_match(m, args)
                             : kiln_memo_match(&m->asked, m->nargs, args);
-    if (!matches || !(m->flat         ? run_flat(m, args, outs)
-                      : m->given_outs ? run_laid_out_into(m, args, outs)
-                                      : run_laid_out(m, args, outs, false)))
-        return false;
+    if (!matches || !(m->flat ? run_flat(m, args, outs) : run_alike(m, args, outs, st))) return false;
     m->used = true;
     return true;
 }
@@ -395,7 +427,13 @@ KILN_HOT static __attribute__((noinline)) kiln_status call_any(kiln_ctx *ctx, co
     kiln_memo *m = *kiln_slot_of(t->user, op);
     bool mine = m->op == op && m->nargs == nargs && nouts >= m->nrets && args && outs &&
                 m->generation == kiln_generation(&ctx->epochs);
-    if (mine && kiln_memo_run(m, args, outs, false)) return finish(t, m);
+    bool composed = m->ncalls > 0; /* its calls have said what answered */
+    kiln_status st = KILN_OK;
+    if (mine && kiln_memo_run(m, args, outs, false, &st)) {
+        if (st == KILN_OK) return finish(t, m, composed ? kiln_tier_here : kiln_tier_compiled);
+        kiln_thread_leave(t);
+        return st;
+    }
     return call_other(ctx, op, args, nargs, outs, nouts);
 }
 
@@ -443,7 +481,7 @@ INLINE kiln_status hit(kiln_thread *t, kiln_memo *m, const kiln_value *args, kil
     int32_t trap = UNLIKELY(m->n[0] > KILN_MEMO_SERIAL) ? drive(m, 0) : m->fn(&m->launch);
     if (UNLIKELY(trap != 0)) return fail(t, m, out, trap);
     *outs = out;
-    return finish(t, m);
+    return finish(t, m, kiln_tier_compiled);
 }
 
 #define HIT(lead)                                                                                     \
@@ -467,7 +505,7 @@ INLINE kiln_status hit_one_layout(kiln_thread *t, kiln_memo *m, const kiln_value
                                   kiln_tensor **outs, bool given) {
     if (laid_out_alike(m, args) && run_laid_out(m, args, outs, given)) {
         m->used = true;
-        return finish(t, m);
+        return finish(t, m, kiln_tier_compiled);
     }
     return call_other(m->c->ctx, m->op, args, nargs, outs, m->nrets);
 }

@@ -5,7 +5,7 @@
  * again: it names a kernel and a launch that lacks only addresses, scalars and, if it is flat, the count.  A flat memo
  * holds for every shape, as sizes are compared among the tensors of the call: all row-major and of one shape, or of
  * rank 0.  Any other holds for one layout.  A recipe keeps a few memos; a *slot* per operator points at the one that
- * answered last, and finds it without the recipe.  Anything else, and everything that fails, is left to the general
+ * answered last, and finds it without the recipe.  A composition's memo names calls instead of a kernel.  Anything else, and everything that fails, is left to the general
  * path.  No lock, no allocation, no string; nothing here knows a family. */
 #ifndef KILN_MEMO_H
 #define KILN_MEMO_H
@@ -13,7 +13,7 @@
 #include "tensor/tensor.h"
 
 enum {
-    KILN_MEMO_ARGS = 8,     /* values given */
+    KILN_MEMO_ARGS = 12,    /* values given */
     KILN_MEMO_BUFFERS = 10, /* of the kernel */
     KILN_MEMO_RETS = 4,
     KILN_MEMO_SHAPES = 2, /* of results that have one layout */
@@ -27,6 +27,9 @@ enum {
     KILN_MEMO_RANK = 8,       /* of a layout */
     KILN_MEMO_WORDS = 48,     /* of layouts: three tensors of that rank */
     KILN_MEMO_ITEMS = 8,      /* of lists */
+    KILN_MEMO_CALLS = 8,      /* of a composition, */
+    KILN_MEMO_CALL_ARGS = 24, /* values that all of them are given, */
+    KILN_MEMO_MADE = 16,      /* and tensors that they make */
     KILN_SLOT_COUNT = 128,    /* of a thread; operators share them by hash */
     KILN_RECIPE_COUNT = 64,   /* of a thread and context; calls share them by hash */
     KILN_RECIPE_DEFAULTS = 4, /* arguments that are not given */
@@ -74,6 +77,16 @@ typedef struct kiln_memo_scalar {
     bool checked;
 } kiln_memo_scalar;
 
+/* The calls that a composition is made of, in order; memo_calls.c. */
+typedef struct kiln_memo_calls {
+    const kiln_op *op[KILN_MEMO_CALLS];
+    uint8_t nargs[KILN_MEMO_CALLS];
+    kiln_value arg[KILN_MEMO_CALL_ARGS]; /* of all calls, one after the other */
+    int8_t from[KILN_MEMO_CALL_ARGS];    /* of each: the value of the composition that it is, or -1 */
+    uint8_t made[KILN_MEMO_CALL_ARGS];   /* 1 + the tensor, of those that calls have made, that it is, or 0 */
+    uint8_t result[KILN_MEMO_RETS];      /* 1 + the made tensor that is the result; 0: it is absent */
+} kiln_memo_calls;
+
 typedef struct kiln_memo kiln_memo;
 
 /* Answers a call of a memo's operator with as many values and room for one result.  The thread is inside the
@@ -113,20 +126,28 @@ struct kiln_memo {
     uint32_t serial; /* of the recipe it was made for */
     bool used;       /* since it was made */
     uint8_t missed;  /* calls that came while a slot pointed at it */
-    /* Of one that is not flat: launches, what tensors must be like, and headers in the shapes of the results. */
+    uint8_t ncalls;  /* of a composition; 0: a kernel answers */
+    /* Of one that is not flat: launches or calls, what tensors must be like, and headers in the shapes of the results. */
     bool flat; /* then there is no memory for what follows */
-    kiln_walk walk;
+    union {
+        kiln_walk walk;
+        kiln_memo_calls calls; /* if ncalls */
+    };
     size_t work;
-    uint32_t absent;  /* bit k: there is no result k */
+    uint32_t absent;     /* bit k: the kernel gives no result k */
+    const kiln_op *rest; /* the operator that gives results from nown on, or NULL: */
+    uint8_t nown, nrest, rest_arg[KILN_MEMO_ARGS]; /* it takes these values */
     uint8_t nwritten; /* arguments that are written to: their buffers stand behind the results, */
     uint8_t written[KILN_MEMO_RETS];  /* and these are the values */
-    uint8_t same[KILN_MEMO_RETS];     /* of a given result, bit i: value i begins where it does */
+    uint16_t same[KILN_MEMO_RETS];    /* of a given result, bit i: value i begins where it does */
     uint64_t reach[KILN_MEMO_ARGS];   /* bytes from where a tensor begins to its end */
     uint8_t shape_of[KILN_MEMO_RETS]; /* which of these a result has that is made */
     kiln_tensor shape[KILN_MEMO_SHAPES];
     int64_t shape_sizes[KILN_MEMO_SHAPES][KILN_MEMO_RANK], shape_strides[KILN_MEMO_SHAPES][KILN_MEMO_RANK];
     int64_t layout[KILN_MEMO_WORDS]; /* of each tensor given: its sizes, its strides */
 };
+
+_Static_assert(KILN_MEMO_ARGS <= 16, "bits of kiln_memo.same");
 
 /* A value of a recipe's calls, and where it goes. */
 typedef struct kiln_recipe_place {
@@ -206,8 +227,14 @@ bool kiln_memo_match(const kiln_asked *asked, size_t n, const kiln_value *args);
 /* memo.c: the same for a memo that is not flat, whose tensors have the sizes and strides kept. */
 bool kiln_memo_laid_out_alike(const kiln_memo *m, const kiln_value *args);
 /* memo.c: the call by a memo of its operator and as many values; false: nothing has happened.  alike: a recipe of the
- * memo's has found the values to be of its kinds. */
-bool kiln_memo_run(kiln_memo *m, const kiln_value *args, kiln_tensor **outs, bool alike);
+ * memo's has found the values to be of its kinds.  *st, KILN_OK before: an error of an operator that was called. */
+bool kiln_memo_run(kiln_memo *m, const kiln_value *args, kiln_tensor **outs, bool alike, kiln_status *st);
+
+/* memo_calls.c: keeps the calls of a composition.  False: no memo can. */
+bool kiln_memo_keep_calls(kiln_memo *m, const kiln_plan *plan);
+/* Makes them, for values that match.  The memo may be another call's after that. */
+kiln_status kiln_memo_run_calls(const kiln_memo *m, const kiln_value *args,
+                                kiln_tensor **outs) KILN_MUST_CHECK;
 
 /* call.c: the call as if there were no slots.  The caller is inside the context's epochs. */
 kiln_status kiln_call_general(kiln_ctx *ctx, kiln_thread *t, const kiln_op *op, const kiln_value *args,

@@ -286,7 +286,7 @@ static void keep_given(filling *f) {
         m->same[k] = 0;
         for (unsigned i = 0; i < m->nargs; i++)
             if (f->args[i].kind == KILN_TENSOR && f->args[i].u.tensor->data == to->data)
-                m->same[k] |= (uint8_t)(1u << i);
+                m->same[k] |= (uint16_t)(1u << i);
     }
 }
 
@@ -296,7 +296,7 @@ static bool keep_shapes(kiln_memo *m, const kiln_plan *p, kiln_tensor *const *ma
     uint8_t kept[KILN_MEMO_SHAPES]; /* of the plan's shapes */
     for (unsigned k = 0; k < m->nrets; k++) {
         unsigned s = 0;
-        if (!made[k]) continue;
+        if (m->absent >> k & 1) continue;
         while (s < nshapes && kept[s] != p->result[k].shape) s++;
         if (s == nshapes && !keep_shape(m, nshapes++, made[k])) return false;
         kept[s] = p->result[k].shape;
@@ -324,14 +324,31 @@ static bool keep_written(filling *f) {
     return true;
 }
 
+/* Results that another operator gives, which is called before the kernel; given ones would be copied to. */
+static bool keep_rest(filling *f) {
+    const kiln_plan *p = f->plan;
+    kiln_memo *m = f->m;
+    m->rest = p->call->op->row->rest ? p->rest : NULL;
+    if (!m->rest) return p->nsteps == 1;
+    if (p->nsteps != 2 || m->given_outs || m->rest->schema->nargs > KILN_MEMO_ARGS) return false;
+    m->nown = (uint8_t)kiln_row_nown(p->call->op->row);
+    m->nrest = (uint8_t)m->rest->schema->nargs;
+    for (int i = 0; i < m->nrest; i++) {
+        int value = p->call->given[kiln_schema_arg(p->call->op->row->schema, m->rest->schema->args[i].name)];
+        if (value < 0) return false;
+        m->rest_arg[i] = (uint8_t)value;
+    }
+    m->absent |= ~UINT32_C(0) << m->nown;
+    return true;
+}
+
 static bool make_laid_out(filling *f, const kiln_class *c, const kiln_runner *run, kiln_tensor *const *made) {
     static const int64_t origin[KILN_WALK_DIMS];
     const kiln_plan *p = f->plan;
     kiln_memo *m = f->m;
-    if (p->nsteps > 1 || p->parts || c->nests.blocks.length)
-        return false; /* the kernel alone is not the call */
     m->hit = kiln_memo_hits[m->given_outs ? KILN_MEMO_LAID_OUT_INTO : KILN_MEMO_LAID_OUT];
     m->absent = p->typed.absent;
+    if (!keep_rest(f) || p->parts || c->nests.blocks.length) return false; /* more than the kernel is run */
     if (!kiln_walk_make(&p->axes, run, &m->walk) || !keep_layout(f) || !keep_written(f)) return false;
     if ((m->nwritten || m->given_outs) && !keep_reaches(f)) return false;
     if (m->given_outs)
@@ -355,7 +372,7 @@ static bool fits(const kiln_plan *p, const kiln_class *c) {
     if (p->axes.nbuffers > KILN_MEMO_BUFFERS || p->typed.nrets > KILN_MEMO_RETS) return false;
     if (c->nscalars > KILN_MEMO_SCALARS || c->nests.n > UINT8_MAX) return false;
     for (int k = 0; k < p->typed.nrets; k++)
-        if (p->result[k].resized || p->result[k].made) return false;
+        if (p->result[k].resized || (p->result[k].made && !p->call->op->row->rest)) return false;
     if (!p->call->nout && c->ctx->memory) return false; /* a memo makes results in Kiln's blocks */
     return !p->aside && p->axes.nelem > 0;
 }
@@ -363,14 +380,15 @@ static bool fits(const kiln_plan *p, const kiln_class *c) {
 bool kiln_memo_make(kiln_memo *m, bool flat, const kiln_recipe *r, const kiln_value *args,
                     const kiln_plan *plan, kiln_class *c, const kiln_runner *run, kiln_tensor *const *made) {
     const kiln_row *row = plan->call->op->row;
+    bool composed = plan->kind == KILN_CLASS_COMPOSITION;
     filling f = {.m = m,
                  .r = r,
                  .args = args,
                  .plan = plan,
-                 .values = row->asked | row->shaped | row->hosted,
+                 .values = row->rest || composed ? UINT64_MAX : row->asked | row->shaped | row->hosted,
                  .first = -1};
     m->op = (const kiln_op *)m; /* until all of it is right */
-    if (!fits(plan, c)) return false;
+    if (!composed && !fits(plan, c)) return false;
     m->generation = r->generation;
     m->serial = r->serial;
     m->c = c;
@@ -385,10 +403,14 @@ bool kiln_memo_make(kiln_memo *m, bool flat, const kiln_recipe *r, const kiln_va
     m->fn = run->fn;
     m->arg_end = m->asked.arg + m->nargs;
     m->flat = flat;
+    m->ncalls = 0;
     for (unsigned i = 0; i < m->nargs; i++)
         if (!fill_arg(&f, i)) return false;
     if (!fill_addresses(&f) || !fill_scalars(&f, c)) return false;
-    if (!(m->flat ? make_flat(&f) : make_laid_out(&f, c, run, made))) return false;
+    if (!(m->flat    ? make_flat(&f)
+          : composed ? keep_layout(&f) && kiln_memo_keep_calls(m, plan)
+                     : make_laid_out(&f, c, run, made)))
+        return false;
     bool simple = m->nrets == 1 && made[0] && m->nnests == 1 && m->nguards == 0 && !m->asked.has_text;
     m->simple_nargs = simple ? m->nargs : SIZE_MAX;
     m->op = plan->call->op;

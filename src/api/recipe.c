@@ -146,6 +146,7 @@ kiln_recipe *kiln_recipe_make(kiln_thread *t, const kiln_value *args, size_t nar
         return NULL; /* without an operator it holds nothing */
     r->op = plan->call->op;
     r->typed = plan->typed;
+    r->sized |= plan->kind == KILN_CLASS_COMPOSITION; /* which has no types of its own */
     return r;
 }
 

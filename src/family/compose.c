@@ -11,6 +11,7 @@
 
 /* A tensor that a call will make: its shape is known, its elements are not. */
 typedef struct expected {
+    bool absent; /* the call does not give this one */
     kiln_tensor t;
     int64_t sizes[KILN_MAX_RANK], strides[KILN_MAX_RANK];
 } expected;
@@ -34,12 +35,15 @@ static kiln_status set_arg(composing *c, int k, int i) {
     kiln_value *v = &c->p->call_arg[c->nargs];
     int call, result;
     c->p->call_made[c->nargs] = 0;
+    c->p->call_from[c->nargs] = -1;
     if (e->kind == KILN_X_NAME && kiln_way_result(c->way, k, e->name, &call, &result)) {
         int made = c->first[call] + result;
-        *v = kiln_v_tensor(&c->made[made].t);
-        c->p->call_made[c->nargs] = (uint8_t)(1 + made);
+        bool absent = c->made[made].absent;
+        *v = absent ? kiln_v_none() : kiln_v_tensor(&c->made[made].t);
+        c->p->call_made[c->nargs] = (uint8_t)(absent ? 0 : 1 + made);
     } else {
         int arg = e->kind == KILN_X_NAME ? kiln_schema_arg(c->p->call->op->row->schema, e->name) : -1;
+        c->p->call_from[c->nargs] = (int8_t)arg;
         if (arg >= 0)
             *v = c->p->call->arg[arg];
         else
@@ -59,6 +63,7 @@ static void expect(composing *c, const kiln_plan *p, int k) {
     const kiln_tensor *given = k < p->call->nout && !p->result[k].resized ? p->call->out[k] : NULL;
     const int64_t *sizes = given ? given->sizes : s->sizes, *strides = given ? given->strides : s->strides;
     int rank = given ? given->rank : s->rank;
+    e->absent = p->typed.absent >> k & 1;
     memset(&e->t, 0, sizeof e->t);
     for (int d = 0; d < rank; d++) {
         e->sizes[d] = sizes[d];
@@ -102,6 +107,7 @@ static kiln_status add_call(composing *c, int k) {
     s->u.call.op = c->op[k];
     s->u.call.args = p->call_arg + first;
     s->u.call.made = p->call_made + first;
+    s->u.call.from = p->call_from + first;
     s->u.call.nargs = (uint8_t)of->args.n;
     s->u.call.first = (uint8_t)c->nmade;
     return kiln_note(infer_call(c, k, p->call_arg + first, of->args.n), "%s", p->call->op->name);
@@ -122,6 +128,23 @@ static kiln_status check_given(const kiln_plan *p, int k) {
                      kiln_dtype_name(want));
 }
 
+/* Result k is the tensor `made` of those that calls make, or absent as that is. */
+static kiln_status set_result(composing *c, int k, int made) {
+    kiln_plan *p = c->p;
+    const expected *e = &c->made[made];
+    kiln_shape *s = &p->shape[k];
+    *s = (kiln_shape){.rank = e->t.rank, .nelem = e->t.nelem};
+    memcpy(s->sizes, e->sizes, e->t.rank * sizeof *s->sizes);
+    memcpy(s->strides, e->strides, e->t.rank * sizeof *s->strides);
+    p->result[k] = (kiln_result){.shape = (uint8_t)k, .made = (uint8_t)(1 + made)};
+    p->typed.ret_dtype[k] = (kiln_dtype)e->t.dtype;
+    p->typed.absent |= (uint32_t)e->absent << k;
+    if (k >= p->call->nout) return KILN_OK;
+    if (e->absent)
+        return KILN_FAIL(KILN_E_ARG, "%s: there is no result %d to be written", p->call->op->name, k);
+    return check_given(p, k);
+}
+
 static kiln_status set_results(composing *c) {
     kiln_plan *p = c->p;
     int last = c->way->ncalls - 1, call = last, result = 0;
@@ -133,15 +156,7 @@ static kiln_status set_results(composing *c) {
             (void)kiln_way_result(c->way, last + 1, c->way->finish.at[k].name, &call, &result);
         else
             result = k;
-        int made = c->first[call] + result;
-        const expected *e = &c->made[made];
-        kiln_shape *s = &p->shape[k];
-        *s = (kiln_shape){.rank = e->t.rank, .nelem = e->t.nelem};
-        memcpy(s->sizes, e->sizes, e->t.rank * sizeof *s->sizes);
-        memcpy(s->strides, e->strides, e->t.rank * sizeof *s->strides);
-        p->result[k] = (kiln_result){.shape = (uint8_t)k, .made = (uint8_t)(1 + made)};
-        p->typed.ret_dtype[k] = (kiln_dtype)e->t.dtype;
-        if (k < p->call->nout) KILN_TRY(check_given(p, k));
+        KILN_TRY(set_result(c, k, c->first[call] + result));
     }
     return p->call->nout ? kiln_results_check(p) : KILN_OK;
 }

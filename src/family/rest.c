@@ -47,7 +47,9 @@ kiln_status kiln_rest_find(kiln_plan *p) {
     p->shape[KILN_SHAPE_REST].nelem = 1;
     KILN_TRY(kiln_row_rest(row, &op));
     for (int a = 0; a < op->schema->nargs; a++) {
-        p->call_arg[a] = p->call->arg[kiln_schema_arg(row->schema, op->schema->args[a].name)];
+        int from = kiln_schema_arg(row->schema, op->schema->args[a].name);
+        p->call_arg[a] = p->call->arg[from];
+        p->call_from[a] = (int8_t)from;
         p->call_arg[a].name = NULL;
     }
     return infer_rest(p, op);
@@ -61,6 +63,7 @@ void kiln_rest_call(kiln_plan *p) {
     s->u.call.op = p->rest;
     s->u.call.args = p->call_arg;
     s->u.call.made = none;
+    s->u.call.from = p->call_from;
     s->u.call.nargs = (uint8_t)p->rest->schema->nargs;
     s->u.call.first = 0;
 }

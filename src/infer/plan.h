@@ -148,6 +148,7 @@ typedef struct kiln_step {
             const kiln_op *op;
             const kiln_value *args;
             const uint8_t *made;  /* of each argument: 1 + which made tensor it is; 0: it is as args says */
+            const int8_t *from;   /* of each: the argument of the plan's call that it is, or -1 */
             uint8_t nargs, first; /* first: which made tensor its first result is */
         } call;
     } u;
@@ -192,5 +193,7 @@ typedef struct kiln_plan {
                     [KILN_MAX_DIMS];    /* sizes of shapes, innermost first, where results are copied */
     kiln_value call_arg[KILN_MAX_ARGS]; /* of all calls, one after the other */
     uint8_t call_made[KILN_MAX_ARGS];   /* of each: 1 + which made tensor it is; 0: it is as call_arg says */
+    int8_t
+        call_from[KILN_MAX_ARGS]; /* of each: the argument that it is; -1: none, it was computed or will be */
 } kiln_plan;
 #endif

@@ -149,6 +149,7 @@ static kiln_status call(running *r, const kiln_step *s) {
     for (int k = 0; k < s->u.call.nargs; k++) {
         int made = s->u.call.made[k];
         args[k] = made ? kiln_v_tensor(r->made[made - 1]) : s->u.call.args[k];
+        args[k].name = s->u.call.args[k].name;
     }
     int n = s->u.call.op->schema->nrets;
     if (s->u.call.first != r->nmade || r->nmade + n > KILN_MAX_MADE)

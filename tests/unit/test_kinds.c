@@ -53,6 +53,7 @@ static void set_view(kiln_plan *p) {
 
 static void set_calls(kiln_plan *p) {
     static const uint8_t none[2], first[1] = {1};
+    static const int8_t in_order[2] = {0, 1}, no_argument[1] = {-1};
     static const kiln_value no_args[1];
     const kiln_registry *shipped = kiln_registry_shipped();
     kiln_step *s = p->step;
@@ -61,10 +62,12 @@ static void set_calls(kiln_plan *p) {
     s[0].kind = s[1].kind = KILN_STEP_CALL;
     s[0].u.call.args = p->call->arg;
     s[0].u.call.made = none;
+    s[0].u.call.from = in_order;
     s[0].u.call.nargs = 2;
     s[0].u.call.first = 0;
     s[1].u.call.args = no_args;
     s[1].u.call.made = first;
+    s[1].u.call.from = no_argument;
     s[1].u.call.nargs = 1;
     s[1].u.call.first = 1;
     p->nsteps = 2;
