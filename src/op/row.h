@@ -34,6 +34,8 @@ kiln_status kiln_row_nameds(kiln_lex *lx, kiln_nameds *out) KILN_MUST_CHECK;
 kiln_status kiln_row_args(kiln_lex *lx, const kiln_row *row, uint64_t *set) KILN_MUST_CHECK;
 kiln_status kiln_row_arg(kiln_lex *lx, const kiln_row *row,
                          int *out) KILN_MUST_CHECK; /* an argument's name; takes it */
+/* The name of an operator, which may have dots and a namespace; "" if none stands here. */
+kiln_status kiln_row_operator(kiln_lex *lx, const char **out) KILN_MUST_CHECK;
 
 /* row_view.c: clauses by which a fold sees and writes arguments. */
 kiln_status kiln_row_clause_view(kiln_lex *lx, kiln_row *row) KILN_MUST_CHECK;

@@ -46,17 +46,10 @@ kiln_status kiln_compose_when(kiln_lex *lx, kiln_row *row) {
     return KILN_OK;
 }
 
-/* OP, which may have dots and a namespace. */
 static kiln_status parse_callee(kiln_lex *lx, kiln_called *c) {
-    const char *start = lx->start;
     c->line = lx->tok_line;
     c->col = lx->tok_col;
-    while (lx->tok == KILN_TOK_NAME || kiln_lex_is(lx, ".") || kiln_lex_is(lx, "::"))
-        KILN_TRY(kiln_lex_next(lx));
-    size_t n = (size_t)(lx->start - start);
-    while (n && start[n - 1] == ' ') n--;
-    c->callee = kiln_arena_strndup(lx->arena, start, n);
-    return c->callee ? KILN_OK : KILN_NOMEM();
+    return kiln_row_operator(lx, &c->callee);
 }
 
 static bool is_plain_name(const char *s) { return *s && !strpbrk(s, ".:"); }

@@ -86,6 +86,16 @@ static kiln_status parse_takes(kiln_lex *lx, kiln_row *row, kiln_typing *t) {
     return KILN_OK;
 }
 
+kiln_status kiln_row_operator(kiln_lex *lx, const char **out) {
+    const char *start = lx->start, *end = start;
+    while (lx->start == end && (lx->tok == KILN_TOK_NAME || kiln_lex_is(lx, ".") || kiln_lex_is(lx, "::"))) {
+        end += lx->len;
+        KILN_TRY(kiln_lex_next(lx));
+    }
+    *out = kiln_arena_strndup(lx->arena, start, (size_t)(end - start));
+    return *out ? KILN_OK : KILN_NOMEM();
+}
+
 kiln_status kiln_row_args(kiln_lex *lx, const kiln_row *row, uint64_t *set) {
     bool more = true;
     while (more) {

@@ -112,18 +112,8 @@ kiln_status kiln_row_clause_gives(kiln_lex *lx, kiln_row *row) {
 
 /* rest OPERATOR */
 kiln_status kiln_row_clause_rest(kiln_lex *lx, kiln_row *row) {
-    const char *start = lx->start;
-    while (lx->tok == KILN_TOK_NAME || kiln_lex_is(lx, ".") || kiln_lex_is(lx, "::")) {
-        if (lx->first_on_line && lx->start != start) break;
-        KILN_TRY(kiln_lex_next(lx));
-    }
-    size_t n = (size_t)(lx->start - start);
-    while (n > 0 &&
-           (start[n - 1] == ' ' || start[n - 1] == '\n' || start[n - 1] == '\r' || start[n - 1] == '\t'))
-        n--;
-    if (n == 0) return kiln_lex_fail(lx, "the name of an operator");
-    row->rest = kiln_arena_strndup(lx->arena, start, n);
-    return row->rest ? KILN_OK : KILN_NOMEM();
+    KILN_TRY(kiln_row_operator(lx, &row->rest));
+    return row->rest[0] ? KILN_OK : kiln_lex_fail(lx, "the name of an operator");
 }
 
 /* -- the rest of the results -------------------------------------------------------------------------------------- */

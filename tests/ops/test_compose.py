@@ -55,8 +55,8 @@ NAMES = ["softmax.int", "log_softmax.int", "layer_norm", "pairwise_distance", "m
 
 
 def is_composition(op):
-    """Those over lists are test_foreach.py's and test_optimizers.py's."""
-    return op.family == "compose" and "call for" not in op.row and "update" not in op.row
+    """Those over lists are test_foreach.py's and test_optimizers.py's; parts of other operators (kiln::) are tested with them."""
+    return op.family == "compose" and not op.name.startswith("kiln::") and "call for" not in op.row and "update" not in op.row
 
 
 test_is_listed = is_listed(is_composition, {*NAMES, *LAYERS}, "NAMES and `calls`, or LAYERS, of tests/ops/test_compose.py")
@@ -119,6 +119,21 @@ compose my::scaled(Tensor x, Tensor y, int n) -> (Tensor, Tensor)
 compose my::late(Tensor(a!) x, Tensor y, Tensor z) -> Tensor
     call first = add_.Tensor(x, y)
     call add.Tensor(first, z)
+compose my::turned(Tensor x, Tensor y) -> Tensor
+    call both = add.Tensor(x, y)
+    call sub.Tensor(other=both, self=x)
+fold my::sums(Tensor x, bool[2] wanted) -> (Tensor, Tensor) : takes float
+    gives wanted[0], wanted[1]
+    state s = 0, q = 0
+    step  s = s + x, q = q + x * x
+    merge s = s + rhs.s, q = q + rhs.q
+    finish s, q
+map my::or_one(Tensor x, Tensor? y) -> Tensor : takes float = x * or_else(y, 1)
+compose my::some_sums(Tensor x, bool[2] wanted) -> (Tensor, Tensor, Tensor)
+    call s, q = my::sums # a comment is no part of a name
+                (x, wanted)
+    call scaled = my::or_one(x, q)
+    finish q, scaled, s
 """
 
 
@@ -132,8 +147,25 @@ def test_rows_of_a_user(mode):
             torch.testing.assert_close((c, a), ((x + y) * 4 * 1.5, x + y))
             c, a = own.op("my::scaled")(x, y, 11)
             torch.testing.assert_close((c, a), (((x + y) * 12).max(0).values, x + y))
+            torch.testing.assert_close(own.op("my::turned")(x, y), x - (x + y))
         with pytest.raises(ValueError, match="my::scaled: n must be positive"):
             own.op("my::scaled")(x, y, 0)
+
+
+@pytest.mark.parametrize("mode", ["interp", "sync", "default"])
+def test_results_that_calls_do_not_give(mode):
+    """They are None, for the row's callers and for calls that take them."""
+    x = values((3, 4), torch.float32)
+    with Kiln(mode) as own:
+        own.load(ROWS)
+        for wanted in ([True, True], [True, False], [False, True], [False, False]) * 10:
+            q, scaled, s = own.op("my::some_sums")(x, wanted)
+            assert (s is None, q is None) == (not wanted[0], not wanted[1])
+            torch.testing.assert_close(scaled, x * (x * x).sum() if wanted[1] else x)
+            if wanted[0]:
+                torch.testing.assert_close(s, x.sum())
+            if wanted[1]:
+                torch.testing.assert_close(q, (x * x).sum())
 
 
 def test_nothing_is_written_before_all_calls_are_known_to_fit(own):
