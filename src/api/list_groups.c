@@ -342,7 +342,7 @@ static kiln_axes axes_of(const group *g) {
 
 bool kiln_list_may_share(const kiln_list_group *g) {
     kiln_axes x = axes_of(g);
-    return kiln_may_be_shared(&x, &g->run);
+    return kiln_may_be_shared(&x, &g->run, KILN_POOL_LEAST_NS);
 }
 
 kiln_status kiln_list_run_group(const kiln_listing *l, const kiln_list_group *g, bool ordered) {

@@ -32,6 +32,18 @@ static uint32_t value_ps(const kiln_ir_ins *in) {
     return trait == KILN_TRAIT_SPECIAL ? SPECIAL : trait == KILN_TRAIT_NEAR ? FUNCTION : PLAIN;
 }
 
+/* Whether instruction k is run for each element: it stands in a loop without loops inside, and in no merge.  What stands outside is run
+ * for each row or column. */
+static bool is_of_elements(const kiln_ir *ir, int k) {
+    int begin = k - 1;
+    for (int inside = 0; begin >= 0 && (inside || !kiln_ir_opens(&ir->ins[begin])); begin--)
+        inside += (ir->ins[begin].op == KILN_IR_END) - kiln_ir_opens(&ir->ins[begin]);
+    if (begin < 0) return false;
+    for (int r = begin + 1, end = kiln_ir_region_end(ir, begin); r < end; r++)
+        if (kiln_ir_opens(&ir->ins[r]) || (ir->ins[r].op == KILN_IR_MERGE && r < k)) return false;
+    return true;
+}
+
 /* A kernel saves the walk over the instructions, once for each row and block of it, and their passes through memory; and its
  * calls are remembered, which saves finding the class.  Of a routine nothing is known. */
 void kiln_class_estimate(kiln_class *c) {
@@ -43,7 +55,7 @@ void kiln_class_estimate(kiln_class *c) {
     for (int k = 0; k < ir->nins; k++) {
         if (!kiln_ir_op_makes(ir->ins[k].op)) continue;
         n++;
-        kernel += value_ps(&ir->ins[k]);
+        if (is_of_elements(ir, k)) kernel += value_ps(&ir->ins[k]);
     }
     c->gain_call = CALL_PS;
     c->gain_row = n * ROW_INS_PS;

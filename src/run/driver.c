@@ -335,12 +335,15 @@ static bool keep_turned(const kiln_axes *x, const kiln_runner *run, kiln_walk *o
     return true;
 }
 
+/* Whoever keeps a walk answers calls without inferring them, by one thread: that gains more than sharing work that is hardly worth it. */
+enum { WORTH_INFERRING_NS = 2 * KILN_POOL_LEAST_NS };
+
 bool kiln_walk_make(const kiln_axes *x, const kiln_runner *run, kiln_walk *out) {
     tiles t;
     int first = 0, second = 1;
     if (x->nbuffers > KILN_WALK_BUFFERS || x->nelem >= KILN_MEMORY_LEAST || x->nelem == 0 || x->triangle)
         return false;
-    if (x->ngrid > KILN_WALK_OUTER + INNER || kiln_may_be_shared(x, run)) return false;
+    if (x->ngrid > KILN_WALK_OUTER + INNER || kiln_may_be_shared(x, run, WORTH_INFERRING_NS)) return false;
     if (x->ndim - x->ngrid > KILN_WALK_DIMS - INNER) return false;
     out->turned = x->turned != 0;
     if (out->turned) return keep_turned(x, run, out);

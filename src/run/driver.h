@@ -73,8 +73,8 @@ int64_t kiln_drive_triangle_from(const kiln_axes *axes, int b, int64_t row);
 
 /* In how many parts, and among how many threads, the work is worth being shared out now; 1: it is not. */
 int64_t kiln_drive_parts(const kiln_axes *axes, const kiln_runner *run, int *threads);
-/* Whether such calls may want several threads, now or when they have been timed. */
-bool kiln_may_be_shared(const kiln_axes *axes, const kiln_runner *run);
+/* Whether such calls may want several threads, now or when they have been timed: they take at least so long. */
+bool kiln_may_be_shared(const kiln_axes *axes, const kiln_runner *run, uint64_t least_ns);
 void kiln_cost_guess(kiln_cost *cost, uint64_t interp_ps, uint64_t kernel_ps);
 /* n elements took one thread, or several together, so long. */
 void kiln_cost_learn(kiln_cost *cost, int tier, int64_t n, int64_t took_ns);

@@ -168,9 +168,9 @@ KILN_HOT kiln_status kiln_drive(const kiln_axes *x, const kiln_runner *run, int 
     return drive_parts(x, run, &s, threads, nparts, trap);
 }
 
-bool kiln_may_be_shared(const kiln_axes *x, const kiln_runner *run) {
+bool kiln_may_be_shared(const kiln_axes *x, const kiln_runner *run, uint64_t least_ns) {
     uint64_t ps;
     if (!run->parallel || run->parallel->threads < 2) return false;
     bool known = kiln_cost_of(run->cost, tier_of(run), x->nelem, &ps) || !is_timed(x, run);
-    return !known || ps / 1000 >= KILN_POOL_LEAST_NS;
+    return !known || ps / 1000 >= least_ns;
 }
