@@ -67,7 +67,9 @@ static size_t widest_in_steps(const kiln_ir *ir) {
         if (in->op == KILN_IR_MERGE && step >= 0)
             for (int k = step + 1; k < r; k++) {
                 size_t size = widest_within(&ir->ins[k]);
-                if (size > widest && !is_position(ir, &ir->ins[k])) widest = size;
+                if (size > widest && !is_position(ir, &ir->ins[k]) &&
+                    !kiln_em_is_only_tested(ir, (kiln_ref)k))
+                    widest = size;
             }
         if (in->op == KILN_IR_MERGE || in->op == KILN_IR_END) step = -1;
     }
@@ -93,7 +95,7 @@ static size_t widest_beside_places(const kiln_ir *ir) {
         }
         places = places || (r > end && in->op == KILN_IR_STORE && in->ncoord);
         if (r > end || checks || kiln_em_is_only_tested(ir, (kiln_ref)r)) continue;
-        places = places || kiln_em_is_place_test(ir, (kiln_ref)r);
+        places = places || kiln_em_is_place_test(ir, (kiln_ref)r) || kiln_em_is_row_test(ir, (kiln_ref)r);
         size_t size = widest_within(in);
         if (size > widest) widest = size;
     }

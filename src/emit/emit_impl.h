@@ -157,8 +157,10 @@ bool kiln_em_loads_far(const kiln_emitter *em,
 /* Whether r asks which lane, if any, of a vector loop stands at a place that is the same for all: 32 bits are enough for
  * that. */
 bool kiln_em_is_place_test(const kiln_ir *ir, kiln_ref r);
-bool kiln_em_is_only_tested(const kiln_ir *ir,
-                            kiln_ref r); /* whether r is a position that nothing else asks for */
+/* Whether r asks which row a loop over rows, or a fold down columns, stands at: all lanes have the same answer. */
+bool kiln_em_is_row_test(const kiln_ir *ir, kiln_ref r);
+/* Whether r is a position, or the number of a row, that nothing but such tests asks for. */
+bool kiln_em_is_only_tested(const kiln_ir *ir, kiln_ref r);
 
 /* emit_mem.c */
 void kiln_em_address(kiln_emitter *em, const kiln_ir_ins *in,

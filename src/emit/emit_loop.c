@@ -56,9 +56,16 @@ static bool distance_value(kiln_emitter *em, kiln_ref r) {
 
 static bool place_test(kiln_emitter *em, kiln_ref r) {
     const kiln_ir_ins *in = &em->ir->ins[r];
-    if (!kiln_em_is_place_test(em->ir, r)) return false;
+    bool row = kiln_em_is_row_test(em->ir, r);
+    if (!row && !kiln_em_is_place_test(em->ir, r)) return false;
     int axis = em->ir->ins[in->arg[0]].which;
     kiln_em_declare(em, r);
+    if (row) {
+        kiln_em_fn(em, "splat_i32");
+        kiln_em_put(em, "(-(o%d + %s == %lldL));\n", em->dim[axis], em->at[axis].pos,
+                    (long long)em->ir->ins[in->arg[1]].imm.i);
+        return true;
+    }
     kiln_em_fn(em, "lane_is_i32");
     kiln_em_put(em, "(t%u[0] - (o%d + %s));\n", in->arg[1], em->dim[axis], em->at[axis].pos);
     return true;

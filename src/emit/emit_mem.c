@@ -78,6 +78,12 @@ static void lane_offsets(kiln_emitter *em, const kiln_ir_ins *in) {
     }
 }
 
+/* The same to the first lane alone, after its address. */
+static void first_lane_offsets(kiln_emitter *em, const kiln_ir_ins *in) {
+    for (int k = 0; k < in->ncoord; k++)
+        kiln_em_put(em, " + t%u[0] * s%d_%d", in->coord[k].at, in->which, em->dim[in->coord[k].axis]);
+}
+
 /* Which lanes are accessed: those that are elements, where the guard allows it. */
 static void lanes_allowed(kiln_emitter *em, kiln_ref guard, const char *count) {
     if (guard != KILN_NOREF) {
@@ -96,7 +102,7 @@ static void load_computed(kiln_emitter *em, const kiln_ir_ins *in, int offset) {
     kiln_em_put(em, ", ");
     lane_offsets(em, in);
     kiln_em_put(em, ", ");
-    lanes_allowed(em, in->nargs ? in->arg[0] : KILN_NOREF, em->vec < 0 ? "KILN_W" : "k");
+    lanes_allowed(em, in->nargs ? in->arg[0] : KILN_NOREF, "k");
     kiln_em_put(em, ", ");
     if (in->nargs)
         kiln_em_use(em, in->arg[1], 8);
@@ -107,12 +113,26 @@ static void load_computed(kiln_emitter *em, const kiln_ir_ins *in, int offset) {
 
 /* -- whole accesses -------------------------------------------------------------------------------------- */
 
+/* The element at one place, which outside vector loops may be a computed one, in all lanes. */
 static void load_splat(kiln_emitter *em, const kiln_ir_ins *in, int offset) {
     const char *t = kiln_dtype_name((kiln_dtype)in->dtype);
     kiln_em_fn(em, "splat_%s", t);
     kiln_em_put(em, "(*(const par_%s *)(", t);
     kiln_em_address(em, in, offset);
+    first_lane_offsets(em, in);
     kiln_em_put(em, in->dtype == KILN_BOOL ? ") != 0)" : "))");
+}
+
+/* Outside vector loops all lanes are the same: one place is read, under a guard if that is so. */
+static void load_for_all(kiln_emitter *em, const kiln_ir_ins *in, int offset) {
+    if (in->nargs) {
+        kiln_em_use(em, in->arg[0], em->mask[in->arg[0]]);
+        kiln_em_put(em, "[0] ? ");
+    }
+    load_splat(em, in, offset);
+    if (!in->nargs) return;
+    kiln_em_put(em, " : ");
+    kiln_em_use(em, in->arg[1], 8);
 }
 
 /* Whole vectors of complex elements in a row: every other lane of two vectors.  What follows is for all others. */
@@ -142,7 +162,9 @@ void kiln_em_load(kiln_emitter *em, kiln_ref r) {
     char stride[24];
     kiln_em_declare(em, r);
     if (lanes == STRIDED && in->prim != KILN_PART_WHOLE && !in->ncoord && !in->nargs) load_parts(em, in);
-    if (in->ncoord || in->nargs) {
+    if (em->vec < 0) {
+        load_for_all(em, in, offset);
+    } else if (in->ncoord || in->nargs) {
         load_computed(em, in, offset);
     } else if (lanes == AT_ONE_PLACE) {
         load_splat(em, in, offset);
@@ -172,8 +194,7 @@ static void store_first_lane(kiln_emitter *em, const kiln_ir_ins *in, int k, kil
     }
     kiln_em_put(em, "*(par_%s *)(", kiln_dtype_name(t));
     kiln_em_address(em, in, k * (int)kiln_dtype_size(t));
-    for (int c = 0; c < in->ncoord; c++)
-        kiln_em_put(em, " + t%u[0] * s%d_%d", in->coord[c].at, in->which, em->dim[in->coord[c].axis]);
+    first_lane_offsets(em, in);
     kiln_em_put(em, ") = ");
     kiln_em_use(em, in->arg[k], 8);
     kiln_em_put(em, t == KILN_BOOL ? "[0] != 0;\n" : "[0];\n");

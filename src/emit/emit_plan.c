@@ -53,7 +53,9 @@ static bool is_function(const kiln_ir_ins *in) {
 
 int kiln_em_weight(const kiln_emitter *em, int begin, int end) {
     int weight = 0;
-    for (int r = begin; r < end; r++) weight += is_function(&em->ir->ins[r]) ? FUNCTION : 1;
+    for (int r = begin; r < end; r++)
+        if (!kiln_em_is_only_tested(em->ir, (kiln_ref)r))
+            weight += is_function(&em->ir->ins[r]) ? FUNCTION : 1;
     return weight;
 }
 
@@ -74,22 +76,44 @@ static int plain_vector_loop(const kiln_ir *ir, kiln_ref r) {
     return end == kiln_ir_region_end(ir, begin) ? begin : -1;
 }
 
-bool kiln_em_is_place_test(const kiln_ir *ir, kiln_ref r) {
+/* The innermost region around r, or -1. */
+static int region_around(const kiln_ir *ir, kiln_ref r) {
+    int begin = (int)r - 1, within = 0;
+    for (; begin >= 0 && (within || !kiln_ir_opens(&ir->ins[begin])); begin--)
+        within += (ir->ins[begin].op == KILN_IR_END) - kiln_ir_opens(&ir->ins[begin]);
+    return begin;
+}
+
+static bool compares_index(const kiln_ir *ir, kiln_ref r) {
     const kiln_ir_ins *in = &ir->ins[r];
-    if (in->op != KILN_IR_PRIM || in->prim != KILN_P_EQ) return false;
-    const kiln_ir_ins *at = &ir->ins[in->arg[0]];
+    return in->op == KILN_IR_PRIM && in->prim == KILN_P_EQ && ir->ins[in->arg[0]].op == KILN_IR_INDEX;
+}
+
+bool kiln_em_is_place_test(const kiln_ir *ir, kiln_ref r) {
+    if (!compares_index(ir, r)) return false;
     int loop = plain_vector_loop(ir, r);
-    return loop >= 0 && at->op == KILN_IR_INDEX && at->which == ir->ins[loop].which &&
-           in->arg[1] < (kiln_ref)loop;
+    return loop >= 0 && ir->ins[ir->ins[r].arg[0]].which == ir->ins[loop].which &&
+           ir->ins[r].arg[1] < (kiln_ref)loop;
+}
+
+bool kiln_em_is_row_test(const kiln_ir *ir, kiln_ref r) {
+    if (!compares_index(ir, r) || ir->ins[ir->ins[r].arg[1]].op != KILN_IR_CONST) return false;
+    int loop = region_around(ir, r);
+    return loop >= 0 && !ir->ins[loop].vec && ir->ins[ir->ins[r].arg[0]].which == ir->ins[loop].which;
+}
+
+/* Whether test k needs no vector of its operand a: a position, or the number of a row. */
+static bool tests_only(const kiln_ir *ir, kiln_ref k, int a) {
+    return kiln_em_is_row_test(ir, k) || (a == 0 && kiln_em_is_place_test(ir, k));
 }
 
 bool kiln_em_is_only_tested(const kiln_ir *ir, kiln_ref r) {
-    if (ir->ins[r].op != KILN_IR_INDEX) return false;
+    if (ir->ins[r].op != KILN_IR_INDEX && ir->ins[r].op != KILN_IR_CONST) return false;
     bool tested = false;
     for (int k = (int)r + 1; k < ir->nins; k++)
         for (int a = 0; a < kiln_ir_noperands(&ir->ins[k]); a++) {
             if (kiln_ir_operand(&ir->ins[k], a) != r) continue;
-            if (!kiln_em_is_place_test(ir, (kiln_ref)k)) return false;
+            if (!tests_only(ir, (kiln_ref)k, a)) return false;
             tested = true;
         }
     return tested;

@@ -121,7 +121,7 @@ static int mask_width(const kiln_emitter *em, kiln_ref r) {
                  in->op == KILN_IR_RESULT;
     if (state) return em->truth;
     if (in->op != KILN_IR_PRIM && in->op != KILN_IR_CAST) return 8;
-    if (kiln_em_is_place_test(em->ir, r)) return 32;
+    if (kiln_em_is_place_test(em->ir, r) || kiln_em_is_row_test(em->ir, r)) return 32;
     bool select = in->op == KILN_IR_PRIM && kiln_prim_rule((kiln_prim)in->prim) == KILN_RULE_SELECT;
     kiln_ref from = in->arg[select ? 1 : 0];
     kiln_dtype t = (kiln_dtype)em->ir->ins[from].dtype;

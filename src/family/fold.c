@@ -242,6 +242,7 @@ static void classify(kiln_plan *p) {
         if (!p->axes.strided) p->buffer[0].stride = KILN_STRIDE_CONTIG;
         return;
     }
+    if (p->form == KILN_FOLD_ACROSS && p->n[last] <= 2) p->form |= KILN_FOLD_PAIR;
     kiln_plan_classify(p, p->form & KILN_FOLD_ACROSS ? 0 : last, still, turned_buffers(p, still));
 }
 

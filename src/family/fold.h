@@ -10,7 +10,8 @@ enum {
     KILN_FOLD_ACROSS = 1, /* the grid is the vector loop; else the fold is */
     KILN_FOLD_TWO = 2,    /* there are two reduced axes */
     KILN_FOLD_SPOTS =
-        4 /* many short rows are filled, and then an element of each is set (kiln_reduce.spots) */
+        4, /* many short rows are filled, and then an element of each is set (kiln_reduce.spots) */
+    KILN_FOLD_PAIR = 8 /* across, over one axis of two places at most: its tree has no more */
 };
 
 kiln_status kiln_fold_lower(kiln_arena *arena, const kiln_plan *plan, kiln_lowered *out) KILN_MUST_CHECK;

@@ -97,7 +97,7 @@ kiln_status kiln_segments_run(const kiln_axes *axes, const kiln_runner *run, con
 
 /* What kiln_drive comes to for a call that is not worth tiles, threads or flags: one box launched at every place of
  * the outer loops.  Made once, it serves every call with such axes. */
-enum { KILN_WALK_BUFFERS = 10, KILN_WALK_OUTER = 6, KILN_WALK_DIMS = 5 };
+enum { KILN_WALK_BUFFERS = 10, KILN_WALK_OUTER = 6, KILN_WALK_DIMS = 6 };
 typedef struct kiln_walk {
     kiln_axes outer; /* their grid is what is walked; it points into this struct, which must not be moved */
     bool turned; /* `outer` is all axes, of short rows that are turned (turned.c), which takes what follows */
