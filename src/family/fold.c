@@ -176,6 +176,18 @@ static int lay_out(kiln_plan *p, const kiln_walks *w, int again) {
     return groups;
 }
 
+/* Where nothing is folded, dimensions that would be are like any other.  All but the nearest become part of the grid, which is walked in
+ * the order of memory: images before channels, of a norm of each channel by given statistics. */
+static void loosen(kiln_plan *p, const kiln_walks *w) {
+    int near = nearest_dim(p, w);
+    if (!p->branch->reduce->loose || p->branch->accessed || near < 0 || !kiln_is_over(p, near)) return;
+    for (int d = 0; d < p->shape->rank; d++) {
+        if (d == near || !kiln_is_over(p, d)) continue;
+        p->reduced &= ~(UINT64_C(1) << d);
+        p->shape[1].nelem *= p->shape->sizes[d];
+    }
+}
+
 /* Arguments that the row keeps, or writes to, must not go along folded dimensions. */
 static kiln_status check_kept(const kiln_plan *p, const kiln_walks *w) {
     for (int b = p->typed.nrets; b < p->axes.nbuffers; b++) {
@@ -284,6 +296,7 @@ static kiln_status axes(kiln_plan *p) {
     if (row->nviews) KILN_TRY(kiln_views_copy(p));
     kiln_walks_find(p, &w);
     if (row->kept) KILN_TRY(check_kept(p, &w));
+    loosen(p, &w);
     KILN_TRY(lay_out_or_copy(p, &w));
     p->axes.npoints = p->shape[1].nelem;
     int64_t nelem = p->axes.triangle ? p->axes.npoints * elements_of_a_fold(p) : p->shape->nelem;

@@ -175,6 +175,7 @@ typedef struct kiln_reduce {
     bool places;           /* the step (of a scan: or finish) asks for an element's place, `i` */
     bool counts;           /* the merge asks for numbers of elements, `n` */
     bool spots;            /* nothing is folded, and the one result is `i == place ? value : number` */
+    bool loose;            /* nothing is folded, counted or written, and no element asks for its place */
     bool cuts; /* scan: it may go by blocks, since it merges, asks for no `n` and divides no integers */
 } kiln_reduce;
 

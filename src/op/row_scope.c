@@ -429,6 +429,17 @@ static bool sets_spots(const kiln_row *row, const kiln_reduce *r) {
            strcmp(test->args[0]->name, "i") == 0;
 }
 
+/* Whether the fold r of a row is `loose`: it gives results for each element, or none, and nothing else. */
+static kiln_status find_loose(const kiln_row *row, kiln_reduce *r) {
+    usage finish = {.row = row};
+    KILN_TRY(use_all(&finish, &r->finish));
+    r->loose = row->family == KILN_FAMILY_FOLD && !r->states.n && !r->block.n && !r->writes.n &&
+               !finish.place && !finish.count;
+    for (int k = 0; k < r->finish.n; k++)
+        r->loose = r->loose && (r->finish.at[k].each || r->finish.at[k].empty);
+    return KILN_OK;
+}
+
 /* Who asks for places and counts. */
 static kiln_status find_counts(kiln_row *row) {
     for (int b = 0; b < row->nbranches; b++) {
@@ -439,6 +450,7 @@ static kiln_status find_counts(kiln_row *row) {
         r->places = step.place;
         r->counts = merge.count;
         r->spots = sets_spots(row, r);
+        KILN_TRY(find_loose(row, r));
         if (row->family == KILN_FAMILY_SCAN) KILN_TRY(find_scan_counts(row, r));
     }
     for (int c = 0; c < row->nchecks; c++) {

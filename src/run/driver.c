@@ -215,12 +215,12 @@ static uint64_t flags_of_few(const kiln_axes *x) {
     return x->nelem >= KILN_FAR_LEAST && x->ndim > x->ngrid ? KILN_LAUNCH_FAR : 0;
 }
 
-uint64_t kiln_drive_flags(const kiln_axes *x, char *const *ptr) {
+uint64_t kiln_drive_flags(const kiln_axes *x, int threads, char *const *ptr) {
     uint64_t flags = flags_of_few(x);
     if (x->nelem < KILN_MEMORY_LEAST) return flags;
-    int64_t total = bytes_of(x);
+    int64_t total = bytes_of(x), past = threads > 1 ? KILN_STREAM_SHARED_BYTES : KILN_STREAM_BYTES;
     if (total >= KILN_MEMORY_BYTES) flags |= KILN_LAUNCH_MEMORY;
-    if (total >= KILN_STREAM_BYTES && may_stream(x, ptr)) flags |= KILN_LAUNCH_STREAM;
+    if (total >= past && may_stream(x, ptr)) flags |= KILN_LAUNCH_STREAM;
     return flags;
 }
 

@@ -42,11 +42,13 @@ kiln_status kiln_drive(const kiln_axes *axes, const kiln_runner *run, int nest, 
 kiln_status kiln_drive_alone(const kiln_axes *axes, const kiln_runner *run, int nest, char *const *ptr,
                              const uint64_t *par, uint64_t flags, int32_t *trap) KILN_MUST_CHECK;
 /* KILN_LAUNCH_* of a call, by how much it reads and writes: more than the first cache holds, more than the second does, and more
- * than a core's share of all, whose results are better written past the caches.  Smaller calls have none of the latter two. */
-uint64_t kiln_drive_flags(const kiln_axes *axes, char *const *ptr);
+ * than a core's share of all, whose results are better written past the caches: several cores gain by that in larger calls alone, as each
+ * has its part of the last cache nearer.  Smaller calls have none of the latter two. */
+uint64_t kiln_drive_flags(const kiln_axes *axes, int threads, char *const *ptr);
 #define KILN_FAR_LEAST ((int64_t)1 << 14) /* elements */
 #define KILN_MEMORY_BYTES ((int64_t)8 << 20)
 #define KILN_STREAM_BYTES ((int64_t)32 << 20)
+#define KILN_STREAM_SHARED_BYTES ((int64_t)44 << 20)
 #define KILN_MEMORY_LEAST \
     (KILN_STREAM_BYTES / (16 * KILN_MAX_OPERANDS)) /* elements that can be so many bytes */
 

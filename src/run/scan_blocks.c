@@ -164,7 +164,7 @@ kiln_status kiln_blocks_run(const kiln_axes *x, const kiln_runner *run, const ki
     s.run.parallel = NULL; /* each part in one thread, */
     s.run.cost = NULL;     /* and timed here */
     s.nblocks = x->n[x->ngrid] / how->length;
-    s.flags = kiln_drive_flags(x, ptr);
+    s.flags = kiln_drive_flags(x, 1, ptr);
     place_tensors(&s, ptr);
     int64_t nbytes = place_states(&s, NULL);
     kiln_tensor *room = kiln_tensor_new_trusted(KILN_U8, 1, &nbytes, NULL, nbytes);

@@ -155,7 +155,7 @@ KILN_HOT kiln_status kiln_drive(const kiln_axes *x, const kiln_runner *run, int 
         return kiln_drive_alone(x, run, nest, ptr, par, 0, trap);
     int threads;
     int64_t nparts = kiln_drive_parts(x, run, &threads);
-    uint64_t flags = kiln_drive_flags(x, ptr);
+    uint64_t flags = kiln_drive_flags(x, threads, ptr);
     bool timed = is_timed(x, run);
     if (nparts < 2) {
         int64_t start = timed ? kiln_clock_ns() : 0;
