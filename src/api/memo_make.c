@@ -406,10 +406,9 @@ bool kiln_memo_make(kiln_memo *m, bool flat, const kiln_recipe *r, const kiln_va
     m->ncalls = 0;
     for (unsigned i = 0; i < m->nargs; i++)
         if (!fill_arg(&f, i)) return false;
-    if (!fill_addresses(&f) || !fill_scalars(&f, c)) return false;
-    if (!(m->flat    ? make_flat(&f)
-          : composed ? keep_layout(&f) && kiln_memo_keep_calls(m, plan)
-                     : make_laid_out(&f, c, run, made)))
+    if (composed ? !keep_layout(&f) || !kiln_memo_keep_calls(m, plan)
+                 : !fill_addresses(&f) || !fill_scalars(&f, c) ||
+                       !(m->flat ? make_flat(&f) : make_laid_out(&f, c, run, made)))
         return false;
     bool simple = m->nrets == 1 && made[0] && m->nnests == 1 && m->nguards == 0 && !m->asked.has_text;
     m->simple_nargs = simple ? m->nargs : SIZE_MAX;

@@ -168,6 +168,37 @@ def test_results_that_calls_do_not_give(mode):
                 torch.testing.assert_close(q, (x * x).sum())
 
 
+def test_rest_of_many_tensors_alone(own):
+    """Of a row that computes nothing itself another operator gives all, whatever the number of tensors."""
+    names = [f"t{k}" for k in range(9)]
+    tensors = ", ".join(f"Tensor {n}" for n in names)
+    own.load(f"""
+fold my::rows({tensors}, bool[2] wanted) -> (Tensor, Tensor) : takes float
+    over   last(1)
+    gives  wanted[0]
+    state  s = 0
+    step   s = s + {" + ".join(names)}
+    merge  s = s + rhs.s
+    finish s
+    rest   my::columns
+fold my::columns({tensors}, bool[2] wanted) -> Tensor : takes float
+    over   first(1)
+    gives  wanted[1]
+    state  s = 0
+    step   s = s + {" - ".join(names)}
+    merge  s = s + rhs.s
+    finish s
+""")
+    args = [torch.arange(12.0).view(3, 4) + k for k in range(9)]
+    for wanted in ([False, True], [True, True], [True, False]) * 6:
+        rows, columns = own.op("my::rows")(*args, wanted)
+        assert (rows is None, columns is None) == (not wanted[0], not wanted[1])
+        if wanted[0]:
+            torch.testing.assert_close(rows, sum(args).sum(1))
+        if wanted[1]:
+            torch.testing.assert_close(columns, (args[0] - sum(args[1:])).sum(0))
+
+
 def test_nothing_is_written_before_all_calls_are_known_to_fit(own):
     own.load(ROWS)
     x = torch.zeros(3)
