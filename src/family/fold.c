@@ -177,10 +177,12 @@ static int lay_out(kiln_plan *p, const kiln_walks *w, int again) {
 }
 
 /* Where nothing is folded, dimensions that would be are like any other.  All but the nearest become part of the grid, which is walked in
- * the order of memory: images before channels, of a norm of each channel by given statistics. */
+ * the order of memory: images before channels, of a norm of each channel by given statistics.  Not so if rows are short, since what all
+ * folded together have in common would be computed for each. */
 static void loosen(kiln_plan *p, const kiln_walks *w) {
     int near = nearest_dim(p, w);
     if (!p->branch->reduce->loose || p->branch->accessed || near < 0 || !kiln_is_over(p, near)) return;
+    if (p->shape->sizes[near] < FEW) return;
     for (int d = 0; d < p->shape->rank; d++) {
         if (d == near || !kiln_is_over(p, d)) continue;
         p->reduced &= ~(UINT64_C(1) << d);

@@ -112,9 +112,12 @@ kiln_status kiln_views_find(kiln_plan *p) {
         int v = view_index(p, p->typed.in_arg[i]);
         own[i] = p->in[i];
         if (v < 0) continue;
-        KILN_TRY(find_sizes(p, v, p->in[i]));
+        uint64_t shaping = p->branch->uses | ~p->call->op->row->kept; /* others may have any sizes */
+        bool counts = shaping >> p->typed.in_arg[i] & 1;
+        p->view[v].rank = 0;
+        if (counts) KILN_TRY(find_sizes(p, v, p->in[i]));
         seen[n] = (kiln_tensor){
-            .rank = (uint8_t)p->view[v].rank, .nelem = own[i]->nelem, .sizes = p->view[v].sizes};
+            .rank = (uint8_t)p->view[v].rank, .nelem = counts ? own[i]->nelem : 1, .sizes = p->view[v].sizes};
         p->in[i] = &seen[n++];
     }
     kiln_status st = kiln_broadcast(p);

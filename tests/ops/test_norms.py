@@ -250,6 +250,8 @@ def test_gradients_of_batch_norm(interp, sync):
         for mask in rng.sample(MASKS, 2):
             norm_agrees("native_batch_norm_backward", [grad, x, weight, None, None, saved, spread, True, 1e-5, mask], seldom(shape, dtype, k, interp, sync))
             norm_agrees("native_batch_norm_backward", [grad, x, weight, mean, var, None, None, False, 1e-5, mask], seldom(shape, dtype, k, interp, sync))
+            none = torch.empty(0, dtype=of)  # what the norm by given statistics saves
+            norm_agrees("native_batch_norm_backward", [grad, x, weight, mean, var, none, none, False, 1e-5, mask], (interp,))
             if weight is not None:
                 reserve = torch.empty(0, dtype=torch.uint8)
                 norm_agrees("batch_norm_backward", [grad, x, weight, None, None, saved, spread, True, 1e-5, mask, reserve], (interp,))
