@@ -35,9 +35,7 @@ static uint32_t value_ps(const kiln_ir_ins *in) {
 /* Whether instruction k is run for each element: it stands in a loop without loops inside, and in no merge.  What stands outside is run
  * for each row or column. */
 static bool is_of_elements(const kiln_ir *ir, int k) {
-    int begin = k - 1;
-    for (int inside = 0; begin >= 0 && (inside || !kiln_ir_opens(&ir->ins[begin])); begin--)
-        inside += (ir->ins[begin].op == KILN_IR_END) - kiln_ir_opens(&ir->ins[begin]);
+    int begin = kiln_ir_region_around(ir, k);
     if (begin < 0) return false;
     for (int r = begin + 1, end = kiln_ir_region_end(ir, begin); r < end; r++)
         if (kiln_ir_opens(&ir->ins[r]) || (ir->ins[r].op == KILN_IR_MERGE && r < k)) return false;

@@ -76,14 +76,6 @@ static int plain_vector_loop(const kiln_ir *ir, kiln_ref r) {
     return end == kiln_ir_region_end(ir, begin) ? begin : -1;
 }
 
-/* The innermost region around r, or -1. */
-static int region_around(const kiln_ir *ir, kiln_ref r) {
-    int begin = (int)r - 1, within = 0;
-    for (; begin >= 0 && (within || !kiln_ir_opens(&ir->ins[begin])); begin--)
-        within += (ir->ins[begin].op == KILN_IR_END) - kiln_ir_opens(&ir->ins[begin]);
-    return begin;
-}
-
 static bool compares_index(const kiln_ir *ir, kiln_ref r) {
     const kiln_ir_ins *in = &ir->ins[r];
     return in->op == KILN_IR_PRIM && in->prim == KILN_P_EQ && ir->ins[in->arg[0]].op == KILN_IR_INDEX;
@@ -98,7 +90,7 @@ bool kiln_em_is_place_test(const kiln_ir *ir, kiln_ref r) {
 
 bool kiln_em_is_row_test(const kiln_ir *ir, kiln_ref r) {
     if (!compares_index(ir, r) || ir->ins[ir->ins[r].arg[1]].op != KILN_IR_CONST) return false;
-    int loop = region_around(ir, r);
+    int loop = kiln_ir_region_around(ir, (int)r);
     return loop >= 0 && !ir->ins[loop].vec && ir->ins[ir->ins[r].arg[0]].which == ir->ins[loop].which;
 }
 

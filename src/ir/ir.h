@@ -199,5 +199,6 @@ bool kiln_ir_by_block(const kiln_ir_ins *ins);        /* a FOLD or SCAN by block
 int kiln_ir_block_axis(const kiln_ir_ins *ins);       /* of a FOLD by block: its last axis; else -1 */
 uint32_t kiln_ir_axes(const kiln_ir_ins *opener);     /* bit a: the FOR, FOLD or SCAN runs over axis a */
 int kiln_ir_region_end(const kiln_ir *ir, int begin); /* the END of the region opened at begin */
+int kiln_ir_region_around(const kiln_ir *ir, int r);  /* what opens the innermost region around r, or -1 */
 int kiln_ir_nest_begin(const kiln_ir *ir, int nest);  /* index of the nest-th top-level FOR */
 #endif

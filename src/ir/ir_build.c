@@ -432,6 +432,13 @@ uint32_t kiln_ir_axes(const kiln_ir_ins *opener) {
     return axes;
 }
 
+int kiln_ir_region_around(const kiln_ir *ir, int r) {
+    int begin = r - 1, within = 0;
+    for (; begin >= 0 && (within || !kiln_ir_opens(&ir->ins[begin])); begin--)
+        within += (ir->ins[begin].op == KILN_IR_END) - kiln_ir_opens(&ir->ins[begin]);
+    return begin;
+}
+
 int kiln_ir_region_end(const kiln_ir *ir, int begin) {
     int depth = 0;
     for (int i = begin; i < ir->nins; i++) {
