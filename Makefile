@@ -12,8 +12,8 @@ all: setup                ## build/kiln, build/libkiln.so and build/libkiln.a, o
 help:                     ## this list
 	@awk -F ':.*## ' '/^[a-z].*## /{ printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: all                  ## builds and shows a first call; needs neither Python nor PyTorch
-	@build/kiln demo
+run: all                  ## shows a first call, the kernel that takes over, and what needs no new kernel
+	@tools/run_demo.sh
 
 python: setup-test all     ## the Python module, built in place; .venv/bin/python can then `import kiln`
 	@KILN_STATIC_LIB=build/libkiln.a .venv/bin/python setup.py -q build_ext --inplace --build-temp build/python

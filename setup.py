@@ -23,8 +23,7 @@ os.chdir(ROOT)
 FLAGS = ["-ffp-contract=off", "-fwrapv", "-std=c11", "-O2", "-g1", "-fvisibility=hidden", "-D_GNU_SOURCE", "-DNDEBUG",
          *os.environ.get("KILN_CFLAGS", "").split()]
 INCLUDES = ["include", "src"]
-ROW_LAYERS = ("base", "schema", "expr", "op")  # what reads rows: the library's, and the tool's that checks them
-CALL_TEXT = ["calltext", "element", "npy", "tensorfill"]  # calls written as text, shared with the command
+SHARED = ["calltext", "element", "npy", "tensorfill", "loglines"]  # calls written as text, and the lines of KILN_LOG: shared with the command
 
 
 def version():
@@ -44,8 +43,14 @@ def loop_levels():
     return levels
 
 
+def reads_rows(source):
+    """Whether a file is part of what reads rows: the library's, and the tool's that checks them."""
+    layer = source.split("/")[1]
+    return layer in ("base", "schema", "expr", "op") or (layer == "family" and source.endswith("rules.c"))
+
+
 def stamped():
-    patterns = [line for line in Path("src/emit/stamped.txt").read_text().splitlines() if not line.startswith("#")]
+    patterns = [line for line in Path("src/target/cpu/stamped.txt").read_text().splitlines() if not line.startswith("#")]
     return sorted({str(path) for pattern in patterns for path in Path().glob(pattern)})
 
 
@@ -57,7 +62,7 @@ class CopyBridge(build_py):
     def run(self):
         super().run()
         to = Path(self.build_lib) / "kiln/torch/src"
-        for path in [Path("python/csrc/torch_bridge.cpp"), Path("python/csrc/torch_bridge.h"), *Path("include/kiln").iterdir()]:
+        for path in [*sorted(Path("python/csrc").glob("torch_*")), *Path("include/kiln").iterdir()]:
             copy = to / ("kiln" if path.parent.name == "kiln" else "") / path.name
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, copy)
@@ -96,12 +101,12 @@ class BuildKiln(build_ext):
             raise SystemExit(f"kiln: {' and '.join(lacking)} not found; on Debian: apt-get install {' '.join(lacking.values())}")
 
     def build_command(self, temp, objects):
-        """The program of cli/, inside the package; kiln._command runs it.  jansson's archive is linked where there is one, so
+        """The program of cli/ and bench/command/, inside the package; kiln._command runs it.  jansson's archive is linked where there is one, so
         that the wheel needs no library of the machine's."""
         text = temp / "command_text.c"
         subprocess.run([self.build_tool("embed", temp, []), str(text), "bench_kernels_text=bench/kernels.txt", "bench_folds_text=bench/folds.txt",
                         "aten_tags_text=ops/aten-tags-2.13.tsv"], check=True)
-        units = [(str(source), ["-Icli"], temp / "cli") for source in [*sorted(Path("cli").glob("*.c")), text]]
+        units = [(str(source), ["-I."], temp / "cli") for source in [*sorted(Path("cli").glob("*.c")), *sorted(Path("bench/command").glob("*.c")), text]]
         to = Path(self.build_lib) / "kiln/bin"
         to.mkdir(parents=True, exist_ok=True)
         own = self.compiled(units) + objects
@@ -120,8 +125,8 @@ class BuildKiln(build_ext):
             return [found for objects in pool.map(compile_unit, units) for found in objects]
 
     def library_objects(self, temp):
-        sources = {source: source.split("/")[1] in ROW_LAYERS for source in sorted(map(str, Path("src").glob("*/*.c")))
-                   if not source.endswith("run/loops.c")}
+        found = [*Path("src").glob("*/*.c"), *Path("src/target").glob("*/*.c")]
+        sources = {source: reads_rows(source) for source in sorted(map(str, found)) if not source.endswith("run/loops.c")}
         rows = self.compiled([(source, [], temp / "lib") for source, is_row in sources.items() if is_row])
         units = [(source, [], temp / "lib") for source, is_row in sources.items() if not is_row]
         units += [(source, [], temp / "lib") for source in self.generated_sources(temp, rows)]
@@ -159,7 +164,7 @@ setup(
     package_dir={"": "python"},
     ext_modules=[Extension(
         "kiln._kiln",
-        sorted(map(str, Path("python/csrc").glob("*.c"))) + [f"cli/{name}.c" for name in CALL_TEXT],
+        sorted(map(str, Path("python/csrc").glob("*.c"))) + [f"cli/{name}.c" for name in SHARED],
         include_dirs=["include", "."],
         depends=sorted(map(str, [*Path("python/csrc").glob("*.h"), *Path("cli").glob("*.h"), *Path("include/kiln").iterdir()])),
         extra_compile_args=[*FLAGS, "-Wall", "-Wextra", "-Wno-missing-field-initializers", "-Wno-unused-function"],

@@ -4,7 +4,7 @@
  *          the same source with the same flags, files in and out, spawned the plainest way.
  * load:    the own loader against dlopen + dlsym + dlclose of the same object, linked beforehand.
  * Both sides alternate in one run and medians are compared, since times on shared machines drift.
- * Exits non-zero when a goal is missed.  Looks into src/build for what no public call shows alone. */
+ * Exits non-zero when a goal is missed.  Looks into src/target/cpu for what no public call shows alone. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <spawn.h>
@@ -14,10 +14,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "build/build.h"
-#include "build/elf_load.h"
-#include "build/proc.h"
-#include "build/tools.h"
+#include "target/cpu/build.h"
+#include "target/cpu/elf_load.h"
+#include "target/cpu/proc.h"
+#include "target/cpu/tools.h"
 
 enum { COMPILES = 21, LOADS = 2001 };
 
@@ -154,7 +154,7 @@ static void bench_compile(kiln_toolchain *tc, const char *name, size_t nargs) {
 
 static void link_peer(const kiln_object *o) {
     char command[256];
-    kiln_object copy = {malloc(o->n), o->n};
+    kiln_object copy = {.bytes = malloc(o->n), .n = o->n};
     memcpy(copy.bytes, o->bytes, o->n);
     kiln_elf_export(&copy, KILN_KERNEL_SYMBOL);
     if (kiln_file_write_atomic(object_path, copy.bytes, copy.n) != KILN_OK) die("cannot write the object");

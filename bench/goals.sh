@@ -9,7 +9,8 @@ build/kiln bench dispatch memory first shapes hang threads pool large folds || m
 for script in bench/open.sh bench/table.sh bench/instructions.sh; do
     [ ! -x "$script" ] || "$script" || missed=1
 done
-for script in python.py torch_eager.py "peers.py rows" "peers.py folds" "peers.py norms" "peers.py lists" "peers.py accuracy"; do
+.venv/bin/python -c "import numexpr, numba" 2>/dev/null || .venv/bin/python -m pip -q install numexpr numba # for evaluate.py
+for script in python.py evaluate.py torch_eager.py "peers.py rows" "peers.py folds" "peers.py norms" "peers.py lists" "peers.py accuracy"; do
     # shellcheck disable=SC2086 -- words
     .venv/bin/python bench/$script || missed=1
 done

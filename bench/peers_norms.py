@@ -11,8 +11,9 @@ element is resized with a warning at each call, and binary_cross_entropy answers
 rms_norm is `_fused_rms_norm`, which torch.rms_norm calls too; on a CPU PyTorch composes it of other operators, and has no
 `_fused_rms_norm_backward`.  There is no l1_loss_backward anywhere: autograd multiplies by the sign.
 
-Beside a goal that is missed stands what it asks for in ns an element, and what the quickest plain operator of either side takes that
-reads and writes as many whole tensors, once each: setting them to 0, negating one, adding two, or summing one.
+Each line is measured beside the quickest plain operator of either side that reads and writes as many whole tensors, once each:
+setting them to 0, negating one, adding two, or summing one (one column of it, as nll_loss reads).  Where a goal asks for less time than that, peers_folds.reachable() says
+what is asked for instead.
 """
 import json
 import math
@@ -20,7 +21,7 @@ import math
 import torch
 
 import kiln
-from peers_folds import goal, measure
+from peers_folds import asked, goal, measure, reachable
 
 IN_CACHE, NEAR, MEMORY, NARROW, IMAGES = [64, 1000], [4096, 768], [1024, 16384], [65536, 10], [32, 64, 56, 56]
 IN_A_ROW = {tuple(NEAR): 5}  # its tensors fit the last cache, from which the other side's have driven them at the first call
@@ -173,10 +174,11 @@ def sides(overload, args, checked):
 def plain(name, shape):
     """Best time of an operator that does next to nothing with the tensors that the named one must read and write."""
     x, y, out = torch.rand(shape), torch.rand(shape), torch.rand(shape)
-    if name == "nll_loss":
+    if name == "nll_loss":  # it reads one element of each row
+        x = x[:, 0]
         calls = (lambda: kiln.op("aten::sum")(x)), (lambda: torch.sum(x))
     elif name == "nll_loss backward":
-        calls = out.zero_, out.zero_  # Kiln has none
+        calls = out.zero_, out.zero_  # Kiln has no zero_
     elif "backward" in name:
         calls = (lambda: kiln.op("aten::add.out")(x, y, out=out)), (lambda: torch.add(x, y, out=out))
     else:
@@ -191,19 +193,18 @@ def rows():
             ns, spread = measure(sides(overload, args, shape != MEMORY), IN_A_ROW.get(tuple(shape), 1))
             if "numpy" in ns:
                 ns["torch without out"] = ns.pop("numpy")  # the third side is not NumPy here
-            met = ns["torch"] / ns["kiln"] * spread >= want
-            if not met:
-                ns["plain"] = plain(name, shape)
-            yield {"bench": "norms", "name": name, "over": what, "shape": shape, "goal": want, "ns": ns, "spread": spread, "met": met}
+            ns["plain"] = plain(name, shape)
+            within = reachable(want, ns["torch"], ns["plain"])
+            yield {"bench": "norms", "name": name, "over": what, "shape": shape, "asked": want, "goal": within, "ns": ns, "spread": spread,
+                   "met": ns["torch"] / ns["kiln"] * spread >= within}
 
 
 def shown(r):
     ns, size = r["ns"], math.prod(r["shape"])
     each = ns["kiln"] / size
     beside = f", {ns['torch without out'] / ns['kiln']:.2f} without out= there" if "torch without out" in ns else ""
-    if not r["met"]:
-        beside += f"; asked {ns['torch'] / r['goal'] / size:.3f}, plain {ns['plain'] / size:.3f}"
-    return (f"{r['name']:23} {r['over']:6} {str(r['shape']):16} {ns['torch'] / ns['kiln']:6.2f}  goal {r['goal']:4}"
+    beside += f"; goal {ns['torch'] / r['goal'] / size:.3f}, plain {ns['plain'] / size:.3f}"
+    return (f"{r['name']:23} {r['over']:6} {str(r['shape']):16} {ns['torch'] / ns['kiln']:6.2f}  goal {asked(r['asked'], r['goal'])}"
             f"  {each:.3f} ns an element, PyTorch beside itself {r['spread']:.2f}{beside}")
 
 

@@ -1,22 +1,27 @@
 #!/usr/bin/env python3
-"""torch.* served by Kiln beside PyTorch's own kernels, in one process: bench/torch_eager.py [--threads N] [hot|large|train|start|pools|make-default].
+"""torch.* served by Kiln beside PyTorch's own kernels, in one process: bench/torch_eager.py [--threads N] [PART ...].
 
 Both sides take turns within a run, enabled and disabled again and again; the best of many samples counts, so that a busy
 machine disturbs both alike.  `spread` is how far PyTorch differs from itself in the run: the best of its odd turns over that of its
-even ones.  pools compares Kiln's threads with PyTorch's, on a quiet machine and with one core busy.  make-default measures every operator and writes python/kiln/torch/default.txt, what enable() takes.
+even ones.  The parts start, hot, large, train and interpreted hold goals; interpreted is hot with every operator taken and no kernel
+built.  pools compares Kiln's own threads, in a process without PyTorch, with PyTorch's, which Kiln uses where PyTorch is loaded.
+
+Three parts write python/kiln/torch/default.txt, what enable() takes: make-default measures every operator, and narrow-default those of the
+file with another number of threads; each leaves out what is slower.  make-interpreted measures them without kernels.
 Exits 1 if a goal is missed.
 """
 import argparse
-import ctypes
+import json
 import math
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 os.environ.setdefault("KILN_MODE", "sync")
+os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # a warning for each out= that is resized takes longer than the call
 import torch  # noqa: E402
 
 import kiln  # noqa: E402
@@ -126,6 +131,10 @@ def threads():
     return f"{n} thread{'s' if n > 1 else ''}"
 
 
+def machine():
+    return f"{threads()} on {len(os.sched_getaffinity(0))} cores"
+
+
 def mean_of(figures, calls):
     return math.exp(sum(math.log(figures[name][1] / figures[name][0]) for name in calls) / len(calls))
 
@@ -165,6 +174,19 @@ def hot():
         for name, call in sides.items():
             best[name] = min(best[name], sample(call, x, 100, 3))
     goal("kiln.op on torch tensors, bitwise_not [32,32] / torch.bitwise_not", best["kiln.op"] / best["native"], 0.28)
+
+
+def interpreted():
+    kiln.configure(mode="interp")
+    figures = by_turns(CALLS, Tensors(32), 40, 8, 14)
+    kiln.configure(mode="sync")
+    table(f"interpreted calls on [32,32] through torch.*, {threads()}", figures, 1, "ns")
+    folds = ("sum (dim)", "amax (dim)", "var_mean")
+    elementwise = [name for name in CALLS if name not in folds]
+    goal(f"geometric mean of the {len(elementwise)} element-wise, interpreted", mean_of(figures, elementwise), 0.75)
+    for name in (max(elementwise, key=lambda name: figures[name][1] / figures[name][0]), *folds):
+        native, own, _ = figures[name]
+        goal(f"{'' if name in folds else 'worst of these: '}{name}, interpreted", own / native, 1.5 if name in folds else 1.0)
 
 
 def large():
@@ -304,9 +326,11 @@ def make_up(schema, dtype, side, way):
 
 
 def call_of(name, side):
-    """A call of the operator that PyTorch takes, or None."""
+    """A call of the operator that PyTorch takes, or None.  An older PyTorch may lack the operator."""
     base, _, overload = name.removeprefix("aten::").partition(".")
-    op = getattr(getattr(torch.ops.aten, base), overload or "default")
+    op = getattr(getattr(torch.ops.aten, base, None), overload or "default", None)
+    if op is None:
+        return None
     for dtype, way in (*((torch.float32, way) for way in WAYS), (torch.int32, NAMED), (torch.bool, NAMED)):
         args = make_up(op._schema, dtype, side, way)
         if args is None:
@@ -319,66 +343,166 @@ def call_of(name, side):
     return None
 
 
+SIDES = {32: (40, 8), 512: (3, 5)}  # side of the tensors -> calls of a sample, rounds
+
+
+def compare_all(names):
+    """Times the operators on tensors of each side: (those that could be tried, those slower than PyTorch's -> by how much and where)."""
+    tried, slow = set(), {}
+    for side, (n, rounds) in SIDES.items():
+        suspects = {name: call for name in names if name not in slow and (call := call_of(name, side))}
+        tried |= suspects.keys()
+        # Measures what looks slow again, for longer and with new tensors: where tensors lie in memory changes times.
+        for more in (1, 2, 3):
+            figures = by_turns(suspects, None, n, 4, more * rounds)
+            ratios = {name: own / native for name, (native, own, spread) in figures.items() if own > 1.05 * max(1, spread, 1 / spread) * native}
+            suspects = {name: call_of(name, side) for name in ratios}
+        slow |= {name: f"{ratio:.2f} on [{side},{side}], {machine()}" for name, ratio in ratios.items()}
+    return tried, slow
+
+
+DEFAULT = ROOT / "python/kiln/torch/default.txt"
+HEAD = """\
+# default.txt - the operators that kiln.torch.enable() takes by default.  They were measured to be no slower than
+# PyTorch's own, on tensors of [32,32] and of 1 MB.
+# "interpreted": the operator was no slower without a kernel either.  enable() takes it without a compiler, too.
+# "left out": the operator was slower.  The number is Kiln's time over PyTorch's; the size of the tensors and the machine follow.
+# Made by bench/torch_eager.py make-default and narrow-default; do not edit.
+"""
+MEASURED, LEFT_OUT = "# measured with: ", "# left out: "
+
+
+class Default(NamedTuple):
+    """What stands in default.txt."""
+    measured: list[str]  # numbers of threads
+    taken: dict[str, str]  # operator -> "interpreted" or ""
+    left_out: dict[str, str]  # operator -> Kiln's time over PyTorch's, and where it was measured
+
+    def write(self):
+        lines = [f"{name} {mark}".rstrip() for name, mark in sorted(self.taken.items())]
+        left = [f"{LEFT_OUT}{name}: {why}" for name, why in sorted(self.left_out.items())]
+        DEFAULT.write_text("\n".join([f"{HEAD}{MEASURED}{', '.join(self.measured)}", *left, *lines]) + "\n")
+
+
+def read_default():
+    text = DEFAULT.read_text().splitlines()
+    measured = next((line for line in text if line.startswith(MEASURED)), MEASURED).removeprefix(MEASURED)
+    left = (line.removeprefix(LEFT_OUT).split(": ", 1) for line in text if line.startswith(LEFT_OUT))
+    taken = (line.partition(" ") for line in text if not line.startswith("#"))
+    return Default(measured.split(", ") if measured else [], {name: mark for name, _, mark in taken}, dict(left))
+
+
+def in_full(names):
+    return [f"aten::{name}" for name in names]
+
+
+def leave_out(default, slow):
+    print(f"slower with {machine()}: {len(slow)}")
+    for name, why in sorted(slow.items()):
+        print(f"  {name.removeprefix('aten::')}: {why}")
+        default.left_out[name.removeprefix("aten::")] = why
+        default.taken.pop(name.removeprefix("aten::"), None)
+
+
 def make_default():
-    """Operators that are no slower, small and large; those that cannot be tried are left out."""
+    """Writes default.txt: the operators that can be tried and are no slower, on small and on large tensors."""
     kiln.torch.disable()
     names = [n for n in kiln.ops() if n.startswith("aten::") and n not in kiln.torch.status().left_alone]
-    calls = {side: {n: c for n in names if (c := call_of(n, side))} for side in (32, 512)}
-    slow, ratios = set(), {}
-    for side, n, rounds in ((32, 40, 8), (512, 3, 5)):
-        suspects = calls[side]
-        for more in (1, 2, 3):  # what looks slow is looked at again, for longer, in other memory: where tensors lie beside each other counts
-            figures = by_turns(suspects, None, n, 4, more * rounds)
-            suspects = {name: call_of(name, side) for name, (native, own, spread) in figures.items()
-                        if own > 1.05 * max(1, spread, 1 / spread) * native}
-            ratios |= {name: [*ratios.get(name, []), own / native] for name, (native, own, _) in figures.items()}
-        slow |= set(suspects)
-    fast = sorted(n.removeprefix("aten::") for n in ratios if n not in slow)
-    head = ["# default.txt - what kiln.torch.enable() takes: operators that were no slower than PyTorch's own on [32,32] and on",
-            "# 1 MB, one thread.  Made by bench/torch_eager.py make-default; do not edit."]
-    (ROOT / "python/kiln/torch/default.txt").write_text("\n".join(head + fast) + "\n")
-    print(f"{len(fast)} of {len(names)} operators; {len(names) - len(ratios)} were not tried; slower:")
-    for name in sorted(slow):
-        print(f"  {name}: {', '.join(f'{r:.2f}' for r in ratios[name])}")
+    tried, slow = compare_all(names)
+    default = Default([machine()], {name.removeprefix("aten::"): "" for name in tried}, {})
+    leave_out(default, slow)
+    print(f"{len(default.taken)} of {len(names)} operators; {len(names) - len(tried)} were not tried")
+    default.write()
+    make_interpreted()
+
+
+def narrow_default():
+    """Measures the operators of default.txt with another number of threads, and leaves out those that are slower there."""
+    kiln.torch.disable()
+    default = read_default()
+    _, slow = compare_all(in_full(default.taken))
+    leave_out(default, slow)
+    if machine() not in default.measured:
+        default.measured.append(machine())
+    default.write()
+
+
+def make_interpreted():
+    """Measures the operators of default.txt without kernels, and writes the marks anew."""
+    kiln.torch.disable()
+    default = read_default()
+    kiln.configure(mode="interp")
+    tried, slow = compare_all(in_full(default.taken))
+    kiln.configure(mode="sync")
+    quick = {name.removeprefix("aten::") for name in tried - slow.keys()}
+    default.taken.update({name: "interpreted" if name in quick else "" for name in default.taken})
+    default.write()
+    print(f"{len(quick)} of {len(default.taken)} operators are no slower when they are interpreted")
+
+
+POOL = """if True:
+    import json, sys, time
+    with_torch, threads = json.loads(sys.argv[1])
+    if with_torch:
+        import torch
+        torch.set_num_threads(threads)
+    import kiln, numpy
+    kiln.configure(mode="sync", threads=threads)
+    now, took = time.perf_counter_ns, {}
+    for name in ("neg", "exp", "tanh"):
+        call = kiln.op(f"aten::{name}.out")
+        for size, calls in ((64, 1500), (128, 1000), (256, 600), (1024, 300), (4096, 150), (65536, 25)):
+            x, y = (kiln.Tensor(numpy.full(size * 256, 0.5, numpy.float32)) for _ in range(2))
+            samples = []
+            for _ in range(calls + 3):  # the first ones compile and wake threads
+                start = now()
+                call(x, out=y)
+                samples.append(now() - start)
+            took[f"{name} {size}"] = sorted(samples[3:])[calls // 2]
+    print(json.dumps([kiln.show_config(), took]))
+"""
+
+
+def pool_times(with_torch, n):
+    """(whose threads ran the calls, "operator KB" -> median in ns), measured in a fresh process."""
+    code = [sys.executable, "-c", POOL, json.dumps([with_torch, n])]
+    config, took = json.loads(subprocess.run(code, capture_output=True, text=True, check=True).stdout)
+    return config.split("\npool: ")[1].splitlines()[0], took
 
 
 def pools():
-    """What a call takes by one thread, and by all threads of Kiln's pool and of PyTorch's."""
-    torch.set_num_threads(os.cpu_count())
-    with tempfile.TemporaryDirectory() as folder:
-        library = Path(folder) / "pools.so"
-        build = kiln.torch._build.command(ROOT / "bench/torch_pools.cpp", [ROOT / "include"], library)
-        subprocess.run([*build, "-fopenmp", str(ROOT / "build/libkiln.a"), "-lm", "-lpthread"], check=True)
-        timed = ctypes.CDLL(str(library)).time_calls
-    timed.restype, timed.argtypes = ctypes.c_double, (ctypes.c_int, ctypes.c_char_p, ctypes.c_int64, ctypes.c_int)
+    """What direct calls take on one thread, on all threads of Kiln's pool and on all of PyTorch's."""
+    n = os.cpu_count()
     for busy in (False, True):
         other = subprocess.Popen([sys.executable, "-c", "while True: pass"]) if busy else None
-        print(f"\n{torch.get_num_threads()} threads, {'one core busy' if busy else 'nothing else running'}: medians in us")
-        print(f"{'operator':12} {'size':>8} {'1 thread':>10} {'Kiln':>10} {'PyTorch':>10} {'Kiln/PyTorch':>13}")
         try:
-            for name in ("neg", "exp", "tanh"):
-                for size, calls in ((256, 600), (1024, 300), (4096, 150), (65536, 25)):
-                    turns = [[timed(pool, f"aten::{name}.out".encode(), size * 256, calls) for pool in (0, 1, 2)] for _ in range(3)]
-                    one, own, host = (sorted(side)[1] * 1e6 for side in zip(*turns))
-                    print(f"{name:12} {size:5} KB {one:10.1f} {own:10.1f} {host:10.1f} {own / host:13.3f}")
+            turns = [[pool_times(*side) for side in ((False, 1), (False, n), (True, n))] for _ in range(3)]
         finally:
             if other:
                 other.kill()
                 other.wait()
+        assert [owner for owner, _ in turns[0]][1:] == ["Kiln's", "PyTorch's"]
+        print(f"\n{n} threads, {'one core busy' if busy else 'nothing else running'}: medians in us")
+        print(f"{'operator':12} {'size':>8} {'1 thread':>10} {'Kiln':>10} {'PyTorch':>10} {'Kiln/PyTorch':>13}")
+        for case in turns[0][0][1]:
+            one, own, torchs = (sorted(turn[side][1][case] for turn in turns)[1] / 1e3 for side in range(3))
+            name, size = case.split()
+            print(f"{name:12} {size:>5} KB {one:10.1f} {own:10.1f} {torchs:10.1f} {own / torchs:13.3f}")
 
 
 def main():
-    known = {"hot": hot, "large": large, "train": training, "start": start, "pools": pools, "make-default": make_default}
+    known = {"hot": hot, "interpreted": interpreted, "large": large, "train": training, "start": start, "pools": pools,
+             "make-default": make_default, "narrow-default": narrow_default, "make-interpreted": make_interpreted}
     parser = argparse.ArgumentParser(prog="torch_eager.py")
     parser.add_argument("--threads", type=int, default=1, metavar="N", help="of both sides; 1 unless given")
-    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(known) + "; start, hot, large and train unless given")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(known) + "; start, hot, large, train and interpreted unless given")
     given = parser.parse_args()
     for part in given.parts:
         if part not in known:
             parser.error(f"no part '{part}'; there are {' '.join(known)}")
     torch.set_num_threads(given.threads)
     kiln.configure(threads=given.threads)
-    for part in given.parts or ("start", "hot", "large", "train"):
+    for part in given.parts or ("start", "hot", "large", "train", "interpreted"):
         known[part]()
     return 1 if missed else 0
 

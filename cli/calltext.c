@@ -36,12 +36,24 @@ typedef struct parser {
 
 /* -- errors and memory ------------------------------------------------------------------------ */
 
+/* The call behind the message, with a mark below the place, if the call is one short line. */
+static void show_place(const parser *p, size_t at) {
+    enum { MOST = 160 };
+    size_t said = strlen(p->err), n = (size_t)(p->end - p->start);
+    if (n == 0 || n > MOST || at > n) return;
+    for (size_t k = 0; k < n; k++)
+        if ((unsigned char)p->start[k] < ' ' || p->start[k] == 127) return;
+    snprintf(p->err + said, CALLTEXT_ERROR_MAX - said, "\n  %.*s\n  %*s^", (int)n, p->start, (int)at, "");
+}
+
 static bool fail_at(parser *p, const char *where, const char *fmt, ...) {
-    int n = snprintf(p->err, CALLTEXT_ERROR_MAX, "call:%zu: ", (size_t)(where - p->start) + 1);
+    size_t at = (size_t)(where - p->start);
+    int n = snprintf(p->err, CALLTEXT_ERROR_MAX, "call:%zu: ", at + 1);
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(p->err + n, CALLTEXT_ERROR_MAX - (size_t)n, fmt, ap);
     va_end(ap);
+    show_place(p, at);
     return false;
 }
 
@@ -398,6 +410,9 @@ static bool word_value(parser *p, kiln_value *out) {
     if (kiln_dtype_parse(name, &dtype) != KILN_OK)
         return fail_at(p, word, "expected a value, found the word '%.*s'", n < 40 ? (int)n : 40, word);
     if (*p->at == '[') return made_tensor(p, word, dtype, out);
+    if (*p->at == '(')
+        return fail_at(p, p->at, "sizes of a tensor stand in square brackets, as %s[3] or %s[2,3]", name,
+                       name);
     *out = kiln_v_dtype(dtype);
     return true;
 }

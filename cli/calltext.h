@@ -40,7 +40,8 @@ typedef struct calltext {
 
 /* Parses n bytes.  limits: NULL for CALLTEXT_BYTES, or half of the machine's memory if that is less, and no
  * refusals.  *out: freed with calltext_free.
- * On failure *out is untouched and err (CALLTEXT_ERROR_MAX bytes) reads "call:COLUMN: expected ...". */
+ * On failure *out is untouched and err (CALLTEXT_ERROR_MAX bytes) reads "call:COLUMN: expected ..."; a call of one short line
+ * follows with a mark below the place. */
 bool calltext_parse(const char *text, size_t n, const calltext_limits *limits, calltext *out, char *err);
 void calltext_free(calltext *call);
 #endif

@@ -18,7 +18,8 @@ typedef struct cli_args {
     bool json;
     bool dot, svg, verbose, kwargs_only; /* of graph */
     bool coverage;                       /* of ops */
-    const char *stage;                   /* NULL: all */
+    bool all;                            /* of ops: list every operator; of explain: every stage but asm */
+    const char *stage;                   /* NULL: the default one */
     const char *isa;                     /* NULL: the best */
     kiln_mode mode;
     int threads; /* that one call may use; 0: as the environment says */
@@ -40,7 +41,6 @@ enum {
     CLI_COMMAND_COUNT
 };
 extern const cli_command cli_commands[CLI_COMMAND_COUNT];
-extern const char cli_bench_details[]; /* cmd_bench.c: its help, made from the list of benchmarks */
 
 #define CMD(NAME, name, operands, summary, details) int cmd_##name(const cli_args *args);
 #include "commands.def"
@@ -49,7 +49,8 @@ extern const char cli_bench_details[]; /* cmd_bench.c: its help, made from the l
 /* Reads a command's arguments (argv[0] is its name).  Returns -1 to run it, else the exit code: --help and
  * --version have then been answered, or a usage error told. */
 int cli_options_parse(int command, int argc, char **argv, cli_args *out);
-void cli_print_usage(void); /* all commands, as data */
+void cli_print_usage(void);       /* all commands, as data */
+void cli_print_help(int command); /* what the command does, and its options */
 /* Tells a usage error, with where to find help; command -1: the program itself.  Returns CLI_USAGE. */
 int cli_usage_error(int command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* The candidate most like word, or NULL if none is near. */

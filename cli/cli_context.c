@@ -7,13 +7,13 @@
 #include <string.h>
 
 #include "cli.h"
+#include "loglines.h"
 
-enum { FILE_BYTES_MAX = 64 << 20 };
+enum { FILE_BYTES_MAX = 64 << 20, WARNINGS = 1 /* the level where KILN_LOG is not set */ };
 
-/* Errors and warnings only; the library calls it from any thread. */
 static void on_log(void *user, int level, const char *topic, const char *text) {
     (void)user;
-    if (level <= 1) fprintf(stderr, "kiln: %s: %s: %s\n", level ? "warning" : "error", topic, text);
+    loglines_write(level, topic, text);
 }
 
 /* The whole of f, or NULL with errno set. */
@@ -74,6 +74,11 @@ kiln_ctx *cli_open(const cli_args *args) {
     kiln_config config = {
         .size = sizeof config, .mode = args->mode, .isa = args->isa, .threads = args->threads, .log = on_log};
     kiln_ctx *ctx;
+    char why[LOGLINES_WHY_MAX];
+    if (!loglines_open(WARNINGS, why)) {
+        cli_error("%s", why);
+        return NULL;
+    }
     kiln_status st = kiln_open(&config, &ctx);
     if (st != KILN_OK) {
         cli_kiln_error(st);

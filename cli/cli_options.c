@@ -73,14 +73,14 @@ void cli_print_usage(void) {
              "Turns tensor operator calls into machine code, once per class of calls.\n\nCommands:\n");
     for (int i = 0; i < CLI_COMMAND_COUNT; i++)
         out_printf("  %-9s %s\n", cli_commands[i].name, cli_commands[i].summary);
-    out_text("\n'kiln COMMAND --help' tells more about a command; 'kiln --version' prints the version.\n"
+    out_text("\n'kiln help COMMAND' tells more about a command.\n"
              "Exit status: 0 done, 1 failed, 2 wrong usage.\n");
 }
 
-static void print_help(int command) {
+void cli_print_help(int command) {
     const cli_command *c = &cli_commands[command];
     out_printf("Usage: kiln %s [OPTION...]%s%s\n\n%s\nOptions:\n", c->name, *c->operands ? " " : "",
-               c->operands, c->details);
+               c->operands, *c->details ? c->details : c->summary);
     for (int i = 0; i < OPTION_COUNT; i++) {
         const struct cli_option *o = &options[i];
         char left[40];
@@ -103,12 +103,12 @@ int cli_usage_error(int command, const char *fmt, ...) {
         fputs("Usage: kiln ", stderr);
         for (int i = 0; i < CLI_COMMAND_COUNT; i++)
             fprintf(stderr, "%s%s", i ? "|" : "", cli_commands[i].name);
-        fputs(" [OPTION...] [OPERAND...]\nTry 'kiln --help'.\n", stderr);
+        fputs(" [OPTION...] [OPERAND...]\nTry 'kiln help'.\n", stderr);
         return CLI_USAGE;
     }
     const cli_command *c = &cli_commands[command];
-    fprintf(stderr, "Usage: kiln %s [OPTION...]%s%s\nTry 'kiln %s --help'.\n", c->name,
-            *c->operands ? " " : "", c->operands, c->name);
+    fprintf(stderr, "Usage: kiln %s [OPTION...]%s%s\nTry 'kiln help %s'.\n", c->name, *c->operands ? " " : "",
+            c->operands, c->name);
     return CLI_USAGE;
 }
 
@@ -181,11 +181,12 @@ static int set_option(int command, int option, const char *argument, cli_args *o
     case OPTION_VERBOSE: out->verbose = true; return -1;
     case OPTION_COVERAGE: out->coverage = true; return -1;
     case OPTION_KWARGS_ONLY: out->kwargs_only = true; return -1;
+    case OPTION_ALL: out->all = true; return -1;
     case OPTION_STAGE: out->stage = argument; return -1;
     case OPTION_ISA: out->isa = argument; return -1;
     case OPTION_MODE: return set_mode(command, argument, out);
     case OPTION_THREADS: return set_threads(command, argument, out);
-    case OPTION_HELP: print_help(command); return CLI_OK;
+    case OPTION_HELP: cli_print_help(command); return CLI_OK;
     case OPTION_VERSION: out_printf("kiln %s\n", kiln_version()); return CLI_OK;
     case OPTION_OPS:
         if (out->nops_files == CLI_MAX_OPS_FILES)

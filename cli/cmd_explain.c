@@ -9,6 +9,7 @@
 #include "cli.h"
 
 static const char *const stages[] = {"schema", "bind", "plan", "key", "ir", "source", "asm"};
+#define DEFAULT_STAGE "plan" /* as in Python's kiln.explain */
 enum { STAGE_COUNT = sizeof stages / sizeof *stages };
 
 /* A call whose operator was found. */
@@ -67,8 +68,8 @@ static bool explain_one(kiln_ctx *ctx, const cli_args *args) {
     if (!subject_init(ctx, args->operands[0], &s)) return false;
     json_t *into = args->json ? json_object() : NULL;
     bool ok = true;
-    if (args->stage) {
-        ok = explain_stage(ctx, &s, args->stage, false, into);
+    if (!args->all) {
+        ok = explain_stage(ctx, &s, args->stage ? args->stage : DEFAULT_STAGE, false, into);
     } else {
         for (int i = 0; i < STAGE_COUNT - 1; i++) {
             if (i > 0 && !args->json) out_text("\n");
@@ -223,7 +224,7 @@ static bool explain_two(kiln_ctx *ctx, const cli_args *args) {
 int cmd_explain(const cli_args *args) {
     if (args->noperands < 1 || args->noperands > 2)
         return cli_usage_error(CLI_CMD_EXPLAIN, "expected one call, or two to compare");
-    bool known = !args->stage || strcmp(args->stage, "infer") == 0; /* an older name of plan */
+    bool known = !args->stage;
     for (int i = 0; i < STAGE_COUNT && !known; i++) known = strcmp(args->stage, stages[i]) == 0;
     if (!known) {
         const char *near = cli_nearest(args->stage, stages, STAGE_COUNT);
@@ -234,6 +235,8 @@ int cmd_explain(const cli_args *args) {
                                "unknown stage '%s'; expected schema, bind, plan, key, ir, source or asm",
                                args->stage);
     }
+    if (args->all && (args->stage || args->noperands == 2))
+        return cli_usage_error(CLI_CMD_EXPLAIN, "--all shows every stage of one call");
     if (args->noperands == 2 && args->stage && strcmp(args->stage, "key") != 0)
         return cli_usage_error(CLI_CMD_EXPLAIN, "two calls are compared by their key, not by stage '%s'",
                                args->stage);

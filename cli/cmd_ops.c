@@ -1,6 +1,6 @@
-/* cmd_ops.c - `kiln ops`: lists operators, shows one, checks all rows; coverage.c counts them.
+/* cmd_ops.c - `kiln ops`: counts operators by family, lists them, shows one, checks all rows; coverage.c counts by tags.
  *
- * Everything told comes from the registry through the public interface; no operator is named here. */
+ * All output comes from the registry, through the public interface.  This file names no operator. */
 #include <fnmatch.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +9,8 @@
 
 /* -- list --------------------------------------------------------------------------------------- */
 
-/* As a glob over the name with or without its namespace, else as a part of the name. */
+/* Whether the pattern fits the name.  A pattern with *, ? or [ is a glob over the name, with or without its namespace.
+ * Any other pattern must be a part of the name.  NULL fits every name. */
 static bool matches(const char *name, const char *pattern) {
     if (!pattern) return true;
     if (!strpbrk(pattern, "*?[")) return strstr(name, pattern) != NULL;
@@ -42,6 +43,75 @@ static bool list_ops(kiln_ctx *ctx, const cli_args *args) {
     if (all) out_json(all);
     if (found == 0 && pattern) cli_error("no operator's name matches '%s'", pattern);
     return found > 0 || !pattern;
+}
+
+/* -- count -------------------------------------------------------------------------------------- */
+
+enum { MAX_FAMILIES = 16, EXAMPLES = 4 };
+
+typedef struct family {
+    const char *name;
+    int rows, overloads, served;      /* overloads: in-place and out forms too */
+    const kiln_op *example[EXAMPLES]; /* rows, spread over the alphabet */
+} family;
+
+static family *family_of(family *all, int *n, const char *name) {
+    for (int k = 0; k < *n; k++)
+        if (strcmp(all[k].name, name) == 0) return &all[k];
+    if (*n == MAX_FAMILIES) return NULL;
+    all[*n] = (family){.name = name};
+    return &all[(*n)++];
+}
+
+/* examples: whether the families are counted already, and examples are looked for. */
+static int count_families(kiln_ctx *ctx, family *all, int n, bool examples) {
+    int seen[MAX_FAMILIES] = {0};
+    const kiln_op *op;
+    for (size_t i = 0; (op = kiln_op_at(ctx, i)); i++) {
+        bool row = strcmp(kiln_op_form(op), "functional") == 0;
+        family *f = family_of(all, &n, kiln_op_family(op));
+        if (!f) continue;
+        if (!examples) {
+            f->overloads++;
+            f->rows += row;
+            f->served += kiln_op_served(op);
+        } else if (row) {
+            int k = seen[f - all]++, step = f->rows / EXAMPLES + 1;
+            if (k % step == 0) f->example[k / step] = op;
+        }
+    }
+    return n;
+}
+
+static void print_family(const family *f) {
+    out_printf("%-9s %5d %10d %10d   ", f->name, f->rows, f->overloads, f->served);
+    for (int k = 0; k < EXAMPLES && f->example[k]; k++) {
+        const char *name = kiln_op_name(f->example[k]);
+        out_printf("%s%s", k ? ", " : "", strncmp(name, "aten::", 6) == 0 ? name + 6 : name);
+    }
+    out_text("\n");
+}
+
+static void show_families(kiln_ctx *ctx, const cli_args *args) {
+    family all[MAX_FAMILIES];
+    int n = count_families(ctx, all, 0, false);
+    count_families(ctx, all, n, true);
+    json_t *list = args->json ? json_array() : NULL;
+    if (!list)
+        out_printf("%-9s %5s %10s %10s   %s\n", "family", "rows", "overloads", "served", "for example");
+    for (int k = 0; k < n; k++) {
+        if (list)
+            json_array_append_new(list,
+                                  json_pack("{s:s,s:i,s:i,s:i}", "family", all[k].name, "rows", all[k].rows,
+                                            "overloads", all[k].overloads, "served", all[k].served));
+        else
+            print_family(&all[k]);
+    }
+    if (list)
+        out_json(list);
+    else
+        out_text(
+            "\n'kiln ops PATTERN' lists operators by name, 'kiln ops --all' lists every one, 'kiln ops show NAME' shows one.\n");
 }
 
 /* -- show --------------------------------------------------------------------------------------- */
@@ -143,6 +213,8 @@ int cmd_ops(const cli_args *args) {
     bool ok = true;
     if (args->coverage)
         cli_coverage(ctx, args->json);
+    else if (!args->noperands && !args->all)
+        show_families(ctx, args);
     else
         ok = show ? show_op(ctx, args) : check ? check_ops(ctx, args) : list_ops(ctx, args);
     kiln_close(ctx);

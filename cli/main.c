@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "bench/command/bench_list.h" /* the help of `kiln bench` */
 #include "cli.h"
 
 const cli_command cli_commands[CLI_COMMAND_COUNT] = {
@@ -46,7 +47,7 @@ static int unknown_command(const char *word) {
 }
 
 static int dispatch(int argc, char **argv) {
-    if (argc < 2) return cli_usage_error(-1, "no command given");
+    if (argc < 2) return cli_print_usage(), CLI_OK;
     const char *word = argv[1];
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) return cli_print_usage(), CLI_OK;
     if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0)

@@ -1,4 +1,4 @@
-/* build_cases.h - sources, scratch folder and process checks that the tests of src/build share.
+/* build_cases.h - sources, scratch folder and process checks that the tests of compilers and loaders share.
  *
  * Each helper fails the running test by itself. */
 #ifndef KILN_TEST_BUILD_CASES_H
@@ -16,11 +16,11 @@
 
 #include <cmocka.h>
 
-#include "build/build.h"
-#include "build/codemem.h"
-#include "build/elf_load.h"
-#include "build/proc.h"
-#include "build/tools.h"
+#include "target/cpu/build.h"
+#include "target/cpu/codemem.h"
+#include "target/cpu/elf_load.h"
+#include "target/cpu/proc.h"
+#include "target/cpu/tools.h"
 
 /* A table, a call between functions, a switch and a floating constant: every common relocation. */
 static const char good_source[] =

@@ -9,10 +9,33 @@
 #include <math.h>
 #include <sys/mman.h>
 
+#include "api/ctx.h"
 #include "call_cases.h"
 #include "float_env.h"
 #include "op/op.h"
 #include "tensor/tensor.h"
+
+/* -- what is remembered, beside what is not ------------------------------------------------------------ */
+
+/* contexts[0] interprets and remembers nothing, so that it says what each call means.  contexts[1] remembers its calls, which are
+ * compiled or interpreted. */
+static inline int open_beside_the_forgetful(void **state, kiln_mode mode) {
+    if (call_setup(state) != 0) return -1;
+    contexts[0] = open_mode(KILN_MODE_INTERP);
+    contexts[0]->forgets = true;
+    contexts[1] = open_mode(mode);
+    return 0;
+}
+
+static inline int open_compiling(void **state) { return open_beside_the_forgetful(state, KILN_MODE_SYNC); }
+static inline int open_interpreting(void **state) {
+    return open_beside_the_forgetful(state, KILN_MODE_INTERP);
+}
+
+/* Runs the tests twice: with compiled calls in contexts[1], and with interpreted ones. */
+#define RUN_COMPILED_AND_INTERPRETED(tests)                                           \
+    (cmocka_run_group_tests_name("compiled", tests, open_compiling, close_contexts) + \
+     cmocka_run_group_tests_name("interpreted", tests, open_interpreting, close_contexts))
 
 /* -- values ------------------------------------------------------------------------------------------- */
 

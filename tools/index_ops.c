@@ -127,11 +127,12 @@ static void write_ops(FILE *out, const kiln_registry *r) {
         kiln_schema_line line = {.text = list.text};
         must(kiln_registry_get(r, k, &op));
         bool listed = kiln_schema_list_find(&list, op->name, strlen(op->name), &line);
-        fprintf(out, "    {%zu, %zu, %zu, %d}, /* %s */\n", at, listed ? (size_t)(line.text - list.text) : 0,
-                row_of(op), (int)op->form, op->name);
+        fprintf(out, "    {%zu, %zu, %zu, %d, %d}, /* %s */\n", at,
+                listed ? (size_t)(line.text - list.text) : 0, row_of(op), (int)op->form, (int)op->row->family,
+                op->name);
         at += strlen(op->name) + 1;
     }
-    fprintf(out, "    {0, 0, 0, 0}};\nstatic const kiln_shipped_rule rules[] = {\n");
+    fprintf(out, "    {0, 0, 0, 0, 0}};\nstatic const kiln_shipped_rule rules[] = {\n");
     for (size_t k = 0; k < nrules; k++) {
         fprintf(out, "    {%zu, ", at);
         write_text(out, rules[k].text);

@@ -76,7 +76,7 @@ def attempts(op, dtype):
 def takes(op, dtype):
     for named in attempts(op, dtype):
         try:
-            kiln.explain(op.name, stage="infer", **named)
+            kiln.explain(op.name, stage="plan", **named)
             return True
         except (IndexError, RuntimeError, TypeError, ValueError):  # NotImplementedError is a RuntimeError
             continue

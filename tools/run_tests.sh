@@ -6,7 +6,7 @@
 set -u
 cd "$(dirname "$0")/.."
 wide_parts="lint unit asan tsan fuzz"
-narrow_parts="ops folds pyasan python torch maps graph install cli golden abi" # those that take longest first, so that cores end together
+narrow_parts="ops folds torch torchasan pyasan python torchtsan maps graph docs install cli golden abi" # those that take longest first, so that cores end together
 all_parts="$wide_parts $narrow_parts"
 known_parts="$all_parts check" # check: what of unit has no crowds of threads
 logs=build-logs
@@ -16,7 +16,7 @@ rm -f "$logs"/*.running "$logs"/*.result
 setarch -R true 2>/dev/null && fixed="setarch -R"
 export fixed=${fixed:-}
 
-case ${KILN_TEST_ALL:-0} in 0) lint=--shallow ;; *) lint= ;; esac # as tests/whole.h says
+case ${KILN_TEST_ALL:-0} in 0) whole=0 lint=--shallow ;; *) whole=1 lint= ;; esac # as tests/whole.h says
 
 # build PRESET [TARGET...]; one at a time
 build() {
@@ -60,8 +60,19 @@ part_ops() { module && py_tests tests/ops $(for t in $folds; do echo "--ignore=$
 # shellcheck disable=SC2086 -- words
 part_folds() { module && py_tests $folds; }
 part_python() { module && py_tests tests/python; }
-part_pyasan() { build asan kiln_static && pytest_counts tools/py_asan.sh; }
+part_pyasan() {
+    build asan kiln_static && pytest_counts tools/py_sanitized.sh asan tests/python --ignore=tests/python/test_package.py
+}
+# A sampled run takes the files that reach into the bridge: what happens around calls, rows that are replaced, failures.
+# Two groups of tests need the source tree around the package, which build-asan/python is not.
+part_torchasan() {
+    local left_out="not test_build and not test_folder_that" files=(tests/torch)
+    [ "$whole" = 1 ] || files=(tests/torch/test_{around,define,faults,opdb,optimizer_steps,status,surfaces}.py)
+    build asan kiln_static && pytest_counts tools/py_sanitized.sh asan "${files[@]}" -k "$left_out"
+}
+part_torchtsan() { build tsan kiln_static && pytest_counts tools/py_sanitized.sh tsan tests/torch/test_races.py; }
 part_graph() { module && py_tests tests/graph; }
+part_docs() { module && py_tests tests/docs; }
 part_torch() { module && py_tests tests/torch; }
 
 py_tests() { pytest_counts .venv/bin/python -m pytest -q -p no:cacheprovider "$@"; }
@@ -87,7 +98,7 @@ pytest_counts() {
 # Runs one part, in a shell of its own.  The part's last line is `N passed, N failed`, whatever its exit status.
 run_part() {
     local name=$1 start=$SECONDS status counts ok bad
-    printf '%-8s starts\n' "$name"
+    printf '%-9s starts\n' "$name"
     echo "$start" >"$logs/$name.running"
     "part_$name" >"$logs/$name.log" 2>&1
     status=$?
@@ -106,18 +117,26 @@ run_part() {
     fi
     times >"$logs/$name.times" # second line: of what the shell waited for
     echo "$ok $bad $((SECONDS - start)) $(awk 'NR == 2 { gsub(/[ms]/, " "); print int($1 * 60 + $2 + $3 * 60 + $4 + 0.5) }' "$logs/$name.times")" >"$logs/$name.result"
-    printf '%-8s %6d passed, %d failed\n' "$name" "$ok" "$bad"
+    printf '%-9s %6d passed, %d failed\n' "$name" "$ok" "$bad"
+}
+
+# ctest_running LOG: the tests that ctest has started and not ended, the oldest first.  Other logs have no lines of this kind.
+ctest_running() {
+    awk '$1 == "Start" && $2 ~ /^[0-9]+:$/ { name[$2 + 0] = $3; order[++n] = $2 + 0 }
+         match($0, /^ *[0-9]+\/[0-9]+ Test +#[0-9]+:/) { sub(/^[^#]*#/, ""); delete name[$0 + 0] }
+         END { for (k = 1; k <= n; k++) if (order[k] in name) printf "%s%s", said++ ? ", " : "", name[order[k]] }' "$1"
 }
 
 # Every half minute: how far the running parts are, by the last mark of pytest, ctest, Ninja or tidy.py in their logs.
 show_progress() {
-    local file name mark
+    local file name mark tests
     while sleep 30 >/dev/null 2>&1; do
         for file in "$logs"/*.running; do
             [ -f "$file" ] || continue
             name=$(basename "$file" .running)
             mark=$(grep -oE '\[ *[0-9]+%\]|\[[0-9]+/[0-9]+\]|[0-9]+/[0-9]+ Test' "$logs/$name.log" | tail -n 1)
-            printf '%-8s runs for %d s%s\n' "$name" $((SECONDS - $(cat "$file"))) "${mark:+, at $mark}"
+            tests=$(ctest_running "$logs/$name.log")
+            printf '%-9s runs for %d s%s%s\n' "$name" $((SECONDS - $(cat "$file"))) "${mark:+, at $mark}" "${tests:+, in $tests}"
         done
     done
 }
@@ -125,13 +144,13 @@ show_progress() {
 # The parts as they are listed, with sums; then the closing line.  Returns 1 if something failed.
 sum_up() {
     local name ok bad seconds cpu passed=0 failed=0 work=0
-    printf '\n%-8s %8s %8s %8s %8s\n' part passed failed seconds cpu
+    printf '\n%-9s %8s %8s %8s %8s\n' part passed failed seconds cpu
     for name in "$@"; do
         read -r ok bad seconds cpu <"$logs/$name.result" || { ok=0 bad=1 seconds=0 cpu=0; }
         passed=$((passed + ok)) failed=$((failed + bad)) work=$((work + cpu))
-        printf '%-8s %8d %8d %8d %8d\n' "$name" "$ok" "$bad" "$seconds" "$cpu"
+        printf '%-9s %8d %8d %8d %8d\n' "$name" "$ok" "$bad" "$seconds" "$cpu"
     done
-    printf '%-8s %8d %8d %8d %8d\n' all "$passed" "$failed" "$SECONDS" "$work"
+    printf '%-9s %8d %8d %8d %8d\n' all "$passed" "$failed" "$SECONDS" "$work"
     echo "$passed passed, $failed failed"
     [ "$failed" = 0 ]
 }

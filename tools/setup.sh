@@ -73,10 +73,15 @@ for line in open(sys.argv[1]):
     assert not pin or found.split("+")[0] == pin, name
 END
 }
+install_requirements() {
+    .venv/bin/python -m pip install -qq --disable-pip-version-check -r tools/requirements.txt
+}
 if ! venv_is_right; then
     echo "setup: making .venv with $(tr '\n' ' ' <tools/requirements.txt)" >&2
-    rm -rf .venv
-    python3 -m venv .venv
-    .venv/bin/python -m pip install -qq --disable-pip-version-check -r tools/requirements.txt
+    install_requirements 2>/dev/null && venv_is_right || { # what is there may only lack a package
+        rm -rf .venv
+        python3 -m venv .venv
+        install_requirements
+    }
     venv_is_right || { echo "setup: .venv does not hold what tools/requirements.txt asks for" >&2; exit 1; }
 fi

@@ -274,9 +274,10 @@ typedef struct kiln_config {
     const char *dump_dir; /* where generated sources are kept; NULL: KILN_DUMP_DIR, else nowhere */
     kiln_log_fn log;
     void *log_user;
-    size_t max_kernels;            /* classes kept in memory; 0: KILN_MAX_KERNELS, else 4,000 */
-    int threads;                   /* that one call may use; 0: KILN_THREADS, else the CPUs of this process */
-    kiln_parallel_fn parallel_for; /* the host's own pool, instead of Kiln's; NULL: Kiln's */
+    size_t max_kernels; /* classes kept in memory; 0: KILN_MAX_KERNELS, else 4,000 */
+    int threads; /* that one call may use; 0: KILN_THREADS, else the CPUs of this process; no more than PyTorch's own setting */
+    kiln_parallel_fn
+        parallel_for; /* the host's own pool; NULL: PyTorch's once it is loaded in this process, else Kiln's */
     void *parallel_user;
     kiln_interrupted_fn interrupted; /* NULL: never; a compiler has 30 s */
     void *interrupted_user;
@@ -289,14 +290,24 @@ typedef struct kiln_config {
  * first.  Returns what it was.  Results do not depend on it. */
 KILN_API int kiln_threads_limit(int n);
 
+/* Whose threads run large calls of this thread now: "Kiln's"; "the host's", where kiln_config has a parallel_for; "PyTorch's", once
+ * PyTorch is loaded in this process; or "the caller's, ..." in a process that was forked from one with PyTorch, whose threads do not
+ * exist there.  *n, which may be NULL: how many one call may use.  "" where ctx is NULL. */
+KILN_API const char *kiln_threads_owner(kiln_ctx *ctx, int *n);
+
 /* config may be NULL for all defaults. */
 KILN_API kiln_status kiln_open(const kiln_config *config, kiln_ctx **out) KILN_MUST_CHECK;
 /* No call may be running; NULL is fine.  Compiles under way are stopped and their compilers killed. */
 KILN_API void kiln_close(kiln_ctx *ctx);
 
+/* Changes the mode.  Classes and their kernels stay: a kernel that exists is used in every mode.  Builds that wait in the background
+ * are dropped unless the mode is tiered.  Calls that run meanwhile have the one mode or the other. */
+KILN_API kiln_status kiln_mode_set(kiln_ctx *ctx, kiln_mode mode) KILN_MUST_CHECK;
+
 /* Runs body(arg, 0) to body(arg, n - 1), each once, by the threads of ctx's calls, so that a host's own loops need no second
  * pool.  work_ns: what all take one thread; how many threads are worth it is decided as for calls.  Parts have the caller's
- * rounding and denormal mode.  Of loops at once and inside each other one is shared, and the others run in their callers. */
+ * rounding and denormal mode.  A loop that starts inside another one, or while other loops are using the threads,
+ * runs on its caller alone. */
 KILN_API kiln_status kiln_parallel_for(kiln_ctx *ctx, int64_t work_ns, int64_t n,
                                        void (*body)(void *arg, int64_t k), void *arg) KILN_MUST_CHECK;
 
@@ -333,17 +344,43 @@ KILN_API kiln_status kiln_op_choose_among(const kiln_op *const *ops, size_t n, c
                                           size_t nargs, size_t *out) KILN_MUST_CHECK;
 KILN_API size_t kiln_op_count(kiln_ctx *ctx);
 KILN_API const kiln_op *kiln_op_at(kiln_ctx *ctx, size_t index); /* sorted by name; NULL past the end */
-KILN_API const char *kiln_op_name(const kiln_op *op);            /* "aten::add.Tensor" */
+/* What is known of an operator before its row is parsed.  Kiln parses a row when kiln_op_find, kiln_op_at or a call asks for one of
+ * its operators; entries of a thousand operators are read without parsing any. */
+typedef struct kiln_op_entry {
+    const char *name;   /* kiln_op_name */
+    const char *schema; /* kiln_op_schema, but it ends after nschema bytes and not with a NUL */
+    size_t nschema;
+    int served;        /* kiln_op_served */
+    const kiln_op *op; /* NULL: the row has not been parsed yet, and kiln_op_find(ctx, name) parses it */
+} kiln_op_entry;
+/* 1, and the entry of the operator that kiln_op_at gives for `index`; 0 past the end. */
+KILN_API int kiln_op_entry_at(kiln_ctx *ctx, size_t index, kiln_op_entry *out);
+/* 1, and the entry of the operator of this full name; 0 if there is none. */
+KILN_API int kiln_op_entry_find(kiln_ctx *ctx, const char *name, kiln_op_entry *out);
+KILN_API const char *kiln_op_name(const kiln_op *op);   /* "aten::add.Tensor" */
 KILN_API const char *kiln_op_schema(const kiln_op *op); /* "aten::add.Tensor(Tensor self, ...) -> Tensor" */
 KILN_API const char *kiln_op_family(const kiln_op *op); /* "map", "fold", ... */
 KILN_API const char *kiln_op_row(const kiln_op *op);    /* the text of the row it comes from */
 KILN_API const char *kiln_op_form(const kiln_op *op);   /* "functional", "inplace" or "out" */
 KILN_API int kiln_op_served(const kiln_op *op);         /* 1 if its family can be run by this build */
-KILN_API size_t kiln_op_nrets(const kiln_op *op);       /* results that kiln_call writes */
+/* The same operator for calls that PyTorch's dispatcher makes.  It also refuses each call that only PyTorch's own kernel
+ * answers as PyTorch does, for example because that kernel warns: the checks of its row that say `check torch`. */
+KILN_API const kiln_op *kiln_op_for_torch(const kiln_op *op);
+KILN_API size_t kiln_op_nrets(const kiln_op *op); /* results that kiln_call writes */
 /* What kiln_call_values makes of result k: a tensor, a list of tensors, which kiln_call has no place for and refuses with
  * KILN_E_UNSUP, or a bool, for which kiln_call gives a tensor without dimensions.
  * KILN_NONE: there is no such result. */
 KILN_API kiln_kind kiln_op_ret_kind(const kiln_op *op, size_t k);
+
+/* Why a program that calls the operator cannot be traced for tensors of any sizes, as torch.compile does. */
+typedef enum kiln_untraced {
+    KILN_TRACED = 0,         /* nothing in the row prevents tracing */
+    KILN_UNTRACED_SIZES = 1, /* the row asks for sizes by size, span, numel, single, alike or covers */
+    KILN_UNTRACED_CLAUSE = 2 /* the row has a clause view, writes, gives or rest */
+} kiln_untraced;
+/* *word: the first such function in the row's text, else the first such clause, as static text; NULL for KILN_TRACED.
+ * word may be NULL.  Rows of other operators that the row calls are not looked at. */
+KILN_API kiln_untraced kiln_op_untraced(const kiln_op *op, const char **word);
 
 /* What the i-th argument of its schema takes; 0 past the end. */
 typedef struct kiln_op_arg_info {
@@ -371,6 +408,27 @@ KILN_API kiln_status kiln_ops_load_from(kiln_ctx *ctx, const char *source, const
  * operator found before means what it meant until it is found again. */
 KILN_API kiln_status kiln_ops_replace(kiln_ctx *ctx, const char *source, const char *text,
                                       size_t nbytes) KILN_MUST_CHECK;
+/* Checks rows as kiln_ops_replace does, and leaves the context as it is.  visit is called for the operator of each row,
+ * in the order of the text; the operator lives until visit returns.  A status of visit's that is not KILN_OK ends the
+ * function, which returns it.  visit may be NULL. */
+typedef kiln_status (*kiln_op_fn)(void *user, const kiln_op *op);
+KILN_API kiln_status kiln_ops_draft(kiln_ctx *ctx, const char *source, const char *text, size_t nbytes,
+                                    kiln_op_fn visit, void *user) KILN_MUST_CHECK;
+/* Takes the n rows of these full names out of the context.  A name that no loaded row has is passed over; Kiln's own
+ * rows stay.  An operator found before, and a row that calls one, go on as they were. */
+KILN_API kiln_status kiln_ops_drop(kiln_ctx *ctx, const char *const *names, size_t n) KILN_MUST_CHECK;
+
+/* Makes the operator of a text of one row that stays out of the context's list of operators: no name finds it, and any
+ * name may be given to it that is not in the list.  Many such operators may exist at a time, each costs its own row, and
+ * each is given back by kiln_op_free, at the latest by kiln_close.  out_form, which may be NULL, receives the form of the operator
+ * that writes its results to tensors named `out`, or `out0`, `out1` and so on for several results; *op owns it.
+ * Kernels belong to classes of calls and stay in memory as any others do: the same row, made again, finds them. */
+KILN_API kiln_status kiln_op_new(kiln_ctx *ctx, const char *source, const char *text, size_t nbytes,
+                                 const kiln_op **op, const kiln_op **out_form) KILN_MUST_CHECK;
+/* Gives back an operator of kiln_op_new, together with its out form.  No call of it may begin after that; calls that are running
+ * end as they would have.  Kernels of kiln_prepare that are pinned for it must have been released.  NULL, and an operator of the
+ * context's list, are passed over. */
+KILN_API void kiln_op_free(kiln_ctx *ctx, const kiln_op *op);
 
 /* The row that computes the gradient of the op's i-th argument: a map of the gradients of results (`grad`, or
  * `grad_0` and so on of several), of results where a `grad` clause names them, and of the arguments it needs, all
@@ -421,7 +479,9 @@ KILN_API kiln_status kiln_infer_results(kiln_ctx *ctx, const kiln_op *op, const 
 
 /* Compiles the class of this call now, whatever the mode (but frozen); the handle pins the kernel.
  * kiln_kernel_run then calls it for arguments of the same class (KILN_E_ARG for another class).  Release it
- * before its context is closed. */
+ * before its context is closed.
+ * out may be NULL.  Then everything that the call would run is compiled, also the calls that it is made of and the items of lists, and
+ * nothing is pinned. */
 typedef struct kiln_kernel kiln_kernel;
 KILN_API kiln_status kiln_prepare(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
                                   kiln_kernel **out) KILN_MUST_CHECK;
@@ -439,7 +499,7 @@ KILN_API kiln_entry_fn kiln_kernel_entry(const kiln_kernel *k);
 /* "compiled" or "interp": what ran this thread's last successful kiln_call; "" before the first. */
 KILN_API const char *kiln_last_tier(void);
 
-/* Text of one stage of a call: "schema", "bind", "infer", "key", "ir", "source" or "asm".
+/* Text of one stage of a call: "schema", "bind", "plan", "key", "ir", "source" or "asm".
  * *out is heap text, freed with kiln_text_free. */
 KILN_API kiln_status kiln_explain(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
                                   const char *stage, char **out) KILN_MUST_CHECK;
@@ -455,6 +515,32 @@ typedef struct kiln_stats {
 
 /* Writes at most `size` bytes (pass sizeof(kiln_stats)); zeros where ctx is NULL. */
 KILN_API void kiln_stats_get(kiln_ctx *ctx, kiln_stats *out, size_t size);
+
+/* A class of calls: those that differ in nothing that generated code depends on, and so share a kernel.  Fields may be added. */
+typedef struct kiln_class_info {
+    const char *op; /* "aten::add.Tensor"; calls in place and with out= are of the same classes */
+    const char *
+        words; /* "self f32 contig, other f32 contig -> f32 contig; in f32": dtypes and strides along the innermost
+                            * loop, values and optional arguments that are part of the code; one line */
+    const char
+        *tier; /* "compiled" or "interp", as kiln_last_tier; or what needs no kernel: "routine", "view" */
+    uint64_t
+        interp_calls; /* calls, and items of lists, that the interpreter has run.  Calls that a kernel answers are not counted
+                            * by class, since that would slow each of them. */
+    uint64_t
+        build_ns; /* what building took so far, failed builds included; of classes that were built together, its share */
+    uint64_t code_bytes; /* of the kernel */
+    uint64_t failed_builds;
+} kiln_class_info;
+
+/* Calls visit for each class that the context has in memory, in no order; *info is valid until visit returns.  Classes that come or go
+ * meanwhile may be left out.  A status of visit's that is not KILN_OK ends the function, which returns it. */
+typedef kiln_status (*kiln_class_fn)(void *user, const kiln_class_info *info);
+KILN_API kiln_status kiln_classes_list(kiln_ctx *ctx, kiln_class_fn visit, void *user) KILN_MUST_CHECK;
+
+/* 1 if Kiln can probably build kernels.  Starts no process.  If the compiler was tried: 1 if it works.  If not: 1 if the configured
+ * command is a program, or, where no command is configured, if gcc, cc or clang is in PATH.  0: every call is interpreted. */
+KILN_API int kiln_has_compiler(kiln_ctx *ctx);
 
 KILN_API kiln_status kiln_wait_idle(kiln_ctx *ctx); /* KILN_OK: no compile is running or queued */
 /* Gives memory that this thread and ended ones keep for reuse back to the system. */

@@ -20,11 +20,13 @@ typedef struct kiln_launch {
     const int64_t *stride; /* stride[b * ndim + d]: bytes per step of dimension d in buffer b */
     const int64_t *origin; /* origin[d]: index of the box's first point (for `index`) */
     const uint64_t *par;   /* scalars, 8 bytes each, already in their compute type */
-    char *work;            /* memory that a compiled kernel asked for, at a multiple of 64, or null */
+    char *work;            /* memory that a compiled kernel asked for, at a multiple of 64, or null;
+                            * kiln_interp_kernel finds the program here that it interprets */
     uint64_t flags;        /* KILN_LAUNCH_* */
 } kiln_launch;
 
-/* Results are too large to stay in a cache, and no input shares memory with them: best written past it. */
+/* The buffers together are too large for a cache, and no input begins where a result does: results are best
+ * written past the caches. */
 #define KILN_LAUNCH_STREAM 1u
 /* The same thread launches again before anyone reads: no need to wait for what was written past the caches. */
 #define KILN_LAUNCH_MORE 2u

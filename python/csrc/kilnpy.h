@@ -20,7 +20,9 @@
 /* An open context.  Calls hold it while they run, so kiln.configure can replace it at any time. */
 typedef struct kp_box {
     kiln_ctx *ctx;
-    long refs; /* changed with the GIL held */
+    long refs;                /* changed with the GIL held */
+    struct kp_box *next_lent; /* py_bridge.c: of the contexts that the bridge was given */
+    kiln_stats before;        /* what the counters were when the mode was changed last */
 } kp_box;
 
 /* What an argument's type means. */
@@ -113,11 +115,16 @@ enum { KP_TYPES = 24 };
 enum { KP_NAMED = 80 };
 
 typedef struct kp_state {
-    PyTypeObject *tensor_type, *op_type, *dtype_type;
+    PyTypeObject *tensor_type, *op_type, *dtype_type, *formula_type;
     PyObject *dtypes[KILN_DTYPE_COUNT]; /* kiln.float32, ... */
     PyObject *helpers;                  /* module kiln._helpers; NULL until first needed */
     PyObject *ops;                      /* dict: name -> Op */
-    PyObject *rows;                     /* list: texts given to load_ops, loaded again by configure */
+    PyObject *formulas;                 /* dict: text of kiln.evaluate -> Formula; see py_evaluate.c */
+    PyObject *out_keyword;              /* ("out",) */
+    size_t nformulas;                   /* combinations of a text and kinds of arguments that are kept */
+    uint64_t formula_clock;             /* calls of kiln.evaluate, to tell which was used last */
+    PyObject *rows;                     /* list: what a new context loads again; py_rows.c says what */
+    PyObject *texts;                    /* set: the texts in rows, which are never taken out of it */
     PyObject *settings;                 /* dict: what configure was given */
     void *const *numpy_table;           /* NumPy's functions; NULL before they are asked for, or unknown */
     kp_torch torch;                     /* PyTorch's, in the same way */
@@ -140,6 +147,7 @@ typedef struct kp_state {
 
 kp_state *kp_state_of(PyObject *module);
 kp_state *kp_state_of_type(PyTypeObject *type);
+bool kp_in_main_interpreter(void); /* whether this thread runs in the process's first interpreter */
 
 int kp_reopen(kp_state *st); /* replaces the context by one made of st->settings and st->rows */
 void kp_box_close(kp_box *box);
@@ -246,9 +254,17 @@ extern PyType_Spec kp_tensor_spec;
 PyObject *kp_tensor_object(kp_state *st, kiln_tensor *stolen, bool readonly);
 void kp_tensor_spares(int users); /* memory of dead Tensors is kept while there are users: so many more */
 
+/* Memory that a tensor will show. */
+typedef struct kp_memory {
+    void *data;
+    kiln_dtype dtype;
+    int rank;
+    const int64_t *sizes, *strides; /* in elements; strides NULL: row-major */
+    bool readonly;
+} kp_memory;
 /* kiln_tensor_wrap, or the same of memory that must not be written. */
-kiln_status kp_wrap(void *data, kiln_dtype dtype, int rank, const int64_t *sizes, const int64_t *strides,
-                    void (*deleter)(void *), void *owner, bool readonly, kiln_tensor **out) KILN_MUST_CHECK;
+kiln_status kp_wrap(const kp_memory *m, void (*deleter)(void *), void *owner,
+                    kiln_tensor **out) KILN_MUST_CHECK;
 
 /* Python objects whose memory no tensor shows any more, of all interpreters: those of this one are dropped. */
 extern _Atomic(struct kp_kept *) kp_left;
@@ -296,6 +312,9 @@ bool kp_numpy_plain(kp_state *st, PyObject *o,
 
 bool kp_numpy_fields(kp_state *st, PyObject *o,
                      kp_view *out); /* false: not known, or of a dtype not served */
+
+/* The dtype object of o, an ndarray, borrowed, and whether o has no dimensions; NULL: not known, and no exception. */
+PyObject *kp_numpy_dtype(kp_state *st, PyObject *o, bool *single);
 
 /* A tensor that takes part in a call. */
 typedef struct kp_held {
@@ -446,11 +465,15 @@ typedef struct kp_op {
     PyObject *kwnames;
     int8_t kwparams[8];
     PyMethodDef method;
+    kp_box *lone;   /* of an operator of kiln_op_new: its context, held; else NULL */
+    PyObject *base; /* of the out form of such an operator: the Op that owns it */
 } kp_op;
 
 extern PyType_Spec kp_op_spec;
 PyObject *kp_op_get(kp_state *st, PyObject *name);     /* new reference to the Op */
 PyObject *kp_op_alone(kp_state *st, const char *name); /* the same of a full name, never one of overloads */
+/* The Op of a row that no name finds, and that of its out form in *form; NULL with an exception. */
+PyObject *kp_op_lone(kp_state *st, kp_box *box, PyObject *row, PyObject **form);
 PyObject *kp_op_call(PyObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 PyObject *kp_op_callable(PyObject *op); /* the builtin that calls it */
 int kp_frame_fill(kp_frame *f, kp_op *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
@@ -499,8 +522,22 @@ PyObject *kp_call_named(kp_state *st, const char *name, PyObject *a, PyObject *b
 PyObject *kp_explain(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 PyObject *kp_explain_text(PyObject *module, PyObject *args);
 PyObject *kp_op_grad(PyObject *module, PyObject *args);
+PyObject *kp_prepare(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 PyObject *kp_infer_results(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 PyObject *kp_tuple_of(const int64_t *v, int n); /* a tuple of ints */
+
+PyObject *kp_kernels(PyObject *module, PyObject *unused); /* py_kernels.c: kernels(), as tuples */
+
+/* py_evaluate.c: formulas. */
+extern PyType_Spec kp_formula_spec;
+void kp_formulas_forget(kp_state *st); /* all of them, as their context is replaced */
+PyObject *kp_evaluate(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
+
+/* py_rows.c: rows that users define. */
+PyObject *kp_load_ops(PyObject *module, PyObject *args, PyObject *kwargs);
+PyObject *kp_draft_ops(PyObject *module, PyObject *args);
+PyObject *kp_define_rows(PyObject *module, PyObject *args);
+int kp_rows_replay(kp_state *st, kiln_ctx *ctx); /* loads into ctx what was loaded so far */
 
 /* py_bridge.c: the bridge to PyTorch. */
 PyObject *kp_bridge_open(PyObject *module, PyObject *path);
@@ -508,7 +545,20 @@ PyObject *kp_bridge_fit(PyObject *module, PyObject *name);
 PyObject *kp_bridge_take(PyObject *module, PyObject *name);
 PyObject *kp_bridge_own(PyObject *module, PyObject *name);
 PyObject *kp_bridge_drop(PyObject *module, PyObject *name);
+PyObject *kp_bridge_forget(PyObject *module, PyObject *name);
+PyObject *kp_bridge_taken(PyObject *module, PyObject *unused);
 PyObject *kp_bridge_counts(PyObject *module, PyObject *unused);
-bool kp_bridge_takes(const char *name); /* whether PyTorch calls Kiln for the operator of that full name */
-int kp_bridge_again(kp_state *st);      /* after the context or its rows were replaced */
+PyObject *kp_bridge_watch(PyObject *module, PyObject *function);
+PyObject *kp_bridge_compiler(PyObject *module, PyObject *unused);
+/* py_log.c: the log of every context, a kiln_log_fn. */
+void kp_log(void *user, int level, const char *topic, const char *text);
+int kp_log_open(void); /* reads KILN_LOG; -1 with an exception where it is wrong */
+int kp_log_init(PyObject *module);
+/* The part of kp_log that tells kiln.torch of builds that failed. */
+void kp_bridge_log(void *user, int level, const char *topic, const char *text);
+bool kp_bridge_takes(const char *name);   /* whether PyTorch calls Kiln for the operator of that full name */
+bool kp_bridge_owns(const char *name);    /* whether the operator is one of kiln.torch.define's */
+int kp_bridge_fit_own(const kiln_op *op); /* a kiln_bridge_fit: whether kiln.torch.define may define op */
+int kp_bridge_again(
+    kp_state *st); /* takes the taken operators again with the new context or rows, or gives them back */
 #endif

@@ -24,24 +24,24 @@ static void fixed_delete(dl_managed *m) {
     free(v);
 }
 
-kiln_status kp_wrap(void *data, kiln_dtype dtype, int rank, const int64_t *sizes, const int64_t *strides,
-                    void (*deleter)(void *), void *owner, bool readonly, kiln_tensor **out) {
-    if (!readonly) return kiln_tensor_wrap(data, dtype, rank, sizes, strides, deleter, owner, out);
-    size_t dims = (size_t)rank * sizeof(int64_t);
+kiln_status kp_wrap(const kp_memory *m, void (*deleter)(void *), void *owner, kiln_tensor **out) {
+    if (!m->readonly)
+        return kiln_tensor_wrap(m->data, m->dtype, m->rank, m->sizes, m->strides, deleter, owner, out);
+    size_t dims = (size_t)m->rank * sizeof(int64_t);
     fixed_view *v = calloc(1, sizeof *v + 2 * dims);
     if (!v) return KILN_E_NOMEM;
     v->deleter = deleter;
     v->owner = owner;
     v->managed = (dl_managed){DL_MAJOR, DL_MINOR, v, fixed_delete, DL_READ_ONLY, {0}};
     dl_tensor *t = &v->managed.tensor;
-    t->data = data;
+    t->data = m->data;
     t->device_type = DL_CPU;
-    t->ndim = rank;
-    kp_dl_of_dtype(dtype, t);
+    t->ndim = m->rank;
+    kp_dl_of_dtype(m->dtype, t);
     t->shape = v->dims;
-    t->strides = strides ? v->dims + rank : NULL;
-    if (dims) memcpy(v->dims, sizes, dims);
-    if (dims && strides) memcpy(v->dims + rank, strides, dims);
+    t->strides = m->strides ? v->dims + m->rank : NULL;
+    if (dims) memcpy(v->dims, m->sizes, dims);
+    if (dims && m->strides) memcpy(v->dims + m->rank, m->strides, dims);
     kiln_status st = kiln_tensor_from_dlpack(&v->managed, out);
     if (st != KILN_OK) free(v);
     return st;
@@ -177,8 +177,8 @@ static int import_array(kp_state *st, PyObject *o, kiln_tensor **out, bool *read
     Py_XDECREF(source);
     if (!owner) return -1;
     bool fixed = v.readonly && !v.copy;
-    kiln_status status = kp_wrap(v.data, v.dtype, v.rank, v.sizes, v.strides, leave_object, owner, fixed,
-                                 out);
+    const kp_memory memory = {v.data, v.dtype, v.rank, v.sizes, v.strides, fixed};
+    kiln_status status = kp_wrap(&memory, leave_object, owner, out);
     *readonly = fixed;
     if (status == KILN_OK) return 0;
     leave_object(owner);
@@ -300,7 +300,8 @@ static kiln_status import_old(PyObject *o, dl_managed_old *m, kiln_tensor **out)
     kiln_dtype dtype;
     if (kp_accept(t, o, &dtype) < 0) return KILN_E_UNSUP;
     char *data = t->data ? (char *)t->data + t->byte_offset : NULL;
-    return kp_wrap(data, dtype, t->ndim, t->shape, t->strides, drop_old, m, false, out);
+    const kp_memory memory = {data, dtype, t->ndim, t->shape, t->strides, false};
+    return kp_wrap(&memory, drop_old, m, out);
 }
 
 /* A capsule is marked as used once its tensor is ours; until then its own destructor cleans up. */

@@ -4,11 +4,14 @@
  * made here, without the GIL, so a context that it was given lives as long as the process.  When the module's context or
  * its rows are replaced, what is taken is taken again.  kiln.torch decides what; nothing here knows PyTorch. */
 #include <dlfcn.h>
+#include <stdatomic.h>
+#include <string.h>
 
 #include "kilnpy.h"
 #include "torch_bridge.h"
 
-static const kiln_bridge *bridge; /* of this process; NULL until it is opened */
+/* Of this process, and of the main interpreter, which alone can import kiln.torch; NULL until it is opened. */
+static const kiln_bridge *bridge;
 
 static kiln_status call_patiently(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
                                   kiln_tensor **outs, size_t nouts) {
@@ -35,6 +38,11 @@ static void look(const kiln_tensor *t, kiln_bridge_view *out) {
     out->rank = kiln_tensor_rank(t);
 }
 
+static const kiln_op *find_for_torch(kiln_ctx *ctx, const char *name) {
+    const kiln_op *op;
+    return kiln_op_find(ctx, name, &op) == KILN_OK ? kiln_op_for_torch(op) : NULL;
+}
+
 static const kiln_bridge_api api = {
     .call = kiln_call,
     .call_patiently = call_patiently,
@@ -46,9 +54,7 @@ static const kiln_bridge_api api = {
     .look = look,
     .quiet = kiln_quiet,
     .last_error = kiln_last_error,
-    .threads_limit = kiln_threads_limit,
-    .op_name = kiln_op_name,
-    .op_schema = kiln_op_schema,
+    .find = find_for_torch,
     .op_form = kiln_op_form,
     .op_nrets = kiln_op_nrets,
     .op_ret_kind = kiln_op_ret_kind,
@@ -78,24 +84,55 @@ static bool is_open(void) {
     return bridge != NULL;
 }
 
-/* The operator of that full name, and the context it belongs to. */
-static const kiln_op *find(kp_box *box, PyObject *name) {
-    const kiln_op *op = NULL;
-    const char *text = kp_text(name);
-    kiln_status status = text ? kiln_op_find(box->ctx, text, &op) : KILN_OK;
-    if (status != KILN_OK) kp_raise(status);
-    return op;
+/* The boxes whose contexts the bridge was given.  Calls may come at any time, from any thread, so none of these is closed. */
+static kp_box *lent;
+
+/* Takes over the reference to box. */
+static void lend(kp_box *box) {
+    for (const kp_box *other = lent; other; other = other->next_lent)
+        if (other == box) return kp_box_drop(box);
+    box->next_lent = lent;
+    lent = box;
+}
+
+static kiln_op_entry entry_of(const kiln_op *op) {
+    return (kiln_op_entry){.name = kiln_op_name(op),
+                           .schema = kiln_op_schema(op),
+                           .nschema = strlen(kiln_op_schema(op)),
+                           .served = kiln_op_served(op),
+                           .op = kiln_op_for_torch(op)};
+}
+
+/* Finds the entry of a served operator.  If `name` is the full name of one, the entry comes from the index, mostly without parsing a
+ * row.  Otherwise kiln_op_find looks the name up, which may parse a row, or sets the error. */
+static kiln_status find(kiln_ctx *ctx, const char *name, kiln_op_entry *out) {
+    const kiln_op *op;
+    if (kiln_op_entry_find(ctx, name, out) && out->served) {
+        out->op = kiln_op_for_torch(out->op);
+        return KILN_OK;
+    }
+    kiln_status status = kiln_op_find(ctx, name, &op);
+    if (status == KILN_OK) *out = entry_of(op);
+    return status;
 }
 
 typedef enum question { FIT, TAKE, OWN } question;
 
 static PyObject *ask(PyObject *module, PyObject *name, question what) {
-    kp_box *box = is_open() ? kp_box_take(kp_state_of(module)) : NULL;
-    const kiln_op *op = box ? find(box, name) : NULL;
-    if (!op) return kp_box_drop(box), NULL;
-    kiln_bridge_fit fit = what == FIT ? bridge->fit(op) : bridge->take(box->ctx, op, what == OWN);
+    const char *text = is_open() ? kp_text(name) : NULL;
+    kp_box *box = text ? kp_box_take(kp_state_of(module)) : NULL;
+    if (!box) return NULL;
+    kiln_op_entry entry;
+    kiln_status status = find(box->ctx, text, &entry);
+    if (status != KILN_OK) {
+        kp_raise(status);
+        return kp_box_drop(box), NULL;
+    }
+    kiln_bridge_fit fit = what == FIT ? bridge->fit(&entry, 0) : bridge->take(box->ctx, &entry, what == OWN);
     if (what == FIT || fit != KILN_FIT_OK)
-        kp_box_drop(box); /* else kept: calls may come at any time, from any thread */
+        kp_box_drop(box);
+    else
+        lend(box);
     return PyLong_FromLong(fit);
 }
 
@@ -104,7 +141,7 @@ PyObject *kp_bridge_fit(PyObject *module, PyObject *name) { return ask(module, n
 PyObject *kp_bridge_take(PyObject *module, PyObject *name) { return ask(module, name, TAKE); }
 PyObject *kp_bridge_own(PyObject *module, PyObject *name) { return ask(module, name, OWN); }
 
-/* bridge_drop(names): these, of those that are taken. */
+/* bridge_drop(name): gives the operator back, if it is taken. */
 PyObject *kp_bridge_drop(PyObject *module, PyObject *name) {
     (void)module;
     const char *text = is_open() ? kp_text(name) : NULL;
@@ -113,51 +150,139 @@ PyObject *kp_bridge_drop(PyObject *module, PyObject *name) {
     return Py_NewRef(Py_None);
 }
 
-bool kp_bridge_takes(const char *name) { return bridge && bridge->takes(name); }
+/* bridge_forget(name): ends one of Kiln's own, before PyTorch's operator is ended. */
+PyObject *kp_bridge_forget(PyObject *module, PyObject *name) {
+    (void)module;
+    const char *text = is_open() ? kp_text(name) : NULL;
+    if (!text) return NULL;
+    bridge->forget(text);
+    return Py_NewRef(Py_None);
+}
 
-static PyObject *counts_tuple(const kiln_bridge_counts *c) {
-    static const char *const names[] = KILN_WHY_NAMES;
+bool kp_bridge_takes(const char *name) { return bridge && bridge->takes(name); }
+bool kp_bridge_owns(const char *name) {
+    return bridge && kp_in_main_interpreter() && bridge->takes(name) == 2;
+}
+int kp_bridge_fit_own(const kiln_op *op) {
+    kiln_op_entry entry = entry_of(op);
+    return bridge ? (int)bridge->fit(&entry, 1) : KILN_FIT_OK;
+}
+
+/* {why: how many calls were handed back} of the k-th operator. */
+static PyObject *reasons_dict(size_t k) {
+    kiln_bridge_reason r;
     PyObject *back = PyDict_New();
-    for (int k = 0; back && k < KILN_WHY_COUNT; k++) {
-        if (!c->handed_back[k]) continue;
-        PyObject *n = PyLong_FromUnsignedLongLong(c->handed_back[k]);
-        if (!n || PyDict_SetItemString(back, names[k], n) < 0) Py_CLEAR(back);
-        Py_XDECREF(n);
+    for (size_t n = 0; back && bridge->reason(k, n, &r); n++) {
+        PyObject *calls = PyLong_FromUnsignedLongLong(r.calls);
+        if (!calls || PyDict_SetItemString(back, r.text, calls) < 0) Py_CLEAR(back);
+        Py_XDECREF(calls);
     }
+    return back;
+}
+
+static PyObject *counts_tuple(size_t k, const kiln_bridge_counts *c) {
+    PyObject *back = reasons_dict(k);
     return back ? Py_BuildValue("(sOKNO)", c->name, c->taken && !c->own ? Py_True : Py_False,
                                 (unsigned long long)c->served, back, c->own ? Py_True : Py_False)
                 : NULL;
 }
 
-/* bridge_counts(): (name, taken, served, {why: handed back}, own) of every operator that was ever taken. */
+/* bridge_counts(): (name, taken, served, {why: handed back}, own) of every operator that was ever taken, but for those of
+ * Kiln's own that are not defined any more. */
 PyObject *kp_bridge_counts(PyObject *module, PyObject *unused) {
     (void)module;
     (void)unused;
     kiln_bridge_counts c;
     PyObject *list = PyList_New(0);
     for (size_t k = 0; list && bridge && bridge->counts(k, &c); k++) {
-        PyObject *one = counts_tuple(&c);
+        if (c.own && !c.taken) continue;
+        PyObject *one = counts_tuple(k, &c);
         if (!one || PyList_Append(list, one) < 0) Py_CLEAR(list);
         Py_XDECREF(one);
     }
     return list;
 }
 
-/* An operator that the new context does not have, or that no longer fits, is given back. */
-int kp_bridge_again(kp_state *st) {
+/* bridge_taken(): the names of PyTorch's operators that are taken now, as a set. */
+PyObject *kp_bridge_taken(PyObject *module, PyObject *unused) {
+    (void)module;
+    (void)unused;
     kiln_bridge_counts c;
+    PyObject *set = PySet_New(NULL);
+    for (size_t k = 0; set && bridge && bridge->counts(k, &c); k++) {
+        if (c.own || !c.taken) continue;
+        PyObject *name = PyUnicode_FromString(c.name);
+        if (!name || PySet_Add(set, name) < 0) Py_CLEAR(set);
+        Py_XDECREF(name);
+    }
+    return set;
+}
+
+/* -- builds that fail ------------------------------------------------------------------------------------------------ */
+
+static PyObject *watcher; /* called without arguments when builds have failed, or NULL; under the GIL */
+static atomic_bool is_watched, is_pending;
+
+/* On the main thread, with the GIL, between two of its instructions. */
+static int tell_watcher(void *unused) {
+    (void)unused;
+    atomic_store(&is_pending, false);
+    PyObject *call = Py_XNewRef(watcher), *done = call ? PyObject_CallNoArgs(call) : NULL;
+    if (call && !done) PyErr_WriteUnraisable(call);
+    Py_XDECREF(done);
+    Py_XDECREF(call);
+    return 0;
+}
+
+/* Builds fail on any thread, without the GIL. */
+void kp_bridge_log(void *user, int level, const char *topic, const char *text) {
+    (void)user;
+    (void)text;
+    if (level > 1 || strcmp(topic, "compile") != 0 || !atomic_load(&is_watched)) return;
+    if (atomic_exchange(&is_pending, true)) return;
+    if (Py_AddPendingCall(tell_watcher, NULL) < 0) atomic_store(&is_pending, false); /* too many wait */
+}
+
+/* bridge_watch(function or None) */
+PyObject *kp_bridge_watch(PyObject *module, PyObject *function) {
+    (void)module;
+    PyObject *before = watcher;
+    watcher = function == Py_None ? NULL : Py_NewRef(function);
+    atomic_store(&is_watched, watcher != NULL);
+    Py_XDECREF(before);
+    return Py_NewRef(Py_None);
+}
+
+/* bridge_compiler(): whether Kiln can probably build kernels.  Starts no compiler to find out. */
+PyObject *kp_bridge_compiler(PyObject *module, PyObject *unused) {
+    (void)unused;
+    kp_box *box = kp_box_take(kp_state_of(module));
+    if (!box) return NULL;
+    int has = kiln_has_compiler(box->ctx);
+    kp_box_drop(box);
+    return PyBool_FromLong(has);
+}
+
+/* An operator that the new context does not have, or that no longer fits, is given back.  A subinterpreter's context has
+ * nothing to do with operators of PyTorch's. */
+int kp_bridge_again(kp_state *st) {
+    const char *name;
     bool any = false;
-    if (!bridge) return 0;
+    if (!bridge || !kp_in_main_interpreter()) return 0;
     kp_box *box = kp_box_take(st);
     if (!box) return -1;
-    for (size_t k = 0; bridge->counts(k, &c); k++) {
-        const kiln_op *op;
-        if (!c.taken) continue;
-        if (kiln_op_find(box->ctx, c.name, &op) == KILN_OK && bridge->take(box->ctx, op, 0) == KILN_FIT_OK)
+    for (size_t k = 0; (name = bridge->taken_at(k)); k++) {
+        kiln_op_entry entry;
+        if (!name[0]) continue;
+        bool found = find(box->ctx, name, &entry) == KILN_OK;
+        if (found && bridge->take(box->ctx, &entry, 0) == KILN_FIT_OK)
             any = true;
         else
-            bridge->drop(c.name);
+            bridge->drop(name);
     }
-    if (!any) kp_box_drop(box);
+    if (any)
+        lend(box);
+    else
+        kp_box_drop(box);
     return 0;
 }

@@ -43,8 +43,20 @@ static int keyword_place(kp_op *op, PyObject *kwnames, Py_ssize_t n, Py_ssize_t 
     int place = op->kwparams[which];
     PyObject *old = op->kwnames;
     op->kwnames = Py_NewRef(kwnames);
-    Py_XDECREF(old); /* a str's subclass may have code that calls op with other keywords */
+    Py_XDECREF(old); /* last: freeing a str subclass may run code that calls op again */
     return place;
+}
+
+/* Raises the library's own error for a keyword that op does not have.  To get the error, it calls op with this
+ * argument alone, which fails at the name. */
+static void unknown_keyword(const kp_op *op, PyObject *name) {
+    kiln_tensor *outs[KILN_MAX_RETS];
+    const char *text = PyUnicode_AsUTF8AndSize(name, NULL);
+    kiln_value v = kiln_v_named(text, kiln_v_none());
+    kiln_status st = text ? kiln_call(op->st->box->ctx, op->op, &v, 1, outs, op->nrets) : KILN_E_BUG;
+    if (st == KILN_E_TYPE) return kp_raise(st);
+    PyErr_Clear(); /* a name that is no UTF-8 */
+    PyErr_Format(PyExc_TypeError, "%s: has no argument %.200R", op->name, name);
 }
 
 /* One keyword argument: its parameter, or NULL with an exception. */
@@ -56,7 +68,7 @@ static const kp_param *keyword(kp_op *op, PyObject *kwnames, Py_ssize_t n, Py_ss
     else
         place = kp_param_index(op, name);
     if (place >= 0) return &op->params[place];
-    PyErr_Format(PyExc_TypeError, "%s: has no argument %.200R", op->name, name);
+    unknown_keyword(op, name);
     return NULL;
 }
 
@@ -404,9 +416,9 @@ PyObject *kp_op_call(PyObject *self, PyObject *const *args, Py_ssize_t nargs, Py
     kp_op *op = (kp_op *)self;
     PyObject *out = NULL;
     kp_op *one = op->overloads ? op->usual : op;
-    /* No overload fits tensors alone better than the default one. */
+    /* If a short name has a default overload (not every name has one), no other overload fits a call of tensors alone better. */
     int most = !one || kwnames ? 0 : op->overloads ? one->nplain : one->nsimple;
-    if (nargs <= most && nargs >= one->nneeded && call_plain(one, args, nargs, &out)) return out;
+    if (one && nargs <= most && nargs >= one->nneeded && call_plain(one, args, nargs, &out)) return out;
     if (!op->overloads) return call_framed(op, args, nargs, kwnames);
     one = kp_remembered(op, args, nargs, kwnames);
     if (!one && !kwnames) one = usual_of(op, args, nargs);

@@ -99,8 +99,8 @@ PyObject *kp_subscript(PyObject *self, PyObject *key) {
     if (taken < 0) return NULL;
     char *data = v.of.data;
     if (data) data += v.offset * (int64_t)kiln_dtype_size(v.of.dtype);
-    kiln_status status = kp_wrap(data, v.of.dtype, v.rank, v.sizes, v.strides, release,
-                                 kiln_tensor_retain(root), base->readonly, &t);
+    const kp_memory seen = {data, v.of.dtype, v.rank, v.sizes, v.strides, base->readonly};
+    kiln_status status = kp_wrap(&seen, release, kiln_tensor_retain(root), &t);
     if (status != KILN_OK) return kiln_tensor_release(root), kp_raise(status), NULL;
     PyObject *made = kp_tensor_object(kp_state_of_type(Py_TYPE(self)), t, base->readonly);
     if (made) ((kp_tensor *)made)->root = root;

@@ -1,18 +1,24 @@
-/* py_look.c - a call that is not made -> the text of one of its stages, or the results it would have.
+/* py_look.c - looks at a call without making it: the text of one stage, the results that it would have, or its kernels, which are
+ * compiled.  Also returns the row of an operator's gradient.
  *
- * Arguments are read as py_call.c reads them, a short name means what it means there, and what is wrong raises the
- * same.  Nothing is computed. */
+ * Arguments, short names and errors are handled as in py_call.c; explain_text alone parses a text.  No result is computed. */
 #include "cli/calltext.h"
 #include "kilnpy.h"
 
-/* The text of a stage, or NULL with an exception.  f: the frame that holds args, or NULL. */
-static PyObject *explain_values(kp_state *st, kp_box *box, kp_frame *f, const kiln_op *op,
-                                const kiln_value *args, size_t nargs, const char *stage) {
+typedef struct looked_at {
+    const kiln_op *op;
+    const kiln_value *args;
+    size_t nargs;
+} looked_at;
+
+/* The text of a stage of the call, or NULL with an exception.  f: the frame that holds its arguments, or NULL. */
+static PyObject *explain_values(kp_state *st, kp_box *box, kp_frame *f, const looked_at *call,
+                                const char *stage) {
     char *text = NULL;
     kiln_status status;
     do {
         kp_wait_begin();
-        status = kiln_explain(box->ctx, op, args, nargs, stage, &text);
+        status = kiln_explain(box->ctx, call->op, call->args, call->nargs, stage, &text);
         kp_wait_end();
     } while (kp_wait_again(st, status) && (!f || kp_settle(f) == 0));
     return kp_text_or_raise(status, text);
@@ -34,21 +40,20 @@ static PyObject *with_frame(kp_op *op, kp_box *box, const kp_given *given, with_
     return out;
 }
 
-/* The same of the operator of that name, or of the overload of it that the arguments mean. */
-static PyObject *with_arguments(kp_state *st, PyObject *name, PyObject *const *args, Py_ssize_t nargs,
-                                PyObject *kwnames, with_call make, const void *how) {
+/* Calls `make` with the operator called `name` and the arguments.  A short name means the overload that the arguments choose.
+ * Ends the use of `given`. */
+static PyObject *with_arguments(kp_state *st, PyObject *name, kp_given *given, with_call make,
+                                const void *how) {
     PyObject *op = kp_op_get(st, name);
-    kp_given given;
-    kp_given_init(&given, args, nargs, kwnames);
     if (op && ((kp_op *)op)->overloads) {
-        PyObject *one = Py_XNewRef((PyObject *)kp_pick((kp_op *)op, &given));
+        PyObject *one = Py_XNewRef((PyObject *)kp_pick((kp_op *)op, given));
         Py_DECREF(op);
         op = one;
     }
     kp_box *box = op ? kp_box_take(st) : NULL;
-    PyObject *out = box ? with_frame((kp_op *)op, box, &given, make, how) : NULL;
+    PyObject *out = box ? with_frame((kp_op *)op, box, given, make, how) : NULL;
     kp_box_drop(box);
-    kp_given_fini(&given);
+    kp_given_fini(given);
     Py_XDECREF(op);
     return out;
 }
@@ -73,7 +78,7 @@ PyObject *kp_explain_text(PyObject *module, PyObject *args) {
         if (status != KILN_OK)
             kp_raise(status);
         else
-            out = explain_values(st, box, NULL, op, call.args, call.nargs, stage);
+            out = explain_values(st, box, NULL, &(looked_at){op, call.args, call.nargs}, stage);
         calltext_free(&call);
     }
     kp_box_drop(box);
@@ -81,7 +86,7 @@ PyObject *kp_explain_text(PyObject *module, PyObject *args) {
 }
 
 static PyObject *explain_call(kp_box *box, kp_frame *f, const kiln_op *op, const void *stage) {
-    return explain_values(f->st, box, f, op, f->args, f->nargs, stage);
+    return explain_values(f->st, box, f, &(looked_at){op, f->args, f->nargs}, stage);
 }
 
 /* explain(name, stage, args, kwargs): kiln/__init__.py gives it its Python face. */
@@ -89,7 +94,9 @@ PyObject *kp_explain(PyObject *module, PyObject *const *args, Py_ssize_t nargs, 
     if (nargs < 2) return PyErr_SetString(PyExc_TypeError, "explain() needs a name and a stage"), NULL;
     const char *stage = kp_text(args[1]);
     if (!stage) return NULL;
-    return with_arguments(kp_state_of(module), args[0], args + 2, nargs - 2, kwnames, explain_call, stage);
+    kp_given given;
+    kp_given_init(&given, args + 2, nargs - 2, kwnames);
+    return with_arguments(kp_state_of(module), args[0], &given, explain_call, stage);
 }
 
 PyObject *kp_tuple_of(const int64_t *v, int n) {
@@ -127,7 +134,28 @@ static PyObject *infer_call(kp_box *box, kp_frame *f, const kiln_op *op, const v
 /* infer_results(name, args, kwargs), as tuples: kiln/__init__.py gives them names. */
 PyObject *kp_infer_results(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
     if (nargs < 1) return PyErr_SetString(PyExc_TypeError, "infer_results() needs an operator's name"), NULL;
-    return with_arguments(kp_state_of(module), args[0], args + 1, nargs - 1, kwnames, infer_call, NULL);
+    kp_given given;
+    kp_given_init(&given, args + 1, nargs - 1, kwnames);
+    return with_arguments(kp_state_of(module), args[0], &given, infer_call, NULL);
+}
+
+static PyObject *prepare_call(kp_box *box, kp_frame *f, const kiln_op *op, const void *unused) {
+    kiln_status status;
+    (void)unused;
+    do {
+        kp_wait_begin();
+        status = kiln_prepare(box->ctx, op, f->args, f->nargs, NULL);
+        kp_wait_end();
+    } while (kp_wait_again(f->st, status) && kp_settle(f) == 0);
+    return status == KILN_OK ? Py_NewRef(Py_None) : (kp_raise(status), NULL);
+}
+
+/* prepare(name, args, kwargs): compiles what the call would run. */
+PyObject *kp_prepare(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
+    if (nargs < 1) return PyErr_SetString(PyExc_TypeError, "prepare() needs an operator's name"), NULL;
+    kp_given given;
+    kp_given_init(&given, args + 1, nargs - 1, kwnames);
+    return with_arguments(kp_state_of(module), args[0], &given, prepare_call, NULL);
 }
 
 /* op_grad(name, arg): the row of a gradient. */

@@ -12,6 +12,8 @@ static struct PyModuleDef module_def;
 kp_state *kp_state_of(PyObject *module) { return PyModule_GetState(module); }
 kp_state *kp_state_of_type(PyTypeObject *type) { return PyType_GetModuleState(type); }
 
+bool kp_in_main_interpreter(void) { return PyInterpreterState_GetID(PyInterpreterState_Get()) == 0; }
+
 /* -- errors ---------------------------------------------------------------------------------------- */
 
 static PyObject *exception_for(kiln_status status) {
@@ -26,10 +28,22 @@ static PyObject *exception_for(kiln_status status) {
     }
 }
 
+/* What Python's users write instead, behind the library's message; "" where nothing is known. */
+static const char *advice_for(kiln_status status, const char *text) {
+    bool is_list = status == KILN_E_TYPE && strstr(text, "must be Tensor, not list");
+    return is_list ? "; kiln.Tensor(...) or numpy.array(...) makes a tensor of a list" : "";
+}
+
 static void raise_as(PyObject *exception, kiln_status status) {
     const char *text = kiln_last_error();
     if (!text[0]) text = kiln_status_text(status);
     PyObject *message = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
+    const char *advice = advice_for(status, text);
+    if (message && advice[0]) {
+        PyObject *longer = PyUnicode_FromFormat("%U%s", message, advice);
+        Py_DECREF(message);
+        message = longer;
+    }
     if (message) PyErr_SetObject(exception, message);
     Py_XDECREF(message);
 }
@@ -142,20 +156,9 @@ static int mode_of(const char *text, kiln_mode *out) {
     return -1;
 }
 
-static int load_rows(kiln_ctx *ctx, PyObject *text, bool replace) {
-    Py_ssize_t n;
-    kiln_status status;
-    const char *rows = PyUnicode_AsUTF8AndSize(text, &n);
-    if (!rows) return -1;
-    Py_BEGIN_ALLOW_THREADS status = (replace ? kiln_ops_replace : kiln_ops_load_from)(ctx, "rows", rows,
-                                                                                      (size_t)n);
-    Py_END_ALLOW_THREADS if (status != KILN_OK) kp_raise(status);
-    return status == KILN_OK ? 0 : -1;
-}
-
 static int open_context(kp_state *st, PyObject *settings, kiln_ctx **out) {
     bool bad = false;
-    kiln_config config = {.size = sizeof config, .interrupted = kp_interrupted};
+    kiln_config config = {.size = sizeof config, .interrupted = kp_interrupted, .log = kp_log};
     const char *mode = setting(settings, "mode", &bad);
     config.cc = setting(settings, "cc", &bad);
     config.cache_dir = setting(settings, "cache_dir", &bad);
@@ -163,15 +166,12 @@ static int open_context(kp_state *st, PyObject *settings, kiln_ctx **out) {
     config.dump_dir = setting(settings, "dump_dir", &bad);
     config.max_kernels = (size_t)count_setting(settings, "max_kernels", &bad);
     config.threads = (int)count_setting(settings, "threads", &bad);
-    if (bad || (mode && mode_of(mode, &config.mode) < 0)) return -1;
+    if (bad || (mode && mode_of(mode, &config.mode) < 0) || kp_log_open() < 0) return -1;
     kiln_status status = kiln_open(&config, out);
     if (status != KILN_OK) return kp_raise_value(status), -1;
-    for (Py_ssize_t k = 0; k < PyList_Size(st->rows); k++) {
-        if (load_rows(*out, PyList_GetItem(st->rows, k), true) == 0) continue;
-        kiln_close(*out);
-        return -1;
-    }
-    return 0;
+    if (kp_rows_replay(st, *out) == 0) return 0;
+    kiln_close(*out);
+    return -1;
 }
 
 /* Numbers among the settings may have code that calls configure: both then take effect, this one last. */
@@ -181,13 +181,14 @@ static int reopen_with(kp_state *st, PyObject *settings) {
     if (open_context(st, settings, &ctx) < 0) return -1;
     kp_box *box = PyMem_Malloc(sizeof *box);
     if (!box) return kiln_close(ctx), PyErr_NoMemory(), -1;
-    *box = (kp_box){ctx, 1};
+    *box = (kp_box){.ctx = ctx, .refs = 1};
     kp_box *old = st->box;
     PyObject *before = st->settings;
     st->box = box;
     st->epoch++;
     st->settings = Py_NewRef(settings);
     Py_XDECREF(before);
+    kp_formulas_forget(st);
     kp_box_drop(old);
     return 0;
 }
@@ -221,34 +222,14 @@ static PyObject *f_ops(PyObject *module, PyObject *unused) {
     kp_box *box = kp_box_take(kp_state_of(module));
     PyObject *list = box ? PyList_New(0) : NULL;
     for (size_t k = 0; list && k < kiln_op_count(box->ctx); k++) {
-        const kiln_op *op = kiln_op_at(box->ctx, k);
-        PyObject *name = op && kiln_op_served(op) ? PyUnicode_FromString(kiln_op_name(op))
-                                                  : Py_NewRef(Py_None);
+        kiln_op_entry entry;
+        bool served = kiln_op_entry_at(box->ctx, k, &entry) && entry.served;
+        PyObject *name = served ? PyUnicode_FromString(entry.name) : Py_NewRef(Py_None);
         if (!name || (name != Py_None && PyList_Append(list, name) < 0)) Py_CLEAR(list);
         Py_XDECREF(name);
     }
     kp_box_drop(box);
     return list;
-}
-
-static PyObject *f_load_ops(PyObject *module, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"", "replace", NULL};
-    kp_state *st = kp_state_of(module);
-    PyObject *text;
-    int replace = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$p:load_ops", names, &text, &replace)) return NULL;
-    if (!PyUnicode_Check(text)) return PyErr_Format(PyExc_TypeError, "rows must be str, not %R", text), NULL;
-    kp_box *box = kp_box_take(st);
-    if (!box) return NULL;
-    int done = load_rows(box->ctx, text, replace),
-        known = done == 0 ? PySequence_Contains(st->rows, text) : -1;
-    if (known < 0) done = -1;
-    if (done == 0 && (replace || !known)) done = PyList_Append(st->rows, text);
-    if (done == 0) st->epoch++;
-    if (done == 0) PyDict_Clear(st->ops); /* a short name may have more overloads now */
-    kp_box_drop(box);
-    if (done == 0) done = kp_bridge_again(st);
-    return done == 0 ? Py_NewRef(Py_None) : NULL;
 }
 
 /* -- functions: the library ------------------------------------------------------------------------ */
@@ -258,13 +239,15 @@ static PyObject *f_stats(PyObject *module, PyObject *unused) {
     kp_box *box = kp_box_take(kp_state_of(module));
     if (!box) return NULL;
     kiln_stats now;
+    kiln_stats before = box->before;
     kiln_stats_get(box->ctx, &now, sizeof now);
     kp_box_drop(box);
+    before.kernels = before.bytes_cached = 0; /* they say what there is, not what happened */
     const struct {
         const char *name;
         uint64_t value;
     } rows[] = {
-#define C(name, meaning) {#name, now.name},
+#define C(name, meaning) {#name, now.name - before.name},
 #include "kiln/counter.def"
 #undef C
     };
@@ -275,6 +258,17 @@ static PyObject *f_stats(PyObject *module, PyObject *unused) {
         Py_XDECREF(value);
     }
     return dict;
+}
+
+/* threads(): whose threads run large calls of this thread now, and how many one call may use. */
+static PyObject *f_threads(PyObject *module, PyObject *unused) {
+    (void)unused;
+    kp_box *box = kp_box_take(kp_state_of(module));
+    int n;
+    if (!box) return NULL;
+    const char *owner = kiln_threads_owner(box->ctx, &n);
+    kp_box_drop(box);
+    return Py_BuildValue("(si)", owner, n);
 }
 
 static PyObject *f_wait_idle(PyObject *module, PyObject *unused) {
@@ -333,6 +327,36 @@ static PyObject *f_configure(PyObject *module, PyObject *settings) {
     return done < 0 ? NULL : Py_NewRef(Py_None);
 }
 
+/* The mode that settings ask for; -1 with an exception. */
+static int mode_in(PyObject *settings, kiln_mode *out) {
+    bool bad = false;
+    const char *text = setting(settings, "mode", &bad);
+    *out = KILN_MODE_DEFAULT;
+    return bad ? -1 : text ? mode_of(text, out) : 0;
+}
+
+/* set_mode(settings): the same where no setting but the mode has changed: the context stays, with its kernels.  Counters start at zero. */
+static PyObject *f_set_mode(PyObject *module, PyObject *settings) {
+    kp_state *st = kp_state_of(module);
+    kiln_mode mode;
+    if (!st->box || !PyDict_Check(settings)) return f_configure(module, settings);
+    PyObject *copy = PyDict_Copy(settings);
+    if (!copy || mode_in(copy, &mode) < 0) return Py_XDECREF(copy), NULL;
+    kp_box *box = kp_box_take(st);
+    kiln_status status = box ? kiln_mode_set(box->ctx, mode) : KILN_OK;
+    if (box && status == KILN_OK) {
+        PyObject *old = st->settings;
+        kiln_stats_get(box->ctx, &box->before, sizeof box->before);
+        st->settings = copy;
+        copy = old;
+    }
+    Py_XDECREF(copy);
+    bool failed = !box || status != KILN_OK;
+    if (box && failed) kp_raise_value(status);
+    kp_box_drop(box);
+    return failed ? NULL : Py_NewRef(Py_None);
+}
+
 /* -- the module ------------------------------------------------------------------------------------ */
 
 static PyTypeObject *add_type(PyObject *module, PyType_Spec *spec) {
@@ -354,16 +378,23 @@ static int module_exec(PyObject *module) {
     kp_state *st = kp_state_of(module);
     st->epoch = 1;
     st->ops = PyDict_New();
+    st->formulas = PyDict_New();
+    st->out_keyword = Py_BuildValue("(s)", "out");
     st->rows = PyList_New(0);
+    st->texts = PySet_New(NULL);
     st->settings = PyDict_New();
-    if (!st->ops || !st->rows || !st->settings) return -1;
+    if (!st->ops || !st->rows || !st->texts || !st->settings || !st->formulas || !st->out_keyword) return -1;
     st->dtype_type = add_type(module, &kp_dtype_spec);
     st->tensor_type = st->dtype_type ? add_type(module, &kp_tensor_spec) : NULL;
     st->op_type = st->tensor_type ? add_type(module, &kp_op_spec) : NULL;
-    if (!st->op_type || kp_types_init(st) < 0 || kp_dtypes_init(st, module) < 0) return -1;
+    st->formula_type = st->op_type ? (PyTypeObject *)PyType_FromModuleAndSpec(module, &kp_formula_spec, NULL)
+                                   : NULL;
+    if (!st->formula_type || kp_types_init(st) < 0 || kp_dtypes_init(st, module) < 0) return -1;
     /* NumPy's operators then leave `array + tensor` to Tensor. */
     if (PyObject_SetAttrString((PyObject *)st->tensor_type, "__array_ufunc__", Py_None) < 0) return -1;
-    if (add_graph_types(module) < 0) return -1;
+    if (add_graph_types(module) < 0 || kp_log_init(module) < 0) return -1;
+    PyObject *is_main = kp_in_main_interpreter() ? Py_True : Py_False;
+    if (PyModule_AddObjectRef(module, "in_main_interpreter", is_main) < 0) return -1;
     kp_tensor_spares(1);
     st->spares = true;
     return PyModule_AddStringConstant(module, "__version__", kiln_version());
@@ -375,9 +406,12 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg) {
     Py_VISIT(st->tensor_type);
     Py_VISIT(st->op_type);
     Py_VISIT(st->dtype_type);
+    Py_VISIT(st->formula_type);
+    Py_VISIT(st->formulas);
     Py_VISIT(st->helpers);
     Py_VISIT(st->ops);
     Py_VISIT(st->rows);
+    Py_VISIT(st->texts);
     Py_VISIT(st->settings);
     for (int k = 0; k < KILN_DTYPE_COUNT; k++) Py_VISIT(st->dtypes[k]);
     for (int k = 0; k < st->nnamed; k++) Py_VISIT(st->named[k].op);
@@ -394,13 +428,17 @@ static int module_clear(PyObject *module) {
     kp_types_drop(st);
     while (st->nnamed > 0) Py_CLEAR(st->named[--st->nnamed].op);
     Py_CLEAR(st->helpers);
+    Py_CLEAR(st->formulas);
+    Py_CLEAR(st->out_keyword);
     Py_CLEAR(st->ops);
     Py_CLEAR(st->rows);
+    Py_CLEAR(st->texts);
     Py_CLEAR(st->settings);
     for (int k = 0; k < KILN_DTYPE_COUNT; k++) Py_CLEAR(st->dtypes[k]);
     Py_CLEAR(st->tensor_type);
     Py_CLEAR(st->op_type);
     Py_CLEAR(st->dtype_type);
+    Py_CLEAR(st->formula_type);
     kp_box *box = st->box;
     st->box = NULL;
     kp_box_drop(box);
@@ -415,17 +453,32 @@ static PyMethodDef functions[] = {
     {"op", f_op, METH_O, "op(name, /)\n--\n\nThe operator as a fast callable."},
     {"call", FAST(f_call), METH_FASTCALL | METH_KEYWORDS,
      "call(name, /, *args, **kwargs)\n\nCalls an operator by name."},
+    {"evaluate", FAST(kp_evaluate), METH_FASTCALL | METH_KEYWORDS,
+     "evaluate(ex, local_dict=None, global_dict=None, out=None, *, show=False)\n--\n\n"
+     "The value of a formula, element by element, in one pass over its arrays: evaluate(\"2*x + sin(y)**2\").\n\n"
+     "Names are those of the caller's local variables, else of its global ones; or of local_dict, else of global_dict.  They may be NumPy\n"
+     "arrays and scalars, torch tensors, kiln.Tensors and Python's numbers; another number is not another kernel.  A formula has Python's\n"
+     "operators, where(c, a, b), and NumPy's names of functions.  If all arrays are NumPy's, dtypes are those that NumPy gives for each\n"
+     "operation, and else those of PyTorch.  The result is of the kind of the arrays, or is written to out and is that.  show=True prints\n"
+     "the row that the formula becomes.  docs/PYTHON.md has the whole of it."},
     {"ops", f_ops, METH_NOARGS, "ops()\n--\n\nThe names of the operators that are served."},
-    {"load_ops", (PyCFunction)(void *)f_load_ops, METH_VARARGS | METH_KEYWORDS,
-     "load_ops(text, /, *, replace=False)\n--\n\nAdds operators, given as rows; all or none of them.\n\n"
-     "A row that is there already to the letter is passed over.  With replace, rows loaded before give way to new\n"
-     "ones of their name."},
+    {"load_ops", (PyCFunction)(void *)kp_load_ops, METH_VARARGS | METH_KEYWORDS,
+     "load_ops(text, /, *, replace=False)"},
+    {"draft_ops", kp_draft_ops, METH_VARARGS, "draft_ops(text, gradients, /)"},
+    {"define_rows", kp_define_rows, METH_VARARGS, "define_rows(rows, gone, /)"},
     {"explain", FAST(kp_explain), METH_FASTCALL | METH_KEYWORDS, "explain(name, stage, /, *args, **kwargs)"},
     {"infer_results", FAST(kp_infer_results), METH_FASTCALL | METH_KEYWORDS,
      "infer_results(name, /, *args, **kwargs)"},
+    {"prepare", FAST(kp_prepare), METH_FASTCALL | METH_KEYWORDS,
+     "prepare(name, /, *args, **kwargs)\n\nCompiles what call(name, *args, **kwargs) would run, in any mode but frozen, and returns when that is "
+     "done.\n\nNothing is computed.  Raises what the call would raise for its arguments, and RuntimeError if a kernel cannot be "
+     "built."},
     {"op_grad", kp_op_grad, METH_VARARGS, "op_grad(name, arg, /)"},
     {"explain_text", kp_explain_text, METH_VARARGS, "explain_text(call, stage, /)"},
     {"stats", f_stats, METH_NOARGS, "stats()\n--\n\nEvery counter, by name."},
+    {"kernels", kp_kernels, METH_NOARGS, "kernels()"},
+    {"threads", f_threads, METH_NOARGS,
+     "threads()\n--\n\nWhose threads run large calls, and how many one call may use."},
     {"wait_idle", f_wait_idle, METH_NOARGS,
      "wait_idle()\n--\n\nReturns when no compile is running or queued."},
     {"trim", f_trim, METH_NOARGS, "trim()\n--\n\nGives memory kept for reuse back to the system."},
@@ -434,12 +487,17 @@ static PyMethodDef functions[] = {
     {"show_config", f_show_config, METH_NOARGS,
      "show_config()\n--\n\nWhat was found on this machine, as text."},
     {"configure", f_configure, METH_O, "configure(settings, /)"},
+    {"set_mode", f_set_mode, METH_O, "set_mode(settings, /)"},
     {"bridge_open", kp_bridge_open, METH_O, "bridge_open(path, /)"},
     {"bridge_fit", kp_bridge_fit, METH_O, "bridge_fit(name, /)"},
     {"bridge_take", kp_bridge_take, METH_O, "bridge_take(name, /)"},
     {"bridge_own", kp_bridge_own, METH_O, "bridge_own(name, /)"},
     {"bridge_drop", kp_bridge_drop, METH_O, "bridge_drop(name, /)"},
+    {"bridge_forget", kp_bridge_forget, METH_O, "bridge_forget(name, /)"},
+    {"bridge_taken", kp_bridge_taken, METH_NOARGS, "bridge_taken()"},
     {"bridge_counts", kp_bridge_counts, METH_NOARGS, "bridge_counts()"},
+    {"bridge_watch", kp_bridge_watch, METH_O, "bridge_watch(function, /)"},
+    {"bridge_compiler", kp_bridge_compiler, METH_NOARGS, "bridge_compiler()"},
     {"restore", kp_restore, METH_VARARGS, "restore(dtype, shape, data, /)\n--\n\nA pickled Tensor."},
     {0},
 };

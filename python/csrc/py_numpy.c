@@ -142,3 +142,10 @@ bool kp_numpy_fields(kp_state *st, PyObject *o, kp_view *v) {
     }
     return true;
 }
+
+PyObject *kp_numpy_dtype(kp_state *st, PyObject *o, bool *single) {
+    const array_object *a = (const array_object *)o;
+    if (!table_of(st)) return NULL;
+    *single = a->nd == 0;
+    return (PyObject *)a->descr;
+}

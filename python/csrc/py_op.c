@@ -59,15 +59,8 @@ static void count_plain(kp_op *op) {
             break;
 }
 
-int kp_op_find(kp_op *op, kp_box *box) {
-    if (op->overloads) return set_fresh(op, box);
-    const kiln_op *found;
-    kiln_status status = kiln_op_find(box->ctx, op->name, &found);
-    if (status != KILN_OK) return kp_raise(status), -1;
-    if (op->doc && strcmp(op->doc, kiln_op_schema(found)) != 0) {
-        PyErr_Format(PyExc_RuntimeError, "%s: was %s, now is %s", op->name, op->doc, kiln_op_schema(found));
-        return -1;
-    }
+/* Makes op the Op of an operator that was found. */
+static int take_operator(kp_op *op, const kiln_op *found) {
     if (!op->params && read_params(op, found) < 0) return -1;
     op->op = found;
     op->nrets = kiln_op_nrets(found);
@@ -77,10 +70,25 @@ int kp_op_find(kp_op *op, kp_box *box) {
     return 0;
 }
 
+int kp_op_find(kp_op *op, kp_box *box) {
+    if (op->overloads) return set_fresh(op, box);
+    const kiln_op *found;
+    if (op->lone && op->lone == box) return op->epoch = op->st->epoch, 0;
+    if (op->lone) return PyErr_SetString(PyExc_RuntimeError, "this operator's context was closed"), -1;
+    kiln_status status = kiln_op_find(box->ctx, op->name, &found);
+    if (status != KILN_OK) return kp_raise(status), -1;
+    if (op->doc && strcmp(op->doc, kiln_op_schema(found)) != 0) {
+        PyErr_Format(PyExc_RuntimeError, "%s: was %s, now is %s", op->name, op->doc, kiln_op_schema(found));
+        return -1;
+    }
+    return take_operator(op, found);
+}
+
 static int op_traverse(PyObject *self, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(((kp_op *)self)->overloads);
     Py_VISIT(((kp_op *)self)->kwnames);
+    Py_VISIT(((kp_op *)self)->base);
     return 0;
 }
 
@@ -96,6 +104,9 @@ static void op_dealloc(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
     op_clear(self);
+    if (op->lone && !op->base) kiln_op_free(op->lone->ctx, op->op);
+    kp_box_drop(op->lone);
+    Py_CLEAR(op->base);
     PyMem_Free(op->params);
     PyMem_Free(op->ops);
     PyMem_Free(op->name);
@@ -149,18 +160,53 @@ static int op_fill(kp_op *op, kp_box *box, const char *name, bool alone) {
     return 0;
 }
 
+/* An Op of zeros. */
+static kp_op *op_blank(kp_state *st) {
+    kp_op *op = PyObject_GC_New(kp_op, st->op_type);
+    if (!op) return NULL;
+    memset((char *)op + sizeof(PyObject), 0, sizeof *op - sizeof(PyObject));
+    op->st = st;
+    PyObject_GC_Track((PyObject *)op);
+    return op;
+}
+
 static PyObject *op_new(kp_state *st, const char *name, bool alone) {
     kp_box *box = kp_box_take(st);
     if (!box) return NULL;
-    kp_op *op = PyObject_GC_New(kp_op, st->op_type);
-    if (op) {
-        memset((char *)op + sizeof(PyObject), 0, sizeof *op - sizeof(PyObject));
-        op->st = st;
-        PyObject_GC_Track((PyObject *)op);
-        if (op_fill(op, box, name, alone) < 0) Py_CLEAR(op);
-    }
+    kp_op *op = op_blank(st);
+    if (op && op_fill(op, box, name, alone) < 0) Py_CLEAR(op);
     kp_box_drop(box);
     return (PyObject *)op;
+}
+
+/* The Op of an operator of kiln_op_new, which it owns unless it has a base. */
+static PyObject *lone_new(kp_state *st, kp_box *box, const kiln_op *from, PyObject *base) {
+    kp_op *op = op_blank(st);
+    if (!op) {
+        if (!base) kiln_op_free(box->ctx, from);
+        return NULL;
+    }
+    op->op = from;
+    op->base = Py_XNewRef(base);
+    op->lone = box;
+    box->refs++;
+    op->name = text_copy("kiln::evaluate");
+    op->doc = text_copy(kiln_op_schema(from));
+    if (!op->name || !op->doc || take_operator(op, from) < 0) Py_CLEAR(op);
+    if (op) method_fill(op);
+    return (PyObject *)op;
+}
+
+PyObject *kp_op_lone(kp_state *st, kp_box *box, PyObject *row, PyObject **form) {
+    const kiln_op *op, *out;
+    Py_ssize_t n;
+    const char *text = PyUnicode_AsUTF8AndSize(row, &n);
+    kiln_status status = text ? kiln_op_new(box->ctx, "row", text, (size_t)n, &op, &out) : KILN_E_ARG;
+    if (status != KILN_OK) return PyErr_Occurred() ? NULL : (kp_raise_value(status), NULL);
+    PyObject *made = lone_new(st, box, op, NULL);
+    *form = made ? lone_new(st, box, out, made) : NULL;
+    if (!*form) Py_CLEAR(made);
+    return made;
 }
 
 PyObject *kp_op_alone(kp_state *st, const char *name) { return op_new(st, name, true); }

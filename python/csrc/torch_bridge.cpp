@@ -6,9 +6,10 @@
  * functions pass neither Scalar nor whether a tensor stands for a number.  Includes no header of Python's, takes no GIL
  * and lets no exception into a frame of Kiln's.  docs/PYTORCH.md says how calls get here. */
 #include "torch_bridge.h"
+#include "torch_reasons.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/CPUAllocator.h>
 #include <c10/core/DefaultDtype.h>
 #include <torch/csrc/jit/frontend/function_schema_parser.h>
 #include <torch/version.h>
@@ -31,10 +32,8 @@ const kiln_bridge_api *api;
 enum {
     MAX_ARGS = 32,
     MAX_TENSORS = 24,
-    MAX_ITEMS = 64,     /* of all lists of a call */
-    MAX_KERNELS = 4096, /* operators */
-    MAX_RETS = 8,
-    LARGE = 16384 /* elements from which a call may use several threads */
+    MAX_ITEMS = 64, /* of all lists of a call */
+    MAX_RETS = 8
 };
 
 /* -- element types --------------------------------------------------------------------------------------------- */
@@ -73,7 +72,26 @@ const Dtypes dtypes;
 
 void release(void *t) { api->release(static_cast<kiln_tensor *>(t)); }
 
-/* Where results are resized or cloned by PyTorch: Kiln's recycled blocks, like the results themselves. */
+void release_reported(void *t) {
+    kiln_bridge_view v;
+    api->look(static_cast<kiln_tensor *>(t), &v);
+    c10::profiledCPUMemoryReporter().Delete(v.data);
+    release(t);
+}
+
+/* A DataPtr to n bytes at `data`, which takes over the reference to t.  PyTorch's memory profiler is told of the
+ * bytes if it is running. */
+c10::DataPtr memory_of(kiln_tensor *t, void *data, size_t n) {
+    c10::DeleterFnPtr end = release;
+    if (C10_UNLIKELY(c10::memoryProfilingEnabled()) && n) {
+        c10::profiledCPUMemoryReporter().New(data, n);
+        end = release_reported;
+    }
+    return {data, t, end, c10::Device(c10::kCPU)};
+}
+
+/* PyTorch takes memory from here when it resizes or clones a result.  It gets Kiln's recycled blocks, as the
+ * result itself did. */
 struct Allocator final : c10::Allocator {
     c10::DataPtr allocate(size_t n) override {
         int64_t size = static_cast<int64_t>(n);
@@ -82,7 +100,7 @@ struct Allocator final : c10::Allocator {
                          "Kiln has no memory for ", n, " bytes");
         kiln_bridge_view v;
         api->look(t, &v);
-        return {v.data, t, release, c10::Device(c10::kCPU)};
+        return memory_of(t, v.data, n);
     }
     c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
     void copy_data(void *to, const void *from, size_t n) const override { default_copy_data(to, from, n); }
@@ -105,11 +123,10 @@ at::Tensor wrap(kiln_tensor *t) {
     kiln_bridge_view v;
     if (!t) return at::Tensor(); /* a result that is not given */
     api->look(t, &v);
-    c10::DataPtr data(v.data, t, release, c10::Device(c10::kCPU));
     c10::ScalarType type = dtypes.to_torch[v.dtype];
     int64_t nbytes = v.nelem * static_cast<int64_t>(c10::elementSize(type));
-    c10::Storage storage(c10::Storage::use_byte_size_t(), nbytes, std::move(data), &allocator,
-                         /*resizable=*/true);
+    c10::Storage storage(c10::Storage::use_byte_size_t(), nbytes,
+                         memory_of(t, v.data, static_cast<size_t>(nbytes)), &allocator, /*resizable=*/true);
     at::Tensor out = at::detail::make_tensor<c10::TensorImpl>(
         std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), c10::scalarTypeToTypeMeta(type));
     set_shape(out.unsafeGetTensorImpl(), {v.sizes, static_cast<size_t>(v.rank)}, v.strides);
@@ -137,8 +154,6 @@ inline bool is_plain(const c10::TensorImpl *impl) {
 inline uint8_t kiln_dtype_of(const c10::TensorImpl *impl) {
     return dtypes.to_kiln[static_cast<int>(c10::typeMetaToScalarType(impl->dtype()))];
 }
-
-constexpr int SERVED = -1; /* else a kiln_bridge_why */
 
 /* Memory that a thread's calls take from in turn, each giving back all that it took.  It grows to what a call has needed. */
 struct Spare {
@@ -175,19 +190,18 @@ class Lent {
     std::vector<std::unique_ptr<char[]>> blocks;
 };
 
-/* The arguments of one call as Kiln's values.  Each function gives SERVED, or why the call is not for Kiln. */
+/* The arguments of one call as Kiln's values.  Each function gives SERVED, or a `why`: the call is not for Kiln. */
 class Arguments {
   public:
     kiln_value value[MAX_ARGS];
     size_t count = 0;
-    int64_t nelem = 0; /* no fewer than any result of the call has */
 
     kiln_value *next() { return &value[count++]; }
 
     static int dtype(int64_t scalar_type, kiln_value *to) {
         if (scalar_type < 0 || scalar_type >= static_cast<int64_t>(sizeof dtypes.to_kiln) ||
             dtypes.to_kiln[scalar_type] == NO_DTYPE)
-            return KILN_WHY_DTYPE;
+            return WHY_DTYPE;
         return *to = kiln_v_dtype(static_cast<kiln_dtype>(dtypes.to_kiln[scalar_type])), SERVED;
     }
 
@@ -215,16 +229,6 @@ class Arguments {
     size_t nheaders = 0, nitems = 0;
     Lent lent;                                  /* what lists of many tensors need beyond these */
     bool has_other = false, has_floats = false; /* a tensor of integers, or a number; any other */
-    c10::IntArrayRef widest;                    /* sizes of the first tensor of several elements */
-
-    /* Tensors of several sizes broadcast, to no more elements than their product. */
-    void reach(c10::IntArrayRef sizes, int64_t n) {
-        if (n <= 1 || nelem <= 1 || sizes.equals(widest)) {
-            if (n > nelem) nelem = n, widest = sizes;
-        } else if (__builtin_mul_overflow(nelem, n, &nelem)) {
-            nelem = INT64_MAX;
-        }
-    }
 
     kiln_value *take_items(size_t n) {
         if (n > MAX_ITEMS - nitems) return static_cast<kiln_value *>(lent.take(n * sizeof(kiln_value)));
@@ -241,9 +245,9 @@ class Arguments {
 
     int borrow(const at::Tensor &t, bool written, kiln_value *to) {
         c10::TensorImpl *impl = t.unsafeGetTensorImpl();
-        if (!is_plain(impl)) return KILN_WHY_TENSOR;
+        if (!is_plain(impl)) return why_not_plain(impl);
         uint8_t type = kiln_dtype_of(impl);
-        if (type == NO_DTYPE) return KILN_WHY_DTYPE;
+        if (type == NO_DTYPE) return WHY_DTYPE;
         void *data = written ? impl->mutable_data() : const_cast<void *>(impl->data());
         c10::IntArrayRef sizes = impl->sizes(), strides = impl->strides();
         int how = written ? 0 : KILN_BORROW_READONLY;
@@ -252,12 +256,11 @@ class Arguments {
             has_other = true;
         else
             has_floats = true;
-        reach(sizes, impl->numel());
         kiln_tensor *made;
         kiln_status st = api->borrow(take_header(sizes.size()), data, static_cast<kiln_dtype>(type),
                                      static_cast<int>(sizes.size()), sizes.data(), strides.data(), how,
                                      &made);
-        if (st != KILN_OK) return KILN_WHY_TENSOR;
+        if (st != KILN_OK) return WHY_NOT_DENSE;
         *to = kiln_v_tensor(made);
         return SERVED;
     }
@@ -265,14 +268,18 @@ class Arguments {
 
 /* -- counters ------------------------------------------------------------------------------------------------------ */
 
-/* Calls served, by kernel, of one thread: written by it alone.  Lives as long as the process; when the thread ends,
- * another goes on with it. */
+/* Calls served, by Kernel::index, of one thread: written by that thread alone.  A tally lives as long as the process; when
+ * its thread ends, another thread may go on with it.  A tally never grows, since other threads read it: a thread that meets
+ * an index beyond its tally leaves that tally to others and takes or makes a larger one. */
 struct Tally {
-    std::atomic<uint64_t> served[MAX_KERNELS];
-    std::atomic<bool> used;
-    Tally *next;
+    explicit Tally(size_t n) : size(n), served(new std::atomic<uint64_t>[n]()) {}
+    const size_t size;
+    std::atomic<uint64_t> *const served;
+    std::atomic<bool> used{true};
+    Tally *next = nullptr;
 };
 std::atomic<Tally *> tallies;
+std::atomic<size_t> nkernels; /* kernels ever made; every index is less */
 thread_local Tally *tally;
 
 struct Leave {
@@ -282,30 +289,35 @@ struct Leave {
     }
 };
 
-__attribute__((noinline)) Tally *new_tally() {
+/* A tally of this thread's that has room for the index. */
+__attribute__((noinline)) Tally *new_tally(size_t index) {
     static thread_local Leave leave;
     (void)leave;
+    if (tally) tally->used.store(false, std::memory_order_release);
+    tally = nullptr;
     for (Tally *t = tallies.load(); t; t = t->next)
-        if (!t->used.exchange(true, std::memory_order_acquire)) return tally = t;
-    tally = new Tally();
-    tally->used = true;
+        if (t->size > index && !t->used.exchange(true, std::memory_order_acquire)) return tally = t;
+    size_t size = 1024;
+    while (size <= std::max(index, nkernels.load())) size *= 2;
+    tally = new Tally(size);
     tally->next = tallies.load();
     while (!tallies.compare_exchange_weak(tally->next, tally)) {}
     return tally;
 }
 
-inline void count_served(size_t kernel) {
-    Tally *t = tally ? tally : new_tally();
-    t->served[kernel].store(t->served[kernel].load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+inline void count_served(size_t index) {
+    Tally *t = tally && index < tally->size ? tally : new_tally(index);
+    t->served[index].store(t->served[index].load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
+
+uint64_t sum_served(size_t index) {
+    uint64_t sum = 0;
+    for (Tally *t = tallies.load(); t; t = t->next)
+        if (index < t->size) sum += t->served[index].load(std::memory_order_relaxed);
+    return sum;
 }
 
 /* -- kernels ------------------------------------------------------------------------------------------------------- */
-
-/* What a taken operator runs.  Never freed: a thread may still be inside when the operator is given back. */
-struct Target {
-    kiln_ctx *ctx;
-    const kiln_op *op;
-};
 
 struct Arg {
     const char *name; /* NULL: by position */
@@ -314,25 +326,40 @@ struct Arg {
     bool written;
 };
 
+/* What a taken operator runs, and what the operator says of its arguments and results.  A target does not change and is never
+ * freed: a thread may still be inside when the operator is given back. */
+struct Target {
+    Target(kiln_ctx *ctx, const kiln_op *op);
+    kiln_ctx *const ctx;
+    const kiln_op
+        *const op; /* NULL: Kiln has not been asked for the operator yet, and nothing below is known */
+    std::vector<Arg> args;
+    uint8_t nrets = 0, nwritten = 0;
+    bool listed = false;            /* its one result is a list of tensors */
+    uint8_t written[MAX_RETS] = {}; /* arguments that are the results, in order; none: results are new */
+};
+
 struct Kernel {
     size_t index = 0;
     std::string name;
-    const c10::FunctionSchema *schema = nullptr;
     std::atomic<const Target *> target{nullptr}; /* NULL: PyTorch's own runs */
     const Target *last = nullptr;                /* as target, and stays when the operator is given back */
     std::shared_ptr<const c10::SafeKernelFunction> native; /* PyTorch's; taking again replaces it */
     std::mutex native_lock;
     std::unique_ptr<c10::RegistrationHandleRAII> registration; /* given up by reset, not by assignment */
-    std::vector<Arg> args;
     bool own = false; /* nothing but Kiln serves it: what it refuses is raised */
-    uint8_t nrets = 0, nwritten = 0;
-    bool listed = false;            /* its one result is a list of tensors */
-    uint8_t written[MAX_RETS] = {}; /* arguments that are the results, in order; none: results are new */
-    std::atomic<uint64_t> handed_back[KILN_WHY_COUNT] = {};
+    bool counts_writes =
+        false;       /* the kernel that Kiln replaces counts writes itself: see replaces_counting */
+    Reasons reasons; /* for which calls were handed back */
 
-    int serve(torch::jit::Stack *stack);
-    int convert(const c10::IValue &v, const Arg &as, Arguments *to);
-    int run(Arguments *a, kiln_tensor **outs, kiln_value *list);
+    /* The target, with its operator.  NULL, and *why: there is none. */
+    const Target *ready(int *why);
+    const Target *find_operator(const Target *without, int *why);
+    /* *at and *title: the argument that a `why` concerns. */
+    int serve(torch::jit::Stack *stack, size_t *at, const char **title);
+    int run(const Target *t, Arguments *a, kiln_tensor **outs, kiln_value *list);
+    bool may_write(const Target *t, const c10::IValue *in);
+    void count_writes(const Target *t, const c10::IValue *in);
     void set(kiln_ctx *ctx, const kiln_op *op);
     std::shared_ptr<const c10::SafeKernelFunction> native_now() {
         std::lock_guard<std::mutex> lock(native_lock);
@@ -355,8 +382,8 @@ struct Kernel {
 /* An argument that has no counterpart in Kiln. */
 [[noreturn]] void raise_argument(const std::string &op, const char *name, int why) {
     std::string text = op + ": argument '" + name + "' ";
-    if (why == KILN_WHY_DTYPE) raise(KILN_E_TYPE, text + "has a dtype that Kiln does not have");
-    if (why == KILN_WHY_TENSOR) raise(KILN_E_UNSUP, text + "is not a dense tensor in the memory of the CPU");
+    if (why == WHY_DTYPE) raise(KILN_E_TYPE, text + "has a dtype that Kiln does not have");
+    if (why < WHY_DTYPE) raise(KILN_E_UNSUP, text + "is not a dense tensor in the memory of the CPU");
     raise(KILN_E_TYPE, text + "cannot be passed on");
 }
 
@@ -369,12 +396,12 @@ int convert_one(const c10::IValue &v, const Arg &as, Arguments *to, kiln_value *
     if (v.isInt()) return *out = kiln_v_int(v.toInt()), SERVED;
     if (v.isDouble()) return *out = kiln_v_float(v.toDouble()), SERVED;
     if (v.isString()) return *out = kiln_v_str(v.toStringRef().c_str()), SERVED;
-    if (!v.isComplexDouble()) return KILN_WHY_VALUE;
+    if (!v.isComplexDouble()) return WHY_VALUE;
     c10::complex<double> c = v.toComplexDouble();
     return *out = kiln_v_complex(c.real(), c.imag()), SERVED;
 }
 
-int Kernel::convert(const c10::IValue &v, const Arg &as, Arguments *to) {
+int convert(const c10::IValue &v, const Arg &as, Arguments *to) {
     if (!v.isList()) return convert_one(v, as, to, to->next());
     if (v.isIntList())
         return to->list(v.toIntList(), [](int64_t x, kiln_value *i) { return *i = kiln_v_int(x), SERVED; });
@@ -387,22 +414,17 @@ int Kernel::convert(const c10::IValue &v, const Arg &as, Arguments *to) {
                     [&](const c10::IValue &x, kiln_value *i) { return convert_one(x, as, to, i); });
 }
 
-int Kernel::run(Arguments *a, kiln_tensor **outs, kiln_value *list) {
-    const Target *t = target.load(std::memory_order_acquire);
-    if (!t) return KILN_WHY_REFUSED; /* given back since the call began */
-    if (!own && a->needs_default()) return KILN_WHY_DEFAULT;
-    int quiet = api->quiet(!own);
-    int limit = a->nelem < LARGE ? -1
-                                 : api->threads_limit(at::in_parallel_region() ? 1 : at::get_num_threads());
-    kiln_status st = listed ? api->call_values(t->ctx, t->op, a->value, a->count, list, 0)
-                            : api->call(t->ctx, t->op, a->value, a->count, outs, nrets);
+int Kernel::run(const Target *t, Arguments *a, kiln_tensor **outs, kiln_value *list) {
+    if (!own && a->needs_default()) return WHY_DEFAULT_DTYPE;
+    int quiet = api->quiet(!own && reasons.has_refusal());
+    kiln_status st = t->listed ? api->call_values(t->ctx, t->op, a->value, a->count, list, 0)
+                               : api->call(t->ctx, t->op, a->value, a->count, outs, t->nrets);
     if (st == KILN_E_INTERRUPTED)
-        st = listed ? api->call_values(t->ctx, t->op, a->value, a->count, list, 1)
-                    : api->call_patiently(t->ctx, t->op, a->value, a->count, outs, nrets);
-    if (limit >= 0) api->threads_limit(limit);
+        st = t->listed ? api->call_values(t->ctx, t->op, a->value, a->count, list, 1)
+                       : api->call_patiently(t->ctx, t->op, a->value, a->count, outs, t->nrets);
     api->quiet(quiet);
     if (own && st != KILN_OK) raise(st, api->last_error());
-    return st == KILN_OK ? SERVED : KILN_WHY_REFUSED;
+    return st == KILN_OK ? SERVED : WHY_REFUSED;
 }
 
 /* Tensors over what a list holds, which is ended. */
@@ -422,31 +444,94 @@ c10::List<at::Tensor> wrap_list(kiln_value *list) {
     return all;
 }
 
-int Kernel::serve(torch::jit::Stack *stack) {
+/* -- writes that PyTorch counts ------------------------------------------------------------------------------------ */
+
+/* PyTorch counts the writes to a tensor, so that autograd notices that a saved tensor changed, and refuses to write to a tensor of
+ * inference mode outside that mode.  Both happen at the dispatch key ADInplaceOrView, which most operators pass above their CPU
+ * kernel.  An operator on lists has no kernel at that key: its kernel calls another operator for each item, and these
+ * operators pass the key.  A kernel of Kiln's calls no operator, so the bridge does what passing the key would do. */
+bool replaces_counting(const c10::OperatorHandle &handle) {
+    return !handle.hasKernelForDispatchKey(c10::DispatchKey::ADInplaceOrView) &&
+           handle.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd);
+}
+
+/* Whether an operator that writes to t would pass ADInplaceOrView in the calling thread now. */
+inline bool passes_counting(const at::Tensor &t) {
+    c10::impl::LocalDispatchKeySet here = c10::impl::tls_local_dispatch_key_set();
+    return t.defined() &&
+           ((t.key_set() | here.included_) - here.excluded_).has(c10::DispatchKey::ADInplaceOrView);
+}
+
+template <class Do> void each_tensor(const c10::IValue &v, Do what) {
+    if (v.isTensor()) return what(v.toTensor());
+    if (v.isTensorList())
+        for (const c10::IValue &item : v.toListRef()) what(item.toTensor());
+}
+
+/* false: PyTorch's own kernel must answer, since it raises an error for one of the written tensors. */
+bool Kernel::may_write(const Target *t, const c10::IValue *in) {
+    bool may = true;
+    for (size_t i = 0; counts_writes && i < t->args.size(); i++)
+        if (t->args[i].written)
+            each_tensor(in[i], [&](const at::Tensor &x) {
+                if (x.defined() && x.is_inference() && passes_counting(x)) may = false;
+            });
+    return may;
+}
+
+void Kernel::count_writes(const Target *t, const c10::IValue *in) {
+    for (size_t i = 0; counts_writes && i < t->args.size(); i++)
+        if (t->args[i].written)
+            each_tensor(in[i], [](const at::Tensor &x) {
+                if (passes_counting(x)) x.unsafeGetTensorImpl()->bump_version();
+            });
+}
+
+/* The row of an operator is parsed for its first call.  No lock of the bridge's is held, since another thread may fork meanwhile. */
+__attribute__((noinline)) const Target *Kernel::find_operator(const Target *without, int *why) {
+    if (!without) return *why = WHY_GIVEN_BACK, nullptr; /* since the call began */
+    const kiln_op *op = api->find(without->ctx, name.c_str());
+    if (!op) return *why = WHY_REFUSED, nullptr;
+    auto made = std::make_unique<const Target>(without->ctx, op);
+    if (target.compare_exchange_strong(without, made.get())) return made.release();
+    return ready(why); /* another thread was faster, or has given the operator back */
+}
+
+inline const Target *Kernel::ready(int *why) {
+    const Target *t = target.load(std::memory_order_acquire);
+    return C10_LIKELY(t && t->op) ? t : find_operator(t, why);
+}
+
+int Kernel::serve(torch::jit::Stack *stack, size_t *at, const char **title) {
     Arguments a;
     kiln_tensor *outs[MAX_RETS];
-    size_t n = args.size();
+    int why = SERVED;
+    const Target *t = ready(&why);
+    if (!t) return why;
+    size_t n = t->args.size(), nrets = t->nrets;
     c10::IValue *in = stack->data() + (stack->size() - n);
     for (size_t i = 0; i < n; i++) {
-        int why = convert(in[i], args[i], &a);
-        if (why != SERVED && own) raise_argument(name, args[i].title, why);
-        if (why != SERVED) return why;
-        a.value[i].name = args[i].name;
+        why = convert(in[i], t->args[i], &a);
+        if (why != SERVED && own) raise_argument(name, t->args[i].title, why);
+        if (why != SERVED) return *at = i, *title = t->args[i].title, why;
+        a.value[i].name = t->args[i].name;
     }
+    if (!may_write(t, in)) return WHY_INFERENCE;
     kiln_value list;
-    int why = run(&a, outs, &list);
+    why = run(t, &a, outs, &list);
     if (why != SERVED) return why;
-    if (listed) {
+    count_writes(t, in);
+    if (t->listed) {
         c10::List<at::Tensor> all = wrap_list(&list);
         torch::jit::drop(*stack, n);
         stack->emplace_back(std::move(all));
         return SERVED;
     }
-    if (nwritten) {
+    if (t->nwritten) {
         c10::IValue given[MAX_RETS];
         for (size_t k = 0; k < nrets; k++) {
             api->release(outs[k]);
-            given[k] = std::move(in[written[k]]);
+            given[k] = std::move(in[t->written[k]]);
         }
         torch::jit::drop(*stack, n);
         for (size_t k = 0; k < nrets; k++) stack->emplace_back(std::move(given[k]));
@@ -463,47 +548,81 @@ int Kernel::serve(torch::jit::Stack *stack) {
     return SERVED;
 }
 
-/* Every operator ever taken.  Never freed: a thread may be inside a call while the process ends. */
+/* Every kernel ever made.  Never freed: a thread may be inside a call while the process ends. */
 std::vector<Kernel *> &kernels = *new std::vector<Kernel *>;
-std::unordered_map<std::string, Kernel *> by_name;
+std::unordered_map<std::string, Kernel *> by_name; /* the newest kernel of each name */
+/* Kernels of operators that Kiln defined, by schema.  An operator that is defined again with the same schema gets
+ * the kernel that it had. */
+std::unordered_map<std::string, Kernel *> own_kernels;
 std::mutex kernels_lock;
 
-/* Kernels by where PyTorch keeps their schema, which does not move: what the dispatcher's one function finds them by.  It
- * has no object of its own that giving an operator back would free while another thread is about to use it. */
-std::atomic<Kernel *> by_schema[2 * MAX_KERNELS];
+/* Kernels by the address of PyTorch's schema, which does not move.  The dispatcher calls one plain function for all
+ * of Kiln's kernels: dispatched(), which finds the kernel here.  An object for each kernel would be freed when its
+ * operator is given back, while another thread may be about to use it.  Readers take no lock: a table that is half
+ * full is replaced by one twice as large, and is never freed. */
+struct SchemaTable {
+    explicit SchemaTable(size_t n) : mask(n - 1), slots(new Slot[n]) {}
+    struct Slot {
+        /* NULL: the slot is free.  `schema` is set after `kernel` and then never changes. */
+        std::atomic<const c10::FunctionSchema *> schema{nullptr};
+        std::atomic<Kernel *> kernel{nullptr};
+    };
+    const size_t mask;
+    size_t used = 0; /* under kernels_lock */
+    Slot *const slots;
 
-inline size_t place_of(const c10::FunctionSchema *schema) {
-    return (reinterpret_cast<uintptr_t>(schema) >> 4) * 0x9E3779B97F4A7C15u >> 40 & (2 * MAX_KERNELS - 1);
-}
+    /* The slot of that schema, or the free slot where it belongs. */
+    Slot *find(const c10::FunctionSchema *schema) {
+        size_t at = (reinterpret_cast<uintptr_t>(schema) >> 4) * 0x9E3779B97F4A7C15u >> 32 & mask;
+        for (;; at = (at + 1) & mask) {
+            const c10::FunctionSchema *there = slots[at].schema.load(std::memory_order_acquire);
+            if (there == schema || !there) return &slots[at];
+        }
+    }
+
+    void put(const c10::FunctionSchema *schema, Kernel *k) {
+        Slot *slot = find(schema);
+        used += !slot->schema.load(std::memory_order_relaxed);
+        slot->kernel.store(k, std::memory_order_release);
+        slot->schema.store(schema, std::memory_order_release);
+    }
+};
+std::atomic<SchemaTable *> by_schema{new SchemaTable(4096)};
 
 Kernel *kernel_of(const c10::FunctionSchema *schema) {
-    for (size_t at = place_of(schema);; at = (at + 1) & (2 * MAX_KERNELS - 1)) {
-        Kernel *k = by_schema[at].load(std::memory_order_acquire);
-        if (!k || k->schema == schema) return k;
-    }
+    return by_schema.load(std::memory_order_acquire)->find(schema)->kernel.load(std::memory_order_acquire);
 }
 
-/* Under kernels_lock; there is always room.  A schema of Kiln's own that was ended may have left its address. */
-void remember(Kernel *k) {
-    size_t at = place_of(k->schema);
-    for (Kernel *old; (old = by_schema[at].load(std::memory_order_relaxed)) && old->schema != k->schema;)
-        at = (at + 1) & (2 * MAX_KERNELS - 1);
-    by_schema[at].store(k, std::memory_order_release);
+/* Called under kernels_lock.  If the schema of an ended operator was at this address, k replaces that operator's
+ * kernel. */
+void remember(const c10::FunctionSchema *schema, Kernel *k) {
+    SchemaTable *table = by_schema.load(std::memory_order_relaxed);
+    if (2 * table->used > table->mask) {
+        auto *larger = new SchemaTable(2 * (table->mask + 1));
+        for (size_t at = 0; at <= table->mask; at++) {
+            SchemaTable::Slot &slot = table->slots[at];
+            const c10::FunctionSchema *there = slot.schema.load(std::memory_order_relaxed);
+            if (there) larger->put(there, slot.kernel.load(std::memory_order_relaxed));
+        }
+        by_schema.store(table = larger, std::memory_order_release);
+    }
+    table->put(schema, k);
 }
 
 void dispatched(const c10::OperatorHandle &op, c10::DispatchKeySet keys, torch::jit::Stack *stack) {
     Kernel *k = kernel_of(&op.schema());
-    int why = k->serve(stack);
+    size_t at = 0;
+    const char *title = "";
+    int why = k->serve(stack, &at, &title);
     if (why == SERVED) return count_served(k->index);
     if (k->own) raise(KILN_E_UNSUP, k->name + " is not defined any more"); /* since the call began */
-    k->handed_back[why].fetch_add(1, std::memory_order_relaxed);
+    k->reasons.count(why, at, title, api->last_error());
     k->native_now()->callBoxed(op, keys, stack);
 }
 
-/* -- what the module asks -------------------------------------------------------------------------------------------- */
+/* -- what kiln._kiln calls -------------------------------------------------------------------------------- */
 
-std::optional<c10::OperatorHandle> handle_of(const kiln_op *op) {
-    std::string name = api->op_name(op);
+std::optional<c10::OperatorHandle> handle_of(const std::string &name) {
     size_t dot = name.find('.');
     c10::OperatorName full(name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1));
     return c10::Dispatcher::singleton().findSchema(full);
@@ -511,39 +630,48 @@ std::optional<c10::OperatorHandle> handle_of(const kiln_op *op) {
 
 bool is_tensor_list(const c10::Argument &a) { return a.type()->isSubtypeOf(*c10::ListType::ofTensors()); }
 
-kiln_bridge_fit fit_of(const kiln_op *op, const std::optional<c10::OperatorHandle> &handle, bool own) {
-    if (!handle) return KILN_FIT_ABSENT;
-    if (torch::jit::parseSchema(api->op_schema(op)) != handle->schema()) return KILN_FIT_SCHEMA;
-    if (!own && handle->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd))
-        return KILN_FIT_COMPOSITE;
-    if (!own && !handle->hasComputedKernelForDispatchKey(c10::DispatchKey::CPU)) return KILN_FIT_NONE;
-    if (handle->schema().arguments().size() > MAX_ARGS || api->op_nrets(op) > MAX_RETS)
-        return KILN_FIT_ARGUMENTS;
-    bool listed = handle->schema().returns().size() == 1 && is_tensor_list(handle->schema().returns()[0]);
-    for (const c10::Argument &result : handle->schema().returns())
+/* Whether calls of that schema can be passed on. */
+kiln_bridge_fit fit_of_schema(const c10::FunctionSchema &schema) {
+    if (schema.arguments().size() > MAX_ARGS || schema.returns().size() > MAX_RETS) return KILN_FIT_ARGUMENTS;
+    bool listed = schema.returns().size() == 1 && is_tensor_list(schema.returns()[0]);
+    for (const c10::Argument &result : schema.returns())
         if (!listed && result.type()->kind() != c10::TypeKind::TensorType) return KILN_FIT_RESULTS;
     return KILN_FIT_OK;
 }
 
-kiln_bridge_fit fit(const kiln_op *op) {
+std::string schema_of(const kiln_op_entry *entry) { return {entry->schema, entry->nschema}; }
+
+kiln_bridge_fit fit_of(const kiln_op_entry *entry, const std::optional<c10::OperatorHandle> &handle,
+                       bool own) {
+    if (!handle) return KILN_FIT_ABSENT;
+    if (torch::jit::parseSchema(schema_of(entry)) != handle->schema()) return KILN_FIT_SCHEMA;
+    if (!own && handle->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd))
+        return KILN_FIT_COMPOSITE;
+    if (!own && !handle->hasComputedKernelForDispatchKey(c10::DispatchKey::CPU)) return KILN_FIT_NONE;
+    return fit_of_schema(handle->schema());
+}
+
+kiln_bridge_fit fit(const kiln_op_entry *entry, int own) {
     try {
-        return fit_of(op, handle_of(op), false);
+        return own ? fit_of_schema(torch::jit::parseSchema(schema_of(entry)))
+                   : fit_of(entry, handle_of(entry->name), false);
     } catch (const std::exception &) {
         return KILN_FIT_SCHEMA; /* PyTorch cannot even read it */
     }
 }
 
-void describe(Kernel *k, const kiln_op *op) {
+Target::Target(kiln_ctx *of_ctx, const kiln_op *of_op) : ctx(of_ctx), op(of_op) {
+    if (!op) return;
     kiln_op_arg_info info;
     bool given = std::strcmp(api->op_form(op), "functional") != 0,
          out = std::strcmp(api->op_form(op), "out") == 0;
-    k->nrets = static_cast<uint8_t>(api->op_nrets(op));
-    k->listed = k->nrets == 1 && api->op_ret_kind(op, 0) == KILN_LIST_V;
+    nrets = static_cast<uint8_t>(api->op_nrets(op));
+    listed = nrets == 1 && api->op_ret_kind(op, 0) == KILN_LIST_V;
     for (size_t i = 0; api->op_arg_at(op, i, &info); i++) {
-        k->args.push_back({info.by_name ? info.name : nullptr, info.name, info.kind, info.written != 0});
+        args.push_back({info.by_name ? info.name : nullptr, info.name, info.kind, info.written != 0});
         bool result = given && info.written &&
                       (info.by_name || !out); /* else it is written beside the results */
-        if (result && k->nwritten < MAX_RETS) k->written[k->nwritten++] = static_cast<uint8_t>(i);
+        if (result && nwritten < MAX_RETS) written[nwritten++] = static_cast<uint8_t>(i);
     }
 }
 
@@ -553,11 +681,11 @@ struct Silence final : c10::WarningHandler {
 };
 
 void Kernel::set(kiln_ctx *ctx, const kiln_op *op) {
-    if (!last || last->ctx != ctx || last->op != op) last = new Target{ctx, op};
+    if (!last || last->ctx != ctx || last->op != op) last = new Target(ctx, op);
     target.store(last, std::memory_order_release);
 }
 
-void take_new(kiln_ctx *ctx, const kiln_op *op, const c10::OperatorHandle &handle, Kernel *k) {
+void register_kernel(const c10::OperatorHandle &handle, Kernel *k) {
     Silence silence;
     c10::WarningUtils::WarningHandlerGuard guard(&silence);
     if (!k->own) {
@@ -566,69 +694,116 @@ void take_new(kiln_ctx *ctx, const kiln_op *op, const c10::OperatorHandle &handl
         std::lock_guard<std::mutex> lock(k->native_lock);
         k->native.swap(native);
     }
-    k->set(ctx, op);
     k->registration = std::make_unique<c10::RegistrationHandleRAII>(c10::Dispatcher::singleton().registerImpl(
         handle.operator_name(), c10::DispatchKey::CPU,
         c10::KernelFunction::makeFromBoxedFunction<&dispatched>(), std::nullopt, nullptr, "kiln"));
 }
 
-/* The newest of that name: one of Kiln's own that was defined anew has another. */
 Kernel *find(const char *name) {
     auto at = by_name.find(name);
     return at == by_name.end() ? nullptr : at->second;
 }
 
-kiln_bridge_fit take(kiln_ctx *ctx, const kiln_op *op, int own) {
+Kernel *new_kernel(const char *name, const c10::OperatorHandle &handle, bool own) {
+    auto made = std::make_unique<Kernel>();
+    made->index = kernels.size();
+    made->name = name;
+    made->own = own;
+    made->counts_writes = replaces_counting(handle);
+    kernels.push_back(made.get());
+    nkernels.store(kernels.size());
+    return made.release();
+}
+
+/* The kernel for an operator of Kiln's own that PyTorch has just got: the one that operators of its schema had before. */
+Kernel *own_kernel(const kiln_op_entry *entry, const c10::OperatorHandle &handle) {
+    Kernel *&k = own_kernels[schema_of(entry)];
+    if (!k) k = new_kernel(entry->name, handle, true);
+    return k;
+}
+
+/* Calls may come as soon as the kernel is registered, so it has its target before. */
+void take_new(kiln_ctx *ctx, const kiln_op *op, const c10::OperatorHandle &handle, Kernel *k) {
+    k->set(ctx, op);
+    try {
+        register_kernel(handle, k);
+    } catch (...) {
+        k->target.store(nullptr);
+        throw;
+    }
+}
+
+/* An operator that is registered keeps its registration, and calls that have begun go on: they see one target or the
+ * other. */
+kiln_bridge_fit take_locked(kiln_ctx *ctx, const kiln_op_entry *entry, bool own) {
+    Kernel *k = find(entry->name);
+    const kiln_op *op = entry->op;
+    if (k && k->target.load() && k->last->ctx == ctx && k->last->op == op) return KILN_FIT_OK;
+    if (k && k->own && !k->registration && !own) return KILN_FIT_ABSENT; /* it was ended */
+    auto handle = handle_of(entry->name);
+    kiln_bridge_fit fits = fit_of(entry, handle, own || (k && k->own));
+    if (fits != KILN_FIT_OK) return fits;
+    if (k && k->registration) return k->set(ctx, op), KILN_FIT_OK;
+    if (own)
+        k = own_kernel(entry, *handle);
+    else if (!k)
+        k = new_kernel(entry->name, *handle, false);
+    by_name[k->name] = k;
+    remember(&handle->schema(), k);
+    take_new(ctx, op, *handle, k);
+    return KILN_FIT_OK;
+}
+
+kiln_bridge_fit take(kiln_ctx *ctx, const kiln_op_entry *entry, int own) {
     try {
         std::lock_guard<std::mutex> lock(kernels_lock);
-        auto handle = handle_of(op);
-        Kernel *k = find(api->op_name(op));
-        if (k && k->own && !k->target.load()) k = nullptr; /* its schema may have been another */
-        kiln_bridge_fit fits = fit_of(op, handle, own || (k && k->own));
-        if (fits != KILN_FIT_OK) return fits;
-        if (k && k->target.load()) return k->set(ctx, op), KILN_FIT_OK;
-        if (!k) {
-            if (kernels.size() == MAX_KERNELS) return KILN_FIT_ARGUMENTS;
-            auto made = std::make_unique<Kernel>();
-            made->index = kernels.size();
-            made->name = api->op_name(op);
-            made->own = own;
-            describe(made.get(), op);
-            k = made.release();
-            k->schema = &handle->schema();
-            by_name[k->name] = k;
-            remember(k);
-            kernels.push_back(k);
-        }
-        take_new(ctx, op, *handle, k);
-        return KILN_FIT_OK;
+        return take_locked(ctx, entry, own);
     } catch (const std::exception &) {
         return KILN_FIT_NONE;
     }
 }
 
+/* One of Kiln's own stays registered, so that it can be taken again while other threads call it. */
 void drop(const char *name) {
     std::lock_guard<std::mutex> lock(kernels_lock);
     Kernel *k = find(name);
-    if (k && k->target.exchange(nullptr)) k->registration.reset();
+    if (k && k->target.exchange(nullptr) && !k->own) k->registration.reset();
+}
+
+void forget(const char *name) {
+    std::lock_guard<std::mutex> lock(kernels_lock);
+    Kernel *k = find(name);
+    if (!k || !k->own) return;
+    k->target.store(nullptr);
+    k->registration.reset();
 }
 
 int takes(const char *name) {
     std::lock_guard<std::mutex> lock(kernels_lock);
     Kernel *k = find(name);
-    return k && k->target.load();
+    return !k || !k->target.load() ? 0 : k->own ? 2 : 1;
+}
+
+const char *taken_at(size_t which) {
+    std::lock_guard<std::mutex> lock(kernels_lock);
+    if (which >= kernels.size()) return nullptr;
+    return kernels[which]->target.load() ? kernels[which]->name.c_str() : "";
 }
 
 int counts(size_t which, kiln_bridge_counts *out) {
     std::lock_guard<std::mutex> lock(kernels_lock);
     if (which >= kernels.size()) return 0;
     const Kernel &k = *kernels[which];
-    *out = {k.name.c_str(), k.target.load() != nullptr, k.own, 0, {}};
-    for (Tally *t = tallies.load(); t; t = t->next)
-        out->served += t->served[which].load(std::memory_order_relaxed);
-    for (int w = 0; w < KILN_WHY_COUNT; w++)
-        out->handed_back[w] = k.handed_back[w].load(std::memory_order_relaxed);
+    *out = {k.name.c_str(), k.target.load() != nullptr, k.own, sum_served(which)};
     return 1;
+}
+
+int reason(size_t which, size_t n, kiln_bridge_reason *out) {
+    std::lock_guard<std::mutex> lock(kernels_lock);
+    const Reasons::Reason *r = which < kernels.size() ? kernels[which]->reasons.first() : nullptr;
+    while (r && n--) r = r->next;
+    if (r) *out = {r->text.c_str(), r->calls.load(std::memory_order_relaxed)};
+    return r != nullptr;
 }
 
 /* PyTorch's own, THPVariable_Wrap(at::TensorBase &&): the Python object of a tensor.  Found by name, since its header
@@ -664,7 +839,18 @@ void *object(kiln_tensor *t) {
     }
 }
 
-kiln_bridge bridge = {KILN_BRIDGE_VERSION, TORCH_VERSION, fit, take, drop, takes, borrow, nullptr, counts};
+kiln_bridge bridge = {KILN_BRIDGE_VERSION,
+                      TORCH_VERSION,
+                      fit,
+                      take,
+                      drop,
+                      forget,
+                      takes,
+                      borrow,
+                      nullptr,
+                      taken_at,
+                      counts,
+                      reason};
 
 } // namespace
 

@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-enum { KILN_BRIDGE_VERSION = 5 };
+enum { KILN_BRIDGE_VERSION = 9 };
 
 /* All that a tensor over a result needs, by one call. */
 typedef struct kiln_bridge_view {
@@ -41,9 +41,8 @@ typedef struct kiln_bridge_api {
     void (*look)(const kiln_tensor *t, kiln_bridge_view *out);
     int (*quiet)(int on);
     const char *(*last_error)(void);
-    int (*threads_limit)(int n);
-    const char *(*op_name)(const kiln_op *op);
-    const char *(*op_schema)(const kiln_op *op);
+    /* The operator of that full name, as PyTorch's dispatcher calls it; NULL: last_error says why.  Parses its row, if need be. */
+    const kiln_op *(*find)(kiln_ctx *ctx, const char *name);
     const char *(*op_form)(const kiln_op *op);
     size_t (*op_nrets)(const kiln_op *op);
     kiln_kind (*op_ret_kind)(const kiln_op *op, size_t k);
@@ -61,54 +60,60 @@ typedef enum kiln_bridge_fit {
     KILN_FIT_RESULTS    /* it has a result that is neither a tensor nor a list of tensors */
 } kiln_bridge_fit;
 
-/* Why a call went to PyTorch's own kernel. */
-typedef enum kiln_bridge_why {
-    KILN_WHY_TENSOR, /* a tensor that is not dense memory of this machine's: a subclass, conjugate, other device */
-    KILN_WHY_DTYPE,   /* elements of a type that Kiln does not have */
-    KILN_WHY_DEFAULT, /* torch.set_default_dtype says other than float32 */
-    KILN_WHY_VALUE,   /* an argument that has no counterpart */
-    KILN_WHY_REFUSED, /* Kiln refuses the call, so that the error is PyTorch's own; or does not serve it */
-    KILN_WHY_COUNT
-} kiln_bridge_why;
-#define KILN_WHY_NAMES \
-    { "tensor", "dtype", "default dtype", "argument", "refused" } /* ORDER: kiln_bridge_why */
+/* Why calls of an operator went to PyTorch's own kernel, and how many did. */
+typedef struct kiln_bridge_reason {
+    const char *text; /* lives as long as the process */
+    uint64_t calls;
+} kiln_bridge_reason;
 
 typedef struct kiln_bridge_counts {
     const char *name; /* of the operator */
     int taken;
     int own; /* Kiln's own, which nobody takes or gives back */
-    uint64_t served, handed_back[KILN_WHY_COUNT];
+    uint64_t served;
 } kiln_bridge_counts;
 
 /* What is true of a tensor that was lent. */
 enum {
     KILN_LENT = 1,
-    KILN_LENT_BARE = 2,   /* autograd keeps nothing of it, so that nothing is recorded */
-    KILN_LENT_COUNTED = 4 /* it counts writes: it is none of inference mode */
+    KILN_LENT_BARE = 2,   /* the tensor has no autograd data, so autograd records nothing for it */
+    KILN_LENT_COUNTED = 4 /* PyTorch counts writes to the tensor: it is no inference tensor */
 };
 
-/* Of the bridge.  Nothing here throws.  Functions but `fit` and `counts` are called by one thread at a time. */
+/* Of the bridge.  An entry's operator is one as PyTorch's dispatcher calls it, or NULL: then the bridge finds the operator when it is
+ * called for the first time.  Nothing here throws.  Functions but `fit`, `taken_at`, `counts` and `reason` are called by one thread at a
+ * time. */
 typedef struct kiln_bridge {
     int version;               /* KILN_BRIDGE_VERSION */
-    const char *torch_version; /* that it was built for */
-    kiln_bridge_fit (*fit)(const kiln_op *op);
-    /* From now on calls of op's operator are ctx's, if it fits; ctx lives as long as the process.  Taken before: it
-     * has this op and ctx from now on.  own: the operator is Kiln's own, so that no other kernel of it is needed, and
+    const char *torch_version; /* the version that the bridge was built for */
+    /* own: whether the entry's operator could be one of Kiln's own, which PyTorch does not have yet. */
+    kiln_bridge_fit (*fit)(const kiln_op_entry *entry, int own);
+    /* From now on ctx answers calls of the entry's operator, if it fits; ctx lives as long as the process.  Taken before: it
+     * has this entry and ctx from now on.  own: the operator is Kiln's own, so that no other kernel of it is needed, and
      * what Kiln refuses is an error of the caller's. */
-    kiln_bridge_fit (*take)(kiln_ctx *ctx, const kiln_op *op, int own);
-    void (*drop)(const char *name); /* gives an operator back, if it is taken */
-    int (*takes)(const char *name); /* whether it is taken */
-    /* Borrows what `tensor`, the address of an at::Tensor, holds, to be read or to be written: KILN_LENT_ bits, or 0 if it is
-     * no plain tensor. */
+    kiln_bridge_fit (*take)(kiln_ctx *ctx, const kiln_op_entry *entry, int own);
+    /* Gives an operator back to PyTorch, if it is taken.  An operator that Kiln defined refuses calls until it is
+     * taken again. */
+    void (*drop)(const char *name);
+    void (*forget)(const char *name); /* ends an operator that Kiln defined; called before PyTorch ends it */
+    int (*takes)(const char *name);   /* 0: not taken; 1: taken; 2: taken, and Kiln defined it */
+    /* Makes *out a kiln_tensor over the memory of `tensor`, which points to an at::Tensor.  written: Kiln will write
+     * to the memory.  Returns KILN_LENT_ bits, or 0 if Kiln cannot borrow the tensor. */
     int (*borrow)(const void *tensor, int written, kiln_tensor_header *header, kiln_tensor **out);
-    /* A new torch.Tensor over t, whose reference it takes over; the GIL is held.  NULL: there was no memory.  The
-     * function itself is NULL if PyTorch does not say how. */
+    /* Makes a torch.Tensor over t and takes over the reference to t.  The caller holds the GIL.  Returns NULL on
+     * failure.  The function itself is NULL if PyTorch has no symbol THPVariable_Wrap. */
     void *(*object)(kiln_tensor *t);
-    /* Of the k-th operator that was ever taken: 0 past the last. */
+    /* The name of the k-th operator that was ever taken, "" if it is not taken now; NULL past the last. */
+    const char *(*taken_at)(size_t k);
+    /* Fills *out for the k-th operator that was ever taken.  Returns 0 past the last. */
     int (*counts)(size_t k, kiln_bridge_counts *out);
+    /* Fills *out with the n-th reason why calls of the k-th operator were handed back, newest first.  Returns 0 past
+     * the last.  If a reason is added between two calls of this function, n of every older reason grows by one. */
+    int (*reason)(size_t k, size_t n, kiln_bridge_reason *out);
 } kiln_bridge;
 
-/* The one symbol of the bridge.  NULL if the running PyTorch is another than it was built for. */
+/* The only symbol that the bridge exports, a kiln_bridge_open_fn.  The caller compares `version` and
+ * `torch_version`. */
 #define KILN_BRIDGE_SYMBOL "kiln_torch_bridge"
 typedef const kiln_bridge *(*kiln_bridge_open_fn)(const kiln_bridge_api *api);
 

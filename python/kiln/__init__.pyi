@@ -6,7 +6,8 @@ output, an int beyond int64 among a Tensor's elements), OverflowError (an int be
 element, beyond int64 where an int is wanted), NotImplementedError (an operator, dtype, device or layout that is not served, or no such
 operator), MemoryError, and RuntimeError for the rest, as PyTorch raises it, and where gradients would be lost.
 """
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from logging import Logger
 from os import PathLike
 from types import EllipsisType
 from typing import Any, Literal, NamedTuple, Protocol, SupportsIndex, overload
@@ -24,7 +25,7 @@ _Number = builtins.bool | int | float | complex
 _Nested = _Number | Tensor | _HasDLPack | Sequence["_Nested"]  # but no str or bytes
 _DType = dtype | str | type | Any  # kiln.dtype, "float32", float, torch.float32, numpy.float32
 _Key = SupportsIndex | slice | None | EllipsisType
-_Stage = Literal["schema", "bind", "infer", "key", "ir", "source", "asm"]
+_Stage = Literal["schema", "bind", "plan", "key", "ir", "source", "asm"]
 
 class dtype:
     """An element type: kiln.float32, ..."""
@@ -174,12 +175,17 @@ def load_ops(text: str, /, *, replace: bool = False) -> None:
     """Adds operators, given as rows; all or none of them.
 
     A row that is there already to the letter is passed over.  With `replace`, rows loaded before give way to new ones
-    of their name; Kiln's own never do."""
+    of their name; Kiln's own never do, and those of kiln.torch.define are replaced by it alone."""
+
+def evaluate(
+    ex: str, local_dict: Mapping[str, Any] | None = None, global_dict: Mapping[str, Any] | None = None, out: Any = None, *,
+    show: builtins.bool = False) -> Any:
+    """The value of a formula, element by element; its names are the caller's variables, or those of the dicts."""
 
 @overload
-def explain(call: str, /, *, stage: _Stage = "source") -> str: ...
+def explain(call: str, /, *, stage: _Stage = "plan") -> str: ...
 @overload
-def explain(call: str, /, *args: Any, stage: _Stage = "source", **kwargs: Any) -> str:
+def explain(call: str, /, *args: Any, stage: _Stage = "plan", **kwargs: Any) -> str:
     """The text of one stage of a call: its name and arguments, or the whole call as text."""
 
 class _ResultInfo(NamedTuple):
@@ -193,17 +199,36 @@ class _ResultInfo(NamedTuple):
 def infer_results(name: str, /, *args: Any, **kwargs: Any) -> list[_ResultInfo]:
     """What a call would give, without computing it; raises what the call would raise, but for what only computing shows."""
 
+def prepare(name: str, /, *args: Any, **kwargs: Any) -> None:
+    """Compiles what a call would run, now, and returns when that is done; nothing is computed."""
+
 def configure(
     *, cache_dir: str | PathLike[str] | None = None, mode: Literal["default", "tiered", "sync", "interp", "frozen"] | None = None,
     cc: str | None = None, isa: str | None = None, dump_dir: str | PathLike[str] | None = None,
-    max_kernels: int | None = None, threads: int | None = None) -> None:
-    """Reopens the default context with these settings, over those given before; None leaves one, 0 is the default."""
+    max_kernels: int | None = None, threads: int | None = None,
+    log: Callable[[int, str, str], object] | Logger | Literal[False] | None = None) -> None:
+    """Gives the default context these settings, over those given before; None leaves one, 0 is the default.  A new mode alone
+    keeps the kernels that were compiled, unless it is "interp".  The log is told level, topic and text of each event; False: nobody is."""
 
 def stats() -> dict[str, int]:
     """Every counter, by name."""
 
+class _Kernel(NamedTuple):
+    """A class of calls."""
+
+    operator: str
+    key: str  # dtypes, strides and what else is part of the code, in one line
+    tier: Literal["compiled", "interp", "routine", "view"]
+    interp_calls: int  # that the interpreter has run
+    build_ms: float
+    code_bytes: int
+    failed_builds: int
+
+def kernels() -> list[_Kernel]:
+    """The classes of calls that the context has in memory, compiled ones first; print() shows a table."""
+
 def wait_idle() -> None:
-    """Returns when no compile is running or queued."""
+    """Returns when no compile is running or queued, and the log has been told of those that ended."""
 
 def trim() -> None:
     """Gives memory kept for reuse back to the system."""

@@ -10,12 +10,17 @@ from_torch() gives the graph itself, with its text form; docs/GRAPH.md has the r
 import ast
 import copy
 
-import torch
-from torch.fx.graph import PythonCode
+from . import _kiln
 
-from . import _fxcalls, _kiln
-from ._fxbridge import Bridge, Printing
-from ._fxtrust import Refused, Trust
+if not _kiln.in_main_interpreter:  # PyTorch crashes in others
+    raise ImportError("kiln.fx cannot be imported in a subinterpreter: PyTorch works in the main interpreter only")
+
+import torch  # noqa: E402
+from torch.fx.graph import PythonCode  # noqa: E402
+
+from . import _fxcalls  # noqa: E402
+from ._fxbridge import Bridge, Printing  # noqa: E402
+from ._fxtrust import Refused, Trust  # noqa: E402
 
 __all__ = ["CodeGen", "Graph", "from_torch", "normalize", "python_code"]
 

@@ -1,4 +1,4 @@
-/* context.c - kiln_open and kiln_close: configuration, registry, toolchain and scratch folder of a context.
+/* context.c - kiln_open and kiln_close: configuration, registry, targets and scratch folder of a context.
  *
  * API settings beat the environment.  The compiler is looked for, and folders are made, only when a
  * class is first compiled, so opening a context neither spawns nor writes.  Must not know what calls do. */
@@ -47,13 +47,13 @@ enum { NMODES = sizeof modes / sizeof *modes };
 
 const char *kiln_mode_name(kiln_mode mode) { return (unsigned)mode < NMODES ? modes[mode] : NULL; }
 
-static kiln_status parse_mode(kiln_ctx *ctx, kiln_mode mode) {
+static kiln_status parse_mode(kiln_mode mode, kiln_mode *out) {
     const char *text = env("KILN_MODE");
     int k = mode ? (int)mode : KILN_MODE_TIERED;
     if (mode == KILN_MODE_DEFAULT && text)
         for (k = 1; k < NMODES && strcmp(modes[k], text) != 0;) k++;
-    ctx->mode = (kiln_mode)k;
-    if (kiln_mode_name(ctx->mode)) return KILN_OK;
+    *out = (kiln_mode)k;
+    if (kiln_mode_name(*out)) return KILN_OK;
     if (mode) return KILN_FAIL(KILN_E_ARG, "unknown mode %d", (int)mode);
     return KILN_FAIL(KILN_E_ARG, "KILN_MODE is '%.40s': expected tiered, sync, interp or frozen", text);
 }
@@ -69,6 +69,20 @@ static kiln_status number(size_t api, const char *variable, size_t otherwise, si
     if (*end || errno || v == 0 || v > SIZE_MAX / 2 || text[0] == '-')
         return KILN_FAIL(KILN_E_ARG, "%s is '%.40s': expected a whole number of at least 1", variable, text);
     *out = (size_t)v;
+    return KILN_OK;
+}
+
+static void drop_mark(kiln_retired *r) { kiln_free(r); }
+
+/* What calls remember may depend on the mode: nothing that was remembered before is used again, since something was retired. */
+kiln_status kiln_mode_set(kiln_ctx *ctx, kiln_mode mode) {
+    KILN_NEED(ctx);
+    KILN_TRY(parse_mode(mode, &mode));
+    kiln_retired *mark = kiln_calloc(1, sizeof *mark);
+    if (!mark) return KILN_NOMEM();
+    ctx->mode = mode;
+    if (mode != KILN_MODE_TIERED) kiln_builds_drop_queue(ctx);
+    kiln_retire(&ctx->epochs, mark, drop_mark);
     return KILN_OK;
 }
 
@@ -105,7 +119,9 @@ static kiln_status configure(kiln_ctx *ctx, const kiln_config *given) {
                          cfg->alloc ? "free" : "alloc");
     ctx->host_memory = (kiln_memory){cfg->alloc, cfg->free, cfg->alloc_user};
     ctx->memory = cfg->alloc ? &ctx->host_memory : NULL;
-    KILN_TRY(parse_mode(ctx, cfg->mode));
+    kiln_mode mode;
+    KILN_TRY(parse_mode(cfg->mode, &mode));
+    ctx->mode = mode;
     KILN_TRY(parse_isa(ctx, cfg->isa));
     KILN_TRY(number(cfg->max_kernels, "KILN_MAX_KERNELS", MAX_KERNELS, &ctx->max_kernels));
     KILN_TRY(parse_threads(ctx, cfg));
@@ -116,17 +132,36 @@ static kiln_status configure(kiln_ctx *ctx, const kiln_config *given) {
 
 /* -- registry ------------------------------------------------------------------------------------------------ */
 
-/* Rows are checked while calls and compilers go on; only other loads wait. */
-static kiln_status load_rows(kiln_ctx *ctx, const kiln_row_text *text, bool replace) {
-    const kiln_registry *now = atomic_load(&ctx->registry);
+/* The step from the registry that calls see to the next one.  NULL in *next: there is nothing to change. */
+typedef struct change {
+    const kiln_row_text *text; /* to be loaded; NULL: names are dropped */
+    const char *const *names;
+    size_t n;
+    bool replace;
+} change;
+
+static kiln_status next_registry(const kiln_registry *now, const change *c, kiln_registry **next) {
+    if (!c->text) return kiln_registry_without(now, c->names, c->n, next);
+    return kiln_registry_new(now, c->text, 1, &kiln_torch_schemas, c->replace, next);
+}
+
+static kiln_status publish(kiln_ctx *ctx, const change *c) {
     kiln_registry *next, **loaded = kiln_realloc(ctx->loaded, (ctx->nloaded + 1) * sizeof *loaded);
     if (!loaded) return KILN_NOMEM();
     ctx->loaded = loaded;
-    KILN_TRY(kiln_registry_new(now, text, 1, &kiln_torch_schemas, replace, &next));
+    KILN_TRY(next_registry(atomic_load(&ctx->registry), c, &next));
     if (!next) return KILN_OK;
     ctx->loaded[ctx->nloaded++] = next;
     atomic_store_explicit(&ctx->registry, next, memory_order_release);
     return KILN_OK;
+}
+
+/* Rows are checked while calls and compilers go on; only other changes of the registry wait. */
+static kiln_status change_rows(kiln_ctx *ctx, const change *c) {
+    pthread_mutex_lock(&ctx->load_lock);
+    kiln_status st = publish(ctx, c);
+    pthread_mutex_unlock(&ctx->load_lock);
+    return st;
 }
 
 static kiln_status load_from(kiln_ctx *ctx, const char *source, const char *text, size_t nbytes,
@@ -134,10 +169,8 @@ static kiln_status load_from(kiln_ctx *ctx, const char *source, const char *text
     KILN_NEED(ctx, source);
     KILN_NEED_ITEMS(text, nbytes);
     kiln_row_text t = {source, text ? text : "", nbytes, true};
-    pthread_mutex_lock(&ctx->load_lock);
-    kiln_status st = load_rows(ctx, &t, replace);
-    pthread_mutex_unlock(&ctx->load_lock);
-    return st;
+    return kiln_note_line(change_rows(ctx, &(change){.text = &t, .replace = replace}), source, t.text,
+                          nbytes);
 }
 
 kiln_status kiln_ops_load(kiln_ctx *ctx, const char *text, size_t nbytes) {
@@ -152,7 +185,25 @@ kiln_status kiln_ops_replace(kiln_ctx *ctx, const char *source, const char *text
     return load_from(ctx, source, text, nbytes, true);
 }
 
-/* -- the compiler and its folder --------------------------------------------------------------------------- */
+static kiln_status pass_over(void *user, const kiln_op *op) { return (void)user, (void)op, KILN_OK; }
+
+kiln_status kiln_ops_draft(kiln_ctx *ctx, const char *source, const char *text, size_t nbytes,
+                           kiln_op_fn visit, void *user) {
+    KILN_NEED(ctx, source);
+    KILN_NEED_ITEMS(text, nbytes);
+    kiln_row_text t = {source, text ? text : "", nbytes, true};
+    return kiln_registry_draft(atomic_load(&ctx->registry), &t, &kiln_torch_schemas,
+                               visit ? visit : pass_over, user);
+}
+
+kiln_status kiln_ops_drop(kiln_ctx *ctx, const char *const *names, size_t n) {
+    KILN_NEED(ctx);
+    KILN_NEED_ITEMS(names, n);
+    for (size_t k = 0; k < n; k++) KILN_NEED_IN(__func__, names[k]);
+    return n ? change_rows(ctx, &(change){.names = names, .n = n}) : KILN_OK;
+}
+
+/* -- the folder for scratch files --------------------------------------------------------------------------- */
 
 kiln_status kiln_ctx_cache_dir(const kiln_ctx *ctx, char **out) {
     kiln_sb path;
@@ -167,38 +218,27 @@ kiln_status kiln_ctx_cache_dir(const kiln_ctx *ctx, char **out) {
     return kiln_sb_take(&path, out);
 }
 
-static kiln_status open_toolchain(kiln_ctx *ctx) {
-    if (!ctx->scratch) {
-        KILN_TRY(kiln_ctx_cache_dir(ctx, &ctx->scratch));
-        bool usable = ctx->scratch && ctx->scratch[0] && kiln_mkdirs(ctx->scratch) == KILN_OK &&
-                      access(ctx->scratch, W_OK) == 0;
-        if (!usable) {
-            bool made;
-            kiln_free(ctx->scratch);
-            ctx->scratch = NULL;
-            KILN_TRY(kiln_tmpdir_new(&ctx->scratch, &made));
-            if (made) ctx->scratch_owner = (int)getpid(); /* else messages carry what logs would */
-        }
-    }
-    KILN_TRY(kiln_toolchain_open(ctx->cc, ctx->scratch, &ctx->toolchain));
-    kiln_toolchain_set_interrupted(ctx->toolchain, kiln_ctx_interrupted, ctx);
-    if (ctx->closing) kiln_toolchain_stop(ctx->toolchain);
+static kiln_status make_scratch(kiln_ctx *ctx) {
+    bool made;
+    KILN_TRY(kiln_ctx_cache_dir(ctx, &ctx->scratch));
+    if (ctx->scratch && ctx->scratch[0] && kiln_mkdirs(ctx->scratch) == KILN_OK &&
+        access(ctx->scratch, W_OK) == 0)
+        return KILN_OK;
+    kiln_free(ctx->scratch);
+    ctx->scratch = NULL;
+    KILN_TRY(kiln_tmpdir_new(&ctx->scratch, &made));
+    if (made) ctx->scratch_owner = (int)getpid(); /* else messages carry what logs would */
     return KILN_OK;
 }
 
-kiln_status kiln_ctx_toolchain(kiln_ctx *ctx, kiln_toolchain **out) {
-    kiln_status st = KILN_OK;
+/* The folder for scratch files, for targets. */
+static kiln_status scratch_of(void *user, const char **dir) {
+    kiln_ctx *ctx = user;
     pthread_mutex_lock(&ctx->lock);
-    if (!ctx->toolchain) st = open_toolchain(ctx);
-    *out = ctx->toolchain;
+    kiln_status st = ctx->scratch ? KILN_OK : make_scratch(ctx);
+    *dir = ctx->scratch;
     pthread_mutex_unlock(&ctx->lock);
     return st;
-}
-
-void kiln_ctx_stop_compilers(kiln_ctx *ctx) {
-    pthread_mutex_lock(&ctx->lock);
-    if (ctx->toolchain) kiln_toolchain_stop(ctx->toolchain);
-    pthread_mutex_unlock(&ctx->lock);
 }
 
 /* -- forking ------------------------------------------------------------------------------------------------- */
@@ -211,9 +251,11 @@ static void before_fork(void) {
     pthread_mutex_lock(&contexts_lock);
     for (kiln_ctx *c = contexts; c; c = c->next) {
         pthread_mutex_lock(&c->load_lock);
+        kiln_targets_lock(&c->targets, true);
         pthread_mutex_lock(&c->lock);
         pthread_mutex_lock(&c->builds.lock);
         kiln_cache_lock(c->cache, true);
+        kiln_stores_lock(&c->stores, true);
     }
     kiln_shipped_lock(true);
     kiln_threads_before_fork();
@@ -223,10 +265,12 @@ static void after_fork(bool in_child) {
     kiln_threads_after_fork(in_child);
     kiln_shipped_lock(false);
     for (kiln_ctx *c = contexts; c; c = c->next) {
+        kiln_stores_lock(&c->stores, false);
         kiln_cache_lock(c->cache, false);
         if (in_child) kiln_builds_after_fork(c);
         pthread_mutex_unlock(&c->builds.lock);
         pthread_mutex_unlock(&c->lock);
+        kiln_targets_lock(&c->targets, false);
         pthread_mutex_unlock(&c->load_lock);
     }
     pthread_mutex_unlock(&contexts_lock);
@@ -270,6 +314,9 @@ static kiln_status open_parts(kiln_ctx *ctx, const kiln_config *config) {
     KILN_TRY(configure(ctx, config));
     KILN_TRY(kiln_epochs_init(&ctx->epochs, &kiln_slots_none, kiln_slots_free));
     KILN_TRY(kiln_cache_new(&ctx->epochs, ctx->max_kernels, drop_class, &ctx->cache));
+    KILN_TRY(kiln_stores_open(&ctx->stores, &ctx->closing));
+    ctx->host = (kiln_target_host){ctx->isa, ctx->cc, scratch_of, kiln_ctx_interrupted, ctx};
+    KILN_TRY(kiln_targets_open(&ctx->targets, &ctx->host));
     enlist(ctx);
     return KILN_OK;
 }
@@ -297,8 +344,10 @@ void kiln_close(kiln_ctx *ctx) {
     delist(ctx);
     kiln_cache_free(ctx->cache);
     kiln_epochs_fini(&ctx->epochs);
+    kiln_stores_close(&ctx->stores); /* no class is left */
+    kiln_lone_ops_free(ctx);
     kiln_builds_fini(&ctx->builds);
-    kiln_toolchain_close(ctx->toolchain);
+    kiln_targets_close(&ctx->targets);
     if (ctx->scratch_owner == (int)getpid()) /* a forked child leaves its parent's folder alone */
         kiln_dir_remove(ctx->scratch);
     for (size_t k = ctx->nloaded; k-- > 0;) kiln_registry_free(ctx->loaded[k]);

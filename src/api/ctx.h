@@ -4,12 +4,14 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "build/build.h"
 #include "cache/cache.h"
+#include "infer/chooser.h"
 #include "infer/infer.h"
-#include "lower/lower.h"
+#include "family/lower.h"
 #include "run/cpus.h"
 #include "run/steps.h"
+#include "store/store.h"
+#include "target/target.h"
 
 /* What the interpreter needs of a class.  Goes when a kernel has taken over. */
 typedef struct kiln_program {
@@ -17,8 +19,10 @@ typedef struct kiln_program {
     kiln_arena arena; /* holds ir */
     kiln_ir *ir;
     kiln_interp *interp;
-    _Atomic(kiln_interp *)
-        along; /* for columns, whose elements the driver repeats; made when it is first wanted */
+    /* Made when they are first wanted: */
+    _Atomic(kiln_interp *) along;  /* for columns, whose elements the driver repeats, */
+    _Atomic(kiln_interp *) across; /* and for short rows that are folded side by side, if can_turn */
+    bool can_turn;
 } kiln_program;
 
 typedef enum kiln_build_state { KILN_BUILD_IDLE, KILN_BUILD_QUEUED, KILN_BUILD_RUNNING } kiln_build_state;
@@ -27,41 +31,54 @@ typedef enum kiln_build_state { KILN_BUILD_IDLE, KILN_BUILD_QUEUED, KILN_BUILD_R
 typedef struct kiln_class {
     kiln_entry entry; /* first: the cache's part, with the key */
     struct kiln_ctx *ctx;
+    kiln_target *target;        /* builds the kernel */
     _Atomic(kiln_kernel_fn) fn; /* NULL until a kernel is published, then never changed */
     uint8_t kind; /* kiln_class_kind; if it is no KERNEL, program is NULL and fn what it will ever be */
     kiln_program *program; /* to be used only where fn was read as NULL after entering the epochs */
     kiln_nests nests;
     const kiln_scalar_source *scalars;
+    const char *name, *words; /* of the operator, and the key in words: for kiln_classes_list */
     uint16_t nscalars;
-    uint32_t gain_call;          /* estimate of what a kernel saves by call, in picoseconds, */
-    uint32_t gain_row;           /* and by row */
-    kiln_cost cost;              /* of an element */
-    atomic_uint_fast64_t heat;   /* what a kernel would have saved so far, in picoseconds */
-    atomic_uint_fast64_t hot_at; /* heat at which a build is due */
+    uint32_t gain_call; /* estimate of what a kernel saves by call, in picoseconds, */
+    uint32_t gain_row;  /* and by row */
+    kiln_cost cost;     /* of an element */
+    bool has_loops;     /* within its loop over elements or rows: it takes a compiler several times as long */
+    atomic_uint_fast64_t interp_calls; /* that kiln_class_heat has noted */
+    atomic_uint_fast64_t build_ns;     /* that its builds took so far; of a batch its share */
+    atomic_uint_fast64_t heat;         /* what a kernel would have saved so far, in picoseconds */
+    atomic_uint_fast64_t hot_at;       /* heat at which it asks for a build */
     /* under ctx->builds.lock */
     kiln_build_state state;
-    bool pinned;             /* by its build */
-    uint32_t nfailed;        /* builds that failed, ever */
-    struct kiln_class *next; /* queued, or being built */
-    kiln_code *code;         /* written by the one build that succeeds */
+    bool pinned;              /* by its build */
+    _Atomic uint32_t nfailed; /* builds that failed, ever */
+    struct kiln_class *next;  /* queued, or being built */
+    kiln_resident *kernel;    /* written once, before fn is */
+    kiln_digest digest;       /* of the IR, whatever the level; zeros: not made yet */
+    bool is_listed;           /* it is in the cache, or may be: calls may be using the program */
+    _Atomic uint8_t nasked;   /* stores, cheapest first, that need not be asked any more before a build */
 } kiln_class;
 
-/* Builds under way and waiting.  tiers.c owns it. */
+/* Builds under way and waiting, and the threads that build.  builders.c owns all of it. */
+enum { KILN_BUILDERS_MAX = 15 }; /* at work at once, but for an urgent class, and for one that asks stores */
 typedef struct kiln_builds {
-    pthread_mutex_t lock;        /* guards all of it */
-    pthread_cond_t changed;      /* a build was queued or ended, or the context closes */
-    kiln_class *queue, *running; /* by next; the queue in the order of asking */
-    size_t nqueued;
-    pthread_t worker;
-    bool has_worker;
+    pthread_mutex_t lock;             /* guards all of it but reading the counts, and the prices of targets */
+    pthread_cond_t changed;           /* a build was queued or ended, or the context closes */
+    kiln_class *queue, *running;      /* by next; the queue in the order of asking */
+    _Atomic size_t nqueued, nrunning; /* of these lists; read without the lock for kiln_stats_get */
+    pthread_t builder[KILN_BUILDERS_MAX + 2];
+    int nbuilders, nwaiting; /* all builders; those with nothing to do */
+    int nurgent, npatient;   /* builders at work on urgent classes, and on others */
+    bool is_asking;          /* a builder asks a slow store */
+    int most;  /* builders at work at once, but for an urgent class, and for one that asks stores */
+    int batch; /* classes that may be built together now: fewer after failures */
     char last_failure[600]; /* "" if none failed */
 } kiln_builds;
 
 struct kiln_ctx {
     kiln_epochs epochs; /* of the cache's classes and tables */
     kiln_cache *cache;
-    kiln_mode mode;
-    kiln_isa isa;
+    _Atomic(kiln_mode) mode; /* changed by kiln_mode_set */
+    kiln_isa isa;            /* of this machine's processors: what the interpreter's loops may use */
     size_t max_kernels;
     kiln_parallel parallel;
     const kiln_memory *memory; /* of new results: host_memory, or NULL for Kiln's own blocks */
@@ -73,45 +90,117 @@ struct kiln_ctx {
     pthread_mutex_t load_lock; /* guards loaded, and makes loads take turns */
     kiln_registry **loaded; /* all that loading rows made, freed at close: operators of old ones stay good */
     size_t nloaded;
-    pthread_mutex_t lock; /* toolchain */
-    kiln_toolchain *toolchain;
+    struct kiln_lone_op *lone_ops; /* of kiln_op_new, under load_lock */
+    pthread_mutex_t lock;          /* scratch */
+    kiln_target_host host;         /* what targets ask of this context */
+    kiln_targets targets;
     atomic_bool closing; /* no compiler may be started */
-    char *scratch;       /* folder the toolchain uses */
+    char *scratch;       /* folder for what compilers read and write; NULL until one is wanted */
     int scratch_owner;   /* process that made it as a temporary one and removes it at close, or 0 */
     kiln_builds builds;
+    kiln_stores stores;
     struct kiln_ctx *next; /* of the process's contexts */
 };
 
+/* The target that builds kernels for a call, and that of calls in host memory. */
+static inline kiln_target *kiln_ctx_target(const kiln_ctx *ctx, const kiln_plan *plan) {
+    return ctx->targets.of[kiln_plan_device(plan)];
+}
+static inline kiln_target *kiln_ctx_host_target(const kiln_ctx *ctx) {
+    return ctx->targets.of[KILN_DEVICE_CPU];
+}
+
 #define KILN_COUNT(ctx, name) kiln_count(&(ctx)->epochs, KILN_COUNTER_##name, 1)
 #define KILN_COUNT_IN(thread, name) kiln_thread_count((thread), KILN_COUNTER_##name, 1)
+
+/* A call that the interpreter answered, wholly or in part. */
+static inline void kiln_count_interpreted(const kiln_ctx *ctx, kiln_thread *t) {
+    KILN_COUNT_IN(t, interp_calls);
+    if (ctx->mode == KILN_MODE_SYNC) KILN_COUNT_IN(t, fallbacks);
+}
+
+/* inner.c: counters around the calls that a call makes. */
+enum { KILN_INNER_COUNTS = 5 };
+typedef struct kiln_inner {
+    uint64_t before[KILN_INNER_COUNTS];
+} kiln_inner;
+void kiln_inner_begin(const kiln_thread *t, kiln_inner *in);
+/* Takes back what t's calls since the beginning counted.  True: the interpreter ran one of them. */
+bool kiln_inner_end(kiln_thread *t, const kiln_inner *in);
 
 void kiln_ctx_log(const kiln_ctx *ctx, int level, const char *topic, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
 const char *kiln_mode_name(kiln_mode mode); /* "tiered"; NULL if there is no such mode */
 
-/* The compiler, found on first use.  Never NULL on success; it may be one that has no compiler. */
-kiln_status kiln_ctx_toolchain(kiln_ctx *ctx, kiln_toolchain **out) KILN_MUST_CHECK;
-void kiln_ctx_stop_compilers(kiln_ctx *ctx); /* those that run; once it is closing none is started */
 /* The folder for scratch and logs as configured; heap text. */
 kiln_status kiln_ctx_cache_dir(const kiln_ctx *ctx, char **out) KILN_MUST_CHECK;
 
 /* pipeline.c: the class of an inferred call, made if it has not been seen (the caller is inside the epochs); one
  * that is in no cache; and its kernel, built by the one thread whose turn it is. */
 kiln_status kiln_class_of(kiln_ctx *ctx, const kiln_plan *plan, kiln_class **out) KILN_MUST_CHECK;
-/* Its interpreter for columns. */
+/* Its interpreter for columns, and the one for rows that are folded side by side. */
 kiln_status kiln_program_along(const kiln_ctx *ctx, kiln_program *program,
                                const kiln_interp **out) KILN_MUST_CHECK;
+kiln_status kiln_program_across(const kiln_ctx *ctx, kiln_program *program,
+                                const kiln_interp **out) KILN_MUST_CHECK;
 kiln_status kiln_class_new(kiln_ctx *ctx, const kiln_plan *plan, const kiln_key *key,
                            kiln_class **out) KILN_MUST_CHECK;
-kiln_status kiln_class_build(kiln_class *c) KILN_MUST_CHECK;
+/* Asks the stores that are quick; whether one had the kernel. */
+bool kiln_class_ask_quick(kiln_class *c);
+/* The slow store to ask next; NULL: all were asked, and a build is what is left. */
+static inline kiln_store *kiln_class_next_store(const kiln_class *c) {
+    const kiln_stores *stores = &c->ctx->stores;
+    int k = atomic_load_explicit(&c->nasked, memory_order_relaxed);
+    return k < stores->n ? stores->at[k] : NULL;
+}
+bool kiln_class_ask_next(kiln_class *c); /* asks it; whether it had the kernel */
+/* The kernel of c, from a store or by a build, which *built says.  Whatever is added to *cpu_ns, here and below, is the processor time of compilers. */
+kiln_status kiln_class_obtain(kiln_class *c, int64_t *cpu_ns, bool *built) KILN_MUST_CHECK;
+/* Puts a kernel of a level of its target into the stores that lack it, and publishes it.  from: the store that had it; NULL: it was built. */
+kiln_status kiln_class_take(kiln_class *c, int level, kiln_blob *b, const kiln_store *from) KILN_MUST_CHECK;
 void kiln_class_free(kiln_class *c);
-void kiln_class_estimate(kiln_class *c); /* tiers.c: what a kernel would save */
 
-/* tiers.c: when a class is compiled, and by whom. */
+/* make_code.c: builds a class's kernel, and says why it cannot. */
+kiln_status kiln_class_make_code(kiln_class *c, int64_t *cpu_ns) KILN_MUST_CHECK;
+/* Tries to build n classes (1 to KILN_BATCH_MAX) of one context in few runs of the compiler.  Classes that have no kernel afterwards
+ * are for kiln_class_make_code, which says why one fails, and counts and logs the failure. */
+enum { KILN_BATCH_MAX = 8 };
+void kiln_classes_make_code(kiln_class *const *c, int n, int64_t *cpu_ns);
+
+/* tiers.c: when a class is worth a build.  Heat and prices are in picoseconds. */
+#define KILN_PS_PER_NS UINT64_C(1000)
+void kiln_class_estimate(kiln_class *c); /* what a kernel would save */
+/* Notes an interpreted call over nelem elements, in `rows` rows; may ask for a build.  True: mode sync, and the class is due to be
+ * built by the thread that calls it next. */
+bool kiln_class_heat(kiln_class *c, int64_t nelem, int64_t rows);
+/* Notes what a kernel would have saved; may ask for a build. */
+void kiln_class_warm(kiln_class *c, uint64_t gain);
+bool kiln_class_asks(const kiln_class *c);
+void kiln_class_ask_next_at(
+    kiln_class *c); /* asks when its heat is worth the next store, or a build on an idle core */
+void kiln_class_ask_at(kiln_class *c, uint64_t heat);
+void kiln_class_put_off(kiln_class *c,
+                        int64_t took_ns); /* asks again later; took_ns: what the failed build took, or 0 */
+uint64_t kiln_class_price(
+    const kiln_class *c); /* of the next store to ask, or of a build, learned from earlier builds */
+bool kiln_class_is_urgent(const kiln_class *c); /* whether a build pays at full priority; builders.c asks */
+int kiln_class_nice(const kiln_class *c); /* by how much its compiler should be nicer than the process */
+
+/* lone_op.c: frees the operators of kiln_op_new that are left; for kiln_close. */
+void kiln_lone_ops_free(kiln_ctx *ctx);
+
+/* prepare.c: compiles the classes of a call, and of the calls that it is made of. */
+kiln_status kiln_call_prepare(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args,
+                              size_t nargs) KILN_MUST_CHECK;
+
+/* builders.c: by which thread. */
+void kiln_class_ask(kiln_class *c); /* a class that asks waits for a builder from here on */
 void kiln_builds_init(kiln_builds *b);
-void kiln_builds_stop(kiln_ctx *ctx); /* ends what runs and drops what waits; for kiln_close */
+void kiln_builds_drop_queue(kiln_ctx *ctx); /* nothing in the background is built that has not begun */
+void kiln_builds_stop(kiln_ctx *ctx);       /* ends what runs and drops what waits; for kiln_close */
 void kiln_builds_fini(kiln_builds *b);
+size_t kiln_builds_waiting(kiln_ctx *ctx);  /* classes that are queued or being built */
 void kiln_builds_after_fork(kiln_ctx *ctx); /* in the child, under the lock */
 
 /* Whether this thread, which waits for a compiler, is to wait no longer.  user: the context.  No lock may be held. */
@@ -122,6 +211,4 @@ void kiln_hold_interrupts(bool hold);
 kiln_status kiln_class_compile(kiln_class *c) KILN_MUST_CHECK;
 /* The same in sync mode, except that a class that failed is left alone for a while.  Fails only if interrupted. */
 kiln_status kiln_class_compile_if_due(kiln_class *c) KILN_MUST_CHECK;
-/* Notes an interpreted call over nelem elements, in so many rows; may queue a build. */
-void kiln_class_heat(kiln_class *c, int64_t nelem, int64_t rows);
 #endif

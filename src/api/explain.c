@@ -2,10 +2,10 @@
  *
  * Runs the same stages as a call up to the one asked for and prints what it made.  Compiles nothing
  * that is kept and writes no tensor. */
+#include <stdio.h>
 #include <string.h>
 
 #include "api/ctx.h"
-#include "emit/emit.h"
 
 typedef struct explainer {
     kiln_ctx *ctx;
@@ -17,28 +17,36 @@ typedef struct explainer {
     kiln_class *c; /* its own, not the cache's, whose IR goes when it is compiled */
 } explainer;
 
-/* As it would be compiled; where nothing compiles, as for a compiler that can do all. */
-static kiln_status show_source(explainer *ex) {
-    kiln_toolchain *tc;
-    kiln_isa isa = ex->ctx->isa;
-    if (kiln_ctx_toolchain(ex->ctx, &tc) == KILN_OK) KILN_TRY(kiln_toolchain_isa(tc, isa, &isa));
-    return kiln_emit_c(ex->c->program->ir, isa, ex->out);
+/* The source as it would be compiled.  Where no compiler can be looked for, the source is that of the best level. */
+static kiln_status emit_source(const explainer *ex, kiln_unit *u) {
+    kiln_target *t = ex->c->target;
+    u->n = 1;
+    u->ir[0] = ex->c->program->ir;
+    kiln_sb_init(&u->source);
+    kiln_status st = t->find_level(t, &u->level);
+    if (st == KILN_E_INTERRUPTED || st == KILN_E_NOMEM) return st;
+    if (st != KILN_OK) kiln_clear_error();
+    return t->emit(t, u);
 }
 
-static kiln_status show_asm(explainer *ex) {
-    kiln_toolchain *tc;
-    kiln_sb source;
+static kiln_status show_source(const explainer *ex, bool as_assembly) {
+    kiln_target *t = ex->c->target;
+    kiln_unit u = {.n = 1};
     char *text = NULL;
-    KILN_TRY(kiln_ctx_toolchain(ex->ctx, &tc));
-    kiln_sb_init(&source);
-    kiln_isa isa;
-    kiln_status st = kiln_toolchain_isa(tc, ex->ctx->isa, &isa);
-    if (st == KILN_OK) st = kiln_emit_c(ex->c->program->ir, isa, &source);
-    if (st == KILN_OK) st = kiln_build_asm(tc, isa, source.p, source.len, &text);
-    if (st == KILN_OK) kiln_sb_puts(ex->out, text);
+    kiln_status st = emit_source(ex, &u);
+    if (st == KILN_OK && as_assembly) st = t->assembly(t, &u, &text);
+    if (st == KILN_OK && as_assembly) kiln_sb_puts(ex->out, text);
+    if (st == KILN_OK && !as_assembly) kiln_sb_putn(ex->out, u.source.p, u.source.len);
     kiln_free(text);
-    kiln_sb_fini(&source);
+    kiln_unit_fini(&u);
     return st;
+}
+
+static void show_key(const explainer *ex) {
+    const kiln_target *t = kiln_ctx_target(ex->ctx, &ex->plan);
+    char target[100];
+    snprintf(target, sizeof target, "%s %s", t->name, t->level_name(t->level));
+    kiln_key_print(ex->out, &ex->plan, &ex->key, target);
 }
 
 enum { NOTHING, CALL, PLAN, CLASS }; /* what there must be, with all before it */
@@ -48,10 +56,9 @@ static const struct {
     stage stage;
     int needs;
 } stages[] = {
-    {"schema", SHOW_SCHEMA, NOTHING}, {"bind", SHOW_BIND, CALL},
-    {"plan", SHOW_PLAN, PLAN},        {"infer", SHOW_PLAN, PLAN}, /* the older name */
-    {"key", SHOW_KEY, PLAN},          {"ir", SHOW_IR, CLASS},
-    {"source", SHOW_SOURCE, CLASS},   {"asm", SHOW_ASM, CLASS},
+    {"schema", SHOW_SCHEMA, NOTHING}, {"bind", SHOW_BIND, CALL}, {"plan", SHOW_PLAN, PLAN},
+    {"key", SHOW_KEY, PLAN},          {"ir", SHOW_IR, CLASS},    {"source", SHOW_SOURCE, CLASS},
+    {"asm", SHOW_ASM, CLASS},
 };
 
 static kiln_status show(explainer *ex, stage which) {
@@ -63,10 +70,10 @@ static kiln_status show(explainer *ex, stage which) {
         break;
     case SHOW_BIND: kiln_bound_print(ex->out, &ex->call); break;
     case SHOW_PLAN: kiln_plan_print(ex->out, &ex->plan); break;
-    case SHOW_KEY: kiln_key_print(ex->out, &ex->plan, &ex->key); break;
+    case SHOW_KEY: show_key(ex); break;
     case SHOW_IR: kiln_ir_print(ex->out, ex->c->program->ir); break;
-    case SHOW_SOURCE: return show_source(ex);
-    case SHOW_ASM: return show_asm(ex);
+    case SHOW_SOURCE: return show_source(ex, false);
+    case SHOW_ASM: return show_source(ex, true);
     }
     return KILN_OK;
 }
@@ -75,7 +82,7 @@ static kiln_status prepare(explainer *ex, const kiln_value *args, size_t nargs, 
     if (needs >= CALL) KILN_TRY(kiln_bind(ex->op, args, nargs, &ex->call));
     if (needs < PLAN) return KILN_OK;
     KILN_TRY(kiln_infer(&ex->call, &ex->plan));
-    kiln_plan_key(&ex->plan, ex->ctx->isa, &ex->key);
+    kiln_plan_key(&ex->plan, kiln_ctx_target(ex->ctx, &ex->plan)->level, &ex->key);
     if (needs < CLASS) return KILN_OK;
     if (ex->plan.kind == KILN_CLASS_KERNEL) return kiln_class_new(ex->ctx, &ex->plan, &ex->key, &ex->c);
     return KILN_FAIL(KILN_E_UNSUP, "%s: a %s has neither IR nor source", ex->op->name,

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "api/ctx.h"
-#include "emit/emit.h"
 
 #define TEXT2(x) #x
 #define TEXT(x) TEXT2(x)
@@ -52,10 +51,31 @@ const kiln_op *kiln_op_at(kiln_ctx *ctx, size_t index) {
     bool found = index < kiln_op_count(ctx) && kiln_registry_get(registry(ctx), index, &op) == KILN_OK;
     return found ? op : NULL;
 }
+
+int kiln_op_entry_at(kiln_ctx *ctx, size_t index, kiln_op_entry *out) {
+    return out && index < kiln_op_count(ctx) && kiln_registry_entry(registry(ctx), index, out) == KILN_OK;
+}
+
+int kiln_op_entry_find(kiln_ctx *ctx, const char *name, kiln_op_entry *out) {
+    if (!ctx || !name || !out) return 0;
+    const kiln_registry *r = registry(ctx);
+    size_t k = kiln_registry_search(r, name);
+    return k < kiln_registry_count(r) && strcmp(kiln_registry_name(r, k), name) == 0 &&
+           kiln_registry_entry(r, k, out) == KILN_OK;
+}
+
 const char *kiln_op_name(const kiln_op *op) { return op ? op->name : NULL; }
 const char *kiln_op_schema(const kiln_op *op) { return op ? op->schema_text : NULL; }
 const char *kiln_op_family(const kiln_op *op) { return op ? kiln_family_name(op->row->family) : NULL; }
 const char *kiln_op_row(const kiln_op *op) { return op ? op->row->text : NULL; }
+
+kiln_untraced kiln_op_untraced(const kiln_op *op, const char **word) {
+    const char *function = op ? op->row->untraced.function : NULL,
+               *clause = op ? op->row->untraced.clause : NULL;
+    if (word) *word = function ? function : clause;
+    return function ? KILN_UNTRACED_SIZES : clause ? KILN_UNTRACED_CLAUSE : KILN_TRACED;
+}
+
 int kiln_op_served(const kiln_op *op) { return op && kiln_row_served(op->row); }
 const char *kiln_op_arg_name(const kiln_op *op, size_t i) {
     return op && i < (size_t)op->schema->nargs ? op->schema->args[i].name : NULL;
@@ -104,6 +124,8 @@ const char *kiln_op_form(const kiln_op *op) {
     return op ? names[op->form] : NULL;
 }
 
+const kiln_op *kiln_op_for_torch(const kiln_op *op) { return op ? kiln_op_torch(op) : NULL; }
+
 kiln_status kiln_ops_check(kiln_ctx *ctx, kiln_check_fn report, void *user) {
     KILN_NEED(ctx);
     const kiln_registry *r = registry(ctx);
@@ -129,27 +151,12 @@ void kiln_stats_get(kiln_ctx *ctx, kiln_stats *out, size_t size) {
 #include "kiln/counter.def"
 #undef C
     now.calls += now.slot_hits; /* the shortest way counts once */
+    now.builds_waiting = ctx ? kiln_builds_waiting(ctx) : 0;
     memcpy(out, &now, size < sizeof now ? size : sizeof now);
 }
 
-/* The search for one may be interrupted: then there is no answer. */
-static kiln_status doctor_compiler(kiln_ctx *ctx, kiln_sb *out) {
-    kiln_toolchain *tc;
-    kiln_status st = kiln_ctx_toolchain(ctx, &tc);
-    if (st == KILN_OK) st = kiln_toolchain_find(tc);
-    if (st == KILN_E_INTERRUPTED) return st;
-    if (st != KILN_OK) {
-        kiln_sb_printf(out, "!compiler: %s\n", kiln_last_error());
-        return KILN_OK;
-    }
-    bool found = kiln_toolchain_route(tc) != KILN_CC_NONE;
-    const char *why = kiln_toolchain_why(tc);
-    if (found)
-        kiln_sb_printf(out, "compiler: %s\n", kiln_toolchain_id(tc));
-    else
-        kiln_sb_printf(out, "!compiler: none: %s; every call is interpreted\n", why);
-    if (found && why[0]) kiln_sb_printf(out, "!compiler route: %s\n", why);
-    return KILN_OK;
+int kiln_has_compiler(kiln_ctx *ctx) {
+    return ctx && kiln_ctx_host_target(ctx)->can_build(kiln_ctx_host_target(ctx));
 }
 
 /* How many builds failed, of what, and what the last one said. */
@@ -220,19 +227,33 @@ kiln_status kiln_parallel_for(kiln_ctx *ctx, int64_t work_ns, int64_t n, void (*
     return KILN_OK;
 }
 
+const char *kiln_threads_owner(kiln_ctx *ctx, int *n) {
+    static const char *const names[] = {
+        [KILN_POOL_OWN] = "Kiln's",
+        [KILN_POOL_HOST] = "the host's",
+        [KILN_POOL_TORCH] = "PyTorch's",
+        [KILN_POOL_CALLER] = "the caller's, after a fork of a process with PyTorch"};
+    int most = 1;
+    const char *name = ctx ? names[kiln_pool_whose(&ctx->parallel, &most)] : "";
+    if (n) *n = most;
+    return name;
+}
+
 kiln_status kiln_doctor(kiln_ctx *ctx, char **out) {
     KILN_NEED(ctx, out);
     kiln_sb text;
     kiln_sb_init(&text);
+    kiln_target *target = kiln_ctx_host_target(ctx);
     kiln_sb_printf(&text, "version: %s (kernel ABI %d, build %s)\n", kiln_version(), KILN_ABI_VERSION,
-                   kiln_emit_stamp);
-    kiln_sb_printf(&text, "isa: %s\n", kiln_isa_name(ctx->isa));
+                   target->stamp);
+    kiln_sb_printf(&text, "isa: %s\n", target->level_name(target->level));
     kiln_sb_printf(&text, "mode: %s\n", kiln_mode_name(ctx->mode));
-    kiln_sb_printf(&text, "threads: %d\n", kiln_pool_most(&ctx->parallel));
-    kiln_sb_printf(&text, "pool: %s\n", ctx->parallel.host ? "the host's" : "Kiln's");
+    int threads;
+    const char *owner = kiln_threads_owner(ctx, &threads);
+    kiln_sb_printf(&text, "threads: %d\npool: %s\n", threads, owner);
     kiln_sb_printf(&text, "memory: %s\n", ctx->memory ? "the host's" : "Kiln's");
     kiln_sb_printf(&text, "max_kernels: %zu\n", ctx->max_kernels);
-    kiln_status st = doctor_compiler(ctx, &text);
+    kiln_status st = target->doctor(target, &text);
     doctor_failures(ctx, &text);
     doctor_folder(ctx, &text);
     kiln_sb_printf(&text, "dump folder: %s\n", ctx->dump_dir ? ctx->dump_dir : "none");

@@ -5,7 +5,7 @@
  * costs a few comparisons.  All is checked before anything runs (src/run/segments.c).  Knows no operator. */
 #include <string.h>
 
-#include "api/listing.h"
+#include "api/list_call.h"
 #include "api/memo.h"
 
 /* Bits of a signature that items of a group have alike. */
@@ -21,7 +21,7 @@ typedef kiln_list_group group;
 /* The kernel's one nest goes over elements that lie side by side, or are one for all. */
 static bool is_flat(const kiln_listing *l, const group *g) {
     const kiln_plan *p = &g->plan;
-    if (p->kind != KILN_CLASS_KERNEL || p->aside || p->axes.nelem == 0 || p->nsteps != 1) return false;
+    if (p->kind != KILN_CLASS_KERNEL || p->aside || p->axes.nelem == 0 || p->work.nsteps != 1) return false;
     if (p->axes.nbuffers > KILN_SEGMENT_BUFFERS || !kiln_memo_is_flat(p, l->args, (size_t)l->nargs))
         return false;
     for (int k = 0; k < p->typed.nrets; k++)
@@ -36,17 +36,16 @@ static bool fits_group(const kiln_class *c) {
 /* Value i, a tensor that is bound to argument a of the row (-1: it receives a result); false: conditions or host numbers ask too much. */
 static bool add_lane(const kiln_listing *l, group *g, int i, int a, bool written) {
     const kiln_row *row = l->item->row;
-    bool single = a >= 0 && row->asked_single >> a & 1;
+    uint64_t mask = a >= 0 && row->asked_single >> a & 1 ? SIG_ALIKE : SIG_ALIKE & ~SIG_SINGLE;
     if (g->nlanes == KILN_LIST_LANES || (a >= 0 && (row->asked | row->hosted) >> a & 1)) return false;
     const kiln_tensor *t = l->args[i].u.tensor;
     kiln_lane *x = &g->lane[g->nlanes];
     *x = (kiln_lane){.at = l->walked[i] ? l->walked[i] : &l->args[i],
                      .step = l->walked[i] != NULL,
-                     .mask = single ? SIG_ALIKE : SIG_ALIKE & ~SIG_SINGLE,
+                     .bits = {mask, t->sig & mask},
                      .bytes = kiln_elem_bytes[t->dtype],
                      .single = t->rank == 0,
                      .written = written};
-    x->want = t->sig & x->mask;
     if (g->like < 0 || t->rank) g->like = g->nlanes;
     g->nlanes++;
     return true;
@@ -102,9 +101,7 @@ static bool set_buffers(group *g, const int8_t *lane_of) {
     for (int b = 0; b < p->axes.nbuffers; b++) {
         const kiln_buffer *buf = &p->buffer[b];
         bool result = buf->kind == KILN_BUFFER_RESULT;
-        bool stretched = !result && sized && buf->tensor->rank == 0;
-        if (buf->stride != (stretched ? KILN_STRIDE_BCAST : KILN_STRIDE_CONTIG)) return false;
-        g->stride[b] = stretched ? 0 : p->bytes[b];
+        if (!kiln_memo_flat_stride(p, b, sized, &g->stride[b])) return false;
         int value = !result            ? g->call.given[buf->which]
                     : g->call.nout > 0 ? g->call.given_out[buf->which]
                                        : -1;
@@ -123,12 +120,23 @@ static kiln_status prepare_alone(const group *g) {
     return KILN_OK;
 }
 
+/* PyTorch computes the results of an `out` form on lists aside and copies them, and refuses to copy into another dtype. */
+static kiln_status check_output(const kiln_listing *l, const group *g) {
+    if (!l->outs) return KILN_OK;
+    kiln_dtype to = (kiln_dtype)g->call.out[0]->dtype, from = g->plan.typed.ret_dtype[0];
+    if (to == from) return KILN_OK;
+    return KILN_FAIL(KILN_E_ARG, "%s: argument 'out': found dtype %s but expected %s", l->op->name,
+                     kiln_dtype_name(to), kiln_dtype_name(from));
+}
+
 /* The item that is looked at, bound and inferred.  *made: it is the first of a group, which is filled in. */
 static kiln_status try_group(kiln_listing *l, group *g, bool *made) {
     int8_t lane_of[KILN_MAX_ARGS];
     *made = false;
     KILN_TRY(kiln_bind(l->item, l->args, (size_t)l->nargs, &g->call));
     KILN_TRY(kiln_infer(&g->call, &g->plan));
+    KILN_TRY(check_output(l, g));
+    if (g->plan.kind == KILN_CLASS_COMPOSITION) return KILN_OK; /* a composition has no class */
     KILN_TRY(kiln_class_of(l->ctx, &g->plan, &g->c));
     bool flat = is_flat(l, g) && fits_group(g->c) && l->ngroups < KILN_LIST_GROUPS;
     if (!flat || !set_lanes(l, g, lane_of) || !set_buffers(g, lane_of)) return prepare_alone(g);
@@ -160,13 +168,14 @@ typedef struct seen {
 /* Whether each written tensor shares no memory with the item's others, or all of it, element by element; no two written
  * ones are the same. */
 static bool writes_apart(const group *g, const seen *item) {
-    uint64_t nbytes[KILN_LIST_LANES], n = (uint64_t)item->like->nelem;
-    for (int i = 0; i < g->nlanes; i++) nbytes[i] = g->lane[i].bytes * (g->lane[i].single ? 1 : n);
+    kiln_extent at[KILN_LIST_LANES];
+    uint64_t n = (uint64_t)item->like->nelem;
+    for (int i = 0; i < g->nlanes; i++)
+        at[i] = (kiln_extent){(uintptr_t)item->at[i], g->lane[i].bytes * (g->lane[i].single ? 1 : n)};
     for (const kiln_lane_pair *p = g->pair, *end = p + g->npairs; p < end; p++) {
-        uint64_t ahead = (uint64_t)((uintptr_t)item->at[p->other] - (uintptr_t)item->at[p->written]);
-        uint64_t nwritten = nbytes[p->written], nother = nbytes[p->other];
-        if (ahead >= nwritten && -ahead >= nother) continue;
-        if (ahead || nwritten != nother || !p->may_be_same) return false;
+        kiln_extent written = at[p->written], other = at[p->other];
+        if (kiln_extents_apart(written, other)) continue;
+        if (written.low != other.low || written.nbytes != other.nbytes || !p->may_be_same) return false;
     }
     return true;
 }
@@ -179,7 +188,7 @@ static bool tensors_fit(const group *g, uint32_t k, seen *item) {
         if (v->kind != KILN_TENSOR) return false;
         const kiln_tensor *t = v->u.tensor;
         item->at[i] = t->data;
-        if ((t->sig & x->mask) != x->want) return false;
+        if (!kiln_bits_match(&x->bits, t->sig)) return false;
         if (!x->single && t != like && !kiln_has_shape(t, like->rank, like->sizes)) return false;
     }
     item->like = like;
@@ -189,7 +198,7 @@ static bool tensors_fit(const group *g, uint32_t k, seen *item) {
 static bool numbers_fit(const group *g, const seen *item) {
     for (int i = 0; i < g->nnumbers; i++) {
         const kiln_value *v = &item->number[i], *first = &g->number[i].first;
-        if (v->kind != first->kind || (g->number[i].asked && v->u.i != first->u.i)) return false;
+        if (g->number[i].asked ? !kiln_same_number(v, first) : v->kind != first->kind) return false;
     }
     return true;
 }
@@ -211,10 +220,8 @@ static bool is_of(const group *g, uint32_t k, seen *item) {
 /* -- items of a group ------------------------------------------------------------------------------------------ */
 
 static bool same_numbers(const group *g, const seen *item) {
-    for (int i = 0; i < g->nnumbers; i++) {
-        const kiln_value *v = &item->number[i], *was = &g->call.arg[g->number[i].to];
-        if (v->u.i != was->u.i || (v->kind == KILN_COMPLEX_V && v->u.c.im != was->u.c.im)) return false;
-    }
+    for (int i = 0; i < g->nnumbers; i++)
+        if (!kiln_same_number(&item->number[i], &g->call.arg[g->number[i].to])) return false;
     return true;
 }
 
@@ -322,9 +329,8 @@ static void count_group(const kiln_listing *l, const group *g) {
     kiln_tier_here = compiled ? kiln_tier_compiled : "interp";
     kiln_entry_touch(&g->c->entry);
     if (compiled) return;
-    KILN_COUNT_IN(t, interp_calls);
-    if (l->ctx->mode == KILN_MODE_SYNC) KILN_COUNT_IN(t, fallbacks);
-    for (size_t k = 0; k < g->nsegments; k++) kiln_class_heat(g->c, g->segment[k].n, 1);
+    kiln_count_interpreted(l->ctx, t);
+    for (size_t k = 0; k < g->nsegments; k++) (void)kiln_class_heat(g->c, g->segment[k].n, 1);
 }
 
 static kiln_axes axes_of(const group *g) {

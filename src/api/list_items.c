@@ -2,7 +2,7 @@
  *
  * All lists that are walked have as many items.  A value of an item's call is the item of a list, the number in such a
  * tensor, or the same for all.  Binds the call and chooses the row's way; knows nothing of how items are run. */
-#include "api/listing.h"
+#include "api/list_call.h"
 
 static kiln_status wrong_lengths(const kiln_listing *l, int a, uint32_t n, uint32_t other) {
     const kiln_type *t = kiln_type_strip(l->op->row->schema->args[a].type, NULL);
@@ -89,6 +89,7 @@ kiln_status kiln_list_begin(kiln_listing *l, const kiln_op *op, const kiln_value
     l->called = way->calls;
     if (!l->called) return KILN_OK; /* nothing is to be done */
     KILN_TRY(kiln_called_op(row, l->called, op->form, &l->item));
+    l->item = kiln_op_within(l->item, op);
     l->outs = op->form == KILN_FORM_OUT ? l->call.arg[row->schema->nargs].u.list : NULL;
     KILN_TRY(count_items(l));
     return set_values(l, &env);

@@ -6,27 +6,16 @@
  * as shared, which costs speed and nothing else. */
 #include <string.h>
 
-#include "api/listing.h"
+#include "api/list_call.h"
 
 typedef struct span {
     uintptr_t from, to;
     uint32_t item;
 } span;
 
-static span strided_span(const kiln_tensor *t, uint32_t item) {
-    int64_t lo = 0, hi = 0, size = kiln_elem_bytes[t->dtype];
-    for (int d = 0; d < t->rank && t->nelem; d++) {
-        int64_t reach = (t->sizes[d] - 1) * t->strides[d] * size;
-        *(reach < 0 ? &lo : &hi) += reach;
-    }
-    uintptr_t at = (uintptr_t)t->data;
-    return (span){at + (uintptr_t)lo, at + (uintptr_t)hi + (t->nelem ? (uintptr_t)size : 0), item};
-}
-
-static inline span span_of(const kiln_tensor *t, uint32_t item) {
-    if (!(t->flags & KILN_TF_CANONICAL)) return strided_span(t, item);
-    uintptr_t at = (uintptr_t)t->data;
-    return (span){at, at + (uintptr_t)t->nelem * kiln_elem_bytes[t->dtype], item};
+static span span_of(const kiln_tensor *t, uint32_t item) {
+    kiln_extent e = kiln_tensor_extent(t);
+    return (span){e.low, e.low + e.nbytes, item};
 }
 
 /* -- sorting ------------------------------------------------------------------------------------------------- */

@@ -6,7 +6,7 @@
  * it has succeeded.  Knows no operator. */
 #include "api/lists.h"
 
-#include "api/listing.h"
+#include "api/list_call.h"
 
 /* Item k by a call of its own. */
 static kiln_status call_item(kiln_listing *l, uint32_t k) {
@@ -59,8 +59,8 @@ static void *take_room(kiln_listing *l) {
     return room;
 }
 
-kiln_status kiln_lists_call(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
-                            kiln_value *out) {
+static kiln_status call_items(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
+                              kiln_value *out) {
     kiln_listing l;
     l.ctx = ctx;
     l.made = NULL;
@@ -82,4 +82,32 @@ kiln_status kiln_lists_call(kiln_ctx *ctx, const kiln_op *op, const kiln_value *
         kiln_values_release(&list, 1);
     end(&l, room);
     return st;
+}
+
+/* Each group, and each item that is a call of its own, has counted itself.  kiln_inner_end takes these counts back.  The
+ * list counts as one call. */
+kiln_status kiln_lists_call(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
+                            kiln_value *out) {
+    kiln_thread *t = kiln_thread_of(&ctx->epochs); /* which has entered */
+    kiln_inner in;
+    uint64_t misses = kiln_thread_counted(t, KILN_COUNTER_misses);
+    kiln_inner_begin(t, &in);
+    kiln_status st = call_items(ctx, op, args, nargs, out);
+    bool interpreted = kiln_inner_end(t, &in);
+    if (st != KILN_OK) return st;
+    KILN_COUNT_IN(t, calls);
+    if (kiln_thread_counted(t, KILN_COUNTER_misses) == misses) KILN_COUNT_IN(t, table_hits);
+    if (interpreted) kiln_count_interpreted(ctx, t);
+    return KILN_OK;
+}
+
+kiln_status kiln_lists_prepare(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs) {
+    kiln_listing l;
+    l.ctx = ctx;
+    KILN_TRY(kiln_list_begin(&l, op, args, nargs));
+    for (uint32_t k = 0; k < l.n; k++) {
+        kiln_list_enter(&l, k);
+        KILN_TRY(kiln_note(kiln_call_prepare(ctx, l.item, l.args, (size_t)l.nargs), "%s", op->name));
+    }
+    return KILN_OK;
 }

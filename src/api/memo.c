@@ -2,7 +2,7 @@
  *
  * See memo.h for what "like" means.  What is compared here is all that the general path would have looked at
  * to arrive at the same kernel and the same shape of results; tests/unit/test_slot.c holds a case for each.
- * memo_make.c decides what a memo asks; nothing here knows why. */
+ * memo_make.c decides what a memo asks and asked.h compares it; nothing here knows why. */
 #include "api/memo.h"
 
 #include <fenv.h>
@@ -19,7 +19,7 @@
 /* Takes on the shape of `like`, the value that has the call's.  False: it is not as this memo asks. */
 static __attribute__((noinline)) bool learn_shape(kiln_memo *m, const kiln_tensor *like) {
     const kiln_memo_arg *a = &m->asked.arg[m->like];
-    if ((like->sig & a->mask) != a->want || like->nelem >= NELEM_MAX) return false;
+    if (!kiln_bits_match(&a->bits, like->sig) || like->nelem >= NELEM_MAX) return false;
     m->like_sig = like->sig;
     m->n[0] = like->nelem;
     for (unsigned k = 0; k < m->nrets && !m->given_outs; k++)
@@ -40,33 +40,22 @@ INLINE bool shapes_match(kiln_memo *m, const kiln_value *args) {
     return true;
 }
 
-/* Kinds, signatures and payloads of the values from `first` on: all of them, or those after the tensors.  Names
- * only where they are the schema's own texts; see kiln_memo_match. */
-INLINE bool values_match(kiln_memo *m, const kiln_value *args, unsigned first) {
-    const kiln_memo_arg *a = m->asked.arg + first, *end = m->arg_end;
-    for (const kiln_value *v = args + first; a != end; a++, v++) {
-        uint64_t word = (uint64_t)v->u.i;
-        if (v->kind != a->kind || v->name != a->name) return false;
-        if (first == 0 && v->kind == KILN_TENSOR) {
-            if (!word) return false;
-            word = v->u.tensor->sig;
-            *a->data = v->u.tensor->data;
-        }
-        if ((word & a->mask) != a->want) return false;
-    }
-    return true;
-}
-
 /* Value i, where it must be a tensor in the shape of value 0, which is `like`. */
 INLINE bool tensor_matches(kiln_memo *m, const kiln_value *args, unsigned i, const kiln_tensor *like) {
     const kiln_memo_arg *a = &m->asked.arg[i];
     const kiln_tensor *t = args[i].u.tensor;
     if (args[i].kind != KILN_TENSOR || args[i].name != a->name || !t) return false;
     if (i == 0 ? !shape_matches(m, t)
-               : (t->sig & a->mask) != a->want || !kiln_has_shape(t, like->rank, like->sizes))
+               : !kiln_bits_match(&a->bits, t->sig) || !kiln_has_shape(t, like->rank, like->sizes))
         return false;
     *a->data = t->data;
     return true;
+}
+
+/* The values from `first` on: all of them, or those after the tensors. */
+INLINE bool values_match(const kiln_memo *m, const kiln_value *args, unsigned first) {
+    return kiln_values_match(&m->asked, m->asked.arg + first, m->arg_end, NULL, args + first,
+                             first ? KILN_LOOK_NUMBERS : KILN_LOOK_WORDS);
 }
 
 /* All values.  lead: as many tensors come first and no others follow, all in the shape of the call; or 0. */
@@ -77,10 +66,8 @@ INLINE bool matches(kiln_memo *m, const kiln_value *args, unsigned lead) {
            (lead < 3 || tensor_matches(m, args, 2, like)) && values_match(m, args, lead);
 }
 
-/* Whether na bytes from a on and nb from b on are disjoint. */
-INLINE bool apart(const char *a, uint64_t na, const char *b, uint64_t nb) {
-    uint64_t ahead = (uint64_t)((uintptr_t)b - (uintptr_t)a); /* of one another, around the end of memory */
-    return ahead >= na && -ahead >= nb;
+INLINE kiln_extent extent(const char *data, uint64_t nbytes) {
+    return (kiln_extent){(uintptr_t)data, nbytes};
 }
 
 /* Whether `out`, of nbytes, shares no memory with the tensor that is value i, or all of it, element by element: an
@@ -89,7 +76,7 @@ INLINE bool out_is_apart(const kiln_memo *m, const kiln_value *args, unsigned i,
                          uint64_t nbytes) {
     const kiln_tensor *t = args[i].u.tensor;
     uint64_t n = (uint64_t)t->nelem * m->asked.arg[i].elem;
-    return t == out || apart(out->data, nbytes, t->data, n) ||
+    return t == out || kiln_extents_apart(extent(out->data, nbytes), extent(t->data, n)) ||
            (out->data == t->data && nbytes == n && out->rank == t->rank);
 }
 
@@ -142,7 +129,11 @@ static int32_t drive(const kiln_memo *m, int nest) {
     memcpy(bytes, m->elem, sizeof bytes);
     memcpy(stride, m->stride, sizeof stride);
     const kiln_ctx *ctx = m->c->ctx;
-    kiln_runner run = {.fn = m->fn, .parallel = &ctx->parallel, .isa = ctx->isa, .cost = &m->c->cost};
+    kiln_runner run = {.fn = m->interp ? NULL : m->fn,
+                       .interp = m->interp,
+                       .parallel = &ctx->parallel,
+                       .isa = ctx->isa,
+                       .cost = &m->c->cost};
     kiln_axes x = {.ndim = 1,
                    .ngrid = 1,
                    .nbuffers = (int)m->nbuffers,
@@ -167,50 +158,8 @@ INLINE kiln_status finish(kiln_thread *t, const kiln_memo *m, const char *tier) 
 
 /* -- the less simple ------------------------------------------------------------------------------------------ */
 
-INLINE bool list_matches(const kiln_memo_arg *a, const int64_t *items, const kiln_value *v) {
-    if (v->n != a->mask) return a->mask == KILN_MEMO_ANY_LIST;
-    const int64_t *want = items + a->want;
-    for (const kiln_value *x = v->u.list, *end = x + v->n; x != end; x++)
-        if (x->kind != a->elem || x->u.i != *want++) return false;
-    return true;
-}
-
-/* Compares n words, which are few. */
-INLINE bool same_words(const int64_t *a, const int64_t *b, size_t n) {
-    for (const int64_t *end = a + n; a != end; a++, b++)
-        if (*a != *b) return false;
-    return true;
-}
-
-/* layout: sizes and strides that tensors must have, or NULL. */
-INLINE bool all_match(const kiln_asked *asked, const kiln_memo_arg *end, const int64_t *layout,
-                      const kiln_value *v) {
-    for (const kiln_memo_arg *a = asked->arg; a != end; a++, v++) {
-        uint64_t word = (uint64_t)v->u.i;
-        if (v->kind != a->kind || (v->name != a->name && !kiln_str_eq(v->name, a->name))) return false;
-        if (v->kind == KILN_TENSOR) {
-            const kiln_tensor *t = v->u.tensor;
-            if (!t || (t->sig & a->mask) != a->want) return false; /* where there is a layout, the rank too */
-            *a->data = t->data;
-            if (!layout) continue;
-            if (!same_words(t->sizes, layout, t->rank) || !same_words(t->strides, layout + t->rank, t->rank))
-                return false;
-            layout += 2 * t->rank;
-            continue;
-        }
-        if (v->kind == KILN_LIST_V ? !list_matches(a, asked->items, v) : (word & a->mask) != a->want)
-            return false;
-        if (v->kind == KILN_STR_V && !kiln_str_eq(v->u.s, asked->text)) return false;
-    }
-    return true;
-}
-
-KILN_HOT bool kiln_memo_match(const kiln_asked *asked, size_t n, const kiln_value *args) {
-    return all_match(asked, asked->arg + n, NULL, args);
-}
-
 INLINE bool laid_out_alike(const kiln_memo *m, const kiln_value *args) {
-    return all_match(&m->asked, m->arg_end, m->layout, args);
+    return kiln_values_match(&m->asked, m->asked.arg, m->arg_end, m->layout, args, KILN_LOOK_ALL);
 }
 
 bool kiln_memo_laid_out_alike(const kiln_memo *m, const kiln_value *args) { return laid_out_alike(m, args); }
@@ -311,7 +260,9 @@ static bool is_apart(const kiln_memo *m, const kiln_value *args, unsigned to, un
     for (unsigned i = 0; i < m->nargs; i++) {
         if (i == to || m->asked.arg[i].kind != KILN_TENSOR) continue;
         const char *other = args[i].u.tensor->data;
-        if (same >> i & 1 ? other != data : !apart(data, m->reach[to], other, m->reach[i])) return false;
+        if (same >> i & 1 ? other != data
+                          : !kiln_extents_apart(extent(data, m->reach[to]), extent(other, m->reach[i])))
+            return false;
     }
     return true;
 }
@@ -362,13 +313,18 @@ static __attribute__((noinline)) bool run_with_rest(kiln_memo *m, const kiln_val
     kiln_value given[KILN_MEMO_ARGS];
     kiln_tensor *others[KILN_MEMO_RETS];
     const kiln_op *op = m->op;
+    kiln_ctx *ctx = m->c->ctx;
+    kiln_thread *t = kiln_thread_of(&ctx->epochs); /* which has entered */
+    kiln_inner in;
     uint32_t serial = m->serial;
     unsigned nown = m->nown, n = m->nrets - nown;
     for (unsigned i = 0; i < m->nrest; i++) {
         given[i] = args[m->rest_arg[i]];
         given[i].name = NULL;
     }
-    *st = kiln_note(kiln_call(m->c->ctx, m->rest, given, m->nrest, others, n), "%s", op->name);
+    kiln_inner_begin(t, &in);
+    *st = kiln_note(kiln_call(ctx, m->rest, given, m->nrest, others, n), "%s", op->name);
+    bool interpreted = kiln_inner_end(t, &in);
     if (*st != KILN_OK) return true;
     bool done = m->op == op && m->serial == serial && laid_out_alike(m, args) &&
                 run_laid_out(m, args, outs, false);
@@ -378,37 +334,37 @@ static __attribute__((noinline)) bool run_with_rest(kiln_memo *m, const kiln_val
         else
             kiln_tensor_release(others[k]);
     }
+    if (done && interpreted && !m->interp) kiln_count_interpreted(ctx, t); /* else the caller counts it */
     return done;
 }
 
-/* Signatures of tensors, where all else is known to match. */
-static bool tensors_match(kiln_memo *m, const kiln_value *args) {
-    const kiln_value *v = args;
-    for (const kiln_memo_arg *a = m->asked.arg; a != m->arg_end; a++, v++) {
-        if (a->kind != KILN_TENSOR) continue;
-        if ((v->u.tensor->sig & a->mask) != a->want) return false;
-        *a->data = v->u.tensor->data;
-    }
-    return true;
-}
-
 /* A call laid out as one before, by whatever answers it. */
-static bool run_alike(kiln_memo *m, const kiln_value *args, kiln_tensor **outs, kiln_status *st) {
+static kiln_memo_ran run_alike(kiln_memo *m, const kiln_value *args, kiln_tensor **outs, kiln_status *st) {
+    bool ran;
     if (m->ncalls) {
+        m->used = true; /* now, because the calls may give the memo to another call */
         *st = kiln_memo_run_calls(m, args, outs);
-        return true;
+        return KILN_MEMO_CALLED;
     }
-    if (m->given_outs) return run_laid_out_into(m, args, outs);
-    return m->rest ? run_with_rest(m, args, outs, st) : run_laid_out(m, args, outs, false);
+    if (m->given_outs)
+        ran = run_laid_out_into(m, args, outs);
+    else
+        ran = m->rest ? run_with_rest(m, args, outs, st) : run_laid_out(m, args, outs, false);
+    if (ran) m->used = true;
+    return ran ? KILN_MEMO_RAN : KILN_MEMO_NOT;
 }
 
-bool kiln_memo_run(kiln_memo *m, const kiln_value *args, kiln_tensor **outs, bool alike, kiln_status *st) {
+kiln_memo_ran kiln_memo_run(kiln_memo *m, const kiln_value *args, kiln_tensor **outs, bool alike,
+                            kiln_status *st) {
     bool matches = !m->flat ? laid_out_alike(m, args)
-                   : alike  ? tensors_match(m, args)
-                            : kiln_memo_match(&m->asked, m->nargs, args);
-    if (!matches || !(m->flat ? run_flat(m, args, outs) : run_alike(m, args, outs, st))) return false;
+                   : alike
+                       ? kiln_values_match(&m->asked, m->asked.arg, m->arg_end, NULL, args, KILN_LOOK_TENSORS)
+                       : kiln_asked_match(&m->asked, m->nargs, args);
+    if (!matches) return KILN_MEMO_NOT;
+    if (!m->flat) return run_alike(m, args, outs, st);
+    if (!run_flat(m, args, outs)) return KILN_MEMO_NOT;
     m->used = true;
-    return true;
+    return KILN_MEMO_RAN;
 }
 
 /* A call that is not like the last one of its operator. */
@@ -420,6 +376,7 @@ static kiln_status call_other(kiln_ctx *ctx, const kiln_op *op, const kiln_value
     return st;
 }
 
+/* A call that no memo->hit has answered.  The memo in the slot, if it holds the call, is no interpreted one. */
 KILN_HOT static __attribute__((noinline)) kiln_status call_any(kiln_ctx *ctx, const kiln_op *op,
                                                                const kiln_value *args, size_t nargs,
                                                                kiln_tensor **outs, size_t nouts) {
@@ -427,10 +384,11 @@ KILN_HOT static __attribute__((noinline)) kiln_status call_any(kiln_ctx *ctx, co
     kiln_memo *m = *kiln_slot_of(t->user, op);
     bool mine = m->op == op && m->nargs == nargs && nouts >= m->nrets && args && outs &&
                 m->generation == kiln_generation(&ctx->epochs);
-    bool composed = m->ncalls > 0; /* its calls have said what answered */
     kiln_status st = KILN_OK;
-    if (mine && kiln_memo_run(m, args, outs, false, &st)) {
-        if (st == KILN_OK) return finish(t, m, composed ? kiln_tier_here : kiln_tier_compiled);
+    kiln_memo_ran ran = mine ? kiln_memo_run(m, args, outs, false, &st) : KILN_MEMO_NOT;
+    if (ran != KILN_MEMO_NOT) {
+        if (st == KILN_OK && ran == KILN_MEMO_RAN) return finish(t, m, kiln_tier_compiled);
+        if (st == KILN_OK) KILN_COUNT_IN(t, slot_hits);
         kiln_thread_leave(t);
         return st;
     }
@@ -439,22 +397,11 @@ KILN_HOT static __attribute__((noinline)) kiln_status call_any(kiln_ctx *ctx, co
 
 /* -- the call --------------------------------------------------------------------------------------------------- */
 
-/* The first call of a thread, or after one in another context; or there is no context. */
-static __attribute__((noinline)) kiln_status call_first(kiln_ctx *ctx, const kiln_op *op,
-                                                        const kiln_value *args, size_t nargs,
-                                                        kiln_tensor **outs, size_t nouts) {
-    KILN_NEED_IN("kiln_call", ctx);
-    kiln_thread *t = kiln_thread_of(&ctx->epochs);
-    if (!t) return KILN_NOMEM();
-    kiln_thread_enter(&ctx->epochs, t);
-    return call_any(ctx, op, args, nargs, outs, nouts);
-}
-
 /* What a simple memo does not hold goes on to call_any, which needs nothing that the memo does not know. */
 static __attribute__((noinline)) kiln_status miss(kiln_memo *m, const kiln_value *args, kiln_tensor **outs) {
     const kiln_memo_arg *like = &m->asked.arg[m->like];
     const kiln_value *v = &args[m->like];
-    bool other = v->kind == KILN_TENSOR && v->u.tensor && (v->u.tensor->sig & like->mask) != like->want;
+    bool other = v->kind == KILN_TENSOR && v->u.tensor && !kiln_bits_match(&like->bits, v->u.tensor->sig);
     if (other) return call_other(m->c->ctx, m->op, args, m->nargs, outs, m->nrets);
     return call_any(m->c->ctx, m->op, args, m->nargs, outs, m->nrets);
 }
@@ -486,8 +433,8 @@ INLINE kiln_status hit(kiln_thread *t, kiln_memo *m, const kiln_value *args, kil
 
 #define HIT(lead)                                                                                     \
     static kiln_status hit_##lead(kiln_thread *t, kiln_memo *m, const kiln_value *args, size_t nargs, \
-                                  kiln_tensor **outs) {                                               \
-        (void)nargs;                                                                                  \
+                                  kiln_tensor **outs, size_t nouts) {                                 \
+        (void)nargs, (void)nouts;                                                                     \
         return hit(t, m, args, outs, lead);                                                           \
     }
 HIT(0)
@@ -496,7 +443,8 @@ HIT(2)
 HIT(3)
 
 static kiln_status hit_rounded(kiln_thread *t, kiln_memo *m, const kiln_value *args, size_t nargs,
-                               kiln_tensor **outs) {
+                               kiln_tensor **outs, size_t nouts) {
+    (void)nouts;
     if (m->rounding != fegetround()) return call_other(m->c->ctx, m->op, args, nargs, outs, m->nrets);
     return hit(t, m, args, outs, 0);
 }
@@ -511,13 +459,40 @@ INLINE kiln_status hit_one_layout(kiln_thread *t, kiln_memo *m, const kiln_value
 }
 
 static kiln_status hit_laid_out(kiln_thread *t, kiln_memo *m, const kiln_value *args, size_t nargs,
-                                kiln_tensor **outs) {
+                                kiln_tensor **outs, size_t nouts) {
+    (void)nouts;
     return hit_one_layout(t, m, args, nargs, outs, false);
 }
 
 static kiln_status hit_laid_out_into(kiln_thread *t, kiln_memo *m, const kiln_value *args, size_t nargs,
-                                     kiln_tensor **outs) {
+                                     kiln_tensor **outs, size_t nouts) {
+    (void)nouts;
     return hit_one_layout(t, m, args, nargs, outs, true);
+}
+
+void kiln_memo_interpreted(kiln_thread *t, kiln_memo *m) {
+    kiln_count_interpreted(m->c->ctx, t);
+    kiln_tier_here = kiln_tier_interp;
+    if (kiln_class_heat(m->c, m->n[0], m->rows)) m->op = (const kiln_op *)m; /* the next call is to build */
+}
+
+/* Answers a call by the interpreter.  One function serves memos of every shape: the time to tell them apart is small beside
+ * the interpreter's.  m->rest may be called first, and that call may reuse m for another call, so ctx and op are read
+ * before. */
+static kiln_status hit_interpreted(kiln_thread *t, kiln_memo *m, const kiln_value *args, size_t nargs,
+                                   kiln_tensor **outs, size_t nouts) {
+    kiln_ctx *ctx = m->c->ctx;
+    const kiln_op *op = m->op;
+    kiln_status st = KILN_OK;
+    if (nouts < m->nrets || kiln_memo_run(m, args, outs, false, &st) == KILN_MEMO_NOT)
+        return call_other(ctx, op, args, nargs, outs, nouts);
+    if (st == KILN_OK) {
+        KILN_COUNT_IN(t, slot_hits);
+        kiln_entry_touch(&m->c->entry);
+        kiln_memo_interpreted(t, m);
+    }
+    kiln_thread_leave(t);
+    return st;
 }
 
 kiln_memo_hit *const kiln_memo_hits[KILN_MEMO_HITS] = {hit_0,
@@ -526,17 +501,35 @@ kiln_memo_hit *const kiln_memo_hits[KILN_MEMO_HITS] = {hit_0,
                                                        hit_3,
                                                        [KILN_MEMO_ROUNDED] = hit_rounded,
                                                        [KILN_MEMO_LAID_OUT] = hit_laid_out,
-                                                       [KILN_MEMO_LAID_OUT_INTO] = hit_laid_out_into};
+                                                       [KILN_MEMO_LAID_OUT_INTO] = hit_laid_out_into,
+                                                       [KILN_MEMO_INTERPRETED] = hit_interpreted};
 
-KILN_HOT kiln_status kiln_call(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
-                               kiln_tensor **outs, size_t nouts) {
-    if (UNLIKELY(!ctx || kiln_thread_last.id != ctx->epochs.id))
-        return call_first(ctx, op, args, nargs, outs, nouts);
-    kiln_thread *t = kiln_thread_last.record;
-    kiln_thread_enter(&ctx->epochs, t);
+/* A call of thread t, which has entered, by the memo that the operator's slot points at if that may hold the call. */
+INLINE kiln_status call_entered(kiln_ctx *ctx, kiln_thread *t, const kiln_op *op, const kiln_value *args,
+                                size_t nargs, kiln_tensor **outs, size_t nouts) {
     kiln_memo *m = *kiln_slot_of(t->user, op);
     if (m->op == op && args && m->simple_nargs == nargs && nouts &&
         kiln_generation(&ctx->epochs) == m->generation && outs)
-        return m->hit(t, m, args, nargs, outs);
+        return m->hit(t, m, args, nargs, outs, nouts);
     return call_any(ctx, op, args, nargs, outs, nouts);
+}
+
+/* kiln_call comes here if the thread has made no call yet, if its last call was in another context, if readers must fence, or if ctx or
+ * op is NULL, which is an error. */
+static __attribute__((noinline)) kiln_status call_first(kiln_ctx *ctx, const kiln_op *op,
+                                                        const kiln_value *args, size_t nargs,
+                                                        kiln_tensor **outs, size_t nouts) {
+    KILN_NEED_IN("kiln_call", ctx, op);
+    kiln_thread *t = kiln_thread_of(&ctx->epochs);
+    if (!t) return KILN_NOMEM();
+    kiln_thread_enter(&ctx->epochs, t);
+    return call_entered(ctx, t, op, args, nargs, outs, nouts);
+}
+
+KILN_HOT kiln_status kiln_call(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
+                               kiln_tensor **outs, size_t nouts) {
+    if (UNLIKELY(!ctx || !op || kiln_thread_last.id != ctx->epochs.id))
+        return call_first(ctx, op, args, nargs, outs, nouts);
+    (void)kiln_thread_enter_unfenced(&ctx->epochs, kiln_thread_last.record);
+    return call_entered(ctx, kiln_thread_last.record, op, args, nargs, outs, nouts);
 }

@@ -1,7 +1,8 @@
-/* memo_make.c - a call that the general path has answered -> the memo that answers the next like it.
+/* memo_make.c - a call that the general path has answered -> a memo that answers later calls like it.
  *
- * Decides which calls a memo can hold, and what of them has to be asked of the next.  See memo.h for what a memo
- * promises, memo.c for how it is used.  Errs on the side of refusing: a call that is not remembered costs time only. */
+ * A kernel or the interpreter ran the call.  This file decides which calls a memo can hold, and what a later call
+ * must have in common with them.  memo.h says what a memo promises, memo.c how it is used, asked.c how values
+ * are kept.  In doubt it makes no memo: a call that is not remembered only costs time. */
 #include <fenv.h>
 #include <string.h>
 
@@ -12,63 +13,6 @@
 /* Of a tensor whose layout is kept, which says more than CANONICAL. */
 #define SIG_LAID_OUT (KILN_SIG_TYPE | KILN_SIG_RANK | KILN_SIG_FLAGS(KILN_TF_SCALAR | KILN_TF_NUMBER))
 
-/* -- what is asked of a value -------------------------------------------------------------------------------- */
-
-static bool keep_text(kiln_asked *asked, const char *text) {
-    size_t n = strlen(text) + 1;
-    if (asked->has_text || n > sizeof asked->text) return false;
-    asked->has_text = true;
-    memcpy(asked->text, text, n);
-    return true;
-}
-
-/* A list of integers, or of truth values, that was bound as it is. */
-static bool keep_list(kiln_asked *asked, const kiln_value *v, const kiln_value *bound, kiln_memo_arg *to) {
-    if (bound->kind != KILN_LIST_V || bound->u.list != v->u.list) return false;
-    if (asked->nitems + (int)v->n > KILN_MEMO_ITEMS) return false;
-    to->mask = v->n;
-    to->want = (uint64_t)asked->nitems;
-    to->elem = v->n && v->u.list[0].kind == KILN_BOOL_V ? KILN_BOOL_V : KILN_INT_V;
-    for (uint32_t k = 0; k < v->n; k++) {
-        if (v->u.list[k].kind != to->elem) return false;
-        asked->items[asked->nitems++] = v->u.list[k].u.i;
-    }
-    return true;
-}
-
-bool kiln_memo_ask(kiln_asked *asked, const kiln_plan *plan, const kiln_value *v, unsigned i, int a,
-                   uint64_t sig, uint64_t values, bool *sized) {
-    const kiln_row *row = plan->call->op->row;
-    bool payload = a >= 0 && values >> a & 1;
-    kiln_memo_arg *to = &asked->arg[i];
-    to->data = &asked->unused;
-    to->kind = v->kind;
-    to->mask = to->want = 0;
-    if (a < 0 ? v->kind != KILN_TENSOR : v->kind != plan->call->arg[a].kind) return false; /* was converted */
-    switch ((kiln_kind)v->kind) {
-    case KILN_NONE: return true;
-    case KILN_GENERATOR_V: return false;
-    case KILN_TENSOR:
-        to->mask = sig;
-        if (a >= 0 && row->asked_single >> a & 1) to->mask |= KILN_SIG_FLAGS(KILN_TF_SINGLE);
-        to->want = v->u.tensor->sig & to->mask;
-        *sized |= payload;
-        return true;
-    case KILN_STR_V: return keep_text(asked, v->u.s);
-    case KILN_DTYPE_V:
-    case KILN_BOOL_V:
-    case KILN_INT_V:
-    case KILN_UINT_V:
-    case KILN_FLOAT_V:
-        if (payload || v->kind == KILN_DTYPE_V) to->mask = UINT64_MAX;
-        to->want = (uint64_t)v->u.i & to->mask;
-        return true;
-    case KILN_COMPLEX_V: return !payload;
-    case KILN_LIST_V: return keep_list(asked, v, &plan->call->arg[a], to);
-    }
-    return false;
-}
-
 /* -- values -------------------------------------------------------------------------------------------------- */
 
 typedef struct filling {
@@ -76,21 +20,20 @@ typedef struct filling {
     const kiln_recipe *r; /* of the call */
     const kiln_value *args;
     const kiln_plan *plan;
-    uint64_t values; /* arguments whose payload is asked */
-    bool any_sized;  /* some tensor has dimensions */
-    int first;       /* tensor argument, or -1 */
+    kiln_asking asking; /* whose `sized` says nothing here: a memo that is not flat compares all sizes */
+    bool any_sized;     /* some tensor has dimensions */
+    int first;          /* tensor argument, or -1 */
 } filling;
 
 /* What is asked of value i; false if no memo can tell. */
 static bool fill_arg(filling *f, unsigned i) {
     const kiln_value *v = &f->args[i];
-    bool sized = false; /* a memo of a row that asks sizes is not flat: it compares them all */
     kiln_recipe_place place = f->r->place[i];
     kiln_memo_arg *to = &f->m->asked.arg[i];
     uint64_t sig = f->m->flat ? SIG_FLAT : SIG_LAID_OUT;
     if (place.out >= 0 || (place.to >= 0 && f->plan->call->op->row->written >> place.to & 1))
         sig |= KILN_SIG_FLAGS(KILN_TF_READONLY);
-    if (!kiln_memo_ask(&f->m->asked, f->plan, v, i, place.to, sig, f->values, &sized)) return false;
+    if (!kiln_ask(&f->asking, v, i, place.to, sig)) return false;
     to->name = f->r->asked.arg[i].name;
     if (v->kind != KILN_TENSOR) return true;
     if (f->first < 0) f->first = (int)i;
@@ -126,18 +69,23 @@ static bool fill_addresses(filling *f) {
     return true;
 }
 
+bool kiln_memo_flat_stride(const kiln_plan *p, int b, bool sized, int64_t *stride) {
+    const kiln_buffer *buf = &p->buffer[b];
+    bool stretched = buf->kind != KILN_BUFFER_RESULT && sized && kiln_plan_tensor(p, b)->rank == 0;
+    *stride = stretched ? 0 : p->bytes[b];
+    return buf->stride == (stretched ? KILN_STRIDE_BCAST : KILN_STRIDE_CONTIG);
+}
+
 static bool fill_buffers(filling *f) {
     const kiln_plan *p = f->plan;
     kiln_memo *m = f->m;
     for (int b = 0; b < p->axes.nbuffers; b++) {
         const kiln_buffer *buf = &p->buffer[b];
-        bool result = buf->kind == KILN_BUFFER_RESULT;
-        bool stretched = !result && f->any_sized && buf->tensor->rank == 0;
-        if (buf->stride != (stretched ? KILN_STRIDE_BCAST : KILN_STRIDE_CONTIG)) return false;
-        if (result) m->target[b] = m->given_outs ? (uint8_t)p->call->given_out[b] : m->like;
+        if (!kiln_memo_flat_stride(p, b, f->any_sized, &m->stride[2 * b])) return false;
+        if (buf->kind == KILN_BUFFER_RESULT)
+            m->target[b] = m->given_outs ? (uint8_t)p->call->given_out[b] : m->like;
         m->elem[b] = p->bytes[b];
-        m->dtype[b] = (uint8_t)buf->dtype;
-        m->stride[2 * b] = stretched ? 0 : m->elem[b];
+        m->dtype[b] = buf->dtype;
         m->stride[2 * b + 1] = 0;
     }
     return true;
@@ -246,20 +194,16 @@ static bool keep_layout(filling *f) {
     return true;
 }
 
-/* Bytes from where t begins to its end; 0 if it has no elements, or some lie before that. */
-static uint64_t reach(const kiln_tensor *t) {
-    int64_t last = 0;
-    for (int d = 0; d < t->rank; d++) {
-        if (t->sizes[d] == 0 || (t->sizes[d] > 1 && t->strides[d] < 0)) return 0;
-        last += (t->sizes[d] - 1) * t->strides[d];
-    }
-    return (uint64_t)(last + 1) * kiln_dtype_size((kiln_dtype)t->dtype);
-}
-
 /* What tells from where tensors begin whether one that is written to shares memory with another. */
 static bool keep_reaches(filling *f) {
-    for (unsigned i = 0; i < f->m->nargs; i++)
-        if (f->args[i].kind == KILN_TENSOR && !(f->m->reach[i] = reach(f->args[i].u.tensor))) return false;
+    for (unsigned i = 0; i < f->m->nargs; i++) {
+        if (f->args[i].kind != KILN_TENSOR) continue;
+        const kiln_tensor *t = f->args[i].u.tensor;
+        kiln_extent e = kiln_tensor_extent(t);
+        f->m->reach[i] = e.nbytes;
+        bool begins = e.low == (uintptr_t)t->data; /* no element lies before the first one */
+        if (e.nbytes == 0 || !begins) return false;
+    }
     return true;
 }
 
@@ -286,7 +230,7 @@ static void keep_given(filling *f) {
         m->same[k] = 0;
         for (unsigned i = 0; i < m->nargs; i++)
             if (f->args[i].kind == KILN_TENSOR && f->args[i].u.tensor->data == to->data)
-                m->same[k] |= (uint16_t)(1u << i);
+                m->same[k] |= UINT32_C(1) << i;
     }
 }
 
@@ -329,8 +273,8 @@ static bool keep_rest(filling *f) {
     const kiln_plan *p = f->plan;
     kiln_memo *m = f->m;
     m->rest = p->call->op->row->rest ? p->rest : NULL;
-    if (!m->rest) return p->nsteps == 1;
-    if (p->nsteps != 2 || m->given_outs || m->rest->schema->nargs > KILN_MEMO_ARGS) return false;
+    if (!m->rest) return p->work.nsteps == 1;
+    if (p->work.nsteps != 2 || m->given_outs || m->rest->schema->nargs > KILN_MEMO_ARGS) return false;
     m->nown = (uint8_t)kiln_row_nown(p->call->op->row);
     m->nrest = (uint8_t)m->rest->schema->nargs;
     for (int i = 0; i < m->nrest; i++) {
@@ -348,14 +292,17 @@ static bool make_laid_out(filling *f, const kiln_class *c, const kiln_runner *ru
     kiln_memo *m = f->m;
     m->hit = kiln_memo_hits[m->given_outs ? KILN_MEMO_LAID_OUT_INTO : KILN_MEMO_LAID_OUT];
     m->absent = p->typed.absent;
-    if (!keep_rest(f) || p->parts || c->nests.blocks.length) return false; /* more than the kernel is run */
-    if (!kiln_walk_make(&p->axes, run, &m->walk) || !keep_layout(f) || !keep_written(f)) return false;
+    if (!keep_rest(f) || p->work.parts || c->nests.blocks.length)
+        return false; /* the call does more than run its kernel over the axes */
+    kiln_axes x;
+    kiln_work_axes(&p->work, &x);
+    if (!kiln_walk_make(&x, run, &m->walk) || !keep_layout(f) || !keep_written(f)) return false;
     if ((m->nwritten || m->given_outs) && !keep_reaches(f)) return false;
     if (m->given_outs)
         keep_given(f);
     else if (!keep_shapes(m, p, made))
         return false;
-    m->work = m->walk.turned ? 0 : run->work;
+    m->work = m->walk.whole ? 0 : run->work;
     m->launch = (kiln_launch){.ndim = m->walk.ndim,
                               .n = m->walk.n,
                               .ptr = m->ptr,
@@ -377,41 +324,72 @@ static bool fits(const kiln_plan *p, const kiln_class *c) {
     return !p->aside && p->axes.nelem > 0;
 }
 
-bool kiln_memo_make(kiln_memo *m, bool flat, const kiln_recipe *r, const kiln_value *args,
-                    const kiln_plan *plan, kiln_class *c, const kiln_runner *run, kiln_tensor *const *made) {
+/* Lets the interpreter answer: as the memo's function, with the program where a kernel would be given memory.  False: a run may
+ * need memory that cannot be had, but a memo's function does not fail once something may be written. */
+static bool make_interpreted(filling *f, const kiln_runner *run) {
+    enum { GRID = 2 }; /* dimensions of a launch before those that are folded or scanned */
+    int64_t n[GRID + KILN_MAX_DIMS] = {1, 1};
+    kiln_axes x;
+    kiln_memo *m = f->m;
+    kiln_work_axes(&f->plan->work, &x);
+    for (int d = x.ngrid; d < x.ndim; d++) n[GRID + d - x.ngrid] = x.n[d];
+    if (m->nrets == 0 || !kiln_interp_fits(run->interp, n))
+        return false; /* kiln_call finds no memo without results */
+    if (run->across && !kiln_interp_fits(run->across, n)) return false;
+    m->interp = run->interp;
+    m->fn = kiln_interp_kernel;
+    m->launch.work = (char *)(uintptr_t)run->interp;
+    m->hit = kiln_memo_hits[KILN_MEMO_INTERPRETED];
+    m->n[0] = x.nelem; /* of a flat memo: of the last shape */
+    m->rows = kiln_rows_walked(&x);
+    return true;
+}
+
+/* What a memo of any kind keeps of its class. */
+static void keep_class(kiln_memo *m, kiln_class *c, const kiln_runner *run) {
+    m->c = c;
+    m->nnests = (uint8_t)(c ? c->nests.n : 0);
+    m->nguards = (uint8_t)(c ? c->nests.nguards : 0);
+    m->fn = run->fn;
+    m->interp = NULL;
+}
+
+bool kiln_memo_make(kiln_memo *m, bool flat, const kiln_recipe *r, const kiln_answered *call) {
+    const kiln_plan *plan = call->plan;
     const kiln_row *row = plan->call->op->row;
     bool composed = plan->kind == KILN_CLASS_COMPOSITION;
+    uint64_t values = row->rest || composed ? UINT64_MAX : row->asked | row->shaped | row->hosted;
     filling f = {.m = m,
                  .r = r,
-                 .args = args,
+                 .args = call->args,
                  .plan = plan,
-                 .values = row->rest || composed ? UINT64_MAX : row->asked | row->shaped | row->hosted,
+                 .asking = {&m->asked, plan, values, false},
                  .first = -1};
     m->op = (const kiln_op *)m; /* until all of it is right */
-    if (!composed && !fits(plan, c)) return false;
+    if (!composed && !fits(plan, call->c)) return false;
     m->generation = r->generation;
     m->serial = r->serial;
-    m->c = c;
     m->nargs = r->nargs;
     m->nrets = plan->typed.nrets;
     m->nbuffers = (uint32_t)plan->axes.nbuffers;
-    m->nnests = (uint8_t)c->nests.n;
-    m->nguards = (uint8_t)c->nests.nguards;
     m->given_outs = plan->call->nout > 0;
-    m->used = m->asked.has_text = false;
+    m->used = m->asked.has_text = m->asked.has_list = false;
     m->asked.nitems = 0;
-    m->fn = run->fn;
     m->arg_end = m->asked.arg + m->nargs;
     m->flat = flat;
     m->ncalls = 0;
+    keep_class(m, call->c, call->run);
     for (unsigned i = 0; i < m->nargs; i++)
         if (!fill_arg(&f, i)) return false;
-    if (composed ? !keep_layout(&f) || !kiln_memo_keep_calls(m, plan)
-                 : !fill_addresses(&f) || !fill_scalars(&f, c) ||
-                       !(m->flat ? make_flat(&f) : make_laid_out(&f, c, run, made)))
+    if (composed ? !keep_layout(&f) || !kiln_memo_keep_calls(m, call->ctx, plan)
+                 : !fill_addresses(&f) || !fill_scalars(&f, call->c) ||
+                       !(m->flat ? make_flat(&f) : make_laid_out(&f, call->c, call->run, call->made)))
         return false;
-    bool simple = m->nrets == 1 && made[0] && m->nnests == 1 && m->nguards == 0 && !m->asked.has_text;
-    m->simple_nargs = simple ? m->nargs : SIZE_MAX;
+    if (call->run->interp && !make_interpreted(&f, call->run)) return false;
+    /* The hit of a flat memo compares one word of each value: of a list the address of its items. */
+    bool one_word = !m->asked.has_text && !(m->flat && m->asked.has_list);
+    bool simple = m->nrets == 1 && call->made[0] && m->nnests == 1 && m->nguards == 0 && one_word;
+    m->simple_nargs = simple || m->interp ? m->nargs : SIZE_MAX;
     m->op = plan->call->op;
     return true;
 }

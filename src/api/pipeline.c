@@ -1,15 +1,12 @@
-/* pipeline.c - the life of a class: an inferred call -> IR -> source -> object -> code -> published kernel.
+/* pipeline.c - the life of a class: an inferred call -> IR -> a kernel from a store or a build -> published.
  *
  * The file to read first.  kiln_class_of finds the class of a call.  kiln_class_new is the front half, run when a
- * class is first seen: it gives the interpreter all it needs.  kiln_class_build is the back half, run once per
- * class by whoever tiers.c sends.  Each line is one stage; `kiln explain --stage=NAME` prints what each made.
- * Knows the stages, not their insides. */
+ * class is first seen: it gives the interpreter all it needs.  kiln_class_obtain is the back half, run by the thread that
+ * builders.c sends: it asks the stores by price, then builds (make_code.c), then puts the kernel into the stores that lack
+ * it.  Each line is one stage; `kiln explain --stage=NAME` prints what each made.  Knows the stages, not their insides. */
 #include <string.h>
 
 #include "api/ctx.h"
-#include "build/proc.h"
-#include "emit/emit.h"
-#include "run/selftest.h"
 
 /* -- front: what the call means --------------------------------------------------------------------------- */
 
@@ -17,6 +14,7 @@ static void free_program(kiln_program *program) {
     if (!program) return;
     kiln_interp_free(program->interp);
     kiln_interp_free(atomic_load(&program->along));
+    kiln_interp_free(atomic_load(&program->across));
     kiln_arena_free(&program->arena);
     kiln_free(program);
 }
@@ -30,15 +28,19 @@ static kiln_status front(const kiln_ctx *ctx, const kiln_family_fns *family, con
     KILN_TRY(kiln_ir_simplify(low->ir));
     KILN_TRY(kiln_note(kiln_ir_verify(low->ir), "after simplification"));
     program->ir = low->ir;
+    program->can_turn = kiln_interp_can_turn(low->ir);
     kiln_ir_nests(low->ir, &low->nests);
     return kiln_interp_new(program->ir, ctx->isa, &program->interp);
 }
 
-kiln_status kiln_program_along(const kiln_ctx *ctx, kiln_program *program, const kiln_interp **out) {
-    kiln_interp *made = NULL, *there = atomic_load_explicit(&program->along, memory_order_acquire);
+/* Gives the interpreter that is kept at `at`.  The first caller makes it, by `make`, of the program's IR. */
+static kiln_status variant(const kiln_ctx *ctx, const kiln_program *program, _Atomic(kiln_interp *) *at,
+                           kiln_status (*make)(const kiln_ir *, kiln_isa, kiln_interp **),
+                           const kiln_interp **out) {
+    kiln_interp *made = NULL, *there = atomic_load_explicit(at, memory_order_acquire);
     if (!there) {
-        KILN_TRY(kiln_interp_new_along(program->ir, ctx->isa, &made));
-        if (!atomic_compare_exchange_strong(&program->along, &there, made))
+        KILN_TRY(make(program->ir, ctx->isa, &made));
+        if (!atomic_compare_exchange_strong(at, &there, made))
             kiln_interp_free(made); /* another thread has made one */
         else
             there = made;
@@ -47,10 +49,18 @@ kiln_status kiln_program_along(const kiln_ctx *ctx, kiln_program *program, const
     return KILN_OK;
 }
 
-/* One block holds the class, its scalars, traps, their texts and its key: all that outlives the program. */
-static kiln_class *assemble(kiln_ctx *ctx, const kiln_key *key, kiln_class_kind kind,
-                            const kiln_lowered *low) {
-    size_t ntext = 0, nscalars = (size_t)low->nscalars, ntraps = low->nests.ntraps;
+kiln_status kiln_program_along(const kiln_ctx *ctx, kiln_program *program, const kiln_interp **out) {
+    return variant(ctx, program, &program->along, kiln_interp_new_along, out);
+}
+
+kiln_status kiln_program_across(const kiln_ctx *ctx, kiln_program *program, const kiln_interp **out) {
+    return variant(ctx, program, &program->across, kiln_interp_new_across, out);
+}
+
+/* One block holds the class, its scalars, traps, their texts, its key, its name and its words: all that outlives the program. */
+static kiln_class *assemble(kiln_ctx *ctx, const kiln_key *key, kiln_class_kind kind, const kiln_lowered *low,
+                            const kiln_sb *words) {
+    size_t ntext = words->len + 1, nscalars = (size_t)low->nscalars, ntraps = low->nests.ntraps;
     for (size_t k = 0; k < ntraps; k++) ntext += strlen(low->nests.traps[k].text) + 1;
     kiln_class *c = kiln_calloc(1, sizeof *c + ntraps * sizeof *c->nests.traps +
                                        nscalars * sizeof *c->scalars + ntext + key->n);
@@ -63,6 +73,10 @@ static kiln_class *assemble(kiln_ctx *ctx, const kiln_key *key, kiln_class_kind 
         text = stpcpy(text, low->nests.traps[k].text) + 1;
     }
     memcpy(scalars, low->scalars, nscalars * sizeof *scalars);
+    memcpy(text, words->p, words->len);
+    c->name = text;
+    c->words = text + strlen(text) + 1;
+    text += words->len + 1; /* the block is zeros: the last text ends */
     memcpy(text, key->bytes, key->n);
     c->entry = (kiln_entry){.hash = kiln_hash64(key->bytes, key->n), .key = text, .n = key->n};
     c->ctx = ctx;
@@ -94,26 +108,177 @@ kiln_status kiln_class_new(kiln_ctx *ctx, const kiln_plan *plan, const kiln_key 
     kiln_lowered low = {.ir = NULL};
     kiln_program *program = NULL;
     kiln_status st = lower(ctx, plan, &program, &low);
-    kiln_class *c = st == KILN_OK ? assemble(ctx, key, plan->kind, &low) : NULL;
+    kiln_sb words; /* two texts */
+    kiln_sb_init(&words);
+    kiln_row_name_print(&words, plan->call->op->row);
+    kiln_sb_putc(&words, '\0');
+    kiln_key_words(&words, plan, key);
+    kiln_class *c = st == KILN_OK && !words.failed ? assemble(ctx, key, plan->kind, &low, &words) : NULL;
+    kiln_sb_fini(&words);
     if (!c) {
         free_program(program);
         return st == KILN_OK ? KILN_NOMEM() : st;
     }
     c->program = program;
+    c->target = kiln_ctx_target(ctx, plan);
+    c->nasked = (uint8_t)ctx->stores
+                    .nquick; /* these cost so little that they are asked here, and again before a build */
     kiln_class_estimate(c);
     *out = c;
     return KILN_OK;
 }
 
 void kiln_class_free(kiln_class *c) {
-    if (c->code) {
-        kiln_count(&c->ctx->epochs, KILN_COUNTER_kernels, (uint64_t)-1);
-        kiln_count(&c->ctx->epochs, KILN_COUNTER_bytes_cached, -(uint64_t)kiln_code_nbytes(c->code));
-        kiln_code_free(c->code);
+    if (c->kernel) {
+        size_t nbytes = kiln_resident_release(c->kernel);
+        if (nbytes) kiln_count(&c->ctx->epochs, KILN_COUNTER_kernels, (uint64_t)-1);
+        kiln_count(&c->ctx->epochs, KILN_COUNTER_bytes_cached, -(uint64_t)nbytes);
     } else {
         free_program(c->program);
     }
     kiln_free(c);
+}
+
+/* -- back: the kernel of a class -------------------------------------------------------------------------------- */
+
+/* What a kernel computes, in 128 bits: the target, what its emitter and math are made of, and IR without names. */
+static kiln_status digest_ir(kiln_class *c) {
+    kiln_sb text;
+    if (c->digest.lo | c->digest.hi) return KILN_OK;
+    kiln_sb_init(&text);
+    kiln_sb_printf(&text, "abi %d target %s build %s\n", KILN_ABI_VERSION, c->target->name, c->target->stamp);
+    kiln_ir_print_nameless(&text, c->program->ir);
+    bool failed = text.failed;
+    if (!failed) c->digest = kiln_hash128(text.p, text.len);
+    kiln_sb_fini(&text);
+    return failed ? KILN_NOMEM() : KILN_OK;
+}
+
+static kiln_digest at_level(const kiln_class *c, int level) {
+    struct {
+        kiln_digest ir;
+        uint64_t level;
+    } all = {c->digest, (uint64_t)level};
+    return kiln_hash128(&all, sizeof all);
+}
+
+/* Calls that began before still interpret: the program goes when they have left. */
+static void publish(kiln_class *c, const kiln_blob *b) {
+    kiln_program *program = c->program;
+    c->kernel = b->resident;
+    c->nests.work = b->work;
+    if (b->nbytes) KILN_COUNT(c->ctx, kernels); /* else it is another class's kernel, too */
+    kiln_count(&c->ctx->epochs, KILN_COUNTER_bytes_cached, b->nbytes);
+    atomic_store_explicit(&c->fn, kiln_code_entry(kiln_resident_code(b->resident)), memory_order_release);
+    if (c->is_listed)
+        kiln_retire(&c->ctx->epochs, &program->retired, drop_program);
+    else
+        free_program(program); /* no call has seen the class */
+}
+
+/* Puts a kernel into the stores that lack it: those before `from`, which had it, or all. */
+static kiln_status keep(kiln_class *c, const kiln_digest *d, kiln_blob *b, const kiln_store *from) {
+    const kiln_stores *stores = &c->ctx->stores;
+    for (int k = 0; k < stores->n && stores->at[k] != from; k++) {
+        kiln_status st = stores->at[k]->put(stores->at[k], d, b);
+        if (st == KILN_OK) continue;
+        if (!b->resident) return st; /* the first store is `memory`, which a kernel needs */
+        kiln_ctx_log(c->ctx, 1, "store", "%s: %s", stores->at[k]->name, kiln_last_error());
+        kiln_clear_error();
+    }
+    return KILN_OK;
+}
+
+kiln_status kiln_class_take(kiln_class *c, int level, kiln_blob *b, const kiln_store *from) {
+    KILN_TRY(digest_ir(c));
+    kiln_digest d = at_level(c, level);
+    KILN_TRY(keep(c, &d, b, from));
+    publish(c, b);
+    if (!from) KILN_COUNT(c->ctx, compiles);
+    return KILN_OK;
+}
+
+/* Loads what a store kept as bytes, and tests it as if it had just been built: not in the environment of a caller. */
+static kiln_status load(const kiln_class *c, kiln_blob *b) {
+    fenv_t own;
+    if (b->resident) return KILN_OK;
+    KILN_TRY(c->target->load(c->target, b->object, &b->symbol, 1, false, &b->code));
+    kiln_env_default(&own);
+    kiln_status st = c->target->test(c->target, c->program->ir, c->program->interp, b->code, b->work);
+    fesetenv(&own);
+    return st;
+}
+
+static kiln_status ask_at_level(kiln_class *c, kiln_store *s, int level, bool *found) {
+    kiln_blob b = {0};
+    kiln_digest d = at_level(c, level);
+    KILN_TRY(s->get(s, &d, &b, found));
+    if (!*found) return KILN_OK;
+    kiln_status st = load(c, &b);
+    if (st == KILN_OK) st = kiln_class_take(c, level, &b, s);
+    kiln_code_free(b.code);
+    return st;
+}
+
+static kiln_status ask_levels(kiln_class *c, kiln_store *s, bool *found) {
+    KILN_TRY(digest_ir(c));
+    for (int level = c->target->level; level >= 0 && !*found && !c->ctx->closing; level--)
+        if (c->target->runs(level)) KILN_TRY(ask_at_level(c, s, level, found));
+    return KILN_OK;
+}
+
+/* Asks a store for the class's kernel at the best level of its target, then at each lower level.  What goes wrong costs speed only. */
+static bool ask(kiln_class *c, kiln_store *s) {
+    bool found = false;
+    if (kiln_store_is_empty(s)) return false;
+    int quiet = kiln_quiet(0); /* what goes wrong is logged */
+    kiln_status st = ask_levels(c, s, &found);
+    if (st != KILN_OK) {
+        kiln_ctx_log(c->ctx, 1, "store", "%s: %s: %s", s->name, c->name, kiln_last_error());
+        kiln_clear_error();
+    }
+    (void)kiln_quiet(quiet);
+    return st == KILN_OK && found;
+}
+
+static const kiln_store *ask_quick(kiln_class *c) {
+    const kiln_stores *stores = &c->ctx->stores;
+    for (int k = 0; k < stores->nquick; k++)
+        if (ask(c, stores->at[k])) return stores->at[k];
+    return NULL;
+}
+
+/* Counts a class that got its kernel from the store, if any.  Whether there is one. */
+static bool count_hit(const kiln_class *c, const kiln_store *s) {
+    if (s) kiln_count(&c->ctx->epochs, s->counter, 1);
+    return s != NULL;
+}
+
+bool kiln_class_ask_quick(kiln_class *c) { return count_hit(c, ask_quick(c)); }
+
+bool kiln_class_ask_next(kiln_class *c) {
+    kiln_store *s = kiln_class_next_store(c);
+    bool found = s && ask(c, s);
+    if (s)
+        atomic_fetch_add_explicit(&c->nasked, 1,
+                                  memory_order_relaxed); /* a child of a fork during `ask` asks anew */
+    return count_hit(c, found ? s : NULL);
+}
+
+kiln_status kiln_class_obtain(kiln_class *c, int64_t *cpu_ns, bool *built) {
+    fenv_t own;
+    bool found = kiln_class_ask_quick(c);
+    while (!found && kiln_class_next_store(c)) {
+        if (kiln_ctx_interrupted(c->ctx))
+            return KILN_FAIL(KILN_E_INTERRUPTED, "interrupted while stores were asked");
+        found = kiln_class_ask_next(c);
+    }
+    *built = !found;
+    if (found) return KILN_OK;
+    kiln_env_default(&own);
+    kiln_status st = kiln_class_make_code(c, cpu_ns);
+    fesetenv(&own);
+    return st;
 }
 
 /* -- the class of a call ------------------------------------------------------------------------------------ */
@@ -123,108 +288,28 @@ static kiln_status make_class(kiln_ctx *ctx, const kiln_plan *plan, const kiln_k
     kiln_entry *winner;
     KILN_COUNT(ctx, misses);
     KILN_TRY(kiln_class_new(ctx, plan, key, &c));
+    bool asks = c->kind == KILN_CLASS_KERNEL && ctx->mode != KILN_MODE_INTERP;
+    const kiln_store *from = asks ? ask_quick(c) : NULL;
+    c->is_listed = true;
     kiln_status st = kiln_cache_put(ctx->cache, &c->entry, &winner);
     if (st != KILN_OK || winner != &c->entry) kiln_class_free(c);
     KILN_TRY(st);
     *out = (kiln_class *)winner; /* its first member */
-    if (ctx->mode == KILN_MODE_FROZEN && *out == c && c->kind == KILN_CLASS_KERNEL) {
+    if (*out == c) (void)count_hit(c, from);
+    if (*out == c) kiln_ctx_log(ctx, 3, "class", "%s: %s", c->name, c->words);
+    if (ctx->mode == KILN_MODE_FROZEN && *out == c && c->kind == KILN_CLASS_KERNEL && !from) {
         KILN_COUNT(ctx, frozen_misses);
-        kiln_ctx_log(ctx, 1, "frozen", "%s: not in the cache, interpreted", c->program->ir->name);
+        kiln_ctx_log(ctx, 1, "frozen", "%s: not in the cache, interpreted", c->name);
     }
     return KILN_OK;
 }
 
 kiln_status kiln_class_of(kiln_ctx *ctx, const kiln_plan *plan, kiln_class **out) {
     kiln_key key;
-    kiln_plan_key(plan, ctx->isa, &key);
+    kiln_plan_key(plan, kiln_ctx_target(ctx, plan)->level, &key);
     kiln_entry *e = kiln_cache_get(ctx->cache, kiln_hash64(key.bytes, key.n), key.bytes, key.n);
     if (!e) return make_class(ctx, plan, &key, out);
     KILN_COUNT(ctx, table_hits);
     *out = (kiln_class *)e;
     return KILN_OK;
-}
-
-/* -- back: machine code ------------------------------------------------------------------------------------- */
-
-static kiln_status write_dump(const kiln_class *c, const kiln_sb *source) {
-    const char *dir = c->ctx->dump_dir;
-    char *path;
-    kiln_sb name;
-    kiln_sb_init(&name);
-    kiln_sb_printf(&name, "%s/", dir);
-    for (const char *p = c->program->ir->name; *p; p++)
-        kiln_sb_putc(&name, *p == ':' || *p == '/' ? '_' : *p);
-    kiln_sb_printf(&name, "-%016llx.c", (unsigned long long)c->entry.hash);
-    KILN_TRY(kiln_sb_take(&name, &path));
-    kiln_status st = kiln_mkdirs(dir);
-    if (st == KILN_OK && !kiln_fsize_allows(source->len)) /* writing on would be a deadly signal */
-        st = KILN_FAIL(KILN_E_IO, "cannot write %s: it has %zu bytes, more than this process may write", path,
-                       source->len);
-    if (st == KILN_OK) st = kiln_file_write_atomic(path, source->p, source->len);
-    kiln_free(path);
-    return st;
-}
-
-static void dump(const kiln_class *c, const kiln_sb *source) {
-    if (!c->ctx->dump_dir || write_dump(c, source) == KILN_OK) return;
-    kiln_ctx_log(c->ctx, 1, "dump", "%s", kiln_last_error());
-    kiln_clear_error();
-}
-
-/* Calls that began before still interpret: the program goes when they have left. */
-static void publish(kiln_class *c, kiln_code *code) {
-    c->code = code;
-    KILN_COUNT(c->ctx, compiles);
-    KILN_COUNT(c->ctx, kernels);
-    kiln_count(&c->ctx->epochs, KILN_COUNTER_bytes_cached, kiln_code_nbytes(code));
-    atomic_store_explicit(&c->fn, kiln_code_entry(code), memory_order_release);
-    kiln_retire(&c->ctx->epochs, &c->program->retired, drop_program);
-}
-
-/* *cause: the counter of the stage that is under way, so that a failure has a name. */
-static kiln_status back(kiln_class *c, kiln_sb *source, kiln_object *object, kiln_code **code,
-                        kiln_counter *cause) {
-    kiln_toolchain *tc;
-    *cause = KILN_COUNTER_no_compiler;
-    KILN_TRY(kiln_ctx_toolchain(c->ctx, &tc));
-    kiln_isa isa;
-    KILN_TRY(kiln_toolchain_isa(tc, c->ctx->isa, &isa));
-    KILN_TRY(kiln_emit_c(c->program->ir, isa, source));
-    KILN_TRY(kiln_emit_work(c->program->ir, isa, &c->nests.work));
-    dump(c, source);
-    int64_t deadline = kiln_toolchain_deadline(tc);
-    kiln_status st = kiln_build(tc, isa, source->p, source->len, object);
-    if (st == KILN_E_BUILD && kiln_clock_ns() >= deadline)
-        *cause = KILN_COUNTER_compiler_timeouts;
-    else if (st == KILN_E_BUILD && kiln_toolchain_route(tc) != KILN_CC_NONE)
-        *cause = KILN_COUNTER_compiler_errors;
-    KILN_TRY(st);
-    *cause = KILN_COUNTER_load_failures;
-    KILN_TRY(kiln_code_load(tc, object, KILN_KERNEL_SYMBOL, code));
-    *cause = KILN_COUNTER_selftest_failures;
-    return kiln_selftest(c->program->ir, c->program->interp, kiln_code_entry(*code), c->nests.work);
-}
-
-kiln_status kiln_class_build(kiln_class *c) {
-    kiln_sb source;
-    kiln_object object = {0};
-    kiln_code *code = NULL;
-    kiln_counter cause;
-    fenv_t own;
-    kiln_sb_init(&source);
-    kiln_env_default(&own);
-    kiln_status st = kiln_note(back(c, &source, &object, &code, &cause), "compiling %s",
-                               c->program->ir->name);
-    fesetenv(&own);
-    if (st == KILN_OK) {
-        publish(c, code);
-    } else if (st != KILN_E_INTERRUPTED && !c->ctx->closing) { /* else it was stopped */
-        KILN_COUNT(c->ctx, compile_failures);
-        kiln_count(&c->ctx->epochs, st == KILN_E_NOMEM ? KILN_COUNTER_memory_failures : cause, 1);
-        kiln_ctx_log(c->ctx, 1, "compile", "%s", kiln_last_error());
-    }
-    if (st != KILN_OK && code) kiln_code_free(code);
-    kiln_object_fini(&object);
-    kiln_sb_fini(&source);
-    return st;
 }

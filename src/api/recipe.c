@@ -24,17 +24,25 @@ kiln_slots *kiln_slots_of(kiln_thread *t) {
 }
 
 void kiln_slot_set(kiln_slots *slots, kiln_memo *m) {
+    kiln_op_number(m->op);
     kiln_memo **at = kiln_slot_of(slots, m->op);
     bool stays = (*at)->op == m->op && (*at)->generation == m->generation && (*at)->flat && !m->flat;
     if (stays && ++(*at)->missed % KILN_SLOT_PATIENCE) return;
     *at = m;
 }
 
+static kiln_recipe no_recipe; /* in places that were not needed yet; never written */
+
+static void free_recipe(kiln_recipe *r) {
+    if (r == &no_recipe) return;
+    for (int way = 0; way < KILN_RECIPE_WAYS; way++) kiln_free(r->way[way]);
+    kiln_free(r);
+}
+
 void kiln_slots_free(void *user) {
     kiln_slots *slots = user;
     if (slots == &kiln_slots_none) return;
-    for (int k = 0; slots->recipes && k < KILN_RECIPE_COUNT; k++)
-        for (int way = 0; way < KILN_RECIPE_WAYS; way++) kiln_free(slots->recipes[k].way[way]);
+    for (int k = 0; slots->recipes && k < KILN_RECIPE_COUNT; k++) free_recipe(slots->recipes[k]);
     kiln_free(slots->recipes);
     kiln_free(slots);
 }
@@ -44,7 +52,7 @@ void kiln_slots_free(void *user) {
 /* Bits of a tensor's signature that types depend on. */
 #define SIG_TYPED (KILN_SIG_TYPE | KILN_SIG_FLAGS(KILN_TF_SCALAR | KILN_TF_NUMBER))
 
-/* Which place the recipe of such a call has; or the one beside it. */
+/* The first of the KILN_RECIPE_NEAR places that may hold the recipe of this call. */
 static size_t place_of(const kiln_op *op, const kiln_value *args, size_t nargs) {
     uint64_t h = (uint64_t)(uintptr_t)op + nargs;
     for (size_t i = 0; i < nargs; i++) {
@@ -52,21 +60,23 @@ static size_t place_of(const kiln_op *op, const kiln_value *args, size_t nargs) 
         if (word == KILN_TENSOR && args[i].u.tensor) word = args[i].u.tensor->sig & SIG_TYPED;
         h = (h ^ word) * UINT64_C(0x9e3779b97f4a7c15);
     }
-    _Static_assert(KILN_RECIPE_COUNT == 64, "six bits of the product");
-    return h >> 58;
+    _Static_assert(KILN_RECIPE_COUNT == 32 * KILN_RECIPE_NEAR, "five bits of the product");
+    return (h >> 59) * KILN_RECIPE_NEAR;
 }
 
 static bool is_for(const kiln_recipe *r, const kiln_op *op, const kiln_value *args, size_t nargs) {
-    return r->op == op && r->nargs == nargs && kiln_memo_match(&r->asked, nargs, args);
+    return r->op == op && r->op_serial == op->serial && r->nargs == nargs &&
+           kiln_asked_match(&r->asked, nargs, args);
 }
 
 KILN_HOT kiln_recipe *kiln_recipe_find(const kiln_thread *t, const kiln_op *op, const kiln_value *args,
                                        size_t nargs) {
     const kiln_slots *mine = t->user;
     if (nargs == 0 || nargs > KILN_MEMO_ARGS || !mine->recipes) return NULL;
-    size_t at = place_of(op, args, nargs);
-    if (is_for(&mine->recipes[at], op, args, nargs)) return &mine->recipes[at];
-    return is_for(&mine->recipes[at ^ 1], op, args, nargs) ? &mine->recipes[at ^ 1] : NULL;
+    kiln_recipe *const *r = &mine->recipes[place_of(op, args, nargs)];
+    for (kiln_recipe *const *end = r + KILN_RECIPE_NEAR; r != end; r++)
+        if (is_for(*r, op, args, nargs)) return *r;
+    return NULL;
 }
 
 KILN_HOT void kiln_recipe_bind(const kiln_recipe *r, const kiln_value *args, kiln_bound *out) {
@@ -118,25 +128,44 @@ static bool place_args(kiln_recipe *r, const kiln_plan *plan) {
 static bool ask_args(kiln_recipe *r, const kiln_value *args, const kiln_plan *plan) {
     const kiln_schema *s = plan->call->op->schema;
     uint64_t asked = plan->call->op->row->asked;
+    kiln_asking asking = {&r->asked, plan, asked, false};
     for (unsigned i = 0; i < r->nargs; i++) {
         kiln_memo_arg *to = &r->asked.arg[i];
         int a = r->place[i].to;
         if (a < 0 && r->place[i].out < 0) return false;
-        if (!kiln_memo_ask(&r->asked, plan, &args[i], i, a, SIG_TYPED, asked, &r->sized)) return false;
+        if (!kiln_ask(&asking, &args[i], i, a, SIG_TYPED)) return false;
         to->name = args[i].name ? s->args[kiln_schema_arg(s, args[i].name)].name : NULL;
-        if (to->kind == KILN_LIST_V && !(asked >> a & 1)) to->mask = KILN_MEMO_ANY_LIST;
+        if (to->kind == KILN_LIST_V && !(asked >> a & 1)) to->list.n = KILN_ANY_LIST;
     }
+    r->sized = asking.sized;
     return true;
 }
 
+/* The place for a new recipe: an empty one, else the one whose recipe was replaced least often.  So a composition
+ * and up to KILN_RECIPE_NEAR - 1 calls that it makes never displace each other, wherever operators lie in memory. */
+static kiln_recipe **place_to_fill(kiln_recipe **r) {
+    kiln_recipe **best = r;
+    for (kiln_recipe **end = r + KILN_RECIPE_NEAR; r != end && (*best)->op; r++)
+        if (!(*r)->op || (*r)->serial < (*best)->serial) best = r;
+    return best;
+}
+
+/* The thread's places, made on first use; NULL without memory. */
+static kiln_recipe **places_of(kiln_thread *t) {
+    kiln_slots *mine = kiln_slots_of(t);
+    if (!mine || mine->recipes) return mine ? mine->recipes : NULL;
+    mine->recipes = kiln_calloc_apart(KILN_RECIPE_COUNT * sizeof *mine->recipes);
+    for (int k = 0; mine->recipes && k < KILN_RECIPE_COUNT; k++) mine->recipes[k] = &no_recipe;
+    return mine->recipes;
+}
+
 kiln_recipe *kiln_recipe_make(kiln_thread *t, const kiln_value *args, size_t nargs, const kiln_plan *plan) {
-    kiln_slots *mine = nargs && nargs <= KILN_MEMO_ARGS ? kiln_slots_of(t) : NULL;
-    if (mine && !mine->recipes) mine->recipes = kiln_calloc_apart(KILN_RECIPE_COUNT * sizeof *mine->recipes);
-    if (!mine || !mine->recipes) return NULL;
-    size_t at = place_of(plan->call->op, args, nargs);
-    kiln_recipe *r = &mine->recipes[at], *other = &mine->recipes[at ^ 1];
-    if (r->op && (!other->op || other->serial < r->serial))
-        r = other; /* of two places the one changed less */
+    kiln_recipe **places = nargs && nargs <= KILN_MEMO_ARGS ? places_of(t) : NULL;
+    if (!places) return NULL;
+    kiln_recipe **place = place_to_fill(&places[place_of(plan->call->op, args, nargs)]);
+    kiln_recipe *r = *place == &no_recipe ? kiln_calloc_apart(sizeof *r) : *place;
+    if (!r) return NULL;
+    *place = r;
     kiln_recipe was = {.serial = r->serial + 1};
     memcpy(was.way, r->way,
            sizeof was.way); /* memos of the last one may answer until others take their places */
@@ -145,8 +174,10 @@ kiln_recipe *kiln_recipe_make(kiln_thread *t, const kiln_value *args, size_t nar
     if (!place_args(r, plan) || !ask_args(r, args, plan))
         return NULL; /* without an operator it holds nothing */
     r->op = plan->call->op;
+    r->op_serial = r->op->serial;
     r->typed = plan->typed;
     r->sized |= plan->kind == KILN_CLASS_COMPOSITION; /* which has no types of its own */
+    r->sized |= plan->call->op->row->asks_given && plan->call->nout;
     return r;
 }
 

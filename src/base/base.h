@@ -53,6 +53,8 @@ void kiln_set_null_error(const char *function, const char *names, size_t k) KILN
 
 /* Puts "context: " before the current message if st is a failure; returns st. */
 kiln_status kiln_note(kiln_status st, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Like kiln_note, but appends the text directly to the current message, without ": ". */
+kiln_status kiln_note_after(kiln_status st, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void kiln_clear_error(void);
 bool kiln_is_quiet(void); /* whether kiln_quiet is on in this thread: nobody reads what a message would say */
 
@@ -74,6 +76,8 @@ void kiln_set_error_at(const kiln_source *text, const char *where, kiln_status s
                        ...) KILN_COLD __attribute__((format(printf, 4, 5)));
 void kiln_set_error_line(const char *name, int line, int col, kiln_status st, const char *fmt, ...) KILN_COLD
     __attribute__((format(printf, 5, 6)));
+/* Puts the line of the text that the current message tells of, with a mark below the column, after the message. */
+kiln_status kiln_note_line(kiln_status st, const char *name, const char *text, size_t nbytes);
 void kiln_set_expected(const kiln_source *text, const char *where, const char *what) KILN_COLD;
 
 /* -- memory ----------------------------------------------------------------------------------- */
@@ -129,6 +133,7 @@ void kiln_sb_fini(kiln_sb *s);
 void kiln_sb_putc(kiln_sb *s, char c);
 void kiln_sb_puts(kiln_sb *s, const char *text);
 void kiln_sb_putn(kiln_sb *s, const char *text, size_t n);
+void kiln_sb_decimal(kiln_sb *s, uint64_t v); /* as %llu, in a tenth of the time */
 void kiln_sb_printf(kiln_sb *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void kiln_sb_vprintf(kiln_sb *s, const char *fmt, va_list ap);
 void kiln_sb_f64(kiln_sb *s, double v); /* shortest text that reads back to the same bits; inf, -inf, nan */
@@ -149,6 +154,10 @@ bool kiln_str_eq(const char *a, const char *b); /* NULL equals only NULL */
 /* Levenshtein distance, or limit + 1 if it is more than limit.  Texts that still have 96 bytes or more
  * without their common start and end count as that far apart. */
 int kiln_edit_distance(const char *a, const char *b, int limit);
+/* How badly `name` misspells `meant`.  0: only capitals differ.  1: two neighbouring letters have changed places.  Else: the
+ * edit distance.  -1: too different to suggest.  The limit depends on the longer name: no edit for 1 or 2 letters, one edit
+ * for 3 or 4, two for more. */
+int kiln_misspelling(const char *name, const char *meant);
 
 /* -- time ----------------------------------------------------------------------------------------- */
 
@@ -167,6 +176,9 @@ uint64_t kiln_hash64(const void *p, size_t n);
 uint64_t kiln_hash64_keyed(const void *p, size_t n);
 
 /* -- dtypes ----------------------------------------------------------------------------------- */
+
+/* Whether there is a dtype of that name, and which.  Unlike kiln_dtype_parse this leaves the last error alone. */
+bool kiln_dtype_named(const char *name, kiln_dtype *out);
 
 typedef enum kiln_dkind {
     KILN_KIND_BOOL,
@@ -214,6 +226,8 @@ int64_t kiln_real_to_int(double f, kiln_dtype t);
 kiln_status kiln_file_read(const char *path, char **out, size_t *out_len);
 /* Writes path through a temporary file in the same folder and a rename: readers see all or nothing. */
 kiln_status kiln_file_write_atomic(const char *path, const void *data, size_t n);
+/* Whether a file of n bytes may be written: past RLIMIT_FSIZE the write would raise SIGXFSZ in the host. */
+bool kiln_fsize_allows(size_t n);
 kiln_status kiln_mkdirs(const char *path); /* mode 0700; existing is fine */
 /* A new folder under TMPDIR or /tmp; *out: heap text, whether it could be made or not. */
 kiln_status kiln_tmpdir_new(char **out, bool *made);

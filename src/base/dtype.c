@@ -46,13 +46,18 @@ kiln_dtype kiln_dtype_complex(kiln_dtype t) {
     return t == KILN_F32 || t == KILN_BF16 ? KILN_C64 : KILN_DTYPE_COUNT;
 }
 
-kiln_status kiln_dtype_parse(const char *name, kiln_dtype *out) {
-    KILN_NEED(name, out);
+bool kiln_dtype_named(const char *name, kiln_dtype *out) {
     for (int t = 0; t < KILN_DTYPE_COUNT; t++) {
         if (strcmp(name, facts[t].name) != 0 && strcmp(name, facts[t].torch) != 0) continue;
         *out = (kiln_dtype)t;
-        return KILN_OK;
+        return true;
     }
+    return false;
+}
+
+kiln_status kiln_dtype_parse(const char *name, kiln_dtype *out) {
+    KILN_NEED(name, out);
+    if (kiln_dtype_named(name, out)) return KILN_OK;
     return KILN_FAIL(KILN_E_PARSE, "unknown dtype '%.40s'", name);
 }
 

@@ -99,6 +99,18 @@ kiln_status kiln_note(kiln_status st, const char *fmt, ...) {
     return st;
 }
 
+kiln_status kiln_note_after(kiln_status st, const char *fmt, ...) {
+    if (st == KILN_OK || keep_silent()) return st;
+    char text[ERROR_MAX], more[512];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(more, sizeof more, fmt, ap);
+    va_end(ap);
+    snprintf(text, sizeof text, "%.3500s%s", kiln_last_error(), more);
+    set(text);
+    return st;
+}
+
 const char *kiln_status_name(kiln_status st) {
     switch (st) {
 #define S(name, value, text) \

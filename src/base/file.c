@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -51,6 +52,11 @@ static bool write_all(int fd, const char *p, size_t n) {
         n -= (size_t)k;
     }
     return true;
+}
+
+bool kiln_fsize_allows(size_t n) {
+    struct rlimit most;
+    return getrlimit(RLIMIT_FSIZE, &most) != 0 || most.rlim_cur == RLIM_INFINITY || n <= most.rlim_cur;
 }
 
 kiln_status kiln_file_write_atomic(const char *path, const void *data, size_t n) {

@@ -4,6 +4,7 @@
  * count bytes, from 1.  Must not know what is read. */
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/base.h"
 
@@ -33,6 +34,30 @@ void kiln_set_error_at(const kiln_source *text, const char *where, kiln_status s
     va_start(ap, fmt);
     set_error(text->name, line, (int)(where - line_start) + 1, st, fmt, ap);
     va_end(ap);
+}
+
+/* The line of the first "name:LINE:COL:" in a message, and *col its column; 0: there is none. */
+static int place_in(const char *message, const char *name, int *col) {
+    int line = 0, end = 0;
+    for (const char *at = message; (at = strstr(at, name)); at++)
+        if (sscanf(at + strlen(name), ":%d:%d:%n", &line, col, &end) == 2 && end) return line;
+    return 0;
+}
+
+kiln_status kiln_note_line(kiln_status st, const char *name, const char *text, size_t nbytes) {
+    enum { MOST = 160 }; /* bytes of a line that are shown */
+    int col = 0, line = st == KILN_OK || kiln_is_quiet() ? 0 : place_in(kiln_last_error(), name, &col);
+    if (line < 1 || col < 1) return st;
+    const char *end = text + nbytes;
+    for (; text < end && line > 1; text++) line -= *text == '\n';
+    size_t n = (size_t)(end - text);
+    const char *stop = n ? memchr(text, '\n', n) : NULL;
+    if (stop) n = (size_t)(stop - text);
+    if (!n || (size_t)col > n + 1 || n > MOST || memchr(text, 0, n)) return st;
+    char below[MOST + 2];
+    for (int k = 0; k < col - 1; k++) below[k] = text[k] == '\t' ? '\t' : ' ';
+    below[col - 1] = 0;
+    return kiln_note_after(st, "\n  %.*s\n  %s^", (int)n, text, below);
 }
 
 void kiln_set_expected(const kiln_source *text, const char *where, const char *what) {

@@ -12,9 +12,6 @@ typedef enum kiln_stride {
     KILN_STRIDE_COUNT
 } kiln_stride;
 
-/* Elements of rows, at most, that kernels take together beside an operand with one element for each row. */
-enum { KILN_SHORTER_ROW = 32 };
-
 /* As IR text, plans and keys print them. */
 #define KILN_STRIDE_NAMES \
     { "any", "contig", "bcast" }

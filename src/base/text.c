@@ -55,17 +55,27 @@ void kiln_sb_putc(kiln_sb *s, char c) { kiln_sb_putn(s, &c, 1); }
 
 void kiln_sb_puts(kiln_sb *s, const char *text) { kiln_sb_putn(s, text, strlen(text)); }
 
+/* Prints into the room that is left, and once more if the text is longer. */
 void kiln_sb_vprintf(kiln_sb *s, const char *fmt, va_list ap) {
-    if (s->failed) return;
+    if (!reserve(s, 0)) return;
     va_list again;
     va_copy(again, ap);
-    int n = vsnprintf(NULL, 0, fmt, ap);
+    size_t room = s->cap - s->len;
+    int n = vsnprintf(s->p + s->len, room, fmt, ap);
     if (n < 0) s->failed = true;
-    if (n >= 0 && reserve(s, (size_t)n)) {
-        vsnprintf(s->p + s->len, (size_t)n + 1, fmt, again);
-        s->len += (size_t)n;
+    if (n >= 0 && (size_t)n >= room) {
+        s->p[s->len] = 0;
+        if (reserve(s, (size_t)n)) vsnprintf(s->p + s->len, (size_t)n + 1, fmt, again);
     }
+    if (!s->failed) s->len += (size_t)n;
     va_end(again);
+}
+
+void kiln_sb_decimal(kiln_sb *s, uint64_t v) {
+    char digits[20], *at = digits + sizeof digits;
+    do *--at = (char)('0' + v % 10);
+    while (v /= 10);
+    kiln_sb_putn(s, at, (size_t)(digits + sizeof digits - at));
 }
 
 void kiln_sb_printf(kiln_sb *s, const char *fmt, ...) {
@@ -184,6 +194,20 @@ int kiln_edit_distance(const char *a, const char *b, int limit) {
         }
     }
     return row[nb] <= limit ? row[nb] : limit + 1;
+}
+
+static char small(char c) { return c >= 'A' && c <= 'Z' ? (char)(c + ('a' - 'A')) : c; }
+
+int kiln_misspelling(const char *name, const char *meant) {
+    size_t at = 0, n = strlen(name), m = strlen(meant), most = n > m ? n : m;
+    int limit = most < 3 ? 0 : most <= 4 ? 1 : 2;
+    while (name[at] && small(name[at]) == small(meant[at])) at++;
+    if (n == m && at == n) return 0;
+    if (n == m && at + 1 < n && name[at] == meant[at + 1] && name[at + 1] == meant[at] &&
+        strcmp(name + at + 2, meant + at + 2) == 0)
+        return limit ? 1 : -1;
+    int d = kiln_edit_distance(name, meant, limit);
+    return d <= limit ? d : -1;
 }
 
 kiln_digest kiln_hash128(const void *p, size_t n) {

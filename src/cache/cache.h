@@ -36,6 +36,11 @@ static inline void kiln_entry_touch(kiln_entry *e) {
 /* The entry of key, touched; NULL if absent.  Valid until the thread leaves. */
 kiln_entry *kiln_cache_get(const kiln_cache *c, uint64_t hash, const void *key, size_t n);
 
+/* Calls visit for every entry that is in the table when its cell is read; entries that are put meanwhile may be left out.  Ends with the
+ * first status that is not KILN_OK, and returns it.  The caller is inside; visit may use the cache. */
+kiln_status kiln_cache_each(const kiln_cache *c, kiln_status (*visit)(void *user, kiln_entry *e),
+                            void *user) KILN_MUST_CHECK;
+
 /* Inserts e, evicting another if there are too many.  *winner is e, or the entry another thread inserted first
  * (e is then still the caller's).  The caller is inside.  On failure nothing is inserted. */
 kiln_status kiln_cache_put(kiln_cache *c, kiln_entry *e, kiln_entry **winner) KILN_MUST_CHECK;

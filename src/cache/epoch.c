@@ -7,9 +7,14 @@
  *
  * Locks: the process's list of epochs, then the lock of one of them.  Objects are dropped under neither. */
 #include <linux/membarrier.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#if defined __has_include && __has_include(<sys/single_threaded.h>)
+#include <sys/single_threaded.h>
+#define HAS_SINGLE_THREADED
+#endif
 
 #include "cache/epoch.h"
 
@@ -29,13 +34,26 @@ typedef struct memberships {
 _Thread_local kiln_thread_cursor kiln_thread_last __attribute__((tls_model("initial-exec")));
 static _Thread_local memberships *mine;
 
-bool kiln_thread_needs_fence = true;
+atomic_bool kiln_readers_fence = true;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards all and next_id */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards what follows */
 static kiln_epochs *all;
 static uint64_t next_id = 1;
+static bool has_no_barrier, has_registrar;
+static pthread_t registrar;        /* the thread that registers the process, if has_registrar */
+static atomic_bool registrar_ends; /* it has done its work; written under the lock */
 static pthread_key_t exit_key;
 static bool has_exit_key;
+
+static void lock_all(void) {
+    pthread_mutex_lock(&lock);
+    for (kiln_epochs *d = all; d; d = d->next) pthread_mutex_lock(&d->lock);
+}
+
+static void unlock_all(void) {
+    for (kiln_epochs *d = all; d; d = d->next) pthread_mutex_unlock(&d->lock);
+    pthread_mutex_unlock(&lock);
+}
 
 /* -- fences ----------------------------------------------------------------------------------------- */
 
@@ -43,9 +61,67 @@ static bool register_barrier(void) {
     return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
 }
 
-/* A fence in every running thread of this process; false if it could not be had. */
+/* Lets readers do without fences from now on.  The process is registered; all locks are held, or no other thread exists. */
+static void end_fences(void) { atomic_store_explicit(&kiln_readers_fence, false, memory_order_release); }
+
+/* Notes whether the process could be registered.  As end_fences. */
+static void settle(bool registered) {
+    if (registered)
+        end_fences();
+    else
+        has_no_barrier = true;
+}
+
+static void *register_in_background(void *unused) {
+    bool registered = register_barrier(); /* waits for a grace period of the kernel */
+    lock_all();
+    settle(registered);
+    atomic_store_explicit(&registrar_ends, true, memory_order_relaxed);
+    unlock_all();
+    return unused;
+}
+
+/* Ends the thread that registers, whether it has done its work or not: its code may be unloaded after the last epochs. */
+static void join_registrar(void) {
+    pthread_mutex_lock(&lock);
+    bool joins = has_registrar;
+    pthread_t thread = registrar;
+    has_registrar = false;
+    pthread_mutex_unlock(&lock);
+    if (joins) pthread_join(thread, NULL);
+    pthread_mutex_lock(&lock);
+    if (!has_registrar) atomic_store_explicit(&registrar_ends, false, memory_order_relaxed);
+    pthread_mutex_unlock(&lock);
+}
+
+/* Whether this process has one thread, whose registration waits for nobody. */
+static bool is_alone(void) {
+#ifdef HAS_SINGLE_THREADED
+    return __libc_single_threaded;
+#else
+    return false;
+#endif
+}
+
+/* Registers the process, or starts a thread for that.  Without one readers go on fencing.  Under the lock. */
+static void ask_for_barrier(void) {
+    sigset_t every, before;
+    if (!atomic_load_explicit(&kiln_readers_fence, memory_order_relaxed) || has_no_barrier || has_registrar)
+        return;
+    if (is_alone()) {
+        settle(register_barrier());
+        return;
+    }
+    sigfillset(&every); /* the host's signals are not for that thread */
+    pthread_sigmask(SIG_SETMASK, &every, &before);
+    has_registrar = pthread_create(&registrar, NULL, register_in_background, NULL) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+/* A fence in every running thread of this process; false if it could not be had.  Under the lock of some epochs, without
+ * which readers cannot stop fencing. */
 static bool fence_all(void) {
-    if (kiln_thread_needs_fence) {
+    if (atomic_load_explicit(&kiln_readers_fence, memory_order_relaxed)) {
         atomic_thread_fence(memory_order_seq_cst);
         return true;
     }
@@ -60,10 +136,7 @@ static bool fence_all(void) {
 
 static void end_thread(void *list);
 
-static void set_up(void) {
-    kiln_thread_needs_fence = !register_barrier();
-    has_exit_key = pthread_key_create(&exit_key, end_thread) == 0;
-}
+static void set_up(void) { has_exit_key = pthread_key_create(&exit_key, end_thread) == 0; }
 
 kiln_status kiln_epochs_init(kiln_epochs *d, void *first_user, void (*drop_user)(void *user)) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -79,6 +152,7 @@ kiln_status kiln_epochs_init(kiln_epochs *d, void *first_user, void (*drop_user)
     d->id = next_id++;
     d->next = all;
     all = d;
+    ask_for_barrier();
     pthread_mutex_unlock(&lock);
     return KILN_OK;
 }
@@ -102,7 +176,9 @@ void kiln_epochs_fini(kiln_epochs *d) {
     kiln_epochs **link = &all;
     while (*link != d) link = &(*link)->next;
     *link = d->next;
+    bool last = !all;
     pthread_mutex_unlock(&lock);
+    if (last) join_registrar();
     drop_list(d->limbo);
     while (d->threads) {
         kiln_thread *t = d->threads;
@@ -192,7 +268,9 @@ kiln_thread *kiln_thread_join(kiln_epochs *d) {
     for (size_t k = 0; mine && k < mine->n && !t; k++)
         if (mine->at[k].id == d->id) t = mine->at[k].record;
     if (!t) t = new_record(d);
-    if (t) kiln_thread_last = (kiln_thread_cursor){d->id, t};
+    bool fences = atomic_load_explicit(&kiln_readers_fence, memory_order_acquire);
+    if (atomic_load_explicit(&registrar_ends, memory_order_relaxed)) join_registrar();
+    if (t) kiln_thread_last = (kiln_thread_cursor){fences ? 0 : d->id, t};
     return t;
 }
 
@@ -229,6 +307,12 @@ kiln_thread *kiln_thread_join(kiln_epochs *d) {
  *
  * Without membarrier, readers have a fence between R2 and R3, and W3 is a fence.  One of the two fences is the
  * first: if the reader's, W4 sees R2; if the writer's, R3 sees W1 and W2.  That is 2.
+ *
+ * A process begins so, and goes over to membarrier once it is registered: kiln_readers_fence becomes false under all
+ * locks.  A scan (W3 and W4) is under a lock, so it comes before the change or after it.  After it W3 is a membarrier, and
+ * 2 holds for readers with a fence as for those without.  Before it W3 is a fence, and 2 holds for readers with a fence.  A reader
+ * without one has acquired the change before R3, in this call or in one before.  The change released W1 and W2 of
+ * every scan that came before it, so R3 sees them.  That is 2 again.
  *
  * Calls within calls store nothing and have the outer one's epoch, which is not above what they load.  A record
  * is linked and unlinked under the lock: a thread that begins is in W4, or begins after the scan and sees W1;
@@ -312,10 +396,7 @@ static bool is_mine(const kiln_thread *t) {
     return false;
 }
 
-void kiln_threads_before_fork(void) {
-    pthread_mutex_lock(&lock);
-    for (kiln_epochs *d = all; d; d = d->next) pthread_mutex_lock(&d->lock);
-}
+void kiln_threads_before_fork(void) { lock_all(); }
 
 static void end_others(kiln_epochs *d) {
     for (kiln_thread *t = d->threads, *next; t; t = next) {
@@ -326,10 +407,16 @@ static void end_others(kiln_epochs *d) {
     }
 }
 
+/* The thread that registered the process is not in the child, and the child has one thread. */
+static void go_on_alone(void) {
+    has_registrar = false;
+    atomic_store_explicit(&registrar_ends, false, memory_order_relaxed);
+    if (atomic_load_explicit(&kiln_readers_fence, memory_order_relaxed) && !has_no_barrier)
+        settle(register_barrier());
+}
+
 void kiln_threads_after_fork(bool in_child) {
-    for (kiln_epochs *d = all; d; d = d->next) {
-        if (in_child) end_others(d);
-        pthread_mutex_unlock(&d->lock);
-    }
-    pthread_mutex_unlock(&lock);
+    if (in_child && all) go_on_alone();
+    for (kiln_epochs *d = all; d && in_child; d = d->next) end_others(d);
+    unlock_all();
 }

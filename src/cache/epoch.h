@@ -3,8 +3,9 @@
  * A kiln_epochs guards what readers use without a lock and writers replace.  A reader stands between
  * kiln_thread_enter and kiln_thread_leave; a writer unlinks an object, retires it, and the object is
  * dropped once every thread that might have seen it has left.  Readers write only their own record: two
- * plain stores a call.  Readers need no fence, since the writer's membarrier
- * fences them; where there is none, they do.
+ * plain stores a call.  Readers need no fence, since the writer's membarrier fences them.  They do need one until
+ * the process is registered for membarrier, which takes milliseconds where other threads exist and is done in the
+ * background, and for ever on systems without it.
  *
  * Records are made on a thread's first use of a kiln_epochs and end with the thread; its counts are kept. */
 #ifndef KILN_CACHE_EPOCH_H
@@ -59,13 +60,13 @@ void kiln_epochs_fini(kiln_epochs *d);
 /* -- readers ---------------------------------------------------------------------------------------- */
 
 typedef struct kiln_thread_cursor {
-    uint64_t id; /* of the epochs this thread used last; 0: none */
-    kiln_thread *record;
+    uint64_t id;         /* of the epochs this thread used last; 0: none, or readers still fence */
+    kiln_thread *record; /* in the epochs this thread used last */
 } kiln_thread_cursor;
 
 extern _Thread_local kiln_thread_cursor kiln_thread_last __attribute__((tls_model("initial-exec")));
-/* The system has no membarrier, so that readers must fence.  Settled before the first record is made. */
-extern bool kiln_thread_needs_fence __attribute__((visibility("hidden")));
+/* Readers must fence.  True at first; becomes false once, under the locks of all epochs. */
+extern atomic_bool kiln_readers_fence __attribute__((visibility("hidden")));
 
 kiln_thread *kiln_thread_join(kiln_epochs *d); /* out of line; NULL: no memory */
 
@@ -74,15 +75,19 @@ static inline kiln_thread *kiln_thread_of(kiln_epochs *d) {
     return kiln_thread_last.id == d->id ? kiln_thread_last.record : kiln_thread_join(d);
 }
 
-/* Calls nest: a log or a deleter may call again. */
-static inline void kiln_thread_enter(kiln_epochs *d, kiln_thread *t) {
-    if (__builtin_expect(++t->depth != 0, 0)) return;
+/* Enters without a fence.  Only for the record of a cursor that names d: the thread has seen then that readers need none.
+ * Calls nest: a log or a deleter may call again.  False: within another call. */
+static inline bool kiln_thread_enter_unfenced(kiln_epochs *d, kiln_thread *t) {
+    if (__builtin_expect(++t->depth != 0, 0)) return false;
     uint64_t now = atomic_load_explicit(&d->epoch, memory_order_acquire);
     atomic_store_explicit(&t->epoch, now, memory_order_release);
-    if (__builtin_expect(kiln_thread_needs_fence, 0))
+    atomic_signal_fence(memory_order_seq_cst);
+    return true;
+}
+
+static inline void kiln_thread_enter(kiln_epochs *d, kiln_thread *t) {
+    if (kiln_thread_enter_unfenced(d, t) && atomic_load_explicit(&kiln_readers_fence, memory_order_acquire))
         atomic_thread_fence(memory_order_seq_cst);
-    else
-        atomic_signal_fence(memory_order_seq_cst);
 }
 
 static inline void kiln_thread_leave(kiln_thread *t) {
@@ -106,6 +111,10 @@ void kiln_epochs_reclaim(kiln_epochs *d); /* drops what can be dropped now */
 static inline void kiln_thread_count(kiln_thread *t, kiln_counter which, uint64_t by) {
     uint64_t now = atomic_load_explicit(&t->count[which], memory_order_relaxed);
     atomic_store_explicit(&t->count[which], now + by, memory_order_relaxed);
+}
+
+static inline uint64_t kiln_thread_counted(const kiln_thread *t, kiln_counter which) {
+    return atomic_load_explicit(&t->count[which], memory_order_relaxed);
 }
 
 void kiln_count(kiln_epochs *d, kiln_counter which, uint64_t by); /* `by` may be a negative number */

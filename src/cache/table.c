@@ -84,6 +84,17 @@ kiln_entry *kiln_cache_get(const kiln_cache *c, uint64_t hash, const void *key, 
     return e;
 }
 
+kiln_status kiln_cache_each(const kiln_cache *c, kiln_status (*visit)(void *user, kiln_entry *e),
+                            void *user) {
+    const table *t = atomic_load_explicit(&c->now,
+                                          memory_order_acquire); /* stays while the caller is inside */
+    for (size_t k = 0; k <= t->mask; k++) {
+        kiln_entry *e = at(t, k);
+        if (e && e != &tombstone) KILN_TRY(visit(user, e));
+    }
+    return KILN_OK;
+}
+
 /* -- writing, under the lock ------------------------------------------------------------------------ */
 
 /* The first cell of e's chain that is free, or with `or_tombstone` also one that was. */

@@ -35,7 +35,7 @@ typedef enum kiln_ekind {
 /* Functions and constants of conditions; what reads an expression finds them once. */
 typedef enum kiln_word {
     KILN_WORD_NONE,
-#define W(name, is_function) KILN_WORD_##name,
+#define W(name, is_function, untraced) KILN_WORD_##name,
 #include "expr/words.def"
 #undef W
     KILN_WORD_DTYPE_NAME /* f32 and the like; its kiln_dtype is in `i` */
@@ -89,7 +89,8 @@ typedef struct kiln_lex {
     bool is_float;
     int64_t i;
     double f;
-    const char *str; /* STR: the unescaped text; NAME: its text, NUL-terminated */
+    const char *str;      /* STR: the unescaped text; NAME: its text, NUL-terminated */
+    const char *untraced; /* the first function read that words.def says is untraced; static, or NULL */
 } kiln_lex;
 
 void kiln_lex_init(kiln_lex *lx, kiln_arena *arena, const char *source, const char *text, size_t n, int line);
@@ -100,6 +101,9 @@ kiln_status kiln_lex_expect(kiln_lex *lx, const char *punct_or_word) KILN_MUST_C
 kiln_status kiln_lex_name(kiln_lex *lx, const char **out) KILN_MUST_CHECK; /* a NAME; takes it */
 /* "ops:L:C: expected ..., found ...".  Inline, so that callers and analysers see that it is never KILN_OK. */
 void kiln_lex_blame(const kiln_lex *lx, const char *expected);
+/* What to write instead of a word of another language, n bytes long; NULL: nothing is known of it. (expr_unknown.c) */
+const char *kiln_expr_advice(const char *word, size_t n);
+
 static inline kiln_status kiln_lex_fail(const kiln_lex *lx, const char *expected) {
     kiln_lex_blame(lx, expected);
     return KILN_E_PARSE;
@@ -284,6 +288,16 @@ typedef struct kiln_hval {
     kiln_dtype dtype;     /* TENSOR and numbers: for is_int() and the like */
 } kiln_hval;
 
+/* What an argument is, as far as quick conditions ask. */
+typedef struct kiln_hseen {
+    kiln_hkind kind;      /* NONE, BOOL, INT, FLOAT, TENSOR; OBJECT: anything else */
+    kiln_dtype dtype;     /* TENSOR */
+    int rank;             /* TENSOR */
+    int64_t i;            /* BOOL, INT */
+    double f;             /* FLOAT */
+    const int64_t *sizes; /* TENSOR */
+} kiln_hseen;
+
 /* What arguments are on the host, by their numbers.  item: argument[k].  size: extent of a tensor along a dimension;
  * NULL: unknown. */
 typedef struct kiln_henv {
@@ -292,10 +306,16 @@ typedef struct kiln_henv {
     bool (*size)(const struct kiln_henv *env, int arg, int64_t dim, int64_t *out);
     kiln_dtype (*dtype)(const struct kiln_henv *env,
                         int arg); /* of a tensor or number; KILN_DTYPE_COUNT: neither */
-    kiln_dtype common;            /* the dtype that `common` means; KILN_DTYPE_COUNT: not known */
-    bool counted;                 /* `n` is the number of elements folded, */
-    int64_t count;                /* which is this; below 0: not known yet */
-    int in_place;                 /* above 0: the in-place form was called; below: another; 0: not known */
+    /* Whether a tensor is contiguous, in row-major order or as channels_last.  arg -1: whether all tensors are that
+     * results are written to.  NULL: unknown. */
+    bool (*contiguous)(const struct kiln_henv *env, int arg, bool channels_last);
+    void (*look)(const struct kiln_henv *env, int arg, kiln_hseen *out); /* NULL: arguments are not known */
+    kiln_dtype common; /* the dtype that `common` means; KILN_DTYPE_COUNT: not known */
+    bool counted;      /* `n` is the number of elements folded, */
+    int64_t count;     /* which is this; below 0: not known yet */
+    kiln_dtype given;  /* the dtype that `given` means, where the form is known */
+    int in_place;      /* above 0: the in-place form was called; below: another; 0: not known */
+    int out_form;      /* the same for the out form */
     const char *source;
     kiln_budget *budget; /* as in kiln_env */
 } kiln_henv;
@@ -306,6 +326,9 @@ kiln_status kiln_expr_eval(const kiln_henv *env, const kiln_expr *e, kiln_hval *
 /* Whether condition e holds.  As kiln_expr_eval, but quicker where e asks for dtypes, and KILN_E_TYPE if e is not
  * known to be true or false. */
 kiln_status kiln_expr_holds(const kiln_henv *env, const kiln_expr *e, bool *out) KILN_MUST_CHECK;
+/* expr_quick.c: as kiln_expr_eval, for most expressions.  False: e has something in it that only kiln_expr_eval can tell. */
+bool kiln_expr_quick(const kiln_henv *env, const kiln_expr *e, kiln_hval *out);
+bool kiln_expr_quick_holds(const kiln_henv *env, const kiln_expr *e, bool *out); /* whether it is not 0 */
 /* The same, but evaluates even what the result does not depend on, so that a misspelt name is found. */
 kiln_status kiln_expr_eval_every(const kiln_henv *env, const kiln_expr *e, kiln_hval *out) KILN_MUST_CHECK;
 #endif

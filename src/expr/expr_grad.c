@@ -235,7 +235,7 @@ static effect effect_of(const char *name) {
     for (size_t k = 0; k < sizeof stops / sizeof *stops; k++)
         if (strcmp(name, stops[k]) == 0) return STOPS;
     if (strcmp(name, "compute") == 0) return CASTS;
-    if (kiln_dtype_parse(name, &t) != KILN_OK || kiln_dtype_is_complex(t)) return UNKNOWN;
+    if (!kiln_dtype_named(name, &t) || kiln_dtype_is_complex(t)) return UNKNOWN;
     return !kiln_dtype_is_float(t) ? STOPS : kiln_dtype_compute(t) == t ? CASTS : KEEPS;
 }
 

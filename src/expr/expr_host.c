@@ -1,46 +1,18 @@
 /* expr_host.c - evaluates an expression once, on the host, from argument values.
  *
  * For `when` and `check`, for extents and the like.  An input that is not known (a row checked before
- * any call exists) gives "unknown", unless the result does not depend on it.  Knows no tensors: sizes
- * and values come through the environment. */
+ * any call exists) gives "unknown", unless the result does not depend on it.  Functions of arguments are
+ * expr_host_ask.c's.  Knows no tensors: sizes and values come through the environment. */
 #include <math.h>
 #include <string.h>
 
-#include "expr/expr.h"
-
-typedef struct host {
-    const kiln_henv *env;
-    bool every; /* evaluate what the result does not depend on as well */
-    int height; /* of the tree above, with names expanded */
-    int nodes;  /* evaluated so far: names that use names twice could grow without end */
-} host;
-
-/* A comma, so that an analyser sees that it is a failure. */
-#define HOST_FAIL(h, e, ...) (kiln_expr_fail((h)->env->source, (e), KILN_E_TYPE, __VA_ARGS__), KILN_E_TYPE)
-
-static kiln_hval unknown(void) { return (kiln_hval){.kind = KILN_H_UNKNOWN, .dtype = KILN_DTYPE_COUNT}; }
-static kiln_hval from_bool(bool b) {
-    return (kiln_hval){.kind = KILN_H_BOOL, .i = b, .f = b, .dtype = KILN_BOOL};
-}
-static kiln_hval from_int(int64_t i) {
-    return (kiln_hval){.kind = KILN_H_INT, .i = i, .f = (double)i, .dtype = KILN_I64};
-}
-static kiln_hval from_float(double f) { return (kiln_hval){.kind = KILN_H_FLOAT, .f = f, .dtype = KILN_F64}; }
-
-static bool is_number(kiln_hval v) {
-    return v.kind == KILN_H_BOOL || v.kind == KILN_H_INT || v.kind == KILN_H_FLOAT;
-}
-static bool is_any_number(kiln_hval v) { return is_number(v) || v.kind == KILN_H_COMPLEX; }
-static bool is_many(kiln_hval v) { return v.kind == KILN_H_TENSOR || v.kind == KILN_H_LIST; }
-static bool is_true(kiln_hval v) { return v.kind == KILN_H_FLOAT ? v.f != 0 : v.i != 0; }
-
-static kiln_status eval(host *h, const kiln_expr *e, kiln_hval *out);
+#include "expr/host.h"
 
 static kiln_status eval_logic(host *h, const kiln_expr *e, kiln_hval *out) {
     bool stops_on = e->prim == KILN_P_OR, any_unknown = false, stopped = false;
     for (int k = 0; k < e->nargs; k++) {
         kiln_hval v;
-        KILN_TRY(eval(h, e->args[k], &v));
+        KILN_TRY(kiln_host_eval(h, e->args[k], &v));
         if (v.kind == KILN_H_UNKNOWN) {
             any_unknown = true;
             continue;
@@ -136,12 +108,12 @@ static kiln_status eval_float(host *h, const kiln_expr *e, double a, double b, k
 
 static kiln_status eval_select(host *h, const kiln_expr *e, kiln_hval *out) {
     kiln_hval v[3];
-    KILN_TRY(eval(h, e->args[0], &v[0]));
+    KILN_TRY(kiln_host_eval(h, e->args[0], &v[0]));
     bool known = v[0].kind != KILN_H_UNKNOWN, first = known && is_true(v[0]);
     if (known && !is_number(v[0])) return HOST_FAIL(h, e->args[0], "expected a truth value");
     v[1] = v[2] = unknown();
-    if (first || h->every) KILN_TRY(eval(h, e->args[1], &v[1]));
-    if ((known && !first) || h->every) KILN_TRY(eval(h, e->args[2], &v[2]));
+    if (first || h->every) KILN_TRY(kiln_host_eval(h, e->args[1], &v[1]));
+    if ((known && !first) || h->every) KILN_TRY(kiln_host_eval(h, e->args[2], &v[2]));
     *out = known ? v[first ? 1 : 2] : unknown();
     return KILN_OK;
 }
@@ -186,7 +158,7 @@ static kiln_status eval_prim(host *h, const kiln_expr *e, kiln_hval *out) {
     if (!is_for_host(e->prim))
         return HOST_FAIL(h, e, "'%s' cannot be computed before the call", kiln_prim_name(e->prim));
     for (int k = 0; k < e->nargs; k++) {
-        KILN_TRY(eval(h, e->args[k], &v[k]));
+        KILN_TRY(kiln_host_eval(h, e->args[k], &v[k]));
         any_unknown = any_unknown || v[k].kind == KILN_H_UNKNOWN;
         bool whole = e->prim == KILN_P_EQ || e->prim == KILN_P_NE;
         if (v[k].kind == KILN_H_COMPLEX && !whole) KILN_TRY(to_real(h, e->args[k], &v[k]));
@@ -202,191 +174,6 @@ static kiln_status eval_prim(host *h, const kiln_expr *e, kiln_hval *out) {
                     !(kiln_prim_types(e->prim) & KILN_DT(KILN_I64));
     if (e->prim == KILN_P_DIV || e->prim == KILN_P_POW) floating = true;
     return floating ? eval_float(h, e, v[0].f, v[1].f, out) : eval_int(h, e, v[0].i, v[1].i, out);
-}
-
-static kiln_status eval_size(host *h, const kiln_expr *e, kiln_hval t, kiln_hval *out) {
-    kiln_hval d = {0};
-    int64_t extent;
-    KILN_TRY(eval(h, e->args[1], &d));
-    bool any_unknown = t.kind == KILN_H_UNKNOWN || d.kind == KILN_H_UNKNOWN;
-    if ((t.kind != KILN_H_UNKNOWN && t.kind != KILN_H_TENSOR) ||
-        (d.kind != KILN_H_UNKNOWN && d.kind != KILN_H_INT))
-        return HOST_FAIL(h, e, "size takes a tensor and a dimension");
-    *out = unknown();
-    if (any_unknown || !h->env->size) return KILN_OK;
-    if (!h->env->size(h->env, (int)t.i, d.i, &extent))
-        return kiln_expr_fail(h->env->source, e, KILN_E_INDEX, "dimension %lld is out of range",
-                              (long long)d.i);
-    *out = from_int(extent);
-    return KILN_OK;
-}
-
-/* span(t, d): the product of a tensor's sizes from dimension d on. */
-static kiln_status eval_span(host *h, const kiln_expr *e, kiln_hval t, kiln_hval *out) {
-    kiln_hval d = {0};
-    int64_t extent, all = 1;
-    KILN_TRY(eval(h, e->args[1], &d));
-    if ((t.kind != KILN_H_UNKNOWN && t.kind != KILN_H_TENSOR) ||
-        (d.kind != KILN_H_UNKNOWN && (d.kind != KILN_H_INT || d.i < 0)))
-        return HOST_FAIL(h, e, "span takes a tensor and a dimension");
-    *out = unknown();
-    if (t.kind == KILN_H_UNKNOWN || d.kind == KILN_H_UNKNOWN || !h->env->size) return KILN_OK;
-    for (int64_t k = d.i; h->env->size(h->env, (int)t.i, k, &extent); k++)
-        all *= extent; /* no more than its elements, or 0 */
-    *out = from_int(all);
-    return KILN_OK;
-}
-
-/* ends(t, sizes): whether the last sizes of a tensor are those of a list. */
-static kiln_status eval_ends(host *h, const kiln_expr *e, kiln_hval t, kiln_hval *out) {
-    const kiln_expr *list = e->args[1];
-    kiln_hval sizes = {0}, one;
-    int64_t extent;
-    KILN_TRY(eval(h, list, &sizes));
-    bool any_unknown = t.kind == KILN_H_UNKNOWN || sizes.kind == KILN_H_UNKNOWN;
-    if ((t.kind != KILN_H_UNKNOWN && t.kind != KILN_H_TENSOR) ||
-        (sizes.kind != KILN_H_UNKNOWN && (sizes.kind != KILN_H_LIST || list->arg < 0)))
-        return HOST_FAIL(h, e, "ends takes a tensor and a list of sizes");
-    *out = unknown();
-    if (any_unknown || !h->env->size || !h->env->item) return KILN_OK;
-    bool same = true;
-    for (int64_t k = 1; k <= sizes.i && same; k++)
-        same = h->env->size(h->env, (int)t.i, -k, &extent) && h->env->item(h->env, list->arg, -k, &one) &&
-               one.kind == KILN_H_INT && one.i == extent;
-    *out = from_bool(same);
-    return KILN_OK;
-}
-
-/* fits(x): whether the number converts to the common dtype without overflow.  None does, and a complex
- * number, of which only the kind is known here. */
-static kiln_status eval_fits(host *h, const kiln_expr *e, kiln_hval v, kiln_hval *out) {
-    if (v.kind == KILN_H_NONE || v.kind == KILN_H_COMPLEX || v.kind == KILN_H_UNKNOWN) {
-        *out = v.kind == KILN_H_UNKNOWN ? unknown() : from_bool(true);
-        return KILN_OK;
-    }
-    if (!is_number(v)) return HOST_FAIL(h, e, "fits takes a number");
-    *out = unknown();
-    if (h->env->common == KILN_DTYPE_COUNT) return KILN_OK;
-    bool is_float = v.kind == KILN_H_FLOAT, is_uint = is_float && v.dtype == KILN_U64;
-    *out = from_bool(is_uint ? kiln_dtype_fits_uint(h->env->common, (uint64_t)v.i)
-                             : kiln_dtype_fits(h->env->common, is_float, v.kind == KILN_H_BOOL, v.i, v.f));
-    return KILN_OK;
-}
-
-/* rank(t): how many dimensions a tensor argument has; numel(t): how many elements; single(t): whether it has one. */
-static kiln_status eval_shape(host *h, const kiln_expr *e, kiln_hval t, kiln_hval *out) {
-    int64_t extent, rank = 0, nelem = 1; /* of a tensor that exists: there is no overflow */
-    if (t.kind != KILN_H_UNKNOWN && t.kind != KILN_H_TENSOR)
-        return HOST_FAIL(h, e, "%s takes a tensor", e->name);
-    *out = unknown();
-    if (t.kind == KILN_H_UNKNOWN || !h->env->size) return KILN_OK;
-    for (; h->env->size(h->env, (int)t.i, rank, &extent); rank++) nelem *= extent;
-    *out = e->word == KILN_WORD_single ? from_bool(nelem == 1)
-                                       : from_int(e->word == KILN_WORD_numel ? nelem : rank);
-    return KILN_OK;
-}
-
-/* alike(a, b): whether two tensors have the same sizes. */
-static kiln_status eval_alike(host *h, const kiln_expr *e, kiln_hval a, kiln_hval *out) {
-    kiln_hval b = {0};
-    int64_t of_a, of_b, dim = 0;
-    KILN_TRY(eval(h, e->args[1], &b));
-    if ((a.kind != KILN_H_UNKNOWN && a.kind != KILN_H_TENSOR) ||
-        (b.kind != KILN_H_UNKNOWN && b.kind != KILN_H_TENSOR))
-        return HOST_FAIL(h, e, "alike takes two tensors");
-    *out = unknown();
-    if (a.kind == KILN_H_UNKNOWN || b.kind == KILN_H_UNKNOWN || !h->env->size) return KILN_OK;
-    bool in_a = true, in_b = true, same = true;
-    for (; same && in_a && in_b; dim++) {
-        in_a = h->env->size(h->env, (int)a.i, dim, &of_a);
-        in_b = h->env->size(h->env, (int)b.i, dim, &of_b);
-        same = in_a == in_b && (!in_a || of_a == of_b);
-    }
-    *out = from_bool(same);
-    return KILN_OK;
-}
-
-/* covers(a, .., b): whether b adds nothing to the sizes that the tensors before it are broadcast to. */
-static kiln_status eval_covers(host *h, const kiln_expr *e, kiln_hval *out) {
-    enum { MOST = 3 };
-    kiln_hval t[MOST] = {{0}};
-    bool any_unknown = !h->env->size, covered = true;
-    int last = e->nargs - 1;
-    if (last < 1 || last >= MOST) return HOST_FAIL(h, e, "covers takes two or three tensors");
-    for (int k = 0; k <= last; k++) {
-        KILN_TRY(eval(h, e->args[k], &t[k]));
-        any_unknown = any_unknown || t[k].kind == KILN_H_UNKNOWN;
-        if (t[k].kind != KILN_H_UNKNOWN && t[k].kind != KILN_H_TENSOR)
-            return HOST_FAIL(h, e, "covers takes two or three tensors");
-    }
-    *out = unknown();
-    if (any_unknown) return KILN_OK;
-    int64_t of_b, of_a;
-    for (int64_t dim = -1; covered && h->env->size(h->env, (int)t[last].i, dim, &of_b); dim--) {
-        bool there = false, same = false;
-        for (int k = 0; k < last; k++) {
-            if (!h->env->size(h->env, (int)t[k].i, dim, &of_a)) continue;
-            there = true;
-            same = same || of_a == of_b;
-        }
-        covered = there && (same || of_b == 1);
-    }
-    *out = from_bool(covered);
-    return KILN_OK;
-}
-
-/* is_bool and the like. */
-static kiln_status ask_dtype(host *h, const kiln_expr *e, kiln_hval v, kiln_hval *out) {
-    if (v.kind == KILN_H_LIST || v.kind == KILN_H_STR)
-        return HOST_FAIL(h, e, "'%s' takes a tensor, a number or common", e->name);
-    *out = unknown();
-    if (v.kind == KILN_H_NONE)
-        *out = from_bool(false);
-    else if (v.dtype < KILN_DTYPE_COUNT)
-        *out = from_bool(e->asks >> v.dtype & 1);
-    return KILN_OK;
-}
-
-static kiln_status eval_len(host *h, const kiln_expr *e, kiln_hval v, kiln_hval *out) {
-    bool is_unknown = v.kind == KILN_H_UNKNOWN;
-    if (!is_unknown && v.kind != KILN_H_LIST) return HOST_FAIL(h, e, "len takes a list");
-    *out = is_unknown ? unknown() : from_int(v.i);
-    return KILN_OK;
-}
-
-/* None has no dtype and equals no dtype. */
-static kiln_hval dtype_of(kiln_hval v) {
-    if (v.kind == KILN_H_NONE) return v;
-    if (v.dtype >= KILN_DTYPE_COUNT) return unknown();
-    return (kiln_hval){.kind = KILN_H_DTYPE, .i = v.dtype, .dtype = v.dtype};
-}
-
-static kiln_status eval_call(host *h, const kiln_expr *e, kiln_hval *out) {
-    kiln_hval v = {0};
-    bool two = e->word == KILN_WORD_size || e->word == KILN_WORD_span || e->word == KILN_WORD_ends ||
-               e->word == KILN_WORD_alike;
-    int takes = two ? 2 : 1;
-    if (e->word == KILN_WORD_covers) return eval_covers(h, e, out);
-    if (e->word != KILN_WORD_NONE && e->nargs != takes)
-        return HOST_FAIL(h, e, "'%s' takes %d argument(s), found %d", e->name, takes, e->nargs);
-    if (e->word != KILN_WORD_NONE) KILN_TRY(eval(h, e->args[0], &v));
-    bool maybe = v.kind == KILN_H_UNKNOWN && v.present_unknown;
-    switch (e->word) {
-    case KILN_WORD_present: *out = maybe ? unknown() : from_bool(v.kind != KILN_H_NONE); return KILN_OK;
-    case KILN_WORD_absent: *out = maybe ? unknown() : from_bool(v.kind == KILN_H_NONE); return KILN_OK;
-    case KILN_WORD_len: return eval_len(h, e, v, out);
-    case KILN_WORD_size: return eval_size(h, e, v, out);
-    case KILN_WORD_span: return eval_span(h, e, v, out);
-    case KILN_WORD_ends: return eval_ends(h, e, v, out);
-    case KILN_WORD_rank:
-    case KILN_WORD_numel:
-    case KILN_WORD_single: return eval_shape(h, e, v, out);
-    case KILN_WORD_alike: return eval_alike(h, e, v, out);
-    case KILN_WORD_fits: return eval_fits(h, e, v, out);
-    case KILN_WORD_dtype: *out = dtype_of(v); return KILN_OK;
-    default: break;
-    }
-    return e->asks ? ask_dtype(h, e, v, out) : HOST_FAIL(h, e, "unknown function '%s'", e->name);
 }
 
 /* A name that is none of the row's. */
@@ -411,13 +198,21 @@ static kiln_status eval_word(host *h, const kiln_expr *e, kiln_hval *out) {
     case KILN_WORD_in_place:
         *out = h->env->in_place ? from_bool(h->env->in_place > 0) : unknown();
         return KILN_OK;
+    case KILN_WORD_out_form:
+        *out = h->env->out_form ? from_bool(h->env->out_form > 0) : unknown();
+        return KILN_OK;
+    case KILN_WORD_given:
+        *out = unknown();
+        if (h->env->out_form)
+            *out = (kiln_hval){.kind = KILN_H_DTYPE, .i = h->env->given, .dtype = h->env->given};
+        return KILN_OK;
     default: break;
     }
-    return HOST_FAIL(h, e, "unknown name '%s'", e->name);
+    return UNKNOWN(h, e, "unknown name '%s'", e->name);
 }
 
 static kiln_status eval_name(host *h, const kiln_expr *e, kiln_hval *out) {
-    if (e->means) return eval(h, e->means, out);
+    if (e->means) return kiln_host_eval(h, e->means, out);
     if (e->arg < 0) return eval_word(h, e, out);
     h->env->get(h->env, e->arg, out);
     return KILN_OK;
@@ -427,7 +222,7 @@ static kiln_status eval_item(host *h, const kiln_expr *e, kiln_hval *out) {
     kiln_hval k = {0};
     if (e->ncoord != 1 || !e->coord[0].at || e->coord[0].dim || !h->env->item)
         return HOST_FAIL(h, e, "expected an item of a list argument");
-    KILN_TRY(eval(h, e->coord[0].at, &k));
+    KILN_TRY(kiln_host_eval(h, e->coord[0].at, &k));
     if (k.kind != KILN_H_INT || e->arg < 0 || !h->env->item(h->env, e->arg, k.i, out))
         return kiln_expr_fail(h->env->source, e, KILN_E_INDEX, "'%s' has no such item", e->name);
     return KILN_OK;
@@ -443,13 +238,13 @@ static kiln_status eval_kind(host *h, const kiln_expr *e, kiln_hval *out) {
     case KILN_X_FIELD: return HOST_FAIL(h, e, "rhs.%s is not known before the call", e->name);
     case KILN_X_PRIM: return eval_prim(h, e, out);
     case KILN_X_LOGIC: return eval_logic(h, e, out);
-    case KILN_X_CALL: return eval_call(h, e, out);
+    case KILN_X_CALL: return kiln_host_call(h, e, out);
     case KILN_X_ACCESS: return eval_item(h, e, out);
     }
     return KILN_BUG("unknown expression kind %d", (int)e->kind);
 }
 
-static kiln_status eval(host *h, const kiln_expr *e, kiln_hval *out) {
+kiln_status kiln_host_eval(host *h, const kiln_expr *e, kiln_hval *out) {
     bool high = ++h->height > KILN_EXPR_MAX_HEIGHT;
     if (high || ++h->nodes > KILN_EXPR_MAX_NODES) {
         (void)kiln_expr_fail(h->env->source, e, KILN_E_LIMIT,
@@ -483,7 +278,7 @@ static __attribute__((noinline)) kiln_status value_holds(const kiln_henv *env, c
                                                          bool *out) {
     host h = {.env = env};
     kiln_hval v;
-    KILN_TRY(eval(&h, e, &v));
+    KILN_TRY(kiln_host_eval(&h, e, &v));
     if (!is_number(v)) return HOST_FAIL(&h, e, "expected a truth value");
     *out = is_true(v);
     return KILN_OK;
@@ -497,7 +292,7 @@ kiln_status kiln_expr_holds(const kiln_henv *env, const kiln_expr *e, bool *out)
         bool negated = false;
         for (; part->kind == KILN_X_LOGIC && part->prim == KILN_P_NOT; part = part->args[0])
             negated = !negated;
-        if (!dtype_answers(env, part, out))
+        if (!dtype_answers(env, part, out) && !kiln_expr_quick_holds(env, part, out))
             KILN_TRY(part->kind == KILN_X_LOGIC ? kiln_expr_holds(env, part, out)
                                                 : value_holds(env, part, out));
         *out = *out != negated;
@@ -508,10 +303,10 @@ kiln_status kiln_expr_holds(const kiln_henv *env, const kiln_expr *e, bool *out)
 
 kiln_status kiln_expr_eval(const kiln_henv *env, const kiln_expr *e, kiln_hval *out) {
     host h = {.env = env};
-    return eval(&h, e, out);
+    return kiln_expr_quick(env, e, out) ? KILN_OK : kiln_host_eval(&h, e, out);
 }
 
 kiln_status kiln_expr_eval_every(const kiln_henv *env, const kiln_expr *e, kiln_hval *out) {
     host h = {.env = env, .every = true};
-    return eval(&h, e, out);
+    return kiln_host_eval(&h, e, out);
 }

@@ -89,19 +89,20 @@ static kiln_status parse_access(parser *ps, kiln_expr *e) {
 }
 
 /* Which word of conditions e spells.  A row may use the same name for something of its own, which then counts. */
-static void find_word(kiln_expr *e, bool is_function) {
+static void find_word(kiln_lex *lx, kiln_expr *e, bool is_function) {
     static const struct {
         const char *name;
-        bool is_function;
+        bool is_function, untraced;
     } words[] = {
-        {"", false},
-#define W(name, is_function) {#name, is_function},
+        {"", false, false},
+#define W(name, is_function, untraced) {#name, is_function, untraced},
 #include "expr/words.def"
 #undef W
     };
     for (size_t k = 1; k < sizeof words / sizeof *words; k++)
         if (words[k].is_function == is_function && strcmp(words[k].name, e->name) == 0)
             e->word = (kiln_word)k;
+    if (words[e->word].untraced && !lx->untraced) lx->untraced = words[e->word].name;
     for (int t = 0; t < KILN_DTYPE_COUNT && !is_function; t++) {
         if (strcmp(kiln_dtype_name((kiln_dtype)t), e->name) != 0) continue;
         e->word = KILN_WORD_DTYPE_NAME;
@@ -140,7 +141,7 @@ static kiln_status parse_call(parser *ps, kiln_expr *e) {
     memcpy(e->args, args, (size_t)n * sizeof *args);
     e->nargs = n;
     e->kind = KILN_X_CALL;
-    find_word(e, true);
+    find_word(ps->lx, e, true);
     e->asks = n == 1 ? dtypes_asked(e->word) : 0;
     if (!kiln_prim_find(e->name, strlen(e->name), &e->prim)) return KILN_OK;
     if (n == 1 && (e->prim == KILN_P_MAX || e->prim == KILN_P_MIN)) return KILN_OK; /* over a block */
@@ -152,6 +153,18 @@ static kiln_status parse_call(parser *ps, kiln_expr *e) {
     return KILN_OK;
 }
 
+/* At what follows the '.' behind e's name. */
+static kiln_status field_error(const parser *ps, const kiln_expr *e) {
+    const char *advice = kiln_expr_advice(e->name, strlen(e->name)), *field = ps->lx->str;
+    kiln_prim p;
+    if (!advice && ps->lx->tok == KILN_TOK_NAME && kiln_prim_find(field, strlen(field), &p))
+        return KILN_FAIL_LINE(KILN_E_PARSE, ps->lx->source, e->line, e->col,
+                              "'%s' has no functions; write %s(%s)", e->name, field, e->name);
+    return KILN_FAIL_LINE(KILN_E_PARSE, ps->lx->source, e->line, e->col,
+                          "only 'rhs' has fields, and '%s' has none%s%s", e->name, advice ? "; " : "",
+                          advice ? advice : "");
+}
+
 static kiln_status parse_name(parser *ps, const kiln_expr **out) {
     kiln_expr *e = node(ps, KILN_X_NAME);
     if (!e) return KILN_NOMEM();
@@ -160,13 +173,13 @@ static kiln_status parse_name(parser *ps, const kiln_expr **out) {
     bool did;
     KILN_TRY(kiln_lex_accept(ps->lx, ".", &did));
     if (did) {
-        if (strcmp(e->name, "rhs") != 0) return kiln_lex_fail(ps->lx, "'rhs' before '.'");
+        if (strcmp(e->name, "rhs") != 0) return field_error(ps, e);
         e->kind = KILN_X_FIELD;
         return kiln_lex_name(ps->lx, &e->name);
     }
     KILN_TRY(kiln_lex_accept(ps->lx, "(", &did));
     if (did) return parse_call(ps, e);
-    find_word(e, false);
+    find_word(ps->lx, e, false);
     KILN_TRY(kiln_lex_accept(ps->lx, "[", &did));
     return did ? parse_access(ps, e) : KILN_OK;
 }

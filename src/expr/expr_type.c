@@ -10,147 +10,17 @@
 
 typedef kiln_typer typer;
 
-static kiln_status type_expr(typer *ty, const kiln_expr *e, kiln_texpr **out);
-
-/* A comma, so that an analyser sees that it is a failure. */
-#define TYPE_FAIL(ty, e, ...) (kiln_expr_fail((ty)->env->source, (e), KILN_E_TYPE, __VA_ARGS__), KILN_E_TYPE)
-
-static kiln_texpr *node(typer *ty, kiln_tekind kind, kiln_dtype t, const kiln_expr *from, int nargs) {
-    kiln_texpr *n = kiln_arena_alloc(ty->env->arena, sizeof *n);
-    if (!n) return NULL;
-    n->kind = kind;
-    n->dtype = t;
-    n->from = from;
-    n->index = -1;
-    n->nargs = nargs;
-    n->args = nargs ? kiln_arena_alloc(ty->env->arena, (size_t)nargs * sizeof *n->args) : NULL;
-    return nargs && !n->args ? NULL : n;
-}
-
-/* -- conversion ---------------------------------------------------------------------------------------- */
-
-static bool is_fractional(kiln_dtype t) { return kiln_dtype_is_float(t) || kiln_dtype_is_complex(t); }
-static bool is_whole(double f) { return f >= -0x1p63 && f < 0x1p63 && f == (double)(int64_t)f; }
-
-/* The limits as bits: the highest u64 is -1. */
-static void int_limits(kiln_dtype t, int64_t *lowest, int64_t *highest) {
-    int bits = (int)kiln_dtype_size(t) * 8;
-    *lowest = 0;
-    *highest = 1;
-    if (t == KILN_BOOL) return;
-    *highest = kiln_dtype_is_signed(t) ? (int64_t)(UINT64_MAX >> (65 - bits))
-                                       : (int64_t)(UINT64_MAX >> (64 - bits));
-    if (kiln_dtype_is_signed(t)) *lowest = -*highest - 1;
-}
-
-/* A literal as type `to`; one that would change its value is refused. */
-static kiln_status coerce_const(typer *ty, const kiln_texpr *v, kiln_dtype to, kiln_texpr **out) {
-    bool fraction = is_fractional(v->dtype);
-    int64_t i = !fraction ? v->i : is_whole(v->f) ? (int64_t)v->f : 0;
-    if (!is_fractional(to)) {
-        int64_t lowest, highest;
-        int_limits(to, &lowest, &highest);
-        if (fraction && !is_whole(v->f))
-            return TYPE_FAIL(ty, v->from, "the fraction %g meets the type %s", v->f, kiln_dtype_name(to));
-        bool fits = to == KILN_U64 ? i >= 0 || v->dtype == to : i >= lowest && i <= highest;
-        if (!fits)
-            return TYPE_FAIL(ty, v->from, "the number %lld does not fit the type %s", (long long)i,
-                             kiln_dtype_name(to));
-    }
-    kiln_texpr *n = node(ty, KILN_TE_CONST, to, v->from, 0);
-    if (!n) return KILN_NOMEM();
-    n->i = i;
-    n->f = fraction ? v->f : (double)v->i;
-    *out = n;
-    return KILN_OK;
-}
-
-/* Whether v is a choice between two small integers, as `x > 0 ? 1 : -1`: every float type has them. */
-static bool chooses_integers(const kiln_texpr *v) {
-    enum { EXACT = 1 << 24 };
-    if (v->kind != KILN_TE_PRIM || v->prim != KILN_P_SELECT || !v->weak) return false;
-    for (int k = 1; k < 3; k++) {
-        const kiln_texpr *arm = v->args[k];
-        if (arm->kind != KILN_TE_CONST || arm->dtype != KILN_I64) return false;
-        if (arm->i < -EXACT || arm->i > EXACT) return false;
-    }
-    return true;
-}
-
-/* That choice between numbers of type `to`. */
-static kiln_status coerce_choice(typer *ty, const kiln_texpr *v, kiln_dtype to, kiln_texpr **out) {
-    kiln_texpr *n = node(ty, KILN_TE_PRIM, to, v->from, 3), *arm;
-    if (!n) return KILN_NOMEM();
-    n->prim = v->prim;
-    n->args[0] = v->args[0];
-    for (int k = 1; k < 3; k++) {
-        KILN_TRY(coerce_const(ty, v->args[k], to, &arm));
-        n->args[k] = arm;
-    }
-    *out = n;
-    return KILN_OK;
-}
-
-/* v as type `to`.  Weak leaves, and choices between them, simply become that type; anything else gets a cast.  Of a complex
- * number only whether it is 0 is left in a bool; nothing else takes it. */
-static kiln_status coerce(typer *ty, const kiln_texpr *v, kiln_dtype to, kiln_texpr **out) {
-    if (v->kind == KILN_TE_CONST && (v->weak || v->dtype == to)) return coerce_const(ty, v, to, out);
-    if ((to == KILN_F32 || to == KILN_F64) && chooses_integers(v)) return coerce_choice(ty, v, to, out);
-    bool leaf = v->kind == KILN_TE_SCALAR && v->weak;
-    if (kiln_dtype_is_complex(v->dtype) && !kiln_dtype_is_complex(to) && to != KILN_BOOL)
-        return TYPE_FAIL(ty, v->from, "a complex number meets the type %s; write re(...)",
-                         kiln_dtype_name(to));
-    if (leaf && kiln_dtype_is_float(v->dtype) && !is_fractional(to))
-        return TYPE_FAIL(ty, v->from, "a float argument meets the type %s", kiln_dtype_name(to));
-    kiln_texpr *n = node(ty, leaf ? KILN_TE_SCALAR : KILN_TE_CAST, to, v->from, leaf ? 0 : 1);
-    if (!n) return KILN_NOMEM();
-    if (leaf) {
-        n->id = v->id;
-        n->index = v->index;
-    } else if (v->dtype == to) {
-        *n = *v;
-        n->weak = false;
-    } else {
-        n->args[0] = v;
-    }
-    *out = n;
-    return KILN_OK;
-}
-
-/* The type operands meet at.  *weak: all of them were. */
-static kiln_status meet(typer *ty, const kiln_expr *e, kiln_texpr *const *args, int n, kiln_dtype *out,
-                        bool *weak) {
-    kiln_dtype strong = KILN_DTYPE_COUNT, soft = KILN_I64;
-    bool fraction = false;
-    for (int k = 0; k < n; k++) {
-        if (args[k]->weak) {
-            if (!kiln_dtype_is_float(args[k]->dtype)) continue;
-            soft = KILN_F64;
-            fraction = fraction || args[k]->kind != KILN_TE_CONST || !is_whole(args[k]->f);
-        } else {
-            kiln_dtype t = args[k]->dtype,
-                       both = strong == KILN_DTYPE_COUNT ? t : kiln_dtype_promote(strong, t);
-            if (both == KILN_DTYPE_COUNT)
-                return TYPE_FAIL(ty, e, "%s and %s do not promote", kiln_dtype_name(strong),
-                                 kiln_dtype_name(t));
-            strong = both;
-        }
-    }
-    *weak = strong == KILN_DTYPE_COUNT;
-    *out = *weak ? soft : strong;
-    if (!*weak && fraction && !is_fractional(strong))
-        return TYPE_FAIL(ty, e, "a floating number meets the type %s; does the row need to_float?",
-                         kiln_dtype_name(strong));
-    return KILN_OK;
-}
+/* A name or function that nobody knows: wrong whatever the types are. */
+#define UNKNOWN(ty, e, ...) (kiln_expr_fail((ty)->env->source, (e), KILN_E_PARSE, __VA_ARGS__), KILN_E_PARSE)
 
 /* -- primitives ------------------------------------------------------------------------------------------ */
 
 static kiln_status check_types(typer *ty, const kiln_expr *e, kiln_prim p, kiln_dtype t) {
     if (kiln_prim_types(p) & KILN_DT(t)) return KILN_OK;
-    bool float_only = !(kiln_prim_types(p) & ~(KILN_DT(KILN_F32) | KILN_DT(KILN_F64)));
-    return TYPE_FAIL(ty, e, "'%s' does not take %s%s", kiln_prim_name(p), kiln_dtype_name(t),
-                     float_only ? "; does the row need to_float or takes float?" : "");
+    const char *key = p == KILN_P_AND ? "x & y" : p == KILN_P_OR ? "x | y" : kiln_prim_name(p);
+    const char *advice = kiln_expr_advice(key, strlen(key));
+    return TYPE_FAIL(ty, e, "'%s' does not take %s%s%s", kiln_prim_name(p), kiln_dtype_name(t),
+                     advice ? "; " : "", advice ? advice : "");
 }
 
 /* -1 is a literal, so that it is checked like one where it meets a type.  -x of a Scalar is a number as well: PyTorch
@@ -173,25 +43,25 @@ static kiln_status type_prim(typer *ty, const kiln_expr *e, kiln_texpr **out) {
     int first = kiln_prim_rule(e->prim) == KILN_RULE_SELECT ? 1 : 0;
     if (e->nargs <= first || e->nargs > 3)
         return KILN_BUG("'%s' of %d arguments", kiln_prim_name(e->prim), e->nargs);
-    for (int k = 0; k < e->nargs; k++) KILN_TRY(type_expr(ty, e->args[k], &args[k]));
+    for (int k = 0; k < e->nargs; k++) KILN_TRY(kiln_typer_expr(ty, e->args[k], &args[k]));
     if (e->prim == KILN_P_NEG && negate(args[0], e)) {
         *out = args[0];
         return KILN_OK;
     }
     kiln_dtype t = KILN_DTYPE_COUNT;
     bool weak = false;
-    KILN_TRY(meet(ty, e, args + first, e->nargs - first, &t, &weak));
+    KILN_TRY(kiln_typer_meet(ty, e, args + first, e->nargs - first, &t, &weak));
     if (kiln_dtype_is_complex(t)) return kiln_typer_complex_prim(ty, e, args, first, t, out);
     kiln_prim p = e->prim;
     if (weak && t == KILN_I64 && !(kiln_prim_types(p) & KILN_DT(KILN_I64))) t = KILN_F64;
     KILN_TRY(check_types(ty, e, p, t));
-    kiln_texpr *n = node(ty, KILN_TE_PRIM, kiln_prim_result(p, t), e, e->nargs);
+    kiln_texpr *n = kiln_typer_node(ty, KILN_TE_PRIM, kiln_prim_result(p, t), e, e->nargs);
     if (!n) return KILN_NOMEM();
     n->prim = p;
     n->weak = weak && n->dtype == t;
     for (int k = 0; k < e->nargs; k++) {
         kiln_texpr *arg;
-        KILN_TRY(coerce(ty, args[k], k < first ? KILN_BOOL : t, &arg));
+        KILN_TRY(kiln_typer_coerce(ty, args[k], k < first ? KILN_BOOL : t, &arg));
         n->args[k] = arg;
     }
     *out = n;
@@ -199,13 +69,13 @@ static kiln_status type_prim(typer *ty, const kiln_expr *e, kiln_texpr **out) {
 }
 
 static kiln_status type_logic(typer *ty, const kiln_expr *e, kiln_texpr **out) {
-    kiln_texpr *n = node(ty, KILN_TE_PRIM, KILN_BOOL, e, e->nargs);
+    kiln_texpr *n = kiln_typer_node(ty, KILN_TE_PRIM, KILN_BOOL, e, e->nargs);
     if (!n) return KILN_NOMEM();
     n->prim = e->prim;
     for (int k = 0; k < e->nargs; k++) {
         kiln_texpr *arg;
-        KILN_TRY(type_expr(ty, e->args[k], &arg));
-        KILN_TRY(coerce(ty, arg, KILN_BOOL, &arg));
+        KILN_TRY(kiln_typer_expr(ty, e->args[k], &arg));
+        KILN_TRY(kiln_typer_coerce(ty, arg, KILN_BOOL, &arg));
         n->args[k] = arg;
     }
     *out = n;
@@ -222,7 +92,7 @@ static void set_limit(kiln_texpr *n, kiln_dtype t, bool highest) {
         return;
     }
     int64_t lo, hi;
-    int_limits(t, &lo, &hi);
+    kiln_int_limits(t, &lo, &hi);
     n->i = highest ? hi : lo;
     n->f = t == KILN_U64 ? (double)(uint64_t)n->i : (double)n->i;
 }
@@ -245,7 +115,7 @@ static bool type_constant(typer *ty, const kiln_expr *e, kiln_texpr *n) {
         n->f = (double)n->i;
     } else if ((highest || strcmp(e->name, "lowest") == 0) && !kiln_dtype_is_complex(ty->env->compute)) {
         set_limit(n, ty->env->compute, highest);
-    } else if (strcmp(e->name, "largest") == 0 && is_fractional(ty->env->compute)) {
+    } else if (strcmp(e->name, "largest") == 0 && kiln_is_fractional(ty->env->compute)) {
         n->weak = false;
         n->dtype = kiln_dtype_real(ty->env->compute);
         n->f = kiln_dtype_largest(ty->env->common);
@@ -256,8 +126,11 @@ static bool type_constant(typer *ty, const kiln_expr *e, kiln_texpr *n) {
 }
 
 static kiln_status find(typer *ty, const kiln_expr *e, kiln_sym *sym) {
-    if (!ty->env->find(ty->env, e->name, e->kind == KILN_X_FIELD, sym))
-        return TYPE_FAIL(ty, e, "unknown name '%s%s'", e->kind == KILN_X_FIELD ? "rhs." : "", e->name);
+    if (!ty->env->find(ty->env, e->name, e->kind == KILN_X_FIELD, sym)) {
+        const char *advice = e->kind == KILN_X_FIELD ? NULL : kiln_expr_advice(e->name, strlen(e->name));
+        return UNKNOWN(ty, e, "unknown name '%s%s'%s%s", e->kind == KILN_X_FIELD ? "rhs." : "", e->name,
+                       advice ? "; " : "", advice ? advice : "");
+    }
     if (sym->kind == KILN_SYM_HOST) return TYPE_FAIL(ty, e, "'%s' is not a number", e->name);
     return KILN_OK;
 }
@@ -265,7 +138,7 @@ static kiln_status find(typer *ty, const kiln_expr *e, kiln_sym *sym) {
 static kiln_status type_let(typer *ty, const kiln_expr *e, const kiln_expr *let, kiln_texpr **out) {
     if (ty->lets == KILN_EXPR_MAX_DEPTH) return TYPE_FAIL(ty, e, "'%s' is defined by itself", e->name);
     ty->lets++;
-    kiln_status st = type_expr(ty, let, out);
+    kiln_status st = kiln_typer_expr(ty, let, out);
     ty->lets--;
     return st;
 }
@@ -287,7 +160,7 @@ static kiln_tekind kind_of(kiln_symkind k) {
 }
 
 static kiln_status type_name(typer *ty, const kiln_expr *e, kiln_texpr **out) {
-    kiln_texpr *n = node(ty, KILN_TE_CONST, KILN_I64, e, 0);
+    kiln_texpr *n = kiln_typer_node(ty, KILN_TE_CONST, KILN_I64, e, 0);
     if (!n) return KILN_NOMEM();
     *out = n;
     kiln_sym sym = {0};
@@ -316,12 +189,12 @@ static kiln_status type_or_else(typer *ty, const kiln_expr *e, kiln_texpr **out)
     if (!sym.optional || (sym.kind != KILN_SYM_ELEM && sym.kind != KILN_SYM_SCALAR))
         return TYPE_FAIL(ty, e->args[0], "'%s' is not an optional tensor or number", e->args[0]->name);
     kiln_texpr *dflt;
-    KILN_TRY(type_expr(ty, e->args[1], &dflt));
+    KILN_TRY(kiln_typer_expr(ty, e->args[1], &dflt));
     if (sym.absent) {
         *out = dflt;
         return KILN_OK;
     }
-    kiln_texpr *n = node(ty, kind_of(sym.kind), sym.dtype, e, 0);
+    kiln_texpr *n = kiln_typer_node(ty, kind_of(sym.kind), sym.dtype, e, 0);
     if (!n) return KILN_NOMEM();
     n->id = sym.id;
     n->weak = sym.weak;
@@ -336,9 +209,9 @@ static kiln_status type_size(typer *ty, const kiln_expr *e, kiln_texpr **out) {
     KILN_TRY(find(ty, e->args[0], &sym));
     if (sym.kind != KILN_SYM_ELEM) return TYPE_FAIL(ty, e, "size takes a tensor argument and a dimension");
     kiln_texpr *dim, *n;
-    KILN_TRY(type_expr(ty, e->args[1], &dim));
-    KILN_TRY(coerce(ty, dim, KILN_I64, &dim));
-    if (!(n = node(ty, KILN_TE_EXTENT, KILN_I64, e, 1))) return KILN_NOMEM();
+    KILN_TRY(kiln_typer_expr(ty, e->args[1], &dim));
+    KILN_TRY(kiln_typer_coerce(ty, dim, KILN_I64, &dim));
+    if (!(n = kiln_typer_node(ty, KILN_TE_EXTENT, KILN_I64, e, 1))) return KILN_NOMEM();
     n->id = sym.id;
     n->args[0] = dim;
     *out = n;
@@ -350,9 +223,9 @@ static kiln_status type_round(typer *ty, const kiln_expr *e, kiln_dtype to, kiln
     kiln_texpr *arg, *n;
     kiln_dtype compute = kiln_dtype_compute(to);
     if (e->nargs != 1) return TYPE_FAIL(ty, e, "'%s' takes 1 argument, found %d", e->name, e->nargs);
-    KILN_TRY(type_expr(ty, e->args[0], &arg));
-    KILN_TRY(coerce(ty, arg, compute, &arg));
-    if (!(n = node(ty, KILN_TE_ROUND, compute, e, 1))) return KILN_NOMEM();
+    KILN_TRY(kiln_typer_expr(ty, e->args[0], &arg));
+    KILN_TRY(kiln_typer_coerce(ty, arg, compute, &arg));
+    if (!(n = kiln_typer_node(ty, KILN_TE_ROUND, compute, e, 1))) return KILN_NOMEM();
     n->args[0] = arg;
     n->id = (int)to;
     *out = to == compute ? arg : n;
@@ -377,19 +250,27 @@ static bool folds_block(const kiln_expr *e, kiln_prim *by) {
 static kiln_status type_block(typer *ty, const kiln_expr *e, kiln_prim by, kiln_texpr **out) {
     kiln_texpr *arg, *n;
     if (!ty->env->in_block && by == KILN_P_ADD)
-        return TYPE_FAIL(ty, e, "sum(...) may stand only in a block clause");
+        return TYPE_FAIL(ty, e, "sum(...) may stand only in a block clause; %s", kiln_expr_advice("sum", 3));
     if (!ty->env->in_block)
         return TYPE_FAIL(ty, e, "'%s' takes 2 arguments, found 1; of a block, 1 in a block clause", e->name);
-    KILN_TRY(type_expr(ty, e->args[0], &arg));
-    KILN_TRY(coerce(ty, arg, arg->weak ? ty->env->compute : arg->dtype, &arg));
+    KILN_TRY(kiln_typer_expr(ty, e->args[0], &arg));
+    KILN_TRY(kiln_typer_coerce(ty, arg, arg->weak ? ty->env->compute : arg->dtype, &arg));
     if (by != KILN_P_ADD && kiln_dtype_is_complex(arg->dtype))
         return TYPE_FAIL(ty, e, "'%s' does not take complex numbers", e->name);
-    if (!(n = node(ty, KILN_TE_BLOCK, arg->dtype, e, 1))) return KILN_NOMEM();
+    if (!(n = kiln_typer_node(ty, KILN_TE_BLOCK, arg->dtype, e, 1))) return KILN_NOMEM();
     n->args[0] = arg;
     n->prim = by;
     if (by != KILN_P_ADD) set_limit(n, arg->dtype, by == KILN_P_MIN);
     *out = n;
     return KILN_OK;
+}
+
+static kiln_status unknown_function(typer *ty, const kiln_expr *e) {
+    const char *advice = kiln_expr_advice(e->name, strlen(e->name)),
+               *near = kiln_expr_nearest_function(e->name);
+    if (advice) return UNKNOWN(ty, e, "unknown function '%s'; %s", e->name, advice);
+    if (near) return UNKNOWN(ty, e, "unknown function '%s'; did you mean '%s'?", e->name, near);
+    return UNKNOWN(ty, e, "unknown function '%s'", e->name);
 }
 
 static kiln_status type_call(typer *ty, const kiln_expr *e, kiln_texpr **out) {
@@ -406,16 +287,16 @@ static kiln_status type_call(typer *ty, const kiln_expr *e, kiln_texpr **out) {
         if (strcmp(e->name, kiln_dtype_name((kiln_dtype)t)) == 0) to = (kiln_dtype)t;
     if (strcmp(e->name, "compute") == 0) to = ty->env->compute;
     if (to != KILN_DTYPE_COUNT && to != kiln_dtype_compute(to)) return type_round(ty, e, to, out);
-    if (!block && to == KILN_DTYPE_COUNT) return TYPE_FAIL(ty, e, "unknown function '%s'", e->name);
+    if (!block && to == KILN_DTYPE_COUNT) return unknown_function(ty, e);
     if (e->nargs != 1) return TYPE_FAIL(ty, e, "'%s' takes 1 argument, found %d", e->name, e->nargs);
     if (block) return type_block(ty, e, by, out);
     kiln_texpr *arg;
-    KILN_TRY(type_expr(ty, e->args[0], &arg));
+    KILN_TRY(kiln_typer_expr(ty, e->args[0], &arg));
     /* a float argument may be truncated where the row says so */
     if (arg->kind == KILN_TE_SCALAR && arg->weak && kiln_dtype_is_float(arg->dtype) &&
         !kiln_dtype_is_float(to))
-        KILN_TRY(coerce(ty, arg, KILN_F64, &arg));
-    KILN_TRY(coerce(ty, arg, to, &arg));
+        KILN_TRY(kiln_typer_coerce(ty, arg, KILN_F64, &arg));
+    KILN_TRY(kiln_typer_coerce(ty, arg, to, &arg));
     mark_exact(e, arg);
     *out = arg;
     return KILN_OK;
@@ -427,7 +308,7 @@ static kiln_status type_list_item(typer *ty, const kiln_expr *e, const kiln_sym 
         at->i > INT16_MAX)
         return TYPE_FAIL(ty, e, "an item of the list '%s' is written %s[k] with a whole number k", e->name,
                          e->name);
-    kiln_texpr *n = node(ty, KILN_TE_SCALAR, sym->dtype, e, 0);
+    kiln_texpr *n = kiln_typer_node(ty, KILN_TE_SCALAR, sym->dtype, e, 0);
     if (!n) return KILN_NOMEM();
     n->id = sym->id;
     n->index = (int)at->i;
@@ -444,22 +325,22 @@ static kiln_status type_access(typer *ty, const kiln_expr *e, kiln_texpr **out) 
     if (sym.kind != KILN_SYM_ELEM) return TYPE_FAIL(ty, e, "'%s' is not a tensor", e->name);
     if (sym.may_be_absent || sym.absent)
         return TYPE_FAIL(ty, e, "optional argument '%s' is used where it may be absent; use a when", e->name);
-    kiln_texpr *n = node(ty, KILN_TE_ACCESS, sym.dtype, e, e->ncoord + 1);
+    kiln_texpr *n = kiln_typer_node(ty, KILN_TE_ACCESS, sym.dtype, e, e->ncoord + 1);
     if (!n) return KILN_NOMEM();
     n->id = sym.id;
     for (int k = 0; k < e->ncoord; k++) {
         if (!e->coord[k].at) continue;
         kiln_texpr *at;
-        KILN_TRY(type_expr(ty, e->coord[k].at, &at));
+        KILN_TRY(kiln_typer_expr(ty, e->coord[k].at, &at));
         if (kiln_dtype_is_float(at->dtype))
             return TYPE_FAIL(ty, e->coord[k].at, "a coordinate must be an integer");
-        KILN_TRY(coerce(ty, at, KILN_I64, &at));
+        KILN_TRY(kiln_typer_coerce(ty, at, KILN_I64, &at));
         n->args[k] = at;
     }
     if (e->other) {
         kiln_texpr *other;
-        KILN_TRY(type_expr(ty, e->other, &other));
-        KILN_TRY(coerce(ty, other, sym.dtype, &other));
+        KILN_TRY(kiln_typer_expr(ty, e->other, &other));
+        KILN_TRY(kiln_typer_coerce(ty, other, sym.dtype, &other));
         n->args[e->ncoord] = other;
     }
     *out = n;
@@ -467,7 +348,7 @@ static kiln_status type_access(typer *ty, const kiln_expr *e, kiln_texpr **out) 
 }
 
 static kiln_status type_number(typer *ty, const kiln_expr *e, kiln_texpr **out) {
-    kiln_texpr *n = node(ty, KILN_TE_CONST, e->is_float ? KILN_F64 : KILN_I64, e, 0);
+    kiln_texpr *n = kiln_typer_node(ty, KILN_TE_CONST, e->is_float ? KILN_F64 : KILN_I64, e, 0);
     if (!n) return KILN_NOMEM();
     n->weak = true;
     n->i = e->i;
@@ -506,7 +387,7 @@ static void blame_size(const typer *ty, const kiln_expr *e) {
                        "expression has more than %d %s with its names expanded", most, what);
 }
 
-static kiln_status type_expr(typer *ty, const kiln_expr *e, kiln_texpr **out) {
+kiln_status kiln_typer_expr(typer *ty, const kiln_expr *e, kiln_texpr **out) {
     if (++ty->height > KILN_EXPR_MAX_HEIGHT || ++ty->nodes > KILN_EXPR_MAX_NODES)
         return blame_size(ty, e), KILN_E_LIMIT;
     if (!kiln_budget_take(ty->env->budget, ty->env->source, e)) return KILN_E_LIMIT;
@@ -521,7 +402,7 @@ kiln_status kiln_expr_cast(const kiln_env *env, const kiln_texpr *v, kiln_dtype 
     kiln_texpr *cast;
     *out = v;
     if (want == KILN_DTYPE_COUNT || (!v->weak && v->dtype == want)) return KILN_OK;
-    KILN_TRY(coerce(&ty, v, want, &cast));
+    KILN_TRY(kiln_typer_coerce(&ty, v, want, &cast));
     *out = cast;
     return KILN_OK;
 }
@@ -529,21 +410,10 @@ kiln_status kiln_expr_cast(const kiln_env *env, const kiln_texpr *v, kiln_dtype 
 kiln_status kiln_expr_type(const kiln_env *env, const kiln_expr *e, kiln_dtype want, const kiln_texpr **out) {
     typer ty = {.env = env};
     kiln_texpr *v;
-    KILN_TRY(type_expr(&ty, e, &v));
-    return kiln_expr_cast(env, v, want, out);
-}
-
-/* -- for expr_complex.c --------------------------------------------------------------------------------- */
-
-kiln_texpr *kiln_typer_node(kiln_typer *ty, kiln_tekind kind, kiln_dtype t, const kiln_expr *from,
-                            int nargs) {
-    return node(ty, kind, t, from, nargs);
-}
-
-kiln_status kiln_typer_expr(kiln_typer *ty, const kiln_expr *e, kiln_texpr **out) {
-    return type_expr(ty, e, out);
-}
-
-kiln_status kiln_typer_coerce(kiln_typer *ty, const kiln_texpr *v, kiln_dtype to, kiln_texpr **out) {
-    return coerce(ty, v, to, out);
+    kiln_status st = kiln_typer_expr(&ty, e, &v);
+    if (st == KILN_OK) return kiln_expr_cast(env, v, want, out);
+    if (st != KILN_E_TYPE || kiln_is_quiet()) return st;
+    KILN_TRY(kiln_expr_unknown(env, e));
+    ty = (typer){.env = env};
+    return kiln_typer_expr(&ty, e, &v); /* for its message, which the search has put another in place of */
 }

@@ -40,6 +40,13 @@ static void skip_blank(kiln_lex *lx) {
 static bool name_start(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 static bool name_char(char c) { return name_start(c) || isdigit((unsigned char)c); }
 
+/* Bytes of the name that begins at p. */
+static int name_bytes(const char *p, const char *end) {
+    int n = 0;
+    while (p + n < end && name_char(p[n])) n++;
+    return n;
+}
+
 static kiln_status lex_number(kiln_lex *lx) {
     char text[64];
     size_t n = 0;
@@ -58,8 +65,13 @@ static kiln_status lex_number(kiln_lex *lx) {
     lx->is_float = is_float;
     bool whole = kiln_f64_parse(text, n, &lx->f);
     if (!is_float) lx->i = strtoll(text, &stop, 10);
-    if (!whole || errno == ERANGE || (p < lx->end && name_char(*p)))
+    if (!whole || errno == ERANGE || (strcmp(text, "0") == 0 && name_bytes(p, lx->end))) /* 0x10 */
         return KILN_FAIL_LINE(KILN_E_PARSE, lx->source, lx->tok_line, lx->tok_col, "malformed number");
+    int name = name_bytes(p, lx->end);
+    if (name)
+        return KILN_FAIL_LINE(KILN_E_PARSE, lx->source, lx->tok_line, lx->tok_col,
+                              "no operator between %s and '%.*s'; write %s*%.*s", text, name, p, text, name,
+                              p);
     lx->tok = KILN_TOK_NUM;
     lx->p = p;
     return KILN_OK;
@@ -92,6 +104,26 @@ static const char *const puncts[] = {"->", "::", "..", "<<", ">>", "<=", ">=", "
                                      "(",  ")",  "[",  "]",  ",",  ":",  "=",  "?",  "+",  "-",  "*",
                                      "/",  "%",  "<",  ">",  "&",  "|",  "^",  "~",  ".",  "!"};
 
+/* Bytes of the character at p, which is UTF-8; 1 for a byte that begins none. */
+static size_t character_bytes(const char *p, size_t left) {
+    unsigned char c = (unsigned char)*p;
+    size_t n = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : c >= 0xc2 ? 2 : 1, k = 1;
+    while (k < n && k < left && ((unsigned char)p[k] & 0xc0) == 0x80) k++;
+    return k == n && c < 0xf5 ? n : 1;
+}
+
+static kiln_status odd_character(const kiln_lex *lx, size_t left) {
+    size_t n = character_bytes(lx->p, left);
+    const char *advice = kiln_expr_advice(lx->p, n);
+    unsigned char c = (unsigned char)*lx->p;
+    if (n == 1 && (c < ' ' || c > '~'))
+        return KILN_FAIL_LINE(KILN_E_PARSE, lx->source, lx->tok_line, lx->tok_col,
+                              "unexpected character 0x%02x", c);
+    return KILN_FAIL_LINE(KILN_E_PARSE, lx->source, lx->tok_line, lx->tok_col,
+                          "unexpected character '%.*s'%s%s", (int)n, lx->p, advice ? "; " : "",
+                          advice ? advice : "");
+}
+
 static kiln_status lex_punct(kiln_lex *lx) {
     size_t left = (size_t)(lx->end - lx->p);
     for (size_t k = 0; k < sizeof puncts / sizeof *puncts; k++) {
@@ -102,18 +134,19 @@ static kiln_status lex_punct(kiln_lex *lx) {
         lx->p += n;
         return KILN_OK;
     }
-    return KILN_FAIL_LINE(KILN_E_PARSE, lx->source, lx->tok_line, lx->tok_col, "unexpected character 0x%02x",
-                          (unsigned char)*lx->p);
+    return odd_character(lx, left);
 }
 
 kiln_status kiln_lex_next(kiln_lex *lx) {
+    int line = lx->line, col = (int)(lx->p - lx->line_start) + 1; /* behind the token before */
     skip_blank(lx);
     lx->start = lx->p;
-    lx->tok_line = lx->line;
-    lx->tok_col = (int)(lx->p - lx->line_start) + 1;
+    bool ends = lx->p >= lx->end; /* blank lines and comments behind the row are no place to look at */
+    lx->tok_line = ends ? line : lx->line;
+    lx->tok_col = ends ? col : (int)(lx->p - lx->line_start) + 1;
     lx->str = "";
     kiln_status st = KILN_OK;
-    if (lx->p >= lx->end) {
+    if (ends) {
         lx->tok = KILN_TOK_END;
     } else if (name_start(*lx->p)) {
         while (lx->p < lx->end && name_char(*lx->p)) lx->p++;
@@ -141,14 +174,34 @@ kiln_status kiln_lex_accept(kiln_lex *lx, const char *text, bool *did) {
     return *did ? kiln_lex_next(lx) : KILN_OK;
 }
 
+/* Finds a function name right before the current token, as sin in `sin x`.  Sets *name to it and returns its length.
+ * Returns 0 if there is no such function, or if the token is neither a name nor a number. */
+static size_t function_before(const kiln_lex *lx, const char **name) {
+    const char *end = lx->start, *from;
+    if (lx->tok != KILN_TOK_NAME && lx->tok != KILN_TOK_NUM) return 0;
+    while (end > lx->line_start && end[-1] == ' ') end--;
+    for (from = end; from > lx->line_start && name_char(from[-1]);) from--;
+    kiln_prim p;
+    size_t n = (size_t)(end - from);
+    *name = from;
+    return n && kiln_prim_find(from, n, &p) ? n : 0;
+}
+
 void kiln_lex_blame(const kiln_lex *lx, const char *expected) {
     int n = lx->len > 30 ? 30 : (int)lx->len;
+    const char *advice = kiln_expr_advice(lx->start, lx->len), *function = NULL;
+    int nfunction = (int)function_before(lx, &function);
     if (lx->tok == KILN_TOK_END)
         (void)KILN_FAIL_LINE(KILN_E_PARSE, lx->source, lx->tok_line, lx->tok_col,
                              "expected %s, found the end of the row", expected);
+    else if (nfunction)
+        (void)KILN_FAIL_LINE(KILN_E_PARSE, lx->source, lx->tok_line, lx->tok_col,
+                             "expected %s, found '%.*s'; write %.*s(%.*s)", expected, n, lx->start, nfunction,
+                             function, n, lx->start);
     else
-        (void)KILN_FAIL_LINE(KILN_E_PARSE, lx->source, lx->tok_line, lx->tok_col, "expected %s, found '%.*s'",
-                             expected, n, lx->start);
+        (void)KILN_FAIL_LINE(KILN_E_PARSE, lx->source, lx->tok_line, lx->tok_col,
+                             "expected %s, found '%.*s'%s%s", expected, n, lx->start, advice ? "; " : "",
+                             advice ? advice : "");
 }
 
 kiln_status kiln_lex_expect(kiln_lex *lx, const char *text) {

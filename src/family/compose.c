@@ -20,37 +20,54 @@ typedef struct composing {
     kiln_plan *p;
     const kiln_way *way;
     kiln_call_env env;
-    const kiln_op *op[KILN_MAX_CALLS];
     int first[KILN_MAX_CALLS]; /* made tensor that a call's first result is */
-    int nargs, nmade;
-    expected made[KILN_MAX_MADE];
+    int nmade;
+    expected made[KILN_WORK_MADE];
 } composing;
 
 /* -- values ------------------------------------------------------------------------------------------------- */
 
-/* Argument i of call k, into the plan. */
-static kiln_status set_arg(composing *c, int k, int i) {
+/* Which argument of op's schema has this name; 0: it has no name, else 1 + the argument. */
+static uint8_t number_of(const kiln_op *op, const char *name) {
+    return (uint8_t)(name[0] ? 1 + kiln_schema_arg(op->schema, name) : 0);
+}
+
+/* A value that follows from the call's, as the work keeps it: a text by its characters. */
+static void keep_value(kiln_work *w, const kiln_value *v, kiln_call_arg *a) {
+    a->kind = (uint8_t)v->kind;
+    if (v->kind == KILN_COMPLEX_V) {
+        a->u.c.re = v->u.c.re;
+        a->u.c.im = v->u.c.im;
+    } else if (v->kind == KILN_STR_V) {
+        size_t n = strlen(v->u.s) + 1;
+        memcpy(kiln_work_take(w, kiln_work_words_of((unsigned)n, 1), &a->text), v->u.s, n);
+    } else {
+        a->u.i = v->u.i;
+    }
+}
+
+/* Argument i of call k: *v now, and *a for whoever makes the call. */
+static kiln_status set_arg(composing *c, int k, int i, kiln_value *v, kiln_call_arg *a) {
     const kiln_named *from = &c->way->calls[k].args.at[i];
     const kiln_expr *e = from->expr;
-    kiln_value *v = &c->p->call_arg[c->nargs];
     int call, result;
-    c->p->call_made[c->nargs] = 0;
-    c->p->call_from[c->nargs] = -1;
-    if (e->kind == KILN_X_NAME && kiln_way_result(c->way, k, e->name, &call, &result)) {
+    *a = (kiln_call_arg){.from = -1, .kind = KILN_NONE, .name = number_of(c->p->op[k], from->name)};
+    bool named = e->kind == KILN_X_NAME && !e->means; /* an argument, or a result of an earlier call */
+    if (named && e->arg < 0 && kiln_way_result(c->way, k, e->name, &call, &result)) {
         int made = c->first[call] + result;
         bool absent = c->made[made].absent;
         *v = absent ? kiln_v_none() : kiln_v_tensor(&c->made[made].t);
-        c->p->call_made[c->nargs] = (uint8_t)(absent ? 0 : 1 + made);
+        a->made = (uint8_t)(absent ? 0 : 1 + made);
     } else {
-        int arg = e->kind == KILN_X_NAME ? kiln_schema_arg(c->p->call->op->row->schema, e->name) : -1;
-        c->p->call_from[c->nargs] = (int8_t)arg;
+        int arg = named ? e->arg : -1;
+        a->from = (int8_t)arg;
         if (arg >= 0)
             *v = c->p->call->arg[arg];
         else
             KILN_TRY(kiln_call_value(&c->env, e, v));
+        if (arg < 0) keep_value(&c->p->work, v, a);
     }
-    v->name = from->name[0] ? from->name : NULL;
-    c->nargs++;
+    v->name = a->name ? c->p->op[k]->schema->args[a->name - 1].name : NULL;
     return KILN_OK;
 }
 
@@ -82,15 +99,16 @@ static void expect(composing *c, const kiln_plan *p, int k) {
 
 /* Call k, inferred.  Apart, since a plan is large. */
 static __attribute__((noinline)) kiln_status infer_call(composing *c, int k, const kiln_value *args,
-                                                        int nargs) {
+                                                        const kiln_call_arg *kept) {
     kiln_bound call;
     kiln_plan plan;
-    for (int i = 0; i < nargs && c->op[k]->row->items; i++)
-        if (c->p->call_made[args - c->p->call_arg + i])
+    int nargs = c->way->calls[k].args.n;
+    for (int i = 0; i < nargs && c->p->op[k]->row->items; i++)
+        if (kept[i].made)
             return KILN_FAIL(KILN_E_UNSUP, "%s: %s would read a number that is not there yet",
-                             c->p->call->op->name, c->op[k]->name);
-    KILN_TRY(kiln_bind(c->op[k], args, (size_t)nargs, &call));
-    KILN_TRY(kiln_infer(&call, &plan));
+                             c->p->call->op->name, c->p->op[k]->name);
+    KILN_TRY(kiln_bind(c->p->op[k], args, (size_t)nargs, &call));
+    KILN_TRY(kiln_infer_inner(&call, &plan));
     c->first[k] = c->nmade;
     for (int i = 0; i < plan.typed.nrets; i++) expect(c, &plan, i);
     return KILN_OK;
@@ -99,18 +117,19 @@ static __attribute__((noinline)) kiln_status infer_call(composing *c, int k, con
 static kiln_status add_call(composing *c, int k) {
     kiln_plan *p = c->p;
     const kiln_called *of = &c->way->calls[k];
-    int first = c->nargs;
-    KILN_TRY(kiln_called_op(p->call->op->row, of, KILN_FORM_FUNCTIONAL, &c->op[k]));
-    for (int i = 0; i < of->args.n; i++) KILN_TRY(set_arg(c, k, i));
-    kiln_step *s = &p->step[p->nsteps++];
-    s->kind = KILN_STEP_CALL;
-    s->u.call.op = c->op[k];
-    s->u.call.args = p->call_arg + first;
-    s->u.call.made = p->call_made + first;
-    s->u.call.from = p->call_from + first;
+    kiln_value args[KILN_MAX_ARGS];
+    kiln_step *s = kiln_plan_step(p, KILN_STEP_CALL);
+    unsigned words = kiln_work_words_of((unsigned)of->args.n, sizeof(kiln_call_arg));
+    KILN_TRY(kiln_called_op(p->call->op->row, of, KILN_FORM_FUNCTIONAL, &p->op[k]));
+    p->op[k] = kiln_op_within(p->op[k], p->call->op);
+    p->work.ncalls++;
+    kiln_call_arg *kept = kiln_work_take(&p->work, words, &s->u.call.args);
+    for (int i = 0; i < of->args.n; i++) KILN_TRY(set_arg(c, k, i, &args[i], &kept[i]));
+    s->u.call.op = (uint8_t)k;
     s->u.call.nargs = (uint8_t)of->args.n;
+    s->u.call.nrets = (uint8_t)p->op[k]->schema->nrets;
     s->u.call.first = (uint8_t)c->nmade;
-    return kiln_note(infer_call(c, k, p->call_arg + first, of->args.n), "%s", p->call->op->name);
+    return kiln_note(infer_call(c, k, args, kept), "%s", p->call->op->name);
 }
 
 /* -- results -------------------------------------------------------------------------------------------------- */
@@ -122,6 +141,11 @@ static kiln_status check_given(const kiln_plan *p, int k) {
     if (p->call->out[k]->flags & KILN_TF_READONLY)
         return KILN_FAIL(KILN_E_ARG, "%s: argument '%s' may not be written", op->name,
                          op->schema->args[kiln_op_out_arg(op, k)].name);
+    if (p->call->out[k]->flags & KILN_TF_OVERLAPS)
+        return KILN_FAIL(KILN_E_ARG,
+                         "%s: argument '%s': unsupported operation: more than one element of the written-to "
+                         "tensor refers to a single memory location",
+                         op->name, op->schema->args[kiln_op_out_arg(op, k)].name);
     if (have == want) return KILN_OK;
     return KILN_FAIL(KILN_E_ARG, "%s: argument '%s': found dtype %s but expected %s", op->name,
                      op->schema->args[kiln_op_out_arg(op, k)].name, kiln_dtype_name(have),
@@ -133,7 +157,8 @@ static kiln_status set_result(composing *c, int k, int made) {
     kiln_plan *p = c->p;
     const expected *e = &c->made[made];
     kiln_shape *s = &p->shape[k];
-    *s = (kiln_shape){.rank = e->t.rank, .nelem = e->t.nelem};
+    kiln_plan_shape(p, s, e->t.rank);
+    s->nelem = e->t.nelem;
     memcpy(s->sizes, e->sizes, e->t.rank * sizeof *s->sizes);
     memcpy(s->strides, e->strides, e->t.rank * sizeof *s->strides);
     p->result[k] = (kiln_result){.shape = (uint8_t)k, .made = (uint8_t)(1 + made)};
@@ -148,7 +173,6 @@ static kiln_status set_result(composing *c, int k, int made) {
 static kiln_status set_results(composing *c) {
     kiln_plan *p = c->p;
     int last = c->way->ncalls - 1, call = last, result = 0;
-    p->typed.nrets = (uint8_t)p->call->op->row->declared->nrets;
     for (int k = 0; k < p->typed.nrets; k++) {
         if (k >= KILN_MAX_SHAPES)
             return KILN_FAIL(KILN_E_LIMIT, "%s: more than %d results", p->call->op->name, KILN_MAX_SHAPES);
@@ -172,11 +196,11 @@ static kiln_dtype first_dtype(const kiln_bound *call) {
 
 static void clear(kiln_plan *p) {
     memset(&p->typed, 0, sizeof p->typed);
+    p->typed.nrets = (uint8_t)p->call->op->row->declared->nrets;
+    kiln_plan_begin(p, p->typed.nrets);
     memset(&p->axes, 0, sizeof p->axes);
     p->kind = KILN_CLASS_COMPOSITION;
     p->form = 0;
-    p->parts = p->aside = false;
-    p->nbuffers = p->nsteps = 0;
     p->stride_bits = 0;
     p->uniform = true;
 }
@@ -185,18 +209,24 @@ static kiln_status calls(kiln_plan *p) {
     composing c;
     const kiln_row *row = p->call->op->row;
     if (row->compose.lists)
-        return KILN_FAIL(KILN_E_UNSUP, "%s: calls for each item of lists have no plan of their own",
+        return KILN_FAIL(KILN_E_UNSUP,
+                         "%s: calls for each item of lists have no plan of their own; "
+                         "explain the stage 'bind', or the call of one item",
                          p->call->op->name);
     clear(p);
     c.p = p;
-    c.nargs = c.nmade = 0;
+    c.nmade = 0;
     p->typed.common = p->typed.promoted = first_dtype(p->call);
     kiln_call_env_init(&c.env, p->call, p->typed.common);
     KILN_TRY(kiln_checks_hold(p->call, p->typed.common));
     KILN_TRY(kiln_call_way(&c.env, &c.way));
     p->typed.branch = (uint8_t)(c.way - row->compose.ways);
+    p->step = kiln_work_take(&p->work, kiln_work_words_of((unsigned)c.way->ncalls, sizeof(kiln_step)),
+                             &p->work.step);
     for (int k = 0; k < c.way->ncalls; k++) KILN_TRY(add_call(&c, k));
-    return set_results(&c);
+    KILN_TRY(set_results(&c));
+    kiln_plan_end(p);
+    return KILN_OK;
 }
 
-const kiln_family_fns kiln_family_compose = {calls, NULL, NULL};
+const kiln_family_fns kiln_family_compose = {.shape = calls};

@@ -4,13 +4,14 @@
  * row-major.  Kept dimensions are the grid, which threads share, and the others one reduced axis: where they do not merge
  * into one, the argument is copied first.  The class is the same however rows lie.  Nothing is compiled; src/run has
  * the routines and is reached through a table. */
-#include "family/walks.h"
+#include "family/extern_rules.h"
+#include "family/kept_folded.h"
 #include "infer/infer_parts.h"
-#include "infer/routine.h"
-#include "lower/lower.h"
+#include "work/routine.h"
+#include "family/lower.h"
 
 /* The innermost axis of the grid has one position: threads would cut it by cache lines only, and a row is more than that. */
-static int lay_out(kiln_plan *p, const kiln_walks *w) {
+static int lay_out(kiln_plan *p, const kiln_dim_strides *w) {
     uint8_t kept[KILN_MAX_RANK], rows[KILN_MAX_RANK];
     const int64_t *in = w->of[p->axes.nwritten];
     int nkept = kiln_dims_collect(p, false, in, true, kept);
@@ -29,10 +30,10 @@ static int lay_out(kiln_plan *p, const kiln_walks *w) {
 }
 
 static kiln_status axes(kiln_plan *p) {
-    kiln_walks w;
-    kiln_walks_find(p, &w);
+    kiln_dim_strides w;
+    kiln_dim_strides_find(p, &w);
     if (lay_out(p, &w) > 1) {
-        kiln_walks_copy_first(p, &w, p->axes.nwritten);
+        kiln_dim_strides_copy_first(p, &w, p->axes.nwritten);
         (void)lay_out(p, &w);
     }
     p->axes.npoints = p->shape[1].nelem;
@@ -56,16 +57,16 @@ static const kiln_ir_trap misfit = {KILN_E_INDEX,
 
 static kiln_status lower(kiln_arena *arena, const kiln_plan *p, kiln_lowered *out) {
     const kiln_row *row = p->call->op->row;
-    const kiln_routine *r = kiln_routines[row->routine.id];
+    const kiln_routine *r = kiln_routines[kiln_row_handed(row)->id];
     kiln_dtype t = p->buffer[p->axes.nwritten].dtype;
     (void)arena;
     out->fn = r->fn[t];
     if (!out->fn) return KILN_BUG("%s: its routine does not take %s", row->name, kiln_dtype_name(t));
     out->nests = (kiln_nests){
         .n = 1, .ntraps = 1, .traps = &misfit, .row_work = r->copies * (size_t)kiln_elem_bytes[t]};
-    for (int k = 1; k < row->routine.args.n; k++)
-        out->scalars[out->nscalars++] = number(row, row->routine.args.at[k].expr->name);
+    const kiln_nameds *args = &kiln_row_handed(row)->args;
+    for (int k = 1; k < args->n; k++) out->scalars[out->nscalars++] = number(row, args->at[k].expr->name);
     return KILN_OK;
 }
 
-const kiln_family_fns kiln_family_extern = {kiln_kept_shape, axes, lower};
+const kiln_family_fns kiln_family_extern = {.shape = kiln_kept_shape, .axes = axes, .lower = lower};

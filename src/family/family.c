@@ -1,10 +1,10 @@
-/* family.c - the table that finds a row's family.
+/* family.c - the table in which a call finds what the family of its row does.
  *
  * A family without an entry is valid to describe and to check, not yet to call (family.def says which). */
 #include "family/family.h"
 
 const kiln_family_fns *const kiln_families[KILN_FAMILY_COUNT] = {
-    [KILN_FAMILY_MAP] = &kiln_family_map,       [KILN_FAMILY_FOLD] = &kiln_family_fold,
-    [KILN_FAMILY_SCAN] = &kiln_family_scan,     [KILN_FAMILY_COMPOSE] = &kiln_family_compose,
-    [KILN_FAMILY_EXTERN] = &kiln_family_extern,
+#define F(NAME, name, served) KILN_IF_SERVED_##served([KILN_FAMILY_##NAME] = &kiln_family_##name, )
+#include "op/family.def"
+#undef F
 };

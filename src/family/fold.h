@@ -14,5 +14,6 @@ enum {
     KILN_FOLD_PAIR = 8 /* across, over one axis of two places at most: its tree has no more */
 };
 
+kiln_status kiln_fold_results(kiln_plan *p) KILN_MUST_CHECK; /* fold_results.c */
 kiln_status kiln_fold_lower(kiln_arena *arena, const kiln_plan *plan, kiln_lowered *out) KILN_MUST_CHECK;
 #endif

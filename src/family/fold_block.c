@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "family/fold_lower.h"
+#include "infer/chooser.h"
 
 /* -- what is kept ------------------------------------------------------------------------------------------------ */
 
@@ -91,11 +92,10 @@ static void keep_before(kiln_folding *f, const kiln_texpr *e) {
 
 /* -- folds ------------------------------------------------------------------------------------------------------- */
 
-/* Along, each of 64 lanes adds 16 elements of a block one after the other.  With 64 of them, as the IR has it where nothing
- * is said, sums that cancel were a quarter less exact than PyTorch's.  Of two rows a block of eight would be no whole one. */
 kiln_ir_tree kiln_fold_tree(const kiln_folding *f) {
-    if (f->base.plan->form & KILN_FOLD_PAIR) return (kiln_ir_tree){2, 2};
-    return f->across ? KILN_TREE_ACROSS : (kiln_ir_tree){64, 1024};
+    const kiln_plan *p = f->base.plan;
+    kiln_form_trees trees = kiln_plan_chooser(p)->fold_trees(p->form);
+    return (kiln_ir_tree){trees.lanes, trees.block};
 }
 
 /* The folds within e are made first, each once: what is folded over elements may use folds over all of them. */
@@ -177,8 +177,8 @@ static kiln_ref fold_together(kiln_folding *f, const together *t) {
         if (kiln_dtype_is_complex(t->of[k]->dtype)) init[n++] = start.im;
     }
     if (before) keep_before(f, only);
-    kiln_ref fold = kiln_ir_fold(ir, &f->reduced[first], f->nreduced - first, !f->across, kiln_fold_tree(f),
-                                 init, n);
+    const kiln_ir_run over = {&f->reduced[first], f->nreduced - first, !f->across, kiln_fold_tree(f)};
+    kiln_ref fold = kiln_ir_fold(ir, over, init, n);
     kiln_lower_forget(&f->base);
     for (int k = 0; k < t->n; k++)
         v[k] = before ? kiln_pair_load(ir, kiln_fold_each_result(f))

@@ -3,7 +3,7 @@
  * Which value a state is depends on where the expression stands: in a step, in a merge, after the fold.  Must not know
  * nests or trees. */
 #include "family/fold_lower.h"
-#include "family/walks.h"
+#include "family/kept_folded.h"
 
 /* -- leaves of expressions ------------------------------------------------------------------------------------ */
 

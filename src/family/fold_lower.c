@@ -10,18 +10,16 @@
 #include <string.h>
 
 #include "family/fold_lower.h"
-#include "family/walks.h"
-
-enum {
-    BLOCK_ALONG = 4096, /* elements of a block that is read twice: they stay in the first cache */
-    BLOCK_ACROSS = 256  /* rows of one */
-};
+#include "family/kept_folded.h"
+#include "infer/chooser.h"
 
 static bool by_blocks(const kiln_folding *f) { return f->reduce->block.n || f->places; }
 
 /* The tree of the fold itself, which may be by blocks. */
 static kiln_ir_tree whole_tree(const kiln_folding *f) {
-    return by_blocks(f) ? (kiln_ir_tree){0, f->across ? BLOCK_ACROSS : BLOCK_ALONG} : kiln_fold_tree(f);
+    const kiln_plan *p = f->base.plan;
+    if (!by_blocks(f)) return kiln_fold_tree(f);
+    return (kiln_ir_tree){0, kiln_plan_chooser(p)->fold_trees(p->form).by_block};
 }
 
 /* -- the fold ------------------------------------------------------------------------------------------------- */
@@ -78,7 +76,7 @@ static void fold_block_of_places(kiln_folding *f) {
     for (int k = 0; k < f->states.n; k++)
         if (f->places >> k & 1) init[f->states.at[k]] = kiln_ir_const_i(ir, KILN_I32, -1);
     f->first = kiln_ir_index(ir, last);
-    kiln_ref fold = kiln_ir_fold(ir, &last, 1, !f->across, how, init, f->states.ncells);
+    kiln_ref fold = kiln_ir_fold(ir, (kiln_ir_run){&last, 1, !f->across, how}, init, f->states.ncells);
     f->now = IN_STEP;
     kiln_lower_forget(&f->base);
     yield(f, f->step, 0);
@@ -124,8 +122,8 @@ static void fold_elements(kiln_folding *f) {
         return;
     }
     beginning(f, init);
-    f->folded = kiln_ir_fold(ir, f->reduced, f->nreduced, !f->across && !blocks, whole_tree(f), init,
-                             f->states.ncells);
+    const kiln_ir_run all = {f->reduced, f->nreduced, !f->across && !blocks, whole_tree(f)};
+    f->folded = kiln_ir_fold(ir, all, init, f->states.ncells);
     f->now = blocks ? IN_BLOCK : IN_STEP;
     f->folds = NULL;
     kiln_lower_forget(&f->base);
@@ -146,7 +144,7 @@ static void fold_parts(kiln_folding *f) {
     kiln_ir *ir = f->base.ir;
     kiln_ref init[KILN_IR_MAX_STATES], part[KILN_IR_MAX_STATES];
     beginning(f, init);
-    f->folded = kiln_ir_fold(ir, &f->parts, 1, false, (kiln_ir_tree){0, 1}, init, f->states.ncells);
+    f->folded = kiln_ir_fold(ir, (kiln_ir_run){&f->parts, 1, false, {0, 1}}, init, f->states.ncells);
     for (int k = 0; k < f->states.ncells; k++) part[k] = kiln_ir_load(ir, f->parts_of[k]);
     kiln_ir_yield(ir, part, f->states.ncells);
     merge(f);
@@ -270,7 +268,7 @@ static void make_nests(kiln_folding *f) {
     kiln_ir_for(ir, f->grid, f->across);
     load_kept(f);
     if (f->states.n) fold_elements(f); /* else every result is for each element */
-    if (f->base.plan->parts) {
+    if (f->base.plan->work.parts) {
         for (int k = 0; k < f->states.ncells; k++)
             kiln_ir_store(ir, f->part[k], kiln_ir_result(ir, f->folded, k));
         kiln_ir_end(ir);
@@ -327,12 +325,12 @@ static void declare(kiln_folding *f) {
         f->each |= 1u << k;
         ir->bufs[k].axes = all;
     }
-    for (int k = 0; k < f->states.ncells && p->parts; k++) f->part[k] = declare_part(f, k, false);
-    for (int k = 0; k < f->states.ncells && p->parts; k++) {
+    for (int k = 0; k < f->states.ncells && p->work.parts; k++) f->part[k] = declare_part(f, k, false);
+    for (int k = 0; k < f->states.ncells && p->work.parts; k++) {
         f->parts_of[k] = declare_part(f, k, true);
         partial->bytes[k] = (uint8_t)kiln_dtype_size(cell_dtype(f, k));
     }
-    partial->nstates = p->parts ? (uint8_t)f->states.ncells : 0;
+    partial->nstates = p->work.parts ? (uint8_t)f->states.ncells : 0;
     partial->nest = kiln_lower_has_musts(&f->base);
     bool whole = f->each || f->base.row->kept || f->base.row->reduce.triangle ||
                  f->states.ncells == 0; /* no parts are worth their machinery */

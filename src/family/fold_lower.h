@@ -7,7 +7,7 @@
 #define KILN_FOLD_LOWER_H
 #include "family/fold.h"
 #include "family/states.h"
-#include "lower/lower.h"
+#include "family/lower.h"
 
 typedef enum kiln_fold_scope { IN_BEGINNING, IN_STEP, IN_BLOCK, IN_MERGE, IN_FINISH } kiln_fold_scope;
 

@@ -5,7 +5,7 @@
  * own before, which traps on a zero divisor, or an element that breaks a check, while nothing has been written. */
 #include "family/family.h"
 #include "infer/infer_parts.h"
-#include "lower/lower.h"
+#include "family/lower.h"
 
 /* -- shape and axes ---------------------------------------------------------------------------------------- */
 
@@ -67,4 +67,4 @@ static kiln_status lower(kiln_arena *arena, const kiln_plan *plan, kiln_lowered 
     return KILN_OK;
 }
 
-const kiln_family_fns kiln_family_map = {shape, axes, lower};
+const kiln_family_fns kiln_family_map = {.shape = shape, .axes = axes, .lower = lower};

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "family/states.h"
+#include "infer/chooser.h"
 
 /* What a state means where it is read. */
 typedef enum scope {
@@ -166,7 +167,7 @@ static void declare_states(lowering *s, const char *name, uint32_t axes, int *ou
 
 static void make_block_nests(lowering *s) {
     kiln_blocks *how = &s->base.out->nests.blocks;
-    how->length = KILN_SCAN_BLOCK;
+    how->length = kiln_plan_chooser(s->base.plan)->scan_block;
     how->nstates = (uint8_t)s->states.ncells;
     how->places = s->states.reduce->places;
     declare_states(s, "block", 1u << s->grid, s->one);

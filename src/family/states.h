@@ -1,7 +1,7 @@
 /* states.h - private to src/family: what folds and scans carry from element to element. */
 #ifndef KILN_STATES_H
 #define KILN_STATES_H
-#include "lower/lower.h"
+#include "family/lower.h"
 
 typedef struct kiln_states {
     const kiln_reduce *reduce;            /* of the row */

@@ -94,12 +94,12 @@ static kiln_status take_sizes_of(kiln_plan *p, int arg) {
     const kiln_tensor *like = p->call->arg[arg].u.tensor;
     kiln_shape *s = &p->shape[KILN_SHAPE_OWN];
     int v = view_index(p, arg);
-    s->rank = like->rank;
+    kiln_plan_shape(p, s, like->rank);
     s->nelem = like->nelem;
     for (int d = 0; d < s->rank; d++) s->sizes[d] = like->sizes[d];
-    bool same = p->shape->rank == p->view[v].rank;
-    for (int d = 0; d < p->shape->rank && same; d++) same = p->shape->sizes[d] == p->view[v].sizes[d];
-    if (same) return KILN_OK;
+    if (p->shape->rank == p->view[v].rank &&
+        kiln_same_sizes((size_t)p->shape->rank, p->shape->sizes, p->view[v].sizes))
+        return KILN_OK;
     return KILN_FAIL(KILN_E_ARG, "%s: the other arguments do not broadcast to the sizes of '%s'",
                      p->call->op->name, kiln_arg_name(p->call, arg));
 }
@@ -145,18 +145,12 @@ static bool channels_last(const kiln_tensor *t) {
 
 /* Row-major where PyTorch resizes a given result before it looks at strides. */
 static void own_strides(const kiln_plan *p, const kiln_tensor *like, kiln_shape *s) {
-    int64_t next = 1;
     bool resized = p->branch->typing.strides != KILN_STRIDES_FORMAT;
     for (int k = 0; k < p->call->nout; k++) resized = resized || p->result[k].resized;
-    if (resized || !channels_last(like)) {
+    if (resized || !channels_last(like))
         kiln_row_major(s->rank, s->sizes, s->strides);
-        return;
-    }
-    for (int k = 0; k < s->rank; k++) {
-        int d = k == 0 ? 1 : k == s->rank - 1 ? 0 : s->rank - k;
-        s->strides[d] = next;
-        next *= s->sizes[d];
-    }
+    else
+        kiln_channels_last(s->rank, s->sizes, s->strides);
 }
 
 /* New results of t's rank lie in its order; a given one that PyTorch copies to is resized without a look at that. */
@@ -183,7 +177,7 @@ kiln_status kiln_views_of_results(kiln_plan *p) {
 
 void kiln_view_of_result(const kiln_plan *p, int k, int64_t *out) {
     const kiln_shape *own = &p->shape[KILN_SHAPE_OWN];
-    const kiln_tensor *t = p->buffer[k].tensor;
+    const kiln_tensor *t = kiln_plan_tensor(p, k);
     const int64_t *strides = t && !p->result[k].resized ? t->strides : own->strides;
     int v = view_index(p, kiln_typing_sizes_of(&p->branch->typing));
     int64_t seen[KILN_MAX_RANK];
@@ -197,7 +191,7 @@ void kiln_view_of_result(const kiln_plan *p, int k, int64_t *out) {
 
 bool kiln_view_of_input(const kiln_plan *p, int b, int64_t *out) {
     int v = view_index(p, p->buffer[b].which);
-    const kiln_tensor *t = p->buffer[b].tensor;
+    const kiln_tensor *t = kiln_plan_tensor(p, b);
     int64_t seen[KILN_MAX_RANK];
     if (v < 0) return false;
     if (!t || !restride(t->rank, t->sizes, t->strides, p->view[v].rank, p->view[v].sizes, seen))
@@ -206,18 +200,13 @@ bool kiln_view_of_input(const kiln_plan *p, int b, int64_t *out) {
     return true;
 }
 
-/* Buffer b is a copy of its argument, row by row: the `nth` of those. */
-static void copy_first(kiln_plan *p, int b, int nth) {
-    const kiln_tensor *t = p->buffer[b].tensor;
+/* Buffer b is a copy of its argument, row by row. */
+static void copy_first(kiln_plan *p, int b) {
+    const kiln_tensor *t = kiln_plan_tensor(p, b);
     int own = kiln_plan_stand_in(p, b);
-    for (int d = 0; d < t->rank; d++) {
-        p->own_n[nth][d] = t->sizes[t->rank - 1 - d];
-        p->stride[own][d] = t->strides[t->rank - 1 - d] * p->bytes[b];
-    }
-    p->buffer[b].nbytes = t->nelem * p->bytes[b];
-    p->step[p->nsteps++] = (kiln_step){
-        .kind = KILN_STEP_COPY,
-        .u.copy = {(uint8_t)own, (uint8_t)b, (uint8_t)t->rank, p->own_n[nth], p->stride[own], NULL}};
+    int64_t *n = kiln_plan_extents(p, t->rank);
+    int ndim = kiln_innermost_first(t->rank, t->sizes, t->strides, p->bytes[b], n, p->stride[own]);
+    kiln_plan_copy(p, own, b, ndim, n, true);
 }
 
 kiln_status kiln_views_copy(kiln_plan *p) {
@@ -225,7 +214,7 @@ kiln_status kiln_views_copy(kiln_plan *p) {
     int ncopied = 0;
     if (p->shape->nelem == 0) return KILN_OK;
     for (int b = p->axes.nwritten; b < p->axes.nbuffers; b++) {
-        const kiln_tensor *t = p->buffer[b].tensor;
+        const kiln_tensor *t = kiln_plan_tensor(p, b);
         int v = view_index(p, p->buffer[b].which);
         if (v < 0 || restride(t->rank, t->sizes, t->strides, p->view[v].rank, p->view[v].sizes, ignored))
             continue;
@@ -233,7 +222,8 @@ kiln_status kiln_views_copy(kiln_plan *p) {
             return KILN_FAIL(KILN_E_UNSUP,
                              "%s: more than %d arguments whose memory the row's views do not fit",
                              p->call->op->name, ncopied);
-        copy_first(p, b, ncopied++);
+        copy_first(p, b);
+        ncopied++;
     }
     return KILN_OK;
 }

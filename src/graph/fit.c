@@ -36,8 +36,7 @@ static known node_kind(const kiln_node *node) {
     if (!bracket || k >= sizeof dtype) return ANY;
     memcpy(dtype, val, k);
     dtype[k] = 0;
-    if (kiln_dtype_parse(dtype, &parsed) == KILN_OK) return TENSOR;
-    return ANY; /* the error text is overwritten by whoever fails next */
+    return kiln_dtype_named(dtype, &parsed) ? TENSOR : ANY;
 }
 
 static int fit_known(known kind, const kiln_type *t) {

@@ -2,6 +2,8 @@
  *
  * Numbers are brought to the declared type here, so that nothing later asks whether a float argument was
  * given as an int.  Allocates nothing; lists are borrowed, or kept in the kiln_bound where they change. */
+#include <string.h>
+
 #include "infer/infer_parts.h"
 
 const char *kiln_value_kind_name(const kiln_value *v) {
@@ -194,6 +196,7 @@ static kiln_status read_item_tensors(kiln_bound *b) {
         if (row->compose.lists ? t->nelem != 1 : t->rank != 0)
             return KILN_FAIL(KILN_E_ARG, "%s: argument '%s' must be a tensor without dimensions, but has %d",
                              b->op->name, row->schema->args[a].name, t->rank);
+        b->item_dtype[a] = t->dtype;
         b->arg[a] = kiln_element_get((kiln_dtype)t->dtype, t->data);
     }
     return KILN_OK;
@@ -244,19 +247,54 @@ static void say_many(kiln_sb *out, const kiln_schema *s, const kiln_misfit *m) {
         kiln_sb_printf(out, ", but %d were given", m->n);
 }
 
+/* What NumPy calls an argument, and what PyTorch does. */
+static const char *const numpy_names[][2] = {
+    {"axis", "dim"}, {"keepdims", "keepdim"}, {"ddof", "correction"}, {"x", "self"},    {"a", "self"},
+    {"x1", "self"},  {"x2", "other"},         {"a_min", "min"},       {"a_max", "max"},
+};
+
+/* The argument that is meant by a name which the schema does not have; NULL: none is like it. */
+static const char *meant(const kiln_schema *s, const char *name) {
+    enum { FAR = 3 };
+    for (size_t k = 0; k < sizeof numpy_names / sizeof *numpy_names; k++)
+        if (strcmp(numpy_names[k][0], name) == 0 && kiln_schema_arg(s, numpy_names[k][1]) >= 0)
+            return numpy_names[k][1];
+    for (int a = 0; a < s->nargs; a++)
+        if (strlen(name) > FAR && kiln_edit_distance(name, s->args[a].name, FAR) < FAR)
+            return s->args[a].name;
+    return NULL;
+}
+
+static void say_name(kiln_sb *out, const kiln_schema *s, const char *name) {
+    const char *other = meant(s, name);
+    kiln_sb_printf(out, "has no argument '%.200s'", name);
+    if (other) kiln_sb_printf(out, "; did you mean '%s'?", other);
+}
+
+/* A type as a caller sees it: whether a number may be symbolic or an argument is written to is nothing a caller can mend. */
+static void say_wanted(kiln_sb *out, const kiln_type *declared) {
+    static const kiln_type whole = {.kind = KILN_T_INT};
+    bool optional;
+    const kiln_type *t = kiln_type_strip(declared, &optional);
+    bool list = t->kind == KILN_T_LIST && t->size < 0;
+    kiln_type plain = list ? *t->elem : *t;
+    if (plain.kind == KILN_T_SYMINT) plain = whole;
+    if (plain.kind == KILN_T_LIST && plain.elem->kind == KILN_T_SYMINT) plain.elem = &whole;
+    plain.alias = NULL;
+    if (list) kiln_sb_puts(out, "a list of ");
+    kiln_type_print(out, &plain);
+    if (optional) kiln_sb_puts(out, list ? ", or None" : "?");
+}
+
 void kiln_misfit_print(kiln_sb *out, const kiln_schema *s, const kiln_misfit *m) {
     kiln_sb want;
     kiln_sb_init_message(&want);
-    if (m->param) {
-        kiln_type type = *m->param->type;
-        type.alias = NULL; /* that it is written is nothing a caller can mend */
-        kiln_type_print(&want, &type);
-    }
+    if (m->param) say_wanted(&want, m->param->type);
     const char *text = want.p ? want.p : "of another type", *name = m->param ? m->param->name : "";
     switch (m->why) {
     case KILN_MISFIT_MANY: say_many(out, s, m); break;
     case KILN_MISFIT_ORDER: kiln_sb_printf(out, "a positional argument follows a named one"); break;
-    case KILN_MISFIT_NAME: kiln_sb_printf(out, "has no argument '%.200s'", m->value->name); break;
+    case KILN_MISFIT_NAME: say_name(out, s, m->value->name); break;
     case KILN_MISFIT_TWICE: kiln_sb_printf(out, "argument '%s' was given twice", name); break;
     case KILN_MISFIT_MISSING: kiln_sb_printf(out, "argument '%s' (%s) is missing", name, text); break;
     case KILN_MISFIT_UNSERVED:

@@ -13,6 +13,8 @@ typedef struct kiln_bound {
     kiln_value arg[KILN_MAX_ARGS];   /* KILN_NONE where absent; defaults filled in */
     kiln_value items[KILN_MAX_ARGS]; /* storage for list defaults and single values widened to lists */
     int nitems;
+    uint8_t
+        item_dtype[KILN_MAX_ARGS];   /* of a tensor whose number arg[a] is; set where the row says `item a` */
     kiln_tensor *out[KILN_MAX_RETS]; /* INPLACE, OUT: where results go, borrowed */
     int nout;
     int8_t given[KILN_MAX_ARGS]; /* which value of the call an argument came from; -1: its default */

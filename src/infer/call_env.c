@@ -28,7 +28,10 @@ static inline __attribute__((always_inline)) kiln_hval host_value(const kiln_val
 }
 
 static void get(const kiln_henv *env, int arg, kiln_hval *out) {
-    *out = host_value(&((const kiln_call_env *)env)->call->arg[arg], arg);
+    const kiln_bound *call = ((const kiln_call_env *)env)->call;
+    *out = host_value(&call->arg[arg], arg);
+    if (out->kind == KILN_H_FLOAT && call->op->row->items >> arg & 1)
+        out->dtype = (kiln_dtype)call->item_dtype[arg];
 }
 
 static bool item(const kiln_henv *env, int arg, int64_t k, kiln_hval *out) {
@@ -50,14 +53,52 @@ static bool size(const kiln_henv *env, int arg, int64_t dim, int64_t *out) {
     return true;
 }
 
+/* A number that stands for an item of a tensor has the dtype of that, which quick expressions do not know. */
+static void look(const kiln_henv *env, int arg, kiln_hseen *out) {
+    const kiln_bound *call = ((const kiln_call_env *)env)->call;
+    const kiln_value *v = &call->arg[arg];
+    if (v->kind == KILN_TENSOR) {
+        out->kind = KILN_H_TENSOR;
+        out->dtype = (kiln_dtype)v->u.tensor->dtype;
+        out->rank = v->u.tensor->rank;
+        out->sizes = v->u.tensor->sizes;
+        return;
+    }
+    out->kind = KILN_H_OBJECT;
+    if (v->kind == KILN_INT_V) out->kind = KILN_H_INT, out->i = v->u.i;
+    if (v->kind == KILN_BOOL_V) out->kind = KILN_H_BOOL, out->i = v->u.i;
+    if (v->kind == KILN_NONE) out->kind = KILN_H_NONE;
+    if (v->kind == KILN_FLOAT_V && !(call->op->row->items >> arg & 1))
+        out->kind = KILN_H_FLOAT, out->f = v->u.f;
+}
+
+static bool contiguous(const kiln_henv *env, int arg, bool channels_last) {
+    const kiln_bound *call = ((const kiln_call_env *)env)->call;
+    unsigned flag = channels_last ? KILN_TF_CHANNELS_LAST : KILN_TF_CONTIGUOUS, flags = flag;
+    if (arg >= 0) return call->arg[arg].kind == KILN_TENSOR && call->arg[arg].u.tensor->flags & flag;
+    for (int k = 0; k < call->nout; k++) flags &= call->out[k]->flags;
+    return flags;
+}
+
+kiln_dtype kiln_arg_dtype(const kiln_bound *call, int arg) { return host_value(&call->arg[arg], arg).dtype; }
+
 static kiln_dtype dtype(const kiln_henv *env, int arg) {
-    return host_value(&((const kiln_call_env *)env)->call->arg[arg], arg).dtype;
+    return kiln_arg_dtype(((const kiln_call_env *)env)->call, arg);
 }
 
 void kiln_call_env_init(kiln_call_env *ce, const kiln_bound *call, kiln_dtype common) {
-    *ce = (kiln_call_env){{.get = get, .item = item, .size = size, .dtype = dtype, .common = common}, call};
+    *ce = (kiln_call_env){{.get = get,
+                           .item = item,
+                           .size = size,
+                           .dtype = dtype,
+                           .contiguous = contiguous,
+                           .look = look,
+                           .common = common,
+                           .given = call->nout ? (kiln_dtype)call->out[0]->dtype : common},
+                          call};
     ce->env.source = call->op->row->source;
     ce->env.in_place = call->op->form == KILN_FORM_INPLACE ? 1 : -1;
+    ce->env.out_form = call->op->form == KILN_FORM_OUT ? 1 : -1;
 }
 
 /* -- calls within ---------------------------------------------------------------------------------------- */

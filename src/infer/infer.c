@@ -28,13 +28,16 @@ static inline kiln_status holds(const kiln_call_env *env, const kiln_expr *e, bo
 static kiln_status hold_checks(const kiln_bound *call, kiln_dtype common, const int64_t *count) {
     const kiln_row *row = call->op->row;
     kiln_call_env env;
-    kiln_call_env_init(&env, call, common);
-    env.env.counted = count != NULL;
-    env.env.count = count ? *count : 0;
+    bool counted = count != NULL, ready = false; /* ready: env; the usual call meets no check that asks it */
     for (const kiln_check *c = row->checks, *end = c + row->nchecks; c != end; c++) {
         bool ok;
-        if (c->each || c->counts != env.env.counted || c->spares >> common & 1) continue;
-        if (c->arg_spares && c->arg_spares >> env.env.dtype(&env.env, c->arg) & 1) continue;
+        if (c->each || c->counts != counted || c->spares >> common & 1) continue;
+        if (c->torch && !call->op->for_torch) continue;
+        if (c->arg_spares && c->arg_spares >> kiln_arg_dtype(call, c->arg) & 1) continue;
+        if (!ready) kiln_call_env_init(&env, call, common);
+        ready = true;
+        env.env.counted = counted;
+        env.env.count = count ? *count : 0;
         KILN_TRY(holds(&env, c->cond, &ok));
         if (!ok) return KILN_FAIL(c->status, "%s: %s", call->op->name, c->text);
     }
@@ -96,13 +99,17 @@ static kiln_status no_branch(const kiln_bound *call) {
 /* The branch that is taken, and the dtypes it gives. */
 static kiln_status pick_branch(kiln_plan *p, const kiln_typing **by) {
     const kiln_row *row = p->call->op->row;
+    kiln_call_env env;
+    bool ready = false; /* env, but for the common dtype of this branch */
     for (int b = 0; b < row->nbranches; b++) {
         const kiln_branch *br = &row->branches[b];
         bool taken = true;
         KILN_TRY(promote(p, &br->typing, by));
         if (br->when) {
-            kiln_call_env env;
-            kiln_call_env_init(&env, p->call, p->typed.common);
+            if (!ready) kiln_call_env_init(&env, p->call, p->typed.common);
+            ready = true;
+            env.env.common = p->typed.common;
+            if (!p->call->nout) env.env.given = p->typed.common;
             KILN_TRY(holds(&env, br->when, &taken));
         }
         if (!taken) continue;
@@ -111,26 +118,6 @@ static kiln_status pick_branch(kiln_plan *p, const kiln_typing **by) {
         return KILN_OK;
     }
     return no_branch(p->call);
-}
-
-/* Which results the row gives to this call, and which of those have elements. */
-static kiln_status find_absent(kiln_plan *p) {
-    const kiln_row *row = p->call->op->row;
-    const kiln_nameds *finish = &p->branch->reduce->finish;
-    kiln_call_env env;
-    p->typed.absent = p->typed.unstored = 0;
-    for (int k = 0; k < finish->n; k++) p->typed.unstored |= (uint32_t)finish->at[k].empty << k;
-    if (!row->gives.n) return KILN_OK;
-    kiln_call_env_init(&env, p->call, p->typed.common);
-    for (int k = 0; k < row->gives.n; k++) {
-        bool given;
-        KILN_TRY(holds(&env, row->gives.at[k].expr, &given));
-        if (!given && p->call->nout)
-            return KILN_FAIL(KILN_E_ARG, "%s: there is no result %d to be written", p->call->op->name, k);
-        p->typed.absent |= (uint32_t)!given << k;
-    }
-    p->typed.unstored |= p->typed.absent;
-    return KILN_OK;
 }
 
 /* -- operands ------------------------------------------------------------------------------------------ */
@@ -161,60 +148,138 @@ static void gather(kiln_plan *p) {
         if (apart & 1) add_input(p, a);
 }
 
+/* -- the work ------------------------------------------------------------------------------------------- */
+
+void kiln_plan_begin(kiln_plan *p, unsigned nrets) {
+    enum { WORDS = sizeof(kiln_result) / sizeof(int64_t) };
+    kiln_work *w = &p->work;
+    p->aside = w->parts = false;
+    w->nresults = (uint8_t)nrets;
+    w->nbuffers = w->nsteps = w->ncalls = 0;
+    w->result = KILN_WORK_HEAD;
+    w->nwords = KILN_WORK_HEAD + nrets * WORDS;
+    w->axes.ndim = 0;
+    p->result = (kiln_result *)(void *)(p->words + KILN_WORK_HEAD);
+}
+
+static inline void end_work(kiln_plan *p) {
+    kiln_result *r = p->result;
+    int n = p->work.nresults;
+    p->work.aside = p->aside;
+    p->work.absent = (uint16_t)p->typed.absent;
+    for (int k = 0; k < n; k++, r++) {
+        const kiln_shape *s = &p->shape[r->shape];
+        r->dtype = (uint8_t)p->typed.ret_dtype[k];
+        r->rank = (uint8_t)s->rank;
+        r->sizes = s->at[0]; /* of no meaning if the result is absent */
+        r->strides = s->at[1];
+        r->nelem = s->nelem;
+    }
+}
+
+void kiln_plan_end(kiln_plan *p) { end_work(p); }
+
 /* -- what every family has alike --------------------------------------------------------------------------- */
 
-/* Arguments that are written to stand beside the results. */
-static kiln_buffer *set_written(kiln_plan *p, kiln_buffer *b) {
+/* Sets buffer b of the kernel, which is an argument or a result. */
+static inline void set_buffer(kiln_plan *p, int b, kiln_buffer_kind kind, int which, kiln_dtype dtype) {
+    p->buffer[b].kind = (uint8_t)kind;
+    p->buffer[b].which = (uint8_t)which;
+    p->buffer[b].dtype = (uint8_t)dtype;
+    p->buffer[b].strides = 0;
+    p->bytes[b] = (uint8_t)kiln_elem_bytes[dtype];
+}
+
+/* Arguments that are written to stand beside the results, from buffer b on.  Returns the buffer after them. */
+static __attribute__((noinline)) int set_written(kiln_plan *p, int b) {
     const kiln_nameds *writes = &p->branch->reduce->writes;
     for (int k = 0; k < writes->n; k++) {
         int a = kiln_schema_arg(p->call->op->row->schema, writes->at[k].name);
-        if (p->call->arg[a].kind != KILN_TENSOR) continue;
-        b->kind = KILN_BUFFER_ARG;
-        b->which = (uint8_t)a;
-        b->tensor = p->call->arg[a].u.tensor;
-        b->dtype = (kiln_dtype)b->tensor->dtype;
-        p->bytes[b - p->buffer] = (uint8_t)kiln_elem_bytes[b->dtype];
-        b++;
+        const kiln_value *v = &p->call->arg[a];
+        if (v->kind == KILN_TENSOR) set_buffer(p, b++, KILN_BUFFER_ARG, a, (kiln_dtype)v->u.tensor->dtype);
     }
     return b;
 }
 
+/* The most dimensions that a buffer can have: those of the call, one more for each that is read at computed places, and
+ * three that no dimension of the call gives (kiln_axes_add_one). */
+static int most_dims(const kiln_plan *p) {
+    enum { ADDED = 3 };
+    int dims = p->shape->rank + ADDED;
+    return p->branch->accessed ? dims + __builtin_popcountll(p->branch->accessed) : dims;
+}
+
+/* Takes room for the tables of up to n buffers of a kernel.  A buffer of a kernel may be a temporary for another one, which is
+ * copied by a step; before the launch there may be a call. */
+static inline kiln_status take_tables(kiln_plan *p, unsigned n) {
+    enum { LISTS = 2 + KILN_PLAN_MAX_COPIED + KILN_MAX_SHAPES }; /* of extents: of the axes and of copies */
+    enum { FEW = KILN_PLAN_WORDS / 8 }; /* of these tables: then there is room for all the others */
+    enum { ARGS = KILN_MAX_ARGS * sizeof(kiln_call_arg) / sizeof(int64_t) };
+    kiln_work *w = &p->work;
+    unsigned pitch = (unsigned)most_dims(p), row = pitch > KILN_MAX_RANK ? pitch : KILN_MAX_RANK,
+             at = w->nwords;
+    w->buffer = (uint16_t)at;
+    w->step = (uint16_t)(at += kiln_work_words_of(2 * n, sizeof(kiln_buffer)));
+    w->n = (uint16_t)(at += n + 2);
+    w->stride = (uint16_t)(at += pitch);
+    w->nwords = at + n * pitch;
+    if (w->nwords > FEW && at + ARGS + (2 * n + LISTS) * row > KILN_PLAN_WORDS)
+        return KILN_FAIL(KILN_E_LIMIT, "%s: too many tensors of too many dimensions", p->call->op->name);
+    p->buffer = (kiln_buffer *)(void *)(p->words + w->buffer);
+    p->step = (kiln_step *)(void *)(p->words + w->step);
+    p->n = p->words + w->n;
+    p->axes.pitch = (int)pitch;
+    return KILN_OK;
+}
+
 /* Results, then the tensors that bodies use. */
-KILN_HOT static void set_buffers(kiln_plan *p) {
+KILN_HOT static inline kiln_status set_buffers(kiln_plan *p, bool written) {
     uint64_t uses = p->branch->uses;
-    kiln_buffer *b = p->buffer;
-    for (int k = 0; k < p->typed.nrets; k++, b++) {
-        b->kind = KILN_BUFFER_RESULT;
-        b->which = (uint8_t)k;
-        b->tensor = k < p->call->nout ? p->call->out[k] : NULL;
-        b->dtype = b->tensor ? (kiln_dtype)b->tensor->dtype : p->typed.ret_dtype[k];
-        p->bytes[k] = (uint8_t)kiln_elem_bytes[b->dtype];
-    }
-    if (p->call->op->row->written) b = set_written(p, b);
-    p->axes.nwritten = (int)(b - p->buffer);
-    for (int i = 0; i < p->typed.nin; i++) {
-        if (!(uses >> p->typed.in_arg[i] & 1)) continue;
-        b->kind = KILN_BUFFER_ARG;
-        b->which = (uint8_t)p->typed.in_arg[i];
-        b->tensor = p->in[i];
-        b->dtype = (kiln_dtype)b->tensor->dtype;
-        p->bytes[b - p->buffer] = (uint8_t)kiln_elem_bytes[b->dtype];
-        b++;
-    }
-    p->nbuffers = p->axes.nbuffers = (int)(b - p->buffer);
+    unsigned most = (unsigned)(p->typed.nrets + p->typed.nin);
+    KILN_TRY(take_tables(p, written ? most + (unsigned)p->branch->reduce->writes.n : most));
+    const int nrets = p->typed.nrets, nin = p->typed.nin;
+    int b = 0;
+    for (; b < nrets; b++)
+        set_buffer(p, b, KILN_BUFFER_RESULT, b,
+                   b < p->call->nout ? (kiln_dtype)p->call->out[b]->dtype : p->typed.ret_dtype[b]);
+    if (written) b = set_written(p, b);
+    p->axes.nwritten = b;
+    for (int i = 0; i < nin; i++)
+        if (uses >> p->typed.in_arg[i] & 1)
+            set_buffer(p, b++, KILN_BUFFER_ARG, p->typed.in_arg[i], (kiln_dtype)p->in[i]->dtype);
+    p->work.nbuffers = (uint8_t)b;
+    p->axes.nbuffers = b;
+    const long pitch = p->axes.pitch;
+    int64_t *stride = p->words + p->work.stride;
+    for (int k = 0; k < b; k++, stride += pitch) p->stride[k] = stride;
     p->kind = KILN_CLASS_KERNEL;
     p->form = 0;
-    p->parts = p->axes.triangle = false;
-    p->nsteps = 0;
+    p->axes.triangle = false;
+    p->copy_n = NULL;
+    return KILN_OK;
 }
 
 int kiln_plan_stand_in(kiln_plan *p, int b) {
-    int own = p->nbuffers++;
+    int own = p->work.nbuffers++;
+    int rank = b < p->typed.nrets ? p->shape[p->result[b].shape].rank : kiln_plan_tensor(p, b)->rank;
     p->buffer[own] = p->buffer[b];
     p->bytes[own] = p->bytes[b];
+    p->stride[own] = kiln_work_take(&p->work, (unsigned)(rank > p->axes.pitch ? rank : p->axes.pitch),
+                                    &p->buffer[own].strides);
     p->buffer[b].kind = KILN_BUFFER_TMP;
-    p->buffer[b].tensor = NULL;
     return own;
+}
+
+void kiln_plan_copy(kiln_plan *p, int from, int to, int ndim, const int64_t *n, bool side_by_side) {
+    int tmp = p->buffer[to].kind == KILN_BUFFER_TMP ? to : from;
+    kiln_step *s = kiln_plan_step(p, KILN_STEP_COPY);
+    s->u.copy.from = (uint8_t)from;
+    s->u.copy.to = (uint8_t)to;
+    s->u.copy.ndim = (uint8_t)ndim;
+    s->u.copy.n = (uint16_t)(n - p->words);
+    s->u.copy.dense = !side_by_side ? KILN_DENSE_NONE : tmp == from ? KILN_DENSE_FROM : KILN_DENSE_TO;
+    p->buffer[tmp].nbytes = p->bytes[tmp];
+    for (int d = 0; d < ndim; d++) p->buffer[tmp].nbytes *= n[d];
 }
 
 /* How many axes result k has: the grid's, and those scanned, or folded where it has an element for each. */
@@ -245,43 +310,21 @@ static void compute_aside(kiln_plan *p, int k) {
         p->stride[k][order[i]] = next;
         next *= p->n[order[i]];
     }
-    p->buffer[k].nbytes = next;
-    p->step[p->nsteps++] = (kiln_step){
-        .kind = KILN_STEP_COPY,
-        .u.copy = {(uint8_t)k, (uint8_t)own, (uint8_t)ndim, p->n, p->stride[k], p->stride[own]}};
+    kiln_plan_copy(p, k, own, ndim, p->n, false);
 }
 
 /* The kernel writes result k, which it sees in other sizes, row by row; a copy brings it to its place. */
 static void copy_in_rows(kiln_plan *p, int k) {
-    int own = kiln_plan_stand_in(p, k), shape = p->result[k].shape;
-    const kiln_shape *s = &p->shape[shape];
-    const kiln_tensor *to = p->call->out[k];
-    const int64_t *strides = p->result[k].resized ? s->strides : to->strides;
-    for (int d = 0; d < s->rank; d++) {
-        p->result_n[shape][d] = s->sizes[s->rank - 1 - d];
-        p->stride[own][d] = strides[s->rank - 1 - d] * p->bytes[k];
-    }
-    p->buffer[k].nbytes = s->nelem * p->bytes[k];
-    p->step[p->nsteps++] = (kiln_step){
-        .kind = KILN_STEP_COPY,
-        .u.copy = {(uint8_t)k, (uint8_t)own, (uint8_t)s->rank, p->result_n[shape], NULL, p->stride[own]}};
+    int own = kiln_plan_stand_in(p, k);
+    const kiln_shape *s = &p->shape[p->result[k].shape];
+    const int64_t *strides = p->result[k].resized ? s->strides : p->call->out[k]->strides;
+    int64_t *n = kiln_plan_extents(p, s->rank);
+    int ndim = kiln_innermost_first(s->rank, s->sizes, strides, p->bytes[k], n, p->stride[own]);
+    kiln_plan_copy(p, k, own, ndim, n, true);
 }
 
-/* A launch over the axes; results that must be computed aside get temporaries and are copied after it.  What launches
- * nothing has the steps its family gave it. */
-KILN_HOT static void set_steps(kiln_plan *p) {
-    kiln_axes *x = &p->axes;
-    if (p->kind > KILN_CLASS_ROUTINE) return;
-    x->n = p->n;
-    x->stride = p->stride[0];
-    x->pitch = KILN_MAX_DIMS;
-    x->bytes = p->bytes;
-    x->origin = NULL;
-    kiln_step *s = &p->step[p->nsteps++];
-    s->kind = KILN_STEP_LAUNCH;
-    s->u.launch.axes = x;
-    s->u.launch.first = s->u.launch.end = 0;
-    for (int k = 0; k < p->typed.nrets && p->aside; k++) {
+static __attribute__((noinline)) void copy_results(kiln_plan *p) {
+    for (int k = 0; k < p->typed.nrets; k++) {
         if (p->typed.unstored >> k & 1) continue;
         if (p->call->op->row->nviews)
             copy_in_rows(p, k);
@@ -290,20 +333,35 @@ KILN_HOT static void set_steps(kiln_plan *p) {
     }
 }
 
+/* A launch over the axes; results that must be computed aside get temporaries and are copied after it.  What launches
+ * nothing has the steps its family gave it. */
+KILN_HOT static void set_steps(kiln_plan *p) {
+    if (p->kind > KILN_CLASS_ROUTINE) {
+        p->work.nbuffers = 0;
+        p->axes.ndim = 0;
+        return;
+    }
+    kiln_step *s = kiln_plan_step(p, KILN_STEP_LAUNCH);
+    s->u.launch.first = s->u.launch.end = 0;
+    if (p->aside) copy_results(p);
+}
+
 /* -- the call ------------------------------------------------------------------------------------------ */
 
 /* What given tensors must be, then what the family makes of shapes and strides. */
 static inline kiln_status infer_layout(kiln_plan *p, bool check_types) {
     const kiln_family_fns *family = kiln_families[kiln_plan_family(p)];
-    p->aside = false;
+    kiln_plan_begin(p, p->typed.nrets);
     if (p->call->nout) KILN_TRY(kiln_overlap_check(p));
-    if (p->call->op->row->written) KILN_TRY(kiln_writes_check(p));
+    const bool written = p->call->op->row->written;
+    if (written) KILN_TRY(kiln_writes_check(p));
     KILN_TRY(family->shape(p));
     if (check_types) KILN_TRY(kiln_types_check(p));
-    set_buffers(p);
+    KILN_TRY(set_buffers(p, written));
     KILN_TRY(family->axes(p));
-    if (p->axes.nwritten > p->typed.nrets) KILN_TRY(kiln_written_fit(p));
+    if (written) KILN_TRY(kiln_written_fit(p));
     set_steps(p);
+    end_work(p);
     return KILN_OK;
 }
 
@@ -322,7 +380,7 @@ kiln_status kiln_infer(const kiln_bound *call, kiln_plan *out) {
     }
     KILN_TRY(pick_branch(out, &by));
     KILN_TRY(kiln_types_infer(out));
-    if (op->row->family == KILN_FAMILY_FOLD) KILN_TRY(find_absent(out));
+    if (family->results) KILN_TRY(family->results(out));
     if (kiln_plan_out_rule(out) == KILN_OUT_COPIED) KILN_TRY(kiln_takes_check(call, out->typed.promoted));
     gather(out);
     return infer_layout(out, true);
@@ -338,4 +396,25 @@ KILN_HOT kiln_status kiln_infer_again(const kiln_bound *call, const kiln_typed *
         out->dtypes[a] = (kiln_dtype)out->in[i]->dtype;
     }
     return infer_layout(out, false);
+}
+
+/* -- calls within a call --------------------------------------------------------------------------------- */
+
+static _Thread_local kiln_infer_watch watching;
+
+kiln_infer_watch kiln_infer_show(kiln_infer_watch watch) {
+    kiln_infer_watch before = watching;
+    watching = watch;
+    return before;
+}
+
+kiln_status kiln_infer_inner(const kiln_bound *call, kiln_plan *out) {
+    const kiln_infer_watch watch = watching;
+    if (!watch.fn) return kiln_infer(call, out);
+    if (!watch.deep) watching.fn = NULL;
+    kiln_status st = kiln_infer(call, out);
+    watching.fn = NULL; /* what fn runs, such as a host's log, may infer calls of its own */
+    if (st == KILN_OK) st = watch.fn(watch.user, out);
+    watching = watch;
+    return st;
 }

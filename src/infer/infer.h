@@ -9,7 +9,6 @@
  * Everything lives in caller storage; nothing is allocated.  Knows no IR and no code. */
 #ifndef KILN_INFER_H
 #define KILN_INFER_H
-#include "base/isa.h"
 #include "infer/plan.h"
 
 /* The class key: equal bytes exactly when two calls can share a kernel. */
@@ -22,12 +21,14 @@ typedef struct kiln_key {
 /* What a family (src/family) does to a call whose types are known.  `shape` sets the shapes and results of the plan, `axes`
  * its dimensions, strides, form and what comes before the launch, and its kind and steps if it is no kernel; both may
  * refuse the call.  `lower` makes the IR of its class, or names its routine.  A family of calls has a `shape` alone, which
- * sets the whole plan. */
+ * sets the whole plan.  `results` is asked before all of these, once types are known: it sets which results the call does not
+ * give or store.  NULL: a call gives and stores every result. */
 typedef struct kiln_lowered kiln_lowered; /* lower.h */
 typedef struct kiln_family_fns {
     kiln_status (*shape)(kiln_plan *p);
     kiln_status (*axes)(kiln_plan *p);
     kiln_status (*lower)(kiln_arena *arena, const kiln_plan *p, kiln_lowered *out);
+    kiln_status (*results)(kiln_plan *p);
 } kiln_family_fns;
 extern const kiln_family_fns *const kiln_families[KILN_FAMILY_COUNT]; /* NULL: not served */
 /* Whose the call is: its branch's, which may be a map where the row is a fold; rows that compose have no branches. */
@@ -37,10 +38,23 @@ static inline kiln_family kiln_plan_family(const kiln_plan *p) {
 
 kiln_status kiln_infer(const kiln_bound *call, kiln_plan *out) KILN_MUST_CHECK;
 
+/* Infers a call that another call makes, and shows its plan to the watcher that kiln_infer_show set. */
+kiln_status kiln_infer_inner(const kiln_bound *call, kiln_plan *out) KILN_MUST_CHECK;
+/* Who watches the inner calls of what this thread infers: each is shown to fn, as long as it is valid, in the order in which
+ * they are made.  deep: the calls within them are shown, too, before them.  fn NULL: nobody watches. */
+typedef struct kiln_infer_watch {
+    kiln_status (*fn)(void *user, kiln_plan *inner);
+    void *user;
+    bool deep;
+} kiln_infer_watch;
+/* Sets who watches from now on; returns who did before. */
+kiln_infer_watch kiln_infer_show(kiln_infer_watch watch);
+
 /* What kiln_infer found of another call of the same operator with the same kinds, dtypes and asked values makes
  * inferring this one a matter of sizes and strides: the same plan, or the same failure, as kiln_infer's. */
 kiln_status kiln_infer_again(const kiln_bound *call, const kiln_typed *typed, kiln_plan *out) KILN_MUST_CHECK;
-void kiln_plan_key(const kiln_plan *plan, kiln_isa isa, kiln_key *out);
+void kiln_plan_key(const kiln_plan *plan, int level,
+                   kiln_key *out); /* level: of the target that builds its kernels */
 
 /* Where a kernel's scalar comes from: number argument `arg` (item `index` of a list, or -1; KILN_HOST_ID + k: the row's
  * k-th host number), converted to `via` (a half type, or dtype itself) and from that to `dtype`, the type the kernel
@@ -67,6 +81,8 @@ typedef struct kiln_call_env {
     kiln_henv env;
     const kiln_bound *call;
 } kiln_call_env;
+/* The dtype of a tensor, or that a number alone has; KILN_DTYPE_COUNT: the argument has none. */
+kiln_dtype kiln_arg_dtype(const kiln_bound *call, int arg);
 void kiln_call_env_init(kiln_call_env *ce, const kiln_bound *call, kiln_dtype common);
 /* compose: what a call within is given by an expression; and the way of the row that a call takes. */
 kiln_status kiln_call_value(const kiln_call_env *ce, const kiln_expr *e, kiln_value *out) KILN_MUST_CHECK;
@@ -76,5 +92,9 @@ kiln_status kiln_checks_hold(const kiln_bound *call, kiln_dtype common) KILN_MUS
 
 void kiln_bound_print(kiln_sb *out, const kiln_bound *call);
 void kiln_plan_print(kiln_sb *out, const kiln_plan *plan);
-void kiln_key_print(kiln_sb *out, const kiln_plan *plan, const kiln_key *key); /* lines "field: value" */
+/* Lines "field: value".  target: the name of what builds the kernel, and of its level. */
+void kiln_key_print(kiln_sb *out, const kiln_plan *plan, const kiln_key *key, const char *target);
+/* The same in one line without what all calls of the operator share: "self f32 contig, other f32 contig -> f32 contig; dim=1". */
+void kiln_key_words(kiln_sb *out, const kiln_plan *plan, const kiln_key *key);
+void kiln_row_name_print(kiln_sb *out, const kiln_row *row); /* "aten::add.Tensor" */
 #endif

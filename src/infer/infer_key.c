@@ -6,6 +6,7 @@
  * the functional form's kernels, since operands and dtypes say all that differs. */
 #include <string.h>
 
+#include "infer/chooser.h"
 #include "infer/infer_parts.h"
 #include "kiln/kiln_abi.h"
 
@@ -16,7 +17,7 @@ typedef struct head {
     uint64_t exact;   /* bit a: argument a is read without rounding it to the common dtype */
     uint16_t abi;
     struct {
-        uint8_t device, level; /* KILN_DEVICE_CPU, and a kiln_isa */
+        uint8_t device, level; /* KILN_DEVICE_*, and the level of its target */
     } target;                  /* what the code runs on */
     uint8_t family, branch, common, nrets, nbuffers, strided, form, parts, kind;
     uint8_t zero;
@@ -88,7 +89,7 @@ static void encode_given(encoding *to, const kiln_value *list) {
 
 /* -- the key ------------------------------------------------------------------------------------------- */
 
-void kiln_plan_key(const kiln_plan *plan, kiln_isa isa, kiln_key *out) {
+void kiln_plan_key(const kiln_plan *plan, int level, kiln_key *out) {
     const kiln_bound *call = plan->call;
     const kiln_row *row = call->op->row;
     head *h = (head *)out->bytes;
@@ -96,7 +97,7 @@ void kiln_plan_key(const kiln_plan *plan, kiln_isa isa, kiln_key *out) {
                 .present = optionals_present(call),
                 .exact = plan->typed.exact,
                 .abi = KILN_ABI_VERSION,
-                .target = {KILN_DEVICE_CPU, (uint8_t)isa},
+                .target = {(uint8_t)kiln_plan_device(plan), (uint8_t)level},
                 .family = (uint8_t)kiln_plan_family(plan),
                 .branch = plan->branch ? (uint8_t)plan->branch->code : plan->typed.branch,
                 .common = (uint8_t)plan->typed.common,
@@ -104,13 +105,13 @@ void kiln_plan_key(const kiln_plan *plan, kiln_isa isa, kiln_key *out) {
                 .nbuffers = (uint8_t)plan->axes.nbuffers,
                 .strided = plan->axes.strided,
                 .form = plan->form,
-                .parts = plan->parts,
+                .parts = plan->work.parts,
                 .kind = plan->kind,
                 .absent = (uint16_t)plan->typed.absent};
     uint8_t *at = (uint8_t *)(h + 1);
     for (int k = 0; k < plan->typed.nrets; k++) *at++ = (uint8_t)plan->typed.ret_dtype[k];
     for (int b = 0; b < plan->axes.nbuffers; b++) {
-        *at++ = (uint8_t)plan->buffer[b].dtype;
+        *at++ = plan->buffer[b].dtype;
         *at++ = plan->buffer[b].stride;
     }
     out->n = (uint32_t)(at - out->bytes);
@@ -123,6 +124,12 @@ void kiln_plan_key(const kiln_plan *plan, kiln_isa isa, kiln_key *out) {
 }
 
 /* -- in words ------------------------------------------------------------------------------------------ */
+
+void kiln_row_name_print(kiln_sb *out, const kiln_row *row) {
+    const kiln_schema *s = row->schema;
+    kiln_sb_printf(out, "%s%s%s%s%s", s->ns, s->ns[0] ? "::" : "", s->name, s->overload[0] ? "." : "",
+                   s->overload);
+}
 
 static void print_named(kiln_sb *out, const kiln_plan *plan, const char *field, uint64_t args, bool values) {
     const char *sep = "";
@@ -169,16 +176,16 @@ static void print_operands(kiln_sb *out, const kiln_plan *plan, const kiln_key *
     kiln_sb_putc(out, '\n');
 }
 
-void kiln_key_print(kiln_sb *out, const kiln_plan *plan, const kiln_key *key) {
+void kiln_key_print(kiln_sb *out, const kiln_plan *plan, const kiln_key *key, const char *target) {
     const kiln_row *row = plan->call->op->row;
     head h;
     memcpy(&h, key->bytes, sizeof h);
-    kiln_sb_printf(out, "operator: %s%s%s%s%s\n", row->schema->ns, row->schema->ns[0] ? "::" : "",
-                   row->schema->name, row->schema->overload[0] ? "." : "", row->schema->overload);
+    kiln_sb_puts(out, "operator: ");
+    kiln_row_name_print(out, row);
+    kiln_sb_putc(out, '\n');
     kiln_sb_printf(out, "row: %016llx%016llx\n", (unsigned long long)h.row.hi, (unsigned long long)h.row.lo);
     kiln_sb_printf(out, "abi: %d\n", h.abi);
-    kiln_sb_printf(out, "target: %s %s\n", h.target.device == KILN_DEVICE_CPU ? "cpu" : "unknown",
-                   kiln_isa_name((kiln_isa)h.target.level));
+    kiln_sb_printf(out, "target: %s\n", target);
     kiln_sb_printf(out, "family: %s\nkind: %s\n", kiln_family_name((kiln_family)h.family),
                    (const char *[])KILN_CLASS_KIND_NAMES[h.kind]);
     kiln_sb_printf(out, "branch: %d\n", h.branch);
@@ -190,4 +197,58 @@ void kiln_key_print(kiln_sb *out, const kiln_plan *plan, const kiln_key *key) {
     print_named(out, plan, "statics", row->statics, true);
     kiln_sb_printf(out, "iteration: %s\n", h.strided ? "strided" : "contiguous or broadcast");
     kiln_sb_printf(out, "form: %d%s\n", h.form, h.parts ? ", in parts" : "");
+}
+
+/* -- in one line --------------------------------------------------------------------------------------- */
+
+/* Prints dtype and stride class of the kernel's operands from..to-1, each after the name of its argument if `named`. */
+static void print_some(kiln_sb *out, const kiln_plan *plan, const uint8_t *dtypes, int from, int to,
+                       bool named) {
+    static const char *const strides[] = KILN_STRIDE_NAMES;
+    for (int b = from; b < to; b++) {
+        const uint8_t *at = dtypes + (size_t)2 * (size_t)b;
+        if (b > from) kiln_sb_puts(out, ", ");
+        if (named) kiln_buffer_print(out, plan, b);
+        kiln_sb_printf(out, "%s%s %s", named ? " " : "", kiln_dtype_name((kiln_dtype)at[0]),
+                       at[1] < KILN_STRIDE_COUNT ? strides[at[1]] : "?");
+    }
+}
+
+/* A composition has no operands: only the dtypes of its results are known. */
+static void print_signature(kiln_sb *out, const kiln_plan *plan, const kiln_key *key, const head *h) {
+    const uint8_t *rets = key->bytes + sizeof *h;
+    int nresults = h->nrets < h->nbuffers ? h->nrets : h->nbuffers;
+    print_some(out, plan, rets + h->nrets, nresults, h->nbuffers, true);
+    kiln_sb_puts(out, nresults < h->nbuffers ? " -> " : "-> ");
+    print_some(out, plan, rets + h->nrets, 0, nresults, false);
+    for (int k = 0; k < h->nrets && !nresults; k++)
+        kiln_sb_printf(out, "%s%s", k ? ", " : "",
+                       h->absent >> k & 1 ? "none" : kiln_dtype_name((kiln_dtype)rets[k]));
+}
+
+/* "; what: names", or "; name=value, ..." without a text in `what`.  Nothing for no arguments. */
+static void add_named(kiln_sb *out, const kiln_plan *plan, const char *what, uint64_t args) {
+    bool first = true;
+    for (int a = 0; args; a++, args >>= 1) {
+        if (!(args & 1)) continue;
+        kiln_sb_printf(out, "%s%s%s", first ? "; " : ", ", first ? what : "", kiln_arg_name(plan->call, a));
+        first = false;
+        if (what[0]) continue;
+        kiln_sb_putc(out, '=');
+        kiln_value_print(out, &plan->call->arg[a]);
+    }
+}
+
+void kiln_key_words(kiln_sb *out, const kiln_plan *plan, const kiln_key *key) {
+    head h;
+    memcpy(&h, key->bytes, sizeof h);
+    print_signature(out, plan, key, &h);
+    add_named(out, plan, "", plan->call->op->row->statics);
+    add_named(out, plan, "given: ", h.present);
+    add_named(out, plan, "exact: ", h.exact);
+    if (h.nbuffers) kiln_sb_printf(out, "; in %s", kiln_dtype_name((kiln_dtype)h.common));
+    if (h.branch) kiln_sb_printf(out, "; branch %d", h.branch);
+    if (h.form) kiln_sb_printf(out, "; form %d", h.form);
+    if (h.strided) kiln_sb_puts(out, "; strided");
+    if (h.parts) kiln_sb_puts(out, "; in parts");
 }

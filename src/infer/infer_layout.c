@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "infer/chooser.h"
 #include "infer/infer_parts.h"
 
 /* Strides of one tensor, as far as its layout counts. */
@@ -41,8 +42,7 @@ static strides strides_of(const kiln_shape *s, bool uniform, const layout *t, in
 
 /* -- all tensors in one dense layout: one flat loop ---------------------------------------------------- */
 
-/* Channels are innermost, then the rest from the last dimension on. */
-static void channels_last_strides(int rank, const int64_t *sizes, int64_t *strides) {
+void kiln_channels_last(int rank, const int64_t *sizes, int64_t *strides) {
     int64_t next = sizes[1];
     strides[1] = 1;
     for (int d = rank - 1; d >= 2; d--) {
@@ -64,7 +64,7 @@ static bool one_layout(kiln_shape *s, const deciders *f) {
     if (rows)
         kiln_row_major(s->rank, s->sizes, s->strides);
     else if (channels_last)
-        channels_last_strides(s->rank, s->sizes, s->strides);
+        kiln_channels_last(s->rank, s->sizes, s->strides);
     if (rows || channels_last) return true;
     if (!(f->flags & KILN_TF_DENSE) || f->n == 0) return false;
     for (int i = 1; i < f->n; i++)
@@ -245,7 +245,8 @@ static void convert(const kiln_plan *p, made *in, int n) {
 /* The n layouts at `in` meet in one iterator: in[0] becomes that of its result.  f: room to work it out in. */
 static void meet(made *in, int n, deciders *f) {
     uint8_t perm[KILN_MAX_RANK];
-    kiln_shape s = {.rank = 0};
+    int64_t sizes[KILN_MAX_RANK], strides[KILN_MAX_RANK];
+    kiln_shape s = {.rank = 0, .sizes = sizes, .strides = strides};
     for (int i = 0; i < n; i++) s.rank = in[i].l.rank > s.rank ? in[i].l.rank : s.rank;
     f->uniform = true; /* a number among them has no dimensions */
     for (int i = 0; i < n; i++) f->uniform = f->uniform && in[i].l.rank == s.rank;
@@ -310,7 +311,7 @@ static bool made_before(const kiln_plan *p) {
            ty->chain[0].kind == KILN_LINK_ROWS;
 }
 
-/* Whether the row's own strides are others than those that ret_strides had. */
+/* Gives the results the strides that the row itself states, if it states any.  True: they differ from those in p->shape before. */
 static bool own_strides(kiln_plan *p) {
     const kiln_typing *ty = &p->branch->typing;
     int64_t before[KILN_MAX_RANK];
@@ -325,7 +326,7 @@ static bool own_strides(kiln_plan *p) {
     else if (ty->strides == KILN_STRIDES_CHAIN)
         strides_of_chain(p);
     else
-        channels_last_strides(p->shape->rank, p->shape->sizes, p->shape->strides);
+        kiln_channels_last(p->shape->rank, p->shape->sizes, p->shape->strides);
     return memcmp(before, p->shape->strides, n) != 0;
 }
 
@@ -335,7 +336,7 @@ static bool own_strides(kiln_plan *p) {
 static void buffer_strides(const kiln_plan *p, const deciders *f, strides *out) {
     uint64_t uses = p->branch->uses;
     for (int k = 0; k < p->typed.nrets; k++, out++) {
-        const kiln_tensor *given = p->buffer[k].tensor;
+        const kiln_tensor *given = k < p->call->nout ? p->call->out[k] : NULL;
         *out = !given || p->result[k].resized ? p->shape->strides : given->strides;
     }
     for (int i = 0; i < p->typed.nin; i++)
@@ -345,13 +346,14 @@ static void buffer_strides(const kiln_plan *p, const deciders *f, strides *out) 
 /* Whether dimension d goes on where the last one of the axes ends, for every buffer. */
 static bool merges(const kiln_plan *p, const strides *of, int d) {
     int last = p->axes.ndim - 1;
+    const int64_t n = p->n[last];
     for (int b = 0; b < p->axes.nbuffers; b++)
-        if (p->n[last] * p->stride[b][last] != of[b][d] * p->bytes[b]) return false;
+        if (n * p->stride[b][last] != of[b][d] * p->bytes[b]) return false;
     return true;
 }
 
 int kiln_plan_append(kiln_plan *p, const int64_t *const *of, const uint8_t *dims, int n) {
-    int first = p->axes.ndim;
+    const int first = p->axes.ndim, nbuffers = p->axes.nbuffers;
     for (int k = 0; k < n; k++) {
         int d = dims[k], at = p->axes.ndim;
         if (p->shape->sizes[d] == 1) continue;
@@ -360,7 +362,7 @@ int kiln_plan_append(kiln_plan *p, const int64_t *const *of, const uint8_t *dims
             continue;
         }
         /* The analyzer does not know that `of` has as many entries as there are buffers. */
-        for (int b = 0; b < p->axes.nbuffers; b++)
+        for (int b = 0; b < nbuffers; b++)
             p->stride[b][at] = of[b][d] * p->bytes[b]; /* NOLINT(clang-analyzer-core.NullDereference) */
         p->n[p->axes.ndim++] = p->shape->sizes[d];
     }
@@ -402,20 +404,6 @@ KILN_HOT void kiln_layout_infer(kiln_plan *p) {
 
 /* -- classes ------------------------------------------------------------------------------------------- */
 
-/* Whether b has an element for each of many short rows, results lie in such rows, which follow each other, and other inputs
- * in rows or as b does. */
-static bool is_column(const kiln_plan *p, int column) {
-    const kiln_axes *x = &p->axes;
-    if (x->ngrid < 2 || p->n[1] < KILN_MANY_ROWS || p->stride[column][1] == 0) return false;
-    if (x->ngrid != x->ndim || p->n[0] < 2 || p->n[0] > KILN_SHORTER_ROW) return false;
-    for (int b = 0; b < x->nbuffers; b++) {
-        bool row = p->stride[b][0] == p->bytes[b];
-        if (b < x->nwritten ? !row || p->stride[b][1] != p->n[0] * p->bytes[b] : !row && p->stride[b][0])
-            return false;
-    }
-    return true;
-}
-
 /* Inlined, so that it asks nothing of `still` and `turned` where they are 0, as they are for maps. */
 static inline __attribute__((always_inline)) void classify(kiln_plan *p, int vec, uint64_t still,
                                                            uint32_t turned) {
@@ -431,7 +419,7 @@ static inline __attribute__((always_inline)) void classify(kiln_plan *p, int vec
             is = KILN_STRIDE_CONTIG;
         else if (stride == 0 && b >= nwritten && asked) {
             is = KILN_STRIDE_BCAST;
-            if (vec == 0 && is_column(p, b)) p->axes.columns |= 1u << b;
+            if (vec == 0 && kiln_plan_chooser(p)->is_column(p, b)) p->axes.columns |= 1u << b;
         } else
             strided |= asked;
         p->buffer[b].stride = (uint8_t)is;

@@ -4,9 +4,7 @@
  * that has some of its memory but not all of it in the same order (unless the row says `out copied`).  Two results in one
  * memory are refused too.  Any other overlap gives what reading all arguments before anything is written would give.
  * Elements are computed in no certain order, so a result that shares memory with more of an argument than its own
- * element is computed aside first (copy_out).  Without storages to compare, addresses decide. */
-#include <string.h>
-
+ * element is computed aside first (`aside`).  Without storages to compare, addresses decide. */
 #include "infer/infer_parts.h"
 
 typedef enum overlap { OVERLAP_NO, OVERLAP_ALIGNED, OVERLAP_PARTIAL, OVERLAP_OTHER } overlap;
@@ -16,11 +14,10 @@ static overlap overlap_of(const kiln_tensor *a, const kiln_tensor *b) {
     if (a->nelem == 0 || b->nelem == 0) return OVERLAP_NO;
     if (a == b) return OVERLAP_ALIGNED;
     if (a->flags & b->flags & KILN_TF_DENSE) {
-        uintptr_t a0 = (uintptr_t)a->data, a1 = a0 + (uintptr_t)(a->nelem * kiln_elem_bytes[a->dtype]);
-        uintptr_t b0 = (uintptr_t)b->data, b1 = b0 + (uintptr_t)(b->nelem * kiln_elem_bytes[b->dtype]);
-        if (a0 >= b1 || b0 >= a1) return OVERLAP_NO;
-        size_t n = a->rank * sizeof(int64_t);
-        if (a0 != b0 || a1 != b1 || a->rank != b->rank || (n && memcmp(a->strides, b->strides, n) != 0))
+        kiln_extent ea = kiln_tensor_extent(a), eb = kiln_tensor_extent(b);
+        if (kiln_extents_apart(ea, eb)) return OVERLAP_NO;
+        bool all = ea.low == eb.low && ea.nbytes == eb.nbytes;
+        if (!all || a->rank != b->rank || !kiln_same_sizes(a->rank, a->strides, b->strides))
             return OVERLAP_PARTIAL;
     }
     if (kiln_tensors_aligned(a, b)) return OVERLAP_ALIGNED;
@@ -96,14 +93,14 @@ kiln_status kiln_writes_check(const kiln_plan *p) {
 kiln_status kiln_written_fit(const kiln_plan *p) {
     for (int b = p->typed.nrets; b < p->axes.nwritten; b++) {
         const kiln_buffer *buf = &p->buffer[b];
-        bool fits = buf->tensor->nelem == p->axes.npoints;
+        bool fits = kiln_plan_tensor(p, b)->nelem == p->axes.npoints;
         for (int d = 0; d < p->axes.ngrid; d++) fits = fits && (p->n[d] == 1 || p->stride[b][d] != 0);
         if (!fits)
             return KILN_FAIL(KILN_E_ARG,
                              "%s: argument '%s' is written to and has %lld elements that are not one for "
                              "each of %lld results",
                              p->call->op->name, kiln_arg_name(p->call, buf->which),
-                             (long long)buf->tensor->nelem, (long long)p->axes.npoints);
+                             (long long)kiln_plan_tensor(p, b)->nelem, (long long)p->axes.npoints);
     }
     return KILN_OK;
 }

@@ -48,7 +48,8 @@ kiln_status kiln_takes_check(const kiln_bound *call,
                              kiln_dtype promoted) KILN_MUST_CHECK; /* whether the row takes it */
 kiln_status kiln_types_check(const kiln_plan *p) KILN_MUST_CHECK;
 
-/* overlap: outputs that must not be written, or only after all is computed: then copy_out is set, which was false. */
+/* infer_overlap.c: refuses results that must not be written.  Sets `aside`, which was false, where a result may be written only after all
+ * elements are computed. */
 kiln_status kiln_overlap_check(kiln_plan *p) KILN_MUST_CHECK;
 /* Arguments that the row writes to share memory with nothing else. */
 kiln_status kiln_writes_check(const kiln_plan *p) KILN_MUST_CHECK;
@@ -68,6 +69,9 @@ void kiln_layout_infer(kiln_plan *p);
 /* Strides of a new tensor of shape s, as an iterator over a part of t, of those sizes, makes them. */
 void kiln_layout_part(const kiln_tensor *t, kiln_shape *s);
 
+/* Strides of channels last, for rank 3 and more: channels are innermost, then the rest from the last dimension on. */
+void kiln_channels_last(int rank, const int64_t *sizes, int64_t *strides);
+
 /* Strides of a tensor along the dimensions of shape s: zero where it is stretched. */
 static inline void kiln_strides_stretch(const kiln_shape *s, int rank, const int64_t *sizes,
                                         const int64_t *strides, int64_t *out) {
@@ -80,9 +84,27 @@ static inline void kiln_strides_stretch(const kiln_shape *s, int rank, const int
  * were added. */
 int kiln_plan_append(kiln_plan *p, const int64_t *const *of, const uint8_t *dims, int n);
 
-/* Makes the kernel's buffer b a temporary, whose size and copy are the caller's to say; returns what b was, beside the
- * kernel's. */
+/* The work of a plan, which has so many results: begun before shapes are set, ended when all else is set. */
+void kiln_plan_begin(kiln_plan *p, unsigned nrets);
+void kiln_plan_end(kiln_plan *p);
+/* One more step. */
+static inline kiln_step *kiln_plan_step(kiln_plan *p, kiln_step_kind kind) {
+    kiln_step *s = &p->step[p->work.nsteps++];
+    s->kind = (uint8_t)kind;
+    return s;
+}
+/* Room for the extents that a step copies, of up to `rank` dimensions. */
+static inline int64_t *kiln_plan_extents(kiln_plan *p, int rank) {
+    uint16_t at;
+    return kiln_work_take(&p->work, rank ? (unsigned)rank : 1, &at);
+}
+
+/* Makes the kernel's buffer b a temporary, for which kiln_plan_copy must be called; returns what b was, beside the kernel's. */
 int kiln_plan_stand_in(kiln_plan *p, int b);
+/* Adds a step that copies a temporary to the buffer that it stands in for, or that buffer to the temporary: along ndim
+ * dimensions of sizes n, innermost first.  Both have their strides in the plan, but side_by_side: the temporary's elements
+ * follow each other in the order of the dimensions.  Sets the size of the temporary. */
+void kiln_plan_copy(kiln_plan *p, int from, int to, int ndim, const int64_t *n, bool side_by_side);
 
 /* How each buffer goes along dimension `vec`, the vector axis: what sizes and strides add to the class of the call.  Those
  * of `still` (bit b: buffer b) are not asked: they do not go along it, or may lie anyhow.  Those of `turned` count as contiguous, if no
@@ -90,7 +112,6 @@ int kiln_plan_stand_in(kiln_plan *p, int b);
 void kiln_plan_classify(kiln_plan *p, int vec, uint64_t still, uint32_t turned);
 
 /* printing */
-void kiln_sizes_print(kiln_sb *out, int rank, const int64_t *sizes);  /* "[2, 3]" */
 void kiln_buffer_print(kiln_sb *out, const kiln_plan *p, int buffer); /* "result 0", "self" */
 void kiln_value_print(kiln_sb *out, const kiln_value *v);
 const char *kiln_value_kind_name(const kiln_value *v); /* "int" */

@@ -9,10 +9,6 @@ static void print_list(kiln_sb *out, char open, int n, const int64_t *v, char cl
     kiln_sb_putc(out, close);
 }
 
-void kiln_sizes_print(kiln_sb *out, int rank, const int64_t *sizes) {
-    print_list(out, '[', rank, sizes, ']');
-}
-
 static void print_tensor(kiln_sb *out, const kiln_tensor *t) {
     kiln_sb_puts(out, kiln_dtype_name((kiln_dtype)t->dtype));
     kiln_sizes_print(out, t->rank, t->sizes);
@@ -91,53 +87,18 @@ static void print_result(kiln_sb *out, const kiln_plan *p, int k) {
         kiln_sb_puts(out, k < p->call->nout ? ", resized\n" : ", new\n");
 }
 
+/* What numbers in the plan's work stand for. */
+static void find_names(const kiln_plan *p, kiln_work_names *names) {
+    const kiln_schema *schema = p->call->op->row->schema;
+    *names = (kiln_work_names){.arg = {NULL}};
+    for (int a = 0; a < schema->nargs; a++) names->arg[a] = schema->args[a].name;
+    for (int k = 0; k < p->work.ncalls; k++) names->op[k] = p->op[k]->name;
+}
+
 void kiln_buffer_print(kiln_sb *out, const kiln_plan *p, int b) {
-    const kiln_buffer *buf = &p->buffer[b];
-    if (buf->kind == KILN_BUFFER_TMP) kiln_sb_puts(out, "temporary for ");
-    if (b < p->typed.nrets || buf->kind == KILN_BUFFER_RESULT)
-        kiln_sb_printf(out, "result %d", buf->which);
-    else
-        kiln_sb_puts(out, kiln_arg_name(p->call, buf->which));
-}
-
-static void print_axes(kiln_sb *out, const kiln_plan *p) {
-    static const char *const roles[] = KILN_ROLE_NAMES, *const strides[] = KILN_STRIDE_NAMES;
-    const kiln_axes *x = &p->axes;
-    kiln_sb_puts(out, "axes:");
-    for (int d = 0; d < x->ndim; d++)
-        kiln_sb_printf(out, "%s %s %lld", d ? "," : "", roles[d < x->ngrid ? KILN_ROLE_GRID : p->role[d]],
-                       (long long)x->n[d]);
-    kiln_sb_puts(out, x->triangle ? ", a triangle\nbuffers:\n" : "\nbuffers:\n");
-    for (int b = 0; b < p->nbuffers; b++) {
-        kiln_sb_puts(out, "  ");
-        kiln_buffer_print(out, p, b);
-        kiln_sb_printf(out, ": %s", kiln_dtype_name(p->buffer[b].dtype));
-        if (b < x->nbuffers) {
-            const char *turned = x->turned >> b & 1 ? " when turned" : "";
-            kiln_sb_printf(out, " %s%s, byte strides ", strides[p->buffer[b].stride], turned);
-            kiln_sizes_print(out, x->ndim, x->stride + (size_t)b * (size_t)x->pitch);
-        }
-        if (p->buffer[b].kind == KILN_BUFFER_TMP)
-            kiln_sb_printf(out, ", %lld bytes", (long long)p->buffer[b].nbytes);
-        kiln_sb_putc(out, '\n');
-    }
-}
-
-static void print_step(kiln_sb *out, const kiln_plan *p, const kiln_step *s) {
-    if (s->kind == KILN_STEP_LAUNCH) {
-        kiln_sb_puts(out, "  launch");
-        if (s->u.launch.end) kiln_sb_printf(out, " nests %d to %d", s->u.launch.first, s->u.launch.end - 1);
-    } else if (s->kind == KILN_STEP_CALL) {
-        kiln_sb_printf(out, "  call %s", s->u.call.op->name);
-    } else {
-        kiln_sb_puts(out, "  copy ");
-        kiln_buffer_print(out, p, s->u.copy.from);
-        kiln_sb_puts(out, " to ");
-        kiln_buffer_print(out, p, s->u.copy.to);
-        kiln_sb_puts(out, ", ");
-        kiln_sizes_print(out, s->u.copy.ndim, s->u.copy.n);
-    }
-    kiln_sb_putc(out, '\n');
+    kiln_work_names names;
+    find_names(p, &names);
+    kiln_work_buffer_print(out, &p->work, &names, b);
 }
 
 void kiln_plan_print(kiln_sb *out, const kiln_plan *p) {
@@ -147,7 +108,7 @@ void kiln_plan_print(kiln_sb *out, const kiln_plan *p) {
     kiln_sizes_print(out, p->shape->rank, p->shape->sizes);
     kiln_sb_putc(out, '\n');
     for (int k = 0; k < p->typed.nrets; k++) print_result(out, p, k);
-    if (p->kind <= KILN_CLASS_ROUTINE) print_axes(out, p);
-    kiln_sb_puts(out, "steps:\n");
-    for (int k = 0; k < p->nsteps; k++) print_step(out, p, &p->step[k]);
+    kiln_work_names names;
+    find_names(p, &names);
+    kiln_work_print(out, &p->work, &names);
 }

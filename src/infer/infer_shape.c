@@ -65,7 +65,7 @@ static kiln_status broadcast_all(kiln_plan *p) {
     int rank = 0, seen = 0;
     for (int i = 0; i < p->typed.nshaped; i++)
         if (p->in[i]->rank > rank) rank = p->in[i]->rank;
-    s->rank = rank;
+    kiln_plan_shape(p, s, rank);
     s->nelem = 1;
     for (int d = 0; d < rank; d++) s->sizes[d] = 1;
     for (int i = 0; i < p->typed.nshaped; i++) {
@@ -86,9 +86,10 @@ static bool take_shape(kiln_plan *p) {
     const kiln_tensor *t = p->in[0];
     for (int i = 1; i < p->typed.nshaped; i++)
         if (!kiln_has_shape(p->in[i], t->rank, t->sizes)) return false;
-    p->shape->rank = t->rank;
+    kiln_plan_shape(p, p->shape, t->rank);
     p->shape->nelem = t->nelem;
-    for (int d = 0; d < t->rank; d++) p->shape->sizes[d] = t->sizes[d];
+    int64_t *sizes = p->shape->sizes;
+    for (int d = 0; d < t->rank; d++) sizes[d] = t->sizes[d];
     return true;
 }
 

@@ -171,7 +171,7 @@ kiln_status kiln_types_infer(kiln_plan *p) {
     for (int k = 0; k < p->typed.nrets; k++) {
         int r = ty->ret[k];
         if (r >= 0)
-            p->typed.ret_dtype[k] = (kiln_dtype)r;
+            p->typed.ret_dtype[k] = (uint8_t)r;
         else if (r == KILN_RET_COMMON)
             p->typed.ret_dtype[k] = p->typed.common;
         else if (r == KILN_RET_REAL)

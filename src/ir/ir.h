@@ -146,12 +146,17 @@ kiln_ref kiln_ir_par_read(kiln_ir *ir, int par);
 kiln_ref kiln_ir_load(kiln_ir *ir, int buf);
 kiln_ref kiln_ir_load_at(kiln_ir *ir, int buf, const kiln_ir_coord *coord, int ncoord, kiln_ref guard,
                          kiln_ref other);
-kiln_ref kiln_ir_load_part(kiln_ir *ir, int buf, kiln_ir_part part, const kiln_ir_coord *coord, int ncoord,
-                           kiln_ref guard, kiln_ref other);
+/* An element of a buffer: at the axes' places, but along the axes of coord at those. */
+typedef struct kiln_ir_place {
+    int buf;
+    const kiln_ir_coord *coord;
+    int ncoord;
+} kiln_ir_place;
+kiln_ref kiln_ir_load_part(kiln_ir *ir, kiln_ir_place from, kiln_ir_part part, kiln_ref guard,
+                           kiln_ref other);
 void kiln_ir_store(kiln_ir *ir, int buf, kiln_ref value);
 /* Of a complex buffer: both parts.  im is KILN_NOREF for any other. */
-void kiln_ir_store_parts(kiln_ir *ir, int buf, kiln_ref re, kiln_ref im, const kiln_ir_coord *coord,
-                         int ncoord, kiln_ref guard);
+void kiln_ir_store_parts(kiln_ir *ir, kiln_ir_place to, kiln_ref re, kiln_ref im, kiln_ref guard);
 void kiln_ir_store_at(kiln_ir *ir, int buf, kiln_ref value, const kiln_ir_coord *coord, int ncoord,
                       kiln_ref guard);
 kiln_ref kiln_ir_prim(kiln_ir *ir, kiln_prim p, const kiln_ref *args,
@@ -162,8 +167,13 @@ kiln_ref kiln_ir_extent(kiln_ir *ir, int axis);
 void kiln_ir_trap_if(kiln_ir *ir, kiln_ref cond, kiln_status st, const char *text);
 void kiln_ir_for(kiln_ir *ir, int axis, bool vec);
 /* fold AXES (init...) { step: ... yield } merge { ... yield }, slowest axis first; without lanes: by block */
-kiln_ref kiln_ir_fold(kiln_ir *ir, const int *axes, int naxes, bool vec, kiln_ir_tree tree,
-                      const kiln_ref *init, int nstates);
+typedef struct kiln_ir_run {
+    const int *axes;
+    int naxes;
+    bool vec; /* the fastest axis is that of vectors */
+    kiln_ir_tree tree;
+} kiln_ir_run;
+kiln_ref kiln_ir_fold(kiln_ir *ir, kiln_ir_run over, const kiln_ref *init, int nstates);
 /* block 0: none, and no merge */
 kiln_ref kiln_ir_scan(kiln_ir *ir, int axis, uint32_t block, const kiln_ref *init, int nstates);
 kiln_ref kiln_ir_state(kiln_ir *ir, int k); /* in a step: the state so far */
@@ -178,6 +188,9 @@ kiln_ref kiln_ir_result(kiln_ir *ir, kiln_ref fold, int k);
 
 kiln_status kiln_ir_verify(const kiln_ir *ir) KILN_MUST_CHECK; /* KILN_E_VERIFY names the instruction */
 void kiln_ir_print(kiln_sb *out, const kiln_ir *ir);
+/* Prints ir with names made of places (a0, b0, p0), no kernel name and empty trap texts.  Two kernels with equal
+ * text have equal code. */
+void kiln_ir_print_nameless(kiln_sb *out, const kiln_ir *ir);
 kiln_status kiln_ir_parse(kiln_arena *arena, const char *text, size_t n,
                           kiln_ir **out) KILN_MUST_CHECK; /* verified */
 /* Folds constants, removes casts to the same type, common subexpressions and dead values; never

@@ -171,19 +171,19 @@ static kiln_ir_coord *copy_coords(kiln_ir *ir, const kiln_ir_coord *coord, int n
     return p;
 }
 
-kiln_ref kiln_ir_load_part(kiln_ir *ir, int buf, kiln_ir_part part, const kiln_ir_coord *coord, int ncoord,
-                           kiln_ref guard, kiln_ref other) {
-    if (buf < 0 || buf >= ir->nbufs) fail(ir, "no such buffer");
+kiln_ref kiln_ir_load_part(kiln_ir *ir, kiln_ir_place from, kiln_ir_part part, kiln_ref guard,
+                           kiln_ref other) {
+    if (from.buf < 0 || from.buf >= ir->nbufs) fail(ir, "no such buffer");
     if ((guard == KILN_NOREF) != (other == KILN_NOREF)) fail(ir, "a guard and its other value go together");
     if (guard != KILN_NOREF && (!is_value(ir, guard) || !is_value(ir, other))) return KILN_NOREF;
-    kiln_ir_coord *coords = copy_coords(ir, coord, ncoord);
+    kiln_ir_coord *coords = copy_coords(ir, from.coord, from.ncoord);
     if (ir->failed) return KILN_NOREF;
-    kiln_dtype t = ir->bufs[buf].dtype;
+    kiln_dtype t = ir->bufs[from.buf].dtype;
     kiln_ir_ins ins = ins_of(KILN_IR_LOAD, part == KILN_PART_WHOLE ? t : kiln_dtype_real(t));
     ins.prim = (uint8_t)part;
-    ins.which = (uint16_t)buf;
+    ins.which = (uint16_t)from.buf;
     ins.coord = coords;
-    ins.ncoord = (uint8_t)ncoord;
+    ins.ncoord = (uint8_t)from.ncoord;
     ins.nargs = guard == KILN_NOREF ? 0 : 2;
     ins.arg[0] = guard;
     ins.arg[1] = other;
@@ -192,26 +192,25 @@ kiln_ref kiln_ir_load_part(kiln_ir *ir, int buf, kiln_ir_part part, const kiln_i
 
 kiln_ref kiln_ir_load_at(kiln_ir *ir, int buf, const kiln_ir_coord *coord, int ncoord, kiln_ref guard,
                          kiln_ref other) {
-    return kiln_ir_load_part(ir, buf, KILN_PART_WHOLE, coord, ncoord, guard, other);
+    return kiln_ir_load_part(ir, (kiln_ir_place){buf, coord, ncoord}, KILN_PART_WHOLE, guard, other);
 }
 
 kiln_ref kiln_ir_load(kiln_ir *ir, int buf) {
     return kiln_ir_load_at(ir, buf, NULL, 0, KILN_NOREF, KILN_NOREF);
 }
 
-void kiln_ir_store_parts(kiln_ir *ir, int buf, kiln_ref re, kiln_ref im, const kiln_ir_coord *coord,
-                         int ncoord, kiln_ref guard) {
-    if (buf < 0 || buf >= ir->nbufs) fail(ir, "no such buffer");
+void kiln_ir_store_parts(kiln_ir *ir, kiln_ir_place to, kiln_ref re, kiln_ref im, kiln_ref guard) {
+    if (to.buf < 0 || to.buf >= ir->nbufs) fail(ir, "no such buffer");
     if (!is_value(ir, re) || (guard != KILN_NOREF && !is_value(ir, guard))) return;
     if (im != KILN_NOREF && !is_value(ir, im)) return;
-    if (kiln_dtype_is_complex(ir->bufs[buf].dtype) != (im != KILN_NOREF))
+    if (kiln_dtype_is_complex(ir->bufs[to.buf].dtype) != (im != KILN_NOREF))
         fail(ir, "a store has two values into a complex buffer, one into any other");
-    kiln_ir_coord *coords = copy_coords(ir, coord, ncoord);
+    kiln_ir_coord *coords = copy_coords(ir, to.coord, to.ncoord);
     if (ir->failed) return;
-    kiln_ir_ins ins = ins_of(KILN_IR_STORE, ir->bufs[buf].dtype);
-    ins.which = (uint16_t)buf;
+    kiln_ir_ins ins = ins_of(KILN_IR_STORE, ir->bufs[to.buf].dtype);
+    ins.which = (uint16_t)to.buf;
     ins.coord = coords;
-    ins.ncoord = (uint8_t)ncoord;
+    ins.ncoord = (uint8_t)to.ncoord;
     ins.arg[ins.nargs++] = re;
     if (im != KILN_NOREF) ins.arg[ins.nargs++] = im;
     if (guard != KILN_NOREF) ins.arg[ins.nargs++] = guard;
@@ -220,7 +219,7 @@ void kiln_ir_store_parts(kiln_ir *ir, int buf, kiln_ref re, kiln_ref im, const k
 
 void kiln_ir_store_at(kiln_ir *ir, int buf, kiln_ref value, const kiln_ir_coord *coord, int ncoord,
                       kiln_ref guard) {
-    kiln_ir_store_parts(ir, buf, value, KILN_NOREF, coord, ncoord, guard);
+    kiln_ir_store_parts(ir, (kiln_ir_place){buf, coord, ncoord}, value, KILN_NOREF, guard);
 }
 
 void kiln_ir_store(kiln_ir *ir, int buf, kiln_ref value) {
@@ -330,12 +329,11 @@ void kiln_ir_for(kiln_ir *ir, int axis, bool vec) {
     open_region(ir, ins, &axis, 1, NULL, 0);
 }
 
-kiln_ref kiln_ir_fold(kiln_ir *ir, const int *axes, int naxes, bool vec, kiln_ir_tree tree,
-                      const kiln_ref *init, int nstates) {
+kiln_ref kiln_ir_fold(kiln_ir *ir, kiln_ir_run over, const kiln_ref *init, int nstates) {
     kiln_ir_ins ins = ins_of(KILN_IR_FOLD, KILN_BOOL);
-    ins.vec = vec;
-    ins.imm.tree = tree;
-    return open_region(ir, ins, axes, naxes, init, nstates);
+    ins.vec = over.vec;
+    ins.imm.tree = over.tree;
+    return open_region(ir, ins, over.axes, over.naxes, init, nstates);
 }
 
 kiln_ref kiln_ir_scan(kiln_ir *ir, int axis, uint32_t block, const kiln_ref *init, int nstates) {

@@ -3,121 +3,13 @@
  * A recursive-descent reader of the grammar in docs/IR.md that calls the builder, so text can make
  * nothing the builder could not.  No word is reserved: every position says what it may hold.  Errors
  * name line and column and what was expected. */
-#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "ir/ir.h"
-
-typedef struct reader {
-    const char *p, *begin, *end;
-    kiln_ir *ir;
-    kiln_ref *value; /* what %n stands for, or KILN_NOREF */
-    uint32_t nvalue;
-} reader;
-
-/* -- characters ---------------------------------------------------------------------------------- */
-
-static void skip_space(reader *r) {
-    while (r->p < r->end) {
-        if (*r->p == '#')
-            while (r->p < r->end && *r->p != '\n') r->p++;
-        else if (isspace((unsigned char)*r->p))
-            r->p++;
-        else
-            return;
-    }
-}
-
-#define SOURCE(r) (&(kiln_source){"ir", (r)->begin, (r)->end, 0})
-
-static kiln_status expected(const reader *r, const char *what) {
-    return KILN_FAIL_AT(SOURCE(r), r->p, KILN_E_PARSE, "expected %s", what);
-}
-
-static kiln_status refused(const reader *r, const char *why) {
-    return KILN_FAIL_AT(SOURCE(r), r->p, KILN_E_PARSE, "before this: %s", why);
-}
-
-static bool eat(reader *r, char ch) {
-    skip_space(r);
-    if (r->p == r->end || *r->p != ch) return false;
-    r->p++;
-    return true;
-}
-
-static kiln_status need(reader *r, char ch) {
-    if (eat(r, ch)) return KILN_OK;
-    return expected(r, (char[]){'\'', ch, '\'', 0});
-}
-
-static bool word_char(char ch) { return isalnum((unsigned char)ch) || ch == '_' || ch == '.'; }
-
-/* The word that comes next, without taking it; length 0 if there is none. */
-static size_t peek_word(reader *r) {
-    skip_space(r);
-    const char *q = r->p;
-    if (q < r->end && (isalpha((unsigned char)*q) || *q == '_'))
-        while (q < r->end && word_char(*q)) q++;
-    return (size_t)(q - r->p);
-}
-
-/* Whether the n bytes at `at`, which hold no NUL, are this word. */
-static bool is_word(const char *at, size_t n, const char *word) {
-    return strncmp(word, at, n) == 0 && word[n] == 0;
-}
-
-static bool eat_word(reader *r, const char *word) {
-    size_t n = peek_word(r);
-    if (!is_word(r->p, n, word)) return false;
-    r->p += n;
-    return true;
-}
-
-enum { WORD_MAX = 256 };
-
-static kiln_status take_word(reader *r, char word[WORD_MAX], const char *what) {
-    size_t n = peek_word(r);
-    if (n == 0 || n >= WORD_MAX) return expected(r, what);
-    memcpy(word, r->p, n);
-    word[n] = 0;
-    r->p += n;
-    return KILN_OK;
-}
-
-static int hex_digit(char ch) {
-    if (ch >= '0' && ch <= '9') return ch - '0';
-    return ch >= 'a' && ch <= 'f' ? ch - 'a' + 10 : -1;
-}
-
-static kiln_status take_string(reader *r, const char **out) {
-    KILN_TRY(need(r, '"'));
-    const char *close = r->p;
-    while (close < r->end && *close != '"') close += *close == '\\' && close + 1 < r->end ? 2 : 1;
-    if (close >= r->end) return expected(r, "'\"' at the end of a string");
-    char *text = kiln_arena_alloc(r->ir->arena, (size_t)(close - r->p) + 1), *w = text;
-    if (!text) return KILN_NOMEM();
-    while (r->p < close) {
-        char ch = *r->p++;
-        if (ch == '\\') {
-            ch = *r->p++;
-            if (ch == 'x' && close - r->p >= 2 && hex_digit(r->p[0]) >= 0 && hex_digit(r->p[1]) >= 0) {
-                ch = (char)(hex_digit(r->p[0]) * 16 + hex_digit(r->p[1]));
-                r->p += 2;
-            } else if (ch != '"' && ch != '\\') {
-                return expected(r, "\\\", \\\\ or \\xHH");
-            }
-        }
-        if (ch == 0) return expected(r, "a string without NUL");
-        *w++ = ch;
-    }
-    r->p = close + 1;
-    *out = text;
-    return KILN_OK;
-}
+#include "ir/ir_reader.h"
 
 /* -- names and numbers -------------------------------------------------------------------------- */
 
@@ -299,32 +191,32 @@ static kiln_status take_coords(reader *r, kiln_ir_coord coord[KILN_IR_MAX_AXES],
 }
 
 static kiln_status take_load(reader *r, kiln_ref *out) {
-    int buf = 0, ncoord = 0;
     kiln_ir_coord coord[KILN_IR_MAX_AXES];
+    kiln_ir_place at = {.coord = coord};
     kiln_ref guard = KILN_NOREF, other = KILN_NOREF;
     kiln_ir_part part = KILN_PART_WHOLE;
-    KILN_TRY(take_source(r, &buf, &part));
-    KILN_TRY(take_coords(r, coord, &ncoord));
+    KILN_TRY(take_source(r, &at.buf, &part));
+    KILN_TRY(take_coords(r, coord, &at.ncoord));
     if (eat_word(r, "if")) {
         KILN_TRY(take_ref(r, &guard));
         if (!eat_word(r, "else")) return expected(r, "else");
         KILN_TRY(take_ref(r, &other));
     }
-    *out = kiln_ir_load_part(r->ir, buf, part, coord, ncoord, guard, other);
+    *out = kiln_ir_load_part(r->ir, at, part, guard, other);
     return KILN_OK;
 }
 
 static kiln_status take_store(reader *r) {
-    int buf = 0, ncoord = 0;
     kiln_ir_coord coord[KILN_IR_MAX_AXES];
+    kiln_ir_place at = {.coord = coord};
     kiln_ref value, im = KILN_NOREF, guard = KILN_NOREF;
-    KILN_TRY(take_buf(r, &buf));
+    KILN_TRY(take_buf(r, &at.buf));
     KILN_TRY(need(r, ','));
     KILN_TRY(take_ref(r, &value));
     if (eat(r, ',')) KILN_TRY(take_ref(r, &im));
-    KILN_TRY(take_coords(r, coord, &ncoord));
+    KILN_TRY(take_coords(r, coord, &at.ncoord));
     if (eat_word(r, "if")) KILN_TRY(take_ref(r, &guard));
-    kiln_ir_store_parts(r->ir, buf, value, im, coord, ncoord, guard);
+    kiln_ir_store_parts(r->ir, at, value, im, guard);
     return KILN_OK;
 }
 
@@ -405,7 +297,7 @@ static kiln_status take_fold(reader *r, bool scan, kiln_ref *out) {
     bool vec = !scan && tree.lanes && eat_word(r, "vec");
     KILN_TRY(need(r, '{'));
     *out = scan ? kiln_ir_scan(r->ir, axes[0], tree.block, init, n)
-                : kiln_ir_fold(r->ir, axes, naxes, vec, tree, init, n);
+                : kiln_ir_fold(r->ir, (kiln_ir_run){axes, naxes, vec, tree}, init, n);
     return KILN_OK;
 }
 

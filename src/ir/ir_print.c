@@ -14,6 +14,7 @@ typedef struct printer {
     const kiln_ir *ir;
     uint32_t *number; /* per instruction: the number its value is shown with */
     int depth;
+    bool nameless; /* names are made of places, and traps say nothing */
 } printer;
 
 static const char *const role_names[] = {"in", "out", "inout", "tmp"}; /* ORDER: kiln_ir_role */
@@ -34,10 +35,11 @@ static void put_quoted(kiln_sb *out, const char *s) {
 }
 
 static void put_ref(printer *p, kiln_ref r) {
+    kiln_sb_putc(p->out, '%');
     if (r < (kiln_ref)p->ir->nins)
-        kiln_sb_printf(p->out, "%%%u", p->number[r]);
+        kiln_sb_decimal(p->out, p->number[r]);
     else
-        kiln_sb_puts(p->out, "%?");
+        kiln_sb_putc(p->out, '?');
 }
 
 static void put_refs(printer *p, const kiln_ref *refs, int n) {
@@ -47,8 +49,25 @@ static void put_refs(printer *p, const kiln_ref *refs, int n) {
     }
 }
 
-static const char *axis_name(const printer *p, int a) { return a < p->ir->naxes ? p->ir->axes[a].name : "?"; }
-static const char *buf_name(const printer *p, int b) { return b < p->ir->nbufs ? p->ir->bufs[b].name : "?"; }
+/* Prints the name of the item at a place in a list of `count` items, or its letter and its place. */
+static void put_name(const printer *p, char letter, int at, int count, const char *name) {
+    if (!p->nameless) {
+        kiln_sb_puts(p->out, at < count ? name : "?");
+        return;
+    }
+    kiln_sb_putc(p->out, letter);
+    kiln_sb_decimal(p->out, (uint64_t)at);
+}
+
+static void put_axis(const printer *p, int a) {
+    put_name(p, 'a', a, p->ir->naxes, a < p->ir->naxes ? p->ir->axes[a].name : "");
+}
+static void put_buf(const printer *p, int b) {
+    put_name(p, 'b', b, p->ir->nbufs, b < p->ir->nbufs ? p->ir->bufs[b].name : "");
+}
+static void put_par(const printer *p, int k) {
+    put_name(p, 'p', k, p->ir->npars, k < p->ir->npars ? p->ir->pars[k].name : "");
+}
 
 static void put_const(kiln_sb *out, const kiln_ir_ins *ins) {
     kiln_sb_printf(out, " %s ", kiln_dtype_name((kiln_dtype)ins->dtype));
@@ -68,7 +87,9 @@ static void put_coords(printer *p, const kiln_ir_ins *ins) {
     if (!ins->ncoord) return;
     kiln_sb_puts(p->out, " [");
     for (int k = 0; k < ins->ncoord; k++) {
-        kiln_sb_printf(p->out, "%s%s = ", k ? ", " : "", axis_name(p, ins->coord[k].axis));
+        if (k) kiln_sb_puts(p->out, ", ");
+        put_axis(p, ins->coord[k].axis);
+        kiln_sb_puts(p->out, " = ");
         put_ref(p, ins->coord[k].at);
     }
     kiln_sb_putc(p->out, ']');
@@ -76,8 +97,9 @@ static void put_coords(printer *p, const kiln_ir_ins *ins) {
 
 static void put_load(printer *p, const kiln_ir_ins *ins) {
     static const char *const ends[] = {"", ".re", ".im"}; /* ORDER: kiln_ir_part */
-    kiln_sb_printf(p->out, " %s%s", buf_name(p, ins->which),
-                   ins->prim <= KILN_PART_IM ? ends[ins->prim] : ".?");
+    kiln_sb_putc(p->out, ' ');
+    put_buf(p, ins->which);
+    kiln_sb_puts(p->out, ins->prim <= KILN_PART_IM ? ends[ins->prim] : ".?");
     put_coords(p, ins);
     if (ins->nargs < 2) return;
     kiln_sb_puts(p->out, " if ");
@@ -87,7 +109,9 @@ static void put_load(printer *p, const kiln_ir_ins *ins) {
 }
 
 static void put_store(printer *p, const kiln_ir_ins *ins) {
-    kiln_sb_printf(p->out, " %s, ", buf_name(p, ins->which));
+    kiln_sb_putc(p->out, ' ');
+    put_buf(p, ins->which);
+    kiln_sb_puts(p->out, ", ");
     put_refs(p, ins->arg, kiln_ir_store_values(ins));
     put_coords(p, ins);
     if (kiln_ir_store_guard(ins) == KILN_NOREF) return;
@@ -101,7 +125,7 @@ static void put_trap(printer *p, const kiln_ir_ins *ins) {
     if (ins->which >= p->ir->ntraps) return;
     const kiln_ir_trap *t = &p->ir->traps[ins->which];
     kiln_sb_printf(p->out, ", %s ", kiln_status_name(t->status) + strlen("KILN_"));
-    put_quoted(p->out, t->text);
+    put_quoted(p->out, p->nameless ? "" : t->text);
 }
 
 static void put_tree(printer *p, const kiln_ir_ins *ins) {
@@ -113,8 +137,14 @@ static void put_tree(printer *p, const kiln_ir_ins *ins) {
 }
 
 static void put_open(printer *p, const kiln_ir_ins *ins) {
-    for (int k = 0; k < ins->ncoord; k++) kiln_sb_printf(p->out, " %s,", axis_name(p, ins->coord[k].axis));
-    kiln_sb_printf(p->out, " %s ", axis_name(p, ins->which));
+    for (int k = 0; k < ins->ncoord; k++) {
+        kiln_sb_putc(p->out, ' ');
+        put_axis(p, ins->coord[k].axis);
+        kiln_sb_putc(p->out, ',');
+    }
+    kiln_sb_putc(p->out, ' ');
+    put_axis(p, ins->which);
+    kiln_sb_putc(p->out, ' ');
     if (ins->op != KILN_IR_FOR) {
         kiln_sb_putc(p->out, '(');
         put_refs(p, ins->list, ins->nargs);
@@ -128,10 +158,14 @@ static void put_operands(printer *p, const kiln_ir_ins *ins) {
     switch ((kiln_ir_op)ins->op) {
     case KILN_IR_CONST: put_const(p->out, ins); break;
     case KILN_IR_PAR:
-        kiln_sb_printf(p->out, " %s", ins->which < p->ir->npars ? p->ir->pars[ins->which].name : "?");
+        kiln_sb_putc(p->out, ' ');
+        put_par(p, ins->which);
         break;
     case KILN_IR_INDEX:
-    case KILN_IR_EXTENT: kiln_sb_printf(p->out, " %s", axis_name(p, ins->which)); break;
+    case KILN_IR_EXTENT:
+        kiln_sb_putc(p->out, ' ');
+        put_axis(p, ins->which);
+        break;
     case KILN_IR_LOAD: put_load(p, ins); break;
     case KILN_IR_STORE: put_store(p, ins); break;
     case KILN_IR_PRIM:
@@ -177,7 +211,10 @@ static void put_ins(printer *p, int i) {
         return;
     }
     indent(p, p->depth);
-    if (kiln_ir_op_makes((kiln_ir_op)ins->op)) kiln_sb_printf(p->out, "%%%u = ", p->number[i]);
+    if (kiln_ir_op_makes((kiln_ir_op)ins->op)) {
+        put_ref(p, (kiln_ref)i);
+        kiln_sb_puts(p->out, " = ");
+    }
     kiln_sb_puts(p->out, ins->op == KILN_IR_PRIM ? kiln_prim_name((kiln_prim)ins->prim)
                                                  : kiln_ir_op_name((kiln_ir_op)ins->op));
     put_operands(p, ins);
@@ -185,19 +222,35 @@ static void put_ins(printer *p, int i) {
     p->depth += kiln_ir_opens(ins);
 }
 
-static void put_buf(printer *p, const kiln_ir_buf *b) {
-    kiln_sb_printf(p->out, "  buf %s %s %s (", b->name, role_names[b->role & 3], kiln_dtype_name(b->dtype));
+static void declare_axis(printer *p, int a) {
+    kiln_sb_puts(p->out, "  axis ");
+    put_axis(p, a);
+    kiln_sb_puts(p->out, p->ir->axes[a].grid ? " grid\n" : "\n");
+}
+
+static void declare_buf(printer *p, int k) {
+    const kiln_ir_buf *b = &p->ir->bufs[k];
+    kiln_sb_puts(p->out, "  buf ");
+    put_buf(p, k);
+    kiln_sb_printf(p->out, " %s %s (", role_names[b->role & 3], kiln_dtype_name(b->dtype));
     const char *comma = "";
     for (int a = 0; a < p->ir->naxes; a++) {
         if (!(b->axes >> a & 1)) continue;
-        kiln_sb_printf(p->out, "%s%s", comma, p->ir->axes[a].name);
+        kiln_sb_puts(p->out, comma);
+        put_axis(p, a);
         comma = ", ";
     }
     kiln_sb_printf(p->out, ") %s\n", stride_names[(unsigned)b->stride < KILN_STRIDE_COUNT ? b->stride : 0]);
 }
 
-void kiln_ir_print(kiln_sb *out, const kiln_ir *ir) {
-    printer p = {out, ir, kiln_alloc(sizeof(uint32_t) * (size_t)(ir->nins + 1)), 1};
+static void declare_par(printer *p, int k) {
+    kiln_sb_puts(p->out, "  par ");
+    put_par(p, k);
+    kiln_sb_printf(p->out, " %s\n", kiln_dtype_name(p->ir->pars[k].dtype));
+}
+
+static void print(kiln_sb *out, const kiln_ir *ir, bool nameless) {
+    printer p = {out, ir, kiln_alloc(sizeof(uint32_t) * (size_t)(ir->nins + 1)), 1, nameless};
     if (!p.number) {
         out->failed = true;
         return;
@@ -206,14 +259,16 @@ void kiln_ir_print(kiln_sb *out, const kiln_ir *ir) {
     for (int i = 0; i < ir->nins; i++)
         p.number[i] = kiln_ir_op_makes((kiln_ir_op)ir->ins[i].op) ? next++ : UINT32_MAX;
     kiln_sb_puts(out, "kernel ");
-    put_quoted(out, ir->name);
+    put_quoted(out, nameless ? "" : ir->name);
     kiln_sb_puts(out, " {\n");
-    for (int a = 0; a < ir->naxes; a++)
-        kiln_sb_printf(out, "  axis %s%s\n", ir->axes[a].name, ir->axes[a].grid ? " grid" : "");
-    for (int b = 0; b < ir->nbufs; b++) put_buf(&p, &ir->bufs[b]);
-    for (int k = 0; k < ir->npars; k++)
-        kiln_sb_printf(out, "  par %s %s\n", ir->pars[k].name, kiln_dtype_name(ir->pars[k].dtype));
+    for (int a = 0; a < ir->naxes; a++) declare_axis(&p, a);
+    for (int b = 0; b < ir->nbufs; b++) declare_buf(&p, b);
+    for (int k = 0; k < ir->npars; k++) declare_par(&p, k);
     for (int i = 0; i < ir->nins; i++) put_ins(&p, i);
     kiln_sb_puts(out, "}\n");
     kiln_free(p.number);
 }
+
+void kiln_ir_print(kiln_sb *out, const kiln_ir *ir) { print(out, ir, false); }
+
+void kiln_ir_print_nameless(kiln_sb *out, const kiln_ir *ir) { print(out, ir, true); }

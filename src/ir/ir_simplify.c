@@ -347,16 +347,22 @@ static void backwards(pass *s) {
 
 /* -- closing up ------------------------------------------------------------------------------------------ */
 
+/* Traps are numbered anew, too: the number of a trap is part of the code, and nothing in the text tells of traps that are gone. */
 static void compact(pass *s) {
-    int n = 0;
+    int n = 0, ntraps = 0;
     for (int i = 0; i < s->ir->nins; i++) {
         if (!s->keep[i]) continue;
         kiln_ir_ins *ins = &s->ir->ins[i];
         rename_operands(s, ins);
+        if (ins->op == KILN_IR_TRAP) {
+            s->ir->traps[ntraps] = s->ir->traps[ins->which];
+            ins->which = (uint16_t)ntraps++;
+        }
         s->same[i] = (kiln_ref)n;
         s->ir->ins[n++] = *ins;
     }
     s->ir->nins = n;
+    s->ir->ntraps = ntraps;
 }
 
 kiln_status kiln_ir_simplify(kiln_ir *ir) {

@@ -417,7 +417,7 @@ static bool is_name(const char *s) {
     return *s == 0;
 }
 
-#define BAD_DECL(ir, ...) KILN_FAIL(KILN_E_VERIFY, __VA_ARGS__)
+#define BAD_KERNEL(ir, fmt, ...) KILN_FAIL(KILN_E_VERIFY, "kernel \"%s\": " fmt, (ir)->name, __VA_ARGS__)
 
 /* `x.re` must mean the part of the complex buffer x alone. */
 static bool names_part(const kiln_ir_buf *of, const char *name) {
@@ -428,29 +428,26 @@ static bool names_part(const kiln_ir_buf *of, const char *name) {
 
 static kiln_status check_names(const kiln_ir *ir) {
     for (int i = 0; i < ir->naxes; i++) {
-        if (!is_name(ir->axes[i].name))
-            return BAD_DECL(ir, "kernel \"%s\": axis %d needs a name", ir->name, i);
+        if (!is_name(ir->axes[i].name)) return BAD_KERNEL(ir, "axis %d needs a name", i);
         for (int j = 0; j < i; j++)
             if (strcmp(ir->axes[i].name, ir->axes[j].name) == 0)
-                return BAD_DECL(ir, "kernel \"%s\": two axes named %s", ir->name, ir->axes[i].name);
+                return BAD_KERNEL(ir, "two axes named %s", ir->axes[i].name);
     }
     for (int i = 0; i < ir->nbufs; i++) {
-        if (!is_name(ir->bufs[i].name))
-            return BAD_DECL(ir, "kernel \"%s\": buffer %d needs a name", ir->name, i);
+        if (!is_name(ir->bufs[i].name)) return BAD_KERNEL(ir, "buffer %d needs a name", i);
         for (int j = 0; j < i; j++)
             if (strcmp(ir->bufs[i].name, ir->bufs[j].name) == 0)
-                return BAD_DECL(ir, "kernel \"%s\": two buffers named %s", ir->name, ir->bufs[i].name);
+                return BAD_KERNEL(ir, "two buffers named %s", ir->bufs[i].name);
         for (int j = 0; j < ir->nbufs; j++)
             if ((unsigned)ir->bufs[j].dtype < KILN_DTYPE_COUNT && names_part(&ir->bufs[j], ir->bufs[i].name))
-                return BAD_DECL(ir, "kernel \"%s\": buffer %s has the name of a part of %s", ir->name,
-                                ir->bufs[i].name, ir->bufs[j].name);
+                return BAD_KERNEL(ir, "buffer %s has the name of a part of %s", ir->bufs[i].name,
+                                  ir->bufs[j].name);
     }
     for (int i = 0; i < ir->npars; i++) {
-        if (!is_name(ir->pars[i].name))
-            return BAD_DECL(ir, "kernel \"%s\": scalar %d needs a name", ir->name, i);
+        if (!is_name(ir->pars[i].name)) return BAD_KERNEL(ir, "scalar %d needs a name", i);
         for (int j = 0; j < i; j++)
             if (strcmp(ir->pars[i].name, ir->pars[j].name) == 0)
-                return BAD_DECL(ir, "kernel \"%s\": two scalars named %s", ir->name, ir->pars[i].name);
+                return BAD_KERNEL(ir, "two scalars named %s", ir->pars[i].name);
     }
     return KILN_OK;
 }
@@ -461,20 +458,17 @@ static kiln_status check_declarations(const kiln_ir *ir) {
         const kiln_ir_buf *b = &ir->bufs[i];
         if ((unsigned)b->dtype >= KILN_DTYPE_COUNT || (unsigned)b->role > KILN_BUF_TMP ||
             (unsigned)b->stride >= KILN_STRIDE_COUNT)
-            return BAD_DECL(ir, "kernel \"%s\": buffer %s has no such type, role or stride", ir->name,
-                            b->name);
+            return BAD_KERNEL(ir, "buffer %s has no such type, role or stride", b->name);
         if (b->axes >> ir->naxes)
-            return BAD_DECL(ir, "kernel \"%s\": buffer %s has an axis that is not declared", ir->name,
-                            b->name);
+            return BAD_KERNEL(ir, "buffer %s has an axis that is not declared", b->name);
     }
     for (int i = 0; i < ir->npars; i++)
         if ((unsigned)ir->pars[i].dtype >= KILN_DTYPE_COUNT || !is_compute((int)ir->pars[i].dtype))
-            return BAD_DECL(ir, "kernel \"%s\": scalar %s must have a compute type", ir->name,
-                            ir->pars[i].name);
+            return BAD_KERNEL(ir, "scalar %s must have a compute type", ir->pars[i].name);
     for (int i = 0; i < ir->ntraps; i++)
         if (ir->traps[i].status == KILN_OK ||
             !strcmp(kiln_status_name(ir->traps[i].status), "KILN_E_UNKNOWN"))
-            return BAD_DECL(ir, "kernel \"%s\": trap %d needs the status of a failure", ir->name, i);
+            return BAD_KERNEL(ir, "trap %d needs the status of a failure", i);
     return KILN_OK;
 }
 
@@ -492,11 +486,8 @@ kiln_status kiln_ir_verify(const kiln_ir *ir) {
     for (; c.at < ir->nins && st == KILN_OK; c.at++) st = check_ins(&c, &ir->ins[c.at]);
     kiln_free(c.part_of);
     KILN_TRY(st);
-    if (c.depth)
-        return KILN_FAIL(KILN_E_VERIFY, "kernel \"%s\": %d regions are not closed", ir->name, c.depth);
-    if (c.nests == 0) return KILN_FAIL(KILN_E_VERIFY, "kernel \"%s\": has no nest", ir->name);
-    if (c.nests != ir->nnests)
-        return KILN_FAIL(KILN_E_VERIFY, "kernel \"%s\": counts %d nests, has %d", ir->name, ir->nnests,
-                         c.nests);
+    if (c.depth) return BAD_KERNEL(ir, "%d regions are not closed", c.depth);
+    if (c.nests == 0) return BAD_KERNEL(ir, "%s", "has no nest");
+    if (c.nests != ir->nnests) return BAD_KERNEL(ir, "counts %d nests, has %d", ir->nnests, c.nests);
     return KILN_OK;
 }

@@ -31,7 +31,7 @@ add_custom_command(OUTPUT ${KILN_GEN_DIR}/ops_index.c
     COMMAND ${KILN_INDEX_OPS} ${KILN_GEN_DIR}/ops_index.c ${KILN_SCHEMA_LIST} ${KILN_OPS_FILES}
     COMMENT "Checking the rows in ops/"
     DEPENDS ${KILN_INDEX_OPS} ${KILN_SCHEMA_LIST} ${KILN_OPS_FILES} VERBATIM)
-file(STRINGS ${PROJECT_SOURCE_DIR}/src/emit/stamped.txt stamped REGEX "^[^#]")
+file(STRINGS ${PROJECT_SOURCE_DIR}/src/target/cpu/stamped.txt stamped REGEX "^[^#]")
 list(TRANSFORM stamped PREPEND ${PROJECT_SOURCE_DIR}/)
 file(GLOB stamped CONFIGURE_DEPENDS ${stamped}) # sorted by path
 add_custom_command(OUTPUT ${KILN_GEN_DIR}/stamp.c

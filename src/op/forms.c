@@ -2,13 +2,26 @@
  *
  * add gives add_ and add.out, __xor__ gives __ixor__.  A form is told by its arguments, not by its overload
  * name, since many of PyTorch's do not follow a rule.  Owns nothing; must not know where rows come from. */
+#include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "op/forms.h"
 
+void kiln_op_number(const kiln_op *op) {
+    static _Atomic uint32_t asked;
+    _Atomic uint8_t *number = &((kiln_op *)op)->number;
+    uint8_t none = 0;
+    if (atomic_load_explicit(number, memory_order_relaxed)) return;
+    uint8_t next = (uint8_t)(1 + atomic_fetch_add_explicit(&asked, 1, memory_order_relaxed) % UINT8_MAX);
+    atomic_compare_exchange_strong(number, &none, next); /* else another thread was first */
+}
+
 kiln_status kiln_op_make(kiln_arena *arena, const kiln_schema *schema, const kiln_row *row, kiln_form form,
                          const kiln_op **out) {
-    kiln_op *op = kiln_arena_alloc(arena, sizeof *op);
+    bool checked = false;
+    for (int k = 0; k < row->nchecks; k++) checked = checked || row->checks[k].torch;
+    kiln_op *op = kiln_arena_alloc(arena, (checked ? 2 : 1) * sizeof *op);
     kiln_sb text;
     kiln_sb_init(&text);
     kiln_schema_print(&text, schema);
@@ -18,7 +31,12 @@ kiln_status kiln_op_make(kiln_arena *arena, const kiln_schema *schema, const kil
     kiln_sb_fini(&text);
     if (failed) return KILN_NOMEM();
     int nout = form == KILN_FORM_FUNCTIONAL || row->compose.lists ? 0 : row->declared->nrets;
-    *op = (kiln_op){name, copy, schema, row, form, nout};
+    *op = (kiln_op){name, copy, schema, row, form, nout, NULL, false, 0, 0};
+    if (checked) {
+        op[1] = *op;
+        op[1].for_torch = true;
+        op->torch = &op[1];
+    }
     *out = op;
     return KILN_OK;
 }
@@ -99,4 +117,43 @@ kiln_status kiln_forms_of(kiln_arena *arena, const kiln_schema_list *list, const
     if (strcmp(row->schema->ns, "aten") != 0) return KILN_OK;
     KILN_TRY(forms_named(arena, list, row, KILN_FORM_INPLACE, add, user));
     return forms_named(arena, list, row, KILN_FORM_OUT, add, user);
+}
+
+static bool gives_tensors(const kiln_schema *s) {
+    for (int k = 0; k < s->nrets; k++)
+        if (s->rets[k].type->kind != KILN_T_TENSOR || s->rets[k].type->alias) return false;
+    return s->nrets > 0;
+}
+
+/* A tensor that is written to and returned. */
+static kiln_status out_param(kiln_arena *arena, int k, int n, kiln_param *arg, kiln_param *ret) {
+    kiln_type *type = kiln_arena_alloc(arena, sizeof *type);
+    kiln_alias *alias = kiln_arena_alloc(arena, sizeof *alias);
+    char text[3] = {(char)('a' + k), '!', 0}, name[16] = "out", *own = kiln_arena_strndup(arena, text, 2);
+    if (n > 1) snprintf(name, sizeof name, "out%d", k);
+    char *called = kiln_arena_strndup(arena, name, strlen(name));
+    if (!type || !alias || !own || !called) return KILN_NOMEM();
+    *alias = (kiln_alias){own, true};
+    *type = (kiln_type){.kind = KILN_T_TENSOR, .size = -1, .alias = alias};
+    *arg = (kiln_param){.type = type, .name = called, .kwarg_only = true};
+    *ret = (kiln_param){.type = type, .name = ""};
+    return KILN_OK;
+}
+
+kiln_status kiln_form_out(kiln_arena *arena, const kiln_row *row, const kiln_op **out) {
+    const kiln_schema *s = row->declared;
+    if (!gives_tensors(s) || s->nargs + s->nrets > KILN_MAX_ARGS)
+        return KILN_FAIL(KILN_E_UNSUP, "%s: its results cannot be written to arguments", row->name);
+    kiln_schema *form = kiln_arena_alloc(arena, sizeof *form);
+    if (!form) return KILN_NOMEM();
+    *form = *s;
+    form->overload = "out";
+    form->nargs = s->nargs + s->nrets;
+    form->args = kiln_arena_alloc(arena, (size_t)form->nargs * sizeof *form->args);
+    form->rets = kiln_arena_alloc(arena, (size_t)form->nrets * sizeof *form->rets);
+    if (!form->args || !form->rets) return KILN_NOMEM();
+    for (int a = 0; a < s->nargs; a++) form->args[a] = s->args[a];
+    for (int k = 0; k < s->nrets; k++)
+        KILN_TRY(out_param(arena, k, s->nrets, &form->args[s->nargs + k], &form->rets[k]));
+    return kiln_op_make(arena, form, row, KILN_FORM_OUT, out);
 }

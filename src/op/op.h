@@ -9,12 +9,13 @@
 #include <stdatomic.h>
 
 #include "expr/expr.h"
+#include "expr/routine_id.h"
 #include "schema/schema.h"
 #include "schema/schema_list.h"
 
 /* What lowering handles a row.  ORDER FAMILY: values are part of class keys. */
 typedef enum kiln_family {
-#define F(NAME, text, served) KILN_FAMILY_##NAME,
+#define F(NAME, name, served) KILN_FAMILY_##NAME,
 #include "op/family.def"
 #undef F
     KILN_FAMILY_COUNT
@@ -25,9 +26,10 @@ bool kiln_family_served(kiln_family f); /* lowering exists */
 
 /* Whether PyTorch has the operator "aten::add.Tensor"; overloads: or any overload of it. */
 bool kiln_torch_has(const char *full, bool overloads);
-/* Fails with KILN_E_UNSUP, saying that the operator of this full name is not served.  KILN_FAMILY_COUNT: it has no
- * row, but is PyTorch's. */
+/* Fails with KILN_E_UNSUP, saying that the operator of this full name, whose row is of this family, is not served. */
 kiln_status kiln_unserved(const char *full, kiln_family family);
+/* Fails with the message that PyTorch has the operator `full` and Kiln has no row for it. */
+kiln_status kiln_without_row(const char *full);
 
 typedef enum kiln_form { KILN_FORM_FUNCTIONAL, KILN_FORM_INPLACE, KILN_FORM_OUT } kiln_form;
 
@@ -109,6 +111,7 @@ typedef struct kiln_check {
     kiln_status status;             /* KILN_E_ARG unless the row says index, value or type */
     bool counts;                    /* asks how many elements are folded, which is known when shapes are */
     bool each;                      /* asks elements: it must hold for every one of them */
+    bool torch;                     /* counts only for operators that PyTorch's dispatcher calls */
     int8_t arg;                     /* it holds where this argument's dtype is one of arg_spares, */
     kiln_dtypes arg_spares, spares; /* and where the call's is one of spares; else cond tells */
 } kiln_check;
@@ -203,15 +206,6 @@ typedef struct kiln_view {
     const kiln_expr *when; /* where it does not hold, the argument is seen as it is; NULL: it always does */
 } kiln_view;
 
-typedef struct kiln_outshape {
-    int like_arg;       /* result is shaped like this tensor argument, or -1 */
-    bool rest;          /* `..`: leading dims of the first tensor argument */
-    kiln_nameds dims;   /* then these: name of the coordinate, extent */
-    kiln_nameds window; /* reduced coordinates: name, extent */
-    int into_arg;       /* scatter into a copy of this argument, or -1 */
-    int at_arg;         /* its Tensor?[] index argument */
-} kiln_outshape;
-
 /* compose: a call of another operator, or of the row's own map of each item. */
 typedef struct kiln_called {
     const char *callee; /* "add_.Tensor" */
@@ -247,19 +241,7 @@ typedef struct kiln_compose {
 bool kiln_way_result(const kiln_way *w, int before, const char *name, int *call, int *result);
 
 /* extern: the routine of the library that computes the results, and what it gets: tensors, then numbers. */
-typedef enum kiln_routine_id {
-#define PICK(NAME, FIND, numbers, results) KILN_ROUTINE_##NAME,
-#include "expr/routine.def"
-#undef PICK
-    KILN_ROUTINE_COUNT
-} kiln_routine_id;
-
 kiln_routine_id kiln_routine_named(const char *name); /* KILN_ROUTINE_COUNT: there is none */
-
-typedef struct kiln_handed {
-    kiln_routine_id id;
-    kiln_nameds args; /* names of arguments and host numbers */
-} kiln_handed;
 
 typedef struct kiln_row {
     kiln_family family;
@@ -285,7 +267,8 @@ typedef struct kiln_row {
     uint64_t kept;     /* tensors with one element for all that are folded together */
     uint64_t written;  /* arguments that some branch writes to */
     uint64_t hosted;   /* arguments that host numbers are computed from */
-    bool sized;        /* conditions or host numbers ask the size of a tensor */
+    bool sized;        /* conditions or host numbers ask the size of a tensor, or how one lies */
+    bool asks_given;   /* conditions ask how the tensors lie that results are written to */
     uint64_t lacking;  /* fold: tensors that have the dimensions which it keeps, and lack the others */
     kiln_view *views;
     int nviews;
@@ -301,15 +284,18 @@ typedef struct kiln_row {
     uint64_t shaped;         /* arguments, no tensors, whose values decide the shape of results */
     uint64_t asked_single;   /* tensors of which conditions ask whether they have one element */
     kiln_reduce reduce;
-    kiln_outshape shape;
     kiln_compose compose;
-    kiln_handed routine;
+    void *own;                   /* clauses that only the family knows: as kiln_handed of extern rows */
     double domain_lo, domain_hi; /* of random test inputs */
     double rtol, atol;           /* 0: the defaults */
     const char *doc;
     const kiln_crules *rules; /* the registry's, for complex numbers */
-    uint32_t clauses;         /* bit k: the row has a clause of the k-th word */
-    bool shipped;             /* part of the library, not a user's */
+    uint64_t clauses; /* bit k: the row has the k-th of the clauses that rows of its family may have */
+    struct {
+        const char *function, *clause; /* the first of the row's text, or NULL */
+    } untraced;                        /* what keeps calls from being traced: kiln_op_untraced */
+    bool shipped;                      /* part of the library, not a user's */
+    bool made;                         /* its text is Kiln's, for a short row or one that is like another */
     int8_t goes_to
         [KILN_MAX_RETS]; /* in place: the argument that each result goes to; 0 but where items are updated */
 } kiln_row;
@@ -321,7 +307,26 @@ struct kiln_op {
     const kiln_row *row;
     kiln_form form;
     int nout; /* results written into arguments; 0 for FUNCTIONAL */
+    const struct kiln_op
+        *torch;             /* this operator as PyTorch's dispatcher calls it: of its row, every `check torch`
+                                    counts as well.  NULL where the row has no such check. */
+    bool for_torch;         /* this is such an operator */
+    _Atomic uint8_t number; /* see kiln_op_number; 0: this operator has not asked */
+    /* Of an operator that may be freed before its context: a number that no other operator of this process ever has, so that what is
+     * remembered of it is not taken for another one's that lies at the same address.  Else 0. */
+    uint64_t serial;
 };
+
+/* Gives the operator a number if it has none: 1 to the first that asks, 255 to the 255th, then 1 again.  Only operators
+ * that are called ask, so few programs have two of one number. */
+void kiln_op_number(const kiln_op *op);
+
+/* The operator to use for `op` in a call that PyTorch's dispatcher makes, and in the calls that such a call makes. */
+static inline const kiln_op *kiln_op_torch(const kiln_op *op) { return op->torch ? op->torch : op; }
+/* The operator to use for `op` in a call that an operator `outer` makes. */
+static inline const kiln_op *kiln_op_within(const kiln_op *op, const kiln_op *outer) {
+    return outer->for_torch ? kiln_op_torch(op) : op;
+}
 
 /* The operator that a call of the row means, in its functional, in-place or out form.  KILN_E_UNSUP: it has no such form. */
 kiln_status kiln_called_op(const kiln_row *row, const kiln_called *c, kiln_form form,
@@ -358,6 +363,24 @@ kiln_status kiln_registry_new(const kiln_registry *base, const kiln_row_text *te
                               const kiln_schema_list *list, bool replace,
                               kiln_registry **out) KILN_MUST_CHECK;
 void kiln_registry_free(kiln_registry *r);
+/* A pointer of the caller's that the registry keeps, NULL at first.  For an operator's, ask the `home` of its row. */
+void kiln_registry_set_owner(kiln_registry *r, void *owner);
+void *kiln_registry_owner(const kiln_registry *r);
+/* The operators of the one row of a text, as kiln_registry_new reads and checks it, in a registry of its own that nobody else
+ * sees.  form: NULL, or for the form that writes its results to arguments: `out`, or `out0` and so on for several.  KILN_E_ARG
+ * if the text has not one row.  Both live until the registry is freed, which is the `home` of the row and newer than base. */
+kiln_status kiln_registry_alone(const kiln_registry *base, const kiln_row_text *text, const kiln_op **op,
+                                const kiln_op **form, kiln_registry **out) KILN_MUST_CHECK;
+/* Reads and checks a text as kiln_registry_new does with `replace`, calls visit for the operator of each of the text's
+ * rows, in order, and frees everything again.  Stops at the first status of visit that is not KILN_OK. */
+typedef kiln_status (*kiln_draft_fn)(void *user, const kiln_op *op);
+kiln_status kiln_registry_draft(const kiln_registry *base, const kiln_row_text *text,
+                                const kiln_schema_list *list, kiln_draft_fn visit,
+                                void *user) KILN_MUST_CHECK;
+
+/* The base's operators without those of the users' rows that are named.  *out is NULL if base has none of the names. */
+kiln_status kiln_registry_without(const kiln_registry *base, const char *const *names, size_t n,
+                                  kiln_registry **out) KILN_MUST_CHECK;
 
 /* Calls take for each row and rule of the text, in order. */
 typedef kiln_status (*kiln_row_fn)(void *user, const char *source, const char *text, size_t n, int line);
@@ -368,6 +391,9 @@ kiln_digest kiln_registry_rules_digest(const kiln_registry *r); /* of its rules 
 /* Operators in order of their names. */
 size_t kiln_registry_count(const kiln_registry *r);
 const char *kiln_registry_name(const kiln_registry *r, size_t k);
+kiln_op_entry kiln_op_entry_of(const kiln_op *op);
+/* The entry of the k-th operator.  Its row is parsed only where the index does not say enough. */
+kiln_status kiln_registry_entry(const kiln_registry *r, size_t k, kiln_op_entry *out) KILN_MUST_CHECK;
 kiln_status kiln_registry_get(const kiln_registry *r, size_t k,
                               const kiln_op **out) KILN_MUST_CHECK;    /* parses it if need be */
 size_t kiln_registry_search(const kiln_registry *r, const char *name); /* the first not before name */

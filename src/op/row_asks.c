@@ -3,11 +3,12 @@
  * A call like the last one may skip `when` and `check` if what they ask is the same.  present(x), is_int(x) and
  * the like ask the kind or dtype of an argument, and rank(x) == 0 whether it has dimensions, which dispatch compares
  * anyway; single(x) asks a bit of a tensor's signature; everything else asks its value (of a tensor: its sizes).  Errs on the side of asking. */
-#include "op/row.h"
+#include "op/row_family.h"
 
 typedef struct walk {
     const kiln_row *row;
     uint64_t set, single;
+    bool asks_given;   /* contiguous(given) was met */
     int height, nodes; /* as in an evaluation: names may expand without end */
 } walk;
 
@@ -47,6 +48,8 @@ static void visit(walk *w, const kiln_expr *e) {
     if (w->height == KILN_EXPR_MAX_HEIGHT || w->nodes++ == KILN_EXPR_MAX_NODES) w->set = ~UINT64_C(0);
     if (w->set == ~UINT64_C(0)) return;
     w->height++;
+    bool lies = e->word == KILN_WORD_contiguous || e->word == KILN_WORD_channels_last;
+    if (lies && e->nargs && e->args[0]->word == KILN_WORD_given) w->asks_given = true;
     if (e->kind == KILN_X_NAME || e->kind == KILN_X_ACCESS) {
         int arg = kiln_schema_arg(w->row->schema, e->name);
         if (arg >= 0)
@@ -88,17 +91,24 @@ static void find_spared(kiln_check *c) {
     note_spared(c, e);
 }
 
-void kiln_row_find_asked(kiln_row *row) {
+static kiln_status visit_condition(void *w, const kiln_expr *e, kiln_expr_use use) {
+    if (use == KILN_USE_CONDITION) visit(w, e);
+    return KILN_OK;
+}
+
+kiln_status kiln_row_find_asked(kiln_row *row) {
     walk w = {.row = row, .set = row->statics | row->items};
     for (int c = 0; c < row->nchecks; c++)
         if (!row->checks[c].each) {
             visit(&w, row->checks[c].cond);
             find_spared(&row->checks[c]);
         }
-    for (int k = 0; k < row->gives.n; k++) visit(&w, row->gives.at[k].expr);
+    KILN_TRY(kiln_visit_clauses(row, visit_condition, &w));
     for (int b = 0; b < row->nbranches; b++) visit(&w, row->branches[b].when);
     row->asked = w.set;
+    row->sized = row->asks_given = w.asks_given;
     for (int a = 0; a < row->schema->nargs; a++)
         if (kiln_row_is_tensor(row, a) && (row->asked | row->hosted) >> a & 1) row->sized = true;
     row->asked_single = w.single;
+    return KILN_OK;
 }

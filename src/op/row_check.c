@@ -4,7 +4,6 @@
  * calls it.  Branches whose `when` cannot hold for a dtype are left out; a dtype without any branch is
  * an error.  Works in its own arena, which is emptied between expressions so that it stays small.  The number of
  * combinations is a product, so the steps of all of them together are limited. */
-#include <stdio.h>
 #include <string.h>
 
 #include "op/row.h"
@@ -50,12 +49,10 @@ typedef enum holds { NEVER, MAYBE, ALWAYS } holds;
 
 /* Evaluates every part of e: a misspelt name is found even where a call would not get to it. */
 static kiln_status eval_before_call(const checker *c, const kiln_expr *e, kiln_hval *out) {
-    bool folds = c->row->family == KILN_FAMILY_FOLD || c->row->family == KILN_FAMILY_SCAN ||
-                 c->row->family == KILN_FAMILY_EXTERN;
     check_env ce = {{.get = get,
                      .item = item,
                      .common = c->common,
-                     .counted = folds,
+                     .counted = kiln_rules(c->row)->counts,
                      .count = -1,
                      .source = c->row->source,
                      .budget = c->budget},
@@ -79,20 +76,24 @@ static kiln_status may_hold(const checker *c, const kiln_expr *cond, holds *out)
 
 /* -- bodies ------------------------------------------------------------------------------------------- */
 
-static kiln_dtype ret_dtype(const checker *c, const kiln_branch *b, int k) {
-    int16_t ret = b->typing.ret[k];
-    if (ret == KILN_RET_COMMON) return c->common;
-    if (ret == KILN_RET_REAL) return kiln_dtype_real(c->common);
-    if (ret >= 0) return (kiln_dtype)ret;
-    return b->typing.args >> (-2 - ret) & 1 ? c->common : c->dtypes[-2 - ret];
+kiln_dtype kiln_row_arg_dtype(const kiln_row_env *re, int arg) {
+    return re->branch->typing.args >> arg & 1 ? re->common : re->dtypes[arg];
+}
+
+kiln_dtype kiln_row_ret_dtype(const kiln_row_env *re, int k) {
+    int16_t ret = re->branch->typing.ret[k];
+    if (ret == KILN_RET_COMMON) return re->common;
+    if (ret == KILN_RET_REAL) return kiln_dtype_real(re->common);
+    return ret >= 0 ? (kiln_dtype)ret : kiln_row_arg_dtype(re, -2 - ret);
 }
 
 /* A result may widen, never lose its kind silently. */
 static kiln_status check_kind(const char *source, const kiln_expr *e, kiln_dtype from, kiln_dtype to) {
     if (kiln_dtype_kind(from) == kiln_dtype_kind(to)) return KILN_OK;
     if (from != KILN_BOOL && kiln_dtype_kind(from) < kiln_dtype_kind(to)) return KILN_OK;
-    return kiln_expr_fail(source, e, KILN_E_TYPE, "the expression is %s but the result is %s",
-                          kiln_dtype_name(from), kiln_dtype_name(to));
+    return kiln_expr_fail(source, e, KILN_E_TYPE, "the expression is %s but the result is %s%s",
+                          kiln_dtype_name(from), kiln_dtype_name(to),
+                          from == KILN_BOOL ? "; write '-> bool' before '=', or 'condition ? 1 : 0'" : "");
 }
 
 static kiln_status type_to(const kiln_row_env *re, const kiln_expr *e, kiln_dtype to,
@@ -138,19 +139,17 @@ static kiln_status note_number(const char *source, const kiln_texpr *e, numbers 
     return KILN_OK;
 }
 
-/* What an expression may not have in it, why, and the numbers that were met so far (NULL: they do not count). */
+/* What an expression may not have in it, and the numbers that were met so far (NULL: they do not count). */
 typedef struct inspection {
-    unsigned refused; /* bit k: parts of the kind k */
-    const char *why;
+    kiln_refused refused;
     numbers *numbers;
-    uint64_t kept; /* arguments whose elements are not refused */
 } inspection;
 
 static kiln_status inspect(const char *source, const kiln_texpr *e, const inspection *in) {
     if (!e) return KILN_OK;
-    bool kept = e->kind == KILN_TE_ELEM && (in->kept >> e->id & 1);
-    if ((in->refused >> e->kind & 1) && !kept)
-        return kiln_expr_fail(source, e->from, KILN_E_TYPE, "%s", in->why);
+    bool kept = e->kind == KILN_TE_ELEM && (in->refused.kept >> e->id & 1);
+    if ((in->refused.parts >> e->kind & 1) && !kept)
+        return kiln_expr_fail(source, e->from, KILN_E_TYPE, "%s", in->refused.why);
     if (in->numbers && e->kind == KILN_TE_SCALAR) KILN_TRY(note_number(source, e, in->numbers));
     for (int k = 0; k < e->nargs; k++) KILN_TRY(inspect(source, e->args[k], in));
     return KILN_OK;
@@ -166,131 +165,15 @@ static kiln_status check_expr(const kiln_row_env *re, const kiln_expr *e, kiln_d
     return KILN_OK;
 }
 
-#define TE(KIND) (1u << KILN_TE_##KIND)
-enum {
-    ELEMENTS = TE(ELEM) | TE(ACCESS),
-    STATES = TE(STATE) | TE(RHS) | TE(COUNT),
-    PLACES = TE(POS) | TE(EXTENT) | TE(BLOCK),
-    OTHER_PLACES = TE(ACCESS) | STATES | PLACES,
-};
-#undef TE
-
-#define CHECK_FAIL(c, ...)                                                                       \
-    kiln_expr_fail((c)->row->source, &(kiln_expr){.line = (c)->row->line, .col = (c)->row->col}, \
-                   KILN_E_PARSE, __VA_ARGS__)
-
-static const kiln_expr *finish_or_state(const kiln_reduce *r, int k) {
-    return k < r->finish.n ? r->finish.at[k].expr : NULL;
+kiln_status kiln_row_check_expr(const kiln_row_env *re, const kiln_expr *e, kiln_dtype to,
+                                kiln_refused refused) {
+    return check_expr(re, e, to, (inspection){refused, NULL});
 }
 
-static const kiln_named *state(const kiln_row_env *re, const char *name) {
-    return kiln_named_of(&re->branch->reduce->states, name);
-}
-
-static kiln_status check_states(kiln_row_env *re, const kiln_nameds *list, const char *clause,
-                                unsigned refused) {
-    const kiln_nameds *states = &re->branch->reduce->states;
-    for (int k = 0; k < list->n; k++) {
-        const kiln_named *v = &list->at[k];
-        const kiln_named *s = state(re, v->name);
-        if (!s)
-            return KILN_FAIL_LINE(KILN_E_PARSE, re->env.source, v->line, v->col, "'%s' in %s is not a state",
-                                  v->name, clause);
-        char why[64];
-        snprintf(why, sizeof why, "a %s cannot see this", clause);
-        KILN_TRY(
-            check_expr(re, v->expr, kiln_state_dtype(s, re->common), (inspection){refused, why, NULL, 0}));
-    }
-    if (list->n && list->n != states->n)
-        return KILN_FAIL_LINE(KILN_E_PARSE, re->env.source, list->at[0].line, list->at[0].col,
-                              "%s gives %d of %d states", clause, list->n, states->n);
-    return KILN_OK;
-}
-
-/* A block gives every state, and sees the names it has defined so far; `sum` is allowed there. */
-static kiln_status check_block(kiln_row_env *re) {
-    const kiln_nameds *block = &re->branch->reduce->block;
-    kiln_nameds sofar = {.n = 0};
-    int given = 0;
-    re->env.in_block = true;
-    re->scope = &sofar;
-    for (int k = 0; k < block->n; k++) {
-        const kiln_named *s = state(re, block->at[k].name);
-        given += s != NULL;
-        KILN_TRY(check_expr(re, block->at[k].expr, s ? kiln_state_dtype(s, re->common) : re->env.compute,
-                            (inspection){0}));
-        sofar = (kiln_nameds){block->at, k + 1};
-    }
-    if (block->n && given != re->branch->reduce->states.n)
-        return KILN_FAIL_LINE(KILN_E_PARSE, re->env.source, block->at[0].line, block->at[0].col,
-                              "block gives %d of %d states", given, re->branch->reduce->states.n);
-    re->scope = NULL;
-    re->env.in_block = false;
-    return KILN_OK;
-}
-
-/* Rows with a block and a result for each element take all elements as one block, so there is nothing to merge. */
-static bool is_one_block(const kiln_reduce *r) {
-    bool each = false;
-    for (int k = 0; k < r->finish.n; k++) each |= r->finish.at[k].each;
-    return each && r->block.n;
-}
-
-static kiln_dtype written_dtype(const checker *c, const kiln_branch *b, int arg) {
-    return b->typing.args >> arg & 1 ? c->common : c->dtypes[arg];
-}
-
-/* state, step or block, merge: each in its own scope. */
-static kiln_status check_folding(const checker *c, kiln_row_env *re, const kiln_reduce *r) {
-    KILN_TRY(check_states(re, &r->states, "state", ELEMENTS | STATES | PLACES));
-    re->states = true;
-    KILN_TRY(check_states(re, &r->step, "step", 0));
-    KILN_TRY(check_block(re));
-    if (r->states.n && !r->step.n && !r->block.n)
-        return CHECK_FAIL(c, c->row->family == KILN_FAMILY_SCAN ? "a scan needs a step"
-                                                                : "a fold needs a step or a block");
-    if (r->states.n && !r->merge.n && !r->from && !is_one_block(r) && c->row->family == KILN_FAMILY_FOLD)
-        return CHECK_FAIL(c, "a fold needs a merge");
-    re->merge = true;
-    KILN_TRY(check_states(re, &r->merge, "merge", ELEMENTS | PLACES));
-    re->merge = false;
-    return KILN_OK;
-}
-
-/* What is folded, if anything is, then finish. */
-static kiln_status check_reduce(const checker *c, kiln_row_env *re, const kiln_branch *b) {
-    const kiln_reduce *r = b->reduce;
-    if (!r->states.n && !r->finish.n) return KILN_OK;
-    if (r->states.n) KILN_TRY(check_folding(c, re, r));
-    re->states = true;
-    for (int k = 0; k < kiln_row_nown(c->row); k++) {
-        const kiln_expr *e = finish_or_state(r, k);
-        if (k < r->finish.n && r->finish.at[k].empty) continue;
-        if (!e && (!r->from || k)) return CHECK_FAIL(c, "result %d has no finish", k);
-        if (!e) continue;
-        bool sees = r->finish.at[k].each || c->row->family == KILN_FAMILY_SCAN;
-        inspection in = {sees ? 0 : ELEMENTS, "a finish sees elements only with 'each'", NULL, c->row->kept};
-        KILN_TRY(check_expr(re, e, ret_dtype(c, b, k), in));
-    }
-    for (int k = 0; k < r->writes.n; k++) {
-        const kiln_named *w = &r->writes.at[k];
-        int arg = kiln_schema_arg(c->row->schema, w->name);
-        if (re->absent >> arg & 1) continue; /* it is written where it is given */
-        re->present |= UINT64_C(1) << arg;
-        inspection in = {ELEMENTS, "what is written sees elements of kept arguments only", NULL,
-                         c->row->kept};
-        KILN_TRY(check_expr(re, w->expr, written_dtype(c, b, arg), in));
-    }
-    return KILN_OK;
-}
-
-/* Extents are host expressions: they must evaluate, to something not known yet. */
-static kiln_status check_extents(const checker *c, const kiln_nameds *list) {
-    for (int k = 0; k < list->n; k++) {
-        kiln_hval ignored;
-        KILN_TRY(eval_before_call(c, list->at[k].expr, &ignored));
-    }
-    return KILN_OK;
+/* Expressions that are computed once for a call must have a valid type, although their values are not known before the call. */
+static kiln_status check_once(void *user, const kiln_expr *e, kiln_expr_use why) {
+    kiln_hval ignored;
+    return e && why != KILN_USE_BODY ? eval_before_call(user, e, &ignored) : KILN_OK;
 }
 
 static kiln_status check_bodies(const checker *c, const kiln_branch *b, uint64_t absent) {
@@ -299,17 +182,17 @@ static kiln_status check_bodies(const checker *c, const kiln_branch *b, uint64_t
     re.absent = absent;
     re.env.budget = c->budget;
     numbers ns = {.n = 0};
-    inspection in = {b->family == KILN_FAMILY_MAP ? OTHER_PLACES : 0,
-                     "a map sees one element of each argument and no other place", &ns, 0};
+    const char *one_place = kiln_rules_of[b->family]->one_place;
+    inspection in = {{one_place ? KILN_OTHER_PLACES : 0, one_place, 0}, &ns};
     int64_t before = c->budget->taken;
-    for (int k = 0; k < b->nbody; k++) KILN_TRY(check_expr(&re, b->body[k], ret_dtype(c, b, k), in));
+    for (int k = 0; k < b->nbody; k++) KILN_TRY(check_expr(&re, b->body[k], kiln_row_ret_dtype(&re, k), in));
     for (int k = 0; k < c->row->nchecks; k++)
         if (c->row->checks[k].each) KILN_TRY(check_expr(&re, c->row->checks[k].cond, KILN_BOOL, in));
     if (c->budget->taken - before > KILN_EXPR_MAX_NODES) /* they become one kernel */
         return kiln_expr_fail(c->row->source, b->body[0], KILN_E_LIMIT,
                               "the bodies have together more than %d nodes, with names and rules expanded",
                               KILN_EXPR_MAX_NODES);
-    return check_reduce(c, &re, b);
+    return kiln_rules_of[b->family]->types ? kiln_rules_of[b->family]->types(&re) : KILN_OK;
 }
 
 /* With the optionals there, and without those the branch does not ask for: or_else has two sides. */
@@ -319,16 +202,8 @@ static kiln_status check_branch(checker *c, const kiln_branch *b) {
         if (kiln_row_optional(c->row, a)) optionals |= 1ull << a;
     KILN_TRY(check_bodies(c, b, 0));
     if (optionals & ~b->knows) KILN_TRY(check_bodies(c, b, optionals & ~b->knows));
-    KILN_TRY(check_extents(c, &c->row->shape.dims));
-    KILN_TRY(check_extents(c, &c->row->shape.window));
-    KILN_TRY(check_extents(c, &c->row->hosts));
-    KILN_TRY(check_extents(c, &c->row->gives));
-    KILN_TRY(check_extents(c, &c->row->reduce.over_dims));
-    for (int k = 0; k < c->row->nviews; k++) {
-        kiln_hval ignored;
-        KILN_TRY(check_extents(c, &c->row->views[k].sizes));
-        if (c->row->views[k].when) KILN_TRY(eval_before_call(c, c->row->views[k].when, &ignored));
-    }
+    KILN_TRY(kiln_visit_all(&c->row->hosts, KILN_USE_ONCE, check_once, c));
+    KILN_TRY(kiln_visit_clauses(c->row, check_once, c));
     c->ntyped++;
     return KILN_OK;
 }
@@ -348,7 +223,7 @@ static kiln_status check_conditions(checker *c, bool *refused) {
         holds now;
         if (c->row->checks[k].each) continue;
         KILN_TRY(may_hold(c, c->row->checks[k].cond, &now));
-        *refused = *refused || now == NEVER;
+        *refused = *refused || (now == NEVER && !c->row->checks[k].torch);
     }
     return KILN_OK;
 }
@@ -396,41 +271,74 @@ static kiln_status check_dtypes(checker *c, int arg, kiln_dtype t) {
     return KILN_OK;
 }
 
-/* -- compose ---------------------------------------------------------------------------------------------- */
+/* -- rows without branches ------------------------------------------------------------------------------------ */
 
-static kiln_status check_compose(const kiln_registry *r, const kiln_row *row, kiln_budget *budget) {
+kiln_status kiln_row_check_cond(const kiln_row *row, kiln_budget *budget, const kiln_expr *cond) {
+    const checker c = {.row = row, .common = KILN_F32, .budget = budget};
+    holds now;
+    return may_hold(&c, cond, &now);
+}
+
+kiln_status kiln_row_check_checks(const kiln_row *row, kiln_budget *budget) {
     checker c = {.row = row, .common = KILN_F32, .budget = budget};
     bool refused;
-    holds now;
-    KILN_TRY(kiln_compose_check(r, row));
-    for (int w = 0; w < row->compose.nways; w++) {
-        const kiln_way *way = &row->compose.ways[w];
-        int ntyped;
-        KILN_TRY(may_hold(&c, way->when, &now));
-        if (way->map) KILN_TRY(kiln_row_check(r, way->map, budget, &ntyped));
-    }
     return check_conditions(&c, &refused);
 }
+
+/* -- the row -------------------------------------------------------------------------------------------------- */
 
 kiln_budget kiln_budget_for(size_t nbytes) {
     return (kiln_budget){KILN_BUDGET_FIRST + (int64_t)nbytes * KILN_BUDGET_PER_BYTE, 0};
 }
 
-kiln_status kiln_row_check(const kiln_registry *r, const kiln_row *row, kiln_budget *budget, int *ntyped) {
-    if (row->family == KILN_FAMILY_COMPOSE) {
-        KILN_TRY(check_compose(r, row, budget));
-        *ntyped = 1;
-        return KILN_OK;
+/* Dtypes that a row without `takes` has and its body often does not fit, as the words of `takes` name them. */
+enum {
+    FLOATING = KILN_DT(KILN_F16) | KILN_DT(KILN_BF16) | KILN_DT(KILN_F32) | KILN_DT(KILN_F64),
+    INTEGRAL = KILN_DT(KILN_U8) | KILN_DT(KILN_I8) | KILN_DT(KILN_I16) | KILN_DT(KILN_I32) |
+               KILN_DT(KILN_I64),
+};
+
+static bool is_right_for(const checker *c, kiln_dtypes set) {
+    checker again = {.row = c->row, .arena = c->arena, .budget = c->budget, .arg_takes = c->arg_takes};
+    kiln_status st = KILN_OK;
+    int quiet = kiln_quiet(1);
+    for (int t = 0; t < KILN_DTYPE_COUNT && st == KILN_OK; t++)
+        if (c->row->takes & set & KILN_DT(t)) st = check_dtypes(&again, 0, (kiln_dtype)t);
+    kiln_quiet(quiet);
+    return st == KILN_OK && again.ntyped > 0;
+}
+
+/* What the author of a row that is wrong for some dtypes may write; "": nothing is known to help. */
+static const char *way_out(const checker *c) {
+    if (!is_right_for(c, FLOATING)) return "";
+    if (is_right_for(c, INTEGRAL)) return "; write ': takes real' behind the schema, or ': takes float'";
+    return "; write ': takes float' behind the schema, or ': to_float' to convert integers";
+}
+
+/* Checks the row for the dtype t.  A message says what the author may do about it. */
+static kiln_status check_type(checker *c, kiln_dtype t) {
+    bool wide = (c->row->takes & FLOATING) && (c->row->takes & ~FLOATING) && !(FLOATING & KILN_DT(t));
+    kiln_status st = check_dtypes(c, 0, t);
+    if (st == KILN_E_PARSE) return kiln_note(st, "%s", c->row->name); /* wrong for every dtype */
+    if (st == KILN_E_TYPE && wide && !kiln_is_quiet()) {
+        const char *text = way_out(c);
+        st = kiln_note_after(check_dtypes(c, 0, t), "%s", text); /* once more, for its message */
     }
-    if (row->rest) KILN_TRY(kiln_row_rest_fits(r, row));
+    return kiln_note(st, "%s, typed for %s", c->row->name, kiln_dtype_name(t));
+}
+
+kiln_status kiln_row_check(const kiln_registry *r, const kiln_row *row, kiln_budget *budget, int *ntyped) {
+    const kiln_family_rules *rules = kiln_rules(row);
+    return rules->check ? rules->check(r, row, budget, ntyped) : kiln_row_check_branches(row, budget, ntyped);
+}
+
+kiln_status kiln_row_check_branches(const kiln_row *row, kiln_budget *budget, int *ntyped) {
     kiln_arena arena;
     kiln_arena_init(&arena);
     checker c = {.row = row, .arena = &arena, .budget = budget, .arg_takes = row->arg_takes};
     kiln_status st = KILN_OK;
     for (int t = 0; t < KILN_DTYPE_COUNT && st == KILN_OK; t++)
-        if (row->takes & KILN_DT(t))
-            st = kiln_note(check_dtypes(&c, 0, (kiln_dtype)t), "%s, typed for %s", row->name,
-                           kiln_dtype_name((kiln_dtype)t));
+        if (row->takes & KILN_DT(t)) st = check_type(&c, (kiln_dtype)t);
     if (st == KILN_OK) st = kiln_note(check_taken(&c), "%s", row->name);
     kiln_arena_free(&arena);
     *ntyped = c.ntyped;

@@ -1,34 +1,34 @@
 /* row_clause.c - the indented clauses of a row.
  *
- * Each clause is one word and what follows it; the table at the end is the list.  docs/OPS.md explains
- * them.  Only names and shapes of expressions are checked here; types come later. */
+ * Each clause is one word and what follows it.  The table at the end lists the clauses that rows of every family may have; a
+ * family lists the others in its rules (row_family.h).  docs/OPS.md explains them.  Only names and shapes of expressions
+ * are checked here; types come later. */
 #include <string.h>
 
 #include "op/row.h"
 
-typedef enum types { UNTYPED, NUMBERS, STATES } types; /* what names of a clause may be followed by */
-
 /* A dtype that numbers are computed in; of a state also `real` or `wide`. */
-static kiln_status parse_type(kiln_lex *lx, types kind, kiln_named *v) {
-    v->real = kind == STATES && kiln_lex_is(lx, "real");
-    v->wide = kind == STATES && kiln_lex_is(lx, "wide");
+static kiln_status parse_type(kiln_lex *lx, kiln_name_types kind, kiln_named *v) {
+    v->real = kind == KILN_TYPED_STATES && kiln_lex_is(lx, "real");
+    v->wide = kind == KILN_TYPED_STATES && kiln_lex_is(lx, "wide");
     if (v->real || v->wide) return kiln_lex_next(lx);
-    bool known = lx->tok == KILN_TOK_NAME && kiln_dtype_parse(lx->str, &v->dtype) == KILN_OK;
+    bool known = lx->tok == KILN_TOK_NAME && kiln_dtype_named(lx->str, &v->dtype);
     if (!known || v->dtype != kiln_dtype_compute(v->dtype))
-        return kiln_lex_fail(lx, kind == STATES ? "a dtype that numbers are computed in, 'real' or 'wide'"
-                                                : "a dtype that numbers are computed in");
+        return kiln_lex_fail(lx, kind == KILN_TYPED_STATES
+                                     ? "a dtype that numbers are computed in, 'real' or 'wide'"
+                                     : "a dtype that numbers are computed in");
     return kiln_lex_next(lx);
 }
 
 /* name = expr [, name = expr]...; with types: name: dtype = expr */
-static kiln_status parse_nameds(kiln_lex *lx, kiln_nameds *out, types kind, const char *separator) {
+kiln_status kiln_row_nameds(kiln_lex *lx, kiln_nameds *out, kiln_name_types kind, const char *separator) {
     bool more = true;
     while (more) {
         kiln_named *v = NULL;
         KILN_TRY(kiln_row_named(lx, out, "at most 16 names in a clause", &v));
         KILN_TRY(kiln_lex_name(lx, &v->name));
         bool has_type = false;
-        if (kind != UNTYPED) KILN_TRY(kiln_lex_accept(lx, ":", &has_type));
+        if (kind != KILN_UNTYPED) KILN_TRY(kiln_lex_accept(lx, ":", &has_type));
         if (has_type) KILN_TRY(parse_type(lx, kind, v));
         KILN_TRY(kiln_lex_expect(lx, separator));
         KILN_TRY(kiln_expr_parse(lx, &v->expr));
@@ -37,26 +37,35 @@ static kiln_status parse_nameds(kiln_lex *lx, kiln_nameds *out, types kind, cons
     return KILN_OK;
 }
 
-kiln_status kiln_row_nameds(kiln_lex *lx, kiln_nameds *out) { return parse_nameds(lx, out, UNTYPED, "="); }
-
-/* when COND ATTRIBUTES = BODIES; what folds may have clauses after it instead of bodies. */
-static kiln_status clause_when(kiln_lex *lx, kiln_row *row) {
-    kiln_branch *b;
-    bool body = true;
-    if (row->family == KILN_FAMILY_COMPOSE) return kiln_compose_when(lx, row);
-    if (row->nbranches && !row->branches[row->nbranches - 1].when)
-        return kiln_lex_fail(lx, "no 'when' after a body that always holds");
-    KILN_TRY(kiln_row_branch(lx, row, &b));
-    KILN_TRY(kiln_expr_parse(lx, &b->when));
-    KILN_TRY(kiln_row_attrs(lx, row, &b->typing));
-    if (row->family == KILN_FAMILY_FOLD)
-        KILN_TRY(kiln_lex_accept(lx, "=", &body));
-    else
-        KILN_TRY(kiln_lex_expect(lx, "="));
-    return body ? kiln_row_bodies(lx, row, b) : KILN_OK;
+/* A list of expressions without names, up to what ends it. */
+kiln_status kiln_row_exprs(kiln_lex *lx, kiln_nameds *out, const char *most) {
+    bool more = true;
+    while (more) {
+        kiln_named *v = NULL;
+        KILN_TRY(kiln_row_named(lx, out, most, &v));
+        KILN_TRY(kiln_expr_parse(lx, &v->expr));
+        KILN_TRY(kiln_lex_accept(lx, ",", &more));
+    }
+    return KILN_OK;
 }
 
-/* check [each] COND [index|value|type|unsupported] : "text" */
+kiln_status kiln_row_when(kiln_lex *lx, kiln_row *row, kiln_branch **out) {
+    if (row->nbranches && !row->branches[row->nbranches - 1].when)
+        return kiln_lex_fail(lx, "no 'when' after a body that always holds");
+    KILN_TRY(kiln_row_branch(lx, row, out));
+    KILN_TRY(kiln_expr_parse(lx, &(*out)->when));
+    return kiln_row_attrs(lx, row, &(*out)->typing);
+}
+
+/* when COND ATTRIBUTES = BODIES */
+static kiln_status clause_when(kiln_lex *lx, kiln_row *row) {
+    kiln_branch *b = NULL;
+    KILN_TRY(kiln_row_when(lx, row, &b));
+    KILN_TRY(kiln_lex_expect(lx, "="));
+    return kiln_row_bodies(lx, row, b);
+}
+
+/* check [each | torch] COND [index|value|type|unsupported] : "text" */
 static kiln_status clause_check(kiln_lex *lx, kiln_row *row) {
     static const struct {
         const char *word;
@@ -71,9 +80,12 @@ static kiln_status clause_check(kiln_lex *lx, kiln_row *row) {
     row->checks = c;
     c += row->nchecks++;
     *c = (kiln_check){.status = KILN_E_ARG};
-    bool did = false, folds = row->family == KILN_FAMILY_FOLD;
+    bool did = false;
     KILN_TRY(kiln_lex_accept(lx, "each", &c->each));
-    if (c->each && !folds && row->family != KILN_FAMILY_MAP)
+    if (!c->each) KILN_TRY(kiln_lex_accept(lx, "torch", &c->torch));
+    if (c->torch && strcmp(row->schema->ns, "aten") != 0)
+        return kiln_lex_fail(lx, "no 'check torch': only operators of aten:: have a kernel of PyTorch's");
+    if (c->each && !kiln_rules(row)->checks_each)
         return kiln_lex_fail(lx, "elements are asked by maps and folds alone");
     KILN_TRY(kiln_expr_parse(lx, &c->cond));
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds && !did; k++) {
@@ -92,16 +104,17 @@ static kiln_status clause_static(kiln_lex *lx, kiln_row *row) {
 static kiln_status clause_ignore(kiln_lex *lx, kiln_row *row) {
     return kiln_row_args(lx, row, &row->ignored);
 }
-static kiln_status clause_lack(kiln_lex *lx, kiln_row *row) { return kiln_row_args(lx, row, &row->lacking); }
 static kiln_status clause_let(kiln_lex *lx, kiln_row *row) {
-    return parse_nameds(lx, &row->lets, UNTYPED, "=");
+    return kiln_row_nameds(lx, &row->lets, KILN_UNTYPED, "=");
 }
 
 static kiln_status known_to_host(void *user, const kiln_expr *e) {
     const kiln_row *row = user;
     for (int k = 0; k < row->hosts.n - 1; k++)
         if (strcmp(row->hosts.at[k].name, e->name) == 0) return KILN_OK;
-    bool word = e->word != KILN_WORD_NONE && e->word != KILN_WORD_n && e->word != KILN_WORD_in_place;
+    bool of_form = e->word == KILN_WORD_in_place || e->word == KILN_WORD_out_form ||
+                   e->word == KILN_WORD_given;
+    bool word = e->word != KILN_WORD_NONE && e->word != KILN_WORD_n && !of_form;
     if (kiln_schema_arg(row->schema, e->name) >= 0 || word) return KILN_OK; /* inf, common, f32 */
     return kiln_expr_fail(row->source, e, KILN_E_PARSE,
                           "'%s' is not an argument or a host number defined before", e->name);
@@ -110,7 +123,7 @@ static kiln_status known_to_host(void *user, const kiln_expr *e) {
 /* host NAME [: dtype] = EXPR, ...: each may use the ones before it, so none can mean itself. */
 static kiln_status clause_host(kiln_lex *lx, kiln_row *row) {
     kiln_nameds list = {.n = 0};
-    KILN_TRY(parse_nameds(lx, &list, NUMBERS, "="));
+    KILN_TRY(kiln_row_nameds(lx, &list, KILN_TYPED_NUMBERS, "="));
     for (int k = 0; k < list.n; k++) {
         kiln_named *v = NULL;
         KILN_TRY(kiln_row_named(lx, &row->hosts, "at most 16 host numbers", &v));
@@ -120,117 +133,9 @@ static kiln_status clause_host(kiln_lex *lx, kiln_row *row) {
     return KILN_OK;
 }
 
-static kiln_status clause_state(kiln_lex *lx, kiln_row *row) {
-    return parse_nameds(lx, &kiln_row_reduce(row)->states, STATES, "=");
-}
-static kiln_status clause_step(kiln_lex *lx, kiln_row *row) {
-    return parse_nameds(lx, &kiln_row_reduce(row)->step, UNTYPED, "=");
-}
-static kiln_status clause_block(kiln_lex *lx, kiln_row *row) {
-    return parse_nameds(lx, &kiln_row_reduce(row)->block, UNTYPED, "=");
-}
-static kiln_status clause_merge(kiln_lex *lx, kiln_row *row) {
-    return parse_nameds(lx, &kiln_row_reduce(row)->merge, UNTYPED, "=");
-}
-
-static kiln_status clause_finish(kiln_lex *lx, kiln_row *row) {
-    kiln_nameds *f = &kiln_row_reduce(row)->finish;
-    bool more = true;
-    if (row->family == KILN_FAMILY_COMPOSE) return kiln_compose_finish(lx, row);
-    while (more) {
-        if (f->n == row->schema->nrets) return kiln_lex_fail(lx, "as many results as the schema has");
-        kiln_named *v = NULL;
-        KILN_TRY(kiln_row_named(lx, f, "at most 16 results", &v));
-        KILN_TRY(kiln_lex_accept(lx, "each", &v->each));
-        if (!v->each && row->family == KILN_FAMILY_FOLD) KILN_TRY(kiln_lex_accept(lx, "empty", &v->empty));
-        if (!v->empty) KILN_TRY(kiln_expr_parse(lx, &v->expr));
-        KILN_TRY(kiln_lex_accept(lx, ",", &more));
-    }
-    return KILN_OK;
-}
-
 /* grad ARG = EXPR, ... */
 static kiln_status clause_grad(kiln_lex *lx, kiln_row *row) {
-    return parse_nameds(lx, &row->grads, UNTYPED, "=");
-}
-
-/* dims(EXPR, ...): dimensions by their numbers. */
-static kiln_status parse_dims(kiln_lex *lx, kiln_nameds *out) {
-    bool more = true;
-    KILN_TRY(kiln_lex_expect(lx, "("));
-    while (more) {
-        kiln_named *v = NULL;
-        KILN_TRY(kiln_row_named(lx, out, "at most 16 dimensions", &v));
-        KILN_TRY(kiln_expr_parse(lx, &v->expr));
-        KILN_TRY(kiln_lex_accept(lx, ",", &more));
-    }
-    return kiln_lex_expect(lx, ")");
-}
-
-/* over [only | but] ARG [keep [ARG]]   or   over last(COUNT) [keep [ARG]]   or   over first(COUNT)   or   over dims(EXPR, ...)
- * [flat | triangle]   or   over diagonal   or   over alike */
-static kiln_status clause_over(kiln_lex *lx, kiln_row *row) {
-    bool did;
-    KILN_TRY(kiln_lex_accept(lx, "diagonal", &row->reduce.over_diagonal));
-    KILN_TRY(kiln_lex_accept(lx, "alike", &row->reduce.over_alike));
-    if (row->reduce.over_diagonal || row->reduce.over_alike) return KILN_OK;
-    KILN_TRY(kiln_lex_accept(lx, "dims", &did));
-    if (did) KILN_TRY(parse_dims(lx, &row->reduce.over_dims));
-    if (did) KILN_TRY(kiln_lex_accept(lx, "flat", &row->reduce.flat));
-    if (did) return row->reduce.flat ? KILN_OK : kiln_lex_accept(lx, "triangle", &row->reduce.triangle);
-    KILN_TRY(kiln_lex_accept(lx, "first", &row->reduce.over_first));
-    KILN_TRY(row->reduce.over_first ? KILN_OK : kiln_lex_accept(lx, "last", &did));
-    if (did || row->reduce.over_first) {
-        KILN_TRY(kiln_lex_expect(lx, "("));
-        KILN_TRY(kiln_expr_parse(lx, &row->reduce.over_last));
-        KILN_TRY(kiln_lex_expect(lx, ")"));
-    } else {
-        KILN_TRY(kiln_lex_accept(lx, "but", &row->reduce.over_but));
-        KILN_TRY(kiln_lex_accept(lx, "only", &row->reduce.over_only));
-        KILN_TRY(kiln_row_arg(lx, row, &row->reduce.over_arg));
-    }
-    KILN_TRY(kiln_lex_accept(lx, "keep", &did));
-    row->reduce.keep = did && (lx->first_on_line || lx->tok == KILN_TOK_END);
-    return did && !row->reduce.keep ? kiln_row_arg(lx, row, &row->reduce.keep_arg) : KILN_OK;
-}
-
-/* out like ARG   or   out [.., name: extent, ...] */
-static kiln_status clause_out(kiln_lex *lx, kiln_row *row) {
-    bool did;
-    KILN_TRY(kiln_lex_accept(lx, "like", &did));
-    if (did) return kiln_row_arg(lx, row, &row->shape.like_arg);
-    KILN_TRY(kiln_lex_expect(lx, "["));
-    KILN_TRY(kiln_lex_accept(lx, "..", &row->shape.rest));
-    if (row->shape.rest) KILN_TRY(kiln_lex_expect(lx, ","));
-    KILN_TRY(parse_nameds(lx, &row->shape.dims, UNTYPED, ":"));
-    return kiln_lex_expect(lx, "]");
-}
-
-static kiln_status clause_window(kiln_lex *lx, kiln_row *row) {
-    return parse_nameds(lx, &row->shape.window, UNTYPED, ":");
-}
-
-/* into ARG at ARG */
-static kiln_status clause_into(kiln_lex *lx, kiln_row *row) {
-    KILN_TRY(kiln_row_arg(lx, row, &row->shape.into_arg));
-    KILN_TRY(kiln_lex_expect(lx, "at"));
-    return kiln_row_arg(lx, row, &row->shape.at_arg);
-}
-
-/* routine NAME(arg, ...) */
-static kiln_status clause_routine(kiln_lex *lx, kiln_row *row) {
-    bool more = true;
-    row->routine.id = lx->tok == KILN_TOK_NAME ? kiln_routine_named(lx->str) : KILN_ROUTINE_COUNT;
-    if (row->routine.id == KILN_ROUTINE_COUNT) return kiln_lex_fail(lx, "the name of a routine");
-    KILN_TRY(kiln_lex_next(lx));
-    KILN_TRY(kiln_lex_expect(lx, "("));
-    while (more) {
-        kiln_named *v = NULL;
-        KILN_TRY(kiln_row_named(lx, &row->routine.args, "at most 16 arguments", &v));
-        KILN_TRY(kiln_expr_parse(lx, &v->expr));
-        KILN_TRY(kiln_lex_accept(lx, ",", &more));
-    }
-    return kiln_lex_expect(lx, ")");
+    return kiln_row_nameds(lx, &row->grads, KILN_UNTYPED, "=");
 }
 
 /* A number, with an optional sign. */
@@ -264,72 +169,77 @@ static kiln_status clause_doc(kiln_lex *lx, kiln_row *row) {
     return kiln_lex_next(lx);
 }
 
-static const struct {
-    const char *word;
-    kiln_status (*parse)(kiln_lex *lx, kiln_row *row);
-    unsigned families; /* bit f: allowed in family f */
-    bool again;        /* may stand more than once */
-    bool each;         /* once for each `when` */
-} clauses[] = {
-#define IN(F) (1u << KILN_FAMILY_##F)
-#define ANY ((1u << KILN_FAMILY_COUNT) - 1)
-    {"when", clause_when, ANY & ~IN(EXTERN), true, false},
-    {"check", clause_check, ANY, true, false},
-    {"static", clause_static, ANY, true, false},
-    {"ignore", clause_ignore, ANY, true, false},
-    {"let", clause_let, ANY, true, false},
-    {"host", clause_host, IN(MAP) | IN(FOLD) | IN(SCAN) | IN(INDEX) | IN(EXTERN) | IN(COMPOSE), true, false},
-    {"domain", clause_domain, ANY, false, false},
-    {"tol", clause_tol, ANY, false, false},
-    {"doc", clause_doc, ANY, false, false},
-    {"grad", clause_grad, IN(MAP) | IN(FOLD), false, false},
-    {"lack", clause_lack, IN(FOLD), true, false},
-    {"over", clause_over, IN(FOLD) | IN(SCAN) | IN(EXTERN), false, false},
-    {"state", clause_state, IN(FOLD) | IN(SCAN) | IN(INDEX), false, true},
-    {"step", clause_step, IN(FOLD) | IN(SCAN) | IN(INDEX), false, true},
-    {"block", clause_block, IN(FOLD), false, true},
-    {"merge", clause_merge, IN(FOLD) | IN(SCAN) | IN(INDEX), false, true},
-    {"finish", clause_finish, IN(FOLD) | IN(SCAN) | IN(INDEX) | IN(COMPOSE), false, true},
-    {"writes", kiln_row_clause_writes, IN(FOLD), false, true},
-    {"view", kiln_row_clause_view, IN(FOLD), true, false},
-    {"kept", kiln_row_clause_kept, IN(FOLD), false, false},
-    {"gives", kiln_row_clause_gives, IN(FOLD), false, false},
-    {"rest", kiln_row_clause_rest, IN(FOLD), false, false},
-    {"out", clause_out, IN(INDEX), false, false},
-    {"window", clause_window, IN(INDEX), false, false},
-    {"into", clause_into, IN(INDEX), false, false},
-    {"call", kiln_compose_call, IN(COMPOSE), true, false},
-    {"for", kiln_update_for, IN(COMPOSE), false, false},
-    {"update", kiln_update_clause, IN(COMPOSE), false, true},
-    {"routine", clause_routine, IN(EXTERN), false, false},
-#undef IN
-#undef ANY
+static const kiln_clause common[] = {
+    {.word = "check", .parse = clause_check, .again = true},
+    {.word = "static", .parse = clause_static, .again = true},
+    {.word = "ignore", .parse = clause_ignore, .again = true},
+    {.word = "let", .parse = clause_let, .again = true},
+    {.word = "host", .parse = clause_host, .again = true},
+    {.word = "domain", .parse = clause_domain},
+    {.word = "tol", .parse = clause_tol},
+    {.word = "doc", .parse = clause_doc},
 };
+enum { COMMON = sizeof common / sizeof *common };
 
-bool kiln_row_clause_word(const kiln_lex *lx) {
-    if (!lx->first_on_line) return false;
-    for (size_t k = 0; k < sizeof clauses / sizeof *clauses; k++)
-        if (kiln_lex_is(lx, clauses[k].word)) return true;
-    return false;
+const kiln_clause kiln_clause_when = {.word = "when", .parse = clause_when, .again = true, .opens = true};
+const kiln_clause kiln_clause_grad = {.word = "grad", .parse = clause_grad};
+
+/* The clause of the list whose word stands here: its place in the list, or -1. */
+static int find_own(const kiln_lex *lx, const kiln_clause *const *list, const kiln_clause **out) {
+    for (int k = 0; list[k]; k++) {
+        *out = list[k];
+        if (kiln_lex_is(lx, list[k]->word)) return k;
+    }
+    return -1;
+}
+
+static int find_common(const kiln_lex *lx, const kiln_clause **out) {
+    for (int k = 0; k < COMMON; k++) {
+        *out = &common[k];
+        if (kiln_lex_is(lx, common[k].word)) return k;
+    }
+    return -1;
+}
+
+const char *kiln_row_clause_word(const kiln_lex *lx) {
+    const kiln_clause *c;
+    if (!lx->first_on_line || lx->tok != KILN_TOK_NAME) return NULL;
+    if (find_common(lx, &c) >= 0) return c->word;
+    for (int f = 0; f < KILN_FAMILY_COUNT; f++)
+        if (find_own(lx, kiln_rules_of[f]->clauses, &c) >= 0) return c->word;
+    return NULL;
+}
+
+/* The clause that starts here, and which bit of row->clauses stands for it. */
+static kiln_status find_clause(const kiln_lex *lx, const kiln_row *row, const kiln_clause **out, int *bit) {
+    *bit = find_common(lx, out);
+    if (*bit >= 0) return KILN_OK;
+    *bit = COMMON + find_own(lx, kiln_rules(row)->clauses, out);
+    if (*bit >= COMMON) return KILN_OK;
+    const char *word = kiln_row_clause_word(lx), *family = kiln_family_name(row->family);
+    if (!word) return kiln_lex_fail(lx, "a clause word such as when, check, let, state or doc");
+    return KILN_FAIL_LINE(KILN_E_PARSE, lx->source, lx->tok_line, lx->tok_col, "%s %s row has no '%s' clause",
+                          strchr("aeiou", family[0]) ? "an" : "a", family, word);
+}
+
+/* A branch may have clauses that the branches before it have. */
+static void open_branch(kiln_row *row) {
+    const kiln_clause *const *own = kiln_rules(row)->clauses;
+    for (int k = 0; own[k]; k++)
+        if (own[k]->each) row->clauses &= ~(UINT64_C(1) << (COMMON + k));
 }
 
 kiln_status kiln_row_clause(kiln_lex *lx, kiln_row *row) {
+    const kiln_clause *c;
+    int bit;
     if (!lx->first_on_line) return kiln_lex_fail(lx, "a clause on a line of its own, or the end of the row");
-    for (size_t k = 0; k < sizeof clauses / sizeof *clauses; k++) {
-        if (!kiln_lex_is(lx, clauses[k].word)) continue;
-        if (!(clauses[k].families & (1u << row->family)))
-            return KILN_FAIL_LINE(KILN_E_PARSE, lx->source, lx->tok_line, lx->tok_col,
-                                  "%s %s row has no '%s' clause",
-                                  strchr("aeiou", kiln_family_name(row->family)[0]) ? "an" : "a",
-                                  kiln_family_name(row->family), clauses[k].word);
-        if ((row->clauses >> k & 1) && !clauses[k].again)
-            return KILN_FAIL_LINE(KILN_E_PARSE, lx->source, lx->tok_line, lx->tok_col, "a second '%s' clause",
-                                  clauses[k].word);
-        row->clauses |= 1u << k;
-        for (size_t j = 0; clauses[k].parse == clause_when && j < sizeof clauses / sizeof *clauses; j++)
-            if (clauses[j].each) row->clauses &= ~(1u << j);
-        KILN_TRY(kiln_lex_next(lx));
-        return clauses[k].parse(lx, row);
-    }
-    return kiln_lex_fail(lx, "a clause word such as when, check, let, state or doc");
+    KILN_TRY(find_clause(lx, row, &c, &bit));
+    if ((row->clauses >> bit & 1) && !c->again)
+        return KILN_FAIL_LINE(KILN_E_PARSE, lx->source, lx->tok_line, lx->tok_col, "a second '%s' clause",
+                              c->word);
+    row->clauses |= UINT64_C(1) << bit;
+    if (c->untraced && !row->untraced.clause) row->untraced.clause = c->word;
+    if (c->opens) open_branch(row);
+    KILN_TRY(kiln_lex_next(lx));
+    return c->parse(lx, row);
 }

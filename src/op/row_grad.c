@@ -1,17 +1,16 @@
 /* row_grad.c - a row and one of its arguments -> the text of the row that computes the argument's gradient.
  *
- * Of a map the gradient is, for each branch, the sum over its results of the result's gradient times the derivative of
- * the body (expr_grad.c); of a fold that adds up, the same with what it adds; where the row has a `grad` clause, what
- * that says.  The new row is a map like any other: it is loaded, typed and compiled as one, and has a gradient of its
- * own.  The common dtype comes about as in the row, so the new one takes whatever is promoted.  Sums over
- * broadcast dimensions are not its business. */
+ * The family says what the gradient of a branch is: a sum of derivatives (expr_grad.c), each times the gradient of the
+ * result.  Where the row has a `grad` clause, the gradient is what that says.  The new row is a map like any other: it is
+ * loaded, typed and compiled as one, and has a gradient of its own.  The common dtype comes about as in the row, so the
+ * new one takes whatever is promoted.  Sums over broadcast dimensions are not its business. */
 #include <stdio.h>
 #include <string.h>
 
 #include "expr/expr_grad.h"
 #include "op/row.h"
 
-typedef struct grad {
+typedef struct kiln_grad {
     const kiln_row *row;
     int arg;
     kiln_arena *arena;
@@ -32,7 +31,7 @@ static const kiln_dtypes floats = KILN_DT(KILN_F16) | KILN_DT(KILN_BF16) | KILN_
                                   KILN_DT(KILN_F64);
 static const kiln_dtypes complexes = KILN_DT(KILN_C64) | KILN_DT(KILN_C128);
 
-#define GRAD_FAIL(row, ...) KILN_FAIL_LINE(KILN_E_UNSUP, (row)->source, (row)->line, (row)->col, __VA_ARGS__)
+#define GRAD_FAIL KILN_GRAD_FAIL
 
 static bool named(const kiln_nameds *list, const char *name, const kiln_expr **out) {
     const kiln_named *v = kiln_named_of(list, name);
@@ -57,14 +56,13 @@ static const kiln_expr *let(const kiln_wrt *w, const char *name) {
     return named(&g->row->lets, name, &means) ? means : NULL;
 }
 
-static bool may_be_float(const kiln_branch *b, int result) {
+bool kiln_grad_may_be(const kiln_branch *b, int result) {
     int t = b->typing.ret[result];
     return t < 0 || (floats & KILN_DT(t));
 }
 
-/* The term of one result: its gradient times the derivative of e. */
-static kiln_status add_term(grad *g, const kiln_wrt *w, int result, const kiln_expr *e,
-                            const kiln_expr **sum) {
+kiln_status kiln_grad_add(kiln_grad *g, const kiln_wrt *w, int result, const kiln_expr *e,
+                          const kiln_expr **sum) {
     char name[KILN_GRAD_NAME];
     const kiln_expr *by, *term;
     KILN_TRY(kiln_expr_derive(w, e, &by));
@@ -80,77 +78,9 @@ static kiln_status add_term(grad *g, const kiln_wrt *w, int result, const kiln_e
     return kiln_expr_build(w, KILN_P_ADD, *sum, term, sum);
 }
 
-static bool is_name(const kiln_expr *e, const char *name) {
-    return e->kind == KILN_X_NAME && strcmp(e->name, name) == 0;
-}
-
-/* What a fold adds up: E of `state + E`, or NULL. */
-static const kiln_expr *added(const kiln_reduce *r) {
-    if (r->states.n != 1 || r->step.n != 1 || r->finish.n > 1) return NULL;
-    const kiln_expr *step = r->step.at[0].expr;
-    const char *state = r->states.at[0].name;
-    if (r->finish.n && (r->finish.at[0].each || !is_name(r->finish.at[0].expr, state))) return NULL;
-    if (step->kind != KILN_X_PRIM || step->prim != KILN_P_ADD) return NULL;
-    if (r->merge.n) {
-        const kiln_expr *m = r->merge.at[0].expr;
-        bool joins = m->kind == KILN_X_PRIM && m->prim == KILN_P_ADD && is_name(m->args[0], state) &&
-                     m->args[1]->kind == KILN_X_FIELD;
-        if (!joins) return NULL;
-    }
-    return is_name(step->args[0], state)   ? step->args[1]
-           : is_name(step->args[1], state) ? step->args[0]
-                                           : NULL;
-}
-
-typedef struct sought {
-    const char *name;
-    bool found;
-} sought;
-
-static kiln_status seek(void *user, const kiln_expr *e) {
-    sought *s = user;
-    s->found = s->found || strcmp(s->name, e->name) == 0;
-    return KILN_OK;
-}
-
-static kiln_status adds_nothing(const kiln_row *row) {
-    return GRAD_FAIL(
-        row, "only of a fold that adds up (acc + value from 0) can it be derived: write a 'grad' clause");
-}
-
-/* Whether some branch is a map, or a fold that adds up. */
-static bool may_be_derived(const kiln_row *row) {
-    for (int b = 0; b < row->nbranches; b++)
-        if (row->branches[b].family == KILN_FAMILY_MAP || added(row->branches[b].reduce)) return true;
-    return false;
-}
-
-static kiln_status derive_fold(grad *g, const kiln_wrt *w, const kiln_reduce *r, const kiln_expr **out) {
-    const kiln_expr *e = added(r);
-    kiln_usage u = {.row = g->row};
-    if (r->over_diagonal)
-        return GRAD_FAIL(g->row,
-                         "only some elements are on the diagonal: the gradient of others cannot be derived");
-    if (r->triangle)
-        return GRAD_FAIL(g->row,
-                         "only some elements are in the triangle: the gradient of others cannot be derived");
-    if (!e) return adds_nothing(g->row);
-    sought self = {r->states.at[0].name, false};
-    KILN_TRY(kiln_expr_names(e, seek, &self));
-    KILN_TRY(kiln_row_use(&u, e));
-    if (u.place || u.count || self.found)
-        return GRAD_FAIL(
-            g->row,
-            "what the fold adds depends on the sum so far, on places or counts: write a 'grad' clause");
-    return add_term(g, w, 0, e, out);
-}
-
 static kiln_status derive_branch(grad *g, const kiln_branch *b, const kiln_expr **out) {
     const kiln_wrt w = {g->row->schema->args[g->arg].name, let, g, g->row->source, g->arena, &g->budget};
-    if (b->family == KILN_FAMILY_FOLD && may_be_float(b, 0)) return derive_fold(g, &w, b->reduce, out);
-    for (int k = 0; k < b->nbody; k++)
-        if (may_be_float(b, k)) KILN_TRY(add_term(g, &w, k, b->body[k], out));
-    return KILN_OK;
+    return kiln_rules_of[b->family]->derive(g, g->row, b, &w, out);
 }
 
 /* Which gradients and results a stated gradient names. */
@@ -340,10 +270,10 @@ static kiln_status make(grad *g, kiln_sb *out) {
     set_dtypes(g);
     if (!(row->arg_takes[g->arg] ? g->arg_takes[g->arg] : g->takes & floats)) return KILN_OK;
     if (row->items) return GRAD_FAIL(row, "a row with an 'item' has none");
-    if (row->family != KILN_FAMILY_MAP && row->family != KILN_FAMILY_FOLD)
+    if (!kiln_rules(row)->derive)
         return GRAD_FAIL(row, "a row of the family %s has none", kiln_family_name(row->family));
-    if (!kiln_named_of(&row->grads, row->schema->args[g->arg].name) && !may_be_derived(row))
-        return adds_nothing(row);
+    if (!kiln_named_of(&row->grads, row->schema->args[g->arg].name) && kiln_rules(row)->derivable)
+        KILN_TRY(kiln_rules(row)->derivable(row));
     KILN_TRY(kiln_row_reach(row, g->takes, g->arg_takes, &g->budget, &g->reached));
     KILN_TRY(derive_bodies(g, &zero));
     if (zero) return KILN_OK;

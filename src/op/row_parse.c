@@ -4,7 +4,6 @@
  *       CLAUSE ...
  * Reads the head line and hands each indented clause to row_clause.c.  Checks names as it goes; types
  * are checked later, for every dtype (row_check.c). */
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -14,7 +13,7 @@ static const struct {
     const char *name;
     bool served;
 } families[KILN_FAMILY_COUNT] = {
-#define F(NAME, text, served) [KILN_FAMILY_##NAME] = {text, served},
+#define F(NAME, name, served) [KILN_FAMILY_##NAME] = {#name, served},
 #include "op/family.def"
 #undef F
 };
@@ -180,7 +179,7 @@ static kiln_status parse_out(kiln_lex *lx, kiln_row *row, kiln_typing *t) {
 static kiln_status parse_item(kiln_lex *lx, kiln_row *row, kiln_typing *t) {
     static const kiln_type number = {.kind = KILN_T_SCALAR};
     int arg = lx->tok == KILN_TOK_NAME ? kiln_schema_arg(row->schema, lx->str) : -1;
-    if (arg >= 0 && row->family == KILN_FAMILY_COMPOSE && t == &row->typing) {
+    if (arg >= 0 && kiln_rules(row)->composes && t == &row->typing) {
         row->items |=
             1ull << arg; /* also of lists, and where one may be absent; maps of items have the number */
         return kiln_lex_next(lx);
@@ -276,36 +275,6 @@ kiln_status kiln_row_named(kiln_lex *lx, kiln_nameds *list, const char *most, ki
     return KILN_OK;
 }
 
-/* Primitives for which merging two accumulators is the step itself. */
-static bool merges(kiln_prim p) { return kiln_prim_trait(p) == KILN_TRAIT_JOINS; }
-
-/* `prim(acc, E) from INIT`: one state, and how two of them merge. */
-static kiln_status parse_shorthand(kiln_lex *lx, const kiln_row *row, kiln_reduce *r, const kiln_expr *body) {
-    bool form = body->kind == KILN_X_PRIM && body->nargs == 2 && body->args[0]->kind == KILN_X_NAME &&
-                strcmp(body->args[0]->name, "acc") == 0;
-    if (row->family == KILN_FAMILY_MAP || row->family == KILN_FAMILY_COMPOSE ||
-        row->family == KILN_FAMILY_EXTERN)
-        return kiln_expr_fail(lx->source, body, KILN_E_PARSE, "a %s row has no accumulator",
-                              kiln_family_name(row->family));
-    if (!form)
-        return kiln_expr_fail(lx->source, body, KILN_E_PARSE, "expected prim(acc, value) before 'from'");
-    if (!merges(body->prim))
-        return kiln_expr_fail(lx->source, body, KILN_E_PARSE,
-                              "two accumulators do not merge by '%s'; write a fold in full",
-                              kiln_prim_name(body->prim));
-    if (r->states.n) return kiln_expr_fail(lx->source, body, KILN_E_PARSE, "the row has states already");
-    KILN_TRY(kiln_expr_parse(lx, &r->from));
-    kiln_named *both = kiln_arena_alloc(lx->arena, 2 * sizeof *both);
-    if (!both) return KILN_NOMEM();
-    both[0] = both[1] = (kiln_named){
-        .name = "acc", .dtype = KILN_DTYPE_COUNT, .line = body->line, .col = body->col};
-    both[0].expr = r->from;
-    both[1].expr = body;
-    r->states = (kiln_nameds){&both[0], 1};
-    r->step = (kiln_nameds){&both[1], 1};
-    return KILN_OK;
-}
-
 kiln_reduce *kiln_row_reduce(kiln_row *row) {
     kiln_branch *last = row->nbranches ? &row->branches[row->nbranches - 1] : NULL;
     return last && last->when ? last->reduce : &row->reduce;
@@ -320,7 +289,10 @@ kiln_status kiln_row_bodies(kiln_lex *lx, kiln_row *row, kiln_branch *b) {
             return kiln_lex_fail(lx, "as many bodies as the schema has results");
         KILN_TRY(kiln_expr_parse(lx, &body));
         KILN_TRY(kiln_lex_accept(lx, "from", &from));
-        if (from) return parse_shorthand(lx, row, kiln_row_reduce(row), body);
+        if (from && !kiln_rules(row)->accumulate)
+            return kiln_expr_fail(lx->source, body, KILN_E_PARSE, "a %s row has no accumulator",
+                                  kiln_family_name(row->family));
+        if (from) return kiln_rules(row)->accumulate(lx, row, body);
         b->body[b->nbody++] = body;
         KILN_TRY(kiln_lex_accept(lx, ",", &more));
     }
@@ -333,12 +305,20 @@ kiln_status kiln_row_bodies(kiln_lex *lx, kiln_row *row, kiln_branch *b) {
 /* -- the head --------------------------------------------------------------------------------------------- */
 
 static kiln_status parse_family(kiln_lex *lx, kiln_row *row) {
+    static const char all[] =
+#define F(NAME, name, served) " " #name
+#include "op/family.def"
+#undef F
+        ;
     for (int f = 0; f < KILN_FAMILY_COUNT; f++) {
         if (!kiln_lex_is(lx, families[f].name)) continue;
         row->family = (kiln_family)f;
         return KILN_OK;
     }
-    return kiln_lex_fail(lx, "a family: map fold scan index compose extern");
+    return KILN_FAIL_LINE(KILN_E_PARSE, lx->source, lx->tok_line, lx->tok_col,
+                          "expected a family:%s, found '%.*s'; a row reads "
+                          "'map my::f(Tensor x) -> Tensor : takes float = x + 1'",
+                          all, lx->len > 30 ? 30 : (int)lx->len, lx->start);
 }
 
 static kiln_status name_row(kiln_arena *arena, kiln_row *row) {
@@ -380,53 +360,17 @@ static kiln_status parse_schema(kiln_lex *lx, kiln_row *row) {
     return kiln_lex_next(lx);
 }
 
-kiln_status kiln_row_digest(const char *text, size_t n, kiln_digest *out) {
-    kiln_sb folded;
-    kiln_sb_init(&folded);
-    bool quoted = false, blank = false;
-    for (size_t k = 0; k < n; k++) {
-        if (text[k] == '#' && !quoted) {
-            while (k < n && text[k] != '\n') k++;
-        }
-        if (k < n && (quoted || !isspace((unsigned char)text[k]))) {
-            if (blank && folded.len) kiln_sb_putc(&folded, ' ');
-            blank = false;
-            if (text[k] == '"') quoted = !quoted;
-            if (quoted && text[k] == '\\' && k + 1 < n)
-                kiln_sb_putc(&folded, text[k++]); /* \" does not end it */
-            kiln_sb_putc(&folded, text[k]);
-        } else {
-            blank = true;
-        }
-    }
-    bool failed = folded.failed;
-    if (!failed) *out = kiln_hash128(folded.p ? folded.p : "", folded.len);
-    kiln_sb_fini(&folded);
-    return failed ? KILN_NOMEM() : KILN_OK;
-}
-
-void kiln_row_set_rules(kiln_row *row, const kiln_crules *rules, kiln_digest digest) {
-    bool complex = row->takes & (KILN_DT(KILN_C64) | KILN_DT(KILN_C128));
-    kiln_digest pair[2] = {row->digest, digest};
-    row->rules = rules;
-    for (int w = 0; w < row->compose.nways; w++)
-        if (row->compose.ways[w].map) kiln_row_set_rules(row->compose.ways[w].map, rules, digest);
-    if (complex) row->digest = kiln_hash128(pair, sizeof pair);
-}
-
 static void init_row(kiln_row *row) {
     row->takes = kinds(KILN_KIND_BOOL, KILN_KIND_FLOAT);
     row->reduce.over_arg = row->reduce.keep_arg = -1;
-    row->shape.like_arg = row->shape.into_arg = row->shape.at_arg = -1;
     row->domain_lo = -10;
     row->domain_hi = 10;
     row->typing.dtype_arg = -1;
-    row->routine.id = KILN_ROUTINE_COUNT;
     for (int k = 0; k < KILN_MAX_RETS; k++) row->typing.ret[k] = KILN_RET_COMMON;
 }
 
 void kiln_row_default_promotion(kiln_row *row) {
-    if (row->family == KILN_FAMILY_COMPOSE) return; /* it computes nothing itself */
+    if (kiln_rules(row)->composes) return; /* it computes nothing itself */
     uint64_t all = 0;
     for (int a = 0; a < row->schema->nargs; a++)
         if (kiln_row_is_tensor(row, a) && !row->arg_takes[a]) all |= 1ull << a;
@@ -435,13 +379,13 @@ void kiln_row_default_promotion(kiln_row *row) {
         if (!row->branches[b].typing.args) row->branches[b].typing.args = all;
 }
 
-/* A branch has the row's clauses where it has none of its own; with states of its own, none that go with states.  One of a
- * fold's that has bodies is a map, which has none of those clauses. */
+/* A branch has the row's clauses where it has none of its own; with states of its own, none that go with states.  A branch of
+ * another family than the row's has none of those clauses. */
 static void inherit_clauses(kiln_row *row) {
     for (int b = 0; b < row->nbranches; b++) {
         kiln_branch *br = &row->branches[b];
         kiln_reduce *r = br->reduce, own = *r;
-        br->family = row->family == KILN_FAMILY_FOLD && br->when && br->nbody ? KILN_FAMILY_MAP : row->family;
+        br->family = kiln_rules(row)->branch ? kiln_rules(row)->branch(br) : row->family;
         if (br->family != row->family) continue;
         *r = row->reduce;
         if (own.states.n) {
@@ -457,9 +401,11 @@ static void inherit_clauses(kiln_row *row) {
     }
 }
 
-static kiln_status parse_rest(kiln_lex *lx, kiln_row *row) {
+static kiln_status parse_rest(kiln_lex *lx, kiln_row *row, const kiln_written *w) {
     bool did;
     KILN_TRY(kiln_lex_accept(lx, ":", &did));
+    if (!did && lx->tok != KILN_TOK_END && !lx->first_on_line && !kiln_lex_is(lx, "="))
+        return kiln_lex_fail(lx, "':' and what the row takes, or '=' and a body, behind the schema");
     if (did) KILN_TRY(kiln_row_attrs(lx, row, &row->typing));
     KILN_TRY(kiln_lex_accept(lx, "=", &did));
     if (did) {
@@ -468,7 +414,12 @@ static kiln_status parse_rest(kiln_lex *lx, kiln_row *row) {
         KILN_TRY(kiln_row_bodies(lx, row, b));
     }
     while (lx->tok != KILN_TOK_END) KILN_TRY(kiln_row_clause(lx, row));
-    if (!row->nbranches && row->family != KILN_FAMILY_COMPOSE) {
+    if (w->taken) {
+        kiln_lex_init(lx, lx->arena, w->source, w->text + w->taken, w->n - w->taken, w->taken_line);
+        KILN_TRY(kiln_lex_next(lx));
+        while (lx->tok != KILN_TOK_END) KILN_TRY(kiln_row_clause(lx, row));
+    }
+    if (!row->nbranches && !kiln_rules(row)->composes) {
         kiln_branch *b = NULL; /* folds with clauses only: one branch that carries the typing */
         KILN_TRY(kiln_row_branch(lx, row, &b));
     }
@@ -476,28 +427,29 @@ static kiln_status parse_rest(kiln_lex *lx, kiln_row *row) {
     return KILN_OK;
 }
 
-kiln_status kiln_row_parse(kiln_arena *arena, const char *source, const char *text, size_t n, int line,
-                           kiln_row **out) {
+kiln_status kiln_row_parse(kiln_arena *arena, const kiln_written *w, kiln_row **out) {
     kiln_row *row = kiln_arena_alloc(arena, sizeof *row);
     if (!row) return KILN_NOMEM();
     init_row(row);
-    row->source = source;
-    row->line = line;
-    row->text = kiln_arena_strndup(arena, text, n);
+    row->source = w->source;
+    row->line = w->line;
+    row->made = w->made;
+    row->text = kiln_arena_strndup(arena, w->text, w->n);
     if (!row->text) return KILN_NOMEM();
-    KILN_TRY(kiln_row_digest(text, n, &row->digest));
+    KILN_TRY(kiln_row_digest(w->text, w->n, &row->digest));
     kiln_lex lx;
-    kiln_lex_init(&lx, arena, source, text, n, line);
+    kiln_lex_init(&lx, arena, w->source, w->text, w->taken ? w->taken : w->n, w->line);
     KILN_TRY(kiln_lex_next(&lx));
     KILN_TRY(parse_family(&lx, row));
     KILN_TRY(parse_schema(&lx, row));
-    KILN_TRY(parse_rest(&lx, row));
+    KILN_TRY(parse_rest(&lx, row, w));
+    row->untraced.function = lx.untraced;
     kiln_row_default_promotion(row);
     KILN_TRY(kiln_row_rules(row));
     KILN_TRY(kiln_row_resolve(row));
-    kiln_row_find_asked(row);
+    KILN_TRY(kiln_row_find_asked(row));
     kiln_row_find_twins(row);
-    if (row->compose.lists) KILN_TRY(kiln_update_make(arena, row));
+    if (kiln_rules(row)->complete) KILN_TRY(kiln_rules(row)->complete(arena, row));
     *out = row;
     return KILN_OK;
 }

@@ -13,6 +13,16 @@ bool kiln_row_is_tensor(const kiln_row *row, int arg) {
 
 bool kiln_row_served(const kiln_row *row) { return kiln_family_served(row->family); }
 
+int kiln_row_nown(const kiln_row *row) {
+    return row->rest ? row->branches[0].reduce->finish.n : row->schema->nrets;
+}
+
+const kiln_view *kiln_row_view(const kiln_row *row, int arg) {
+    for (int k = 0; k < row->nviews; k++)
+        if (row->views[k].arg == arg) return &row->views[k];
+    return NULL;
+}
+
 bool kiln_row_optional(const kiln_row *row, int arg) {
     bool optional;
     (void)kiln_type_strip(row->schema->args[arg].type, &optional);
@@ -91,38 +101,12 @@ static bool find_host(const kiln_row_env *re, const char *name, kiln_sym *out) {
     return true;
 }
 
-static bool find_state(const kiln_row_env *re, const char *name, bool rhs, kiln_sym *out) {
-    const kiln_nameds *states = &re->branch->reduce->states;
-    const kiln_named *v = kiln_named_of(states, name);
-    if (v) {
-        out->kind = rhs ? KILN_SYM_RHS : KILN_SYM_STATE;
-        out->id = (int)(v - states->at);
-        out->dtype = kiln_state_dtype(v, re->common);
-        return true;
-    }
-    if (strcmp(name, "n") != 0) return false;
-    out->kind = KILN_SYM_COUNT;
-    out->id = rhs;
-    out->dtype = KILN_I64;
-    return true;
-}
-
-/* Positions: `i` along the folded dimensions, and the names an `out` or `window` clause gives. */
-static bool find_position(const kiln_row_env *re, const char *name, kiln_sym *out) {
-    const kiln_outshape *sh = &re->row->shape;
-    const kiln_named *dim = kiln_named_of(&sh->dims, name), *win = kiln_named_of(&sh->window, name);
-    bool index = re->states && strcmp(name, "i") == 0;
-    if (!dim && !win && !index) return false;
-    out->kind = KILN_SYM_POS;
-    out->dtype = KILN_I64;
-    out->id = dim ? (int)(dim - sh->dims.at) : win ? KILN_ROW_MAX_NAMED + (int)(win - sh->window.at) : -1;
-    return true;
-}
-
 static bool find(const kiln_env *env, const char *name, bool rhs, kiln_sym *out) {
     const kiln_row_env *re = (const kiln_row_env *)env;
     memset(out, 0, sizeof *out);
-    if (rhs) return re->merge && find_state(re, name, true, out);
+    bool (*own)(const kiln_row_env *re, const char *name, bool rhs,
+                kiln_sym *out) = kiln_rules(re->row)->find;
+    if (rhs) return own && own(re, name, true, out);
     const kiln_named *let = kiln_named_of(re->scope, name);
     if (!let) let = kiln_named_of(&re->row->lets, name);
     if (let) {
@@ -130,13 +114,7 @@ static bool find(const kiln_env *env, const char *name, bool rhs, kiln_sym *out)
         out->let = let->expr;
         return true;
     }
-    if (re->states && find_state(re, name, false, out)) return true;
-    if (re->row->shape.into_arg >= 0 && strcmp(name, "acc") == 0) { /* what the scattered-to element holds */
-        out->kind = KILN_SYM_STATE;
-        out->dtype = kiln_dtype_compute(re->common);
-        return true;
-    }
-    return find_position(re, name, out) || find_host(re, name, out) || find_arg(re, name, out);
+    return (own && own(re, name, false, out)) || find_host(re, name, out) || find_arg(re, name, out);
 }
 
 void kiln_row_env_init(kiln_row_env *re, const kiln_row *row, const kiln_branch *branch, kiln_dtype common,
@@ -208,6 +186,12 @@ static kiln_status use_all(usage *u, const kiln_nameds *list) {
     return KILN_OK;
 }
 
+kiln_status kiln_row_use_all(kiln_usage *u, const kiln_nameds *list) {
+    KILN_TRY(use_all(u, list));
+    u->set |= u->hosted;
+    return KILN_OK;
+}
+
 /* Optionals that must be present for `when` to hold: present(x), or x compared with a text. */
 static uint64_t knows(const kiln_row *row, const kiln_expr *when) {
     if (!when) return 0;
@@ -219,8 +203,6 @@ static uint64_t knows(const kiln_row *row, const kiln_expr *when) {
     int arg = kiln_schema_arg(row->schema, when->args[0]->name);
     return arg < 0 ? 0 : 1ull << arg;
 }
-
-static uint64_t bit(int arg) { return arg < 0 ? 0 : 1ull << arg; }
 
 /* Arguments that appear as compute(x), in e or the lets it names. */
 static uint64_t exact_args(const kiln_row *row, const kiln_expr *e) {
@@ -234,42 +216,38 @@ static uint64_t exact_args(const kiln_row *row, const kiln_expr *e) {
     return set;
 }
 
-/* What calls of a compose row are given, and when. */
-static kiln_status use_ways(usage *u) {
-    const kiln_compose *c = &u->row->compose;
-    u->set |= c->each;
-    for (int w = 0; w < c->nways; w++) {
-        KILN_TRY(use(u, c->ways[w].when));
-        KILN_TRY(use_all(u, &c->ways[w].update));
-        for (int k = 0; k < c->ways[w].ncalls; k++) {
-            u->set |= c->ways[w].calls[k].each;
-            KILN_TRY(use_all(u, &c->ways[w].calls[k].args));
-        }
-    }
+kiln_status kiln_visit_all(const kiln_nameds *list, kiln_expr_use use, kiln_visit_fn visit, void *user) {
+    for (int k = 0; k < list->n; k++) KILN_TRY(visit(user, list->at[k].expr, use));
     return KILN_OK;
 }
 
-/* What decides shapes: of views, and which dimensions are folded. */
-static kiln_status use_shapes(usage *u) {
-    const kiln_row *row = u->row;
-    for (int k = 0; k < row->nviews; k++) {
-        KILN_TRY(use_all(u, &row->views[k].sizes));
-        KILN_TRY(use(u, row->views[k].when));
-    }
-    KILN_TRY(use_all(u, &row->reduce.over_dims));
-    return use(u, row->reduce.over_last);
+kiln_status kiln_visit_clauses(const kiln_row *row, kiln_visit_fn visit, void *user) {
+    return kiln_rules(row)->visit ? kiln_rules(row)->visit(row, visit, user) : KILN_OK;
+}
+
+static uint64_t named_args(const kiln_row *row, bool shapes) {
+    return kiln_rules(row)->names ? kiln_rules(row)->names(row, shapes) : 0;
+}
+
+static kiln_status use_shape(void *user, const kiln_expr *e, kiln_expr_use why) {
+    return why == KILN_USE_SHAPE ? use(user, e) : KILN_OK;
+}
+
+static kiln_status use_body(void *user, const kiln_expr *e, kiln_expr_use why) {
+    return why == KILN_USE_BODY ? use(user, e) : KILN_OK;
+}
+
+static kiln_status use_any(void *user, const kiln_expr *e, kiln_expr_use why) {
+    (void)why;
+    return use(user, e);
 }
 
 static kiln_status use_clauses(usage *u) {
     const kiln_row *row = u->row;
-    const kiln_reduce *r = &row->reduce;
-    const kiln_nameds *lists[] = {&row->shape.dims, &row->shape.window, &row->grads, &row->gives};
-    for (size_t k = 0; k < sizeof lists / sizeof *lists; k++) KILN_TRY(use_all(u, lists[k]));
-    KILN_TRY(use_shapes(u));
-    KILN_TRY(use_ways(u));
+    KILN_TRY(use_all(u, &row->grads));
+    KILN_TRY(kiln_visit_clauses(row, use_any, u));
     for (int k = 0; k < row->nchecks; k++) KILN_TRY(use(u, row->checks[k].cond));
-    u->set |= bit(r->over_arg) | bit(r->keep_arg) | bit(row->shape.like_arg) | bit(row->shape.into_arg) |
-              bit(row->shape.at_arg) | bit(row->typing.dtype_arg);
+    u->set |= named_args(row, false) | kiln_arg_bit(row->typing.dtype_arg);
     return KILN_OK;
 }
 
@@ -280,17 +258,21 @@ static kiln_status use_reduce(usage *u, const kiln_reduce *r) {
     return KILN_OK;
 }
 
-/* What of a tensor is read at computed places.  Rows of the index family may say more than this. */
+/* What of a tensor is read at computed places. */
 static kiln_status set_accesses(kiln_branch *br, const usage *u) {
     const kiln_row *row = u->row;
-    if (!u->accessed || row->family == KILN_FAMILY_INDEX) return KILN_OK;
+    const kiln_family_rules *rules = kiln_rules(row);
+    if (!u->accessed || rules->accesses_all) return KILN_OK;
     for (int a = 0; a < row->schema->nargs; a++) {
         const kiln_expr *e = u->access[a];
         if (!e) continue;
         if ((u->elements | row->lacking) >> a & 1)
             return kiln_expr_fail(row->source, e, KILN_E_PARSE, "'%s' is read at its own place, too",
                                   e->name);
-        KILN_TRY(kiln_row_access(row, e));
+        if (!rules->access)
+            return kiln_expr_fail(row->source, e, KILN_E_PARSE,
+                                  "only a fold or an index row reads at computed places");
+        KILN_TRY(rules->access(row, e));
         br->access[a] = e;
     }
     br->accessed = u->accessed;
@@ -307,7 +289,7 @@ static kiln_status resolve_branch(kiln_branch *br, usage *all) {
     KILN_TRY(use_reduce(&u, br->reduce));
     for (int c = 0; c < u.row->nchecks; c++)
         if (u.row->checks[c].each) KILN_TRY(use(&u, u.row->checks[c].cond));
-    KILN_TRY(use_all(&u, &u.row->routine.args));
+    KILN_TRY(kiln_visit_clauses(u.row, use_body, &u));
     KILN_TRY(set_accesses(br, &u));
     br->uses = u.set;
     for (int k = 0; k < br->nbody; k++) br->exact |= exact_args(u.row, br->body[k]);
@@ -356,103 +338,26 @@ static void resolve_all(kiln_row *row, const kiln_nameds *list) {
     for (int k = 0; k < list->n; k++) kiln_expr_resolve(list->at[k].expr, find_for_host, row);
 }
 
-/* All that is computed once per call: conditions, host numbers, extents, and the lets that these use. */
-static void resolve_conditions(kiln_row *row) {
+static kiln_status resolve_once(void *row, const kiln_expr *e, kiln_expr_use why) {
+    if (e && why != KILN_USE_BODY) kiln_expr_resolve(e, find_for_host, row);
+    return KILN_OK;
+}
+
+/* All that is computed once per call: conditions, host numbers, what clauses ask, and the lets that these use. */
+static kiln_status resolve_conditions(kiln_row *row) {
     for (int c = 0; c < row->nchecks; c++)
         if (!row->checks[c].each) kiln_expr_resolve(row->checks[c].cond, find_for_host, row);
     for (int b = 0; b < row->nbranches; b++)
         if (row->branches[b].when) kiln_expr_resolve(row->branches[b].when, find_for_host, row);
-    if (row->reduce.over_last) kiln_expr_resolve(row->reduce.over_last, find_for_host, row);
-    resolve_all(row, &row->reduce.over_dims);
     resolve_all(row, &row->lets);
     resolve_all(row, &row->hosts);
-    resolve_all(row, &row->shape.dims);
-    resolve_all(row, &row->shape.window);
-    resolve_all(row, &row->gives);
-    for (int k = 0; k < row->nviews; k++) {
-        resolve_all(row, &row->views[k].sizes);
-        if (row->views[k].when) kiln_expr_resolve(row->views[k].when, find_for_host, row);
-    }
-    for (int w = 0; w < row->compose.nways; w++) {
-        const kiln_way *way = &row->compose.ways[w];
-        if (way->when) kiln_expr_resolve(way->when, find_for_host, row);
-        for (int k = 0; k < way->ncalls; k++) resolve_all(row, &way->calls[k].args);
-    }
+    return kiln_visit_clauses(row, resolve_once, row);
 }
 
-/* Whether e itself, lets aside, has a division that may be one of integers. */
-static bool divides(const kiln_expr *e) {
-    if (e->kind == KILN_X_PRIM && kiln_prim_trait(e->prim) == KILN_TRAIT_DIVIDES) return true;
-    for (int k = 0; k < e->nargs; k++)
-        if (divides(e->args[k])) return true;
-    return false;
-}
-
-static bool any_divides(const kiln_nameds *list) {
-    for (int k = 0; k < list->n; k++)
-        if (divides(list->at[k].expr)) return true;
-    return false;
-}
-
-/* Whether the scan r of a row may go by blocks.  all: what its step, merge and finish use. */
-static bool may_be_cut(const kiln_reduce *r, const usage *all) {
-    bool merges = r->merge.n || r->from;
-    if (!merges || all->count || any_divides(&r->step) || any_divides(&r->merge) || any_divides(&r->finish))
-        return false;
-    for (int k = 0; k < all->row->lets.n; k++)
-        if ((all->lets >> k & 1) && divides(all->row->lets.at[k].expr)) return false;
-    return true;
-}
-
-static kiln_status find_scan_counts(const kiln_row *row, kiln_reduce *r) {
-    usage all = {.row = row};
-    KILN_TRY(use_all(&all, &r->step));
-    KILN_TRY(use_all(&all, &r->merge));
-    KILN_TRY(use_all(&all, &r->finish));
-    r->places = all.place; /* no merge sees one */
-    r->cuts = may_be_cut(r, &all);
-    return KILN_OK;
-}
-
-static const kiln_expr *let_of(const kiln_row *row, const kiln_expr *e) {
-    const kiln_named *let = e->kind == KILN_X_NAME ? kiln_named_of(&row->lets, e->name) : NULL;
-    return let ? let->expr : e;
-}
-
-/* Whether the fold r of a row is one of `spots`. */
-static bool sets_spots(const kiln_row *row, const kiln_reduce *r) {
-    if (r->states.n || r->finish.n != 1 || !r->finish.at[0].each || !r->finish.at[0].expr) return false;
-    const kiln_expr *e = let_of(row, r->finish.at[0].expr);
-    if (e->kind != KILN_X_PRIM || e->prim != KILN_P_SELECT || e->args[2]->kind != KILN_X_NUM) return false;
-    const kiln_expr *test = let_of(row, e->args[0]);
-    return test->kind == KILN_X_PRIM && test->prim == KILN_P_EQ && test->args[0]->kind == KILN_X_NAME &&
-           strcmp(test->args[0]->name, "i") == 0;
-}
-
-/* Whether the fold r of a row is `loose`: it gives results for each element, or none, and nothing else. */
-static kiln_status find_loose(const kiln_row *row, kiln_reduce *r) {
-    usage finish = {.row = row};
-    KILN_TRY(use_all(&finish, &r->finish));
-    r->loose = row->family == KILN_FAMILY_FOLD && !r->states.n && !r->block.n && !r->writes.n &&
-               !finish.place && !finish.count;
-    for (int k = 0; k < r->finish.n; k++)
-        r->loose = r->loose && (r->finish.at[k].each || r->finish.at[k].empty);
-    return KILN_OK;
-}
-
-/* Who asks for places and counts. */
+/* What lowering asks of clauses, and which checks ask for counts. */
 static kiln_status find_counts(kiln_row *row) {
-    for (int b = 0; b < row->nbranches; b++) {
-        kiln_reduce *r = row->branches[b].reduce;
-        usage step = {.row = row}, merge = {.row = row};
-        KILN_TRY(use_all(&step, &r->step));
-        KILN_TRY(use_all(&merge, &r->merge));
-        r->places = step.place;
-        r->counts = merge.count;
-        r->spots = sets_spots(row, r);
-        KILN_TRY(find_loose(row, r));
-        if (row->family == KILN_FAMILY_SCAN) KILN_TRY(find_scan_counts(row, r));
-    }
+    for (int b = 0; b < row->nbranches && kiln_rules(row)->note; b++)
+        KILN_TRY(kiln_rules(row)->note(row, row->branches[b].reduce));
     for (int c = 0; c < row->nchecks; c++) {
         usage check = {.row = row};
         KILN_TRY(use(&check, row->checks[c].cond));
@@ -472,11 +377,11 @@ kiln_status kiln_row_resolve(kiln_row *row) {
     KILN_TRY(find_counts(row));
     KILN_TRY(use_all(&hosts, &row->hosts));
     row->hosted = hosts.hosted;
-    KILN_TRY(use_shapes(&shapes));
+    KILN_TRY(kiln_visit_clauses(row, use_shape, &shapes));
     for (int a = 0; a < row->schema->nargs; a++)
         if (kiln_row_is_tensor(row, a))
             shapes.set &= ~(1ull << a); /* layouts of tensors are compared anyway */
-    row->shaped = bit(row->reduce.over_arg) | bit(row->reduce.keep_arg) | shapes.set | shapes.hosted;
+    row->shaped = named_args(row, true) | shapes.set | shapes.hosted;
     for (int a = 0; a < row->schema->nargs; a++) {
         uint64_t self = 1ull << a;
         bool counts = !(row->ignored & self);
@@ -485,7 +390,7 @@ kiln_status kiln_row_resolve(kiln_row *row) {
         if (row->schema->args[a].type->kind == KILN_T_SCALAR) row->scalars |= self;
         if (row->arg_takes[a]) row->own_takes |= self;
     }
-    resolve_conditions(row);
+    KILN_TRY(resolve_conditions(row));
     for (int b = 0; b < row->nbranches; b++) KILN_TRY(resolve_branch(&row->branches[b], &all));
     KILN_TRY(use_clauses(&all));
     all.set |= all.hosted;

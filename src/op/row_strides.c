@@ -97,3 +97,9 @@ kiln_status kiln_row_strides(kiln_lex *lx, kiln_row *row, kiln_typing *t) {
     if (s == KILN_STRIDES_WITHOUT) return kiln_lex_expect(lx, "numbers");
     return s == KILN_STRIDES_LIKE || s == KILN_STRIDES_FORMAT ? parse_tensor(lx, row, &t->like) : KILN_OK;
 }
+
+int kiln_typing_sizes_of(const kiln_typing *t) {
+    if (t->strides == KILN_STRIDES_FORMAT) return t->like;
+    bool rows = t->strides == KILN_STRIDES_CHAIN && t->nchain == 2 && t->chain[0].kind == KILN_LINK_ROWS;
+    return rows ? t->chain[0].n : -1;
+}

@@ -57,15 +57,48 @@ static kiln_status file_name(const kiln_shipped_text *t, const char **out) {
     return *out ? KILN_OK : KILN_NOMEM();
 }
 
+static kiln_status parse_row(size_t k, const kiln_row **out);
+
+/* What a short row names stands before it, and is parsed first. */
+static kiln_status find_named(const char *name, const kiln_row **out) {
+    bool found;
+    size_t k = kiln_shipped_search(name, &found);
+    if (!found) return KILN_BUG("a row that names %s ships without it", name);
+    return parse_row(kiln_shipped.ops[k].row, out);
+}
+
+/* *w: a row that may be short, or like another; becomes the whole row. */
+static kiln_status make_whole(kiln_written *w) {
+    kiln_source within = {w->source, w->text, w->text + w->n, w->line - 1};
+    const kiln_row *other;
+    if (kiln_row_is_short(w->text, w->n)) {
+        kiln_row_short s;
+        KILN_TRY(kiln_row_short_parse(&arena, &within, &s));
+        KILN_TRY(find_named(s.other, &other));
+        KILN_TRY(kiln_row_short_text(&arena, &within, &s, &kiln_torch_schemas, other, &w->text));
+        w->n = strlen(w->text);
+        w->made = true;
+    } else if (kiln_row_may_be_like(w->text, w->n)) {
+        kiln_row_like s;
+        KILN_TRY(kiln_row_like_parse(&arena, &within, &s));
+        if (!s.other) return KILN_OK;
+        KILN_TRY(find_named(s.other, &other));
+        KILN_TRY(kiln_row_like_text(&arena, &within, &s, other, w));
+        w->made = true;
+    }
+    return KILN_OK;
+}
+
 static kiln_status parse_row(size_t k, const kiln_row **out) {
     static const kiln_crules rules = {.more = kiln_shipped_find_rule};
     *out = atomic_load_explicit(&kiln_shipped.row[k], memory_order_relaxed);
     if (*out) return KILN_OK;
     const kiln_shipped_text *t = &kiln_shipped.rows[k];
-    const char *source;
+    kiln_written w = {.text = text_of(t), .n = t->n, .line = t->line};
     kiln_row *row;
-    KILN_TRY(file_name(t, &source));
-    KILN_TRY(kiln_row_parse(&arena, source, text_of(t), t->n, t->line, &row));
+    KILN_TRY(file_name(t, &w.source));
+    KILN_TRY(make_whole(&w));
+    KILN_TRY(kiln_row_parse(&arena, &w, &row));
     kiln_row_set_rules(row, &rules, kiln_shipped.rules_digest);
     row->shipped = true;
     atomic_store_explicit(&kiln_shipped.row[k], row, memory_order_relaxed);
@@ -106,6 +139,22 @@ kiln_status kiln_shipped_get(size_t k, const kiln_op **out) {
     if (st == KILN_OK) atomic_store_explicit(&kiln_shipped.op[k], *out, memory_order_release);
     pthread_mutex_unlock(&lock);
     return st;
+}
+
+kiln_status kiln_shipped_entry(size_t k, kiln_op_entry *out) {
+    const kiln_shipped_op *o = &kiln_shipped.ops[k];
+    const kiln_op *op = atomic_load_explicit(&kiln_shipped.op[k], memory_order_acquire);
+    if (!op && o->schema) {
+        const char *line = kiln_text_schemas + o->schema;
+        *out = (kiln_op_entry){.name = kiln_shipped_name(k),
+                               .schema = line,
+                               .nschema = strcspn(line, "\n"),
+                               .served = kiln_family_served((kiln_family)o->family)};
+        return KILN_OK;
+    }
+    KILN_TRY(kiln_shipped_get(k, &op));
+    *out = kiln_op_entry_of(op);
+    return KILN_OK;
 }
 
 kiln_status kiln_shipped_find_rule(const char *name, const kiln_crule **out) {

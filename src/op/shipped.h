@@ -16,9 +16,10 @@ typedef struct kiln_shipped_text {
 
 typedef struct kiln_shipped_op {
     uint32_t name;   /* offset of "aten::add.Tensor" in names */
-    uint32_t schema; /* offset of its line in PyTorch's list */
+    uint32_t schema; /* offset of its line in PyTorch's list; 0: the list does not have it, or has it first */
     uint16_t row;
-    uint8_t form;
+    uint8_t form;   /* kiln_form */
+    uint8_t family; /* of the row: kiln_family */
 } kiln_shipped_op;
 
 /* A rule for complex numbers. */
@@ -47,6 +48,8 @@ extern const kiln_shipped_index kiln_shipped; /* written by tools/index_ops.c */
 const char *kiln_shipped_name(size_t k); /* of the k-th operator */
 /* The k-th operator, parsed if it was not yet.  Any thread.  KILN_E_NOMEM. */
 kiln_status kiln_shipped_get(size_t k, const kiln_op **out) KILN_MUST_CHECK;
+/* Describes the k-th operator, and parses its row only where the index does not say enough.  Any thread.  KILN_E_NOMEM. */
+kiln_status kiln_shipped_entry(size_t k, kiln_op_entry *out) KILN_MUST_CHECK;
 /* Where `name` stands among the sorted names, or would; *found says which. */
 size_t kiln_shipped_search(const char *name, bool *found);
 /* For kiln_crules: the rule of that name; NULL if there is none. */

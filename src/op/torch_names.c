@@ -13,9 +13,12 @@ bool kiln_torch_has(const char *full, bool overloads) {
                      : kiln_schema_list_find(&kiln_torch_schemas, full, n, &line);
 }
 
+kiln_status kiln_without_row(const char *full) {
+    return KILN_FAIL(KILN_E_UNSUP, "%s is a PyTorch operator that Kiln does not serve", full);
+}
+
 kiln_status kiln_unserved(const char *full, kiln_family family) {
-    if (family == KILN_FAMILY_COUNT || kiln_torch_has(full, false))
-        return KILN_FAIL(KILN_E_UNSUP, "%s is a PyTorch operator that Kiln does not serve", full);
+    if (kiln_torch_has(full, false)) return kiln_without_row(full);
     return KILN_FAIL(KILN_E_UNSUP, "%s: rows of the family '%s' are not served", full,
                      kiln_family_name(family));
 }

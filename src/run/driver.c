@@ -12,18 +12,7 @@
 
 enum {
     INNER = 2, /* dimensions of the grid in one launch; all others of the axes follow */
-    LAUNCH_DIMS = KILN_IR_MAX_AXES + 1,
-    TILE_ROWS = 16,         /* along the second dimension: a cache line of 4-byte elements */
-    TILE_COLS = 64,         /* along the inner one, at most */
-    TILE_BAND = 512,        /* columns whose rows are followed down together */
-    TILE_BYTES = 32 * 1024, /* of stack, for all tiles of a launch */
-    TILE_LEAST = 8,         /* a shorter side is not worth it */
-    LAUNCH_FEW = 64,        /* elements that are too few for a launch, where a call can have more */
-    LAUNCH_NEAR = 4096,     /* elements that are near in any order */
-    STREAM_ROW = 4096,      /* bytes of a row of results worth writing past the caches */
-    LONG_ROW = 12 * 1024,   /* bytes of a row read again and again that do not stay in the first cache */
-    SIDE_ROWS = 4,          /* rows of results then made side by side, ... */
-    SIDE_COLS = 128         /* ... this many elements of each at a time */
+    LAUNCH_DIMS = KILN_IR_MAX_AXES + 1
 };
 
 typedef struct drive {
@@ -100,15 +89,16 @@ typedef struct tiles {
 
 static bool lies_along(const kiln_axes *x, int operand, int dim) {
     int64_t size = x->bytes[operand];
-    return size <= KILN_TRANSPOSE_MAX && kiln_axes_stride(x, operand, dim) == size && x->n[dim] >= TILE_LEAST;
+    return size <= KILN_TRANSPOSE_MAX && kiln_axes_stride(x, operand, dim) == size &&
+           x->n[dim] >= KILN_CPU_TILE_LEAST;
 }
 
 /* Of axes that are strided: picks the dimension along which some transposed input lies, as the second one, and all
  * inputs that lie so.  Results need no tiles: the inner dimension is the one they lie along.  A band is narrow enough
  * for the pages of its input rows to stay at hand while it is followed down. */
 static bool find_tiles(const kiln_axes *x, const kiln_runner *run, int *second, tiles *t) {
-    if (x->n[0] < TILE_LEAST || x->ngrid < x->ndim) return false;
-    *t = (tiles){.cols = TILE_COLS, .rows = TILE_ROWS, .band = TILE_BAND};
+    if (x->n[0] < KILN_CPU_TILE_LEAST || x->ngrid < x->ndim) return false;
+    *t = (tiles){.cols = KILN_CPU_TILE_COLS, .rows = KILN_CPU_TILE_ROWS, .band = KILN_CPU_TILE_BAND};
     for (int b = x->nwritten; b < x->nbuffers; b++) {
         if (lies_along(x, b, 0)) continue;
         for (int d = 1; d < x->ndim && !t->packed; d++)
@@ -117,7 +107,7 @@ static bool find_tiles(const kiln_axes *x, const kiln_runner *run, int *second, 
     }
     if (!t->packed) return false;
     int count = __builtin_popcount(t->packed);
-    while (count * t->cols * TILE_ROWS * KILN_TRANSPOSE_MAX > TILE_BYTES) t->cols /= 2;
+    while (count * t->cols * KILN_CPU_TILE_ROWS * KILN_TRANSPOSE_MAX > KILN_CPU_TILE_BYTES) t->cols /= 2;
     t->loops = kiln_loops_for(run->isa);
     return true;
 }
@@ -137,7 +127,7 @@ static void enter_tile(drive *d, const tiles *t, int64_t i, int64_t j, char *con
         d->at[b] = room;
         d->stride[b * INNER] = (int64_t)size;
         d->stride[b * INNER + 1] = row;
-        room += row * TILE_ROWS;
+        room += row * KILN_CPU_TILE_ROWS;
     }
 }
 
@@ -158,8 +148,8 @@ static kiln_status run_band(drive *d, const tiles *t, int64_t from, char *const 
 }
 
 static kiln_status run_tiles(drive *d, const tiles *t, int32_t *trap) {
-    _Alignas(64) char room[TILE_BYTES];
-    char *base[KILN_MAX_OPERANDS];
+    _Alignas(64) char room[KILN_CPU_TILE_BYTES];
+    char *base[KILN_KERNEL_BUFFERS];
     const kiln_axes *x = d->axes;
     do {
         memcpy(base, d->at, (size_t)x->nbuffers * sizeof *base);
@@ -187,11 +177,11 @@ static int rows_of_results(const kiln_axes *x) {
 
 /* Whether results lie in long rows, and are not written over what was just read. */
 static bool may_stream(const kiln_axes *x, char *const *ptr) {
-    bool together = x->columns || kiln_rows_need_tiles(x);
+    bool together = x->columns || kiln_rows_need_tiles(x, true);
     int row = rows_of_results(x);
     if (row < 0) return false;
     for (int b = 0; b < x->nwritten; b++) {
-        if (row == 0 && x->n[0] * x->bytes[b] < STREAM_ROW && !together) return false;
+        if (row == 0 && x->n[0] * x->bytes[b] < KILN_CPU_STREAM_ROW && !together) return false;
         for (int k = x->nwritten; k < x->nbuffers; k++)
             if (ptr[k] == ptr[b]) return false;
     }
@@ -212,14 +202,14 @@ static int64_t bytes_of(const kiln_axes *x) {
 
 /* Of fewer elements than KILN_MEMORY_LEAST, wherever they are. */
 static uint64_t flags_of_few(const kiln_axes *x) {
-    return x->nelem >= KILN_FAR_LEAST && x->ndim > x->ngrid ? KILN_LAUNCH_FAR : 0;
+    return x->nelem >= KILN_CPU_FAR_LEAST && x->ndim > x->ngrid ? KILN_LAUNCH_FAR : 0;
 }
 
 uint64_t kiln_drive_flags(const kiln_axes *x, int threads, char *const *ptr) {
     uint64_t flags = flags_of_few(x);
     if (x->nelem < KILN_MEMORY_LEAST) return flags;
-    int64_t total = bytes_of(x), past = threads > 1 ? KILN_STREAM_SHARED_BYTES : KILN_STREAM_BYTES;
-    if (total >= KILN_MEMORY_BYTES) flags |= KILN_LAUNCH_MEMORY;
+    int64_t total = bytes_of(x), past = threads > 1 ? KILN_CPU_STREAM_SHARED_BYTES : KILN_CPU_STREAM_BYTES;
+    if (total >= KILN_CPU_MEMORY_BYTES) flags |= KILN_LAUNCH_MEMORY;
     if (total >= past && may_stream(x, ptr)) flags |= KILN_LAUNCH_STREAM;
     return flags;
 }
@@ -229,12 +219,12 @@ uint64_t kiln_drive_flags(const kiln_axes *x, int threads, char *const *ptr) {
  * again stays near, and the rows that come from memory are few enough for the processor to follow each. */
 static bool reads_again(const kiln_axes *x, uint64_t flags, tiles *t) {
     bool again = false;
-    if (!(flags & KILN_LAUNCH_STREAM) || x->ngrid < 2 || x->ngrid < x->ndim || x->n[1] < SIDE_ROWS)
+    if (!(flags & KILN_LAUNCH_STREAM) || x->ngrid < 2 || x->ngrid < x->ndim || x->n[1] < KILN_CPU_SIDE_ROWS)
         return false;
     for (int b = x->nwritten; b < x->nbuffers; b++)
         again |= kiln_axes_stride(x, b, 0) && !kiln_axes_stride(x, b, 1) &&
-                 x->n[0] * kiln_axes_stride(x, b, 0) > LONG_ROW;
-    if (again) *t = (tiles){.cols = SIDE_COLS, .rows = SIDE_ROWS, .band = x->n[0]};
+                 x->n[0] * kiln_axes_stride(x, b, 0) > KILN_CPU_LONG_ROW;
+    if (again) *t = (tiles){.cols = KILN_CPU_SIDE_COLS, .rows = KILN_CPU_SIDE_ROWS, .band = x->n[0]};
     return again;
 }
 
@@ -242,8 +232,8 @@ static bool reads_again(const kiln_axes *x, uint64_t flags, tiles *t) {
  * then the longest of the others is the second, and of a small call in the strided class, whose kernel
  * does not mind, the longest of all the inner one. */
 KILN_HOT static void pick_dims(const kiln_axes *x, int *first, int *second) {
-    if (x->ngrid < INNER || x->n[0] * x->n[1] >= LAUNCH_FEW) return;
-    for (int k = 1; k < x->ngrid && x->strided && x->npoints <= LAUNCH_NEAR; k++)
+    if (x->ngrid < INNER || x->n[0] * x->n[1] >= KILN_CPU_LAUNCH_FEW) return;
+    for (int k = 1; k < x->ngrid && x->strided && x->npoints <= KILN_CPU_LAUNCH_NEAR; k++)
         if (x->n[k] > x->n[*first]) *first = k;
     if (*first == 1) *second = 0;
     for (int k = 0; k < x->ngrid; k++)
@@ -284,7 +274,8 @@ KILN_HOT kiln_status kiln_drive_alone(const kiln_axes *x, const kiln_runner *run
     kiln_status st;
     tiles t;
     drive d;
-    if (x->turned) return kiln_turned_run(x, run, nest, ptr, par, flags, trap);
+    if (x->turned || (run->across && kiln_turned_by_interp(x)))
+        return kiln_turned_run(x, run, nest, ptr, par, flags, trap);
     if (kiln_rows_may_be_short(x) && kiln_rows_run(x, run, nest, ptr, par, flags, trap, &st)) return st;
     d.axes = x;
     d.run = run;
@@ -315,14 +306,17 @@ KILN_HOT kiln_status kiln_drive_alone(const kiln_axes *x, const kiln_runner *run
 
 /* -- small calls, again and again -------------------------------------------------------------------------- */
 
-/* All axes, for kiln_turned_run. */
-static bool keep_turned(const kiln_axes *x, const kiln_runner *run, kiln_walk *out) {
+/* All axes, for kiln_drive_alone. */
+static bool keep_whole(const kiln_axes *x, const kiln_runner *run, kiln_walk *out) {
     if (x->ndim > KILN_WALK_DIMS || x->origin) return false;
     out->outer = *x;
     out->outer.n = out->n;
     out->outer.stride = out->stride;
     out->outer.pitch = KILN_WALK_DIMS;
     out->outer.bytes = out->bytes;
+    out->whole = true;
+    out->interp = run->interp;
+    out->across = run->across;
     out->isa = run->isa;
     out->work = run->work;
     out->guards = run->guards;
@@ -335,21 +329,26 @@ static bool keep_turned(const kiln_axes *x, const kiln_runner *run, kiln_walk *o
     return true;
 }
 
-/* Whoever keeps a walk answers calls without inferring them, by one thread: that gains more than sharing work that is hardly worth it. */
-enum { WORTH_INFERRING_NS = 2 * KILN_POOL_LEAST_NS };
+/* Whether the call may be worth several threads.  A kept walk answers calls on one thread, but without inferring
+ * them.  This gains more than sharing a little work, so the least work is twice KILN_POOL_LEAST_NS here. */
+static bool wants_threads(const kiln_axes *x, const kiln_runner *run) {
+    if (!run->parallel || run->parallel->threads < 2) return false;
+    int64_t worth = kiln_pool_worth_ns(run->parallel), least = 2 * (int64_t)KILN_POOL_LEAST_NS;
+    return kiln_may_be_shared(x, run, (uint64_t)(worth > least ? worth : least));
+}
 
 bool kiln_walk_make(const kiln_axes *x, const kiln_runner *run, kiln_walk *out) {
     tiles t;
     int first = 0, second = 1;
     if (x->nbuffers > KILN_WALK_BUFFERS || x->nelem >= KILN_MEMORY_LEAST || x->nelem == 0 || x->triangle)
         return false;
-    if (x->ngrid > KILN_WALK_OUTER + INNER || kiln_may_be_shared(x, run, WORTH_INFERRING_NS)) return false;
+    if (x->ngrid > KILN_WALK_OUTER + INNER || wants_threads(x, run)) return false;
     if (x->ndim - x->ngrid > KILN_WALK_DIMS - INNER) return false;
-    out->turned = x->turned != 0;
-    if (out->turned) return keep_turned(x, run, out);
     out->flags = flags_of_few(x);
-    if (kiln_rows_may_be_short(x) && kiln_rows_need_tiles(x)) return false;
-    if (x->strided && find_tiles(x, run, &second, &t)) return false;
+    if (x->turned || run->across || (kiln_rows_may_be_short(x) && kiln_rows_need_tiles(x, run->fn != NULL)) ||
+        (x->strided && find_tiles(x, run, &second, &t)))
+        return keep_whole(x, run, out);
+    out->whole = false;
     pick_dims(x, &first, &second);
     out->ndim = set_box(x, first, second, out->n, out->stride);
     int n = 0;
@@ -381,9 +380,14 @@ int32_t kiln_walk_run(const kiln_walk *w, kiln_kernel_fn fn, int nest, char **pt
                           .flags = w->flags};
     int64_t index[KILN_WALK_OUTER] = {0};
     int32_t trap;
-    if (w->turned) {
-        const kiln_runner run = {.fn = fn, .isa = w->isa, .work = w->work, .guards = w->guards};
-        return kiln_turned_run(&w->outer, &run, nest, ptr, par, 0, &trap) == KILN_OK ? trap : -1;
+    if (w->whole) {
+        const kiln_runner run = {.fn = w->interp ? NULL : fn,
+                                 .interp = w->interp,
+                                 .across = w->across,
+                                 .isa = w->isa,
+                                 .work = w->work,
+                                 .guards = w->guards};
+        return kiln_drive_alone(&w->outer, &run, nest, ptr, par, w->flags, &trap) == KILN_OK ? trap : -1;
     }
     do trap = fn(&launch);
     while (trap == 0 && kiln_drive_advance(&w->outer, -1, -1, index, ptr));

@@ -1,13 +1,15 @@
 /* driver.h - walks axes and runs one nest of a kernel over them, compiled or interpreted. */
 #ifndef KILN_DRIVER_H
 #define KILN_DRIVER_H
-#include "infer/infer.h"
 #include "ir/nests.h"
 #include "run/interp.h"
 #include "run/pool.h"
+#include "target/cpu/tuning.h"
+#include "tensor/tensor.h"
+#include "work/work.h"
 
 /* Buffers of a kernel: tensors, and what folds by parts and scans by blocks keep beside them. */
-enum { KILN_DRIVE_BUFFERS = KILN_MAX_OPERANDS + 2 * KILN_IR_MAX_STATES + 1 };
+enum { KILN_DRIVE_BUFFERS = KILN_KERNEL_BUFFERS + 2 * KILN_IR_MAX_STATES + 1 };
 
 /* What an element of a class costs, in picoseconds: estimated, then measured where a call has so many elements that the
  * clock costs nothing beside them.  By who runs it, and by whether so many elements fit in caches near or far. */
@@ -22,15 +24,18 @@ typedef struct kiln_cost {
 typedef struct kiln_runner {
     kiln_kernel_fn fn;
     const kiln_interp *interp;
+    const kiln_interp *across; /* interp's program for short rows, folded side by side (turned.c); or NULL */
     const kiln_parallel *parallel; /* NULL: one thread */
-    kiln_isa isa;                  /* the level of the library's loops that may be used beside the kernel */
-    kiln_cost *cost;               /* of the class; NULL where parallel is */
-    size_t work;                   /* bytes that each launch of fn needs beside its buffers */
+    kiln_isa isa;              /* the highest level of loops.h that the driver may use for its own copies */
+    kiln_cost *cost;           /* of the class; NULL if `parallel` is NULL */
+    size_t work;               /* bytes that each launch of fn needs beside its buffers */
     int guards;                /* nests before that one only look for traps: results may not be there yet */
     const kiln_memory *memory; /* of new results; NULL: Kiln's own blocks */
-    struct kiln_ctx *ctx;      /* for call */
-    kiln_status (*call)(struct kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
-                        kiln_tensor **outs, size_t nouts); /* how steps call other operators */
+    /* How steps call other operators: args are values by position, whose names `call` knows; outs is room for s->u.call.nrets
+     * results. */
+    kiln_status (*call)(void *caller, const kiln_work *w, const kiln_step *s, kiln_value *args,
+                        kiln_tensor **outs);
+    void *caller;
 } kiln_runner;
 
 /* Runs nest `nest` over all points of the axes.  ptr: one address per buffer.  *trap: 0, or what the
@@ -45,30 +50,39 @@ kiln_status kiln_drive_alone(const kiln_axes *axes, const kiln_runner *run, int 
  * than a core's share of all, whose results are better written past the caches: several cores gain by that in larger calls alone, as each
  * has its part of the last cache nearer.  Smaller calls have none of the latter two. */
 uint64_t kiln_drive_flags(const kiln_axes *axes, int threads, char *const *ptr);
-#define KILN_FAR_LEAST ((int64_t)1 << 14) /* elements */
-#define KILN_MEMORY_BYTES ((int64_t)8 << 20)
-#define KILN_STREAM_BYTES ((int64_t)32 << 20)
-#define KILN_STREAM_SHARED_BYTES ((int64_t)44 << 20)
 #define KILN_MEMORY_LEAST \
-    (KILN_STREAM_BYTES / (16 * KILN_MAX_OPERANDS)) /* elements that can be so many bytes */
+    (KILN_CPU_STREAM_BYTES / (16 * KILN_KERNEL_BUFFERS)) /* elements that can be so many bytes */
+
+enum {
+    KILN_DRIVE_SERIAL = KILN_CPU_SERIAL
+}; /* elements of a flat call up to which it is one launch, and needs no driver */
 
 /* Moves `at` to the next place in the grid, but for two dimensions of it; false when all have been visited. */
 bool kiln_drive_advance(const kiln_axes *axes, int first, int second, int64_t *index, char **at);
 
-/* rows.c: many short rows, taken together.  False: there are none, or a kernel takes them together by itself, and nothing was done. */
+/* rows.c: runs a call of many short rows by taking rows together.  False: nothing was done.  The call has no such
+ * rows, or a kernel takes them together by itself, or they cannot be taken together. */
 bool kiln_rows_run(const kiln_axes *axes, const kiln_runner *run, int nest, char *const *ptr,
                    const uint64_t *par, uint64_t flags, int32_t *trap, kiln_status *st);
-bool kiln_rows_need_tiles(const kiln_axes *axes); /* whether kiln_rows_run is needed for a kernel */
-/* A first look, for the many calls that have none. */
+bool kiln_rows_need_tiles(
+    const kiln_axes *axes,
+    bool compiled); /* whether kiln_rows_run is needed, for a kernel or the interpreter */
+/* A quick test for the many calls without short rows.  False: kiln_rows_run would return false. */
 static inline bool kiln_rows_may_be_short(const kiln_axes *x) {
-    return (x->ngrid > 1 && x->n[1] >= KILN_MANY_ROWS) || x->columns;
+    return (x->ngrid > 1 && x->n[1] >= KILN_CPU_MANY_ROWS) || x->columns;
 }
 
-/* turned.c: many short rows that are folded each for itself. */
+/* turned.c: folds many short rows, each row separately. */
 kiln_status kiln_turned_run(const kiln_axes *axes, const kiln_runner *run, int nest, char *const *ptr,
                             const uint64_t *par, uint64_t flags, int32_t *trap) KILN_MUST_CHECK;
 
-/* A triangle from row `row` on is a smaller one: bytes from where buffer b begins to where it does for that. */
+/* For the interpreter alone.  A kernel folds few or long rows one by one, by vectors.  The interpreter would go through all its
+ * instructions for each such row; with turned buffers it folds the rows side by side.  Bit b of the result: buffer b is to be
+ * turned.  0: none is. */
+uint32_t kiln_turned_by_interp(const kiln_axes *axes);
+
+/* A triangle without its first `row` rows is a smaller triangle.  Returns the bytes from the start of buffer b to the place
+ * where buffer b starts for the smaller triangle. */
 int64_t kiln_drive_triangle_from(const kiln_axes *axes, int b, int64_t row);
 
 /* -- split.c: several threads, and what calls cost ------------------------------------------------------- */
@@ -97,12 +111,14 @@ typedef struct kiln_segment {
 kiln_status kiln_segments_run(const kiln_axes *axes, const kiln_runner *run, const kiln_segment *segment,
                               size_t nsegments, bool ordered, int32_t *trap) KILN_MUST_CHECK;
 
-/* What kiln_drive comes to for a call that is not worth tiles, threads or flags: one box launched at every place of
- * the outer loops.  Made once, it serves every call with such axes. */
-enum { KILN_WALK_BUFFERS = 10, KILN_WALK_OUTER = 6, KILN_WALK_DIMS = 6 };
+/* The launches of a small call that runs on one thread, kept for later calls with the same axes.  Most calls are
+ * one box that is launched at every place of the outer loops.  A call that needs tiles (for short rows, rows that
+ * are turned, or transposed inputs) keeps all its axes, and kiln_drive_alone runs it. */
+enum { KILN_WALK_BUFFERS = 20, KILN_WALK_OUTER = 6, KILN_WALK_DIMS = 6 };
 typedef struct kiln_walk {
-    kiln_axes outer; /* their grid is what is walked; it points into this struct, which must not be moved */
-    bool turned; /* `outer` is all axes, of short rows that are turned (turned.c), which takes what follows */
+    kiln_axes outer; /* the outer loops; its pointers point into this struct, so do not move the struct */
+    bool whole;      /* `outer` has all axes; kiln_drive_alone runs them, with the fields down to guards */
+    const kiln_interp *interp, *across; /* of a `whole` walk; interp is NULL: kiln_walk_run's fn runs */
     kiln_isa isa;
     size_t work;
     int guards;
@@ -113,7 +129,8 @@ typedef struct kiln_walk {
     int64_t outer_n[KILN_WALK_OUTER], outer_stride[KILN_WALK_BUFFERS * KILN_WALK_OUTER];
 } kiln_walk;
 
-/* False if the axes are more than that. */
+/* False if the call cannot be kept: too many buffers or dimensions, no elements or too many, a triangle, or work for several
+ * threads. */
 bool kiln_walk_make(const kiln_axes *axes, const kiln_runner *run, kiln_walk *out);
 /* Runs a nest of fn.  ptr: one address per buffer; used up.  work: as much as a launch needs, or NULL. */
 int32_t kiln_walk_run(const kiln_walk *w, kiln_kernel_fn fn, int nest, char **ptr, const uint64_t *par,

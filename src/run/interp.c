@@ -7,12 +7,14 @@
 
 #include "run/interp_impl.h"
 
-static kiln_status new_interp(const kiln_ir *ir, kiln_isa isa, bool along, kiln_interp **out) {
+static kiln_status new_interp(const kiln_ir *ir, kiln_isa isa, bool along, uint32_t block,
+                              kiln_interp **out) {
     kiln_interp *p = kiln_calloc(1, sizeof *p);
     if (!p) return KILN_NOMEM();
     kiln_arena_init(&p->arena);
     p->loops = kiln_loops_for(isa);
     p->along = along;
+    p->block = block;
     p->nnests = ir->nnests;
     p->nest = kiln_arena_alloc(&p->arena, sizeof *p->nest * (size_t)ir->nnests);
     kiln_status st = KILN_OK;
@@ -31,11 +33,40 @@ static kiln_status new_interp(const kiln_ir *ir, kiln_isa isa, bool along, kiln_
 }
 
 kiln_status kiln_interp_new(const kiln_ir *ir, kiln_isa isa, kiln_interp **out) {
-    return new_interp(ir, isa, false, out);
+    return new_interp(ir, isa, false, KILN_BLOCK, out);
 }
 
 kiln_status kiln_interp_new_along(const kiln_ir *ir, kiln_isa isa, kiln_interp **out) {
-    return new_interp(ir, isa, true, out);
+    return new_interp(ir, isa, true, KILN_BLOCK, out);
+}
+
+bool kiln_interp_can_turn(const kiln_ir *ir) {
+    enum { GRID, ROW, PARTS, AXES };
+    const kiln_ir_ins *top = &ir->ins[0];
+    bool folds = false;
+    if (ir->nnests != 1 || ir->naxes != AXES || top->which != GRID || top->vec) return false;
+    for (int b = 0; b < ir->nbufs; b++)
+        if (ir->bufs[b].role == KILN_BUF_INOUT || ir->bufs[b].role == KILN_BUF_TMP ||
+            ir->bufs[b].axes >> PARTS & 1)
+            return false;
+    for (const kiln_ir_ins *ins = top + 1; ins < ir->ins + ir->nins; ins++) {
+        if (ins->op == KILN_IR_SCAN || ins->ncoord || (kiln_ir_opens(ins) && ins->which != ROW)) return false;
+        folds |= ins->op == KILN_IR_FOLD;
+    }
+    return folds;
+}
+
+kiln_status kiln_interp_new_across(const kiln_ir *ir, kiln_isa isa, kiln_interp **out) {
+    enum { ROWS = 128 }; /* of a block: partial results of so many have room on the stack */
+    kiln_ir turned = *ir;
+    turned.ins = kiln_alloc(sizeof *ir->ins * (size_t)ir->nins);
+    if (!turned.ins) return KILN_NOMEM();
+    memcpy(turned.ins, ir->ins, sizeof *ir->ins * (size_t)ir->nins);
+    for (int k = 0; k < ir->nins; k++) turned.ins[k].vec = k == 0;
+    /* What is one element for a row may differ between rows: it is read along the grid. */
+    kiln_status st = new_interp(&turned, isa, true, ROWS, out);
+    kiln_free(turned.ins);
+    return st;
 }
 
 void kiln_interp_free(kiln_interp *p) {
@@ -46,11 +77,10 @@ void kiln_interp_free(kiln_interp *p) {
 
 /* -- one node -------------------------------------------------------------------------------------- */
 
-/* The elements of a block from `first` on, fewer than LANES.  A loop computes whole vectors: the lanes that are no
+/* The elements of a block from `first` on, fewer than a vector has.  A loop computes whole vectors: the lanes that are no
  * elements are zeros, and not what happens to lie there, since that could send a primitive on its longest way. */
 static void call_rest(const node *n, char *out, const char *const *from, const size_t *size, size_t first,
                       size_t len) {
-    enum { VECTOR = 64 }; /* bytes of the widest */
     const uint32_t given[3] = {n->a, n->b, n->c};
     _Alignas(VECTOR) char pad[3][LANES * sizeof(int64_t) + VECTOR];
     for (int k = 0; k < 3; k++) {
@@ -61,16 +91,24 @@ static void call_rest(const node *n, char *out, const char *const *from, const s
     n->u.fn(out + first * kiln_dtype_size((kiln_dtype)n->dtype), pad[0], pad[1], pad[2], len);
 }
 
-static void run_call(ctx *c, const node *n) {
+static __attribute__((noinline)) void call_in_parts(ctx *c, const node *n) {
     /* the condition of a select is bool, its other operands are not */
     const size_t size[3] = {n->which ? 1 : n->size, n->size, n->size};
     const char *from[3] = {c->ptr[n->a], c->ptr[n->b], c->ptr[n->c]};
     char *out = c->ptr[n->out];
-    size_t len = elems_of(c, n), rest = len % LANES;
+    size_t len = elems_of(c, n), rest = len & n->rest;
     for (int k = 0; n->shift >> k; k++)
         if (n->shift >> k & 1) from[k] += c->row * size[k];
     if (len > rest) n->u.fn(out, from[0], from[1], from[2], len - rest);
     if (rest) call_rest(n, out, from, size, len - rest, rest);
+}
+
+static inline void run_call(ctx *c, const node *n) {
+    size_t len = elems_of(c, n);
+    if (n->shift || (len & n->rest))
+        call_in_parts(c, n);
+    else
+        n->u.fn(c->ptr[n->out], c->ptr[n->a], c->ptr[n->b], c->ptr[n->c], len);
 }
 
 static void run_splat(ctx *c, const node *n) {
@@ -92,7 +130,7 @@ static void run_load(ctx *c, const node *n) {
     size_t len = elems_of(c, n);
     int64_t stride = m->vec_dim < 0 ? 0 : c->launch->stride[m->buf * c->prog->ndim + m->vec_dim];
     if (m->in_place) {
-        bool usable = stride == m->size && len % LANES == 0 && (uintptr_t)src % 64 == 0;
+        bool usable = stride == m->size && len * m->size % VECTOR == 0 && (uintptr_t)src % VECTOR == 0;
         c->ptr[n->out] = usable ? src : c->ptr[n->b];
         if (usable) return;
     }
@@ -180,9 +218,22 @@ KILN_HOT int32_t kiln_interp_list(ctx *c, const node *n) {
 
 /* -- a whole nest ------------------------------------------------------------------------------------ */
 
-static size_t stack_bytes(const program *g, const region *f, const kiln_launch *launch) {
+/* Of the partial results that a fold keeps, in a launch with extents n. */
+static size_t stack_bytes(const program *g, const region *f, const int64_t *n) {
     size_t elems = f->width == BLOCK ? g->block : LANES;
-    return kiln_up64(kiln_interp_entries(f, launch->n) * f->entry_units * elems);
+    return kiln_up64(kiln_interp_entries(f, n) * f->entry_units * elems);
+}
+
+static size_t scratch_bytes(const program *g, const int64_t *n) {
+    size_t need = g->scratch;
+    for (const region *f = g->folds; f; f = f->next_fold) need += stack_bytes(g, f, n);
+    return need;
+}
+
+bool kiln_interp_fits(const kiln_interp *p, const int64_t *n) {
+    for (int k = 0; k < p->nnests; k++)
+        if (scratch_bytes(&p->nest[k], n) > STACK_SCRATCH) return false;
+    return true;
 }
 
 static void lay_out(ctx *c, char *scratch) {
@@ -192,7 +243,7 @@ static void lay_out(ctx *c, char *scratch) {
     char *stack = scratch + g->scratch;
     for (const region *f = g->folds; f; f = f->next_fold) {
         c->ptr[f->stack] = stack;
-        stack += stack_bytes(g, f, c->launch);
+        stack += stack_bytes(g, f, c->launch->n);
     }
 }
 
@@ -232,8 +283,7 @@ KILN_HOT kiln_status kiln_interp_run(const kiln_interp *p, const kiln_launch *la
         return KILN_BUG("a launch of %d dimensions, expected %d", (int)launch->ndim, g->ndim);
     ctx c;
     start(&c, p, launch);
-    size_t need = g->scratch;
-    for (const region *f = g->folds; f; f = f->next_fold) need += stack_bytes(g, f, launch);
+    size_t need = scratch_bytes(g, launch->n);
     if (need <= STACK_SCRATCH) {
         *trap = run_on_stack(&c);
         return KILN_OK;
@@ -243,4 +293,10 @@ KILN_HOT kiln_status kiln_interp_run(const kiln_interp *p, const kiln_launch *la
     *trap = run_nest(&c, scratch);
     kiln_free(scratch);
     return KILN_OK;
+}
+
+int32_t kiln_interp_kernel(const kiln_launch *launch) {
+    int32_t trap;
+    const kiln_interp *p = (const kiln_interp *)(const void *)launch->work;
+    return kiln_interp_run(p, launch, &trap) == KILN_OK ? trap : -1;
 }

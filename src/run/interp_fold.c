@@ -77,16 +77,16 @@ static void fold_lane(ctx *c, const region *r, size_t entry, int64_t first, int6
     for (int64_t i = first + r->tree.lanes; i < end; i += r->tree.lanes) step(c, r, i);
 }
 
-/* The merged state of lanes lane, lane + apart, lane + 2 * apart, ... of a block, into an entry. */
-static void fold_lanes(ctx *c, const region *r, size_t entry, int64_t begin, int64_t end, uint32_t lane,
-                       uint32_t apart) {
+/* The merged state of the lanes that begin at items first, first + apart, first + 2 * apart, ... of a block that ends at `end`,
+ * into an entry. */
+static void fold_lanes(ctx *c, const region *r, size_t entry, int64_t first, int64_t end, uint32_t apart) {
     if (apart == r->tree.lanes) {
-        fold_lane(c, r, entry, begin + lane, end);
+        fold_lane(c, r, entry, first, end);
         return;
     }
-    fold_lanes(c, r, entry, begin, end, lane, 2 * apart);
-    if (begin + lane + apart >= end) return;
-    fold_lanes(c, r, entry + 1, begin, end, lane + apart, 2 * apart);
+    fold_lanes(c, r, entry, first, end, 2 * apart);
+    if (first + apart >= end) return;
+    fold_lanes(c, r, entry + 1, first + apart, end, 2 * apart);
     merge_entries(c, r, entry, entry + 1);
 }
 
@@ -191,7 +191,7 @@ static void fold_run(ctx *c, const region *r, size_t base) {
         else if (r->vec)
             fold_rows(c, r, top, i, stop);
         else
-            fold_lanes(c, r, top, i, stop, 0, 1);
+            fold_lanes(c, r, top, i, stop, 1);
         top = carry(c, r, top, item++);
     }
     close_counter(c, r, base, top);

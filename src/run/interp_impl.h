@@ -10,7 +10,8 @@
 #include "run/loops.h"
 
 enum {
-    LANES = KILN_IR_MAX_LANES, /* elements of a narrow register */
+    LANES = KILN_IR_MAX_LANES, /* elements of a narrow scratch register */
+    VECTOR = 64,               /* bytes of the widest vector of any machine */
     MAX_DIMS = 2 * KILN_IR_MAX_AXES,
     STACK_SCRATCH = 64 * 1024, /* bytes of scratch kept on the machine stack */
 };
@@ -53,6 +54,7 @@ typedef struct node {
     struct node *next;
     uint8_t kind, width, size, dtype;
     uint8_t shift; /* bit k: operand k is a block read at the current row of lanes */
+    uint8_t rest;  /* CALL: bits of a length that whole vectors of the widest type leave */
     uint16_t which;
     uint32_t out, a, b, c; /* pointer-table indices */
     union {
@@ -119,7 +121,8 @@ typedef struct program {
 struct kiln_interp {
     kiln_arena arena;
     const kiln_loops *loops;
-    bool along; /* see kiln_interp_new_along */
+    bool along;     /* see kiln_interp_new_along */
+    uint32_t block; /* elements of a block, at most */
     int nnests;
     program *nest;
 };

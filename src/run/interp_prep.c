@@ -38,6 +38,7 @@ static kiln_status prep_call(prep *q, int i) {
     d->c = at[2];
     d->shift = shift;
     d->size = size_of(t);
+    d->rest = (uint8_t)(VECTOR / (d->size > size_of(ins->dtype) ? d->size : size_of(ins->dtype)) - 1);
     d->which = !cast && kiln_prim_rule((kiln_prim)ins->prim) == KILN_RULE_SELECT;
     return KILN_OK;
 }
@@ -219,12 +220,12 @@ static void prep_result(prep *q, int i) {
     q->v[i].rank = f->rank;
 }
 
-static void copy_node(prep *q, int rank, int w, uint32_t out, uint32_t a, int size, bool shift) {
+static node *copy_node(prep *q, int rank, int w, uint32_t out, uint32_t a, int size) {
     node *n = kiln_prep_node(q, rank, NODE_COPY, w);
     n->out = out;
     n->a = a;
     n->size = (uint8_t)size;
-    n->shift = shift;
+    return n;
 }
 
 /* New states replace the old ones; a state that moves to another place is first set aside. */
@@ -244,12 +245,12 @@ static void prep_yield(prep *q, int i) {
         shift[k] = w == LANE && q->v[v].width == BLOCK;
         if ((d->op != KILN_IR_STATE && d->op != KILN_IR_LEFT) || d->which == k) continue;
         uint32_t aside = kiln_prep_register(q, w, s->size);
-        copy_node(q, rank, w, aside, from[k], s->size, false);
+        (void)copy_node(q, rank, w, aside, from[k], s->size);
         from[k] = aside;
     }
     for (int k = 0; k < ins->nargs; k++) {
         uint32_t to = r->merging ? r->states[k].left : r->states[k].next;
-        if (from[k] != to) copy_node(q, rank, w, to, from[k], r->states[k].size, shift[k]);
+        if (from[k] != to) copy_node(q, rank, w, to, from[k], r->states[k].size)->shift = shift[k];
     }
 }
 
@@ -382,11 +383,11 @@ static kiln_status prep_region(prep *q, int open) {
 }
 
 /* Blocks as long as their registers stay in the first-level cache. */
-static void choose_block(program *g) {
+static void choose_block(program *g, uint32_t most) {
     size_t units = g->wide_units;
     for (const region *f = g->folds; f; f = f->next_fold)
         if (f->width == BLOCK) units += 8 * f->entry_units;
-    g->block = KILN_BLOCK;
+    g->block = most;
     while (g->block > 256 && units * g->block > 40 * 1024) g->block /= 2;
 }
 
@@ -414,7 +415,7 @@ kiln_status kiln_interp_prepare(kiln_interp *p, const kiln_ir *ir, int nest, int
     kiln_prep_home(&q); /* index 0: what an absent operand points at */
     kiln_status st = prep_region(&q, begin);
     if (st == KILN_OK && q.nomem) st = KILN_NOMEM();
-    choose_block(q.g);
+    choose_block(q.g, p->block);
     place_registers(q.g);
     kiln_free(q.v);
     return st;

@@ -4,7 +4,7 @@
  * have one key; NaNs have one, the highest, above infinity. */
 #ifndef KILN_KEYS_H
 #define KILN_KEYS_H
-#include "infer/routine.h"
+#include "work/routine.h"
 
 typedef struct kiln_keys {
     const void *at; /* of each element, in the order of the row */
@@ -28,7 +28,7 @@ typedef int64_t (*kiln_find_fn)(const kiln_keys *keys, const uint64_t *par);
 /* Runs a launch of a routine that picks an element of each row: stores it, and with two results its place. */
 int32_t kiln_pick_rows(const kiln_launch *l, kiln_dtype dtype, int nresults, kiln_find_fn find);
 
-/* What routines pick: select.c, mode.c. */
+/* What routines pick: select.c, most_frequent.c. */
 #define PICK(NAME, FIND, numbers, results) \
     int64_t kiln_find_##FIND(const kiln_keys *keys, const uint64_t *par);
 #include "expr/routine.def"

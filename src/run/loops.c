@@ -191,7 +191,9 @@ ALL(DEF_MEMORY, DEF_SAME, DEF_CAST, DEF_CAST_BOOL)
 #if KILN_LOOPS_SIZE == 1 /* bytes that are bool: any nonzero one becomes 1 */
 static void gather_block_bool(void *block, const char *src, int64_t stride, size_t n) {
     unsigned char *to = block;
-    for (size_t i = 0; i < n; i++, src += stride) to[i] = *src != 0;
+    size_t whole = stride == 1 ? n - n % KILN_W : 0, i = whole;
+    loop_cast_bool_u8(block, src, NULL, NULL, whole);
+    for (src += (int64_t)whole * stride; i < n; i++, src += stride) to[i] = *src != 0;
 }
 #endif
 

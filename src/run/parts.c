@@ -6,10 +6,7 @@
 #include "run/driver.h"
 #include "tensor/tensor.h"
 
-enum {
-    MAX_BUFFERS = KILN_DRIVE_BUFFERS,
-    LANES = 64 /* points of the grid that stay together where they are lanes */
-};
+enum { MAX_BUFFERS = KILN_DRIVE_BUFFERS };
 
 /* Positions of the reduced axis, the first dimension beyond the grid, in each part: at most `most` parts. */
 static int64_t part_length(const kiln_axes *x, const kiln_partial *how, int64_t most) {
@@ -21,7 +18,8 @@ static int64_t part_length(const kiln_axes *x, const kiln_partial *how, int64_t 
 bool kiln_parts_wanted(const kiln_axes *x, const kiln_runner *run, const kiln_partial *how) {
     if (!run->parallel || x->nelem == 0) return false;
     int threads;
-    int64_t most = kiln_drive_parts(x, run, &threads), points = x->vector < x->ngrid ? LANES : 1;
+    int64_t most = kiln_drive_parts(x, run, &threads),
+            points = x->vector < x->ngrid ? KILN_CPU_FOLD_PART_LANES : 1;
     return most > 1 && x->npoints < most * points && part_length(x, how, most) < x->n[x->ngrid];
 }
 

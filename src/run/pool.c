@@ -1,40 +1,33 @@
-/* pool.c - Kiln's own threads for loops, one set per process.
+/* pool.c - decides whose threads run a loop and how many of them, and keeps Kiln's own threads, one set per process.
  *
- * One loop runs at a time.  It is open from when the caller has described it until the caller finds no part left; workers
- * that come meanwhile go inside and take parts, and the caller waits for those who are inside, and for nobody else.  Each
- * thread begins at a place of its own, so that of loops over the same memory it meets the same part again.  A worker that has left looks out for the next loop for a moment, since one often follows, and then goes
- * to sleep.  Who wakes sleepers wakes a few, and leaves the rest for these to wake: a caller pays for three however many
- * come.  Workers take no signals of the host's.  In a forked child there are none: the first loop starts new ones. */
+ * Kiln's own threads run one loop at a time.  A loop is open from when its caller has described it until the caller finds no part
+ * left.  Workers that come meanwhile go inside and take parts (part_set.h).  The caller waits for the workers that are inside, and for no
+ * others.  A worker that has left a loop looks out for the next one for a moment, since one often follows, and then goes to sleep.
+ * A thread that wakes sleepers wakes a few of them, and these wake the others: a caller pays for three wakes however many
+ * workers come.  Workers take no signals of the host's.  In a forked child there are none: the first loop starts new ones. */
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 
 #include "run/cpus.h"
-#include "run/modes.h"
+#include "run/rounding.h"
+#include "run/part_set.h"
 #include "run/pool.h"
+#include "run/torch_threads.h"
 #ifndef KILN_POOL_OS_H
 #include "run/pool_os.h"
 #endif
 
 enum {
     WORKERS_MAX = 255,
-    WORDS = (WORKERS_MAX + 64) / 64, /* of a set of workers */
-    FAN = 3,                         /* sleepers that one thread wakes, or new ones that it starts */
-    LOOK_OUT_NS = 30 * 1000,         /* a worker that has left a loop waits so long before it sleeps */
-    LINGER_NS = 20 * 1000,           /* a caller waits so long for those inside before it sleeps */
-    GLANCES = 32,                    /* pauses between two looks at the clock */
-    FIRST_WORDS = 4,                 /* of a set of parts */
-    FIRST_PARTS = 64 * FIRST_WORDS,  /* that threads choose among; more are taken in their order */
-    LINE = 64                        /* bytes of a cache line: what different threads write lies apart */
+    WORDS = (WORKERS_MAX + 64) / 64 /* of a set of workers */
 };
-/* Work that is worth waking sleepers for: of one loop, or of loops that follow each other closely. */
-#define WAKE_WORTH_NS (60 * INT64_C(1000))
-#define HOST_WORTH_NS (40 * INT64_C(1000)) /* worth a host's pool, of which nothing is known */
-#define SHARE_NS (INT64_C(1750))           /* least work for each thread more */
 
-/* The gate: all that workers and caller tell each other, in one word, since every line of memory that goes from one to the
- * other costs a tenth of a microsecond.  Its highest bits count loops, so that a worker goes into each once. */
+/* The gate: who is inside a loop, who may still come and who looks out, in one word, since every cache line that
+ * goes from one thread to another costs a tenth of a microsecond.  Its highest bits count loops, so that a worker
+ * enters each loop once. */
 #define INSIDE UINT64_C(0xfff)    /* workers inside */
 #define ROOM_ONE UINT64_C(0x1000) /* that may still come */
 #define ROOM UINT64_C(0xfff000)
@@ -54,19 +47,10 @@ typedef struct worker {
     pthread_t thread;
 } worker;
 
-typedef struct loop {
-    kiln_part_fn body;
-    void *user;
-    int64_t nparts;
-    int nthreads;
-    kiln_modes modes; /* of the caller */
-} loop;
-
 static struct {
     _Alignas(LINE) _Atomic uint64_t gate;
     loop now; /* written while the gate is closed and nobody inside; who sees the gate open has it, too */
-    _Alignas(LINE) _Atomic uint64_t taken[FIRST_WORDS]; /* of the first parts */
-    _Atomic int64_t next;                               /* of those after */
+    part_set parts;
     _Alignas(LINE) _Atomic uint64_t sleeping[WORDS];
     _Alignas(LINE) atomic_int caller_cpu; /* of the last loop; -1: not known */
     atomic_bool ending;
@@ -77,6 +61,7 @@ static struct {
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .caller_cpu = -1};
 
 static atomic_bool busy;                                       /* a loop of some caller has the pool */
+static atomic_int torch_at_work;                               /* threads of PyTorch's that loops have now */
 static pthread_mutex_t users_lock = PTHREAD_MUTEX_INITIALIZER; /* taken before the pool's */
 static int nusers;
 
@@ -106,8 +91,8 @@ static int take_first(workers_set *set) {
 
 /* Wakes FAN of the set, and has these wake the others. */
 static void wake_set(workers_set *set) {
-    int first[FAN], n = 0;
-    while (n < FAN && (first[n] = take_first(set)) >= 0)
+    int first[KILN_CPU_POOL_FAN], n = 0;
+    while (n < KILN_CPU_POOL_FAN && (first[n] = take_first(set)) >= 0)
         memset(&pool.workers[first[n++]].wakes, 0, sizeof *set);
     for (int k = 0, other; n > 0 && (other = take_first(set)) >= 0; k = (k + 1) % n)
         pool.workers[first[k]].wakes.bits[other / 64] |= UINT64_C(1) << other % 64;
@@ -118,50 +103,7 @@ static void wake_set(workers_set *set) {
     }
 }
 
-/* -- parts ------------------------------------------------------------------------------------------- */
-
-static int first_parts(const loop *l) { return l->nparts < FIRST_PARTS ? (int)l->nparts : FIRST_PARTS; }
-
-static void leave_all_parts(const loop *l) {
-    for (int w = 0; w < FIRST_WORDS; w++) {
-        int n = first_parts(l) - 64 * w;
-        uint64_t none = n >= 64 ? 0 : n <= 0 ? UINT64_MAX : UINT64_MAX << n;
-        atomic_store_explicit(&pool.taken[w], none, memory_order_relaxed);
-    }
-    atomic_store_explicit(&pool.next, FIRST_PARTS, memory_order_relaxed);
-}
-
-/* Takes one of the first parts that nobody has, from `from` on and then from the beginning; -1: there is none left. */
-static int take_first_part(int from) {
-    uint64_t after = UINT64_MAX << from % 64;
-    for (int k = 0; k <= FIRST_WORDS; k++, after = UINT64_MAX) {
-        int w = (from / 64 + k) % FIRST_WORDS;
-        uint64_t there = atomic_load_explicit(&pool.taken[w], memory_order_relaxed);
-        for (uint64_t left; (left = ~there & after) != 0;) {
-            uint64_t bit = left & -left;
-            there = atomic_fetch_or_explicit(&pool.taken[w], bit, memory_order_relaxed);
-            if (!(there & bit)) return 64 * w + __builtin_ctzll(bit);
-        }
-    }
-    return -1;
-}
-
-/* All that is left, beginning at the place of this one among the loop's threads. */
-static void run_parts(int thread) {
-    const loop l = pool.now; /* others write to its line */
-    int at = thread % l.nthreads * first_parts(&l) / l.nthreads;
-    while ((at = take_first_part(at)) >= 0) l.body(l.user, at);
-    if (l.nparts <= FIRST_PARTS) return;
-    for (int64_t k; (k = atomic_fetch_add_explicit(&pool.next, 1, memory_order_relaxed)) < l.nparts;)
-        l.body(l.user, k);
-}
-
-static void help(int me) {
-    kiln_modes own = kiln_modes_get();
-    kiln_modes_set(pool.now.modes);
-    run_parts(1 + me);
-    kiln_modes_set(own);
-}
+/* -- inside a loop ------------------------------------------------------------------------------------ */
 
 /* One that looks out goes inside, unless the loop is closed, full, or was gone into before. */
 static bool go_inside(uint64_t *seen) {
@@ -199,11 +141,11 @@ static bool look_out(uint64_t *seen) {
     int64_t until = 0;
     leave_caller();
     do {
-        for (int k = 0; k < GLANCES && !atomic_load(&pool.ending); k++) {
+        for (int k = 0; k < KILN_CPU_POOL_GLANCES && !atomic_load(&pool.ending); k++) {
             if (go_inside(seen)) return true;
             os_pause();
         }
-        if (!until) until = os_now() + LOOK_OUT_NS;
+        if (!until) until = os_now() + KILN_CPU_POOL_LOOK_OUT_NS;
     } while (!atomic_load(&pool.ending) && os_now() < until);
     atomic_fetch_sub(&pool.gate, LOOKING_ONE);
     return false;
@@ -228,11 +170,12 @@ static void start_workers(void);
 static void *work(void *arg) {
     int me = (int)((worker *)arg - pool.workers);
     uint64_t seen = 0;
+    os_name("kiln-pool");
     start_workers();
     while (!atomic_load(&pool.ending)) {
         atomic_fetch_add(&pool.gate, LOOKING_ONE);
         while (look_out(&seen)) {
-            help(me);
+            help(&pool.parts, &pool.now, 1 + me);
             go_outside();
         }
         go_to_sleep(me, seen);
@@ -246,8 +189,9 @@ static void start_workers(void) {
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     pthread_mutex_lock(&pool.lock);
-    for (int k = 0, n;
-         k < FAN && (n = atomic_load(&pool.nworkers)) < pool.wanted && !atomic_load(&pool.ending); k++) {
+    for (int k = 0, n; k < KILN_CPU_POOL_FAN && (n = atomic_load(&pool.nworkers)) < pool.wanted &&
+                       !atomic_load(&pool.ending);
+         k++) {
         if (!os_start(&pool.workers[n].thread, work, &pool.workers[n])) break;
         atomic_store(&pool.nworkers, n + 1);
     }
@@ -270,8 +214,8 @@ static void wait_for_inside(void) {
     int64_t until = 0;
     for (int k = 1; atomic_load_explicit(&pool.gate, memory_order_acquire) & INSIDE; k++) {
         os_pause();
-        if (k % GLANCES) continue;
-        if (!until) until = os_now() + LINGER_NS;
+        if (k % KILN_CPU_POOL_GLANCES) continue;
+        if (!until) until = os_now() + KILN_CPU_POOL_LINGER_NS;
         if (os_now() < until) continue;
         uint64_t g = atomic_fetch_or(&pool.gate, AWAITED) | AWAITED;
         while (g & INSIDE) {
@@ -294,19 +238,19 @@ static void run_pooled(int helpers, int64_t nparts, kiln_part_fn body, void *use
     workers_set set;
     want_workers(helpers);
     pool.now = (loop){
-        .body = body, .user = user, .nparts = nparts, .nthreads = 1 + helpers, .modes = kiln_modes_get()};
+        .body = body, .user = user, .nparts = nparts, .nthreads = 1 + helpers, .modes = kiln_rounding_get()};
     atomic_store_explicit(&pool.caller_cpu, os_cpu(), memory_order_relaxed);
-    leave_all_parts(&pool.now);
+    leave_all_parts(&pool.parts, &pool.now);
     int missing = open_gate(helpers);
     if (missing > 0 && take_sleepers(missing, &set) > 0) wake_set(&set);
-    run_parts(0);
+    run_parts(&pool.parts, &pool.now, 0);
     atomic_fetch_and(&pool.gate, ~(OPEN | ROOM));
     wait_for_inside();
 }
 
-/* -- how many threads -------------------------------------------------------------------------------- */
+/* -- whose threads, and how many ---------------------------------------------------------------------- */
 
-static _Thread_local int limit; /* of threads for the loops of this one; 0: none */
+static _Thread_local int limit; /* on the threads of this thread's loops; 0: none */
 
 int kiln_threads_limit(int n) {
     int was = limit;
@@ -314,63 +258,169 @@ int kiln_threads_limit(int n) {
     return was;
 }
 
-int kiln_pool_most(const kiln_parallel *how) {
-    int most = limit && limit < how->threads ? limit : how->threads;
-    if (most > 1 && how->counted && most > kiln_cpus_allowed()) most = kiln_cpus_allowed();
-    return most <= WORKERS_MAX ? most : WORKERS_MAX + 1;
+static void end_idle_workers(void);
+
+/* The threads that run the loops of a context now. */
+typedef struct team {
+    kiln_pool_owner owner;
+    int size; /* threads that take part in a loop: all of PyTorch's do, even where fewer have work */
+    int most; /* threads that may have work */
+} team;
+
+static team team_of(const kiln_parallel *how) {
+    team t = {KILN_POOL_OWN, how->threads, limit && limit < how->threads ? limit : how->threads};
+    if (t.most > 1 && how->counted && t.most > kiln_cpus_allowed()) t.most = kiln_cpus_allowed();
+    if (t.most > WORKERS_MAX) t.most = WORKERS_MAX + 1;
+    if (how->host) return t.owner = KILN_POOL_HOST, t;
+    int torch = kiln_torch_threads();
+    if (!torch) return t;
+    if (atomic_load_explicit(&pool.nworkers, memory_order_relaxed)) end_idle_workers();
+    t.owner = kiln_torch_forked() ? KILN_POOL_CALLER : KILN_POOL_TORCH;
+    t.size = torch;
+    if (torch < t.most) t.most = torch;
+    return t;
 }
 
-/* Work that sleepers were not woken for, of loops that came so soon after each other that a worker would have looked out for
- * each from the last.  Together they are worth it. */
+kiln_pool_owner kiln_pool_whose(const kiln_parallel *how, int *most) {
+    team t = team_of(how);
+    *most = t.most;
+    return t.owner;
+}
+
+/* The least work of a loop that is worth sharing: the first row of the owner with at least the team's size.  docs/PYTORCH.md says how
+ * the rows of PyTorch's threads were measured.  Nothing is known of a host's threads. */
+static const struct {
+    kiln_pool_owner owner;
+    int size;
+    int64_t ns;
+} worth[] = {{KILN_POOL_OWN, INT_MAX, KILN_POOL_LEAST_NS},
+             {KILN_POOL_HOST, INT_MAX, 40000},
+             {KILN_POOL_TORCH, 4, 8000},
+             {KILN_POOL_TORCH, INT_MAX, 20000},
+             {KILN_POOL_CALLER, INT_MAX, INT64_MAX}};
+
+static int64_t worth_ns(const team *t) {
+    size_t k = 0;
+    while (worth[k].owner != t->owner || worth[k].size < t->size) k++;
+    return worth[k].ns;
+}
+
+int64_t kiln_pool_worth_ns(const kiln_parallel *how) {
+    team t = team_of(how);
+    return worth_ns(&t);
+}
+
+/* Whether loops that sleepers were not woken for have come so closely after each other that a worker would have looked out from each to
+ * the next, and are together worth waking sleepers. */
 static bool comes_again(int64_t work_ns) {
     static _Atomic int64_t last_end, missed;
     int64_t now = os_now();
-    bool soon = now - atomic_load_explicit(&last_end, memory_order_relaxed) < LOOK_OUT_NS;
+    bool soon = now - atomic_load_explicit(&last_end, memory_order_relaxed) < KILN_CPU_POOL_LOOK_OUT_NS;
     int64_t sum = work_ns + (soon ? atomic_load_explicit(&missed, memory_order_relaxed) : 0);
     atomic_store_explicit(&last_end, now + work_ns, memory_order_relaxed);
-    atomic_store_explicit(&missed, sum < WAKE_WORTH_NS ? sum : 0, memory_order_relaxed);
-    return sum >= WAKE_WORTH_NS;
+    atomic_store_explicit(&missed, sum < KILN_CPU_POOL_WAKE_WORTH_NS ? sum : 0, memory_order_relaxed);
+    return sum >= KILN_CPU_POOL_WAKE_WORTH_NS;
+}
+
+/* How many of Kiln's own threads: workers that look out for a loop are worth having for less work than workers that sleep. */
+static int own_threads(int most, int64_t work_ns) {
+    if (atomic_load_explicit(&busy, memory_order_relaxed)) return 1;
+    if (work_ns / KILN_CPU_POOL_SHARE_NS < most) most = (int)(work_ns / KILN_CPU_POOL_SHARE_NS);
+    uint64_t gate = atomic_load_explicit(&pool.gate, memory_order_relaxed);
+    int looking = (int)((gate & LOOKING) / LOOKING_ONE);
+    if (looking + 1 >= most || work_ns >= KILN_CPU_POOL_WAKE_WORTH_NS || comes_again(work_ns)) return most;
+    return looking + 1;
+}
+
+/* Whether `more` further threads would be too many beside the loops of other threads.  PyTorch keeps a set of threads for each thread that
+ * runs loops.  If more of PyTorch's threads work than there are CPUs, they slow each other down. */
+static bool are_cpus_taken(int more) {
+    int others = atomic_load_explicit(&torch_at_work, memory_order_relaxed);
+    return others && others + more > kiln_cpus_allowed();
 }
 
 int kiln_pool_threads(const kiln_parallel *how, int64_t work_ns) {
     if (work_ns < KILN_POOL_LEAST_NS) return 1;
-    int most = kiln_pool_most(how);
-    if (most < 2) return 1;
-    if (how->host) return work_ns < HOST_WORTH_NS ? 1 : most;
-    if (atomic_load_explicit(&busy, memory_order_relaxed)) return 1;
-    if (work_ns / SHARE_NS < most) most = (int)(work_ns / SHARE_NS);
-    uint64_t gate = atomic_load_explicit(&pool.gate, memory_order_relaxed);
-    int looking = (int)((gate & LOOKING) / LOOKING_ONE);
-    if (looking + 1 >= most || work_ns >= WAKE_WORTH_NS || comes_again(work_ns)) return most;
-    return looking + 1;
+    team t = team_of(how);
+    if (t.most < 2 || work_ns < worth_ns(&t)) return 1;
+    if (t.owner == KILN_POOL_OWN) return own_threads(t.most, work_ns);
+    return t.owner == KILN_POOL_TORCH && are_cpus_taken(t.most) ? 1 : t.most;
 }
+
+/* -- loops on the host's or PyTorch's threads ---------------------------------------------------------- */
 
 typedef struct host_loop {
     kiln_part_fn body;
     void *user;
-    kiln_modes modes;
+    kiln_rounding modes;
 } host_loop;
 
 static void host_part(void *user, int64_t part) {
     host_loop *l = user;
-    kiln_modes own = kiln_modes_get();
-    kiln_modes_set(l->modes);
+    kiln_rounding own = kiln_rounding_get();
+    kiln_rounding_set(l->modes);
     l->body(l->user, part);
-    kiln_modes_set(own);
+    kiln_rounding_set(own);
+}
+
+static void run_hosted(const kiln_parallel *how, int64_t nparts, kiln_part_fn body, void *user) {
+    host_loop l = {.body = body, .user = user, .modes = kiln_rounding_get()};
+    how->host(how->host_user, nparts, host_part, &l);
+}
+
+typedef struct torch_team {
+    loop now;
+    part_set parts;
+} torch_team;
+
+static void help_in_team(void *user, int64_t thread) {
+    torch_team *t = user;
+    help(&t->parts, &t->now, (int)thread);
+}
+
+/* The caller takes the parts that nobody has taken, should PyTorch fail. */
+static void run_on_torch(int threads, int64_t nparts, kiln_part_fn body, void *user) {
+    torch_team t;
+    t.now = (loop){
+        .body = body, .user = user, .nparts = nparts, .nthreads = threads, .modes = kiln_rounding_get()};
+    leave_all_parts(&t.parts, &t.now);
+    kiln_torch_run(threads, help_in_team, &t);
+    run_parts(&t.parts, &t.now, 0);
+}
+
+/* False, and nothing was done: loops of other threads have the CPUs. */
+static bool share_on_torch(int threads, int64_t nparts, kiln_part_fn body, void *user) {
+    if (are_cpus_taken(threads)) return false;
+    atomic_fetch_add_explicit(&torch_at_work, threads, memory_order_relaxed);
+    run_on_torch(threads, nparts, body, user);
+    atomic_fetch_sub_explicit(&torch_at_work, threads, memory_order_relaxed);
+    return true;
+}
+
+static bool share_on_own(int threads, int64_t nparts, kiln_part_fn body, void *user) {
+    if (atomic_exchange(&busy, true)) return false;
+    run_pooled(threads - 1, nparts, body, user);
+    atomic_store(&busy, false);
+    return true;
+}
+
+static bool share(const kiln_parallel *how, int threads, int64_t nparts, kiln_part_fn body, void *user) {
+    team t = team_of(how);
+    if (threads > t.most) threads = t.most;
+    if (threads > nparts) threads = (int)nparts;
+    if (threads < 2) return false;
+    switch (t.owner) {
+    case KILN_POOL_OWN: return share_on_own(threads, nparts, body, user);
+    case KILN_POOL_HOST: return run_hosted(how, nparts, body, user), true;
+    case KILN_POOL_TORCH: return share_on_torch(threads, nparts, body, user);
+    case KILN_POOL_CALLER: break;
+    }
+    return false;
 }
 
 void kiln_pool_for(const kiln_parallel *how, int threads, int64_t nparts, kiln_part_fn body, void *user) {
-    if (threads > kiln_pool_most(how)) threads = kiln_pool_most(how);
-    if (threads > nparts) threads = (int)nparts;
-    if (threads > 1 && how->host) {
-        host_loop l = {.body = body, .user = user, .modes = kiln_modes_get()};
-        how->host(how->host_user, nparts, host_part, &l);
-    } else if (threads > 1 && !atomic_exchange(&busy, true)) {
-        run_pooled(threads - 1, nparts, body, user);
-        atomic_store(&busy, false);
-    } else {
-        for (int64_t k = 0; k < nparts; k++) body(user, k);
-    }
+    if (threads > 1 && nparts > 1 && share(how, threads, nparts, body, user)) return;
+    for (int64_t k = 0; k < nparts; k++) body(user, k);
 }
 
 /* -- begin, end, fork -------------------------------------------------------------------------------- */
@@ -391,6 +441,7 @@ static void after_fork_child(void) {
     for (int w = 0; w < WORDS; w++) atomic_store(&pool.sleeping[w], 0);
     pool.wanted = 0;
     atomic_store(&busy, false);
+    atomic_store(&torch_at_work, 0);
     after_fork_parent();
 }
 
@@ -414,6 +465,15 @@ static void end_workers(void) {
     atomic_store(&pool.nworkers, 0);
     pool.wanted = 0;
     atomic_store(&pool.ending, false);
+}
+
+/* PyTorch has been loaded since the workers were started.  If a loop is using them, a later loop ends them. */
+static void end_idle_workers(void) {
+    if (atomic_exchange(&busy, true)) return;
+    pthread_mutex_lock(&users_lock);
+    if (atomic_load(&pool.nworkers)) end_workers();
+    pthread_mutex_unlock(&users_lock);
+    atomic_store(&busy, false);
 }
 
 /* The last user ends the threads, so that the library can be unloaded.  Nobody else runs loops then. */

@@ -1,6 +1,7 @@
-/* pool_os.h - what pool.c asks of the system: time, a pause, sleeping and waking, threads, CPUs.
+/* pool_os.h - what pool.c asks of the system: time, a pause, sleeping and waking, threads and their names, CPUs.
  *
- * Apart from pool.c so that tests/unit/test_pool_model.c can give it a machine of 64 cores with a clock of its own. */
+ * A file of its own, so that tests/unit/test_pool_model.c can run pool.c on a model of up to 64 cores and a
+ * simulated clock. */
 #ifndef KILN_POOL_OS_H
 #define KILN_POOL_OS_H
 #include <errno.h>
@@ -41,10 +42,13 @@ static inline bool os_start(pthread_t *out, void *(*run)(void *), void *arg) {
     return pthread_create(out, NULL, run, arg) == 0;
 }
 
+/* Names this thread, for debuggers and /proc. */
+static inline void os_name(const char *name) { (void)pthread_setname_np(pthread_self(), name); }
+
 /* The CPU that this thread is on; -1: not known. */
 static inline int os_cpu(void) { return sched_getcpu(); }
 
-/* Moves this thread to another CPU of those it may use, if there is one, and lets it go where it likes from there. */
+/* Moves this thread off `cpu`, if it may use another CPU.  Which CPUs it may use stays as it was. */
 static inline void os_leave_cpu(int cpu) {
     int before = errno;
     cpu_set_t all, others;

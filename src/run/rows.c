@@ -3,7 +3,7 @@
  * x[1080, 1920, 3] - mean[3] would be a launch's row, and a partial vector, for every three elements.  Here the shared row
  * is repeated into a tile as long as many rows, and rows that follow each other in memory are taken together; inputs
  * whose rows lie apart are copied side by side first.  Of a column the interpreter gets each element as often as a row has
- * some; kernels take short rows beside a column together by themselves (src/emit/emit_columns.c), if all that they read lies
+ * some; kernels take short rows beside a column together by themselves (src/target/cpu/emit_columns.c), if all that they read lies
  * side by side: what does not is brought there.  The kernel is the same, and so are its bits: elements do not depend on
  * each other.  Knows strides and pointers, not dtypes or what is computed. */
 #include <string.h>
@@ -11,14 +11,6 @@
 #include "run/driver.h"
 #include "run/loops.h"
 #include "tensor/blocks.h"
-
-enum {
-    TOGETHER = 1024,         /* elements of rows taken together, at most: more would leave the first cache */
-    BESIDE = 4096,           /* the same beside a column, as a kernel prepares for one in each launch */
-    COLUMN_BYTES = 6 * 1024, /* bytes of the widest column's tile: larger, as each launch fills it anew */
-    ROOM_BYTES = 32 * 1024,  /* of stack, for all tiles */
-    LINE = 64
-};
 
 typedef struct short_rows {
     bool beside;       /* a column, and a kernel that knows of it: rows stay as they are */
@@ -30,7 +22,7 @@ typedef struct short_rows {
 /* As many rows as end on a cache line's border, about `elements` of them. */
 static int64_t rows_together(int64_t cols, int64_t smallest, int64_t elements) {
     int64_t unit = 1; /* rows that are whole lines; an element's size is a power of two */
-    while (unit * cols * smallest % LINE) unit *= 2;
+    while (unit * cols * smallest % KILN_CPU_LINE) unit *= 2;
     if (unit * cols > elements) unit = 1;
     int64_t units = elements / (unit * cols);
     return units > 1 ? units * unit : unit;
@@ -45,8 +37,9 @@ static int64_t tile_cols(const kiln_axes *x, const short_rows *rows, int b) {
  * seen to it that they can be, and they are so short that their tiles have room. */
 static bool find_rows(const kiln_axes *x, bool compiled, short_rows *out) {
     int64_t cols = x->n[0], smallest = 16, bytes = 0, widest = 0; /* bytes: of a row; widest: of columns */
-    if (x->ngrid < 2 || x->ngrid != x->ndim || x->origin || cols < 2 || cols > KILN_SHORT_ROW) return false;
-    if (x->n[1] < KILN_MANY_ROWS && !x->columns) return false;
+    if (x->ngrid < 2 || x->ngrid != x->ndim || x->origin || cols < 2 || cols > KILN_CPU_SHORT_ROW)
+        return false;
+    if (x->n[1] < KILN_CPU_MANY_ROWS && !x->columns) return false;
     *out = (short_rows){.beside = compiled && x->columns};
     for (int b = 0; b < x->nbuffers; b++) {
         int64_t size = x->bytes[b], along = kiln_axes_stride(x, b, 0), next = kiln_axes_stride(x, b, 1);
@@ -61,15 +54,17 @@ static bool find_rows(const kiln_axes *x, bool compiled, short_rows *out) {
         *(next ? &out->copied : &out->repeated) |= 1u << b;
         bytes += row;
     }
-    int64_t most = out->beside ? BESIDE : widest ? COLUMN_BYTES / widest : TOGETHER;
+    int64_t most = out->beside ? KILN_CPU_ROWS_BESIDE
+                   : widest    ? KILN_CPU_ROWS_COLUMN_BYTES / widest
+                               : KILN_CPU_ROWS_TOGETHER;
     out->together = rows_together(cols, smallest, most);
-    while (out->together > 1 && out->together * bytes > ROOM_BYTES) out->together /= 2;
+    while (out->together > 1 && out->together * bytes > KILN_CPU_ROWS_ROOM_BYTES) out->together /= 2;
     return bytes > 0 && (x->columns || out->together > 1);
 }
 
-bool kiln_rows_need_tiles(const kiln_axes *x) {
+bool kiln_rows_need_tiles(const kiln_axes *x, bool compiled) {
     short_rows rows;
-    return find_rows(x, true, &rows);
+    return find_rows(x, compiled, &rows);
 }
 
 /* The row at `from`, n bytes, again and again until `total`: what is there doubles. */
@@ -107,9 +102,9 @@ typedef struct long_rows {
     const kiln_loops *loops;
     short_rows rows;
     kiln_launch launch;
-    int64_t n[2], stride[2 * KILN_MAX_OPERANDS];
-    char *at[KILN_MAX_OPERANDS], *tile[KILN_MAX_OPERANDS];
-    int64_t next[KILN_MAX_OPERANDS]; /* bytes from row to row; 0 of tiles */
+    int64_t n[2], stride[2 * KILN_KERNEL_BUFFERS];
+    char *at[KILN_KERNEL_BUFFERS], *tile[KILN_KERNEL_BUFFERS];
+    int64_t next[KILN_KERNEL_BUFFERS]; /* bytes from row to row; 0 of tiles */
 } long_rows;
 
 /* How elements of that size are repeated. */
@@ -125,7 +120,8 @@ static void expand_column(long_rows *l, int b, const char *from, int64_t first, 
     enum { BEYOND = 64 };
     const kiln_axes *x = l->axes;
     int64_t cols = x->n[0], size = x->bytes[b], next = kiln_axes_stride(x, b, 1);
-    char side[COLUMN_BYTES / 2 + BEYOND * 8], *to = l->tile[b]; /* rows have two elements or more */
+    char side[KILN_CPU_ROWS_COLUMN_BYTES / 2 + BEYOND * 8]; /* rows have two elements or more */
+    char *to = l->tile[b];
     from += first * next;
     if (size > KILN_TRANSPOSE_MAX) { /* complex numbers of f64 */
         for (int64_t r = 0; r < count; r++, from += next, to += cols * size)
@@ -201,12 +197,12 @@ static __attribute__((noinline)) kiln_status run_all(const short_rows *rows, con
                                                      const kiln_runner *run, const kiln_launch *launch,
                                                      char *const *ptr, int32_t *trap) {
     enum {
-        BETWEEN = 2 * LINE * KILN_MAX_OPERANDS
+        BETWEEN = 2 * KILN_CPU_LINE * KILN_KERNEL_BUFFERS
     }; /* tiles: each begins on a line, and a vector may go beyond it */
-    _Static_assert(KILN_SHORTER_ROW * 16 * KILN_MAX_OPERANDS <= ROOM_BYTES,
+    _Static_assert(KILN_CPU_SHORTER_ROW * 16 * KILN_KERNEL_BUFFERS <= KILN_CPU_ROWS_ROOM_BYTES,
                    "one row of each operand has room");
-    _Alignas(LINE) char room[ROOM_BYTES + BETWEEN];
-    char *base[KILN_MAX_OPERANDS], *next = room;
+    _Alignas(KILN_CPU_LINE) char room[KILN_CPU_ROWS_ROOM_BYTES + BETWEEN];
+    char *base[KILN_KERNEL_BUFFERS], *next = room;
     int64_t index[KILN_MAX_DIMS] = {0};
     kiln_home home = 0;
     kiln_status st;
@@ -225,7 +221,8 @@ static __attribute__((noinline)) kiln_status run_all(const short_rows *rows, con
         base[b] = ptr[b];
         if (!((rows->repeated | rows->copied) >> b & 1)) continue;
         l.tile[b] = next;
-        next += (rows->together * (int64_t)tile_row(&l, b) + 2 * LINE - 1) / LINE * LINE;
+        next += (rows->together * (int64_t)tile_row(&l, b) + 2 * KILN_CPU_LINE - 1) / KILN_CPU_LINE *
+                KILN_CPU_LINE;
     }
     *trap = 0;
     do st = run_place(&l, base, trap);

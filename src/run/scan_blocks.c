@@ -13,12 +13,6 @@
 enum { TOTALS, STARTS, RESULTS };               /* nests: see kiln_blocks */
 enum { BLOCKS, ROWS, SCANNED, ORDERED, NDIMS }; /* dimensions of its launches */
 
-enum {
-    LANES = 16,             /* blocks that a kernel scans at once, at most */
-    PART_BYTES = 256 << 10, /* of elements that are read twice */
-    SPINS = 1000            /* looks at what another thread is at, before this one lets others run */
-};
-
 typedef struct scanning {
     const kiln_axes *axes;
     kiln_runner run;
@@ -109,7 +103,7 @@ static void run_nest(scanning *s, int nest, int64_t from, int64_t count, int64_t
  * that comes later. */
 static void wait_for(scanning *s, int64_t part) {
     for (int spins = 0; atomic_load_explicit(&s->merged, memory_order_acquire) < part; spins++) {
-        if (spins < SPINS)
+        if (spins < KILN_CPU_SCAN_SPINS)
             os_pause();
         else
             (void)sched_yield();
@@ -139,9 +133,10 @@ static void run_part(void *user, int64_t any) {
 static int64_t part_of(const scanning *s, int threads) {
     int64_t bytes = 1, each = (s->nblocks + threads - 1) / threads;
     for (int b = s->axes->nwritten; b < s->axes->nbuffers; b++) bytes += s->bytes[b];
-    int64_t most = PART_BYTES / (bytes * s->how->length * s->axes->npoints);
-    if (each < most) most = each + LANES - 1;
-    return most < LANES ? LANES : most / LANES * LANES;
+    int64_t most = KILN_CPU_SCAN_PART_BYTES / (bytes * s->how->length * s->axes->npoints);
+    if (each < most) most = each + KILN_CPU_SCAN_LANES - 1;
+    return most < KILN_CPU_SCAN_LANES ? KILN_CPU_SCAN_LANES
+                                      : most / KILN_CPU_SCAN_LANES * KILN_CPU_SCAN_LANES;
 }
 
 static void run_parts(scanning *s, const kiln_parallel *parallel, int threads) {

@@ -6,16 +6,6 @@
 #include "run/driver.h"
 #include "tensor/blocks.h"
 
-enum {
-    PARTS_MAX = 256,
-    CUT_ELEMENTS = 64, /* cuts are at multiples, counted over all segments */
-    TIMED_ELEMENTS = 1 << 14,
-    PAGE = 4096, /* bytes of a piece, of the buffer that is read fastest */
-    LINE = 64,
-    AHEAD_BYTES = 8 * LINE,
-    LARGE_BYTES = 1 << 20 /* what all read and write together, from which on it may not be near */
-};
-
 typedef struct sharing {
     const kiln_axes *axes;
     const kiln_runner *run;
@@ -29,8 +19,8 @@ typedef struct sharing {
     int64_t stride[2 * KILN_SEGMENT_BUFFERS];
     bool timed;
     _Atomic int64_t took_ns; /* by all threads together */
-    kiln_status status[PARTS_MAX];
-    int32_t trap[PARTS_MAX];
+    kiln_status status[KILN_CPU_PARTS_MAX];
+    int32_t trap[KILN_CPU_PARTS_MAX];
 } sharing;
 
 /* The segment that element `at` of all is in. */
@@ -56,9 +46,10 @@ static kiln_status launch(const sharing *s, kiln_launch *l, int32_t *trap) {
  * goes on to by itself, so that each page would begin with a wait for memory. */
 static void look_ahead(const sharing *s, const kiln_segment *g, int64_t skip, int64_t left) {
     for (int b = s->first_read; b < s->axes->nbuffers; b++) {
-        int64_t step = s->stride[2 * b], n = left * step < AHEAD_BYTES ? left * step : AHEAD_BYTES;
+        int64_t step = s->stride[2 * b],
+                n = left * step < KILN_CPU_LIST_AHEAD_BYTES ? left * step : KILN_CPU_LIST_AHEAD_BYTES;
         const char *at = g->ptr[b] + skip * step;
-        for (int64_t k = 0; k < n; k += LINE) __builtin_prefetch(at + k);
+        for (int64_t k = 0; k < n; k += KILN_CPU_LINE) __builtin_prefetch(at + k);
     }
 }
 
@@ -120,8 +111,8 @@ static void set_pieces(sharing *s) {
         if (s->stride[2 * b] > widest) widest = s->stride[2 * b];
         all += s->stride[2 * b];
     }
-    s->large = x->nelem >= LARGE_BYTES / (all ? all : 1);
-    s->piece = s->large ? PAGE / widest : x->nelem;
+    s->large = x->nelem >= KILN_CPU_LIST_LARGE_BYTES / (all ? all : 1);
+    s->piece = s->large ? KILN_CPU_PAGE / widest : x->nelem;
     s->first_read = x->nwritten; /* what is written in place is read too, as another buffer */
 }
 
@@ -134,13 +125,13 @@ static uint64_t launch_flags(const kiln_axes *x, const kiln_segment *g) {
         for (int k = 0; k < x->nwritten; k++) over |= b != k && g->ptr[b] == g->ptr[k];
     }
     bytes *= x->nelem;
-    return (bytes >= KILN_MEMORY_BYTES ? KILN_LAUNCH_MEMORY : 0) |
-           (bytes >= KILN_STREAM_BYTES && !over ? KILN_LAUNCH_STREAM : 0);
+    return (bytes >= KILN_CPU_MEMORY_BYTES ? KILN_LAUNCH_MEMORY : 0) |
+           (bytes >= KILN_CPU_STREAM_BYTES && !over ? KILN_LAUNCH_STREAM : 0);
 }
 
 static kiln_status run_shared(sharing *s, int threads, int64_t nparts, int32_t *trap) {
     s->chunk = (s->axes->nelem + nparts - 1) / nparts;
-    s->chunk = (s->chunk + CUT_ELEMENTS - 1) / CUT_ELEMENTS * CUT_ELEMENTS;
+    s->chunk = (s->chunk + KILN_CPU_PART_ELEMENTS - 1) / KILN_CPU_PART_ELEMENTS * KILN_CPU_PART_ELEMENTS;
     nparts = (s->axes->nelem + s->chunk - 1) / s->chunk;
     kiln_pool_for(s->run->parallel, threads, nparts, run_part, s);
     *trap = 0;
@@ -161,7 +152,7 @@ kiln_status kiln_segments_run(const kiln_axes *x, const kiln_runner *run, const 
     s.segment = segment;
     s.nsegments = nsegments;
     s.flags = launch_flags(x, segment);
-    s.timed = run->cost && x->nelem >= TIMED_ELEMENTS;
+    s.timed = run->cost && x->nelem >= KILN_CPU_TIMED_ELEMENTS;
     s.took_ns = 0;
     for (int b = 0; b < x->nbuffers; b++) {
         s.stride[2 * b] = kiln_axes_stride(x, b, 0);

@@ -4,20 +4,10 @@
  * from calls before, or guessed.  Knows costs and threads, not memory or what is computed. */
 #include "run/driver.h"
 
-enum {
-    PART_NS = 5000,        /* least work of a part, if each thread has one */
-    PART_MOST_NS = 200000, /* most: a thread that is held up holds the others up for no longer */
-    PARTS_PER_THREAD = 4,  /* threads are not equally fast */
-    PARTS_MAX = 256,
-    PART_ELEMENTS = 64,      /* borders among lanes are multiples: whole vectors, whole cache lines */
-    PART_COLUMNS = 1024,     /* of columns that are gone down, in pieces of rows that memory is quick with */
-    TIMED_ELEMENTS = 1 << 14 /* from which a clock costs nothing */
-};
-
 /* -- what it costs ----------------------------------------------------------------------------------------- */
 
 static _Atomic uint32_t *cost_at(const kiln_cost *cost, int tier, int64_t n) {
-    int size = n < 1 << 18 ? 0 : n < 1 << 22 ? 1 : 2;
+    int size = n < KILN_CPU_NEAR_ELEMENTS ? 0 : n < KILN_CPU_MIDDLE_ELEMENTS ? 1 : 2;
     return (_Atomic uint32_t *)&cost->ps[tier][size];
 }
 
@@ -60,7 +50,7 @@ void kiln_cost_learn(kiln_cost *cost, int tier, int64_t n, int64_t took_ns) {
 }
 
 static bool is_timed(const kiln_axes *x, const kiln_runner *run) {
-    return run->cost && x->nelem >= TIMED_ELEMENTS;
+    return run->cost && x->nelem >= KILN_CPU_TIMED_ELEMENTS;
 }
 
 /* -- parts ------------------------------------------------------------------------------------------------- */
@@ -76,8 +66,8 @@ typedef struct split {
     uint64_t flags; /* of every launch */
     bool timed;
     _Atomic int64_t took_ns; /* by all threads together */
-    kiln_status status[PARTS_MAX];
-    int32_t trap[PARTS_MAX];
+    kiln_status status[KILN_CPU_PARTS_MAX];
+    int32_t trap[KILN_CPU_PARTS_MAX];
 } split;
 
 static void run_part(void *user, int64_t part) {
@@ -102,15 +92,15 @@ static void run_part(void *user, int64_t part) {
 
 int64_t kiln_drive_parts(const kiln_axes *x, const kiln_runner *run, int *threads) {
     *threads = 1;
-    if (!run->parallel || run->parallel->threads < 2 || x->nelem < PART_ELEMENTS) return 1;
+    if (!run->parallel || run->parallel->threads < 2 || x->nelem < KILN_CPU_PART_ELEMENTS) return 1;
     int64_t work = work_ns(x, run);
     *threads = kiln_pool_threads(run->parallel, work);
     if (*threads < 2) return 1;
-    int64_t parts = work / PART_NS, enough = (int64_t)*threads * PARTS_PER_THREAD;
+    int64_t parts = work / KILN_CPU_PART_NS, enough = (int64_t)*threads * KILN_CPU_PARTS_PER_THREAD;
     if (parts < *threads) parts = *threads;
     if (parts > enough) parts = enough;
-    if (work / PART_MOST_NS > parts) parts = work / PART_MOST_NS;
-    if (parts > PARTS_MAX) parts = PARTS_MAX;
+    if (work / KILN_CPU_PART_MOST_NS > parts) parts = work / KILN_CPU_PART_MOST_NS;
+    if (parts > KILN_CPU_PARTS_MAX) parts = KILN_CPU_PARTS_MAX;
     return parts > *threads ? parts - parts % *threads : parts; /* as many for each, where all are as fast */
 }
 
@@ -125,11 +115,11 @@ static int64_t choose_cut(split *s, int64_t nparts, int threads) {
     for (int d = 1; d < x->ngrid; d++)
         if (n[d] >= nparts || n[d] > n[s->dim] || x->triangle) s->dim = d;
     s->chunk = pieces(n[s->dim], nparts);
-    if (s->dim == x->vector && x->ndim > x->ngrid && s->chunk < PART_COLUMNS) {
+    if (s->dim == x->vector && x->ndim > x->ngrid && s->chunk < KILN_CPU_PART_COLUMNS) {
         int64_t most = pieces(n[s->dim], threads);
-        s->chunk = most < PART_COLUMNS ? most : PART_COLUMNS;
+        s->chunk = most < KILN_CPU_PART_COLUMNS ? most : KILN_CPU_PART_COLUMNS;
     }
-    if (s->dim == x->vector) s->chunk = pieces(s->chunk, PART_ELEMENTS) * PART_ELEMENTS;
+    if (s->dim == x->vector) s->chunk = pieces(s->chunk, KILN_CPU_PART_ELEMENTS) * KILN_CPU_PART_ELEMENTS;
     return pieces(n[s->dim], s->chunk);
 }
 
@@ -149,9 +139,9 @@ static kiln_status drive_parts(const kiln_axes *x, const kiln_runner *run, split
 
 KILN_HOT kiln_status kiln_drive(const kiln_axes *x, const kiln_runner *run, int nest, char *const *ptr,
                                 const uint64_t *par, int32_t *trap) {
-    _Static_assert((int64_t)TIMED_ELEMENTS <= KILN_FAR_LEAST, "small calls need no flags");
+    _Static_assert((int64_t)KILN_CPU_TIMED_ELEMENTS <= KILN_CPU_FAR_LEAST, "small calls need no flags");
     bool alone = !run->parallel || run->parallel->threads < 2;
-    if (x->nelem < TIMED_ELEMENTS && (alone || work_ns(x, run) < KILN_POOL_LEAST_NS))
+    if (x->nelem < KILN_CPU_TIMED_ELEMENTS && (alone || work_ns(x, run) < KILN_POOL_LEAST_NS))
         return kiln_drive_alone(x, run, nest, ptr, par, 0, trap);
     int threads;
     int64_t nparts = kiln_drive_parts(x, run, &threads);

@@ -149,14 +149,15 @@ static large drop_kept(int k) {
     return l;
 }
 
-/* The least kept block that fits without wasting more than a quarter. */
+/* Takes the smallest kept block that holds nbytes and is at most a quarter larger than nbytes.  Of several blocks of that
+ * size it takes the one that was given back last, which the caches may still hold. */
 static large fetch_large(size_t nbytes) {
     large best = {NULL, 0};
     int at = -1;
     pthread_mutex_lock(&lock);
     for (int k = 0; k < nkept; k++)
         if (kept[k].size >= nbytes && kept[k].size - nbytes <= nbytes / 4 &&
-            (at < 0 || kept[k].size < kept[at].size))
+            (at < 0 || kept[k].size <= kept[at].size))
             at = k;
     if (at >= 0) best = drop_kept(at);
     pthread_mutex_unlock(&lock);

@@ -27,6 +27,17 @@ static void copy_any_row(char *to, int64_t to_stride, const char *from, int64_t 
         copy_row(to, to_stride, from, from_stride, n, 16);
 }
 
+int kiln_innermost_first(int rank, const int64_t *sizes, const int64_t *strides, size_t bytes, int64_t *n,
+                         int64_t *stride) {
+    n[0] = 1;
+    stride[0] = 0;
+    for (int d = 0; d < rank; d++) {
+        n[d] = sizes[rank - 1 - d];
+        stride[d] = strides[rank - 1 - d] * (int64_t)bytes;
+    }
+    return rank ? rank : 1;
+}
+
 void kiln_elements_copy(char *to, const int64_t *to_stride, const char *from, const int64_t *from_stride,
                         int ndim, const int64_t *n, size_t bytes) {
     int64_t at[KILN_MAX_RANK] = {0}, dense[KILN_MAX_RANK], next = (int64_t)bytes;

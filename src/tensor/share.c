@@ -1,31 +1,27 @@
 /* share.c - two tensors -> whether an element of one has a byte in common with an element of the other.
  *
- * Addresses, sizes and strides, negative ones too, are all that is looked at.  An element of a lies at its lowest
- * address plus a sum of step * x, x from 0 to size - 1; one of b likewise.  They share a byte where the difference of
- * the two is small enough: a sum of products with bounded factors has to fall into a window as wide as an element of
- * each.  Steps are tried from the largest on.  Of views of one array these are multiples of each other or nearly so, and
- * few factors are left to try; where that takes too long, the answer is that they may.
+ * Addresses, sizes and strides, negative ones too, are all that is looked at, and whether a tensor is dense.  An element
+ * of a lies at its lowest address plus a sum of step * x, x from 0 to size - 1; one of b likewise.  They share a byte
+ * where the difference of the two is small enough: a sum of products with bounded factors has to fall into a window as
+ * wide as an element of each.  Steps are tried from the largest on.  Of views of one array these are multiples of each
+ * other or nearly so, and few factors are left to try; where that takes too long, the answer is that they may.
  * Knows nothing of what the tensors are for. */
 #include <stdlib.h>
 
 #include "tensor/tensor.h"
 
-enum { WORK = 1000 };               /* factors tried before the answer is "may" */
-#define SPAN_MAX ((int64_t)1 << 61) /* bytes of a tensor up to which sums of two cannot overflow */
+enum { WORK = 1000 };                /* factors tried before the answer is "may" */
+#define SPAN_MAX ((uint64_t)1 << 61) /* bytes of a tensor up to which sums of two cannot overflow */
 
-/* Bytes from the lowest to the highest element, and the address of the lowest. */
-typedef struct extent {
-    int64_t span;
-    uintptr_t low;
-} extent;
-
-static extent extent_of(const kiln_tensor *t) {
+kiln_extent kiln_strided_extent(const kiln_tensor *t) {
     int64_t below = 0, above = 0, size = (int64_t)kiln_dtype_size((kiln_dtype)t->dtype);
+    if (t->nelem == 0) return (kiln_extent){(uintptr_t)t->data, 0};
     for (int d = 0; d < t->rank; d++) {
         int64_t far = (t->sizes[d] - 1) * t->strides[d];
         *(far < 0 ? &below : &above) += far;
     }
-    return (extent){(above - below) * size, (uintptr_t)t->data + (uintptr_t)(below * size)};
+    return (kiln_extent){(uintptr_t)t->data + (uintptr_t)(below * size),
+                         (uint64_t)((above - below + 1) * size)};
 }
 
 /* Whether a sum of step[k] * x, 0 <= x <= most[k], can be within `window` below some number. */
@@ -92,10 +88,9 @@ bool kiln_tensors_may_share(const kiln_tensor *a, const kiln_tensor *b) {
     if (a->nelem == 0 || b->nelem == 0) return false;
     int64_t size_a = (int64_t)kiln_dtype_size((kiln_dtype)a->dtype),
             size_b = (int64_t)kiln_dtype_size((kiln_dtype)b->dtype);
-    extent ea = extent_of(a), eb = extent_of(b);
-    uintptr_t ahead = eb.low - ea.low; /* around the end of memory where b comes first */
-    if (ahead >= (uintptr_t)(ea.span + size_a) && -ahead >= (uintptr_t)(eb.span + size_b)) return false;
-    if (ea.span > SPAN_MAX || eb.span > SPAN_MAX) return true;
+    kiln_extent ea = kiln_tensor_extent(a), eb = kiln_tensor_extent(b);
+    if (kiln_extents_apart(ea, eb)) return false;
+    if (ea.nbytes > SPAN_MAX || eb.nbytes > SPAN_MAX) return true;
     sums s;
     s.n = 0;
     s.window = size_a + size_b - 2;
@@ -105,7 +100,7 @@ bool kiln_tensors_may_share(const kiln_tensor *a, const kiln_tensor *b) {
     sum_up(&s);
     /* An element of b less one of a lies from 1 - size_b to size_a - 1.  Factors of a count from its highest element
      * down, so that all terms add up. */
-    return reaches(&s, 0, size_a - 1 + ea.span - (int64_t)ahead);
+    return reaches(&s, 0, (int64_t)(ea.low + ea.nbytes - 1 - eb.low));
 }
 
 /* Each stride, from the smallest on, has to step over all that the smaller ones reach. */

@@ -34,7 +34,7 @@ enum {
     KILN_TF_NUMBER = 1024      /* stands for a number, and takes part in promotion as one */
 };
 
-enum { KILN_DEVICE_CPU = 1 };
+enum { KILN_DEVICE_CPU = 1, KILN_DEVICE_COUNT };
 
 struct kiln_tensor {
     union {
@@ -88,6 +88,22 @@ kiln_status kiln_tensor_reserve(kiln_tensor *t, int rank, const int64_t *sizes,
 kiln_status kiln_tensor_resize(kiln_tensor *t, int rank, const int64_t *sizes,
                                const int64_t *strides) KILN_MUST_CHECK;
 
+/* The bytes of memory from a tensor's lowest element to the end of its highest one: none if it has no elements. */
+typedef struct kiln_extent {
+    uint64_t low, nbytes;
+} kiln_extent;
+kiln_extent kiln_strided_extent(const kiln_tensor *t);
+static inline kiln_extent kiln_tensor_extent(const kiln_tensor *t) {
+    if (!(t->flags & KILN_TF_DENSE)) return kiln_strided_extent(t);
+    return (kiln_extent){(uintptr_t)t->data, (uint64_t)t->nelem * kiln_elem_bytes[t->dtype]};
+}
+
+/* Whether no byte is in both of two extents, neither of which is empty.  Distances wrap around at the end of memory. */
+static inline __attribute__((always_inline)) bool kiln_extents_apart(kiln_extent a, kiln_extent b) {
+    uint64_t ahead = b.low - a.low;
+    return ahead >= a.nbytes && -ahead >= b.nbytes;
+}
+
 /* Whether each element of a has the place of b's with the same index.  Dimensions are matched from the last. */
 bool kiln_tensors_aligned(const kiln_tensor *a, const kiln_tensor *b);
 /* Whether an element of a and one of b may have a byte in common: false is certain, true nearly so. */
@@ -99,6 +115,10 @@ bool kiln_tensor_may_overlap(const kiln_tensor *t);
  * first, there is at least one; strides are in bytes, NULL: side by side in that order.  No place may be in both. */
 void kiln_elements_copy(char *to, const int64_t *to_stride, const char *from, const int64_t *from_stride,
                         int ndim, const int64_t *n, size_t bytes);
+/* Sets n and stride as kiln_elements_copy takes them, from sizes and strides in elements.  Returns how many dimensions
+ * there are: of rank 0, one of one element. */
+int kiln_innermost_first(int rank, const int64_t *sizes, const int64_t *strides, size_t bytes, int64_t *n,
+                         int64_t *stride);
 
 void kiln_tensor_set_readonly(kiln_tensor *t);
 

@@ -1,6 +1,8 @@
 kiln demo >$TMP/text
 echo "status $?"
-grep -c 'same bits$' $TMP/text
-grep -c DIFFER $TMP/text
-tail -n 1 $TMP/text | sed 's/calls, [1-9][0-9]* /calls, N /'
-awk 'length > 100' $TMP/text
+grep -cE '^  first call .* us  the interpreter$' $TMP/text
+grep -cE '^  again .* us  the interpreter; a kernel came after [0-9]+ ms$' $TMP/text
+grep -cE '^  again .* us  the kernel$' $TMP/text
+grep -cE '^  new (shape|rank|value) .* us  the same kernel: nothing is built$' $TMP/text
+tail -n 1 $TMP/text
+awk 'length > 110' $TMP/text

@@ -253,7 +253,7 @@ static void judge(const trial *a, const trial *b) {
 }
 
 static void explain(kiln_ctx *ctx, const trial *c) {
-    static const char *const stages[] = {"bind", "infer", "key", "ir", "source"};
+    static const char *const stages[] = {"bind", "plan", "key", "ir", "source"};
     for (size_t k = 0; k < sizeof stages / sizeof *stages; k++) {
         char *text = NULL;
         kiln_status st = kiln_explain(ctx, c->op, c->args, c->nargs, stages[k], &text);

@@ -210,7 +210,7 @@ static void add_loop(maker *m) {
     for (int k = 0; k < n; k++) m->state_type[k] = m->types[rnd(m, TYPES)];
     for (int k = 0; l.kind != FOR && k < n; k++) init[k] = pick(m, m->state_type[k]);
     if (l.kind == FOR) kiln_ir_for(m->ir, l.axes[0], l.vec);
-    if (l.kind == FOLD) fold = kiln_ir_fold(m->ir, l.axes, l.naxes, l.vec, l.tree, init, n);
+    if (l.kind == FOLD) fold = kiln_ir_fold(m->ir, (kiln_ir_run){l.axes, l.naxes, l.vec, l.tree}, init, n);
     if (l.kind == SCAN) fold = kiln_ir_scan(m->ir, l.axes[0], l.tree.block, init, n);
     m->nvalue = outer.nvalue; /* pick may have made constants: those are visible, not listed */
     enter_loop(m, &l, n);

@@ -26,7 +26,7 @@ EDGES = (128, -128, 1e-40, 2 + 0j)  # only one of the first two fits i8; the thi
 
 @dataclass(frozen=True)
 class View:
-    """A tensor argument: a view of memory.  Views with the same memory number share it."""
+    """A tensor argument: a view of memory.  Views with the same memory number share it.  A list of tensors is a tuple of views."""
     dtype: str
     sizes: tuple
     strides: tuple
@@ -55,12 +55,15 @@ class Case:
         return self.args + tuple(v for _, v in self.kwargs)
 
     def views(self):
-        return [v for v in self.values() if isinstance(v, View)]
+        flat = (item for v in self.values() for item in (v if isinstance(v, tuple) else (v,)))
+        return [v for v in flat if isinstance(v, View)]
 
     def __str__(self):
         def text(v):
             if isinstance(v, str):
                 return f'"{v}"'
+            if isinstance(v, tuple):
+                return f"[{', '.join(map(text, v))}]"
             return str(v).lower() if isinstance(v, bool) else str(v)
         words = [text(v) for v in self.args] + [f"{n}={text(v)}" for n, v in self.kwargs]
         shared = [v.memory for v in self.views()]
@@ -79,6 +82,8 @@ class Case:
         made = {}
 
         def value(v):
+            if isinstance(v, tuple):
+                return [value(item) for item in v]
             if not isinstance(v, View):
                 return v
             if v not in made:  # an argument given twice is one tensor
@@ -177,10 +182,8 @@ def layouts(k):
     return list(seen.values())
 
 
-def drawn_view(shape, rng):
-    """(sizes, strides, offset) of a tensor that broadcasts to shape: dimensions left out or of one, in any order in memory,
-    with gaps or repeated, and strides of dimensions of one that mean nothing."""
-    sizes = [n if rng.random() < 0.75 else 1 for n in shape[rng.choice([0, 0, 0, 1]):]]
+def drawn_strides(sizes, rng):
+    """Strides of a view: dimensions in any order in memory, with gaps or repeated, and strides of dimensions of one that mean nothing."""
     order, strides, step = list(reversed(range(len(sizes)))), [0] * len(sizes), rng.choice([1, 1, 1, 2])
     if rng.random() < 0.5:
         rng.shuffle(order)
@@ -192,7 +195,13 @@ def drawn_view(shape, rng):
             strides[d] = 0
         elif sizes[d] > 1:
             step *= sizes[d] + (rng.random() < 0.1)
-    return tuple(sizes), tuple(strides), rng.choice([0, 0, 1])
+    return tuple(strides)
+
+
+def drawn_view(shape, rng):
+    """(sizes, strides, offset) of a tensor that broadcasts to shape: dimensions left out or of one, and drawn strides."""
+    sizes = tuple(n if rng.random() < 0.75 else 1 for n in shape[rng.choice([0, 0, 0, 1]):])
+    return sizes, drawn_strides(sizes, rng), rng.choice([0, 0, 1])
 
 
 def drawn_layouts(k, count, rng):

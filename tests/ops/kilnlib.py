@@ -74,7 +74,7 @@ def _declare(lib):
         ("kiln_op_served", i, [p]), ("kiln_op_nrets", n, [p]), ("kiln_ops_load", i, [p, text, n]),
         ("kiln_call", i, [p, p, p, n, p, n]), ("kiln_call_values", i, [p, p, p, n, p, n]),
         ("kiln_values_release", None, [p, n]), ("kiln_explain", i, [p, p, p, n, text, p]),
-        ("kiln_text_free", None, [p]), ("kiln_threads_limit", i, [i]), ("kiln_stats_get", None, [p, p, n]),
+        ("kiln_text_free", None, [p]), ("kiln_threads_limit", i, [i]), ("kiln_threads_owner", text, [p, p]), ("kiln_stats_get", None, [p, p, n]),
         ("kiln_tensor_wrap", i, [p, i, i, p, p, p, p, p]), ("kiln_tensor_new", i, [i, i, p, p, p]),
         ("kiln_tensor_release", None, [p]), ("kiln_tensor_dtype", i, [p]), ("kiln_tensor_rank", i, [p]),
         ("kiln_tensor_sizes", p, [p]), ("kiln_tensor_strides", p, [p]), ("kiln_tensor_data", p, [p]),
@@ -205,6 +205,17 @@ class _Arguments:
         self.wrapped = []
 
 
+@contextlib.contextmanager
+def _lent(threads):
+    """Within it PyTorch has this number of threads, which Kiln's loops run on.  Outside it has one: PyTorch, the oracle, computes alone."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 class Op:
     """One operator of a context."""
 
@@ -218,13 +229,14 @@ class Op:
         self._outs = ctypes.c_void_p * max(self.nrets, 1)
         self.lists = self.schema.split("->")[-1].strip().startswith("Tensor[]")
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, /, *args, **kwargs):
         """A tensor, or a tuple of them for several results.  Written tensors are copied out too."""
         if self.lists:
             return self.call_list(*args, **kwargs)
         a, outs = _Arguments(args, kwargs), self._outs()
         try:
-            _check(_lib.kiln_call(self.kiln.ctx, self.handle, a.values, a.n, outs, self.nrets))
+            with _lent(self.kiln.threads):
+                _check(_lib.kiln_call(self.kiln.ctx, self.handle, a.values, a.n, outs, self.nrets))
             results = tuple(outs[k] and _copy_out(outs[k]) for k in range(self.nrets))  # None: a result that is not given
             for k in range(self.nrets):
                 _lib.kiln_tensor_release(outs[k])
@@ -232,11 +244,12 @@ class Op:
             a.release()
         return results[0] if len(results) == 1 else results
 
-    def call_list(self, *args, **kwargs):
+    def call_list(self, /, *args, **kwargs):
         """A list of tensors."""
         a, out = _Arguments(args, kwargs), _Value()
         try:
-            _check(_lib.kiln_call_values(self.kiln.ctx, self.handle, a.values, a.n, ctypes.byref(out), 1))
+            with _lent(self.kiln.threads):
+                _check(_lib.kiln_call_values(self.kiln.ctx, self.handle, a.values, a.n, ctypes.byref(out), 1))
             assert out.kind == LIST
             items = (_Value * out.n).from_address(out.u.list)
             results = [_copy_out(item.u.tensor) for item in items]
@@ -245,7 +258,7 @@ class Op:
             a.release()
         return results
 
-    def explain(self, stage, *args, **kwargs):
+    def explain(self, stage, /, *args, **kwargs):
         a, text = _Arguments(args, kwargs), ctypes.c_void_p()
         try:
             _check(_lib.kiln_explain(self.kiln.ctx, self.handle, a.values, a.n, stage.encode(), ctypes.byref(text)))
@@ -265,7 +278,7 @@ class Kiln:
         c = _Config(size=ctypes.sizeof(_Config), mode=MODES[mode], cache_dir=self.folder.encode(), **config)
         ctx = ctypes.c_void_p()
         _check(_lib.kiln_open(ctypes.byref(c), ctypes.byref(ctx)))
-        self.ctx, self.mode = ctx, mode
+        self.ctx, self.mode, self.threads = ctx, mode, config.get("threads") or os.cpu_count()
         self.found = {}
         self.classes, self.pairs = set(), set()  # compiled, and what their kernels showed together: contexts.py
 
@@ -306,6 +319,13 @@ def at_most(threads):
         yield
     finally:
         _lib.kiln_threads_limit(before)
+
+
+def threads_in_use(kiln):
+    """Whose threads a large call of this context runs on, and how many of them."""
+    n = ctypes.c_int()
+    with _lent(kiln.threads):
+        return _lib.kiln_threads_owner(kiln.ctx, ctypes.byref(n)).decode(), n.value
 
 
 def last_tier():

@@ -134,14 +134,15 @@ def names():
 class Entries:
     """The known differences of one operator, and which of them it has met."""
 
-    def __init__(self, name, whole):
+    def __init__(self, name, whole, more=()):
+        """more: entries besides those above, which need not be met."""
         self.name = name.removeprefix("aten::")
         self.mine, self.must = [], set()
-        for names, pattern, why, *holds in KNOWN:
+        for names, pattern, why, *holds in (*KNOWN, *more):
             for listed in names.split():
                 if listed.removesuffix("*") == self.name:
                     self.mine.append((re.compile(pattern), why, *holds))
-                    self.must |= {why} if whole or not listed.endswith("*") else set()
+                    self.must |= {why} if (whole or not listed.endswith("*")) and not more else set()
         self.met = set()
 
     def why(self, said):

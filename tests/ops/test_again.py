@@ -9,7 +9,8 @@ import itertools
 import torch
 
 from compare import tally
-from kilnlib import Kiln, at_most
+from kilnlib import Kiln, at_most, threads_in_use
+from whole import WHOLE
 from test_fold import bits, outcome, torch_op
 
 
@@ -82,7 +83,51 @@ def test_calls_like_the_last_are_slot_hits():
             for _ in range(10):
                 op(*call)
             hits, calls = (k.stats()[counter] - before[counter] for counter in ("slot_hits", "calls"))
-            assert hits == calls and calls >= 10, name
+            assert hits == calls == 10, name
+
+
+def test_a_call_is_counted_once():
+    """Whatever calls it makes: on the general path, by a memo, and when an inner call fails; and interpreted if one of them is."""
+    for mode in ("sync", "interp"):
+        with Kiln(mode) as k:
+            for name, calls in turns().items():
+                op = k.op(f"aten::{name}")
+                before, answered, interpreted = k.stats(), 0, set()
+                for x, *rest in (call for call in calls for _ in range(2)):
+                    was = k.stats()["interp_calls"]
+                    answered += not isinstance(outcome(op, x, rest, {}), Exception)
+                    interpreted.add(k.stats()["interp_calls"] - was)
+                counted = {counter: k.stats()[counter] - before[counter] for counter in ("calls", "slot_hits", "table_hits", "interp_calls")}
+                assert counted["calls"] == answered, (name, counted)
+                assert counted["slot_hits"] <= counted["calls"] and interpreted <= {0, 1}, (name, counted)
+                assert mode == "interp" or not counted["interp_calls"], name
+
+
+def wide(ntensors, nnumbers):
+    """A map of many arguments, and a fold of as many."""
+    tensors, numbers = [f"x{i}" for i in range(ntensors)], [f"k{i}" for i in range(nnumbers)]
+    given = ", ".join([f"Tensor {t}" for t in tensors] + [f"Scalar {k}" for k in numbers])
+    body = " + ".join(tensors[nnumbers:] + [f"{t} * {k}" for t, k in zip(tensors, numbers)])
+    return (f"map my::wide({given}) -> Tensor : takes float = {body}\n"
+            f"fold my::widest({given}) -> Tensor : takes float = acc + ({body}) from 0\n    over last(1)\n")
+
+
+def test_wide_calls_are_remembered(own):
+    """Fused rows have many arguments: 24 values, of which 19 are tensors, beside a result.  Flat, of one layout, and where a row is broadcast."""
+    ntensors, nnumbers = 19, 5
+    own.load(wide(ntensors, nnumbers))
+    full, row = [torch.full((4, 6), float(i)) for i in range(ntensors)], torch.arange(6.0)
+    layouts = {"flat": full, "turned": [t.t().contiguous().t() for t in full], "broadcast": [*full[:-1], row]}
+    for title, tensors in layouts.items():
+        want = sum(t * (k + 1 if k < nnumbers else 1) for k, t in enumerate(tensors))
+        for name, total in ("wide", want), ("widest", want.sum(1)):
+            op, numbers = own.op(f"my::{name}"), range(1, nnumbers + 1)
+            for _ in range(12):  # a flat memo in a slot gives way to another one after eight calls that it does not hold
+                assert torch.equal(op(*tensors, *numbers), total), (title, name)
+            before = own.stats()
+            for _ in range(10):
+                assert torch.equal(op(*tensors, *numbers), total), (title, name)
+            assert own.stats()["slot_hits"] - before["slot_hits"] == 10, (title, name)
 
 
 def test_compositions_that_write_are_not_remembered():
@@ -130,6 +175,14 @@ def test_what_is_written_fits():
             written = torch.zeros(sizes)
             assert isinstance(outcome(op, mean, (var, written, torch.ones(3), 0.1), {}), Exception), sizes
             assert not written.any()
+
+
+def test_calls_have_threads(sync):
+    """What these tests say of several threads means nothing if PyTorch, on whose threads Kiln's loops run, had one."""
+    assert threads_in_use(sync) == ("PyTorch's", 8 if WHOLE else 3)
+    with at_most(2):
+        assert threads_in_use(sync) == ("PyTorch's", 2)
+    assert torch.get_num_threads() == 1
 
 
 def test_folds_that_threads_share_now_and_then():

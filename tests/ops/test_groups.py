@@ -33,7 +33,7 @@ def inferred(op, s, case):
     """What Kiln infers of the call, arguments by position; or what kind of refusal it is."""
     args, kwargs, _ = cases.replace(case, op=s.name).build(False, True)
     try:
-        text = "".join(op.explain(stage, *args, **kwargs) for stage in ("infer", "key"))
+        text = "".join(op.explain(stage, *args, **kwargs) for stage in ("plan", "key"))
     except (RuntimeError, TypeError, IndexError, ValueError) as e:
         return type(e).__name__
     names = {a.name: f"${k}" for k, a in enumerate(s.arguments)}

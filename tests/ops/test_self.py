@@ -1,10 +1,13 @@
 """The suite tests itself: a planted fault must be found by the very comparison the other tests use."""
 import itertools
+import re
+from pathlib import Path
 
 import pytest
 import torch
 
 import cases
+import clauses
 import covering
 from compare import call, report, same_bits, with_torch
 from kilnlib import Kiln
@@ -120,3 +123,41 @@ def test_cases_are_the_same_in_every_run():
     subject = cases.Subject("aten::add.Tensor", "map add.Tensor", torch.ops.aten.add.Tensor)
     first, second = ([str(c) for c in itertools.islice(cases.functional(subject), 3000)] for _ in range(2))
     assert first == second and len(set(first)) > 2000
+
+
+NEG = "(Tensor self) -> Tensor : takes"
+MISSING = [  # a row, the operator that it should be, and the clause to look at first
+    (f"map planted::no_strides{NEG} real complex out copied = -self", torch.ops.aten._neg_view_copy.default, "`strides`"),
+    (f"map planted::no_takes{NEG} f32 strides rows = -self", torch.ops.aten._neg_view_copy.default, "`takes`"),
+    (f"map planted::no_check{NEG} all = self", torch.ops.aten.neg.default, "`check`, with the condition"),
+    (f"map planted::no_ret{NEG} real = self", torch.ops.aten.isnan.default, "the dtype of results: `->`"),
+    (f"map planted::no_body{NEG} float = self * 1.01", torch.ops.aten.exp.default, "the body"),
+]
+
+
+@pytest.mark.parametrize("row, torch_op, clause", MISSING, ids=[name_of(row) for row, _, _ in MISSING])
+def test_a_difference_names_the_clause_that_is_missing(row, torch_op, clause):
+    with Kiln("interp") as kiln:
+        kiln.load(row)
+        text = report(differences(kiln, row, torch_op))
+        assert f"look at: {clause}" in text, text
+
+
+@pytest.mark.parametrize("said, clause", [
+    ("raised RuntimeError: argument 'out': some elements of the input tensor and the written-to tensor refer to a single memor; PyTorch returned", "`out copied`"),
+    ("memory 0 differs after the call: something outside of the result was written", "no clause"),
+    ("returned, but PyTorch raised IndexError: Dimension out of range", "`check`"),
+    ("raised TypeError: x; PyTorch raised IndexError: y", "the word of `check`"),
+    ("result 0: is f32[3] strides=(1,), PyTorch's is f32[1, 3] strides=(3, 1)", "sizes: `over`"),
+    ("something that nobody has thought of", "no clause is known"),
+])
+def test_advice(said, clause):
+    assert clauses.advice(said).startswith(clause)
+
+
+def test_advice_names_clauses_that_exist():
+    """Every word between backquotes stands in docs/OPS.md."""
+    page = (Path(__file__).resolve().parents[2] / "docs/OPS.md").read_text()
+    for _, text in clauses.ADVICE:
+        for word in re.findall(r"`([^`]+)`", text):
+            assert re.search(rf"\b{re.escape(word.split()[0].split('(')[0])}\b" if word[0].isalpha() else re.escape(word), page), word

@@ -3,6 +3,7 @@
 The sweeps of test_map_diff.py may or may not draw such a call.  The comparison is theirs; nothing is known to differ here.
 """
 import pytest
+import torch
 
 from cases import Case, View, row_major
 from compare import with_torch
@@ -61,6 +62,49 @@ CALLS = [
         ("mul_.Scalar", T("f16", (1,)), 2**40),
         ("multiply_.Scalar", T("f16", (1,)), 2**40),
     ]),
+    # -- values
+    ("a bound that is a number leaves a zero its sign", "special", [
+        ("clamp", T("f32", (64,)), 0, 2.5),
+        ("clamp_min", T("f16", (64,)), 0),
+        ("clamp_max", T("bf16", (64,)), 0),
+        ("clip", T("f64", (64,)), None, 0),
+        ("relu6", T("f32", (64,))),
+        ("relu6_", T("bf16", (5, 7))),
+        ("hardtanh", T("f64", (64,)), 0, 2.5),
+        ("hardtanh_", T("f64", (64,)), -1, 0),
+    ]),
+    ("of two zeros fmax and fmin give the first one", "special", [
+        ("fmax", T("f32", (1024,)), T("f32", (1024,))),
+        ("fmin", T("f64", (1024,)), T("f64", (1024,))),
+    ]),
+    ("without pos_weight an infinite target is multiplied by nothing", "special", [
+        ("binary_cross_entropy_with_logits", T("f32", (64,)), T("f32", (64,)), None, None, 0),
+        ("binary_cross_entropy_with_logits", T("f16", (1024,)), T("f16", (1024,)), T("f16", (1024,)), None, 0),
+    ]),
+    ("a correction that is NaN leaves nothing to divide by", "random", [
+        ("var.correction", T("f32", (5, 7)), (1,), {"correction": float("nan")}),
+        ("std.correction", T("bf16", (5, 7)), None, {"correction": float("nan")}),
+        ("var_mean.correction", T("f64", (5, 1)), (1,), {"correction": float("nan")}),
+        ("std_mean.correction", T("f32", (5, 7)), (0,), {"correction": float("nan")}),
+    ]),
+    # -- refusals
+    ("logsumexp of no dimensions does not fit a result that loses all", "random", [
+        ("logsumexp", T("f32", (3, 2)), (), False),
+        ("logsumexp", T("f32", (3, 2)), (), True),
+        ("logsumexp", T("f32", ()), (), False),
+        ("logsumexp", T("f32", (2, 0)), (), False),
+        ("special_logsumexp", T("f64", (1,)), (), False),
+    ]),
+    ("the margin of hinge_embedding_loss is a number of the dtype", "random", [
+        ("hinge_embedding_loss", T("f16", (3,)), T("f16", (3,)), 7e4, 1),
+        ("hinge_embedding_loss", T("f32", (3,)), T("f32", (3,)), -1e40, 0),
+        ("hinge_embedding_loss", T("f32", (3,)), T("f32", (3,)), float("inf"), 0),
+    ]),
+    ("the eps of cosine_similarity is not negative", "random", [
+        ("cosine_similarity", T("f32", (3, 4)), T("f32", (3, 4)), 1, -1.5),
+        ("cosine_similarity", T("f32", (3, 4)), T("f32", (3, 4)), 1, float("nan")),
+        ("cosine_similarity", T("f32", (3, 4)), T("f32", (3, 4)), 1, 0.0),
+    ]),
     # -- strides
     ("the strides of self count before those of weight and grad_output", "random", [
         ("_prelu_kernel_backward", T("f32", (5, 2)), T("f32", (2,)), T("f32", (5, 2), (2, 10))),
@@ -105,4 +149,40 @@ SINGLE = [(why, case(fill, *call)) for why, fill, calls in CALLS for call in cal
 def test_is_pytorchs(why, c, interp, sync):
     writes = c.op.partition(".")[0].endswith("_")
     for tier in interp, sync:
-        assert with_torch(tier.op(c.op), torch_op(c.op), c, writes=writes) is None, why
+        assert with_torch(tier.op(c.op), torch_op(c.op), c, writes=writes, signs=True) is None, why
+
+
+def test_gradients_of_hardswish_keep_nan(interp, sync):
+    """PyTorch's vectors give NaN where the argument is NaN; its single elements give grad_output, so `with_torch` would take either."""
+    x = torch.tensor([float("nan"), -5.0, -3.0, 0.5, 3.0, 7.0] * 32)
+    for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16):
+        g = torch.linspace(-2, 2, len(x), dtype=dtype)
+        want = torch.ops.aten.hardswish_backward(g, x.to(dtype))
+        for tier in interp, sync:
+            got = tier.op("aten::hardswish_backward")(g, x.to(dtype))
+            assert bool(got.isnan()[::6].all())
+            torch.testing.assert_close(got, want, equal_nan=True)
+
+
+def test_softshrink_keeps_the_sign_of_zero(interp, sync):
+    """PyTorch's single elements multiply by 0, so that -0.25 becomes -0; its vectors give +0.  Kiln does as single elements do."""
+    for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16):
+        x = torch.tensor([-0.25, 0.25, -0.0, 0.0, float("nan"), -3.0, 3.0] * 32, dtype=dtype)
+        want = torch.cat([torch.nn.functional.softshrink(x[k:k + 1]) for k in range(7)]).repeat(32)
+        assert want.signbit()[:4].tolist() == [True, False, True, False]
+        for tier in interp, sync:
+            got = tier.op("aten::softshrink")(x)
+            assert bool((got.signbit() == want.signbit()).all())
+            torch.testing.assert_close(got, want, equal_nan=True, rtol=0, atol=0)
+
+
+def test_norms_of_complex_infinities(interp, sync):
+    """A complex number with an infinite part is infinite, although its other part is NaN."""
+    inf, nan = float("inf"), float("nan")
+    for dtype in (torch.complex64, torch.complex128):
+        for z in ([complex(-inf, nan), 1], [1, complex(nan, inf)], [complex(nan, 1)], [complex(nan, 1), inf], [complex(3, 4), 12j], [1] * 40 + [complex(inf, nan)]):
+            x = torch.tensor(z, dtype=dtype)
+            for name, args in ("linalg_vector_norm", ()), ("norm.Scalar", ()), ("norm.ScalarOpt_dim", (2, [0])), ("dist", (torch.zeros_like(x),)):
+                want = torch_op(name)(x, *args)
+                for tier in interp, sync:
+                    torch.testing.assert_close(tier.op(f"aten::{name}")(x, *args), want, equal_nan=True)

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 def documented_folds():
     section = (ROOT / "docs" / "OPS.md").read_text().split("## Folds of your own")[1].split("\n## ")[0]
-    return section.split("```")[1]
+    return section.split("```ops\n")[1].split("```")[0]
 
 
 SHAPES = [((7,), 0), ((5000,), 0), ((60, 70), 0), ((60, 70), 1), ((3, 130, 9), 1), ((2, 3), 1)]

@@ -181,6 +181,14 @@ def test_masked_softmax_into_given_results(interp):
         torch.testing.assert_close(out, want)
 
 
+def test_masked_softmax_without_dimensions_into_results_that_are_resized(interp):
+    x, mask = torch.tensor(3.0, dtype=torch.float64), torch.tensor(False)
+    for sizes in ((4, 3), (7,), (0,), ()):
+        out = Owned(torch.zeros(sizes, dtype=torch.float64))
+        interp.op("aten::_masked_softmax.out")(x, mask, -1, None, out=out)
+        assert out.torch().shape == () and out.torch() == 1
+
+
 # -- distances -------------------------------------------------------------------------------------------------------
 
 ORDERS = (2.0, 0.0, 1.0, inf, 3.0, 0.5)

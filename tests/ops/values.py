@@ -71,6 +71,15 @@ def wide_values(dtype, source):
     return torch.randint(0, 256, (MEMORY * size,), generator=source, dtype=torch.uint8).view(dtype)
 
 
+def mixed_values(dtype, values, source):
+    """The values, and among floats here and there NaN, infinities, both zeros and equal numbers."""
+    if not dtype.is_floating_point:
+        return values
+    some = torch.tensor([float("nan"), float("inf"), float("-inf"), 0.0, -0.0, 0.5, 0.5], dtype=torch.float64).to(dtype)
+    place = torch.randint(0, 12 * len(some), (MEMORY,), generator=source)
+    return torch.where(place < len(some), some[place.clamp(max=len(some) - 1)], values)
+
+
 def without(values, avoid):
     """The values but for those to avoid, in their order, again from the start where some are missing."""
     kept = [v for v in values.tolist() if v not in avoid]
@@ -82,6 +91,8 @@ def memory(dtype, fill, position, domain, avoid=()):
     """What stands behind the argument at `position`.  Read only: written arguments get a copy.  Special values are
     laid out so that any two arguments meet in every combination within SPECIAL squared elements."""
     t = DTYPES[dtype]
+    if fill == "mixed":
+        return mixed_values(t, memory(dtype, "random", position, domain, avoid), numbers_from(("mixed", dtype, position, domain)))
     if fill != "special":
         source = numbers_from(("memory", dtype, fill, position, domain))
         values = wide_values(t, source) if fill == "wide" else random_values(t, domain, source)

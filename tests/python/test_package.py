@@ -12,7 +12,7 @@ import pytest
 import kiln
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = ["src", "cli", "include", "ops", "python", "tools/embed.c", "tools/index_ops.c", "bench/kernels.txt", "bench/folds.txt", "setup.py", "pyproject.toml", "MANIFEST.in", "LICENSE", "README.md"]
+SOURCES = ["src", "cli", "include", "ops", "python", "tools/embed.c", "tools/index_ops.c", "bench/command", "bench/kernels.txt", "bench/folds.txt", "setup.py", "pyproject.toml", "MANIFEST.in", "LICENSE", "README.md"]
 BUILT_SOON = {"KILN_CFLAGS": "-O0 -g0"}  # which matters more here than fast; the loops keep their -O2
 PROGRAM = """
 import kiln, sys

@@ -1,4 +1,4 @@
-"""Where sanitizers are preloaded (tools/py_asan.sh), a leak planted in an interpreter is seen, and in a fork of one
+"""Where sanitizers are preloaded (tools/py_sanitized.sh asan), a leak planted in an interpreter is seen, and in a fork of one
 (forkserver.py).  Without sanitizers nobody looks for leaks.
 """
 import subprocess

@@ -42,6 +42,21 @@ def test_in_place():
     assert kiln.call("add_", x, T) is x and torch.equal(x, T + 1 + T)
 
 
+def test_no_argument_by_position():
+    """A short name may have no default overload, and a call may give every argument by its keyword, or none at all."""
+    names = {name.removeprefix("aten::").partition(".")[0] for name in kiln.ops() if name.startswith("aten::")}
+    assert len(names) > 500
+    for name in sorted(names):
+        with pytest.raises((TypeError, ValueError, RuntimeError), match=name):
+            kiln.op(name)()
+        with pytest.raises((TypeError, ValueError, RuntimeError)):
+            kiln.call(name)
+    assert torch.equal(kiln.call("add", self=T, other=T), T + T)
+    assert torch.equal(kiln.op("add")(self=T, other=2, alpha=3), T + 6)
+    assert torch.equal(kiln.op("where")(condition=T > 0, self=T, other=I), torch.where(T > 0, T, I))
+    assert torch.equal(kiln.call("max", self=T), T.max())
+
+
 # -- as PyTorch's functions choose ----------------------------------------------------------------------------------
 
 def functions():
@@ -183,6 +198,9 @@ def test_no_output():
 
 # -- what is said where none fits ------------------------------------------------------------------------------------
 
+MAKE_TENSOR = "; kiln.Tensor(...) or numpy.array(...) makes a tensor of a list"
+
+
 @pytest.mark.parametrize("name, args, kwargs, lines", [
     ("add", (T,), {}, ["Scalar: argument 'other' (Scalar) is missing", "Tensor: argument 'other' (Tensor) is missing"]),
     ("add", (T, T), {"alpha": "a"}, ["Scalar: argument 'other' must be Scalar, not Tensor", "Tensor: argument 'alpha' must be Scalar, not str"]),
@@ -191,7 +209,7 @@ def test_no_output():
     ("add", (T, 2), {"self": T}, ["Scalar: argument 'self' was given twice", "Tensor: argument 'self' was given twice"]),
     ("add", (T, 2), {"out": 5}, ["Scalar_out: argument 'out' must be Tensor, not int", "out: argument 'out' must be Tensor, not int"]),
     ("add", (T, T, T, T), {}, ["Scalar: takes 3 positional arguments, but 4 were given", "Tensor: takes 2 positional arguments, but 4 were given"]),
-    ("add", (T, [T]), {}, ["Scalar: argument 'other' must be Scalar, not list", "Tensor: argument 'other' must be Tensor, not list"]),
+    ("add", (T, [T]), {}, ["Scalar: argument 'other' must be Scalar, not list", "Tensor: argument 'other' must be Tensor, not list" + MAKE_TENSOR]),
     ("add", (None, T), {}, ["Scalar: argument 'self' must be Tensor, not None", "Tensor: argument 'self' must be Tensor, not None"]),
     ("round", (T,), {"decimals": 1.5}, [": has no argument 'decimals'", "decimals: argument 'decimals' must be int, not float"])])
 def test_none_fits(name, args, kwargs, lines):

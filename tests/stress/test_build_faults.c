@@ -30,7 +30,7 @@ static const char *script(const char *text) {
 }
 
 static void assert_no_children(void) {
-    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+    assert_int_equal(waitpid(-1, NULL, WNOHANG | __WALL), -1);
     assert_int_equal(errno, ECHILD);
 }
 
@@ -225,7 +225,7 @@ static void body_no_pidfd(void) {
     kiln_toolchain_set_timeout_ms(tc, 200);
     MUST(kiln_toolchain_route(tc) == KILN_CC_NONE); /* and what hangs is stopped */
     kiln_toolchain_close(tc);
-    MUST(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD);
+    MUST(waitpid(-1, NULL, WNOHANG | __WALL) == -1 && errno == ECHILD);
 }
 
 static void pidfd_open_may_be_unknown(void **state) {
@@ -393,7 +393,7 @@ static void threads_share_a_toolchain(void **state) {
 
 /* Loads and never runs: the bytes of a flipped object may be any code. */
 static bool loads(const void *bytes, size_t n) {
-    kiln_object o = {kiln_alloc(n), n};
+    kiln_object o = {.bytes = kiln_alloc(n), .n = n};
     kiln_code *c = NULL;
     assert_non_null(o.bytes);
     memcpy(o.bytes, bytes, n);

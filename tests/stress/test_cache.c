@@ -183,15 +183,25 @@ static uint64_t next_random(uint64_t *state) {
     return *state >> 33;
 }
 
+/* As kiln_call enters. */
+static kiln_thread *enter(fixture *f) {
+    if (kiln_thread_last.id == f->epochs.id) {
+        (void)kiln_thread_enter_unfenced(&f->epochs, kiln_thread_last.record);
+        return kiln_thread_last.record;
+    }
+    kiln_thread *t = kiln_thread_of(&f->epochs);
+    if (t) kiln_thread_enter(&f->epochs, t);
+    return t;
+}
+
 static void *hammer(void *user) {
     fixture *f = user;
     uint64_t random = (uint64_t)(uintptr_t)&random;
     for (int k = 0; k < ROUNDS; k++) {
-        kiln_thread *t = kiln_thread_of(&f->epochs);
+        kiln_thread *t = enter(f);
         uint64_t key = next_random(&random) % KEYS;
         if (key % 4 == 0) key %= 8; /* some are hot */
         if (!t) return NULL;
-        kiln_thread_enter(&f->epochs, t);
         object *o = look_or_put(f->cache, key);
         if (key % 1024 == 0) sched_yield();
         if (!o || o->alive != ALIVE || o->key != key || o->twice != 2 * key) atomic_fetch_add(&f->wrong, 1);
@@ -200,25 +210,51 @@ static void *hammer(void *user) {
     return NULL;
 }
 
-static void no_reader_loses_what_it_holds(void **state) {
-    (void)state;
+static void *end_at_once(void *unused) { return unused; }
+
+static void await_registration(void) {
+    while (atomic_load(&kiln_readers_fence)) sched_yield();
+}
+
+/* fences: in every reader, until a thread in the background has registered the process; `ever`: for ever. */
+static void check_readers(bool fences, bool ever) {
     fixture f;
-    pthread_t threads[THREADS];
+    pthread_t threads[THREADS], other;
+    if (fences) {
+        assert_int_equal(pthread_create(&other, NULL, end_at_once, NULL),
+                         0); /* for registration to take time */
+        atomic_store(&kiln_readers_fence, true);
+        kiln_thread_last = (kiln_thread_cursor){0, NULL};
+    }
     begin(&f, BOUND);
+    if (ever) await_registration();
+    if (ever) atomic_store(&kiln_readers_fence, true);
     for (int k = 0; k < THREADS; k++) assert_int_equal(pthread_create(&threads[k], NULL, hammer, &f), 0);
     for (int k = 0; k < THREADS; k++) assert_int_equal(pthread_join(threads[k], NULL), 0);
     assert_true(kiln_cache_count(f.cache) <= BOUND);
     assert_true(kiln_count_sum(&f.epochs, KILN_COUNTER_evictions) > ROUNDS / 2); /* ended threads' counts */
     assert_null(f.epochs.threads);
     finish(&f);
+    if (fences) assert_int_equal(pthread_join(other, NULL), 0);
+    if (ever) atomic_store(&kiln_readers_fence, false);
 }
 
-/* The same with a fence in every reader, as where membarrier is missing. */
+static void no_reader_loses_what_it_holds(void **state) {
+    (void)state;
+    check_readers(false, false);
+}
+
+/* As where membarrier is missing. */
 static void no_reader_loses_it_with_fences(void **state) {
-    bool before = kiln_thread_needs_fence;
-    kiln_thread_needs_fence = true;
-    no_reader_loses_what_it_holds(state);
-    kiln_thread_needs_fence = before;
+    (void)state;
+    check_readers(true, true);
+}
+
+/* As in a process with threads, from its first call on. */
+static void no_reader_loses_it_as_fences_end(void **state) {
+    (void)state;
+    for (int k = 0; k < 4; k++) check_readers(true, false);
+    await_registration();
 }
 
 /* One thread stays inside: what it may have seen stays; when it leaves, it goes. */
@@ -287,6 +323,7 @@ int main(void) {
         cmocka_unit_test(growing_without_memory),
         cmocka_unit_test(no_reader_loses_what_it_holds),
         cmocka_unit_test(no_reader_loses_it_with_fences),
+        cmocka_unit_test(no_reader_loses_it_as_fences_end),
         cmocka_unit_test(a_long_reader_holds_back_the_drops),
         cmocka_unit_test(records_end_with_threads_and_domains),
     };

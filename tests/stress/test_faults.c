@@ -6,6 +6,7 @@
 
 #include "api/ctx.h"
 #include "call_cases.h"
+#include "target/cpu/cpu.h"
 
 enum { MANY = 1 << 20 }; /* more allocations than anything here makes */
 
@@ -213,7 +214,7 @@ static kiln_status step_text(void *user) {
 
 static void texts_without_memory(void **state) {
     (void)state;
-    static const char *const stages[] = {"schema", "bind", "infer", "key", "ir", "source", "asm", NULL};
+    static const char *const stages[] = {"schema", "bind", "plan", "key", "ir", "source", "asm", NULL};
     kiln_tensor *x = F32(SIZES(2), 1, 2);
     for (size_t k = 0; k < sizeof stages / sizeof *stages; k++) {
         kiln_ctx *ctx = open_mode(KILN_MODE_INTERP);
@@ -291,9 +292,11 @@ static void check_turncoat(const char *text, int timeout_ms) {
     check_add(ctx);
     assert_string_equal(kiln_last_tier(), "compiled");
     arm(true);
-    if (timeout_ms) kiln_toolchain_set_timeout_ms(ctx->toolchain, timeout_ms);
+    kiln_toolchain *tc;
+    MUST_OK(kiln_cpu_toolchain(kiln_ctx_host_target(ctx), &tc));
+    if (timeout_ms) kiln_toolchain_set_timeout_ms(tc, timeout_ms);
     check_mul(ctx, "interp");
-    kiln_toolchain_set_timeout_ms(ctx->toolchain, 30000);
+    kiln_toolchain_set_timeout_ms(tc, 30000);
     arm(false);
     long runs = count_runs();
     check_mul(ctx, "interp"); /* not tried again */

@@ -67,13 +67,13 @@ static bool right(kiln_ctx *ctx, const char *name, kiln_dtype dtype, int seed, d
 
 static double twice(double x) { return x + x; }
 static double square(double x) { return x * x; }
-static double zero(double x) { return x - x; }
 static double same(double x) { return x; }
 
+/* No two of these have equal IR, so that no two of their classes share a kernel. */
 static const struct class_case {
     const char *name;
     double (*want)(double);
-} class_cases[] = {{"add.Tensor", twice}, {"mul.Tensor", square}, {"sub.Tensor", zero}, {"maximum", same}};
+} class_cases[] = {{"add.Tensor", twice}, {"mul.Tensor", square}, {"minimum", same}, {"maximum", same}};
 static const kiln_dtype class_dtypes[] = {KILN_F32, KILN_F64, KILN_I32, KILN_I64};
 enum { NAMES = 4, DTYPES = 4, CLASSES = NAMES * DTYPES };
 

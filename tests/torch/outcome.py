@@ -1,10 +1,13 @@
 """What a piece of PyTorch code comes to, with Kiln and without it, and a text that says how the two differ.
 
-An outcome is all values that the code gives, or its exception.  The same means: dtype, sizes, strides and values (as
-tests/ops/compare.py judges) of each tensor, equal other values, and an exception of the same type and text.  Values that
-differ are right, and counted, where PyTorch's own f64 says so, or mpmath (tests/ops/exact.py); and where each operator that
-ran below gave what PyTorch gives for the same arguments: differences within the tolerance add up, in halves soon.
+An outcome is all values that the code gives, or its exception, and the warnings that were shown.  Two outcomes are the same if
+each tensor has the same dtype, sizes, strides and values (as tests/ops/compare.py judges), other values are equal, an exception
+has the same type and text, and the warnings have the same categories and texts, in the same order.  Warnings that PyTorch shows
+once per process are shown each time here.  Values that differ are right, and counted, where PyTorch's own f64 says so, or mpmath
+(tests/ops/exact.py); and where each operator that ran below gave what PyTorch gives for the same arguments: differences within the
+tolerance add up, in halves soon.
 """
+import contextlib
 import random
 import re
 import warnings
@@ -28,6 +31,7 @@ UNDEFINED = ("empty", "empty_like", "empty_permuted", "empty_strided", "new_empt
 class Outcome:
     values: list = field(default_factory=list)
     error: Exception | None = None
+    warned: list = field(default_factory=list)  # (category, text) of each warning, in order
 
 
 def tensors(value):
@@ -40,15 +44,45 @@ def seed():
     np.random.seed(7)
 
 
+@contextlib.contextmanager
+def every_warning():
+    """A list that gets (category, text) of each warning shown within, those that PyTorch shows once per process included."""
+    shown, always = [], torch.is_warn_always_enabled()
+    torch.set_warn_always(True)
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated")  # only when first needed, by PyTorch itself
+            yield shown
+    finally:
+        torch.set_warn_always(always)
+        shown += [(w.category.__name__, str(w.message)) for w in caught]
+
+
+class WithinBinding:
+    """An argument for torch.neg, which then runs code.  torch.neg is a Python binding, and bindings turn warnings of C++ into
+    Python's.  torch.ops is no binding: without one around it, the warnings of its calls go to stderr, where no test compares them."""
+    def __init__(self, run):
+        self.run = run
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return args[0].run()
+
+
+def heard(function, *args, **kwargs):
+    """function(*args, **kwargs), with all warnings of C++ as Python's."""
+    return torch.neg(WithinBinding(lambda: function(*args, **kwargs)))
+
+
 def outcome(function, *given):
     """What function(*given) comes to, given in a copy of its own."""
     seed()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with every_warning() as warned:
         try:
-            return Outcome(values=tree_flatten(function(*given))[0])
+            return Outcome(values=tree_flatten(heard(function, *given))[0], warned=warned)
         except RAISES as e:
-            return Outcome(error=e)
+            return Outcome(error=e, warned=warned)
 
 
 def text(error):
@@ -70,7 +104,7 @@ class Step:
     generator: torch.Tensor
     args: tuple
     kwargs: dict
-    result: list
+    result: Outcome
 
     def run(self, convert=lambda value: value):
         torch.default_generator.set_state(self.generator)
@@ -88,7 +122,7 @@ class Step:
         if self.func.overloadpacket.__name__ in UNDEFINED or self.func.is_view:  # a view computes nothing
             return True
         native = outcome(self.run)
-        return not differ(Outcome(self.result), native, lambda: outcome(self.run, doubled), self.judge)
+        return not differ(self.result, native, lambda: outcome(self.run, doubled), self.judge)
 
 
 class Recorder(TorchDispatchMode):
@@ -98,8 +132,9 @@ class Recorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         before = torch.default_generator.get_state(), *copies((args, kwargs or {}))
-        result = func(*args, **kwargs or {})
-        self.steps.append(Step(func, *before, tree_flatten(copies(result))[0]))
+        with every_warning() as warned:
+            result = heard(func, *args, **kwargs or {})
+        self.steps.append(Step(func, *before, Outcome(tree_flatten(copies(result))[0], warned=warned)))
         return result
 
 
@@ -137,6 +172,14 @@ def is_any_place(name, said):
 
 def differ(ours, native, in_double=None, judge=lambda: None):
     """None, or how they differ.  in_double: gives the native outcome in f64; judge: gives who else may judge the values."""
+    return results_differ(ours, native, in_double, judge) or warnings_differ(ours, native)
+
+
+def warnings_differ(ours, native):
+    return None if ours.warned == native.warned else f"warnings {ours.warned}, without Kiln {native.warned}"
+
+
+def results_differ(ours, native, in_double, judge):
     if ours.error is not None or native.error is not None:
         if type(ours.error) is type(native.error) and text(ours.error) == text(native.error):
             return None

@@ -5,6 +5,7 @@ Kiln served, so that a test of its memory is not one of PyTorch's.
 """
 import copy
 import io
+import os
 
 import numpy as np
 import pytest
@@ -342,25 +343,6 @@ def test_deterministic():
     both(code, "exp")
 
 
-def test_threads_of_torch_are_honoured(run_torch):
-    """A result is larger than what it is made of, and is still computed by one thread."""
-    said = run_torch("""if True:
-        import os, torch, kiln, kiln.torch
-        kiln.configure(mode="interp")
-        kiln.torch.enable("all")
-        def threads(n):
-            torch.set_num_threads(n)
-            a = torch.ones(300, 1, 1)
-            assert (a + torch.ones(1, 300, 1) + 1)[0, 0, 0] == 3
-            torch.where(a > 0, a.reshape(1, 300, 1), a.reshape(1, 1, 300)).sum()
-            torch.ones(1 << 20).exp().sum()
-            return len(os.listdir("/proc/self/task"))
-        before = len(os.listdir("/proc/self/task"))
-        print(threads(1) - before)
-    """)
-    assert said.split() == ["0"], said
-
-
 def test_torch_function_and_dispatch():
     class Function(torch.Tensor):
         @classmethod
@@ -588,6 +570,8 @@ def step(rank, file, how):
     dist.destroy_process_group()
     assert (served().get("aten::gelu", 0) > before) == (how == "kiln")
     torch.save([*model.state_dict().values(), x], f"{file}.{rank}")
+    # Freeing the model frees PyTorch's process group, which may wait for a thread of its own that waits for the GIL: free nothing.
+    os._exit(0)
 
 
 def test_distributed(tmp_path):

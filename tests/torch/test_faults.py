@@ -17,6 +17,7 @@ import kiln
 import kiln.torch
 from kiln.torch import _build
 from outcome import differ, outcome
+from sanitized import SANITIZED
 
 
 def taken():
@@ -411,6 +412,24 @@ def test_thread_that_dies_in_a_call():
             threading.excepthook = before
         assert seen == [RuntimeError] * 8
         assert torch.add(torch.ones(3), 1).tolist() == [2] * 3
+
+
+@pytest.mark.skipif(not SANITIZED, reason="nobody looks at accesses")
+def test_planted_use_after_free(run_torch):
+    """The bridge is given a table of functions in memory that was freed: AddressSanitizer must see the bridge read it."""
+    said = run_torch("""if True:
+        import ctypes, torch, kiln, kiln.torch
+        from kiln.torch import _build
+        kiln.torch.enable(["neg"])
+        libc, bridge = ctypes.CDLL(None), ctypes.CDLL(str(next(_build.found())))
+        libc.malloc.restype, bridge.kiln_torch_bridge.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+        libc.free.argtypes = [ctypes.c_void_p]
+        freed = libc.malloc(1000)
+        libc.free(freed)
+        bridge.kiln_torch_bridge(freed)
+        torch.neg(torch.ones(3))
+    """, exits=1)
+    assert "heap-use-after-free" in said and re.search("#0 .*torch_bridge.cpp", said), said
 
 
 # -- the end ---------------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "build/build.h"
+#include "target/cpu/build.h"
 
 static kiln_toolchain *tools;
 static char scratch[] = "/tmp/kiln-test-emit-XXXXXX";

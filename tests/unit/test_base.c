@@ -433,6 +433,21 @@ static void edit_distance_counts_changes(void **state) {
     assert_int_equal(kiln_edit_distance("abcdef", "uvwxyz", 3), 4);
 }
 
+static void misspellings_are_near(void **state) {
+    (void)state;
+    assert_int_equal(kiln_misspelling("Sin", "sin"), 0);
+    assert_int_equal(kiln_misspelling("Sin", "min"), 1);
+    assert_int_equal(kiln_misspelling("sinn", "sin"), 1);
+    assert_int_equal(kiln_misspelling("tahn", "tanh"), 1); /* neighbours have changed places */
+    assert_int_equal(kiln_misspelling("relu", "rem"), -1);
+    assert_int_equal(kiln_misspelling("sigmod", "sigmoid"), 1);
+    assert_int_equal(kiln_misspelling("sgmod", "sigmoid"), 2);
+    assert_int_equal(kiln_misspelling("sgmd", "sigmoid"), -1);
+    assert_int_equal(kiln_misspelling("a", "b"), -1);
+    assert_int_equal(kiln_misspelling("im", "re"), -1);
+    assert_int_equal(kiln_misspelling("", ""), 0);
+}
+
 static void edit_distance_of_long_names(void **state) {
     (void)state;
     char a[301] = "", b[301] = "";
@@ -811,6 +826,7 @@ int main(void) {
         cmocka_unit_test(strings_compare_with_null),
         cmocka_unit_test(edit_distance_counts_changes),
         cmocka_unit_test(edit_distance_of_long_names),
+        cmocka_unit_test(misspellings_are_near),
         cmocka_unit_test(hashes_tell_texts_apart),
         cmocka_unit_test(dtypes_have_names_and_sizes),
         cmocka_unit_test(dtypes_have_kinds),

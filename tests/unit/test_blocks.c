@@ -121,6 +121,18 @@ static void a_kept_block_of_much_more_is_not_used(void **state) {
     kiln_trim();
 }
 
+static void the_large_block_that_was_used_last_comes_first(void **state) {
+    (void)state;
+    enum { BLOCKS = 4, BYTES = 3 << 20 };
+    kiln_home home[BLOCKS], again;
+    void *block[BLOCKS];
+    for (int k = 0; k < BLOCKS; k++) assert_non_null(block[k] = kiln_block_take(BYTES, &home[k]));
+    for (int k = 0; k < BLOCKS; k++) kiln_block_give_slow(block[k], home[k]);
+    for (int k = BLOCKS; k-- > 0;) assert_ptr_equal(kiln_block_take(BYTES, &again), block[k]);
+    for (int k = 0; k < BLOCKS; k++) kiln_block_give_slow(block[k], home[k]);
+    kiln_blocks_trim();
+}
+
 static void large_blocks_begin_where_huge_pages_do(void **state) {
     (void)state;
     kiln_trim();
@@ -339,6 +351,7 @@ int main(void) {
         cmocka_unit_test(what_is_kept_is_bounded),
         cmocka_unit_test(a_kept_header_is_not_taken_for_another),
         cmocka_unit_test(a_kept_block_of_much_more_is_not_used),
+        cmocka_unit_test(the_large_block_that_was_used_last_comes_first),
         cmocka_unit_test(large_blocks_begin_where_huge_pages_do),
         cmocka_unit_test(blocks_come_home),
         cmocka_unit_test(a_child_of_fork_goes_on),

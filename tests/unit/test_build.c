@@ -32,7 +32,7 @@ static void check_route(const char *cc, unsigned avoid, kiln_cc_route route, con
     assert_string_equal(kiln_last_error(), ""); /* refused routes leave no message */
     kiln_toolchain_close(tc);
     assert_int_equal(count_fds(), before);
-    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* no child is left */
+    assert_int_equal(waitpid(-1, NULL, WNOHANG | __WALL), -1); /* no child is left */
     assert_int_equal(count_entries(scratch, ""), 0);
 }
 
@@ -57,6 +57,44 @@ static void clang_runs_through_its_driver(void **state) {
     check_route("clang", KILN_AVOID_FD_OUTPUT, KILN_CC_DRIVER, "clang-");
 }
 
+/* A driver that says it is clang, compiles by gcc, and dies at one level. */
+static void write_dying_clang(const char *path, const char *version, kiln_isa isa) {
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fprintf(f,
+            "#!/bin/sh\ncase \" $* \" in\n*' -### '*) echo clang version %s; exit ;;\n"
+            "*' -march=%s '*) echo fatal error: no such split >&2; exit 70 ;;\nesac\nexec gcc \"$@\"\n",
+            version, kiln_isa_march(isa));
+    fclose(f);
+    assert_int_equal(chmod(path, 0755), 0);
+}
+
+static void a_level_that_the_compiler_cannot_is_named_in_one_sentence(void **state) {
+    (void)state;
+    kiln_isa best = kiln_isa_detect(), next;
+    if (best == KILN_ISA_GENERIC || !kiln_isa_runs((kiln_isa)(best - 1)))
+        skip(); /* there is no lower level */
+    char path[PATH_MAX], want[PATH_MAX + 300], reason[PATH_MAX + 100];
+    snprintf(path, sizeof path, "%s/clang", scratch);
+    snprintf(reason, sizeof reason, "%s: driver: clang exited with status 70: fatal error: no such split",
+             path);
+    for (int version = 14; version <= 20; version += 6) {
+        char text[16];
+        snprintf(text, sizeof text, "%d.0.6", version);
+        write_dying_clang(path, text, best);
+        kiln_toolchain *tc = open_tools(path, 0);
+        assert_int_equal(kiln_toolchain_isa(tc, best, &next), KILN_OK);
+        assert_int_equal(next, best - 1);
+        bool known = version < 20 && best == KILN_ISA_V4;
+        snprintf(want, sizeof want, "clang %d cannot compile for %s (%s); kernels are compiled for %s",
+                 version, kiln_isa_name(best), known ? "versions before 20 break down there" : reason,
+                 kiln_isa_name(next));
+        assert_string_equal(kiln_toolchain_why(tc), want);
+        kiln_toolchain_close(tc);
+    }
+    unlink(path);
+}
+
 static void the_environment_names_the_compiler(void **state) {
     (void)state;
     setenv("KILN_CC", "gcc '-DKILN_MARK=5 + 1' -O2", 1);
@@ -71,6 +109,22 @@ static void the_environment_names_the_compiler(void **state) {
     kiln_toolchain_close(tc);
     check_route("gcc -DX=1", KILN_AVOID_DIRECT, KILN_CC_DRIVER, "-DX=1");
     check_route(NULL, 0, KILN_CC_DIRECT, "gcc");
+}
+
+static void what_is_preloaded_into_the_host_is_not_into_compilers(void **state) {
+    (void)state;
+    setenv("LD_PRELOAD", "/nonexistent/kiln-preload.so", 1);
+    kiln_toolchain *tc = open_tools("gcc", 0);
+    unsetenv("LD_PRELOAD");
+    kiln_object o = {0};
+    assert_int_equal(kiln_build(tc, KILN_ISA_GENERIC, "?", 1, &o), KILN_E_BUILD);
+    char path[600], *log = NULL;
+    snprintf(path, sizeof path, "%s/build-%016llx.log", scratch, (unsigned long long)kiln_hash64("?", 1));
+    assert_int_equal(kiln_file_read(path, &log, NULL), KILN_OK);
+    assert_null(strstr(log, "kiln-preload.so")); /* what the dynamic linker would say */
+    kiln_free(log);
+    assert_int_equal(unlink(path), 0);
+    kiln_toolchain_close(tc);
 }
 
 static void a_missing_compiler_is_named(void **state) {
@@ -93,6 +147,41 @@ static void a_missing_compiler_is_named(void **state) {
     assert_int_equal(kiln_build(tc, KILN_ISA_GENERIC, "", 0, &o), KILN_E_BUILD);
     assert_non_null(strstr(kiln_last_error(), "no gcc, cc or clang in PATH"));
     kiln_toolchain_close(tc);
+}
+
+static bool sees(const char *cc) {
+    kiln_toolchain *tc = open_tools(cc, 0);
+    bool in_sight = kiln_toolchain_in_sight(tc);
+    kiln_toolchain_close(tc);
+    return in_sight;
+}
+
+static void a_compiler_is_looked_for_without_starting_one(void **state) {
+    (void)state;
+    char path[4096], tool[PATH_MAX], mark[PATH_MAX], text[2 * PATH_MAX];
+    snprintf(path, sizeof path, "%s", getenv("PATH"));
+    assert_true(sees(NULL) && sees("gcc -O2"));
+    assert_false(sees("no-such-compiler -x") || sees("/nonexistent/cc") || sees(" "));
+    snprintf(tool, sizeof tool, "%s/cc", scratch);
+    snprintf(mark, sizeof mark, "%s/started", scratch);
+    snprintf(text, sizeof text, "#!/bin/sh\n: >%s\nexit 1\n", mark);
+    setenv("PATH", scratch, 1);
+    assert_false(sees(NULL));
+    FILE *f = fopen(tool, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+    assert_int_equal(chmod(tool, 0755), 0);
+    assert_true(sees(NULL) && sees(tool));
+    kiln_toolchain *tc = open_tools(NULL, 0);
+    setenv("PATH", path, 1);
+    assert_int_equal(access(mark, F_OK), -1); /* nothing was started */
+    assert_int_equal(kiln_toolchain_route(tc), KILN_CC_NONE);
+    assert_int_equal(access(mark, F_OK), 0);
+    assert_false(kiln_toolchain_in_sight(tc)); /* it was tried and does not work */
+    kiln_toolchain_close(tc);
+    unlink(mark);
+    unlink(tool);
 }
 
 static void every_level_the_cpu_runs_compiles(void **state) {
@@ -459,8 +548,11 @@ int main(void) {
         cmocka_unit_test(gcc_runs_directly),
         cmocka_unit_test(gcc_runs_through_its_driver),
         cmocka_unit_test(clang_runs_through_its_driver),
+        cmocka_unit_test(a_level_that_the_compiler_cannot_is_named_in_one_sentence),
         cmocka_unit_test(the_environment_names_the_compiler),
+        cmocka_unit_test(what_is_preloaded_into_the_host_is_not_into_compilers),
         cmocka_unit_test(a_missing_compiler_is_named),
+        cmocka_unit_test(a_compiler_is_looked_for_without_starting_one),
         cmocka_unit_test(every_level_the_cpu_runs_compiles),
         cmocka_unit_test(assembly_is_text),
         cmocka_unit_test(a_compile_error_is_quoted_and_logged),

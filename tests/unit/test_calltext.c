@@ -265,6 +265,10 @@ static void syntax_errors(void **state) {
     refuse("add", "call:4: expected '(' after the operator name");
     refuse("add(1", "call:6: expected ',' or ')', found the end of the call");
     refuse("add(1,)", "call:7: expected a value, found ')'");
+    refuse("exp(f32(3))", "call:8: sizes of a tensor stand in square brackets, as f32[3] or f32[2,3]\n"
+                          "  exp(f32(3))\n         ^");
+    refuse("add f32[3]", "call:5: expected '(' after the operator name, found 'f'\n  add f32[3]\n      ^");
+    refuse("add(1,\n2 3)", "call:10: expected ',' or ')', found '3'");
     refuse("add(1 2)", "call:7: expected ',' or ')', found '2'");
     refuse("add(1) x", "call:8: expected the end of the call, found 'x'");
     refuse("add(a=1, 2)", "call:10: expected a named argument");
@@ -334,14 +338,18 @@ static void limits(void **state) {
     assert_string_equal(err, "call:4: the call holds a NUL byte");
     const char *over = "f(f32[20], f32[6])", *within = "f(f32[20], f32[5])";
     assert_false(calltext_parse(over, strlen(over), &small, &call, err));
-    assert_string_equal(err, "call:12: the tensor is larger than the 20 bytes allowed");
+    assert_string_equal(err, "call:12: the tensor is larger than the 20 bytes allowed\n"
+                             "  f(f32[20], f32[6])\n"
+                             "             ^");
     assert_true(calltext_parse(within, strlen(within), &small, &call, err));
     calltext_free(&call);
     const char *filled = "f(f32[25]:strides=(0), f32[1])"; /* 25 elements to fill, in the place of one */
     assert_false(calltext_parse(filled, strlen(filled), &small, &call, err));
-    assert_string_equal(err, "call:24: the tensor is larger than the 0 bytes allowed");
+    assert_string_equal(err, "call:24: the tensor is larger than the 0 bytes allowed\n"
+                             "  f(f32[25]:strides=(0), f32[1])\n"
+                             "                         ^");
     assert_false(calltext_parse("f(@/dev/null)", 13, &small, &call, err));
-    assert_string_equal(err, "call:3: files cannot be read here");
+    assert_string_equal(err, "call:3: files cannot be read here\n  f(@/dev/null)\n    ^");
 }
 
 static void argument_and_rank_limits(void **state) {

@@ -4,7 +4,7 @@
  * give the same bits.  Of two keys of one row, the generated sources must differ, or they are one class that
  * is compiled twice.  A key that says too little is planted, and must be found out.  KILN_TEST_ALL runs more. */
 #include "api/ctx.h"
-#include "emit/emit.h"
+#include "target/cpu/emit.h"
 #include "tier_compare.h"
 #include "whole.h"
 
@@ -97,15 +97,17 @@ static bool run(const kiln_plan *p, const kiln_class *c, kiln_tensor **outs) {
     for (int k = 0; k < c->nscalars; k++)
         if (kiln_plan_scalar(p, &c->scalars[k], &par[k]) != KILN_OK) return false;
     for (int k = 0; k < p->axes.nbuffers; k++) {
-        const kiln_tensor *given = p->buffer[k].tensor; /* of a result: only its layout is taken */
+        const kiln_tensor *given = kiln_plan_tensor(p, k); /* of a result: only its layout is taken */
         if (p->buffer[k].kind == KILN_BUFFER_RESULT)
-            MUST_OK(kiln_tensor_new(p->buffer[k].dtype, p->shape->rank, p->shape->sizes,
+            MUST_OK(kiln_tensor_new((kiln_dtype)p->buffer[k].dtype, p->shape->rank, p->shape->sizes,
                                     given ? given->strides : p->shape->strides, &outs[k]));
-        ptr[k] = p->buffer[k].kind == KILN_BUFFER_RESULT ? outs[k]->data : p->buffer[k].tensor->data;
+        ptr[k] = p->buffer[k].kind == KILN_BUFFER_RESULT ? outs[k]->data : kiln_plan_tensor(p, k)->data;
     }
+    kiln_axes x;
+    kiln_work_axes(&p->work, &x);
     for (int nest = 0; nest < c->nests.n && p->shape->nelem; nest++) {
         int32_t trap;
-        MUST_OK(kiln_drive(&p->axes, &runner, nest, ptr, par, &trap));
+        MUST_OK(kiln_drive(&x, &runner, nest, ptr, par, &trap));
         if (trap) return false;
     }
     return true;

@@ -123,7 +123,7 @@ static void every_stage_is_explained(void **state) {
                        "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor");
     explain_and_expect(ctx, "schema", "family: map\n");
     explain_and_expect(ctx, "bind", "alpha");
-    explain_and_expect(ctx, "infer", "f32");
+    explain_and_expect(ctx, "plan", "f32");
     explain_and_expect(ctx, "key", "operator: aten::add.Tensor");
     explain_and_expect(ctx, "ir", "store");
     explain_and_expect(ctx, "source", "kiln_kernel");
@@ -133,7 +133,7 @@ static void every_stage_is_explained(void **state) {
     char *text = scratch;
     assert_int_equal(kiln_explain(ctx, op_of(ctx, "neg"), NULL, 0, "nonsense", &text), KILN_E_VALUE);
     assert_contains(kiln_last_error(), "nonsense");
-    assert_int_equal(kiln_explain(ctx, op_of(ctx, "neg"), NULL, 0, "infer", &text), KILN_E_TYPE);
+    assert_int_equal(kiln_explain(ctx, op_of(ctx, "neg"), NULL, 0, "plan", &text), KILN_E_TYPE);
     assert_ptr_equal(text, scratch);
     MUST_OK(kiln_explain(ctx, op_of(ctx, "neg"), NULL, 0, "schema", &text)); /* rows need no arguments */
     assert_contains(text, "family: map");
@@ -166,13 +166,26 @@ static void the_source_is_kept_on_request(void **state) {
 
 /* -- log ---------------------------------------------------------------------------------------------- */
 
+/* The last warning or error, and what was told beside those. */
 typedef struct heard {
     int n, level;
     char topic[32], text[1100];
+    int nbuilt, nclasses;
+    char built[200], class[200];
 } heard;
 
 static void listen(void *user, int level, const char *topic, const char *text) {
     heard *h = user;
+    if (level == 2 && !strcmp(topic, "compile")) {
+        h->nbuilt++;
+        snprintf(h->built, sizeof h->built, "%s", text);
+        return;
+    }
+    if (level == 3 && !strcmp(topic, "class")) {
+        h->nclasses++;
+        snprintf(h->class, sizeof h->class, "%s", text);
+        return;
+    }
     h->n++;
     h->level = level;
     snprintf(h->topic, sizeof h->topic, "%s", topic);
@@ -194,6 +207,20 @@ static void a_failed_compile_is_logged_once(void **state) {
     assert_contains(h.text, "aten::add.Tensor");
     assert_contains(h.text, "no licence");
     assert_string_equal(kiln_last_error(), ""); /* the calls themselves succeeded */
+    kiln_close(ctx);
+}
+
+static void classes_and_builds_are_logged(void **state) {
+    (void)state;
+    static const char words[] = "aten::add.Tensor: self f32 contig, other f32 contig -> f32 contig; in f32";
+    heard h = {0};
+    kiln_ctx *ctx = open_with((kiln_config){.mode = KILN_MODE_SYNC, .log = listen, .log_user = &h});
+    check_add(ctx);
+    check_add(ctx);
+    assert_true(h.n == 0 && h.nbuilt == 1 && h.nclasses == 1);
+    assert_string_equal(h.class, words);
+    assert_int_equal(strncmp(h.built, words, strlen(words)), 0);
+    assert_contains(h.built, ": built in ");
     kiln_close(ctx);
 }
 
@@ -224,6 +251,20 @@ static void expect_doctor(kiln_config config, const char *part, int complaints) 
     kiln_text_free(text);
     check_add(ctx); /* whatever is missing, calls are right */
     kiln_close(ctx);
+}
+
+static int has_compiler(const char *cc) {
+    kiln_ctx *ctx = open_with((kiln_config){.cc = cc});
+    int has = kiln_has_compiler(ctx);
+    kiln_close(ctx);
+    return has;
+}
+
+static void a_context_says_whether_it_has_a_compiler(void **state) {
+    (void)state;
+    assert_int_equal(has_compiler(NULL), 1);
+    assert_int_equal(has_compiler("/nonexistent/cc"), 0);
+    assert_int_equal(kiln_has_compiler(NULL), 0);
 }
 
 static void doctor_tells_what_is_wrong(void **state) {
@@ -391,7 +432,9 @@ int main(void) {
         cmocka_unit_test(every_stage_is_explained),
         cmocka_unit_test(the_source_is_kept_on_request),
         cmocka_unit_test(a_failed_compile_is_logged_once),
+        cmocka_unit_test(classes_and_builds_are_logged),
         cmocka_unit_test(a_dump_that_cannot_be_written_is_logged),
+        cmocka_unit_test(a_context_says_whether_it_has_a_compiler),
         cmocka_unit_test(doctor_tells_what_is_wrong),
         cmocka_unit_test(the_environment_names_the_folder),
         cmocka_unit_test(arguments_choose_the_overload),

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 #include <stdlib.h>
 
-#include "emit/emit.h"
+#include "target/cpu/emit.h"
 #include "emit_tools.h"
 #include "fuzz/ir_random.h"
 #include "run/interp.h"

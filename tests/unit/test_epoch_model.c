@@ -2,7 +2,8 @@
  *
  * The file is compiled into this program with its atomic operations, fences and membarrier replaced by steps of a model.
  * Two readers make calls, one writer takes actions of its choice (publishes a kernel, evicts a class with or without a
- * scan, reclaims).  Every order of all steps is searched, and for every load every value that C11 allows; `depths` says
+ * scan, reclaims).  Readers need no fences, or always do, or do until the writer ends that as one more action: the thread that
+ * registers a process changes nothing but under all locks, so the writer may as well be that thread.  Every order of all steps is searched, and for every load every value that C11 allows; `depths` says
  * how many calls and actions.
  *
  * Memory is that of C11's release and acquire, which allows more than any machine does.  A location keeps all the values
@@ -56,6 +57,7 @@ static long model_membarrier(void);
 #define atomic_signal_fence(order) ((void)(order)) /* steps come in program order anyway */
 #define pthread_mutex_lock(m) ((void)(m))          /* the writer alone takes it */
 #define pthread_mutex_unlock(m) ((void)(m))
+#define pthread_join(thread, result) ((void)(thread), (void)(result))
 #define syscall(...) model_membarrier()
 #include "cache/epoch.c"
 
@@ -71,6 +73,7 @@ typedef struct world {
     uint32_t in_table; /* class */
     bool published[CLASSES];
     kiln_thread record[THREADS];
+    kiln_thread_cursor cursor[THREADS]; /* kiln_thread_last of each */
     struct slot {
         uint64_t generation; /* 0: empty */
         uint64_t c;
@@ -80,14 +83,14 @@ typedef struct world {
 static world here;
 static _Atomic(void *) table, kernel[CLASSES]; /* for their addresses */
 
-enum { EPOCH, RECORD, TABLE = RECORD + THREADS, KERNEL, LOCATIONS = KERNEL + CLASSES };
+enum { EPOCH, RECORD, TABLE = RECORD + THREADS, FENCES, KERNEL, LOCATIONS = KERNEL + CLASSES };
 
 static uint8_t location(const volatile void *at) {
     for (int k = 0; k < THREADS; k++)
         if (at == &here.record[k].epoch) return (uint8_t)(RECORD + k);
     for (int k = 0; k < CLASSES; k++)
         if (at == &kernel[k]) return (uint8_t)(KERNEL + k);
-    return at == &table ? TABLE : EPOCH;
+    return at == &table ? TABLE : at == &kiln_readers_fence ? FENCES : EPOCH;
 }
 
 static bool is_record(int at) { return at >= RECORD && at < TABLE; }
@@ -97,7 +100,7 @@ static int author(int at) { return is_record(at) ? at - RECORD : WRITER; }
 
 /* -- states ---------------------------------------------------------------------------------------------- */
 
-enum { VALUES = 8, STEPS = 16 };
+enum { VALUES = 8, STEPS = 24 };
 enum { LOAD, STORE, ADD, FENCE, CHOOSE, WAIT, END }; /* what a step does */
 
 typedef struct step {
@@ -198,7 +201,10 @@ static uint8_t make_step(state *s, int thread, int choice) {
     F(LEAVE_RELAXED, "a reader leaves without release")                                  \
     F(READ_RELAXED, "readers load the common epoch without acquire")                     \
     F(RAISE_RELAXED, "the epoch is raised without release")                              \
-    F(SCAN_RELAXED, "a scan loads records without acquire")
+    F(SCAN_RELAXED, "a scan loads records without acquire")                              \
+    F(END_RELAXED, "fences end without release")                                         \
+    F(END_SEEN_RELAXED, "a reader learns without acquire that fences have ended")        \
+    F(END_FOR_READERS, "fences end for readers, and the writer does not go over to membarrier")
 
 typedef enum fault {
     NO_FAULT,
@@ -212,14 +218,19 @@ typedef struct depth {
     uint8_t calls[READERS], actions;
 } depth;
 
+/* When readers fence. */
+typedef enum fencing { NEVER, ALWAYS, AT_FIRST, FENCINGS } fencing;
+
 enum { PATH = 200 };
 
 static struct {
     fault planted;
+    fencing fencing;
     depth depth;
     bool whole; /* nothing is left out that can as well come later */
     state *s;
     int thread, nresults; /* that runs; of its results, those taken */
+    bool looks[STEPS];    /* of its steps: whether it looks if fences have ended */
     jmp_buf next;
     const char *wrong; /* NULL: nothing yet */
     long nstates, ndrops, nhits, nstale, nheld;
@@ -232,6 +243,7 @@ static struct {
 
 static uint64_t next_step(step p) {
     int k = run.nresults++;
+    run.looks[k] = p.what == LOAD && p.at == FENCES;
     if (k < run.s->thread[run.thread].nresults) return run.s->thread[run.thread].result[k];
     run.s->thread[run.thread].next = p;
     longjmp(run.next, 1);
@@ -248,14 +260,20 @@ static bool synchronizes(memory_order order, fault weak) {
 static uint64_t model_load(const volatile void *at, memory_order order) {
     uint8_t l = location(at);
     bool scans = run.thread == WRITER && order == memory_order_relaxed;
-    fault weak = is_record(l) ? SCAN_RELAXED : l == EPOCH ? READ_RELAXED : NO_FAULT;
+    fault weak = is_record(l)  ? SCAN_RELAXED
+                 : l == EPOCH  ? READ_RELAXED
+                 : l == FENCES ? END_SEEN_RELAXED
+                               : NO_FAULT;
+    if (at == &registrar_ends) return false;
+    if (l == FENCES && run.fencing != AT_FIRST) return run.fencing == ALWAYS; /* never changes */
+    if (l == FENCES && scans && run.planted == END_FOR_READERS) return true;
     if (run.planted == SCAN_FROM_INFINITY && l == EPOCH && scans) return UINT64_MAX;
     return next_step((step){LOAD, l, 0, synchronizes(order, weak)});
 }
 
 static void model_store(const volatile void *at, uint64_t v, memory_order order) {
     uint8_t l = location(at);
-    fault weak = !is_record(l) ? NO_FAULT : v ? ENTER_RELAXED : LEAVE_RELAXED;
+    fault weak = l == FENCES ? END_RELAXED : !is_record(l) ? NO_FAULT : v ? ENTER_RELAXED : LEAVE_RELAXED;
     (void)next_step((step){STORE, l, (uint8_t)v, synchronizes(order, weak)});
 }
 
@@ -297,20 +315,41 @@ static void drop(int object) {
 
 /* -- what the threads do ---------------------------------------------------------------------------------- */
 
-/* None of the results since step `from` is needed to come to the next step again. */
+/* Sets the results of the steps since `from` to 0, so that states that differ only in these results become equal.
+ * A run that comes to the next step again does not need these results.  The results that say whether fences
+ * have ended stay: they decide which steps there are. */
 static void forget(int from) {
-    if (is_new()) memset(run.s->thread[run.thread].result + from, 0, (size_t)(run.nresults - from));
+    for (int k = from; is_new() && k < run.nresults; k++)
+        if (!run.looks[k]) run.s->thread[run.thread].result[k] = 0;
 }
 
-/* As kiln_call does: by what is remembered, or by the table; then by the kernel, or by the interpreter. */
+/* Enters the epochs as kiln_call does. */
+static kiln_thread *enter(int thread) {
+    static _Alignas(memberships) char room[sizeof(memberships) + sizeof(membership)];
+    kiln_thread_last = here.cursor[thread];
+    mine = (memberships *)(void *)room;
+    mine->n = 1;
+    mine->at[0] = (membership){here.epochs.id, &here.record[thread]};
+    kiln_thread *t = kiln_thread_last.record;
+    if (kiln_thread_last.id == here.epochs.id) {
+        (void)kiln_thread_enter_unfenced(&here.epochs, t);
+    } else {
+        t = kiln_thread_of(&here.epochs);
+        kiln_thread_enter(&here.epochs, t);
+    }
+    here.cursor[thread] = kiln_thread_last;
+    return t;
+}
+
+/* Makes a call as kiln_call does.  The reader finds the class in its slot or in the table.  It then uses the
+ * class's kernel, or the body that the interpreter runs. */
 static void call(int reader) {
-    kiln_thread *t = &here.record[reader];
     struct slot *s = &here.slot[reader];
     uint64_t generation = 0, c = 0;
     if (run.planted == GENERATION_TOO_SOON) generation = kiln_generation(&here.epochs);
     if (run.planted == LOOK_THEN_ENTER) c = model_load(&table, memory_order_acquire);
     int entering = run.nresults;
-    kiln_thread_enter(&here.epochs, t);
+    kiln_thread *t = enter(reader);
     forget(entering);
     if (run.planted != GENERATION_TOO_SOON) generation = kiln_generation(&here.epochs);
     bool hit = s->generation && s->generation == generation;
@@ -322,7 +361,7 @@ static void call(int reader) {
         c = model_load(&table, memory_order_acquire);
     use(c);
     if (run.planted == GENERATION_TOO_LATE) generation = kiln_generation(&here.epochs);
-    kiln_thread_enter(&here.epochs, t); /* a call within the call */
+    (void)enter(reader); /* a call within the call */
     if (!model_load(&kernel[c], memory_order_acquire)) use(BODY(c));
     kiln_thread_leave(t);
     use(c);
@@ -358,7 +397,7 @@ static void publish(void) {
 static void evict(bool scans) {
     uint32_t c = here.in_table;
     if (c + 1 == CLASSES) return;
-    kiln_thread_enter(&here.epochs, &here.record[WRITER]);
+    (void)enter(WRITER);
     here.in_table = c + 1;
     retire(c, &table, c + 1, scans);
     use(c);
@@ -366,8 +405,10 @@ static void evict(bool scans) {
 }
 
 static void act(bool last) {
-    uint64_t what = next_step((step){last ? WAIT : CHOOSE, 0, 4, false});
-    if (what == 0)
+    uint64_t what = next_step((step){last ? WAIT : CHOOSE, 0, run.fencing == AT_FIRST ? 5 : 4, false});
+    if (what == 4)
+        end_fences();
+    else if (what == 0)
         kiln_epochs_reclaim(&here.epochs);
     else if (what == 1)
         publish();
@@ -414,7 +455,7 @@ static unsigned to_try(const state *s) {
     if (p->what == STORE || p->what == ADD || p->what == CHOOSE || (p->what == LOAD && !reads))
         return 1u << WRITER;
     int k = reads ? author(p->at) : p->what == FENCE ? p->at : s->thread[0].next.what == END;
-    bool fences = kiln_thread_needs_fence && (p->what == FENCE || s->thread[k].next.what == FENCE);
+    bool fences = run.fencing != NEVER && (p->what == FENCE || s->thread[k].next.what == FENCE);
     return fences ? (1u << THREADS) - 1 : 1u << WRITER | 1u << k;
 }
 
@@ -499,8 +540,9 @@ static void explore(const state *s) {
 
 static void show_path(void) {
     static const char *const whats[] = {"load", "store", "add", "fence", "choose", "wait", "end"};
-    static const char *const places[LOCATIONS] = {"epoch", "record 0", "record 1", "the writer's record",
-                                                  "table", "kernel 0", "kernel 1", "kernel 2"};
+    static const char *const places[LOCATIONS] = {"epoch",   "record 0", "record 1", "the writer's record",
+                                                  "table",   "fences",   "kernel 0", "kernel 1",
+                                                  "kernel 2"};
     for (int k = 0; k < run.npath; k++) {
         const step *p = &run.path[k].p;
         print_message("%*s%d: %s", 20 * run.path[k].thread, "", run.path[k].thread, whats[p->what]);
@@ -512,14 +554,15 @@ static void show_path(void) {
 }
 
 /* What is wrong, or NULL. */
-static const char *search(fault planted, bool fences, depth d, bool whole) {
+static const char *search(fault planted, fencing fencing, depth d, bool whole) {
     static state s;
     memset(&s, 0, sizeof s);
     memset(&run, 0, sizeof run);
     run.planted = planted;
     run.depth = d;
     run.whole = whole;
-    kiln_thread_needs_fence = fences;
+    run.fencing = fencing;
+    s.begun.epochs.id = 1;
     for (int k = 0; k < THREADS; k++) {
         s.begun.record[k].depth = -1;
         s.begun.record[k].next = s.begun.epochs.threads;
@@ -527,7 +570,7 @@ static const char *search(fault planted, bool fences, depth d, bool whole) {
     }
     s.begun.epochs.limbo_end = &here.epochs.limbo;
     for (int k = 0; k < LOCATIONS; k++) s.nvalues[k] = 1;
-    s.memory[EPOCH][0].value = 1;
+    s.memory[EPOCH][0].value = s.memory[FENCES][0].value = 1;
     for (int k = 0; k < THREADS; k++) advance(&s, k);
     explore(&s);
     free(known.at);
@@ -540,13 +583,14 @@ static const char *search(fault planted, bool fences, depth d, bool whole) {
 static const depth depths[] = {{{1, 1}, 3}, {{2, 1}, 2}, {{2, 2}, 2}};
 enum { DEPTHS = sizeof depths / sizeof *depths, USUAL_DEPTHS = 2 };
 
-static void search_depth(const depth *d, bool fences, bool whole) {
-    if (search(NO_FAULT, fences, *d, whole)) {
+static void search_depth(const depth *d, fencing fencing, bool whole) {
+    static const char *const names[FENCINGS] = {"membarrier", "fences", "fences, then membarrier"};
+    if (search(NO_FAULT, fencing, *d, whole)) {
         show_path();
         fail_msg("%s", run.wrong);
     }
     print_message("%d and %d calls, %d actions, %s: %ld states\n", d->calls[0], d->calls[1], d->actions,
-                  fences ? "fences" : "membarrier", run.nstates);
+                  names[fencing], run.nstates);
     assert_true(run.ndrops > 0 && run.nheld > 0 && run.nstale > 0);
     assert_true(run.nhits > 0 || d->calls[0] == 1);
 }
@@ -554,8 +598,8 @@ static void search_depth(const depth *d, bool fences, bool whole) {
 static void every_order_is_right(void **state) {
     (void)state;
     bool all = getenv("KILN_TEST_ALL") != NULL;
-    for (int k = 0; k < 2 * (all ? DEPTHS : USUAL_DEPTHS); k++)
-        search_depth(&depths[k / 2], k % 2, all && k / 2 < USUAL_DEPTHS);
+    for (int k = 0; k < FENCINGS * (all ? DEPTHS : USUAL_DEPTHS); k++)
+        search_depth(&depths[k / FENCINGS], (fencing)(k % FENCINGS), all && k / FENCINGS < USUAL_DEPTHS);
 }
 
 static void planted_faults_are_found(void **state) {
@@ -566,8 +610,9 @@ static void planted_faults_are_found(void **state) {
     };
     (void)state;
     for (int f = NO_FAULT + 1; f < NFAULTS; f++) {
-        const char *wrong = search((fault)f, f == NO_READERS_FENCE, (depth){{2, 0}, 2}, true);
-        if (!wrong) wrong = search((fault)f, f == NO_READERS_FENCE, (depth){{1, 1}, 3}, true);
+        fencing fencing = f == NO_READERS_FENCE ? ALWAYS : f >= END_RELAXED ? AT_FIRST : NEVER;
+        const char *wrong = search((fault)f, fencing, (depth){{2, 0}, 2}, true);
+        if (!wrong) wrong = search((fault)f, fencing, (depth){{1, 1}, 3}, true);
         if (!wrong) fail_msg("not found although planted: %s", texts[f]);
         print_message("%s: %s, after %ld states\n", texts[f], wrong, run.nstates);
     }

@@ -89,7 +89,7 @@ static void numbers_and_texts(void **state) {
     lex_refuses("a + 9223372036854775808", "t:1:5: malformed number");
     lex_refuses("1e999", "t:1:1: malformed number");
     lex_refuses("1.2.3", "t:1:1: malformed number");
-    lex_refuses("12abc", "t:1:1: malformed number");
+    lex_refuses("12abc", "t:1:1: no operator between 12 and 'abc'; write 12*abc");
     lex_refuses("0x10", "t:1:1: malformed number");
     lex_refuses("1e+", "t:1:1: malformed number");
     lex_refuses("a\n  \"open", "t:2:3: string without a closing quote");
@@ -100,8 +100,11 @@ static void numbers_and_texts(void **state) {
 static void other_bytes_are_refused(void **state) {
     (void)state;
     kiln_sb sb;
-    lex_refuses("a $", "t:1:3: unexpected character 0x24");
-    lex_refuses("\xc3\xa9", "t:1:1: unexpected character 0xc3");
+    lex_refuses("a $", "t:1:3: unexpected character '$'");
+    lex_refuses("\xc3(", "t:1:1: unexpected character 0xc3"); /* no UTF-8 */
+    lex_refuses("\xe2\x82", "t:1:1: unexpected character 0xe2");
+    lex_refuses("\x7f", "t:1:1: unexpected character 0x7f");
+    lex_refuses("\xc3\xa9", "t:1:1: unexpected character '\xc3\xa9'");
     kiln_sb_init(&sb);
     kiln_status st = lex_all_n("a \0 b", 5, &sb);
     kiln_sb_fini(&sb);
@@ -197,7 +200,7 @@ static void syntax_errors_point_at_the_token(void **state) {
     parse_refuses("f(a b)", KILN_E_PARSE, "t:1:5: expected ')', found 'b'");
     parse_refuses("1 + exp(a, b)", KILN_E_PARSE, "t:1:5: 'exp' takes 1 argument, found 2");
     parse_refuses("hypot(a)", KILN_E_PARSE, "t:1:1: 'hypot' takes 2 arguments, found 1");
-    parse_refuses("a.b", KILN_E_PARSE, "t:1:3: expected 'rhs' before '.', found 'b'");
+    parse_refuses("a.b", KILN_E_PARSE, "t:1:1: only 'rhs' has fields, and 'a' has none");
     parse_refuses("a b", KILN_E_PARSE, "t:1:3: expected the end, found 'b'");
     parse_refuses("0 < a < 1", KILN_E_PARSE,
                   "t:1:7: expected 'and' between two comparisons (they do not chain), found '<'");
@@ -339,9 +342,13 @@ static void types_as(names *ns, const char *text, kiln_dtype want_type, const ch
     kiln_sb_fini(&sb);
 }
 
-static void type_refuses(names *ns, const char *text, const char *message) {
+static void type_refuses_as(names *ns, kiln_status want, const char *text, const char *message) {
     const kiln_texpr *e = NULL;
-    fails_with(kiln_expr_type(&ns->env, parse(text), KILN_DTYPE_COUNT, &e), KILN_E_TYPE, message);
+    fails_with(kiln_expr_type(&ns->env, parse(text), KILN_DTYPE_COUNT, &e), want, message);
+}
+
+static void type_refuses(names *ns, const char *text, const char *message) {
+    type_refuses_as(ns, KILN_E_TYPE, text, message);
 }
 
 #define OWN KILN_DTYPE_COUNT
@@ -417,10 +424,11 @@ static void logic_makes_operands_bool(void **state) {
 static void primitives_take_their_types_only(void **state) {
     (void)state;
     names f = env_of(KILN_F32, KILN_F32), i = env_of(KILN_I32, KILN_I32);
-    type_refuses(&i, "1 + exp(x)",
-                 "t:1:5: 'exp' does not take i32; does the row need to_float or takes float?");
-    type_refuses(&i, "x / y", "t:1:1: 'div' does not take i32; does the row need to_float or takes float?");
-    type_refuses(&f, "x & y", "t:1:1: 'and' does not take f32");
+    type_refuses(&i, "1 + exp(x)", "t:1:5: 'exp' does not take i32");
+    type_refuses(&i, "x / y", "t:1:1: 'div' does not take i32");
+    type_refuses(
+        &f, "x & y",
+        "t:1:1: 'and' does not take f32; '&' is for bool and integers, and conditions are joined by 'and'");
     type_refuses(&f, "~x", "t:1:1: 'not' does not take f32");
     types_as(&f, "exponent(x)", OWN, "exponent:i32(elem0:f32)");
     types_as(&i, "exp(2)", KILN_F32, "cast:f32(exp:f64(2:f64))");
@@ -444,13 +452,19 @@ static void casts_are_to_compute_types(void **state) {
 static void names_that_do_not_fit(void **state) {
     (void)state;
     names f = env_of(KILN_F32, KILN_F32);
-    type_refuses(&f, "x + nosuch", "t:1:5: unknown name 'nosuch'");
-    type_refuses(&f, "x +\n  rhs.x", "t:2:3: unknown name 'rhs.x'");
+    type_refuses_as(&f, KILN_E_PARSE, "x + nosuch", "t:1:5: unknown name 'nosuch'");
+    type_refuses_as(&f, KILN_E_PARSE, "x +\n  rhs.x", "t:2:3: unknown name 'rhs.x'");
     type_refuses(&f, "x + mode", "t:1:5: 'mode' is not a number");
     type_refuses(&f, "x + \"a\"", "t:1:5: a string is not a number");
     type_refuses(&f, "x + dims", "t:1:5: 'dims' is a list: write dims[k]");
-    type_refuses(&f, "frob(x)", "t:1:1: unknown function 'frob'");
-    type_refuses(&f, "sum(x)", "t:1:1: sum(...) may stand only in a block clause");
+    type_refuses_as(&f, KILN_E_PARSE, "frob(x)", "t:1:1: unknown function 'frob'");
+    type_refuses_as(&f, KILN_E_PARSE, "3.5 & sinn(x)",
+                    "t:1:7: unknown function 'sinn'; did you mean 'sin'?"); /* before types */
+    type_refuses_as(&f, KILN_E_PARSE, "where(x, x, x)",
+                    "t:1:1: unknown function 'where'; write 'condition ? a : b'");
+    type_refuses(&f, "sum(x)",
+                 "t:1:1: sum(...) may stand only in a block clause; a fold adds up elements: "
+                 "'fold my::total(Tensor x) -> Tensor : takes float = acc + x from 0'");
     type_refuses(&f, "max(x)", "t:1:1: 'max' takes 2 arguments, found 1; of a block, 1 in a block clause");
     type_refuses(&f, "k[0]", "t:1:1: 'k' is not a tensor");
     type_refuses(&f, "x[x]", "t:1:3: a coordinate must be an integer");
@@ -538,8 +552,22 @@ static kiln_dtype dtype(const kiln_henv *env, int arg) {
     return values[arg].value.dtype;
 }
 
-static const kiln_henv host = {
-    .get = get, .item = item, .size = size, .dtype = dtype, .common = KILN_U8, .in_place = 1, .source = "t"};
+/* Tensors lie row by row, and given ones as channels_last. */
+static bool contiguous(const kiln_henv *env, int arg, bool channels_last) {
+    (void)env;
+    return channels_last == (arg < 0);
+}
+
+static const kiln_henv host = {.get = get,
+                               .item = item,
+                               .size = size,
+                               .dtype = dtype,
+                               .contiguous = contiguous,
+                               .common = KILN_U8,
+                               .given = KILN_F64,
+                               .in_place = 1,
+                               .out_form = -1,
+                               .source = "t"};
 
 static void gives(const char *text, const char *want) {
     kiln_hval v = {0};
@@ -618,6 +646,18 @@ static void host_questions(void **state) {
     gives("is_int(two) and is_float(half) and is_bool(yes)", "true");
     gives("is_int(none)", "false");
     gives("in_place and common == u8", "true");
+    gives("out_form", "false");
+    gives("given == f64 and is_float(given) and not is_int(given)", "true");
+    gives("contiguous(t) and not channels_last(t)", "true");
+    gives("contiguous(given)", "false");
+    gives("channels_last(given)", "true");
+    gives("contiguous(u)", "unknown");
+    host_refuses("contiguous(two)", KILN_E_TYPE, "t:1:1: contiguous takes a tensor");
+    gives("same_dtype(list, list)", "true");
+    gives("same_dtype(u, list)", "unknown");
+    gives("same_dtype(u8, u8) and not same_dtype(f32, list)", "true");
+    host_refuses("same_dtype(list)", KILN_E_TYPE, "t:1:1: same_dtype takes two arguments or more");
+    host_refuses("same_dtype(t, list)", KILN_E_TYPE, "t:1:1: same_dtype takes lists and dtypes");
     host_refuses("is_int(list)", KILN_E_TYPE, "t:1:1: 'is_int' takes a tensor, a number or common");
     host_refuses("is_int(mode)", KILN_E_TYPE, "t:1:1: 'is_int' takes a tensor, a number or common");
 }
@@ -647,11 +687,11 @@ static void what_stops_early_is_not_evaluated(void **state) {
     gives("true or 1 // 0", "true");
     gives("true ? 1 : nosuch", "1i");
     kiln_hval v;
-    fails_with(kiln_expr_eval_every(&host, for_host("false and nosuch"), &v), KILN_E_TYPE,
+    fails_with(kiln_expr_eval_every(&host, for_host("false and nosuch"), &v), KILN_E_PARSE,
                "t:1:11: unknown name 'nosuch'");
-    fails_with(kiln_expr_eval_every(&host, for_host("true or u > nosuch"), &v), KILN_E_TYPE,
+    fails_with(kiln_expr_eval_every(&host, for_host("true or u > nosuch"), &v), KILN_E_PARSE,
                "t:1:13: unknown name 'nosuch'");
-    fails_with(kiln_expr_eval_every(&host, for_host("true ? 1 : nosuch"), &v), KILN_E_TYPE,
+    fails_with(kiln_expr_eval_every(&host, for_host("true ? 1 : nosuch"), &v), KILN_E_PARSE,
                "t:1:12: unknown name 'nosuch'");
     assert_int_equal(kiln_expr_eval_every(&host, for_host("u > 0 and false"), &v), KILN_OK);
     assert_true(v.kind == KILN_H_BOOL && !v.i);
@@ -659,12 +699,12 @@ static void what_stops_early_is_not_evaluated(void **state) {
 
 static void host_errors(void **state) {
     (void)state;
-    host_refuses("1 + nosuch", KILN_E_TYPE, "t:1:5: unknown name 'nosuch'");
+    host_refuses("1 + nosuch", KILN_E_PARSE, "t:1:5: unknown name 'nosuch'");
     host_refuses("two + 1 // (1 - 1)", KILN_E_DIVZERO, "t:1:7: division by zero");
     host_refuses("two + mode", KILN_E_TYPE, "t:1:7: expected a number");
     host_refuses("mode and true", KILN_E_TYPE, "t:1:1: expected a truth value");
     host_refuses("mode ? 1 : 2", KILN_E_TYPE, "t:1:1: expected a truth value");
-    host_refuses("prsent(two)", KILN_E_TYPE, "t:1:1: unknown function 'prsent'");
+    host_refuses("prsent(two)", KILN_E_PARSE, "t:1:1: unknown function 'prsent'");
     host_refuses("present(two, two)", KILN_E_TYPE, "t:1:1: 'present' takes 1 argument(s), found 2");
     host_refuses("exp(u)", KILN_E_TYPE, "t:1:1: 'exp' cannot be computed before the call");
     host_refuses("u + rhs.x", KILN_E_TYPE, "t:1:5: rhs.x is not known before the call");

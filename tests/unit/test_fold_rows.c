@@ -29,7 +29,9 @@ static void load(const char *rows) {
 
 static void refuses(const char *rows, const char *message) {
     assert_int_not_equal(kiln_ops_load(ctx, rows, strlen(rows)), KILN_OK);
-    assert_string_equal(kiln_last_error(), message);
+    const char *text = kiln_last_error(); /* the message, then the line with a mark below the place */
+    assert_int_equal(strncmp(text, message, strlen(message)), 0);
+    assert_true(!text[strlen(message)] || text[strlen(message)] == '\n');
 }
 
 /* What the fold makes of 3, -4 and the number `p`, all of a complex or real dtype. */
@@ -90,13 +92,13 @@ static void wrong_branches_are_refused(void **state) {
     refuses(HEAD "  when p == 1\n  when true = acc + self from 0", "rows:1:6: no body computes the result");
     refuses(HEAD
             "  when p == 1\n  state s = 0\n  step s = s + self\n  finish s\n  when true = acc + self from 0",
-            "my::f, typed for f16: rows:1:6: a fold needs a merge");
+            "my::f: rows:1:6: a fold needs a merge");
     refuses(HEAD "  state s = 0\n  merge s = s + rhs.s\n  finish s\n  when p == 1\n  step s = s + self\n"
                  "  step s = s + 1\n  when true\n  step s = s - self",
             "rows:7:3: a second 'step' clause");
     refuses(HEAD "  when p == 1 = acc + self from 0\n  when true\n  state acc = 0\n  step acc = acc + other\n"
                  "  merge acc = acc + rhs.acc\n  finish acc",
-            "my::f, typed for f16: rows:5:20: unknown name 'other'");
+            "my::f: rows:5:20: unknown name 'other'");
     refuses("map my::f(Tensor self, float p) -> Tensor : takes float\n  when p == 1\n  when true = self",
             "rows:3:3: expected '=', found 'when'");
     refuses(HEAD "  host a: real = p\n  when true = acc + self * a from 0",

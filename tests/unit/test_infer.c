@@ -1,6 +1,7 @@
 /* test_infer.c - bind, infer, plan and key, against PyTorch's recorded answers and by hand.
  *
  * With a file as argument, checks the calls in it instead of infer_cases.txt. */
+#include "base/isa.h"
 #include "infer_fixture.h"
 
 static const char *cases_path = KILN_SOURCE_DIR "/tests/unit/infer_cases.txt";
@@ -17,15 +18,16 @@ static int place(const kiln_plan *p, int o) {
 /* The byte offset of buffer o at a point of the broadcast shape. */
 static int64_t offset_at(const kiln_plan *p, int o, const int64_t *at) {
     const kiln_buffer *op = &p->buffer[place(p, o)];
-    bool fresh = op->kind == KILN_BUFFER_RESULT && (!op->tensor || p->result[op->which].resized);
-    int64_t sum = 0, size = (int64_t)kiln_dtype_size(op->dtype);
+    const kiln_tensor *t = kiln_plan_tensor(p, place(p, o));
+    bool fresh = op->kind == KILN_BUFFER_RESULT && (!t || p->result[op->which].resized);
+    int64_t sum = 0, size = (int64_t)kiln_dtype_size((kiln_dtype)op->dtype);
     for (int d = 0; d < p->shape->rank; d++) {
-        int own = fresh ? d : d - (p->shape->rank - op->tensor->rank);
+        int own = fresh ? d : d - (p->shape->rank - t->rank);
         if (own < 0) continue;
         if (fresh)
             sum += at[d] * p->shape->strides[d] * size;
-        else if (op->tensor->sizes[own] != 1)
-            sum += at[d] * op->tensor->strides[own] * size;
+        else if (t->sizes[own] != 1)
+            sum += at[d] * t->strides[own] * size;
     }
     return sum;
 }
@@ -66,7 +68,8 @@ static void check_walk(const kiln_plan *p) {
 
 static void check_steps(const kiln_plan *p) {
     for (int o = 0; o < p->axes.nbuffers; o++) {
-        int64_t inner = p->stride[place(p, o)][0], size = (int64_t)kiln_dtype_size(p->buffer[o].dtype);
+        int64_t inner = p->stride[place(p, o)][0],
+                size = (int64_t)kiln_dtype_size((kiln_dtype)p->buffer[o].dtype);
         assert_int_equal(p->buffer[o].stride, p->axes.strided ? 0 : inner == size ? 1 : 2);
         assert_true(p->axes.strided || inner == size || (inner == 0 && p->buffer[o].kind == KILN_BUFFER_ARG));
     }
@@ -76,11 +79,40 @@ static bool same_list(const int64_t *a, const int64_t *b, int n) {
     return n == 0 || memcmp(a, b, (size_t)n * 8) == 0;
 }
 
+static int nquick; /* conditions that the quick way answered */
+
+static void check_condition(const kiln_call_env *env, const kiln_expr *e) {
+    kiln_hval quick, whole;
+    if (!e || !kiln_expr_quick(&env->env, e, &quick)) return;
+    nquick++;
+    kiln_call_env without = *env;
+    without.env.look = NULL;
+    assert_int_equal(kiln_expr_eval(&without.env, e, &whole), KILN_OK);
+    assert_int_equal(quick.kind, whole.kind);
+    assert_int_equal(quick.dtype, whole.dtype);
+    assert_int_equal(quick.i, whole.i);
+    assert_true(quick.f == whole.f || (quick.f != quick.f && whole.f != whole.f));
+}
+
+/* Conditions of the row that are answered the quick way are answered so by the whole language. */
+static void check_conditions(const kiln_bound *b) {
+    const kiln_row *row = b->op->row;
+    for (int t = 0; t < 3; t++) {
+        kiln_call_env env;
+        kiln_call_env_init(&env, b, (kiln_dtype[]){KILN_F32, KILN_I64, KILN_BOOL}[t]);
+        for (int k = 0; k < row->nchecks; k++)
+            if (!row->checks[k].each && !row->checks[k].counts) check_condition(&env, row->checks[k].cond);
+        for (int k = 0; k < row->nbranches; k++) check_condition(&env, row->branches[k].when);
+        for (int k = 0; k < row->compose.nways; k++) check_condition(&env, row->compose.ways[k].when);
+    }
+}
+
 /* True if Kiln says what PyTorch said. */
 static bool agrees(const call_text *c) {
     kiln_bound bound;
     kiln_plan *p = malloc(sizeof *p);
     kiln_status st = kiln_bind(c->op, c->args, c->nargs, &bound);
+    if (st == KILN_OK) check_conditions(&bound);
     if (st == KILN_OK) st = kiln_infer(&bound, p);
     bool ok = (st != KILN_OK) == c->fails;
     if (ok && st == KILN_OK) {
@@ -121,6 +153,7 @@ static void agrees_with_pytorch(void **state) {
     kiln_free(text);
     print_message("%d calls\n", count);
     assert_true(count > 1000);
+    assert_true(nquick > 1000);
     assert_int_equal(wrong, 0);
 }
 
@@ -695,7 +728,7 @@ static void prints(void **state) {
                       "  result 0: f32 contig, byte strides [4]\n  self: f32 contig, byte strides [4]\n"
                       "  max: i64 bcast, byte strides [0]\nsteps:\n  launch\n");
     kiln_plan_key(&f.plan, KILN_ISA_GENERIC, &key);
-    kiln_key_print(&s, &f.plan, &key);
+    kiln_key_print(&s, &f.plan, &key, "cpu generic");
     assert_non_null(strstr(s.p, "operator: aten::clamp.Tensor\n"));
     assert_non_null(strstr(s.p,
                            "\noptionals: max\nitems: none\nexact: none\ncommon: f32\nresults: f32\n"

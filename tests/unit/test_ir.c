@@ -29,6 +29,37 @@ static void samples_print_as_they_are(void **state) {
     globfree(&files);
 }
 
+/* Kernels that differ in names and in what traps say have equal nameless text.  Nameless text is IR. */
+static void nameless_text_is_ir_without_names(void **state) {
+    (void)state;
+    static const char *const texts[] = {
+        "kernel \"k\" { axis p grid axis r buf x in f32 (p, r) contig buf y out f32 (p) contig par a f32 "
+        "for p { %0 = par a %1 = lt %0, %0 trap %1, E_ARG \"no\" } "
+        "for p { %2 = const f32 0 %3 = fold r (%2) { %4 = index r %5 = load x [r = %4] yield %5 } merge { %6 = left 0 yield %6 } "
+        "%7 = result %3 0 store y, %7 } }",
+        "kernel \"other\" { axis y grid axis p buf a in f32 (y, p) contig buf x out f32 (y) contig par r f32 "
+        "for y { %0 = par r %1 = lt %0, %0 trap %1, E_ARG \"yes\" } "
+        "for y { %2 = const f32 0 %3 = fold p (%2) { %4 = index p %5 = load a [p = %4] yield %5 } merge { %6 = left 0 yield %6 } "
+        "%7 = result %3 0 store x, %7 } }"};
+    char nameless[3][4096];
+    kiln_arena a;
+    kiln_arena_init(&a);
+    for (size_t k = 0; k < 3; k++) {
+        kiln_sb sb;
+        kiln_sb_init(&sb);
+        kiln_ir_print_nameless(&sb, parse(&a, k < 2 ? texts[k] : nameless[0]));
+        assert_false(sb.failed);
+        snprintf(nameless[k], sizeof nameless[k], "%s", sb.p);
+        kiln_sb_fini(&sb);
+        assert_string_equal(nameless[k], nameless[0]);
+    }
+    assert_non_null(
+        strstr(nameless[0], "kernel \"\" {\n  axis a0 grid\n  axis a1\n  buf b0 in f32 (a0, a1) contig\n"));
+    assert_non_null(strstr(nameless[0], "trap %1, E_ARG \"\"\n"));
+    assert_non_null(strstr(nameless[0], "load b0 [a1 = %"));
+    kiln_arena_free(&a);
+}
+
 static void constants_keep_their_bits(void **state) {
     (void)state;
     static const double f64[] = {
@@ -409,8 +440,8 @@ static void builder_remembers_misuse(void **state) {
         case 10: kiln_ir_const_f(ir, KILN_I32, 1.5); break;
         case 11: kiln_ir_const_i(ir, KILN_F16, 1); break;
         case 12: kiln_ir_state(ir, 0); break;
-        case 13: kiln_ir_fold(ir, &r, 1, false, KILN_TREE_ALONG, many, 9); break;
-        case 14: kiln_ir_fold(ir, &r, 1, false, KILN_TREE_ALONG, many, 0); break;
+        case 13: kiln_ir_fold(ir, (kiln_ir_run){&r, 1, false, KILN_TREE_ALONG}, many, 9); break;
+        case 14: kiln_ir_fold(ir, (kiln_ir_run){&r, 1, false, KILN_TREE_ALONG}, many, 0); break;
         case 15: kiln_ir_result(ir, v, 0); break;
         case 16: kiln_ir_load_at(ir, x, &far, 1, KILN_NOREF, KILN_NOREF); break;
         case 17: kiln_ir_load_at(ir, x, &none, 1, KILN_NOREF, KILN_NOREF); break;
@@ -425,11 +456,12 @@ static void builder_remembers_misuse(void **state) {
         case 21:
             for (int k = 0; k < 9; k++) kiln_ir_axis_add(ir, "m", false);
             break;
-        case 22: kiln_ir_fold(ir, &r, 0, false, KILN_TREE_ALONG, many, 1); break;
+        case 22: kiln_ir_fold(ir, (kiln_ir_run){&r, 0, false, KILN_TREE_ALONG}, many, 1); break;
         case 23:
-            kiln_ir_fold(ir, (int[]){r, r, r, r, r, r, r, r, r}, 9, false, KILN_TREE_ALONG, many, 1);
+            kiln_ir_fold(ir, (kiln_ir_run){(int[]){r, r, r, r, r, r, r, r, r}, 9, false, KILN_TREE_ALONG},
+                         many, 1);
             break;
-        case 24: kiln_ir_fold(ir, (int[]){5, r}, 2, false, KILN_TREE_ALONG, many, 1); break;
+        case 24: kiln_ir_fold(ir, (kiln_ir_run){(int[]){5, r}, 2, false, KILN_TREE_ALONG}, many, 1); break;
         }
         assert_true(ir->failed);
         assert_non_null(ir->why);
@@ -511,6 +543,7 @@ static void survives_any_failed_allocation(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(samples_print_as_they_are),
+        cmocka_unit_test(nameless_text_is_ir_without_names),
         cmocka_unit_test(constants_keep_their_bits),
         cmocka_unit_test(parser_says_where),
         cmocka_unit_test(verifier_refuses_text),

@@ -139,7 +139,9 @@ static void simplifier_keeps_nests_and_traps(void **state) {
     assert_int_equal(kiln_ir_simplify(ir), KILN_OK);
     assert_int_equal(ir->nnests, 3);
     assert_int_equal(ir->ins[2].op, KILN_IR_TRAP);
-    assert_int_equal(ir->ins[2].which, 1); /* ordinals stay: launches return them */
+    assert_int_equal(ir->ins[2].which, 0); /* launches return ordinals: the text must tell them all */
+    assert_int_equal(ir->ntraps, 1);
+    assert_int_equal(ir->traps[0].status, KILN_E_VALUE);
     print_to(got, sizeof got, ir);
     assert_null(strstr(got, "never"));
     assert_non_null(strstr(got, "for q {\n  }\n"));

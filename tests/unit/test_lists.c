@@ -1,6 +1,8 @@
 /* test_lists.c - calls for each item of lists, by the C functions: results as a list, groups, faults, memory.
  *
  * What operators compute is shown beside PyTorch (tests/ops/test_lists.py); here is what a caller in C sees. */
+#include <math.h>
+
 #include "base/base.h"
 #include "call_cases.h"
 #include "tensor/tensor.h"
@@ -73,6 +75,24 @@ static void a_number_that_fits_one_item_alone_changes_none(void **state) {
     kiln_tensor_release(b);
 }
 
+/* (1 - 0i) * (1 + 0i) is 1 + 0i, and (1 - 0i) * (1 - 0i) is 1 - 0i. */
+static void a_zero_that_is_negative_is_another_number(void **state) {
+    (void)state;
+    const float one[] = {1, -0.0f};
+    for (size_t c = 0; c < 2; c++) {
+        kiln_tensor *a = tensor_of(one, KILN_C64, SIZES(1)), *b = tensor_of(one, KILN_C64, SIZES(1));
+        kiln_value out;
+        MUST_OK(kiln_call_values(
+            contexts[c], op_of(contexts[c], "_foreach_mul.ScalarList"),
+            ARGS(LIST(TEN(a), TEN(b)), LIST(kiln_v_complex(1, 0), kiln_v_complex(1, -0.0))), &out, 1));
+        assert_false(signbit(((const float *)out.u.list[0].u.tensor->data)[1]));
+        assert_true(signbit(((const float *)out.u.list[1].u.tensor->data)[1]));
+        kiln_values_release(&out, 1);
+        kiln_tensor_release(a);
+        kiln_tensor_release(b);
+    }
+}
+
 static bool stop;
 
 static int is_stopped(void *unused) {
@@ -129,6 +149,7 @@ int main(void) {
         cmocka_unit_test(lists_are_written_in_place),
         cmocka_unit_test(what_is_read_only_is_not_written),
         cmocka_unit_test(a_number_that_fits_one_item_alone_changes_none),
+        cmocka_unit_test(a_zero_that_is_negative_is_another_number),
         cmocka_unit_test(an_interrupt_comes_before_the_first_item),
         cmocka_unit_test(memory_may_be_wanting),
     };

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "build/build.h"
+#include "target/cpu/build.h"
 #include "compile_cache.h"
 #include "float_env.h"
 #include "math/math.h"

@@ -9,6 +9,9 @@
 static char tried[32 << 10];
 
 static void no_part(void *arg, int64_t k) { (void)arg, (void)k; }
+static kiln_status no_class(void *user, const kiln_class_info *info) {
+    return (void)user, (void)info, KILN_OK;
+}
 
 static void note(const char *call) {
     size_t n = strlen(tried);
@@ -65,10 +68,12 @@ static void contexts_and_operators(void **state) {
     (void)state;
     const kiln_op *op = NULL;
     kiln_op_arg_info info;
+    kiln_op_entry entry;
     size_t which;
     char *text = NULL;
     REFUSES(kiln_open(NULL, NULL), "kiln_open: out is NULL");
     DOES(kiln_close(NULL));
+    DOES(kiln_op_free(NULL, NULL));
     BOTH(ctx) {
         REFUSES(kiln_op_find(NULL, "neg", &op), "ctx is NULL");
         REFUSES(kiln_op_find(ctx, NULL, &op), "name is NULL");
@@ -89,11 +94,27 @@ static void contexts_and_operators(void **state) {
         REFUSES(kiln_ops_load_from(ctx, NULL, "", 0), "source is NULL");
         REFUSES(kiln_ops_replace(ctx, NULL, "", 0), "source is NULL");
         ALLOWS(kiln_ops_load(ctx, NULL, 0));
+        REFUSES(kiln_ops_draft(NULL, "", "", 0, NULL, NULL), "ctx is NULL");
+        REFUSES(kiln_ops_draft(ctx, NULL, "", 0, NULL, NULL), "source is NULL");
+        REFUSES(kiln_ops_draft(ctx, "", NULL, 1, NULL, NULL), "text is NULL");
+        ALLOWS(kiln_ops_draft(ctx, "", NULL, 0, NULL, NULL));
+        REFUSES(kiln_ops_drop(NULL, NULL, 0), "ctx is NULL");
+        REFUSES(kiln_ops_drop(ctx, NULL, 1), "names is NULL");
+        REFUSES(kiln_ops_drop(ctx, (const char *[]){NULL}, 1), "names[k] is NULL");
+        ALLOWS(kiln_ops_drop(ctx, NULL, 0));
+        REFUSES(kiln_op_new(NULL, "cell", "", 0, &op, NULL), "ctx is NULL");
+        REFUSES(kiln_op_new(ctx, NULL, "", 0, &op, NULL), "source is NULL");
+        REFUSES(kiln_op_new(ctx, "cell", NULL, 1, &op, NULL), "text is NULL");
+        REFUSES(kiln_op_new(ctx, "cell", "", 0, NULL, NULL), "op is NULL");
+        DOES(kiln_op_free(ctx, NULL));
         REFUSES(kiln_ops_check(NULL, NULL, NULL), "ctx is NULL");
         ALLOWS(kiln_ops_check(ctx, NULL, NULL));
         REFUSES(kiln_doctor(NULL, &text), "ctx is NULL");
         REFUSES(kiln_doctor(ctx, NULL), "out is NULL");
+        REFUSES(kiln_classes_list(NULL, no_class, NULL), "ctx is NULL");
+        REFUSES(kiln_classes_list(ctx, NULL, NULL), "visit is NULL");
         REFUSES(kiln_wait_idle(NULL), "ctx is NULL");
+        REFUSES(kiln_mode_set(NULL, KILN_MODE_SYNC), "ctx is NULL");
         REFUSES(kiln_parallel_for(NULL, 1, 1, no_part, NULL), "ctx is NULL");
         REFUSES(kiln_parallel_for(ctx, 1, 1, NULL, NULL), "body is NULL");
         REFUSES(kiln_parallel_for(ctx, 1, -1, no_part, NULL), "must not be negative");
@@ -106,7 +127,12 @@ static void contexts_and_operators(void **state) {
     assert_int_equal(stats.calls, 0);
     assert_true(!op && !text);
     HOLDS(kiln_op_count(NULL) == 0 && !kiln_op_at(NULL, 0) && !kiln_op_name(NULL) && !kiln_op_schema(NULL));
-    HOLDS(!kiln_op_family(NULL) && !kiln_op_row(NULL) && !kiln_op_form(NULL) && !kiln_op_served(NULL));
+    HOLDS(!kiln_op_entry_at(NULL, 0, &entry) && !kiln_op_entry_find(NULL, "aten::neg", &entry));
+    HOLDS(!kiln_has_compiler(NULL));
+    HOLDS(!strcmp(kiln_threads_owner(NULL, NULL), ""));
+    HOLDS(!kiln_op_family(NULL) && !kiln_op_row(NULL) && !kiln_op_form(NULL) && !kiln_op_for_torch(NULL) &&
+          !kiln_op_served(NULL));
+    HOLDS(!kiln_op_untraced(NULL, NULL) && !kiln_op_untraced(NULL, &(const char *){""}));
     HOLDS(!kiln_op_nrets(NULL) && kiln_op_ret_kind(NULL, 0) == KILN_NONE);
     HOLDS(!kiln_op_arg_name(NULL, 0) && !kiln_op_arg_at(NULL, 0, &info));
     DOES(kiln_text_free(NULL));
@@ -168,7 +194,7 @@ static void calls(void **state) {
         REFUSES(kiln_prepare(NULL, op, ARGS(TEN(a)), &k), "ctx is NULL");
         REFUSES(kiln_prepare(ctx, NULL, ARGS(TEN(a)), &k), "op is NULL");
         REFUSES(kiln_prepare(ctx, op, NULL, 1, &k), "args is NULL");
-        REFUSES(kiln_prepare(ctx, op, ARGS(TEN(a)), NULL), "out is NULL");
+        MUST_OK(kiln_prepare(ctx, op, ARGS(TEN(a)), NULL)); /* no handle is asked for */
         REFUSES(kiln_kernel_run(NULL, ARGS(TEN(a)), &out, 1), "k is NULL");
         REFUSES(kiln_explain(NULL, op, ARGS(TEN(a)), "ir", &text), "ctx is NULL");
         REFUSES(kiln_explain(ctx, NULL, ARGS(TEN(a)), "ir", &text), "op is NULL");

@@ -62,6 +62,9 @@ static kiln_registry *load(const char *text) {
     return r;
 }
 
+#define TO_FLOAT "; write ': takes float' behind the schema, or ': to_float' to convert integers"
+#define TO_REAL "; write ': takes real' behind the schema, or ': takes float'"
+#define REPLACE "; replace=True in Python, and kiln_ops_replace in C, replace it"
 static void refuses_n(const char *text, size_t n, kiln_status want, const char *message) {
     kiln_registry *r = (kiln_registry *)1;
     kiln_clear_error();
@@ -217,7 +220,7 @@ static void forms_of_another_operator_are_not_taken(void **state) {
     (void)state;
     const kiln_op *op;
     assert_int_equal(kiln_registry_find_row(shipped, "where_", &op), KILN_E_NOTFOUND);
-    assert_int_equal(kiln_registry_find_row(shipped, "max.out", &op), KILN_E_UNSUP); /* of max.other */
+    assert_string_equal(find_in(shipped, "max.out")->row->name, "aten::max.other");
     assert_ptr_equal(find_in(shipped, "add_.Scalar")->row, find_in(shipped, "add.Scalar")->row);
     kiln_registry *r = load("map my::relu(Tensor self) -> Tensor : takes real = max(self, 0)\n");
     assert_int_equal(kiln_registry_count(r), kiln_registry_count(shipped) + 1); /* none outside aten:: */
@@ -305,9 +308,8 @@ static void names_find_operators(void **state) {
     finds("relu.default", "aten::relu");
     finds_none("add", "'add' has several overloads, name one: aten::add.Scalar, aten::add.Tensor");
     suggests("lerp.default", "no operator 'lerp.default'; did you mean aten::lerp"); /* each has a name */
-    suggests("sillu", "no operator 'sillu'; did you mean aten::silu, aten::silu.out");
+    suggests("sillu", "no operator 'sillu'; did you mean aten::silu?");
     suggests("aten::add.Tensr", "no operator 'aten::add.Tensr'; did you mean aten::add.Tensor");
-    suggests("mul.Scaler", "no operator 'mul.Scaler'; did you mean aten::mul.Scalar");
     finds_none("nothinglikeit", "no operator 'nothinglikeit'");
     finds_none("mine::silu", "no operator 'mine::silu'");
     finds_none("", "no operator ''");
@@ -354,8 +356,8 @@ static void loading_is_all_or_nothing(void **state) {
     const kiln_op *op;
     assert_int_equal(kiln_open(NULL, &ctx), KILN_OK);
     size_t before = kiln_op_count(ctx);
-    assert_int_equal(kiln_ops_load(ctx, text, sizeof text - 1), KILN_E_TYPE);
-    assert_string_equal(kiln_last_error(), "my::wrong, typed for bool: rows:2:47: unknown name 'nosuch'");
+    assert_int_equal(kiln_ops_load(ctx, text, sizeof text - 1), KILN_E_PARSE);
+    assert_non_null(strstr(kiln_last_error(), "my::wrong: rows:2:47: unknown name 'nosuch'\n  map my::w"));
     assert_int_equal(kiln_op_count(ctx), before);
     assert_int_equal(kiln_op_find(ctx, "my::twice", &op), KILN_E_NOTFOUND);
     assert_int_equal(kiln_ops_load(ctx, TWICE, strlen(TWICE)), KILN_OK);
@@ -411,16 +413,15 @@ static void text_needs_no_nul_at_its_end(void **state) {
 
 static void bad_heads(void **state) {
     (void)state;
-    refuses(KILN_E_PARSE, "mop my::f(Tensor self) -> Tensor = self",
-            "r:1:1: expected a family: map fold scan index compose extern, found 'mop'");
     refuses(KILN_E_PARSE, "\n\n  map my::f(Tensor self) -> Tensor = self",
             "r:3:1: an indented line before any row");
     refuses(KILN_E_PARSE, "map my::f(Tensor self -> Tensor = self",
             "r:1:23: expected '=', ',' or ')', found '-'");
     refuses(KILN_E_PARSE, "map", "r:1:4: expected an operator name, found the end of the text");
     refuses(KILN_E_UNSUP, "map my::f(...) -> Tensor = 1", "r:1:5: a row cannot take or return '...'");
-    refuses(KILN_E_PARSE, F "takes float = self",
-            "r:1:40: expected a clause on a line of its own, or the end of the row, found 'float'");
+    refuses(
+        KILN_E_PARSE, F "takes float = self",
+        "r:1:40: expected ':' and what the row takes, or '=' and a body, behind the schema, found 'float'");
     refuses(
         KILN_E_PARSE, F ": tkes float = self",
         "r:1:36: expected takes, promote, to, to_float, to_double, sum_dtype, out, strides, item, '->' or '=', found 'tkes'");
@@ -432,8 +433,7 @@ static void bad_heads(void **state) {
             "my::f, typed for u8: r:2:11: rank takes a tensor");
     refuses(KILN_E_TYPE, F ": takes real\n    check fits(self) : \"no\"\n    when true = self",
             "my::f, typed for u8: r:2:11: fits takes a number");
-    refuses(KILN_E_TYPE, F ": takes int = self + largest",
-            "my::f, typed for u8: r:1:55: unknown name 'largest'");
+    refuses(KILN_E_PARSE, F ": takes int = self + largest", "my::f: r:1:55: unknown name 'largest'");
     refuses(KILN_E_PARSE, F ": takes int = self + twice\n    host twice = 2 * slef",
             "r:2:22: 'slef' is not an argument or a host number defined before");
     refuses(KILN_E_PARSE, F ": takes flaot = self",
@@ -471,7 +471,7 @@ static void schemas_are_pytorchs(void **state) {
 
 static void names_are_defined_once(void **state) {
     (void)state;
-    refuses(KILN_E_ARG, TWICE "\n" TWICE, "r:3:5: my::twice is defined already, at r:1:5");
+    refuses(KILN_E_ARG, TWICE "\n" TWICE, "r:3:5: my::twice is defined already, at r:1:5" REPLACE);
     kiln_registry *r = NULL;
     static const char again[] = "map silu(Tensor self) -> Tensor : takes float = self";
     assert_int_equal(load_n(shipped, again, sizeof again - 1, &r), KILN_E_ARG);
@@ -505,9 +505,8 @@ static void bodies_match_results(void **state) {
 
 static void bad_names(void **state) {
     (void)state;
-    refuses(KILN_E_TYPE, F "= self + othr", "my::f, typed for bool: r:1:43: unknown name 'othr'");
-    refuses(KILN_E_TYPE, F ": takes float = frob(self)",
-            "my::f, typed for f16: r:1:50: unknown function 'frob'");
+    refuses(KILN_E_PARSE, F "= self + othr", "my::f: r:1:43: unknown name 'othr'");
+    refuses(KILN_E_PARSE, F ": takes float = frob(self)", "my::f: r:1:50: unknown function 'frob'");
     refuses(KILN_E_PARSE, F ": takes float = exp(self, 1)", "r:1:50: 'exp' takes 1 argument, found 2");
     refuses(KILN_E_PARSE, G "= self",
             "r:1:5: my::f: argument 'other' is not used; if it is not misspelt, write 'ignore other'");
@@ -523,17 +522,17 @@ static void bad_names(void **state) {
 
 static void types_wrong_for_one_dtype(void **state) {
     (void)state;
-    refuses(KILN_E_TYPE, F "= self - 1", "my::f, typed for bool: r:1:36: 'sub' does not take bool");
+    refuses(KILN_E_TYPE, F "= self - 1", "my::f, typed for bool: r:1:36: 'sub' does not take bool" TO_REAL);
     takes(F ": takes real = self - 1");
     refuses(KILN_E_TYPE, F ": takes real = max(self, -1)",
-            "my::f, typed for u8: r:1:59: the number -1 does not fit the type u8");
-    refuses(
-        KILN_E_TYPE, F ": takes real = exp(self)",
-        "my::f, typed for u8: r:1:49: 'exp' does not take u8; does the row need to_float or takes float?");
+            "my::f, typed for u8: r:1:59: the number -1 does not fit the type u8" TO_FLOAT);
+    refuses(KILN_E_TYPE, F ": takes real = exp(self)",
+            "my::f, typed for u8: r:1:49: 'exp' does not take u8" TO_FLOAT);
     refuses(KILN_E_TYPE, F ": takes float -> i64 = self",
             "my::f, typed for f16: r:1:57: the expression is f32 but the result is i64");
     refuses(KILN_E_TYPE, F "= self < 1",
-            "my::f, typed for u8: r:1:36: the expression is bool but the result is u8");
+            "my::f, typed for u8: r:1:36: the expression is bool but the result is u8; "
+            "write '-> bool' before '=', or 'condition ? 1 : 0'");
     refuses(KILN_E_TYPE, F "= size(self, 0)",
             "my::f, typed for bool: r:1:36: the expression is i64 but the result is bool");
     refuses(KILN_E_TYPE, F ": -> i64 = size(self, 0)",
@@ -614,14 +613,13 @@ static void bad_clauses(void **state) {
 
 static void conditions_are_checked_before_any_call(void **state) {
     (void)state;
-    refuses(KILN_E_TYPE, F "= self\n    check is_int(comon) : \"a\"",
-            "my::f, typed for bool: r:2:18: unknown name 'comon'");
-    refuses(KILN_E_TYPE, F "= self\n    check false and comon : \"a\"",
-            "my::f, typed for bool: r:2:21: unknown name 'comon'");
-    refuses(KILN_E_TYPE, M "    when s > comon = self\n    when mode == \"a\" = self",
-            "my::f, typed for u8: r:2:14: unknown name 'comon'");
-    refuses(KILN_E_TYPE, M "    when prsent(s) and mode == \"a\" = self",
-            "my::f, typed for u8: r:2:10: unknown function 'prsent'");
+    refuses(KILN_E_PARSE, F "= self\n    check is_int(comon) : \"a\"", "my::f: r:2:18: unknown name 'comon'");
+    refuses(KILN_E_PARSE, F "= self\n    check false or comon : \"a\"",
+            "my::f: r:2:20: unknown name 'comon'");
+    refuses(KILN_E_PARSE, M "    when s > comon = self\n    ignore mode",
+            "my::f: r:2:14: unknown name 'comon'");
+    refuses(KILN_E_PARSE, M "    when prsent(s) = self\n    ignore mode",
+            "my::f: r:2:10: unknown function 'prsent'");
     refuses(KILN_E_TYPE, M "    when exp(s) > 0 and mode == \"a\" = self",
             "my::f, typed for u8: r:2:10: 'exp' cannot be computed before the call");
     refuses(KILN_E_TYPE, F "= self\n    check self > 0 : \"a\"",
@@ -632,7 +630,7 @@ static void conditions_are_checked_before_any_call(void **state) {
 static void branches_are_all_reached(void **state) {
     (void)state;
     refuses(KILN_E_TYPE, F "\n    when is_float(common) = self",
-            "my::f, typed for bool: r:1:5: no branch covers bool; say what the row takes");
+            "my::f, typed for bool: r:1:5: no branch covers bool; say what the row takes" TO_FLOAT);
     refuses(KILN_E_TYPE, F ": takes real\n    when true = self\n    when is_int(common) = self",
             "my::f: r:3:10: this branch is never taken, whatever the dtypes");
     refuses(KILN_E_TYPE,
@@ -651,14 +649,14 @@ static void branches_are_all_reached(void **state) {
 static void bad_folds(void **state) {
     (void)state;
     refuses(KILN_E_PARSE, FOLD "    state a = 0\n    step a = a + self\n    finish a",
-            "my::f, typed for f16: r:1:6: a fold needs a merge");
+            "my::f: r:1:6: a fold needs a merge");
     refuses(KILN_E_PARSE,
             FOLD "    state a = 0\n    step b = a + self\n    merge a = a + rhs.a\n    finish a",
-            "my::f, typed for f16: r:4:10: 'b' in step is not a state");
+            "my::f: r:4:10: 'b' in step is not a state");
     refuses(KILN_E_PARSE, FOLD "    state a = 0, b = 0\n    step a = a + self\n    merge a = a\n    finish a",
-            "my::f, typed for f16: r:4:10: step gives 1 of 2 states");
-    refuses(KILN_E_TYPE, FOLD "    state a = 0\n    step a = self + rhs.a\n    merge a = a\n    finish a",
-            "my::f, typed for f16: r:4:21: unknown name 'rhs.a'");
+            "my::f: r:4:10: step gives 1 of 2 states");
+    refuses(KILN_E_PARSE, FOLD "    state a = 0\n    step a = self + rhs.a\n    merge a = a\n    finish a",
+            "my::f: r:4:21: unknown name 'rhs.a'");
     refuses(KILN_E_TYPE, FOLD "    state a = 0\n    step a = a + self\n    merge a = a + self\n    finish a",
             "my::f, typed for f16: r:5:19: a merge cannot see this");
     refuses(KILN_E_TYPE,
@@ -668,7 +666,7 @@ static void bad_folds(void **state) {
             FOLD "    state a = 0\n    step a = a + self\n    merge a = a + rhs.a\n    finish a * self",
             "my::f, typed for f16: r:6:16: a finish sees elements only with 'each'");
     refuses(KILN_E_PARSE, FOLD "    state a = 0\n    step a = a + self\n    merge a = a + rhs.a",
-            "my::f, typed for f16: r:1:6: result 0 has no finish");
+            "my::f: r:1:6: result 0 has no finish");
 }
 
 static void bad_shorthands_and_parts(void **state) {

@@ -1,7 +1,7 @@
-/* test_plan.c - plans made by hand: steps and axes that no family makes yet print and run.
+/* test_plan.c - works made by hand: steps and axes that no family makes yet print and run.
  *
- * A gather, whose places are computed and may be refused before anything is written, and a plan of two launches over
- * axes of their own with a temporary between them.  What runs them knows axes, buffers and steps alone. */
+ * A gather, whose places are computed and may be refused before anything is written, and a work of two launches with a
+ * temporary between them.  What runs them knows axes, buffers and steps alone. */
 #include "call_cases.h"
 #include "infer/infer_parts.h"
 #include "ir/ir.h"
@@ -34,23 +34,45 @@ static void end(made *m) {
     kiln_arena_free(&m->arena);
 }
 
-static void set_shape(kiln_shape *s, int64_t n) {
-    *s = (kiln_shape){.rank = 1, .nelem = n, .sizes = {n}, .strides = {1}};
+/* The tables of a work of one result of one dimension, whose axes have these extents. */
+static void begin_work(made *m, int ndim, const int64_t *n, int nbuffers, int nsteps) {
+    kiln_plan *p = &m->plan;
+    kiln_work *w = &p->work;
+    p->typed = (kiln_typed){.nrets = 1, .common = KILN_F32, .ret_dtype = {KILN_F32}};
+    kiln_plan_begin(p, 1);
+    kiln_plan_shape(p, &p->shape[0], 1);
+    p->shape[0].nelem = p->shape[0].sizes[0] = n[0];
+    p->shape[0].strides[0] = 1;
+    p->result[0] = (kiln_result){.shape = 0};
+    p->buffer = kiln_work_take(w, kiln_work_words_of((unsigned)nbuffers, sizeof *p->buffer), &w->buffer);
+    p->step = kiln_work_take(w, kiln_work_words_of((unsigned)nsteps, sizeof *p->step), &w->step);
+    p->n = kiln_work_take(w, (unsigned)ndim, &w->n);
+    for (int d = 0; d < ndim; d++) {
+        p->n[d] = n[d];
+        p->role[d] = d ? KILN_ROLE_INDEXED : KILN_ROLE_GRID;
+    }
+    (void)kiln_work_take(w, (unsigned)(ndim * nbuffers), &w->stride);
+    w->nbuffers = (uint8_t)nbuffers;
+    p->axes = (kiln_axes_counts){.ndim = ndim,
+                                 .ngrid = 1,
+                                 .nbuffers = nbuffers,
+                                 .nwritten = 1,
+                                 .pitch = ndim,
+                                 .npoints = n[0],
+                                 .nelem = n[0]};
 }
 
-static void set_buffer(made *m, int b, kiln_buffer buffer, int ndim, const int64_t *stride) {
-    m->plan.buffer[b] = buffer;
-    m->plan.bytes[b] = (uint8_t)kiln_dtype_size(buffer.dtype);
-    memcpy(m->plan.stride[b], stride, (size_t)ndim * sizeof *stride);
+static void set_buffer(made *m, int b, kiln_buffer buffer, const int64_t *stride) {
+    kiln_plan *p = &m->plan;
+    p->buffer[b] = buffer;
+    p->bytes[b] = (uint8_t)kiln_dtype_size((kiln_dtype)buffer.dtype);
+    memcpy(p->words + p->work.stride + b * p->axes.pitch, stride, (size_t)p->axes.ndim * sizeof *stride);
 }
 
-static kiln_axes axes_of(const made *m, int ndim, int nbuffers, const int64_t *n) {
-    kiln_axes x = {.ndim = ndim, .ngrid = 1, .nbuffers = nbuffers, .nwritten = 1, .pitch = KILN_MAX_DIMS};
-    x.npoints = x.nelem = n[0];
-    x.n = n;
-    x.stride = m->plan.stride[0];
-    x.bytes = m->plan.bytes;
-    return x;
+static kiln_status run(made *m, kiln_tensor *x, kiln_tensor *index, kiln_tensor **out) {
+    const kiln_value args[] = {TEN(x), INT(0), TEN(index)};
+    const kiln_given given = {m->call.op->name, args, NULL, NULL};
+    return kiln_steps_run(&m->plan.work, &m->nests, &m->run, &given, out);
 }
 
 static void assert_prints(const made *m, const char *want) {
@@ -80,20 +102,14 @@ static void make_gather(made *m, const kiln_tensor *x, const kiln_tensor *index)
     kiln_plan *p = &m->plan;
     begin(m, gather_ir, "gather");
     m->nests.nguards = 1;
-    p->typed = (kiln_typed){.nrets = 1, .common = KILN_F32, .ret_dtype = {KILN_F32}};
-    set_shape(&p->shape[0], index->nelem);
-    set_buffer(m, 0, (kiln_buffer){.kind = KILN_BUFFER_RESULT, .dtype = KILN_F32}, 2, (int64_t[]){4, 0});
-    set_buffer(m, 1, (kiln_buffer){.kind = KILN_BUFFER_ARG, .which = 0, .dtype = KILN_F32, .tensor = x}, 2,
+    begin_work(m, 2, (int64_t[]){index->nelem, x->nelem}, 3, 1);
+    set_buffer(m, 0, (kiln_buffer){.kind = KILN_BUFFER_RESULT, .dtype = KILN_F32}, (int64_t[]){4, 0});
+    set_buffer(m, 1, (kiln_buffer){.kind = KILN_BUFFER_ARG, .which = 0, .dtype = KILN_F32},
                (int64_t[]){0, 4});
-    set_buffer(m, 2, (kiln_buffer){.kind = KILN_BUFFER_ARG, .which = 2, .dtype = KILN_I64, .tensor = index},
-               2, (int64_t[]){8, 0});
-    p->nbuffers = 3;
-    p->n[0] = index->nelem;
-    p->n[1] = x->nelem;
-    p->role[1] = KILN_ROLE_INDEXED;
-    p->axes = axes_of(m, 2, 3, p->n);
-    p->step[0] = (kiln_step){.kind = KILN_STEP_LAUNCH, .u.launch = {.axes = &p->axes}};
-    p->nsteps = 1;
+    set_buffer(m, 2, (kiln_buffer){.kind = KILN_BUFFER_ARG, .which = 2, .dtype = KILN_I64},
+               (int64_t[]){8, 0});
+    (void)kiln_plan_step(p, KILN_STEP_LAUNCH);
+    kiln_plan_end(p);
 }
 
 static void a_gather(void **state) {
@@ -108,13 +124,13 @@ static void a_gather(void **state) {
                       "result 0: f32[3] strides (1), new\naxes: grid 3, indexed 4\nbuffers:\n"
                       "  result 0: f32 any, byte strides [4, 0]\n  self: f32 any, byte strides [0, 4]\n"
                       "  index: i64 any, byte strides [8, 0]\nsteps:\n  launch\n");
-    MUST_OK(kiln_steps_run(&m.plan, &m.nests, &m.run, NULL, &out));
+    MUST_OK(run(&m, x, index, &out));
     const float *y = kiln_tensor_data(out);
     assert_true(y[0] == 40 && y[1] == 10 && y[2] == 40);
     kiln_tensor_release(out);
     out = NULL;
     at[1] = 4;
-    assert_int_equal(kiln_steps_run(&m.plan, &m.nests, &m.run, NULL, &out), KILN_E_INDEX);
+    assert_int_equal(run(&m, x, index, &out), KILN_E_INDEX);
     assert_non_null(strstr(kiln_last_error(), "aten::gather: index out of range"));
     assert_null(out); /* refused before there was a result */
     end(&m);
@@ -141,26 +157,20 @@ static void two_launches(void **state) {
     kiln_tensor *x = F32(SIZES(N), 1, 2, 3, 4, 5), *back = new_tensor(KILN_I64, SIZES(N), NULL), *out = NULL;
     for (int k = 0; k < N; k++) ((int64_t *)kiln_tensor_data(back))[k] = N - 1 - k;
     begin(&m, two_ir, "gather");
-    p->typed = (kiln_typed){.nrets = 1, .common = KILN_F32, .ret_dtype = {KILN_F32}};
-    set_shape(&p->shape[0], N);
+    begin_work(&m, 2, (int64_t[]){N, N}, 5, 3);
     kiln_buffer tmp = {.kind = KILN_BUFFER_TMP, .which = 0, .dtype = KILN_F32, .nbytes = N * 4};
-    set_buffer(&m, 0, (kiln_buffer){.kind = KILN_BUFFER_RESULT, .dtype = KILN_F32}, 2, (int64_t[]){4, 0});
-    set_buffer(&m, 1, (kiln_buffer){.kind = KILN_BUFFER_ARG, .which = 0, .dtype = KILN_F32, .tensor = x}, 2,
+    set_buffer(&m, 0, (kiln_buffer){.kind = KILN_BUFFER_RESULT, .dtype = KILN_F32}, (int64_t[]){4, 0});
+    set_buffer(&m, 1, (kiln_buffer){.kind = KILN_BUFFER_ARG, .which = 0, .dtype = KILN_F32},
                (int64_t[]){4, 0});
-    set_buffer(&m, 2, tmp, 2, (int64_t[]){4, 0});
-    set_buffer(&m, 3, tmp, 2, (int64_t[]){0, 4});
-    set_buffer(&m, 4, (kiln_buffer){.kind = KILN_BUFFER_ARG, .which = 2, .dtype = KILN_I64, .tensor = back},
-               2, (int64_t[]){8, 0});
-    p->nbuffers = 5;
-    p->n[0] = p->n[1] = N;
-    p->role[1] = KILN_ROLE_INDEXED;
-    p->copy_n[0] = N;
-    p->axes = axes_of(&m, 2, 5, p->n);
-    p->step[0] = (kiln_step){.kind = KILN_STEP_LAUNCH, .u.launch = {.axes = &p->axes, .first = 0, .end = 1}};
-    p->step[1] = (kiln_step){.kind = KILN_STEP_COPY,
-                             .u.copy = {.from = 2, .to = 3, .ndim = 1, .n = p->copy_n}};
-    p->step[2] = (kiln_step){.kind = KILN_STEP_LAUNCH, .u.launch = {.axes = &p->axes, .first = 1, .end = 2}};
-    p->nsteps = 3;
+    set_buffer(&m, 2, tmp, (int64_t[]){4, 0});
+    set_buffer(&m, 3, tmp, (int64_t[]){0, 4});
+    set_buffer(&m, 4, (kiln_buffer){.kind = KILN_BUFFER_ARG, .which = 2, .dtype = KILN_I64},
+               (int64_t[]){8, 0});
+    *kiln_plan_step(p, KILN_STEP_LAUNCH) = (kiln_step){.kind = KILN_STEP_LAUNCH, .u.launch = {0, 1}};
+    kiln_plan_copy(p, 2, 3, 1, p->n, true);
+    p->step[1].u.copy.dense = KILN_DENSE_TO;
+    *kiln_plan_step(p, KILN_STEP_LAUNCH) = (kiln_step){.kind = KILN_STEP_LAUNCH, .u.launch = {1, 2}};
+    kiln_plan_end(p);
     assert_prints(&m, "operator: aten::gather\nbranch: 0\nkind: kernel\ncommon: f32\nshape: [5]\n"
                       "result 0: f32[5] strides (1), new\naxes: grid 5, indexed 5\nbuffers:\n"
                       "  result 0: f32 any, byte strides [4, 0]\n  self: f32 any, byte strides [4, 0]\n"
@@ -168,7 +178,7 @@ static void two_launches(void **state) {
                       "  temporary for self: f32 any, byte strides [0, 4], 20 bytes\n"
                       "  index: i64 any, byte strides [8, 0]\nsteps:\n  launch nests 0 to 0\n"
                       "  copy temporary for self to temporary for self, [5]\n  launch nests 1 to 1\n");
-    MUST_OK(kiln_steps_run(p, &m.nests, &m.run, NULL, &out));
+    MUST_OK(run(&m, x, back, &out));
     for (int k = 0; k < N; k++) assert_true(((float *)kiln_tensor_data(out))[k] == (float)(2 * (N - k)));
     end(&m);
     drop_args(ARGS(TEN(x), TEN(back), TEN(out)));

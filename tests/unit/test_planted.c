@@ -4,7 +4,8 @@
  * that; a class under another class's key and a row with a wrong body must be seen as well.  The comparison
  * is the one of test_tiers.c. */
 #include "api/ctx.h"
-#include "emit/emit.h"
+#include "target/cpu/build.h"
+#include "target/cpu/emit.h"
 #include "run/selftest.h"
 #include "tier_compare.h"
 

@@ -113,6 +113,8 @@ static bool os_start(pthread_t *out, void *(*run)(void *), void *arg) {
     return false;
 }
 
+static void os_name(const char *name) { assert_true(strlen(name) < 16); }
+
 static int os_cpu(void) { return cores[here].beside_caller ? 0 : here; }
 
 static void os_leave_cpu(int cpu) {
@@ -185,7 +187,9 @@ static int close_pool(void **state) {
 
 static int levels(int workers) {
     int n = 0;
-    for (int64_t reached = 0, wave = FAN; reached < workers; reached += wave, wave *= FAN) n++;
+    for (int64_t reached = 0, wave = KILN_CPU_POOL_FAN; reached < workers;
+         reached += wave, wave *= KILN_CPU_POOL_FAN)
+        n++;
     return n;
 }
 
@@ -203,11 +207,11 @@ static void sleepers_are_woken_by_each_other(void **state) {
         int64_t took = run_loop(n, 200 * n);
         assert_in_range(first_part - start, 0, 3 * WAKE_NS + 1000);
         assert_int_equal(nwakes, workers);
-        int64_t latest = start + levels(workers) * (WAKE_LATENCY_NS + FAN * WAKE_NS + 2000);
+        int64_t latest = start + levels(workers) * (WAKE_LATENCY_NS + KILN_CPU_POOL_FAN * WAKE_NS + 2000);
         for (int k = 1; k <= workers; k++) {
             assert_in_range(cores[k].woken, start, latest);
             int64_t idle = last_part - cores[k].woken - cores[k].worked; /* while parts waited */
-            assert_true(idle <= (int64_t)FAN * WAKE_NS + 2000);
+            assert_true(idle <= (int64_t)KILN_CPU_POOL_FAN * WAKE_NS + 2000);
         }
         assert_true(took <= (200 * PART_NS) + (latest - start) + 2 * PART_NS);
     }

@@ -124,15 +124,15 @@ static bool same_bound(const kiln_bound *a, const kiln_bound *b) {
 }
 
 static bool same_axes(const kiln_plan *a, const kiln_plan *b) {
-    const kiln_axes *x = &a->axes, *y = &b->axes;
+    const kiln_axes_counts *x = &a->axes, *y = &b->axes;
     if (x->ndim != y->ndim || x->ngrid != y->ngrid || x->nbuffers != y->nbuffers ||
-        x->strided != y->strided || a->nbuffers != b->nbuffers || a->nsteps != b->nsteps ||
-        a->form != b->form)
+        x->strided != y->strided || a->work.nbuffers != b->work.nbuffers ||
+        a->work.nsteps != b->work.nsteps || a->form != b->form)
         return false;
-    for (int k = 0; k < a->nbuffers; k++) {
+    for (int k = 0; k < a->work.nbuffers; k++) {
         const kiln_buffer *u = &a->buffer[k], *v = &b->buffer[k];
-        if (u->tensor != v->tensor || u->kind != v->kind || u->which != v->which || u->dtype != v->dtype ||
-            (k < x->nbuffers && u->stride != v->stride))
+        if (kiln_plan_tensor(a, k) != kiln_plan_tensor(b, k) || u->kind != v->kind || u->which != v->which ||
+            u->dtype != v->dtype || (k < x->nbuffers && u->stride != v->stride))
             return false;
         if (memcmp(a->stride[k], b->stride[k], (size_t)x->ndim * sizeof *a->n) != 0) return false;
     }
@@ -244,7 +244,7 @@ static void some_calls(fuzz *f) {
         any_shapes(f, args, n);
     }
     kiln_recipe *r = f->forgetful ? kiln_recipe_find(kiln_thread_of(&f->ctx->epochs), op, args, n) : NULL;
-    if (r) r->asked.arg[0].mask = r->asked.arg[0].want = 0;
+    if (r) r->asked.arg[0].bits = (kiln_bits){0, 0};
     drop_args(args, n);
 }
 

@@ -316,7 +316,8 @@ static void malformed_heads_are_named(void **state) {
 static void malformed_arguments_are_named(void **state) {
     (void)state;
     refuses("f(", "schema:1:3: expected a type, found the end of the text");
-    refuses("f(int)", "schema:1:6: expected an argument name, found ')'");
+    refuses("f(int)",
+            "schema:1:6: expected the name of an argument behind its type, as in 'Tensor x', found ')'");
     refuses("f(int a,)", "schema:1:9: expected a type, found ')'");
     refuses("f(,)", "schema:1:3: expected a type, found ','");
     refuses("f(int a int b)", "schema:1:9: expected '=', ',' or ')', found 'i'");
@@ -341,12 +342,14 @@ static void malformed_returns_are_named(void **state) {
 
 static void malformed_types_are_named(void **state) {
     (void)state;
-    refuses("f(int?? a)", "schema:1:7: expected an argument name, found '?'");
+    refuses("f(int?? a)",
+            "schema:1:7: expected the name of an argument behind its type, as in 'Tensor x', found '?'");
     refuses("f(int[ a)", "schema:1:7: expected a list size or ']', found ' '");
     refuses("f(int[2 a)", "schema:1:8: expected ']', found ' '");
     refuses("f(int[-1] a)", "schema:1:7: expected a list size or ']', found '-'");
     refuses("f(int[2147483648] a)", "schema:1:7: expected a list size of at most 2147483647");
-    refuses("f(a. b)", "schema:1:4: expected an argument name, found '.'");
+    refuses("f(a. b)",
+            "schema:1:4: expected the name of an argument behind its type, as in 'Tensor x', found '.'");
     refuses("f(() a)", "schema:1:4: expected a type, found ')'");
     refuses("f((int a) b)", "schema:1:8: expected ',' or ')', found 'a'");
     refuses("f(Dict(int a)", "schema:1:12: expected ',' or ')', found 'a'");
@@ -356,7 +359,8 @@ static void malformed_types_are_named(void **state) {
     refuses("f(Tensor(a!!) a)", "schema:1:12: expected '->' or ')', found '!'");
     refuses("f(Tensor(a -> b!) a)", "schema:1:16: expected ')', found '!'");
     refuses("f(Tensor(a|) a)", "schema:1:12: expected an alias name or '*', found ')'");
-    refuses("f(Tensor(a)(b) a)", "schema:1:12: expected an argument name, found '('");
+    refuses("f(Tensor(a)(b) a)",
+            "schema:1:12: expected the name of an argument behind its type, as in 'Tensor x', found '('");
 }
 
 static void malformed_defaults_are_named(void **state) {
@@ -390,7 +394,9 @@ static void malformed_strings_are_named(void **state) {
 
 static void nul_bytes_are_refused(void **state) {
     (void)state;
-    refuses_n("f(int\0 a) -> ()", 15, KILN_E_PARSE, "schema:1:6: expected an argument name, found byte 0x00");
+    refuses_n(
+        "f(int\0 a) -> ()", 15, KILN_E_PARSE,
+        "schema:1:6: expected the name of an argument behind its type, as in 'Tensor x', found byte 0x00");
     refuses_n("f(str a=\"\0\")", 12, KILN_E_PARSE,
               "schema:1:10: expected '\"' to end the string, found byte 0x00");
     refuses_n("f() -> ()\0", 10, KILN_E_PARSE,

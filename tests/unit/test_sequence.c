@@ -1,8 +1,8 @@
 /* test_sequence.c - random sequences of calls: does what earlier calls left behind change a later one?
  *
  * A few calls take turns; each time something of one is changed: a number or its kind, a name, a shape, a
- * layout, where a tensor lies, whether it may be written, the dtype.  The compiled context answers by slots,
- * recipes and replays in memory that is used again.  The interpreting one remembers
+ * layout, where a tensor lies, whether it may be written, the dtype.  One context answers by slots, recipes and
+ * replays, of kernels and then of interpreted calls, in memory that is used again.  The other one remembers
  * nothing and works on a copy of the same memory: the status and message, the results and
  * every byte must be the same.  A slot and a replay that ask too little are planted, and must be found. */
 #include "api/memo.h"
@@ -25,7 +25,7 @@ enum { OPS = sizeof ops / sizeof *ops };
 /* Elements of each region are of its dtype; a tensor lies in one. */
 static const kiln_dtype region_dtype[REGIONS] = {KILN_F32, KILN_I32, KILN_BOOL};
 
-/* The same memory twice: for the interpreting context and for the compiled one. */
+/* The same memory twice: for the context that remembers nothing and for the other one. */
 static _Alignas(64) char memory[2][REGIONS][ROOM * 4];
 
 typedef struct placed {
@@ -278,7 +278,6 @@ static void run(const one_call *c, int world, outcome *to) {
     const kiln_op *op = op_of(contexts[world], c->name);
     to->nargs = make_values(c, op, world, to->headers, to->args);
     memset(to->outs, 0, sizeof to->outs);
-    contexts[0]->forgets = true;
     to->status = kiln_call(contexts[world], op, to->args, to->nargs, to->outs, KILN_MAX_RETS);
     snprintf(to->said, sizeof to->said, "%s", to->status ? kiln_last_error() : "");
     to->said[strcspn(to->said, "[")] = 0; /* where in the source it was found may differ */
@@ -360,14 +359,14 @@ static void plant(const fuzz *f, const char *name) {
     kiln_memo *s = *kiln_slot_of(t->user, op);
     if (f->plant_slot && s && s->op == op)
         for (unsigned k = 0; k < s->nargs; k++) {
-            s->asked.arg[k].mask &= ~KILN_SIG_FLAGS(KILN_TF_READONLY);
-            s->asked.arg[k].want &= s->asked.arg[k].mask;
+            s->asked.arg[k].bits.mask &= ~KILN_SIG_FLAGS(KILN_TF_READONLY);
+            s->asked.arg[k].bits.want &= s->asked.arg[k].bits.mask;
         }
-    kiln_recipe *r = kiln_slots_of(t)->recipes;
+    kiln_recipe **r = kiln_slots_of(t)->recipes;
     for (int k = 0; f->plant_replay && r && k < KILN_RECIPE_COUNT; k++)
-        for (int way = 0; r[k].op == op && way < KILN_RECIPE_WAYS; way++) {
-            kiln_memo *m = r[k].way[way];
-            int rank = m && m->op == op ? (int)(m->asked.arg[0].want >> 32 & 0xff) : 0;
+        for (int way = 0; r[k]->op == op && way < KILN_RECIPE_WAYS; way++) {
+            kiln_memo *m = r[k]->way[way];
+            int rank = m && m->op == op ? (int)(m->asked.arg[0].bits.want >> 32 & 0xff) : 0;
             if (rank && !m->flat && m->asked.arg[0].kind == KILN_TENSOR) m->layout[2 * rank - 1] = 1;
         }
 }
@@ -389,7 +388,8 @@ static bool search(fuzz *f, int episodes) {
 
 static void earlier_calls_change_nothing(void **state) {
     (void)state;
-    static fuzz f = {.seed = 1001};
+    static fuzz f;
+    f = (fuzz){.seed = 1001};
     kiln_stats before = stats_of(contexts[1]);
     bool same = search(&f, whole_run() ? EPISODES : EPISODES / 2);
     kiln_stats after = stats_of(contexts[1]);
@@ -401,13 +401,15 @@ static void earlier_calls_change_nothing(void **state) {
 
 static void a_slot_that_asks_too_little_is_found_out(void **state) {
     (void)state;
-    static fuzz f = {.seed = 12, .plant_slot = true};
+    static fuzz f;
+    f = (fuzz){.seed = 12, .plant_slot = true};
     assert_false(search(&f, EPISODES));
 }
 
 static void a_replay_that_asks_too_little_is_found_out(void **state) {
     (void)state;
-    static fuzz f = {.seed = 13, .plant_replay = true};
+    static fuzz f;
+    f = (fuzz){.seed = 13, .plant_replay = true};
     assert_false(search(&f, EPISODES));
 }
 
@@ -417,5 +419,5 @@ int main(void) {
         cmocka_unit_test(a_slot_that_asks_too_little_is_found_out),
         cmocka_unit_test(a_replay_that_asks_too_little_is_found_out),
     };
-    return cmocka_run_group_tests(tests, open_contexts, close_contexts);
+    return RUN_COMPILED_AND_INTERPRETED(tests);
 }

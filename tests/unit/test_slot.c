@@ -1,7 +1,7 @@
-/* test_slot.c - calls that a slot answers, and calls that it must not.
+/* test_slot.c - calls that a slot answers, by a kernel and by the interpreter, and calls that it must not.
  *
- * The interpreting context never uses slots, so it says what each call means: same status, same message, same
- * results.  Counters say which path was taken. */
+ * A context that remembers nothing says what each call means: same status, same message, same results.  Counters say
+ * which path was taken. */
 #include <fenv.h>
 
 #include "tier_compare.h"
@@ -290,6 +290,24 @@ static void values_that_conditions_ask(void **state) {
         }
     }
     drop(x), drop(i);
+}
+
+/* The two lists differ only in the numbers that they hold. */
+static void lists_that_conditions_ask(void **state) {
+    static const char row[] = "map my::listed(Tensor self, int[] w) -> Tensor : takes all\n"
+                              "    when w[0] == 2 = self + self\n"
+                              "    when w[0] != 2 = self\n";
+    const kiln_value two[] = {INT(2), INT(3), INT(4)}, three[] = {INT(3), INT(2), INT(4)};
+    (void)state;
+    BOTH(ctx) MUST_OK(kiln_ops_load(ctx, row, strlen(row)));
+    kiln_tensor *x = filled(KILN_F32, SIZES(20), NULL);
+    for (uint32_t n = 1; n <= 3; n++) {
+        warm("my::listed", ARGS(TEN(x), kiln_v_list(two, n)));
+        AGREE("my::listed", TEN(x), kiln_v_list(three, n));
+        AGREE("my::listed", TEN(x), kiln_v_list(two, n));
+        AGREE("my::listed", TEN(x), kiln_v_list(two, 0));
+    }
+    drop(x);
 }
 
 static void optional_arguments_come_and_go(void **state) {
@@ -582,6 +600,7 @@ int main(void) {
         cmocka_unit_test(numbers_change_value_and_kind),
         cmocka_unit_test(defaults_in_another_rounding_mode),
         cmocka_unit_test(values_that_conditions_ask),
+        cmocka_unit_test(lists_that_conditions_ask),
         cmocka_unit_test(optional_arguments_come_and_go),
         cmocka_unit_test(results_into_given_tensors),
         cmocka_unit_test(laid_out_results_into_given_tensors),
@@ -595,5 +614,5 @@ int main(void) {
         cmocka_unit_test(evicted_classes_miss),
         cmocka_unit_test(contexts_do_not_share_slots),
     };
-    return cmocka_run_group_tests(tests, open_contexts, close_contexts);
+    return RUN_COMPILED_AND_INTERPRETED(tests);
 }

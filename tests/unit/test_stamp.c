@@ -1,6 +1,6 @@
 /* test_stamp.c - the build stamp: which files it covers, and that a byte or an order more or less gives another. */
 #include "call_cases.h"
-#include "emit/emit.h"
+#include "target/cpu/emit.h"
 
 /* Runs the build's own tool over paths; what it wrote, which is static. */
 static const char *digest_of(const char *paths) {
@@ -50,7 +50,8 @@ static void the_library_has_the_stamp_of_its_sources(void **state) {
     (void)state;
     assert_int_equal(strlen(kiln_emit_stamp), 32);
     assert_string_equal(kiln_emit_stamp,
-                        digest_of("$(grep -v '^#' src/emit/stamped.txt | sed 's|^|" KILN_SOURCE_DIR "/|' | "
+                        digest_of("$(grep -v '^#' src/target/cpu/stamped.txt | sed 's|^|" KILN_SOURCE_DIR
+                                  "/|' | "
                                   "while read -r p; do ls $p; done | LC_ALL=C sort)"));
     kiln_ctx *ctx = open_mode(KILN_MODE_INTERP);
     char *text;

@@ -1,12 +1,12 @@
 /* test_unpin.c - a class may be evicted and dropped the moment its build lets go of it.
  *
- * api/tiers.c is compiled into this program so that right after it unpins a class, another call evicts the class and a
+ * api/builders.c is compiled into this program so that right after it unpins a class, another call evicts the class and a
  * scan drops it: what other threads may do then.  AddressSanitizer sees who touches it afterwards. */
 #include "tier_cases.h"
 
 static void unpin_and_evict(kiln_cache *c, kiln_entry *e);
 #define kiln_cache_unpin unpin_and_evict
-#include "api/tiers.c"
+#include "api/builders.c"
 #undef kiln_cache_unpin
 
 static kiln_ctx *evicting; /* NULL: classes stay */

@@ -78,11 +78,16 @@ static void folds_see_and_write_arguments(void **state) {
         "  merge s = s + rhs.s\n  finish s",
         "r:1:6: elements of a diagonal, or of tensors alike, are seen as they are: no 'view'");
     refuses(
-        KILN_E_TYPE,
+        KILN_E_PARSE,
         "scan my::f(Tensor x, int dim) -> Tensor : takes float\n  over dim\n  state s = 0\n  step s = s + x\n"
         "  finish empty",
-        "my::f, typed for f16: r:5:10: unknown name 'empty'");
+        "my::f: r:5:10: unknown name 'empty'");
     refuses(KILN_E_PARSE, TRIANGLE("", "finish s"), NO_TRIANGLE);
+    refuses(
+        KILN_E_PARSE,
+        "extern f(Tensor x) -> Tensor : takes real out exact\n  over dims(0) triangle\n  routine median(x)",
+        "r:1:8: a triangle is of rows that views set beside each other, and its results have one element for "
+        "each two: no 'each', no 'writes'");
     refuses(KILN_E_PARSE, TRIANGLE("  view x [.. -1, 1, -1 ..]\n", "finish each x - s"), NO_TRIANGLE);
     refuses(KILN_E_PARSE,
             "fold my::f(Tensor x) -> Tensor : takes float = acc + x from 0\n  over dims(2) flat triangle",

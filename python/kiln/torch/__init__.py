@@ -13,15 +13,19 @@ print(kiln.torch.status()).  Needs PyTorch 2.10 or later, and a bridge built for
 import atexit
 import contextlib
 import difflib
-import threading
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
-
 from .. import _kiln
-from . import _build, _trace
+from .._lock import lock as _lock
+
+if not _kiln.in_main_interpreter:  # PyTorch crashes in others
+    raise ImportError("kiln.torch cannot be imported in a subinterpreter: PyTorch works in the main interpreter only")
+
+import torch  # noqa: E402
+
+from . import _build, _compiler, _trace  # noqa: E402
 
 __all__ = ["Status", "define", "disable", "enable", "enabled", "status"]
 
@@ -35,8 +39,9 @@ _LEFT_ALONE = {
     5: "it has arguments that cannot be passed on",
     6: "it has a result that is no tensor",
 }
-_lock = threading.RLock()
 _loaded = False
+_which = []  # what enable() was asked for
+_changing = False  # what is taken is being changed; under the lock
 
 
 def _load():
@@ -98,17 +103,19 @@ def _named(names):
     return found
 
 
-def _fitting(names):
-    return {name for name in names if _kiln.bridge_fit(name) == _FITS}
+def _default(interpreted):
+    """The operators of default.txt; interpreted: only those that are no slower than PyTorch's without a kernel, too."""
+    table = (Path(__file__).parent / "default.txt").read_text().splitlines()
+    rows = [line.split() for line in table if line and not line.startswith("#")]
+    return {f"aten::{name}" for name, *marks in rows if not interpreted or "interpreted" in marks} & set(_served())
 
 
 def _wanted(which):
+    """The operators that `which` means; those that do not fit this PyTorch may be among them."""
     if which == "all":
-        return _fitting(_served())
+        return set(_served())
     if which == "default":
-        table = (Path(__file__).parent / "default.txt").read_text().splitlines()
-        served = set(_served())
-        return _fitting({f"aten::{line}" for line in table if line and not line.startswith("#")} & served)
+        return _default(interpreted=_compiler.problem() is not None)
     if isinstance(which, str):
         raise ValueError(f"which must be 'default', 'all' or a list of names, not {which!r}")
     if not isinstance(which, Iterable):
@@ -118,15 +125,43 @@ def _wanted(which):
 
 def _taken():
     """Of the bridge itself: rows that were replaced may have been given back."""
-    return {name for name, taken, *_ in _kiln.bridge_counts() if taken}
+    return _kiln.bridge_taken()
 
 
 def _set(names):
-    """Takes these and no others."""
-    for name in sorted(_taken() - names):
+    """Takes those of these operators that fit, and no others; or raises, and those that were taken before stay taken."""
+    before = _taken()
+    refused = {name: fit for name in sorted(names - before) if (fit := _kiln.bridge_take(name)) != _FITS}
+    refused = {name: fit for name, fit in refused.items() if _kiln.bridge_fit(name) == _FITS}
+    for name in sorted((names - before if refused else before - names) & _taken()):
         _kiln.bridge_drop(name)
-    for name in sorted(names - _taken()):
-        _kiln.bridge_take(name)
+    if refused:
+        name, fit = next(iter(refused.items()))
+        raise RuntimeError(f"{len(refused)} of {len(names)} operators could not be taken, so nothing has changed; "
+                           f"{name}: {_LEFT_ALONE.get(fit, fit)}")
+
+
+def _change(which, names):
+    global _changing, _which
+    _changing = True
+    try:
+        _set(names)
+        _which = which
+        if which == "default" and _compiler.problem():  # builds may have failed meanwhile
+            _set(_wanted(which))
+    finally:
+        _changing = False
+
+
+def _builds_failed():
+    """Called on the main thread, between any two of its instructions, after builds have failed."""
+    if not _taken() or not _compiler.note_failure():
+        return
+    with _lock:
+        if _which == "default" and not _changing:
+            _change(_which, _wanted(_which))
+        taken, chosen = len(_taken()), _which != "default"
+    _compiler.warn(taken, chosen, stacklevel=2)
 
 
 def enable(which="default"):
@@ -134,32 +169,41 @@ def enable(which="default"):
 
     which: "default", the operators that were measured to be no slower than PyTorch's; "all" that Kiln serves; or names,
     with or without "aten::" and an overload: ["add", "mul.Tensor"].
+
+    Without a compiler, "default" means the operators that are no slower even when they are interpreted.  If builds fail later, the
+    others are given back.  Either is said once, by a RuntimeWarning.
     """
     if torch.compiler.is_compiling() or torch.jit.is_tracing():
         raise RuntimeError("kiln.torch.enable() cannot be called inside a trace: call it before")
     with _lock:
         _load()
-        _set(_wanted(which))
+        _compiler.forgive()
+        _change(which, _wanted(which))
+        _kiln.bridge_watch(_builds_failed)
+        taken = len(_taken())
+    if taken or which == "default":
+        _compiler.warn(taken, which != "default", stacklevel=2)
 
 
 def disable():
     """Gives every operator back; PyTorch's dispatcher is as it was."""
     with _lock:
         if _loaded:
-            _set(set())
+            _kiln.bridge_watch(None)
+            _change([], set())
 
 
 @contextlib.contextmanager
 def enabled(which="default"):
     """Within it, enable(which); after it, what was taken before."""
     with _lock:
-        before = _taken()
+        before = _which, _taken()
         enable(which)
     try:
         yield
     finally:
         with _lock:
-            _set(before)
+            _change(*before)
 
 
 def define(name, row, *, differentiable=True, replace=False):
@@ -187,34 +231,60 @@ class Row(NamedTuple):
     defined: bool = False  # by define(), and not PyTorch's
 
 
+class Work(NamedTuple):
+    """How far calls run by kernels: of this process, since the last kiln.configure, kiln.call included."""
+    compiled: int  # calls that a kernel answered
+    interpreted: int
+    built: int  # kernels
+    waiting: int  # kernels that are being built, or queued
+    failed: int  # builds
+    problem: str | None  # why no more kernels are to be expected
+
+    def __str__(self):
+        calls = self.compiled + self.interpreted
+        share = f" ({100 * self.compiled / calls:.0f} %)" if calls else ""
+        text = (f"{self.compiled} calls by kernels{share}, {self.interpreted} interpreted; "
+                f"{self.built} kernels built, {self.waiting} on their way, {self.failed} builds failed")
+        return f"{text}\nno kernels are built: {self.problem}" if self.problem else text
+
+
 class Status(NamedTuple):
     """What is taken and what became of the calls; print() shows a table."""
     rows: list[Row]
     left_alone: dict[str, str]  # operators that Kiln serves and PyTorch must keep: why
+    work: Work
+    threads: tuple[str, int]  # whose threads run Kiln's large calls, and how many one call may use
 
     def __str__(self):
         taken = sum(row.taken for row in self.rows)
         lines = [f"{taken} operators taken, {sum(r.served for r in self.rows)} calls served, "
-                 f"{sum(sum(r.handed_back.values()) for r in self.rows)} handed back to PyTorch"]
+                 f"{sum(sum(r.handed_back.values()) for r in self.rows)} handed back to PyTorch", str(self.work),
+                 f"large calls run on threads that are {self.threads[0]}: up to {self.threads[1]} for a call"]
         called = [row for row in self.rows if row.served or row.handed_back]
         if called:
-            lines.append(f"{'operator':32} {'served':>12} {'handed back':>12}  why")
+            lines.append(f"{'operator':32} {'served':>12} {'handed back':>12}")
         for row in sorted(called, key=lambda row: -row.served):
-            why = ", ".join(f"{text} {n}" for text, n in row.handed_back.items())
             name = row.operator.removeprefix("aten::") + ("" if row.taken or row.defined else " (given back)")
-            lines.append(f"{name:32} {row.served:12} {sum(row.handed_back.values()):12}  {why}".rstrip())
+            lines.append(f"{name:32} {row.served:12} {sum(row.handed_back.values()):12}")
+            lines += [f"    {n} handed back: {why}" for why, n in row.handed_back.items()]
         reasons = sorted(set(self.left_alone.values()))
         lines += [f"left alone, since {reason}: {sum(text == reason for text in self.left_alone.values())}" for reason in reasons]
         return "\n".join(lines)
 
 
+def _work():
+    stats = _kiln.stats()
+    return Work(stats["calls"] - stats["interp_calls"], stats["interp_calls"], stats["compiles"], stats["builds_waiting"],
+                stats["compile_failures"], _compiler.problem())
+
+
 def status():
-    """What is taken, calls served, calls handed back and why, and operators left alone, as a Status."""
+    """What is taken, calls served, calls handed back and why, operators left alone, how far calls run by kernels, and the threads in use, as a Status."""
     with _lock:
         _load()
         fits = {name: _kiln.bridge_fit(name) for name in _served()}
         left = {name: _LEFT_ALONE[fit] for name, fit in fits.items() if fit != _FITS}
-        return Status([Row(*counts) for counts in _kiln.bridge_counts()], left)
+        return Status([Row(*counts) for counts in _kiln.bridge_counts()], left, _work(), _kiln.threads())
 
 
 with contextlib.suppress(RuntimeError):

@@ -9,11 +9,23 @@ class Row(NamedTuple):
     served: int
     handed_back: dict[str, int]
 
+class Work(NamedTuple):
+    """How far calls run by kernels: of this process, since the last kiln.configure, kiln.call included."""
+
+    compiled: int
+    interpreted: int
+    built: int
+    waiting: int
+    failed: int
+    problem: str | None
+
 class Status(NamedTuple):
     """What is taken and what became of the calls; print() shows a table."""
 
     rows: list[Row]
     left_alone: dict[str, str]
+    work: Work
+    threads: tuple[str, int]
 
 def enable(which: Literal["default", "all"] | Iterable[str] = "default") -> None: ...
 def disable() -> None: ...

@@ -1,346 +1,242 @@
-"""A row as an operator of PyTorch's: schema, kernel, shapes for tracing, gradients, batching.
+"""define(): a text that may be wrong -> operators of PyTorch's that are right, or an error and everything as it was.
 
-All of it follows from the row.  The kernel is the bridge's; dtypes, shapes and strides of traced calls are Kiln's own
-inference, asked with small stand-ins; gradients are rows that Kiln derives (kiln_op_grad), defined as operators in the same way, whose own
-gradients are made when somebody first asks for them.  Nothing here knows an operator.
+A change is planned first: the rows are drafted by Kiln, which loads nothing, and what PyTorch may refuse is tried out under
+another name.  Then it is applied as a whole; each step knows how it is undone.  An operator whose schema stays is not registered
+anew: it gets another definition (_operator.py), so that threads may call it meanwhile.  PyTorch cannot give an operator another
+schema, so that one is ended and made anew, and so are its gradients.  A gradient whose schema changes while its operator's stays
+gets another overload: the old one is kept and refuses calls, and comes back when its schema does.
 """
-import re
+import contextlib
+import itertools
 import textwrap
 import threading
+from typing import NamedTuple
 
 import torch
-from torch._functorch.autograd_function import enable_single_level_autograd_function
-from torch._functorch.utils import unwrap_dead_wrappers
-from torch.autograd.function import _SingleLevelFunction
-from torch.fx.experimental.symbolic_shapes import guard_or_false
-from torch.utils._python_dispatch import _disable_current_modes
 
 from .. import _kiln
+from . import _LEFT_ALONE
+from ._operator import Definition, Operator, lock
 
-_lock = threading.RLock()
-_defined = {}  # by name
-_loaded = set()  # names whose rows were given to Kiln here
-_HEAD = re.compile(r"\s*(\w+)\s+([\w:]+(?:\.\w+)?)\s*\(")
-_SIZES = re.compile(r"\b(size|span|single|alike|numel|covers)\s*\(")
-_BEYOND = re.compile(r"^\s+(view|writes|gives|rest)\b", re.MULTILINE)  # clauses that dtypes and shapes of traced calls know nothing of
+_operators = {}  # by name: all that PyTorch has of ours
+_SIZES, _CLAUSE = 1, 2  # ORDER: kiln_untraced
 
 
-class _Layout:
-    """A tensor of a traced call, and stand-ins for it: Kiln is asked what it would make of them."""
-
-    def __init__(self, tensor, first):
-        """first: the dimension of the whole, to which all tensors broadcast, that is the tensor's first one."""
-        self.dtype, self.first = tensor.dtype, first
-        self.sizes = [1 if _is_one(size) else 2 for size in tensor.shape]
-        strides = tensor.stride()
-        dims = range(tensor.dim())
-        if not tensor.is_contiguous():
-            dims = sorted(dims, key=lambda dim: -strides[dim])
-        self.strides, inner = [0] * tensor.dim(), 1
-        for dim in reversed(dims):
-            if self.sizes[dim] == 1 or not guard_or_false(strides[dim] == 0):
-                self.strides[dim] = inner
-                inner *= self.sizes[dim]
-
-    def marked(self):
-        """Sizes that name the dimensions of the whole: 2 is the first, 3 the second."""
-        return torch.zeros((), dtype=self.dtype).expand([2 + self.first + dim for dim in range(len(self.sizes))])
-
-    def placed(self):
-        """Dimensions of one element, order in memory and repeated ones as they are."""
-        return torch.empty_strided(self.sizes, self.strides, dtype=self.dtype).zero_()
+class _Draft(NamedTuple):
+    """What Kiln says of a row that is not loaded."""
+    name: str
+    schema: str
+    family: str
+    fit: int  # kiln_bridge_fit
+    gradients: list | None  # a row for each argument, "" where there is none
+    untraced: int  # kiln_untraced
+    word: str | None  # the function or the clause that cannot be traced
 
 
-def _is_one(size):
-    return size == 1 if isinstance(size, int) else guard_or_false(size == 1)
-
-
-class _Operator:
-    """One row as an operator.  What it registers lives as long as its library."""
-
-    def __init__(self, name, row, differentiable):
-        self.name, self.row, self.differentiable = name, row, differentiable
-        self.kiln = _kiln.op(name if "." in name else f"{name}.default").__self__
-        # Whether the values of numbers may decide anything but numbers.
-        self.asks = self.kiln.family != "map" or re.search(r"^\s+(when|check|static|host)\b", row, re.M) is not None
-        self.namespace, _, rest = name.partition("::")
-        self.library = torch.library.Library(self.namespace, "FRAGMENT")
-        self.library.define(self.kiln.schema.partition("::")[2], tags=(torch.Tag.pt2_compliant_tag,))
-        packet, _, overload = rest.partition(".")
-        self.op = getattr(getattr(getattr(torch.ops, self.namespace), packet), overload or "default")
-        self.parameters = self.op._schema.arguments
-        self.gradients = None  # argument's place -> its gradient's _Operator
-        self.is_stated = re.search(r"^\s+grad\b", row, re.M) is not None
-        self.ignored = set(re.findall(r"\w+", " ".join(re.findall(r"^\s+ignore\b([^#\n]*)", row, re.M))))
-
-    def register(self):
-        fit = _kiln.bridge_own(self.name)
-        if fit:
-            raise RuntimeError(f"{self.name} cannot be registered with PyTorch's dispatcher (bridge: {fit})")
-        torch.library.register_fake(self.op, self.fake, lib=self.library)
-        self.library.impl(self.op, self.recorder(), "Autograd", with_keyset=True)
-        torch.library.register_vmap(self.op, self.batched, lib=self.library)
-
-    def close(self):
-        _kiln.bridge_drop(self.name)
-        self.library._destroy()
-        for gradient in (self.gradients or {}).values():
-            gradient.close()
-
-    # -- shapes and dtypes -----------------------------------------------------------------------------------------------
-
-    def arguments(self, args, kwargs):
-        """All arguments in the order of the schema, with defaults."""
-        given = list(args)
-        for parameter in self.parameters[len(args):]:
-            given.append(kwargs[parameter.name] if parameter.name in kwargs else parameter.default_value)
-        return given
-
-    def sorted(self, given):
-        """The same by position and by name."""
-        return ([value for value, p in zip(given, self.parameters) if not p.kwarg_only],
-                {p.name: value for value, p in zip(given, self.parameters) if p.kwarg_only})
-
-    def infer(self, given):
-        positional, named = self.sorted(given)
-        return _kiln.infer_results(self.name, *positional, **named)
-
-    def call(self, given):
-        positional, named = self.sorted(given)
-        return self.op(*positional, **named)
-
-    def number(self, value):
-        """A traced number is traced on, unless conditions of the row may ask for it."""
-        if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-            kind = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}[type(value)]
-            return kind(value) if self.asks or kind is bool else kind(2)
-        return [self.number(item) for item in value] if isinstance(value, (list, tuple)) else value
-
-    def whole(self, given):
-        """The shape to which all tensors broadcast."""
-        return torch.broadcast_shapes(*(value.shape for value, p in zip(given, self.parameters)
-                                        if isinstance(value, torch.Tensor) and p.name not in self.ignored))
-
-    def ask(self, given, whole):
-        """What Kiln says of the results, by stand-ins that name dimensions and by some that lie as the tensors do."""
-        layouts = [_Layout(value, max(len(whole) - value.dim(), 0)) if isinstance(value, torch.Tensor) else None
-                   for value in given]
-        numbers = [None if isinstance(value, torch.Tensor) else self.number(value) for value in given]
-        with _disable_current_modes(), torch._C._DisableFuncTorch():
-            return tuple(self.infer([value if layout is None else getattr(layout, how)() for value, layout in zip(numbers, layouts)])
-                         for how in ("marked", "placed"))
-
-    def fake(self, *args, **kwargs):
-        given = self.arguments(args, kwargs)
-        device = next(value.device for value in given if isinstance(value, torch.Tensor))
-        whole = self.whole(given)
-        results = []
-        for (dtype, marks, _, _), (_, _, places, _) in zip(*self.ask(given, whole)):
-            sizes = [whole[mark - 2] if mark > 1 else 1 for mark in marks]
-            strides, inner = [1] * len(sizes), 1
-            for dim in sorted(range(len(sizes)), key=lambda dim: (places[dim], -dim)):
-                strides[dim] = inner
-                inner = inner * torch.sym_max(sizes[dim], 1)
-            results.append(torch.empty_strided(sizes, strides, dtype=getattr(torch, dtype.name), device=device))
-        return results[0] if len(results) == 1 else tuple(results)
-
-    # -- gradients ----------------------------------------------------------------------------------------------------------
-
-    def derive(self):
-        """Defines the gradients, once.  The rows are Kiln's; NotImplementedError names what has no derivative."""
-        with _lock:
-            if self.gradients is not None:
-                return
-            rows = {place: _kiln.op_grad(self.name, place) for place in range(len(self.parameters))}
-            made = {}
-            try:
-                for place, row in rows.items():
-                    if row:
-                        name = _HEAD.match(row).group(2)
-                        _load(name, row, False)
-                        made[place] = _make(name, row, True)
-            except BaseException:
-                for gradient in made.values():
-                    gradient.close()
-                raise
-            self.gradients = made
-
-    def recorder(self):
-        """The kernel that records calls for gradients.  torch.library.register_autograd makes one that torch.func.grad refuses:
-        this one is of the level of torch.func's that is being run, as those of PyTorch's own operators are."""
-        def below(keys, given):
-            with torch._C._AutoDispatchBelowAutograd():
-                positional, named = self.sorted(given)
-                return self.op.redispatch(keys & torch._C._after_autograd_keyset, *positional, **named)
-
-        class Recorded(_SingleLevelFunction):
-            @staticmethod
-            def forward(ctx, keys, *given):
-                with torch.enable_grad():  # an outer level may record, too
-                    results = below(keys, given)
-                self.save(ctx, given, results if isinstance(results, tuple) else (results,))
-                return results
-
-            @staticmethod
-            def backward(ctx, *grads):
-                return None, *self.backward(ctx, ctx.needs_input_grad[1:], grads)
-
-        def kernel(keys, *args, **kwargs):
-            given = self.arguments(args, kwargs)
-            if not torch.is_grad_enabled() or not torch._C._any_requires_grad(*given):
-                return below(keys, given)
-            with enable_single_level_autograd_function():
-                return Recorded.apply(keys, *unwrap_dead_wrappers(tuple(given)))
-
-        Recorded.__name__ = Recorded.__qualname__ = re.sub(r"\W+", "_", self.name)
-        return kernel
-
-    def save(self, ctx, given, results):
-        if any(isinstance(v, torch.Tensor) and v.is_complex() for v in (*given, *results)):
-            raise NotImplementedError(f"{self.name}: gradients of complex tensors are not served")
-        ctx.others = [None if isinstance(value, torch.Tensor) else value for value in given]
-        ctx.places = [place for place, value in enumerate(given) if isinstance(value, torch.Tensor)]
-        ctx.save_for_backward(*(given[place] for place in ctx.places), *(results if self.is_stated else ()))
-
-    def backward(self, ctx, needs, grads):
-        if not self.differentiable:
-            raise RuntimeError(f"{self.name} was defined with differentiable=False: it has no gradient")
-        self.derive()
-        values = list(ctx.others)
-        for place, tensor in zip(ctx.places, ctx.saved_tensors):
-            values[place] = tensor
-        results = ctx.saved_tensors[len(ctx.places):]
-        words = {"grad": [self.spread(grad, values) for grad in grads],
-                 "result": [self.spread(result, values) for result in results]}
-        return [self.gradient(place, values, words) if needed else None for place, needed in enumerate(needs)]
-
-    def gradient(self, place, values, words):
-        made = self.gradients.get(place)
-        if made is None:
-            return None
-        known = {p.name: value for p, value in zip(self.parameters, values)}
-        for parameter in made.parameters:  # kiln_row_grad_name
-            if parameter.name not in known:
-                word, *which = parameter.name.split("_")
-                known[parameter.name] = words[word][int(which[0]) if len(words[word]) > 1 else 0]
-        out = made.op(*(known[p.name] for p in made.parameters)).to(values[place].dtype)
-        return out if out.shape == values[place].shape else out.sum_to_size(values[place].shape)
-
-    def spread(self, result, values):
-        """A fold's result, or its gradient, broadcast to what was folded."""
-        if self.kiln.family != "fold":
-            return result
-        whole = self.whole(values)
-        marked, _ = self.ask(values, whole)
-        kept = {mark - 2 for mark in marked[0][1] if mark > 1}
-        if len(marked[0][1]) < len(whole):
-            for dim in range(len(whole)):
-                result = result if dim in kept else result.unsqueeze(dim)
-        return result.expand(whole)
-
-    # -- batches --------------------------------------------------------------------------------------------------------------
-
-    def batched(self, info, in_dims, *args, **kwargs):
-        given = self.arguments(args, kwargs)
-        dims = [dim if isinstance(value, torch.Tensor) else None for value, dim in zip(args, in_dims)]
-        dims += [None] * (len(given) - len(dims))
-        ranks = [value.dim() - (dim is not None) for value, dim in zip(given, dims) if isinstance(value, torch.Tensor)]
-        batched = [dim is not None for value, dim in zip(given, dims) if isinstance(value, torch.Tensor)]
-        alike = min(ranks) > 0 or (max(ranks) == 0 and all(batched))  # else the batch dimension would decide dtypes
-        if self.asks or not alike:
-            return self.one_by_one(info.batch_size, dims, given)
-        moved = []
-        for value, dim in zip(given, dims):
-            if dim is not None:
-                value = value.movedim(dim, 0)
-                value = value.reshape(value.shape[0], *[1] * (max(ranks) - value.dim() + 1), *value.shape[1:])
-            moved.append(value)
-        out = self.call(moved)
-        return out, (0,) * len(out) if isinstance(out, tuple) else 0
-
-    def one_by_one(self, size, dims, given):
-        """Where a batch dimension would change what the operator sees: ranks, dtypes of numbers, dimensions by number."""
-        def at(k):
-            return [value if dim is None else value.select(dim, k) for value, dim in zip(given, dims)]
-        if size == 0:
-            empty = self.call([value if dim is None else value.new_zeros([n for d, n in enumerate(value.shape) if d != dim])
-                               for value, dim in zip(given, dims)])
-            outs = [empty if isinstance(empty, tuple) else (empty,)]
-            stacked = tuple(torch.stack(parts)[:0] for parts in zip(*outs))
-        else:
-            outs = [self.call(at(k)) for k in range(size)]
-            outs = [out if isinstance(out, tuple) else (out,) for out in outs]
-            stacked = tuple(torch.stack(parts) for parts in zip(*outs))
-        return (stacked, (0,) * len(stacked)) if len(stacked) > 1 else (stacked[0], 0)
-
-
-def _names(row):
-    """The names of the rows in a text."""
-    return [match.group(2) for line in row.splitlines() if line[:1].strip() and line[0] != "#" and (match := _HEAD.match(line))]
-
-
-def _check(name, row):
-    if not isinstance(name, str) or not isinstance(row, str):
-        raise TypeError("an operator is defined by its name and its row, as str")
-    found = _names(row)
-    if len(found) != 1:
-        raise ValueError(f"{name}: one row is wanted, as in 'map {name}(Tensor x) -> Tensor : takes float = x * x'; "
-                         f"found {len(found)}")
-    if found[0] != name:
-        raise ValueError(f"the row is of {found[0]}, and not of {name}")
-    namespace = name.partition("::")[0]
-    if "::" not in name or namespace in ("aten", "prim", "prims"):
-        raise ValueError(f"{name}: an operator of your own is in a namespace of its own, as my::{name.rpartition('::')[2]}")
-    if _SIZES.search(row):
-        raise NotImplementedError(f"{name}: a condition on sizes (size, span, numel, single, alike, covers) cannot be traced, so PyTorch cannot have the row")
-    if clause := _BEYOND.search(row):
-        raise NotImplementedError(f"{name}: the clause {clause[1]!r} cannot be traced, so PyTorch cannot have the row")
-
-
-def _load(name, row, replace):
-    """Gives Kiln the row.  One that was not defined in the end, for want of a derivative, gives way."""
-    try:
-        _kiln.load_ops(row, replace=replace or name in _loaded)
-        _loaded.add(name)
-    except RuntimeError as error:
-        raise ValueError(str(error)) from error
+class _Plan(NamedTuple):
+    """What an operator is to become."""
+    name: str
+    schema: str  # without the namespace
+    definition: Definition
+    parent: str | None  # the operator that this one is a gradient of
 
 
 def define(name, row, *, differentiable=True, replace=False):
     """kiln.torch.define, once the bridge is loaded."""
-    row = textwrap.dedent(row).strip("\n") + "\n" if isinstance(row, str) else row
-    _check(name, row)
-    with _lock:
-        old = _defined.get(name)
-        if old and (old.row, old.differentiable) == (row, differentiable):
+    if not isinstance(name, str) or not isinstance(row, str):
+        raise TypeError("an operator is defined by its name and its row, as str")
+    row = textwrap.dedent(row).strip("\n") + "\n"
+    with lock:
+        old = _operators.get(name)
+        defined = old is not None and old.parent is None
+        if defined and (old.now.row, old.now.differentiable) == (row, differentiable):
             return old.op
-        if old and not replace:
+        _check(name, row)
+        if defined and not replace:
             raise ValueError(f"{name} is defined already, by another row; replace=True replaces it")
-        _load(name, row, replace)
-        if old:
-            _defined.pop(name).close()
-        _defined[name] = _make(name, row, differentiable, now=True)
-        return _defined[name].op
+        if old is None and _exists(name) or old is not None and not defined and old.now is not None:
+            raise ValueError(f"PyTorch has an operator {name} already")
+        plan, rows = _planned(name, row, differentiable)
+        ended = [old, *_offspring(name)] if old and old.schema != plan.schema else []
+        gradients = _planned_gradients(name, rows, ended)
+        idle = [] if ended else [operator for operator in _offspring(name) if operator.now]
+        _apply([plan, *gradients.values()], ended, idle)
+        plan.definition.gradients = _operators_of(gradients) if differentiable else None
+        return _operators[name].op
 
 
-def _make(name, row, differentiable, now=False):
-    """The operator, registered.  now: with its gradients, so that what has none is found."""
-    if _exists(*name.partition(".")[::2]):
-        raise ValueError(f"PyTorch has an operator {name} already")
-    made = _Operator(name, row, differentiable)
-    try:
-        if now and differentiable:
-            made.derive()
-        made.register()
-    except BaseException:
-        made.close()
-        raise
-    return made
+def derive(operator):
+    """Defines the gradients of an operator's definition.  NotImplementedError names what has no derivative."""
+    rows = [_kiln.op_grad(operator.name, place) for place in range(len(operator.parameters))]
+    gradients = _planned_gradients(operator.name, rows, [])
+    _apply(list(gradients.values()), [], [])
+    operator.now.gradients = _operators_of(gradients)
 
 
-def _exists(base, overload):
+def _operators_of(plans):
+    return {place: _operators[plan.name] for place, plan in plans.items()}
+
+
+def _offspring(name):
+    """The operators that are gradients of that one, gradients of these, and so on."""
+    found = [operator for operator in _operators.values() if operator.parent == name]
+    return found + [further for operator in found for further in _offspring(operator.name)]
+
+
+# -- what is refused ------------------------------------------------------------------------------------------------------
+
+def _check(name, row):
+    """Raises unless the text is one row, of that name, that may be traced.  A row that Kiln cannot read is left to _drafts."""
+    draft = _only_draft(name, row)
+    if draft and draft.name != name:
+        raise ValueError(f"the row is of {draft.name}, and not of {name}")
+    namespace = name.partition("::")[0]
+    if "::" not in name or namespace in ("aten", "prim", "prims"):
+        raise ValueError(f"{name}: an operator of your own is in a namespace of its own, as my::{name.rpartition('::')[2]}")
+    if draft and draft.untraced == _SIZES:
+        raise NotImplementedError(f"{name}: a condition on sizes (size, span, numel, single, alike, covers) cannot be traced, so PyTorch cannot have the row")
+    if draft and draft.untraced == _CLAUSE:
+        raise NotImplementedError(f"{name}: the clause {draft.word!r} cannot be traced, so PyTorch cannot have the row")
+
+
+def _only_draft(name, row):
+    """The draft of the text's only row, or None if Kiln cannot read the row.  An alias, or a rule for complex numbers, is no row."""
+    found = [line for line in row.split("\n") if line[:1] not in ("", " ", "\t", "\r", "#")]  # what a row, an alias or a rule starts with
+    if len(found) == 1:
+        try:
+            drafts = [_Draft(*draft) for draft in _kiln.draft_ops(row, False)]
+        except RuntimeError:
+            return None
+        found = [draft for draft in drafts if found[0].startswith(draft.family)]
+    if len(found) != 1:
+        raise ValueError(f"{name}: one row is wanted, as in 'map {name}(Tensor x) -> Tensor : takes float = x * x'; "
+                         f"found {len(found)}")
+    return found[0]
+
+
+def _exists(name):
+    base, _, overload = name.partition(".")
     try:
         torch._C._dispatch_find_schema_or_throw(base, overload)
     except RuntimeError:
         return False
     return True
+
+
+# -- plans ----------------------------------------------------------------------------------------------------------------
+
+def _drafts(text):
+    try:
+        drafts = [_Draft(*draft) for draft in _kiln.draft_ops(text, False)]
+    except RuntimeError as error:
+        raise ValueError(str(error)) from error
+    for draft in drafts:
+        try:
+            torch._C.parse_schema(draft.schema)
+        except RuntimeError as error:
+            raise ValueError(f"PyTorch cannot read the schema of {draft.name}: {error}") from error
+        if draft.fit:
+            raise NotImplementedError(f"{draft.name} cannot be an operator of PyTorch's: {_LEFT_ALONE[draft.fit]}")
+    return drafts
+
+
+def _planned(name, row, differentiable):
+    """The plan of an operator, and the rows of its gradients by place."""
+    draft, = _drafts(row)
+    rows = _Draft(*_kiln.draft_ops(row, True)[0]).gradients if differentiable else []
+    return _Plan(name, draft.schema.partition("::")[2], Definition(row, draft.family, differentiable), None), rows
+
+
+def _planned_gradients(parent, rows, ended):
+    """Plans by the argument's place.  ended: operators whose names are about to be free."""
+    given = {place: row for place, row in enumerate(rows) if row}
+    drafts = _drafts("".join(given.values()))
+    return {place: _planned_gradient(parent, draft, row, ended) for (place, row), draft in zip(given.items(), drafts)}
+
+
+def _planned_gradient(parent, draft, row, ended):
+    """The plan of one gradient.
+
+    Tries the names NAME, NAME.v2, NAME.v3 and so on (NAME_v2 where NAME has an overload), and uses the first one that is free or belongs to an
+    operator with the gradient's schema.  ValueError if a name that is tried belongs to PyTorch or to another operator's gradient.
+    """
+    for version in itertools.count(1):
+        suffix = "" if version == 1 else f"_v{version}" if "." in draft.name else f".v{version}"
+        name = draft.name + suffix
+        schema = (name + draft.schema.removeprefix(draft.name)).partition("::")[2]
+        there = _operators.get(name)
+        if there is None and _exists(name) or there and there.now and there.parent != parent:
+            raise ValueError(f"PyTorch has an operator {name} already")
+        if there is None or there in ended or there.schema == schema:
+            at = row.index("(")  # the end of the row's name
+            return _Plan(name, schema, Definition(row[:at] + suffix + row[at:], draft.family, True), parent)
+
+
+# -- changes --------------------------------------------------------------------------------------------------------------
+
+def _apply(plans, ended, idle):
+    """Makes operators what they are planned to be, ends some, and lets others refuse calls; or raises and changes nothing."""
+    kept = [_operators[plan.name] for plan in plans if plan.name in _operators]
+    changed = list({id(operator): operator for operator in (*kept, *ended, *idle)}.values())
+    if ended:
+        for plan in plans:
+            _try_out(plan)
+    for operator in changed:
+        operator.changer = threading.get_ident()
+    try:
+        with contextlib.ExitStack() as undo:
+            undo.callback(_restore, dict(_operators), [(operator, operator.now, operator.parent) for operator in changed])
+            _apply_or_raise(plans, ended, idle, changed, undo)
+            undo.pop_all()
+    finally:
+        for operator in changed:
+            operator.changer = None
+
+
+def _apply_or_raise(plans, ended, idle, changed, undo):
+    """undo: gets what undoes each step."""
+    names = {plan.name for plan in plans}
+    idle = [operator for operator in idle if operator.name not in names]
+    rows = {operator.name: operator.now.row for operator in changed if operator.now}
+    undo.callback(_kiln.define_rows, list(rows.items()), [name for name in names if name not in rows])
+    _kiln.define_rows([(plan.name, plan.definition.row) for plan in plans],
+                      [operator.name for operator in (*ended, *idle) if operator.name not in names])
+    for operator in ended:
+        operator.close()
+        del _operators[operator.name]
+    for plan in plans:
+        operator = _operators.get(plan.name)
+        if operator is None:
+            operator = _operators[plan.name] = Operator(plan.name, plan.schema)
+            undo.callback(operator.close)
+            operator.open()
+        operator.serve()
+    for plan in plans:
+        _operators[plan.name].now, _operators[plan.name].parent = plan.definition, plan.parent
+    for operator in idle:
+        operator.now = None
+        _kiln.bridge_drop(operator.name)
+
+
+def _restore(operators, states):
+    """Undoes a change, once the rows are as they were."""
+    _operators.clear()
+    _operators.update(operators)
+    for operator, now, parent in states:
+        operator.now, operator.parent = now, parent
+        operator.open_again()
+        if now:
+            operator.serve()
+        else:
+            _kiln.bridge_drop(operator.name)
+
+
+def _try_out(plan):
+    """Registers an operator of the plan's schema under another name, so that what PyTorch refuses is refused while the old
+    operator is there."""
+    namespace = plan.name.partition("::")[0]
+    trial = Operator(f"{namespace}::_kiln_trial", "_kiln_trial" + plan.schema[plan.schema.index("("):])
+    try:
+        trial.open()
+    finally:
+        trial.close()

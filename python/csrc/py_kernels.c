@@ -1,0 +1,28 @@
+/* py_kernels.c - the classes of calls that the context has -> tuples, which kiln/__init__.py names, sorts and prints.
+ *
+ * Reads what kiln_classes_list tells.  Must not know what a class is. */
+#include "kilnpy.h"
+
+static kiln_status add_class(void *user, const kiln_class_info *info) {
+    PyObject *list = user;
+    PyObject *one = Py_BuildValue("(sssKdKK)", info->op, info->words, info->tier,
+                                  (unsigned long long)info->interp_calls, (double)info->build_ns / 1e6,
+                                  (unsigned long long)info->code_bytes,
+                                  (unsigned long long)info->failed_builds);
+    int done = one ? PyList_Append(list, one) : -1;
+    Py_XDECREF(one);
+    return done < 0 ? KILN_E_NOMEM : KILN_OK; /* the exception is set */
+}
+
+/* kernels(): a list of tuples, in no order. */
+PyObject *kp_kernels(PyObject *module, PyObject *unused) {
+    (void)unused;
+    kp_box *box = kp_box_take(kp_state_of(module));
+    PyObject *list = box ? PyList_New(0) : NULL;
+    if (list && kiln_classes_list(box->ctx, add_class, list) != KILN_OK) {
+        Py_CLEAR(list);
+        if (!PyErr_Occurred()) PyErr_NoMemory();
+    }
+    kp_box_drop(box);
+    return list;
+}

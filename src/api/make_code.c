@@ -1,0 +1,158 @@
+/* make_code.c - the IR of classes -> kernels that agree with the interpreter, by the target of the classes.
+ *
+ * One class is emitted, built, loaded and self-tested; or several classes in one unit.  Each kernel goes to
+ * kiln_class_take (pipeline.c) as a blob.  This is the only file of the library that asks a target to look for a compiler
+ * in order to use it.  Must not know stores, what a target does, or when a class is worth a build. */
+#include <string.h>
+
+#include "api/ctx.h"
+
+/* -- sources that are kept ------------------------------------------------------------------------------------ */
+
+static kiln_status write_dump(const kiln_class *c, const kiln_sb *source) {
+    const char *dir = c->ctx->dump_dir;
+    char *path;
+    kiln_sb name;
+    kiln_sb_init(&name);
+    kiln_sb_printf(&name, "%s/", dir);
+    for (const char *p = c->program->ir->name; *p; p++)
+        kiln_sb_putc(&name, *p == ':' || *p == '/' ? '_' : *p);
+    kiln_sb_printf(&name, "-%016llx%s", (unsigned long long)c->entry.hash, c->target->suffix);
+    KILN_TRY(kiln_sb_take(&name, &path));
+    kiln_status st = kiln_mkdirs(dir);
+    if (st == KILN_OK && !kiln_fsize_allows(source->len)) /* writing on would be a deadly signal */
+        st = KILN_FAIL(KILN_E_IO, "cannot write %s: it has %zu bytes, more than this process may write", path,
+                       source->len);
+    if (st == KILN_OK) st = kiln_file_write_atomic(path, source->p, source->len);
+    kiln_free(path);
+    return st;
+}
+
+static void dump(const kiln_class *c, const kiln_sb *source) {
+    if (!c->ctx->dump_dir || write_dump(c, source) == KILN_OK) return;
+    kiln_ctx_log(c->ctx, 1, "dump", "%s", kiln_last_error());
+    kiln_clear_error();
+}
+
+/* -- one class ------------------------------------------------------------------------------------------------ */
+
+static kiln_counter cause_of(kiln_build_failure failure) {
+    switch (failure) {
+    case KILN_BUILD_NO_COMPILER: break;
+    case KILN_BUILD_REFUSED: return KILN_COUNTER_compiler_errors;
+    case KILN_BUILD_TIMEOUT: return KILN_COUNTER_compiler_timeouts;
+    }
+    return KILN_COUNTER_no_compiler;
+}
+
+/* *cause: the counter of the stage that is under way, so that a failure has a name. */
+static kiln_status build_one(const kiln_class *c, kiln_unit *u, kiln_blob *out, kiln_counter *cause) {
+    kiln_target *t = c->target;
+    *cause = KILN_COUNTER_no_compiler;
+    u->ir[0] = c->program->ir;
+    KILN_TRY(t->find_level(t, &u->level));
+    KILN_TRY(t->emit(t, u));
+    dump(c, &u->source);
+    kiln_status st = t->build(t, u);
+    if (st == KILN_E_BUILD) *cause = cause_of(u->failure);
+    KILN_TRY(st);
+    *out = (kiln_blob){.work = u->work[0], .object = &u->object, .symbol = u->symbol[0]};
+    *cause = KILN_COUNTER_load_failures;
+    KILN_TRY(t->load(t, &u->object, &out->symbol, 1, true, &out->code));
+    *cause = KILN_COUNTER_selftest_failures;
+    return t->test(t, c->program->ir, c->program->interp, out->code, out->work);
+}
+
+kiln_status kiln_class_make_code(kiln_class *c, int64_t *cpu_ns) {
+    kiln_unit u = {.n = 1};
+    kiln_blob blob = {0};
+    kiln_counter cause;
+    kiln_sb_init(&u.source);
+    kiln_status st = build_one(c, &u, &blob, &cause);
+    if (st == KILN_OK) st = kiln_class_take(c, u.level, &blob, NULL);
+    st = kiln_note(st, "compiling %s", c->name);
+    if (st != KILN_OK && st != KILN_E_INTERRUPTED && !c->ctx->closing) { /* else it was stopped */
+        KILN_COUNT(c->ctx, compile_failures);
+        kiln_count(&c->ctx->epochs, st == KILN_E_NOMEM ? KILN_COUNTER_memory_failures : cause, 1);
+        kiln_ctx_log(c->ctx, 1, "compile", "%s", kiln_last_error());
+    }
+    kiln_code_free(blob.code);
+    *cpu_ns += u.object.cpu_ns;
+    kiln_unit_fini(&u);
+    return st;
+}
+
+/* -- several classes in one unit ----------------------------------------------------------------------------------- */
+
+typedef struct batch {
+    kiln_target *target; /* of all classes */
+    int n;
+    kiln_class *c[KILN_BATCH_MAX];
+} batch;
+
+static kiln_status build_unit(const batch *b, kiln_unit *u, kiln_code **code) {
+    kiln_target *t = b->target;
+    const char *symbols[KILN_BATCH_MAX];
+    _Static_assert((int)KILN_BATCH_MAX <= (int)KILN_UNIT_MAX, "a batch is one unit");
+    for (int k = 0; k < b->n; k++) {
+        u->ir[k] = b->c[k]->program->ir;
+        symbols[k] = u->symbol[k];
+    }
+    KILN_TRY(t->emit(t, u));
+    KILN_TRY(t->build(t, u));
+    return t->load(t, &u->object, symbols, u->n, false, code);
+}
+
+/* Gives the classes those of the unit's kernels that agree with the interpreter.  A class that gets none is built by itself later,
+ * which says why. */
+static void hand_out(const batch *b, const kiln_unit *u, kiln_code *const *code) {
+    for (int k = 0; k < b->n; k++) {
+        kiln_class *c = b->c[k];
+        kiln_blob blob = {.work = u->work[k], .object = &u->object, .symbol = u->symbol[k], .code = code[k]};
+        kiln_status st = b->target->test(b->target, c->program->ir, c->program->interp, blob.code, blob.work);
+        if (st == KILN_OK) st = kiln_class_take(c, u->level, &blob, NULL);
+        if (st != KILN_OK) kiln_clear_error();
+        kiln_code_free(blob.code);
+    }
+}
+
+/* Takes the first of n classes, and those after it that the target lets share a unit with the first; taken[k] says which. */
+static void take_alike(batch *b, kiln_class *const *c, int n, int level, bool *taken) {
+    int group = 0;
+    b->n = 0;
+    for (int k = 0; k < n; k++) {
+        if (taken[k]) continue;
+        int has = b->target->group(c[k]->program->ir, level);
+        if (!b->n) group = has;
+        if (has != group) continue;
+        taken[k] = true;
+        b->c[b->n++] = c[k];
+    }
+}
+
+static void build_alike(const batch *b, int level, int64_t *cpu_ns) {
+    kiln_code *code[KILN_BATCH_MAX];
+    kiln_unit u = {.n = b->n, .level = level};
+    kiln_sb_init(&u.source);
+    if (build_unit(b, &u, code) == KILN_OK) hand_out(b, &u, code);
+    *cpu_ns += u.object.cpu_ns;
+    kiln_unit_fini(&u);
+}
+
+void kiln_classes_make_code(kiln_class *const *c, int n, int64_t *cpu_ns) {
+    bool taken[KILN_BATCH_MAX] = {false};
+    batch b = {.target = c[0]->target};
+    int level;
+    fenv_t own;
+    if (c[0]->ctx->dump_dir) return; /* the sources that are kept are those that were compiled */
+    if (b.target->find_level(b.target, &level) != KILN_OK || !b.target->can_build(b.target)) return;
+    /* Classes of other targets are built one by one. */
+    for (int k = 0; k < n; k++) taken[k] = c[k]->target != b.target;
+    kiln_env_default(&own);
+    for (;;) {
+        take_alike(&b, c, n, level, taken);
+        if (!b.n) break;
+        if (b.n > 1) build_alike(&b, level, cpu_ns);
+    }
+    fesetenv(&own);
+}

@@ -1,0 +1,1 @@
+kiln ops show cat
