@@ -31,8 +31,10 @@ static char scratch[] = "/tmp/kiln-test-call-XXXXXX";
 static inline int call_setup(void **state) {
     (void)state;
     static const char *const variables[] = {"KILN_MODE",      "KILN_CC",       "KILN_CACHE_DIR",
-                                            "XDG_CACHE_HOME", "KILN_DUMP_DIR", "TMPDIR"};
+                                            "XDG_CACHE_HOME", "KILN_DUMP_DIR", "TMPDIR",
+                                            "KILN_PACK",      "KILN_KEY_FILE", "KILN_REDIS_URL"};
     for (size_t k = 0; k < sizeof variables / sizeof *variables; k++) unsetenv(variables[k]);
+    setenv("KILN_CACHE", "memory", 1); /* tests count compiles; those of the cache folder ask for it */
     memset(scratch + strlen(scratch) - 6, 'X', 6); /* a program may run several groups of tests */
     return mkdtemp(scratch) && setenv("HOME", scratch, 1) == 0 ? 0 : -1;
 }

@@ -23,7 +23,7 @@ run_case() {
     mkdir "$work/tmp" "$work/home"
     (
         cd "$(dirname "$1")" || exit 125
-        export PATH="$work/bin:$PATH" HOME="$work/home" TMP="$work/tmp" KILN_CACHE_DIR="$work/home/cache" \
+        export PATH="$work/bin:$PATH" HOME="$work/home" TMP="$work/tmp" KILN_CACHE_DIR="$work/home/cache" KILN_CACHE=memory \
             NO_COLOR=1 LC_ALL=C TZ=UTC
         exec timeout 120 sh "$(basename "$1").cmd"
     ) </dev/null >"$work/out" 2>"$work/err"

@@ -11,6 +11,7 @@ all_parts="$wide_parts $narrow_parts"
 known_parts="$all_parts check" # check: what of unit has no crowds of threads
 logs=build-logs
 mkdir -p "$logs"
+export KILN_CACHE=memory # tests count compiles; those of the cache folder ask for it
 rm -f "$logs"/*.running "$logs"/*.result
 # Sanitizers of clang 14 cannot map their shadow where the kernel spreads addresses widely: fixed addresses for all.
 setarch -R true 2>/dev/null && fixed="setarch -R"

@@ -269,7 +269,7 @@ typedef struct kiln_config {
     kiln_mode mode;
     const char *cc; /* compiler command; NULL: KILN_CC, else gcc, cc, clang in PATH */
     const char *
-        cache_dir; /* scratch and logs; NULL: KILN_CACHE_DIR, XDG_CACHE_HOME/kiln, HOME/.cache/kiln, else the temporary folder */
+        cache_dir; /* kernels, scratch and logs; NULL: KILN_CACHE_DIR, XDG_CACHE_HOME/kiln, HOME/.cache/kiln; else no kernel is kept, and the temporary folder holds the rest */
     const char *isa;      /* "x86-64-v2", ...; NULL: the best this CPU has */
     const char *dump_dir; /* where generated sources are kept; NULL: KILN_DUMP_DIR, else nowhere */
     kiln_log_fn log;
@@ -284,6 +284,13 @@ typedef struct kiln_config {
     kiln_alloc_fn alloc; /* for new results, and where one is resized as out=; NULL: Kiln's own blocks */
     kiln_free_fn free;   /* given if alloc is, and only then */
     void *alloc_user;
+    const char *cache; /* "disk", "memory" or "off"; NULL: KILN_CACHE, else disk (docs/CACHE.md) */
+    size_t cache_size; /* bytes of kernels on disk; 0: KILN_CACHE_SIZE, else 1 GiB */
+    int cache_shared; /* 1: the cache folder may be writable by others, and every kernel in it must be signed; 0: KILN_CACHE_SHARED */
+    const char *key_file; /* the key that signs kernels; NULL: KILN_KEY_FILE, else none */
+    const char *packs;    /* packs of kernels, paths with ':' between them; NULL: KILN_PACK, else none */
+    const char
+        *redis_url; /* a server that keeps kernels for many machines; NULL: KILN_REDIS_URL, else none */
 } kiln_config;
 
 /* So many threads at most for this thread's calls from now on, whatever their contexts allow; 0: as these allow, as at

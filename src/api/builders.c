@@ -21,6 +21,8 @@ enum {
 #define ASK_NS INT64_C(20000000) /* how often a wait asks whether it is called off */
 #define NS_PER_S INT64_C(1000000000)
 
+static _Thread_local bool is_background; /* nobody waits for it, so it is not asked whether to go on */
+
 /* -- one build at a time, all under ctx->builds.lock -------------------------------------------------- */
 
 static void unlink_class(kiln_class **link, kiln_class *c) {
@@ -92,7 +94,7 @@ static kiln_status build_begun(kiln_class *c) {
     int64_t from = kiln_clock_ns(), cpu_ns = 0;
     int quiet = kiln_quiet(0); /* why a build fails is kept for kiln_doctor and the log */
     bool built = false;
-    kiln_status st = kiln_class_obtain(c, &cpu_ns, &built);
+    kiln_status st = kiln_class_obtain(c, !is_background, &cpu_ns, &built);
     (void)kiln_quiet(quiet);
     int64_t took = kiln_clock_ns() - from;
     learn(c, cpu_ns);
@@ -114,8 +116,7 @@ static bool has_kernel(const kiln_class *c) {
 
 /* -- callers, who may be interrupted ------------------------------------------------------------------ */
 
-static _Thread_local bool is_background; /* nobody waits for it, so it is not asked */
-static _Thread_local bool is_writing;    /* see kiln_hold_interrupts */
+static _Thread_local bool is_writing; /* see kiln_hold_interrupts */
 
 void kiln_hold_interrupts(bool hold) { is_writing = hold; }
 
@@ -248,20 +249,27 @@ static void end_built(kiln_builds *b, batch *w, int64_t cpu_ns, int64_t took_ns)
         b->batch++;
 }
 
-/* Ends those of the batch whose kernel a quick store has by now, and keeps the others.  The lock is held on both sides. */
+/* Ends those of the batch whose kernel a store has by now or another process is building, and keeps the others, whose turns it takes.  The
+ * lock is held on both sides. */
 static void end_served(kiln_builds *b, batch *w) {
-    bool served[KILN_BATCH_MAX];
+    kiln_turn turn[KILN_BATCH_MAX];
     int n = w->n;
     pthread_mutex_unlock(&b->lock);
-    for (int k = 0; k < n; k++) served[k] = kiln_class_ask_quick(w->c[k]);
+    for (int k = 0; k < n; k++)
+        turn[k] = kiln_class_ask_quick(w->c[k]) ? KILN_TURN_SERVED : kiln_class_take_turn(w->c[k]);
     pthread_mutex_lock(&b->lock);
     w->n = 0;
     for (int k = 0; k < n; k++) {
-        if (served[k])
-            end(w->c[k], KILN_OK, 0);
-        else
+        if (turn[k] == KILN_TURN_ELSEWHERE) kiln_class_leave_turn(w->c[k]);
+        if (turn[k] == KILN_TURN_OURS)
             w->c[w->n++] = w->c[k];
+        else
+            end(w->c[k], KILN_OK, 0);
     }
+}
+
+static void end_turns(const batch *w) {
+    for (int k = 0; k < w->n; k++) kiln_class_end_turn(w->c[k]);
 }
 
 /* All together, and then each that has no kernel yet by itself: only that tells which class is at fault, and why.  The lock is held on
@@ -272,12 +280,14 @@ static void build_batch(kiln_builds *b, batch *w) {
         int64_t from = kiln_clock_ns(), cpu_ns = 0;
         pthread_mutex_unlock(&b->lock);
         kiln_classes_make_code(w->c, w->n, &cpu_ns);
+        end_turns(w);
         int64_t took = kiln_clock_ns() - from;
         for (int k = 0; k < w->n; k++)
             if (has_kernel(w->c[k])) log_built(w->c[k], took / w->n);
         pthread_mutex_lock(&b->lock);
         end_built(b, w, cpu_ns, took);
     }
+    if (w->n == 1) end_turns(w); /* a class of a batch whose others were served may still hold its turn */
     for (int k = 0; k < w->n; k++) (void)build_begun(w->c[k]);
 }
 

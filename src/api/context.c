@@ -27,7 +27,7 @@ void kiln_ctx_log(const kiln_ctx *ctx, int level, const char *topic, const char 
 /* -- settings ----------------------------------------------------------------------------------------------- */
 
 static const char *env(const char *name) {
-    const char *v = getenv(name);
+    const char *v = secure_getenv(name); /* in a setuid program nobody else chooses compilers and folders */
     return v && v[0] ? v : NULL;
 }
 
@@ -108,7 +108,7 @@ static kiln_status parse_threads(kiln_ctx *ctx, const kiln_config *cfg) {
 static kiln_status configure(kiln_ctx *ctx, const kiln_config *given) {
     kiln_config *cfg = &ctx->config;
     if (given) {
-        _Static_assert(sizeof *cfg == 17 * sizeof(void *), "every field has a word of its own");
+        _Static_assert(sizeof *cfg == 23 * sizeof(void *), "every field has a word of its own");
         if (given->size > sizeof *cfg || given->size % sizeof(void *))
             return KILN_FAIL(KILN_E_ARG, "kiln_config.size is %zu: expected sizeof(kiln_config), here %zu",
                              given->size, sizeof *cfg);
@@ -265,6 +265,7 @@ static void after_fork(bool in_child) {
     kiln_threads_after_fork(in_child);
     kiln_shipped_lock(false);
     for (kiln_ctx *c = contexts; c; c = c->next) {
+        if (in_child) kiln_stores_forked(&c->stores);
         kiln_stores_lock(&c->stores, false);
         kiln_cache_lock(c->cache, false);
         if (in_child) kiln_builds_after_fork(c);
@@ -314,7 +315,8 @@ static kiln_status open_parts(kiln_ctx *ctx, const kiln_config *config) {
     KILN_TRY(configure(ctx, config));
     KILN_TRY(kiln_epochs_init(&ctx->epochs, &kiln_slots_none, kiln_slots_free));
     KILN_TRY(kiln_cache_new(&ctx->epochs, ctx->max_kernels, drop_class, &ctx->cache));
-    KILN_TRY(kiln_stores_open(&ctx->stores, &ctx->closing));
+    KILN_TRY(kiln_store_settings(ctx));
+    KILN_TRY(kiln_stores_open(&ctx->stores, &ctx->store_host));
     ctx->host = (kiln_target_host){ctx->isa, ctx->cc, scratch_of, kiln_ctx_interrupted, ctx};
     KILN_TRY(kiln_targets_open(&ctx->targets, &ctx->host));
     enlist(ctx);
@@ -356,6 +358,7 @@ void kiln_close(kiln_ctx *ctx) {
     kiln_free(ctx->cc);
     kiln_free(ctx->cache_dir);
     kiln_free(ctx->dump_dir);
+    for (int k = 0; k < KILN_STORE_TEXTS; k++) kiln_free(ctx->store_text[k]);
     pthread_mutex_destroy(&ctx->load_lock);
     pthread_mutex_destroy(&ctx->lock);
     kiln_pool_release();

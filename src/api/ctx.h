@@ -74,6 +74,9 @@ typedef struct kiln_builds {
     char last_failure[600]; /* "" if none failed */
 } kiln_builds;
 
+/* ORDER STORE_TEXTS: texts of kiln_store_host that a context owns. */
+enum { KILN_TEXT_DIR, KILN_TEXT_KEY, KILN_TEXT_PACKS, KILN_TEXT_REMOTE, KILN_STORE_TEXTS };
+
 struct kiln_ctx {
     kiln_epochs epochs; /* of the cache's classes and tables */
     kiln_cache *cache;
@@ -98,6 +101,8 @@ struct kiln_ctx {
     char *scratch;       /* folder for what compilers read and write; NULL until one is wanted */
     int scratch_owner;   /* process that made it as a temporary one and removes it at close, or 0 */
     kiln_builds builds;
+    kiln_store_host store_host; /* what stores ask of this context; its texts are `store_text` */
+    char *store_text[KILN_STORE_TEXTS];
     kiln_stores stores;
     struct kiln_ctx *next; /* of the process's contexts */
 };
@@ -133,7 +138,10 @@ void kiln_ctx_log(const kiln_ctx *ctx, int level, const char *topic, const char 
 
 const char *kiln_mode_name(kiln_mode mode); /* "tiered"; NULL if there is no such mode */
 
-/* The folder for scratch and logs as configured; heap text. */
+/* store_settings.c: fills in ctx->store_host, after ctx->config. */
+kiln_status kiln_store_settings(kiln_ctx *ctx) KILN_MUST_CHECK;
+
+/* The folder for kernels, scratch and logs as configured; heap text, "" if there is none. */
 kiln_status kiln_ctx_cache_dir(const kiln_ctx *ctx, char **out) KILN_MUST_CHECK;
 
 /* pipeline.c: the class of an inferred call, made if it has not been seen (the caller is inside the epochs); one
@@ -146,6 +154,12 @@ kiln_status kiln_program_across(const kiln_ctx *ctx, kiln_program *program,
                                 const kiln_interp **out) KILN_MUST_CHECK;
 kiln_status kiln_class_new(kiln_ctx *ctx, const kiln_plan *plan, const kiln_key *key,
                            kiln_class **out) KILN_MUST_CHECK;
+/* obtain.c: the kernel of a class, from a store or by a build.
+ * The digest by which stores find the kernel of a level. */
+kiln_status kiln_class_digest(kiln_class *c, int level, kiln_digest *out) KILN_MUST_CHECK;
+/* Asks the stores that the call which makes a class may ask: those that are quick, and in mode frozen all but servers.  NULL: none had
+ * the kernel.  The caller counts. */
+const kiln_store *kiln_class_ask_at_once(kiln_class *c);
 /* Asks the stores that are quick; whether one had the kernel. */
 bool kiln_class_ask_quick(kiln_class *c);
 /* The slow store to ask next; NULL: all were asked, and a build is what is left. */
@@ -155,8 +169,19 @@ static inline kiln_store *kiln_class_next_store(const kiln_class *c) {
     return k < stores->n ? stores->at[k] : NULL;
 }
 bool kiln_class_ask_next(kiln_class *c); /* asks it; whether it had the kernel */
-/* The kernel of c, from a store or by a build, which *built says.  Whatever is added to *cpu_ns, here and below, is the processor time of compilers. */
-kiln_status kiln_class_obtain(kiln_class *c, int64_t *cpu_ns, bool *built) KILN_MUST_CHECK;
+/* Of all processes that share a store one builds a kernel. */
+typedef enum kiln_turn {
+    KILN_TURN_OURS,      /* build it, then kiln_class_end_turn */
+    KILN_TURN_ELSEWHERE, /* another process is building it */
+    KILN_TURN_SERVED     /* another process has built it, and the class has it now */
+} kiln_turn;
+kiln_turn kiln_class_take_turn(kiln_class *c);
+void kiln_class_end_turn(kiln_class *c);
+/* Leaves the build to the other process: the class asks the stores again when it has been called some more. */
+void kiln_class_leave_turn(kiln_class *c);
+/* Gets the class its kernel, from a store or by a build, which *built says.  While another process builds it, the caller waits if may_wait;
+ * else this succeeds without a kernel.  Whatever is added to *cpu_ns, here and below, is the processor time of compilers. */
+kiln_status kiln_class_obtain(kiln_class *c, bool may_wait, int64_t *cpu_ns, bool *built) KILN_MUST_CHECK;
 /* Puts a kernel of a level of its target into the stores that lack it, and publishes it.  from: the store that had it; NULL: it was built. */
 kiln_status kiln_class_take(kiln_class *c, int level, kiln_blob *b, const kiln_store *from) KILN_MUST_CHECK;
 void kiln_class_free(kiln_class *c);

@@ -1,9 +1,10 @@
 /* make_code.c - the IR of classes -> kernels that agree with the interpreter, by the target of the classes.
  *
  * One class is emitted, built, loaded and self-tested; or several classes in one unit.  Each kernel goes to
- * kiln_class_take (pipeline.c) as a blob.  This is the only file of the library that asks a target to look for a compiler
- * in order to use it.  Must not know stores, what a target does, or when a class is worth a build. */
+ * kiln_class_take (pipeline.c) as a blob, with the entry that stores keep.  This is the only file of the library that asks a target to look for a compiler
+ * in order to use it.  Must not know what stores or targets do, or when a class is worth a build. */
 #include <string.h>
+#include <time.h>
 
 #include "api/ctx.h"
 
@@ -34,6 +35,58 @@ static void dump(const kiln_class *c, const kiln_sb *source) {
     kiln_clear_error();
 }
 
+/* -- entries for stores -------------------------------------------------------------------------------------- */
+
+/* The source of the unit's kernel k by itself. */
+static kiln_status source_of(const kiln_class *c, const kiln_unit *u, kiln_blob *b) {
+    if (u->n == 1) return kiln_stored_source(u->source.p, u->source.len, &b->source, &b->nsource);
+    kiln_unit alone = {.n = 1, .level = u->level, .ir = {c->program->ir}};
+    kiln_sb_init(&alone.source);
+    kiln_status st = c->target->emit(c->target, &alone);
+    if (st == KILN_OK) st = kiln_stored_source(alone.source.p, alone.source.len, &b->source, &b->nsource);
+    kiln_unit_fini(&alone);
+    return st;
+}
+
+static kiln_status write_entry(kiln_class *c, const kiln_unit *u, int k, const kiln_sb *ir, kiln_blob *b) {
+    kiln_target *t = c->target;
+    kiln_stored says = {.work = u->work[k],
+                        .level = (uint32_t)u->level,
+                        .tested = t->runs(u->level),
+                        .built_at = (uint64_t)time(NULL),
+                        .build_ns = (uint64_t)(u->object.cpu_ns / u->n),
+                        .target = t->name,
+                        .stamp = t->stamp,
+                        .isa = t->level_name(u->level),
+                        .op = c->name,
+                        .words = c->words,
+                        .compiler = t->compiler(t),
+                        .ir = ir->p};
+    const kiln_key_file *key;
+    kiln_object image = {0};
+    KILN_TRY(kiln_class_digest(c, u->level, &says.digest));
+    KILN_TRY(kiln_stores_key(&c->ctx->stores, &key));
+    KILN_TRY(t->make_image(t, &u->object, u->symbol[k], &image));
+    says.image = image.bytes;
+    says.nimage = image.n;
+    kiln_status st = kiln_stored_write(&says, key, &b->entry, &b->nentry);
+    kiln_object_fini(&image);
+    return st == KILN_OK ? source_of(c, u, b) : st;
+}
+
+/* Makes the entry of the unit's kernel k, if a store wants one.  Without an entry the kernel serves this process alone. */
+static void make_entry(kiln_class *c, const kiln_unit *u, int k, kiln_blob *b) {
+    kiln_sb ir;
+    if (!c->ctx->stores.keep_bytes) return;
+    kiln_sb_init(&ir);
+    kiln_ir_print_nameless(&ir, c->program->ir);
+    kiln_status st = ir.failed ? KILN_NOMEM() : write_entry(c, u, k, &ir, b);
+    kiln_sb_fini(&ir);
+    if (st == KILN_OK) return;
+    kiln_ctx_log(c->ctx, 1, "store", "%s: it cannot be stored: %s", c->name, kiln_last_error());
+    kiln_clear_error();
+}
+
 /* -- one class ------------------------------------------------------------------------------------------------ */
 
 static kiln_counter cause_of(kiln_build_failure failure) {
@@ -56,9 +109,10 @@ static kiln_status build_one(const kiln_class *c, kiln_unit *u, kiln_blob *out, 
     kiln_status st = t->build(t, u);
     if (st == KILN_E_BUILD) *cause = cause_of(u->failure);
     KILN_TRY(st);
-    *out = (kiln_blob){.work = u->work[0], .object = &u->object, .symbol = u->symbol[0]};
+    const char *symbol = u->symbol[0];
+    out->work = u->work[0];
     *cause = KILN_COUNTER_load_failures;
-    KILN_TRY(t->load(t, &u->object, &out->symbol, 1, true, &out->code));
+    KILN_TRY(t->load(t, &u->object, &symbol, 1, true, &out->code));
     *cause = KILN_COUNTER_selftest_failures;
     return t->test(t, c->program->ir, c->program->interp, out->code, out->work);
 }
@@ -69,6 +123,7 @@ kiln_status kiln_class_make_code(kiln_class *c, int64_t *cpu_ns) {
     kiln_counter cause;
     kiln_sb_init(&u.source);
     kiln_status st = build_one(c, &u, &blob, &cause);
+    if (st == KILN_OK) make_entry(c, &u, 0, &blob);
     if (st == KILN_OK) st = kiln_class_take(c, u.level, &blob, NULL);
     st = kiln_note(st, "compiling %s", c->name);
     if (st != KILN_OK && st != KILN_E_INTERRUPTED && !c->ctx->closing) { /* else it was stopped */
@@ -76,7 +131,7 @@ kiln_status kiln_class_make_code(kiln_class *c, int64_t *cpu_ns) {
         kiln_count(&c->ctx->epochs, st == KILN_E_NOMEM ? KILN_COUNTER_memory_failures : cause, 1);
         kiln_ctx_log(c->ctx, 1, "compile", "%s", kiln_last_error());
     }
-    kiln_code_free(blob.code);
+    kiln_blob_fini(&blob);
     *cpu_ns += u.object.cpu_ns;
     kiln_unit_fini(&u);
     return st;
@@ -108,11 +163,12 @@ static kiln_status build_unit(const batch *b, kiln_unit *u, kiln_code **code) {
 static void hand_out(const batch *b, const kiln_unit *u, kiln_code *const *code) {
     for (int k = 0; k < b->n; k++) {
         kiln_class *c = b->c[k];
-        kiln_blob blob = {.work = u->work[k], .object = &u->object, .symbol = u->symbol[k], .code = code[k]};
+        kiln_blob blob = {.work = u->work[k], .code = code[k]};
         kiln_status st = b->target->test(b->target, c->program->ir, c->program->interp, blob.code, blob.work);
+        if (st == KILN_OK) make_entry(c, u, k, &blob);
         if (st == KILN_OK) st = kiln_class_take(c, u->level, &blob, NULL);
         if (st != KILN_OK) kiln_clear_error();
-        kiln_code_free(blob.code);
+        kiln_blob_fini(&blob);
     }
 }
 

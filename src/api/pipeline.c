@@ -1,9 +1,9 @@
 /* pipeline.c - the life of a class: an inferred call -> IR -> a kernel from a store or a build -> published.
  *
  * The file to read first.  kiln_class_of finds the class of a call.  kiln_class_new is the front half, run when a
- * class is first seen: it gives the interpreter all it needs.  kiln_class_obtain is the back half, run by the thread that
- * builders.c sends: it asks the stores by price, then builds (make_code.c), then puts the kernel into the stores that lack
- * it.  Each line is one stage; `kiln explain --stage=NAME` prints what each made.  Knows the stages, not their insides. */
+ * class is first seen: it gives the interpreter all it needs.  kiln_class_obtain (obtain.c) is the back half, run by the thread that
+ * builders.c sends: it asks the stores by price, then builds (make_code.c).  kiln_class_take puts the kernel into the stores that lack
+ * it, and publishes it.  Each line is one stage; `kiln explain --stage=NAME` prints what each made.  Knows the stages, not their insides. */
 #include <string.h>
 
 #include "api/ctx.h"
@@ -141,27 +141,6 @@ void kiln_class_free(kiln_class *c) {
 
 /* -- back: the kernel of a class -------------------------------------------------------------------------------- */
 
-/* What a kernel computes, in 128 bits: the target, what its emitter and math are made of, and IR without names. */
-static kiln_status digest_ir(kiln_class *c) {
-    kiln_sb text;
-    if (c->digest.lo | c->digest.hi) return KILN_OK;
-    kiln_sb_init(&text);
-    kiln_sb_printf(&text, "abi %d target %s build %s\n", KILN_ABI_VERSION, c->target->name, c->target->stamp);
-    kiln_ir_print_nameless(&text, c->program->ir);
-    bool failed = text.failed;
-    if (!failed) c->digest = kiln_hash128(text.p, text.len);
-    kiln_sb_fini(&text);
-    return failed ? KILN_NOMEM() : KILN_OK;
-}
-
-static kiln_digest at_level(const kiln_class *c, int level) {
-    struct {
-        kiln_digest ir;
-        uint64_t level;
-    } all = {c->digest, (uint64_t)level};
-    return kiln_hash128(&all, sizeof all);
-}
-
 /* Calls that began before still interpret: the program goes when they have left. */
 static void publish(kiln_class *c, const kiln_blob *b) {
     kiln_program *program = c->program;
@@ -190,95 +169,12 @@ static kiln_status keep(kiln_class *c, const kiln_digest *d, kiln_blob *b, const
 }
 
 kiln_status kiln_class_take(kiln_class *c, int level, kiln_blob *b, const kiln_store *from) {
-    KILN_TRY(digest_ir(c));
-    kiln_digest d = at_level(c, level);
+    kiln_digest d;
+    KILN_TRY(kiln_class_digest(c, level, &d));
     KILN_TRY(keep(c, &d, b, from));
     publish(c, b);
     if (!from) KILN_COUNT(c->ctx, compiles);
     return KILN_OK;
-}
-
-/* Loads what a store kept as bytes, and tests it as if it had just been built: not in the environment of a caller. */
-static kiln_status load(const kiln_class *c, kiln_blob *b) {
-    fenv_t own;
-    if (b->resident) return KILN_OK;
-    KILN_TRY(c->target->load(c->target, b->object, &b->symbol, 1, false, &b->code));
-    kiln_env_default(&own);
-    kiln_status st = c->target->test(c->target, c->program->ir, c->program->interp, b->code, b->work);
-    fesetenv(&own);
-    return st;
-}
-
-static kiln_status ask_at_level(kiln_class *c, kiln_store *s, int level, bool *found) {
-    kiln_blob b = {0};
-    kiln_digest d = at_level(c, level);
-    KILN_TRY(s->get(s, &d, &b, found));
-    if (!*found) return KILN_OK;
-    kiln_status st = load(c, &b);
-    if (st == KILN_OK) st = kiln_class_take(c, level, &b, s);
-    kiln_code_free(b.code);
-    return st;
-}
-
-static kiln_status ask_levels(kiln_class *c, kiln_store *s, bool *found) {
-    KILN_TRY(digest_ir(c));
-    for (int level = c->target->level; level >= 0 && !*found && !c->ctx->closing; level--)
-        if (c->target->runs(level)) KILN_TRY(ask_at_level(c, s, level, found));
-    return KILN_OK;
-}
-
-/* Asks a store for the class's kernel at the best level of its target, then at each lower level.  What goes wrong costs speed only. */
-static bool ask(kiln_class *c, kiln_store *s) {
-    bool found = false;
-    if (kiln_store_is_empty(s)) return false;
-    int quiet = kiln_quiet(0); /* what goes wrong is logged */
-    kiln_status st = ask_levels(c, s, &found);
-    if (st != KILN_OK) {
-        kiln_ctx_log(c->ctx, 1, "store", "%s: %s: %s", s->name, c->name, kiln_last_error());
-        kiln_clear_error();
-    }
-    (void)kiln_quiet(quiet);
-    return st == KILN_OK && found;
-}
-
-static const kiln_store *ask_quick(kiln_class *c) {
-    const kiln_stores *stores = &c->ctx->stores;
-    for (int k = 0; k < stores->nquick; k++)
-        if (ask(c, stores->at[k])) return stores->at[k];
-    return NULL;
-}
-
-/* Counts a class that got its kernel from the store, if any.  Whether there is one. */
-static bool count_hit(const kiln_class *c, const kiln_store *s) {
-    if (s) kiln_count(&c->ctx->epochs, s->counter, 1);
-    return s != NULL;
-}
-
-bool kiln_class_ask_quick(kiln_class *c) { return count_hit(c, ask_quick(c)); }
-
-bool kiln_class_ask_next(kiln_class *c) {
-    kiln_store *s = kiln_class_next_store(c);
-    bool found = s && ask(c, s);
-    if (s)
-        atomic_fetch_add_explicit(&c->nasked, 1,
-                                  memory_order_relaxed); /* a child of a fork during `ask` asks anew */
-    return count_hit(c, found ? s : NULL);
-}
-
-kiln_status kiln_class_obtain(kiln_class *c, int64_t *cpu_ns, bool *built) {
-    fenv_t own;
-    bool found = kiln_class_ask_quick(c);
-    while (!found && kiln_class_next_store(c)) {
-        if (kiln_ctx_interrupted(c->ctx))
-            return KILN_FAIL(KILN_E_INTERRUPTED, "interrupted while stores were asked");
-        found = kiln_class_ask_next(c);
-    }
-    *built = !found;
-    if (found) return KILN_OK;
-    kiln_env_default(&own);
-    kiln_status st = kiln_class_make_code(c, cpu_ns);
-    fesetenv(&own);
-    return st;
 }
 
 /* -- the class of a call ------------------------------------------------------------------------------------ */
@@ -289,13 +185,13 @@ static kiln_status make_class(kiln_ctx *ctx, const kiln_plan *plan, const kiln_k
     KILN_COUNT(ctx, misses);
     KILN_TRY(kiln_class_new(ctx, plan, key, &c));
     bool asks = c->kind == KILN_CLASS_KERNEL && ctx->mode != KILN_MODE_INTERP;
-    const kiln_store *from = asks ? ask_quick(c) : NULL;
+    const kiln_store *from = asks ? kiln_class_ask_at_once(c) : NULL;
     c->is_listed = true;
     kiln_status st = kiln_cache_put(ctx->cache, &c->entry, &winner);
     if (st != KILN_OK || winner != &c->entry) kiln_class_free(c);
     KILN_TRY(st);
     *out = (kiln_class *)winner; /* its first member */
-    if (*out == c) (void)count_hit(c, from);
+    if (*out == c && from) kiln_count(&ctx->epochs, from->counter, 1);
     if (*out == c) kiln_ctx_log(ctx, 3, "class", "%s: %s", c->name, c->words);
     if (ctx->mode == KILN_MODE_FROZEN && *out == c && c->kind == KILN_CLASS_KERNEL && !from) {
         KILN_COUNT(ctx, frozen_misses);

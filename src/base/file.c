@@ -110,7 +110,7 @@ kiln_status kiln_mkdirs(const char *path) {
 }
 
 kiln_status kiln_tmpdir_new(char **out, bool *made) {
-    const char *under = getenv("TMPDIR");
+    const char *under = secure_getenv("TMPDIR");
     kiln_sb path;
     kiln_sb_init(&path);
     kiln_sb_printf(&path, "%s/kiln-XXXXXX", under && under[0] ? under : "/tmp");

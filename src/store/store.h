@@ -8,21 +8,48 @@
 #include <stdatomic.h>
 
 #include "cache/epoch.h"
+#include "store/stored.h"
 #include "target/code.h"
 
 typedef struct kiln_resident kiln_resident; /* a kernel in memory; all classes with equal IR share one */
 
-/* A kernel on its way between stores, a build and a class.  A kernel from a build has an object and code; one from a store
- * has an object (a store that keeps bytes) or is resident.  Whoever fills a field in says who owns what it points at. */
+/* A kernel on its way between stores, a build and a class.  A kernel from a build has an entry and code; one from a store
+ * has an entry (a store that keeps bytes) or is resident.  kiln_blob_fini frees entry, source and code. */
 typedef struct kiln_blob {
-    size_t work;               /* bytes of work that a launch of the kernel needs */
-    const kiln_object *object; /* as a compiler wrote it; NULL: not at hand */
-    const char *symbol;        /* the kernel's function in the object */
-    kiln_code *code; /* loaded, and known to agree with the interpreter; NULL: not loaded, or resident */
+    size_t work; /* bytes of work that a launch of the kernel needs */
+    void *entry; /* heap, as kiln_stored_write made it; NULL: not at hand */
+    size_t nentry;
+    void *source; /* heap, as kiln_stored_source made it; NULL: not at hand */
+    size_t nsource;
+    kiln_stored says; /* what the entry says; its texts point into the entry */
+    kiln_code *code;  /* loaded, and known to agree with the interpreter; NULL: not loaded, or resident */
     kiln_resident
         *resident; /* what a class runs; NULL until the store `memory` has given or taken the kernel */
     size_t nbytes; /* of code that became resident with this blob; 0 where other classes had the kernel */
 } kiln_blob;
+void kiln_blob_fini(kiln_blob *b);
+
+/* What stores may ask of the context that opened them. */
+typedef struct kiln_store_host {
+    kiln_epochs *epochs;     /* counts */
+    const atomic_bool *stop; /* set when the context closes: whoever waits in a store returns then */
+    void (*log)(void *user, int level, const char *topic, const char *text);
+    void *user;             /* of log */
+    bool in_memory;         /* nothing is read from or written to disks and servers */
+    bool alone;             /* not even classes of this context share kernels */
+    const char *dir;        /* the cache folder, "" if there is none; of entries its subfolder */
+    uint64_t nbytes_most;   /* of all files of the folder */
+    bool is_shared;         /* the folder may be writable by others; then every entry must be signed */
+    const char *key_path;   /* the file that holds the user's key, or NULL */
+    const char *packs;      /* paths of packs, with ':' between them, or NULL */
+    const char *remote_url; /* or NULL */
+} kiln_store_host;
+
+/* What may be said of who builds a kernel that no store has. */
+typedef enum kiln_claim {
+    KILN_CLAIM_OURS, /* the caller may build it, and then gives the claim back */
+    KILN_CLAIM_BUSY  /* another process is building it */
+} kiln_claim;
 
 typedef struct kiln_store kiln_store;
 struct kiln_store {
@@ -30,17 +57,27 @@ struct kiln_store {
     kiln_counter counter; /* of classes that got their kernel here */
     _Atomic uint64_t
         price; /* what `get` takes, and loading and testing an object that it gives; in picoseconds */
-    const atomic_bool *stop; /* set when the context closes: whoever waits in `get` or `put` returns then */
-    atomic_bool empty;       /* nothing was ever put, so that no digest has to be made */
-    /* Looks for the kernel.  *found: whether it is here; *out is filled in only then.  An error counts as a miss, and is logged.
-     * An object in *out stays good until the same thread's next get.  Any thread, several at once.  Gives up after some
-     * seconds: kiln_close and kiln_wait_idle wait for it. */
+    const kiln_store_host *host;
+    bool needs_key;    /* entries that the user's key has not signed are refused */
+    bool keeps_bytes;  /* `put` takes entries */
+    atomic_bool empty; /* nothing was ever put, so that no digest has to be made */
+    /* Looks for the kernel.  *found: whether it is here; *out is filled in only then: an entry, not yet checked, or a resident.  An error
+     * counts as a miss, and is logged.  Any thread, several at once.  Gives up after some seconds: kiln_close and kiln_wait_idle
+     * wait for it. */
     kiln_status (*get)(kiln_store *s, const kiln_digest *d, kiln_blob *out, bool *found);
     /* Keeps the kernel if it wants to.  Any thread, several at once.  The store `memory` takes b->code over, and sets b->resident. */
     kiln_status (*put)(kiln_store *s, const kiln_digest *d, kiln_blob *b);
+    /* Removes an entry that failed a check; NULL: the store cannot. */
+    void (*drop)(kiln_store *s, const kiln_digest *d);
+    /* Asks for the right to build a kernel, without waiting, and gives it back.  NULL: nobody shares the store. */
+    kiln_claim (*claim)(kiln_store *s, const kiln_digest *d);
+    void (*unclaim)(kiln_store *s, const kiln_digest *d);
     /* Takes or gives the store's own lock, around a fork.  Nobody holds that lock while waiting for a disk or a network, as a fork
      * would wait, too; and no two stores share it.  NULL: there is no lock. */
     void (*lock)(kiln_store *s, bool on);
+    void (*forked)(kiln_store *s); /* in the child of a fork, under the lock; NULL: nothing to do */
+    void (*doctor)(kiln_store *s,
+                   kiln_sb *out); /* appends lines as kiln_target's doctor does; NULL: nothing to say */
     void (*close)(kiln_store *s);
 };
 
@@ -55,21 +92,39 @@ static inline bool kiln_store_is_empty(const kiln_store *s) {
     return atomic_load_explicit(&s->empty, memory_order_acquire);
 }
 
+static inline void kiln_store_count(const kiln_store *s, kiln_counter which) {
+    kiln_count(s->host->epochs, which, 1);
+}
+
 /* -- the stores of a context (stores.c) ------------------------------------------------------------------ */
 
 enum { KILN_STORES_MAX = 8 };
 typedef struct kiln_stores {
     kiln_store *at[KILN_STORES_MAX]; /* cheapest first; at[0] is `memory` */
     int n;
-    int nquick; /* so many from the first on are not slow */
-    const atomic_bool *stop;
+    int nquick;      /* so many from the first on are not slow */
+    bool keep_bytes; /* one of them takes entries */
+    const kiln_store_host *host;
+    pthread_mutex_t lock; /* guards the next two */
+    kiln_key_file *key;
+    kiln_status key_status; /* of reading the key; KILN_E_NOTFOUND: not tried */
 } kiln_stores;
 
-/* Opens the stores of store.def.  On failure none stays open. */
-kiln_status kiln_stores_open(kiln_stores *stores, const atomic_bool *stop) KILN_MUST_CHECK;
+/* Opens the stores of store.def.  host: lives as long as the stores.  On failure none stays open. */
+kiln_status kiln_stores_open(kiln_stores *stores, const kiln_store_host *host) KILN_MUST_CHECK;
 /* Adds a store by its price, to be closed with the others.  Before the first call only. */
 kiln_status kiln_stores_add(kiln_stores *stores, kiln_store *s) KILN_MUST_CHECK;
+/* Asks one store, and checks an entry that it gives: *found is false where a check failed, which is counted, and the entry is dropped. */
+kiln_status kiln_stores_get(kiln_stores *stores, kiln_store *s, const kiln_digest *d, kiln_blob *out,
+                            bool *found) KILN_MUST_CHECK;
+/* The user's key, read when it is first asked for; NULL in *key: none is configured. */
+kiln_status kiln_stores_key(kiln_stores *stores, const kiln_key_file **key) KILN_MUST_CHECK;
+/* BUSY: a store says that another process builds the kernel, and no claim is held. */
+kiln_claim kiln_stores_claim(kiln_stores *stores, const kiln_digest *d);
+void kiln_stores_unclaim(kiln_stores *stores, const kiln_digest *d);
 void kiln_stores_lock(kiln_stores *stores, bool on); /* around a fork */
+void kiln_stores_forked(kiln_stores *stores);        /* in the child, under the lock */
+void kiln_stores_doctor(kiln_stores *stores, kiln_sb *out);
 void kiln_stores_close(kiln_stores *stores);
 
 /* -- kernels in memory (memory.c) ------------------------------------------------------------------------- */
@@ -78,7 +133,9 @@ const kiln_code *kiln_resident_code(const kiln_resident *r);
 /* Ends one class's use.  Returns the bytes of code that this freed: 0 while other classes use the kernel. */
 size_t kiln_resident_release(kiln_resident *r);
 
-#define STORE(name, counter) kiln_status kiln_store_open_##name(kiln_store **out) KILN_MUST_CHECK;
+/* *out stays NULL where the host's settings leave the store out. */
+#define STORE(name, counter) \
+    kiln_status kiln_store_open_##name(const kiln_store_host *host, kiln_store **out) KILN_MUST_CHECK;
 #include "store/store.def"
 #undef STORE
 #endif

@@ -96,6 +96,11 @@ struct kiln_target {
      * processes may be taken, if n is 1 and the quick way failed. */
     kiln_status (*load)(kiln_target *t, const kiln_object *o, const char *const *symbols, int n, bool slow,
                         kiln_code **code);
+    /* One kernel of an object, with what it uses and nothing else, as bytes that stores keep: *out is heap. */
+    kiln_status (*make_image)(kiln_target *t, const kiln_object *o, const char *symbol, kiln_object *out);
+    kiln_status (*load_image)(kiln_target *t, const kiln_object *image, kiln_code **code);
+    /* The compiler in words, after a build; "" where there is none. */
+    const char *(*compiler)(kiln_target *t);
     /* Runs new code and the interpreter on the same made input.  KILN_E_BUG: the results differ; the message says where. */
     kiln_status (*test)(kiln_target *t, const kiln_ir *ir, const struct kiln_interp *interp,
                         const kiln_code *code, size_t work);

@@ -38,7 +38,7 @@ def environment(tmp_path_factory):
     home = tmp_path_factory.mktemp("home")
     kept = {name: value for name, value in os.environ.items() if not name.startswith("KILN_")}
     path = f"{ROOT / 'build'}:{ROOT / '.venv/bin'}:{os.environ['PATH']}"
-    return kept | {"PATH": path, "HOME": str(home), "KILN_CACHE_DIR": str(home / "cache"), "NO_COLOR": "1", "LC_ALL": "C.UTF-8",
+    return kept | {"PATH": path, "HOME": str(home), "KILN_CACHE_DIR": str(home / "cache"), "KILN_CACHE": "memory", "NO_COLOR": "1", "LC_ALL": "C.UTF-8",
                    "PKG_CONFIG_PATH": f"{HERE}/pkgconfig", "LD_LIBRARY_PATH": str(ROOT / "build")}
 
 

@@ -184,6 +184,28 @@ static inline kiln_status text_load(kiln_target *self, const kiln_object *o, con
     return st;
 }
 
+/* An image is the text of the one kernel. */
+static inline kiln_status text_make_image(kiln_target *t, const kiln_object *o, const char *symbol,
+                                          kiln_object *out) {
+    (void)t;
+    const char *from = o->bytes, *end = from + o->n;
+    for (long skip = strtol(symbol + strlen("text"), NULL, 10); skip > 0; skip--)
+        from = (const char *)memchr(from, TEXT_MARK ^ TEXT_SCRAMBLE, (size_t)(end - from)) + 1;
+    const char *stop = memchr(from, TEXT_MARK ^ TEXT_SCRAMBLE, (size_t)(end - from));
+    *out = (kiln_object){.n = (size_t)((stop ? stop : end) - from)};
+    out->bytes = kiln_alloc(out->n);
+    if (!out->bytes) return KILN_NOMEM();
+    memcpy(out->bytes, from, out->n);
+    return KILN_OK;
+}
+
+static inline kiln_status text_load_image(kiln_target *t, const kiln_object *image, kiln_code **code) {
+    const char *first = "text 0";
+    return text_load(t, image, &first, 1, false, code);
+}
+
+static inline const char *text_compiler(kiln_target *t) { return (void)t, "a printer"; }
+
 static inline kiln_status text_test(kiln_target *t, const kiln_ir *ir, const kiln_interp *interp,
                                     const kiln_code *code, size_t work) {
     (void)t;
@@ -219,6 +241,9 @@ static inline void text_target_init(text_target *t) {
                               .build = text_build,
                               .assembly = text_assembly,
                               .load = text_load,
+                              .make_image = text_make_image,
+                              .load_image = text_load_image,
+                              .compiler = text_compiler,
                               .test = text_test,
                               .can_build = text_can_build,
                               .doctor = text_doctor,

@@ -67,6 +67,8 @@ kiln_status kiln_code_load(kiln_toolchain *tc, const kiln_object *o, const char 
                            kiln_code **out) KILN_MUST_CHECK;
 kiln_status kiln_code_load_dlopen(kiln_toolchain *tc, const kiln_object *o, const char *symbol,
                                   kiln_code **out) KILN_MUST_CHECK;
+/* The kernel of an image that kiln_image_make made (image.h). */
+kiln_status kiln_code_load_image(const kiln_object *image, kiln_code **out) KILN_MUST_CHECK;
 /* The same for n kernels of one object, 1 to KILN_CODE_MAX, by our own loader alone: out[k] is symbols[k].  They share the
  * object's memory, which goes when the last of them is freed.  All or nothing. */
 enum { KILN_CODE_MAX = 16 };

@@ -9,6 +9,7 @@
 
 #include "run/selftest.h"
 #include "target/cpu/emit.h"
+#include "target/cpu/image.h"
 #include "target/cpu/tuning.h"
 #include "tensor/tensor.h"
 
@@ -133,6 +134,21 @@ static kiln_status load(kiln_target *t, const kiln_object *o, const char *const 
     return kiln_code_load(tc, o, symbols[0], code);
 }
 
+static kiln_status make_image(kiln_target *t, const kiln_object *o, const char *symbol, kiln_object *out) {
+    (void)t;
+    return kiln_image_make(o, symbol, out);
+}
+
+static kiln_status load_image(kiln_target *t, const kiln_object *image, kiln_code **out) {
+    (void)t;
+    return kiln_code_load_image(image, out);
+}
+
+static const char *compiler(kiln_target *t) {
+    kiln_toolchain *tc;
+    return kiln_cpu_toolchain(t, &tc) == KILN_OK ? kiln_toolchain_id(tc) : "";
+}
+
 static kiln_status test(kiln_target *t, const kiln_ir *ir, const kiln_interp *interp, const kiln_code *code,
                         size_t work) {
     (void)t;
@@ -184,6 +200,9 @@ kiln_status kiln_target_open_cpu(const kiln_target_host *host, kiln_target **out
         .build = build,
         .assembly = assembly,
         .load = load,
+        .make_image = make_image,
+        .load_image = load_image,
+        .compiler = compiler,
         .test = test,
         .can_build = can_build,
         .doctor = doctor,

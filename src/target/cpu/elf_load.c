@@ -32,6 +32,8 @@ typedef struct object {
     size_t nbytes;  /* of the piece */
     size_t align;
     bool linkable; /* well formed so far */
+    bool *reached; /* per section: whether the kernel that is linked uses it; NULL: all sections are placed */
+    kiln_linked *linked; /* what is linked for address 0, or NULL */
 } object;
 
 #define MALFORMED(o, ...) ((o)->linkable = false, KILN_FAIL(KILN_E_BUILD, "damaged object: " __VA_ARGS__))
@@ -163,7 +165,8 @@ static kiln_status place_sections(object *o) {
     for (size_t i = 0; i < o->head.e_shnum; i++) {
         Elf64_Shdr s = section(o, i);
         const char *name = section_name(o, &s);
-        if (is_wanted(&s, name)) KILN_TRY(place(o, i, &s, name));
+        bool used = !o->reached || o->reached[i];
+        if (used && is_wanted(&s, name)) KILN_TRY(place(o, i, &s, name));
     }
     if (o->nbytes == 0) return KILN_FAIL(KILN_E_BUILD, "the object holds no code");
     return KILN_OK;
@@ -262,6 +265,23 @@ static kiln_status check_relocation(object *o, const Elf64_Shdr *target, size_t 
     return KILN_OK;
 }
 
+/* Of code that is linked for address 0: keeps that the 8 bytes at `at` hold the address of the byte at `to`. */
+static kiln_status note_address(object *o, size_t at, uint64_t to) {
+    kiln_linked *l = o->linked;
+    if (!l) return KILN_OK;
+    if (to > o->nbytes) return KILN_FAIL(KILN_E_BUILD, "an address lies outside the code and its constants");
+    for (size_t k = 0; k < l->nfixups; k++) /* several relocations may share an entry of the table */
+        if (l->fixups[k].at == at) return KILN_OK;
+    if ((l->nfixups & (l->nfixups - 1)) == 0) { /* 0 or a power of two: full */
+        size_t room = l->nfixups ? 2 * l->nfixups : 1;
+        struct kiln_fixup *more = kiln_realloc(l->fixups, room * sizeof *more);
+        if (!more) return KILN_NOMEM();
+        l->fixups = more;
+    }
+    l->fixups[l->nfixups++] = (struct kiln_fixup){(uint32_t)at, (uint32_t)to};
+    return KILN_OK;
+}
+
 static kiln_status apply_relocation(object *o, const Elf64_Shdr *target, size_t target_index,
                                     const Elf64_Rela *r, kiln_codemem *mem) {
     (void)target;
@@ -273,10 +293,16 @@ static kiln_status apply_relocation(object *o, const Elf64_Shdr *target, size_t 
     uint64_t base = (uint64_t)(uintptr_t)mem->exec;
     if (kind == KILN_RELOC_VIA_GOT) {
         uint64_t address = base + value;
-        value = o->got + symbol * GOT_ENTRY;
-        memcpy(mem->write + value, &address, sizeof address);
+        size_t in_table = o->got + symbol * GOT_ENTRY;
+        KILN_TRY(note_address(o, in_table, address));
+        memcpy(mem->write + in_table, &address, sizeof address);
+        value = in_table;
     }
     size_t at = o->offset[target_index] + r->r_offset;
+    kiln_reloc_move moves = kiln_reloc_moves(o->head.e_machine, todo.type);
+    if (o->linked && moves == KILN_MOVE_NEVER)
+        return KILN_FAIL(KILN_E_BUILD, "a relocation of type %u ties the code to one address", todo.type);
+    if (moves == KILN_MOVE_ADDRESS) KILN_TRY(note_address(o, at, value + (uint64_t)r->r_addend));
     todo.place = base + at;
     todo.value = base + value + (uint64_t)r->r_addend;
     if (!kiln_reloc_apply(o->head.e_machine, &todo, mem->write + at))
@@ -327,6 +353,76 @@ kiln_status kiln_elf_load(const kiln_object *file, const char *const *symbols, i
     kiln_free(o.offset);
     *linkable = o.linkable;
     return st;
+}
+
+/* -- one kernel, linked for address 0 ------------------------------------------------------------------- */
+
+static kiln_status reach_in(object *o, const Elf64_Shdr *s, bool *more) {
+    for (uint64_t at = 0; at + sizeof(Elf64_Rela) <= s->sh_size; at += sizeof(Elf64_Rela)) {
+        Elf64_Rela r;
+        memcpy(&r, o->p + s->sh_offset + at, sizeof r);
+        size_t symbol = ELF64_R_SYM(r.r_info);
+        if (symbol >= o->nsymbols)
+            return MALFORMED(o, "a relocation names symbol %zu of %zu", symbol, o->nsymbols);
+        size_t in = symbol_at(o, symbol).st_shndx;
+        if (in >= o->head.e_shnum || o->reached[in]) continue;
+        o->reached[in] = *more = true;
+    }
+    return KILN_OK;
+}
+
+/* Marks the section of the kernel's function and then, step by step, every section that relocations of a marked one refer to. */
+static kiln_status reach(object *o, const char *symbol) {
+    o->reached = kiln_calloc(o->head.e_shnum, sizeof *o->reached);
+    if (!o->reached) return KILN_NOMEM();
+    for (size_t i = 1; i < o->nsymbols; i++) {
+        Elf64_Sym s = symbol_at(o, i);
+        if (s.st_shndx < o->head.e_shnum && strcmp(text_at(o, &o->strings, s.st_name), symbol) == 0)
+            o->reached[s.st_shndx] = true;
+    }
+    for (bool more = true; more;) {
+        more = false;
+        for (size_t i = 0; i < o->head.e_shnum; i++) {
+            Elf64_Shdr s = section(o, i);
+            if (s.sh_type == SHT_RELA && s.sh_info < o->head.e_shnum && o->reached[s.sh_info])
+                KILN_TRY(reach_in(o, &s, &more));
+        }
+    }
+    return KILN_OK;
+}
+
+static kiln_status link_object(object *o, const kiln_object *file, const char *symbol, kiln_linked *out) {
+    kiln_codemem at_zero = {0};
+    KILN_TRY(read_object(o, file));
+    KILN_TRY(reach(o, symbol));
+    KILN_TRY(place_sections(o));
+    KILN_TRY(check_defined(o));
+    KILN_TRY(find_entry(o, symbol, &out->entry));
+    KILN_TRY(each_relocation(o, check_relocation, NULL));
+    o->linked = out;
+    out->n = o->nbytes;
+    out->align = o->head.e_machine == EM_AARCH64 ? MAX_ALIGN
+                                                 : o->align; /* distances of pages stay if whole pages move */
+    out->bytes = at_zero.write = kiln_alloc(o->nbytes);
+    if (!out->bytes) return KILN_NOMEM();
+    copy_sections(o, out->bytes);
+    return each_relocation(o, apply_relocation, &at_zero);
+}
+
+kiln_status kiln_elf_link(const kiln_object *file, const char *symbol, kiln_linked *out) {
+    object o = {0};
+    *out = (kiln_linked){0};
+    kiln_status st = link_object(&o, file, symbol, out);
+    kiln_free(o.offset);
+    kiln_free(o.reached);
+    if (st != KILN_OK) kiln_linked_fini(out);
+    return st;
+}
+
+void kiln_linked_fini(kiln_linked *l) {
+    kiln_free(l->bytes);
+    kiln_free(l->fixups);
+    *l = (kiln_linked){0};
 }
 
 void kiln_elf_export(kiln_object *file, const char *symbol) {

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "target/cpu/elf_load.h"
+#include "target/cpu/image.h"
 #include "target/cpu/proc.h"
 #include "target/cpu/tools.h"
 
@@ -89,6 +90,18 @@ static kiln_status load_own(const kiln_object *o, const char *const *symbols, in
     if (got == n) memcpy(out, made, (size_t)n * sizeof *made);
     while (got < n && got > 0) kiln_code_free(made[--got]);
     return got == n ? KILN_OK : KILN_NOMEM();
+}
+
+kiln_status kiln_code_load_image(const kiln_object *bytes, kiln_code **out) {
+    kiln_codemem mem;
+    void *entry;
+    KILN_TRY(kiln_image_load(bytes->bytes, bytes->n, &mem, &entry));
+    image *i = new_image(&mem, NULL);
+    kiln_code *c = new_code(i, entry, mem.n);
+    drop_image(i); /* it belongs to its kernel from here on */
+    if (!c) return KILN_NOMEM();
+    *out = c;
+    return KILN_OK;
 }
 
 /* -- the system's ---------------------------------------------------------------------------------- */

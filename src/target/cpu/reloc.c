@@ -136,6 +136,13 @@ kiln_reloc_kind kiln_reloc_classify(uint16_t machine, uint32_t type, size_t *nby
     return machine == EM_AARCH64 ? classify_a64(type, nbytes) : classify_x86(type, nbytes);
 }
 
+kiln_reloc_move kiln_reloc_moves(uint16_t machine, uint32_t type) {
+    bool a64 = machine == EM_AARCH64;
+    if (type == (a64 ? R_AARCH64_ABS64 : R_X86_64_64)) return KILN_MOVE_ADDRESS;
+    bool is_short = a64 ? type == R_AARCH64_ABS32 : type == R_X86_64_32 || type == R_X86_64_32S;
+    return is_short ? KILN_MOVE_NEVER : KILN_MOVE_STAYS;
+}
+
 bool kiln_reloc_apply(uint16_t machine, const kiln_reloc *r, uint8_t *at) {
     return machine == EM_AARCH64 ? apply_a64(r, at) : apply_x86(r, at);
 }

@@ -57,7 +57,7 @@ static char *copy_text(kiln_arena *mem, const char *text) {
 
 static bool fill_request(kiln_toolchain *tc, const char *cc, const char *dir) {
     const char *path = getenv("PATH");
-    if (!cc) cc = getenv("KILN_CC");
+    if (!cc) cc = secure_getenv("KILN_CC");
     if (cc && !*cc) cc = NULL;
     tc->rq.command = cc ? copy_text(&tc->mem, cc) : NULL;
     tc->rq.path = copy_text(&tc->mem, path ? path : "/usr/local/bin:/usr/bin:/bin");

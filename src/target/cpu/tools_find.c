@@ -17,11 +17,12 @@ enum { WORDS_MAX = 500, COMMANDS_MAX = 16, PATH_LEN = 4096 };
 
 /* Bits must not depend on the compiler's taste, code must stand alone, and the loader wants short distances: see the
  * loader for what it refuses.  -frounding-math: constants are not computed by the compiler, which rounds to nearest.
- * -fsignaling-nans: x * -1 is not made -x, which is something else where subnormal numbers are zeros. */
+ * -fsignaling-nans: x * -1 is not made -x, which is something else where subnormal numbers are zeros.
+ * -ffunction-sections: of several kernels in one object, each can be taken out with what it uses (image.c). */
 #define COMMON_FLAGS "-O1", "-ffp-contract=off", "-frounding-math", "-fwrapv", "-fPIC", "-w"
 #define KERNEL_FLAGS                                                                     \
     "-ffreestanding", "-fno-math-errno", "-fno-strict-aliasing", "-fno-stack-protector", \
-        "-fvisibility=hidden", "-fno-asynchronous-unwind-tables"
+        "-fvisibility=hidden", "-fno-asynchronous-unwind-tables", "-ffunction-sections"
 #if defined(__x86_64__)
 #define MACHINE_FLAGS , "-fcf-protection=none"
 #else
