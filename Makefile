@@ -3,7 +3,7 @@ prefix ?= /usr/local
 T ?= schema
 SECONDS ?= 60
 
-.PHONY: all help run python test test-all check asan tsan lint format fuzz bless bench install clean setup setup-check setup-test
+.PHONY: all help run python pack test test-all check asan tsan lint format fuzz bless bench install clean setup setup-check setup-test
 
 all: setup                ## build/kiln, build/libkiln.so and build/libkiln.a, optimised
 	@cmake --preset release >/dev/null
@@ -19,6 +19,10 @@ python: setup-test all     ## the Python module, built in place; .venv/bin/pytho
 	@KILN_STATIC_LIB=build/libkiln.a .venv/bin/python setup.py -q build_ext --inplace --build-temp build/python
 	@.venv/bin/python -c 'import sysconfig; open(sysconfig.get_path("purelib") + "/kiln.pth", "w").write("$(CURDIR)/python\n")'
 	@.venv/bin/python -m kiln.torch build --in-place >/dev/null
+	@[ -f build/pack-full.pack ] || tools/make_pack.sh small python/kiln/kernels.pack
+
+pack: python              ## kernels of all shipped operators for x86-64-v3 and v4, in minutes; make install and the wheel then carry them
+	@tools/make_pack.sh full build/kernels.pack python/kiln/kernels.pack
 
 test: setup-test all      ## everything: lint, unit, sanitizers, fuzzers, CLI, ABI, install, PyTorch
 	@tools/run_tests.sh

@@ -164,12 +164,12 @@ static int set_mode(int command, const char *text, cli_args *out) {
     return cli_usage_error(command, "unknown mode '%s'; expected sync, tiered, interp or frozen", text);
 }
 
-static int set_threads(int command, const char *text, cli_args *out) {
+static int set_count(int command, int option, const char *text, int *out) {
     char *end;
     long n = strtol(text, &end, 10);
     if (end == text || *end || n < 1 || n > 1024)
-        return cli_usage_error(command, "--threads is '%s': expected 1 to 1024", text);
-    out->threads = (int)n;
+        return cli_usage_error(command, "--%s is '%s': expected 1 to 1024", options[option].name, text);
+    *out = (int)n;
     return -1;
 }
 
@@ -185,7 +185,8 @@ static int set_option(int command, int option, const char *argument, cli_args *o
     case OPTION_STAGE: out->stage = argument; return -1;
     case OPTION_ISA: out->isa = argument; return -1;
     case OPTION_MODE: return set_mode(command, argument, out);
-    case OPTION_THREADS: return set_threads(command, argument, out);
+    case OPTION_THREADS: return set_count(command, option, argument, &out->threads);
+    case OPTION_JOBS: return set_count(command, option, argument, &out->jobs);
     case OPTION_HELP: cli_print_help(command); return CLI_OK;
     case OPTION_VERSION: out_printf("kiln %s\n", kiln_version()); return CLI_OK;
     case OPTION_OPS:

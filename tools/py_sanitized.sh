@@ -65,6 +65,7 @@ mkdir -p "$out"
 
 export PYTHONPATH=$out PYTHONDONTWRITEBYTECODE=1
 if [ "$sanitizer" = asan ]; then
+    cp tests/python/settle.py "$out/sitecustomize.py"
     export PYTHONMALLOC=malloc UBSAN_OPTIONS=print_stacktrace=1
     for name in "$python"* "$(readlink -f $python)"; do echo detect_leaks=1 >"$out/options.${name##*/}"; done # %b: the name of the program that runs
     export ASAN_OPTIONS=detect_leaks=0:include_if_exists=$out/options.%b:malloc_context_size=3:quarantine_size_mb=4:allocator_may_return_null=1:detect_odr_violation=0

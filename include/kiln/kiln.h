@@ -291,6 +291,7 @@ typedef struct kiln_config {
     const char *packs;    /* packs of kernels, paths with ':' between them; NULL: KILN_PACK, else none */
     const char
         *redis_url; /* a server that keeps kernels for many machines; NULL: KILN_REDIS_URL, else none */
+    const char *record; /* a file for a line about each new class, as kiln_warm takes them; NULL: KILN_RECORD, else none */
 } kiln_config;
 
 /* So many threads at most for this thread's calls from now on, whatever their contexts allow; 0: as these allow, as at
@@ -326,6 +327,48 @@ KILN_API kiln_status kiln_tensor_number(const kiln_value *v, kiln_tensor **out) 
  * become infinite.  0: v is no number, and nothing is written.  `at` need not be aligned. */
 KILN_API kiln_value kiln_element_get(kiln_dtype dtype, const void *at);
 KILN_API int kiln_element_set(kiln_dtype dtype, const kiln_value *v, void *at);
+
+/* -- packs --------------------------------------------------------------------------------------------
+
+ * Many kernels in one file (docs/CACHE.md). */
+typedef struct kiln_pack_how {
+    const char *const *ops; /* only kernels that were built for these operators; NULL: all */
+    size_t nops;
+    int without_ir; /* 1: smaller, but `kiln cache why` cannot compare its entries */
+} kiln_pack_how;
+typedef struct kiln_pack_report {
+    uint64_t kernels, nbytes, left_out; /* left out: damaged, unsigned, or of another version of Kiln */
+} kiln_pack_report;
+/* Writes the kernels of the cache folder to a pack, which takes its place when it is whole.  how may be NULL. */
+KILN_API kiln_status kiln_pack_export(kiln_ctx *ctx, const char *path, const kiln_pack_how *how,
+                                      kiln_pack_report *out) KILN_MUST_CHECK;
+typedef kiln_status (*kiln_name_fn)(void *user, const char *name);
+/* Calls visit with the name of each operator, in all its forms, for whose row a pack of ctx has a kernel that this machine runs.  Ends with the
+ * first status that is not KILN_OK.  Takes some tens of milliseconds. */
+KILN_API kiln_status kiln_packed_ops(kiln_ctx *ctx, kiln_name_fn visit, void *user) KILN_MUST_CHECK;
+/* Copies a pack's kernels into the cache folder. */
+KILN_API kiln_status kiln_pack_import(kiln_ctx *ctx, const char *path, kiln_pack_report *out) KILN_MUST_CHECK;
+
+/* -- kernels ahead of time ---------------------------------------------------------------------------
+
+ * Builds the kernels of calls that are not made, on all cores, and puts them where kernels are kept (docs/CACHE.md). */
+typedef struct kiln_warm kiln_warm;
+typedef struct kiln_warm_report {
+    uint64_t done, present, built, failed; /* kernels: looked at; kept already; built and kept now; not built */
+    int64_t cpu_ns;                        /* processor time of the compilers */
+} kiln_warm_report;
+/* Called after each run of a compiler, on any thread, one at a time.  Not 0: nothing more is begun. */
+typedef int (*kiln_warm_fn)(void *user, const kiln_warm_report *so_far);
+
+/* levels: names with commas between them, as x86-64-v3,x86-64-v4, which this machine need not run; NULL: the level of ctx. */
+KILN_API kiln_status kiln_warm_begin(kiln_ctx *ctx, const char *levels, kiln_warm **out) KILN_MUST_CHECK;
+/* Notes what a call would run; nothing is computed or built.  One thread at a time. */
+KILN_API kiln_status kiln_warm_add(kiln_warm *w, const kiln_op *op, const kiln_value *args, size_t nargs) KILN_MUST_CHECK;
+KILN_API size_t kiln_warm_waiting(const kiln_warm *w); /* kernels that were noted, for all levels, since the last run */
+/* Builds what was noted by `jobs` threads; 0: as many as there are cores.  progress may be NULL. */
+KILN_API kiln_status kiln_warm_run(kiln_warm *w, int jobs, kiln_warm_fn progress, void *user,
+                                   kiln_warm_report *out) KILN_MUST_CHECK;
+KILN_API void kiln_warm_end(kiln_warm *w); /* NULL is fine */
 
 /* -- operators ----------------------------------------------------------------------------------- */
 

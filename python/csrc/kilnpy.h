@@ -527,6 +527,7 @@ PyObject *kp_infer_results(PyObject *module, PyObject *const *args, Py_ssize_t n
 PyObject *kp_tuple_of(const int64_t *v, int n); /* a tuple of ints */
 
 PyObject *kp_kernels(PyObject *module, PyObject *unused); /* py_kernels.c: kernels(), as tuples */
+PyObject *kp_packed_ops(PyObject *module, PyObject *unused); /* packed_ops(), as names */
 
 /* py_evaluate.c: formulas. */
 extern PyType_Spec kp_formula_spec;

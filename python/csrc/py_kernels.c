@@ -1,6 +1,7 @@
-/* py_kernels.c - the classes of calls that the context has -> tuples, which kiln/__init__.py names, sorts and prints.
+/* py_kernels.c - the classes of calls that the context has -> tuples, which kiln/__init__.py names, sorts and prints; and the operators that
+ * packs have kernels for.
  *
- * Reads what kiln_classes_list tells.  Must not know what a class is. */
+ * Reads what kiln_classes_list and kiln_packed_ops tell.  Must not know what a class or a pack is. */
 #include "kilnpy.h"
 
 static kiln_status add_class(void *user, const kiln_class_info *info) {
@@ -20,6 +21,26 @@ PyObject *kp_kernels(PyObject *module, PyObject *unused) {
     kp_box *box = kp_box_take(kp_state_of(module));
     PyObject *list = box ? PyList_New(0) : NULL;
     if (list && kiln_classes_list(box->ctx, add_class, list) != KILN_OK) {
+        Py_CLEAR(list);
+        if (!PyErr_Occurred()) PyErr_NoMemory();
+    }
+    kp_box_drop(box);
+    return list;
+}
+
+static kiln_status add_name(void *user, const char *text) {
+    PyObject *name = PyUnicode_FromString(text);
+    int done = name ? PyList_Append(user, name) : -1;
+    Py_XDECREF(name);
+    return done < 0 ? KILN_E_NOMEM : KILN_OK; /* the exception is set */
+}
+
+/* packed_ops(): names of operators that a pack has a kernel for. */
+PyObject *kp_packed_ops(PyObject *module, PyObject *unused) {
+    (void)unused;
+    kp_box *box = kp_box_take(kp_state_of(module));
+    PyObject *list = box ? PyList_New(0) : NULL;
+    if (list && kiln_packed_ops(box->ctx, add_name, list) != KILN_OK) {
         Py_CLEAR(list);
         if (!PyErr_Occurred()) PyErr_NoMemory();
     }

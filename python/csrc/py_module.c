@@ -477,6 +477,7 @@ static PyMethodDef functions[] = {
     {"explain_text", kp_explain_text, METH_VARARGS, "explain_text(call, stage, /)"},
     {"stats", f_stats, METH_NOARGS, "stats()\n--\n\nEvery counter, by name."},
     {"kernels", kp_kernels, METH_NOARGS, "kernels()"},
+    {"packed_ops", kp_packed_ops, METH_NOARGS, "packed_ops()"},
     {"threads", f_threads, METH_NOARGS,
      "threads()\n--\n\nWhose threads run large calls, and how many one call may use."},
     {"wait_idle", f_wait_idle, METH_NOARGS,

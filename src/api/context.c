@@ -108,7 +108,7 @@ static kiln_status parse_threads(kiln_ctx *ctx, const kiln_config *cfg) {
 static kiln_status configure(kiln_ctx *ctx, const kiln_config *given) {
     kiln_config *cfg = &ctx->config;
     if (given) {
-        _Static_assert(sizeof *cfg == 23 * sizeof(void *), "every field has a word of its own");
+        _Static_assert(sizeof *cfg == 24 * sizeof(void *), "every field has a word of its own");
         if (given->size > sizeof *cfg || given->size % sizeof(void *))
             return KILN_FAIL(KILN_E_ARG, "kiln_config.size is %zu: expected sizeof(kiln_config), here %zu",
                              given->size, sizeof *cfg);
@@ -127,6 +127,7 @@ static kiln_status configure(kiln_ctx *ctx, const kiln_config *given) {
     KILN_TRY(parse_threads(ctx, cfg));
     KILN_TRY(setting(cfg->cc, "KILN_CC", &ctx->cc));
     KILN_TRY(setting(cfg->cache_dir, "KILN_CACHE_DIR", &ctx->cache_dir));
+    KILN_TRY(setting(cfg->record, "KILN_RECORD", &ctx->record_path));
     return setting(cfg->dump_dir, "KILN_DUMP_DIR", &ctx->dump_dir);
 }
 
@@ -358,6 +359,7 @@ void kiln_close(kiln_ctx *ctx) {
     kiln_free(ctx->cc);
     kiln_free(ctx->cache_dir);
     kiln_free(ctx->dump_dir);
+    kiln_free(ctx->record_path);
     for (int k = 0; k < KILN_STORE_TEXTS; k++) kiln_free(ctx->store_text[k]);
     pthread_mutex_destroy(&ctx->load_lock);
     pthread_mutex_destroy(&ctx->lock);

@@ -87,6 +87,8 @@ struct kiln_ctx {
     const kiln_memory *memory; /* of new results: host_memory, or NULL for Kiln's own blocks */
     kiln_memory host_memory;
     bool forgets;                    /* for tests and benchmarks: nothing is remembered of a call */
+    char *record_path;               /* of lines about new classes, or NULL */
+    atomic_bool record_failed;
     char *cc, *cache_dir, *dump_dir; /* as configured, or NULL */
     kiln_config config;              /* as given, or zeros; its texts may be gone */
     _Atomic(const kiln_registry *) registry;
@@ -188,6 +190,8 @@ void kiln_class_free(kiln_class *c);
 
 /* make_code.c: builds a class's kernel, and says why it cannot. */
 kiln_status kiln_class_make_code(kiln_class *c, int64_t *cpu_ns) KILN_MUST_CHECK;
+/* Fills in the entry of the unit's kernel k, without its source. */
+kiln_status kiln_class_make_entry(kiln_class *c, const kiln_unit *u, int k, kiln_blob *b) KILN_MUST_CHECK;
 /* Tries to build n classes (1 to KILN_BATCH_MAX) of one context in few runs of the compiler.  Classes that have no kernel afterwards
  * are for kiln_class_make_code, which says why one fails, and counts and logs the failure. */
 enum { KILN_BATCH_MAX = 8 };
@@ -215,7 +219,15 @@ int kiln_class_nice(const kiln_class *c); /* by how much its compiler should be 
 /* lone_op.c: frees the operators of kiln_op_new that are left; for kiln_close. */
 void kiln_lone_ops_free(kiln_ctx *ctx);
 
-/* prepare.c: compiles the classes of a call, and of the calls that it is made of. */
+/* record.c: the call of a plan as a line of text, heap; and that line in the file of lines, if there is one. */
+kiln_status kiln_plan_line(kiln_ctx *ctx, const kiln_plan *plan, char **out) KILN_MUST_CHECK;
+void kiln_record(kiln_ctx *ctx, const kiln_plan *plan);
+
+/* prepare.c: shows the plans of all that a call would run, each as long as it is valid; the caller is inside the epochs. */
+typedef kiln_status kiln_plan_fn(void *user, kiln_plan *plan);
+kiln_status kiln_call_show(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs, kiln_plan_fn *show,
+                           void *user) KILN_MUST_CHECK;
+/* Compiles the classes of a call, and of the calls that it is made of. */
 kiln_status kiln_call_prepare(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args,
                               size_t nargs) KILN_MUST_CHECK;
 

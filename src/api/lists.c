@@ -101,13 +101,14 @@ kiln_status kiln_lists_call(kiln_ctx *ctx, const kiln_op *op, const kiln_value *
     return KILN_OK;
 }
 
-kiln_status kiln_lists_prepare(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs) {
+kiln_status kiln_lists_show(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs, kiln_plan_fn *show,
+                            void *user) {
     kiln_listing l;
     l.ctx = ctx;
     KILN_TRY(kiln_list_begin(&l, op, args, nargs));
     for (uint32_t k = 0; k < l.n; k++) {
         kiln_list_enter(&l, k);
-        KILN_TRY(kiln_note(kiln_call_prepare(ctx, l.item, l.args, (size_t)l.nargs), "%s", op->name));
+        KILN_TRY(kiln_note(kiln_call_show(ctx, l.item, l.args, (size_t)l.nargs, show, user), "%s", op->name));
     }
     return KILN_OK;
 }

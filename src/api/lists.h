@@ -9,7 +9,7 @@ static inline bool kiln_op_is_listed(const kiln_op *op) { return op->row->compos
  * caller's until kiln_values_release. */
 kiln_status kiln_lists_call(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
                             kiln_value *out) KILN_MUST_CHECK;
-/* Compiles the classes of such a call's items. */
-kiln_status kiln_lists_prepare(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args,
-                               size_t nargs) KILN_MUST_CHECK;
+/* Shows the plans of what such a call's items would run. */
+kiln_status kiln_lists_show(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs, kiln_plan_fn *show,
+                            void *user) KILN_MUST_CHECK;
 #endif

@@ -71,17 +71,23 @@ static kiln_status write_entry(kiln_class *c, const kiln_unit *u, int k, const k
     says.nimage = image.n;
     kiln_status st = kiln_stored_write(&says, key, &b->entry, &b->nentry);
     kiln_object_fini(&image);
-    return st == KILN_OK ? source_of(c, u, b) : st;
+    return st;
 }
 
-/* Makes the entry of the unit's kernel k, if a store wants one.  Without an entry the kernel serves this process alone. */
-static void make_entry(kiln_class *c, const kiln_unit *u, int k, kiln_blob *b) {
+kiln_status kiln_class_make_entry(kiln_class *c, const kiln_unit *u, int k, kiln_blob *b) {
     kiln_sb ir;
-    if (!c->ctx->stores.keep_bytes) return;
     kiln_sb_init(&ir);
     kiln_ir_print_nameless(&ir, c->program->ir);
     kiln_status st = ir.failed ? KILN_NOMEM() : write_entry(c, u, k, &ir, b);
     kiln_sb_fini(&ir);
+    return st;
+}
+
+/* Makes entry and source of the unit's kernel k, if a store wants them.  Without an entry the kernel serves this process alone. */
+static void make_entry(kiln_class *c, const kiln_unit *u, int k, kiln_blob *b) {
+    if (!c->ctx->stores.keep_bytes) return;
+    kiln_status st = kiln_class_make_entry(c, u, k, b);
+    if (st == KILN_OK) st = source_of(c, u, b);
     if (st == KILN_OK) return;
     kiln_ctx_log(c->ctx, 1, "store", "%s: it cannot be stored: %s", c->name, kiln_last_error());
     kiln_clear_error();

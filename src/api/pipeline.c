@@ -179,6 +179,17 @@ kiln_status kiln_class_take(kiln_class *c, int level, kiln_blob *b, const kiln_s
 
 /* -- the class of a call ------------------------------------------------------------------------------------ */
 
+static void log_miss(kiln_ctx *ctx, const kiln_plan *plan) {
+    char *line;
+    KILN_COUNT(ctx, frozen_misses);
+    if (kiln_plan_line(ctx, plan, &line) != KILN_OK) {
+        kiln_clear_error();
+        return;
+    }
+    kiln_ctx_log(ctx, 1, "frozen", "no store has the kernel, interpreted: %s", line);
+    kiln_free(line);
+}
+
 static kiln_status make_class(kiln_ctx *ctx, const kiln_plan *plan, const kiln_key *key, kiln_class **out) {
     kiln_class *c;
     kiln_entry *winner;
@@ -193,10 +204,8 @@ static kiln_status make_class(kiln_ctx *ctx, const kiln_plan *plan, const kiln_k
     *out = (kiln_class *)winner; /* its first member */
     if (*out == c && from) kiln_count(&ctx->epochs, from->counter, 1);
     if (*out == c) kiln_ctx_log(ctx, 3, "class", "%s: %s", c->name, c->words);
-    if (ctx->mode == KILN_MODE_FROZEN && *out == c && c->kind == KILN_CLASS_KERNEL && !from) {
-        KILN_COUNT(ctx, frozen_misses);
-        kiln_ctx_log(ctx, 1, "frozen", "%s: not in the cache, interpreted", c->name);
-    }
+    if (*out == c && c->kind == KILN_CLASS_KERNEL) kiln_record(ctx, plan);
+    if (ctx->mode == KILN_MODE_FROZEN && *out == c && c->kind == KILN_CLASS_KERNEL && !from) log_miss(ctx, plan);
     return KILN_OK;
 }
 

@@ -91,6 +91,9 @@ kiln_status kiln_call_way(const kiln_call_env *ce, const kiln_way **out) KILN_MU
 kiln_status kiln_checks_hold(const kiln_bound *call, kiln_dtype common) KILN_MUST_CHECK;
 
 void kiln_bound_print(kiln_sb *out, const kiln_bound *call);
+/* As the command line takes it: "aten::add.Tensor(self=f32[3], other=f32[3], alpha=2)".  Arguments at their defaults are left out.  schema: of the
+ * operator that has the name of call->op; it differs where call->op is what an operator over lists does with an item. */
+void kiln_call_print(kiln_sb *out, const kiln_bound *call, const kiln_schema *schema);
 void kiln_plan_print(kiln_sb *out, const kiln_plan *plan);
 /* Lines "field: value".  target: the name of what builds the kernel, and of its level. */
 void kiln_key_print(kiln_sb *out, const kiln_plan *plan, const kiln_key *key, const char *target);

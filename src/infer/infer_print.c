@@ -1,6 +1,8 @@
 /* infer_print.c - bound calls and plans as text, for people: the `bind` and `plan` stages of explain.
  *
  * Tensors are written as the command line takes them, so that a printed call can be tried again. */
+#include <math.h>
+
 #include "infer/infer_parts.h"
 
 static void print_list(kiln_sb *out, char open, int n, const int64_t *v, char close) {
@@ -26,11 +28,10 @@ void kiln_value_print(kiln_sb *out, const kiln_value *v) {
     case KILN_UINT_V: kiln_sb_printf(out, "%llu", (unsigned long long)v->u.i); return;
     case KILN_FLOAT_V: kiln_sb_f64(out, v->u.f); return;
     case KILN_COMPLEX_V:
-        kiln_sb_putc(out, '(');
         kiln_sb_f64(out, v->u.c.re);
-        kiln_sb_puts(out, ", ");
+        if (!signbit(v->u.c.im)) kiln_sb_putc(out, '+'); /* else the number begins with its sign */
         kiln_sb_f64(out, v->u.c.im);
-        kiln_sb_puts(out, "j)");
+        kiln_sb_putc(out, 'j');
         return;
     case KILN_GENERATOR_V: kiln_sb_puts(out, "generator"); return;
     case KILN_STR_V: kiln_sb_printf(out, "\"%s\"", v->u.s); return;
@@ -44,6 +45,42 @@ void kiln_value_print(kiln_sb *out, const kiln_value *v) {
         kiln_sb_putc(out, ']');
         return;
     }
+}
+
+/* What an operator over lists does with one item, as a call of that operator with lists of one item.  Values of tensors that the item gets as
+ * numbers become tensors again. */
+static void print_item(kiln_sb *out, const kiln_type *type, const kiln_value *v) {
+    bool optional, number = kiln_is_number(v);
+    const kiln_type *t = kiln_type_strip(type, &optional);
+    bool list = t->kind == KILN_T_LIST && v->kind != KILN_LIST_V;
+    if (list && v->kind == KILN_NONE) {
+        kiln_sb_puts(out, "[]");
+        return;
+    }
+    const kiln_type *each = list ? kiln_type_strip(t->elem, &optional) : t;
+    if (list) kiln_sb_putc(out, '[');
+    if (each->kind == KILN_T_TENSOR && number) kiln_sb_puts(out, "f32[]:fill=");
+    kiln_value_print(out, v);
+    if (list) kiln_sb_putc(out, ']');
+}
+
+static void print_named(kiln_sb *out, const kiln_param *p, const kiln_value *v) {
+    if (out->p[out->len - 1] != '(') kiln_sb_puts(out, ", ");
+    kiln_sb_printf(out, "%s=", p->name);
+    print_item(out, p->type, v);
+}
+
+void kiln_call_print(kiln_sb *out, const kiln_bound *call, const kiln_schema *schema) {
+    const kiln_op *op = call->op;
+    kiln_sb_printf(out, "%s(", op->name);
+    for (int a = 0; a < op->row->schema->nargs && a < schema->nargs && !out->failed; a++)
+        if (call->given[a] >= 0) print_named(out, &schema->args[a], &call->arg[a]);
+    for (int k = 0; k < call->nout && op->form == KILN_FORM_OUT && !out->failed; k++) {
+        kiln_value v = kiln_v_tensor(call->out[k]);
+        int a = kiln_op_out_arg(op, k);
+        if (a < schema->nargs) print_named(out, &schema->args[a], &v);
+    }
+    kiln_sb_putc(out, ')');
 }
 
 void kiln_bound_print(kiln_sb *out, const kiln_bound *call) {

@@ -72,6 +72,8 @@ struct kiln_store {
     /* Asks for the right to build a kernel, without waiting, and gives it back.  NULL: nobody shares the store. */
     kiln_claim (*claim)(kiln_store *s, const kiln_digest *d);
     void (*unclaim)(kiln_store *s, const kiln_digest *d);
+    /* Calls visit with what each entry says, until visit fails.  NULL: nobody asks this store. */
+    kiln_status (*each)(kiln_store *s, kiln_status (*visit)(void *user, const kiln_stored *says), void *user);
     /* Takes or gives the store's own lock, around a fork.  Nobody holds that lock while waiting for a disk or a network, as a fork
      * would wait, too; and no two stores share it.  NULL: there is no lock. */
     void (*lock)(kiln_store *s, bool on);

@@ -70,6 +70,7 @@ struct kiln_target {
     const char *suffix;        /* of files that hold sources: ".c" */
     uint8_t device;            /* KILN_DEVICE_*: where the tensors are that kernels read and write */
     uint8_t level;             /* the best level for kernels of this context; part of the key of each class */
+    int nlevels;               /* levels are numbers below this one */
     const kiln_tuning *tuning; /* of all of the target's code */
     int ntuning;
     kiln_target_cost cost;

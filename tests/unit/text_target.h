@@ -232,6 +232,7 @@ static inline void text_target_init(text_target *t) {
                               .suffix = ".ir",
                               .device = KILN_DEVICE_CPU,
                               .level = TEXT_BEST_LEVEL,
+                              .nlevels = TEXT_BEST_LEVEL + 1,
                               .cost = {15, 300, 3000, 8},
                               .level_name = text_level_name,
                               .runs = text_runs,

@@ -104,10 +104,12 @@ def _named(names):
 
 
 def _default(interpreted):
-    """The operators of default.txt; interpreted: only those that are no slower than PyTorch's without a kernel, too."""
+    """The operators of default.txt; interpreted: only those that are no slower than PyTorch's without a kernel, too, or have one in a pack."""
     table = (Path(__file__).parent / "default.txt").read_text().splitlines()
     rows = [line.split() for line in table if line and not line.startswith("#")]
-    return {f"aten::{name}" for name, *marks in rows if not interpreted or "interpreted" in marks} & set(_served())
+    packed = set(_kiln.packed_ops()) if interpreted else ()
+    fine = {f"aten::{name}" for name, *marks in rows if not interpreted or "interpreted" in marks or f"aten::{name}" in packed}
+    return fine & set(_served())
 
 
 def _wanted(which):

@@ -68,5 +68,5 @@ def warn(taken, chosen, stacklevel):
         return
     _warned.add(kind)
     what = f"the {taken} operators that were asked for may be slower than PyTorch's" if chosen else \
-        f"kiln.torch takes only the {taken} operators that are no slower than PyTorch's when they are interpreted"
-    warnings.warn(f"Kiln builds no kernels: {text}. Calls are interpreted, so {what}. {_ADVICE}", RuntimeWarning, stacklevel=stacklevel + 1)
+        f"kiln.torch takes only the {taken} operators that have a kernel in a pack or are no slower than PyTorch's when they are interpreted"
+    warnings.warn(f"Kiln builds no kernels: {text}. Calls without a kernel are interpreted, so {what}. {_ADVICE}", RuntimeWarning, stacklevel=stacklevel + 1)

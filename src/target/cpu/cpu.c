@@ -189,6 +189,7 @@ kiln_status kiln_target_open_cpu(const kiln_target_host *host, kiln_target **out
         .suffix = ".c",
         .device = KILN_DEVICE_CPU,
         .level = (uint8_t)host->isa,
+        .nlevels = KILN_ISA_COUNT,
         .tuning = tuning,
         .ntuning = sizeof tuning / sizeof *tuning,
         .cost = {KILN_CPU_PLAIN_PS, KILN_CPU_FUNCTION_PS, KILN_CPU_SPECIAL_PS, KILN_CPU_BYTE_PS},
