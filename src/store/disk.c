@@ -25,6 +25,9 @@ typedef struct files {
     int lock_fd;
 } files;
 
+/* A shared folder is of no use without a key: nobody could tell who wrote an entry. */
+static bool lacks_key(const files *f) { return f->store.needs_key && !f->store.host->key_path; }
+
 static bool is_resting(files *f) { return kiln_clock_ns() < atomic_load(&f->rest_until); }
 
 static void rest(files *f) { atomic_store(&f->rest_until, kiln_clock_ns() + REST_NS); }
@@ -115,7 +118,7 @@ static kiln_status write_entry(files *f, const kiln_digest *d, const kiln_blob *
 static kiln_status put(kiln_store *s, const kiln_digest *d, kiln_blob *b) {
     files *f = (files *)s;
     int fd;
-    if (!b->entry || is_resting(f)) return KILN_OK;
+    if (!b->entry || lacks_key(f) || is_resting(f)) return KILN_OK;
     KILN_TRY(folder_of(f, true, &fd));
     if (fd < 0) return KILN_OK;
     kiln_status st = write_entry(f, d, b, fd);
@@ -139,7 +142,7 @@ static kiln_status put(kiln_store *s, const kiln_digest *d, kiln_blob *b) {
 static kiln_claim claim(kiln_store *s, const kiln_digest *d) {
     files *f = (files *)s;
     int fd = -1;
-    if (is_resting(f) || folder_of(f, true, &fd) != KILN_OK || fd < 0) {
+    if (lacks_key(f) || is_resting(f) || folder_of(f, true, &fd) != KILN_OK || fd < 0) {
         kiln_clear_error();
         return KILN_CLAIM_OURS;
     }
@@ -177,7 +180,11 @@ static void doctor(kiln_store *s, kiln_sb *out) {
     const kiln_store_host *host = s->host;
     int fd;
     kiln_status st = kiln_folder_open(host->dir, false, host->is_shared, &fd);
-    if (st == KILN_E_NOTFOUND) {
+    if (lacks_key((files *)s)) {
+        kiln_sb_printf(out,
+                       "!kernels on disk: not used: a shared cache folder needs a key: set KILN_KEY_FILE\n");
+        if (st == KILN_OK) close(fd);
+    } else if (st == KILN_E_NOTFOUND) {
         kiln_sb_printf(out, "kernels on disk: none yet\n");
     } else if (st != KILN_OK) {
         kiln_sb_printf(out, "!kernels on disk: not used: %s\n", kiln_last_error());

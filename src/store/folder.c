@@ -300,13 +300,18 @@ static int by_use(const void *a, const void *b) {
     return (x->used_ns > y->used_ns) - (x->used_ns < y->used_ns);
 }
 
+/* A date that is far ahead comes from a clock that has jumped back since. */
+static bool is_stale(time_t now, time_t written) {
+    return now - written > STALE_TEMP || written - now > STALE_TEMP;
+}
+
 static void remove_stale_temps(int fd) {
     DIR *dir = open_listing(fd);
     time_t now = time(NULL);
     for (struct dirent *e; dir && (e = readdir(dir));) {
         struct stat info;
         if (strncmp(e->d_name, TEMP_START, strlen(TEMP_START)) != 0) continue;
-        if (fstatat(fd, e->d_name, &info, AT_SYMLINK_NOFOLLOW) == 0 && now - info.st_mtime > STALE_TEMP)
+        if (fstatat(fd, e->d_name, &info, AT_SYMLINK_NOFOLLOW) == 0 && is_stale(now, info.st_mtime))
             (void)unlinkat(fd, e->d_name, 0);
     }
     if (dir) closedir(dir);

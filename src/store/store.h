@@ -107,9 +107,8 @@ typedef struct kiln_stores {
     int nquick;      /* so many from the first on are not slow */
     bool keep_bytes; /* one of them takes entries */
     const kiln_store_host *host;
-    pthread_mutex_t lock; /* guards the next two */
-    kiln_key_file *key;
-    kiln_status key_status; /* of reading the key; KILN_E_NOTFOUND: not tried */
+    pthread_mutex_t lock; /* guards key */
+    kiln_key_file *key;   /* NULL until it is first asked for, and while it cannot be read */
 } kiln_stores;
 
 /* Opens the stores of store.def.  host: lives as long as the stores.  On failure none stays open. */
@@ -119,7 +118,7 @@ kiln_status kiln_stores_add(kiln_stores *stores, kiln_store *s) KILN_MUST_CHECK;
 /* Asks one store, and checks an entry that it gives: *found is false where a check failed, which is counted, and the entry is dropped. */
 kiln_status kiln_stores_get(kiln_stores *stores, kiln_store *s, const kiln_digest *d, kiln_blob *out,
                             bool *found) KILN_MUST_CHECK;
-/* The user's key, read when it is first asked for; NULL in *key: none is configured. */
+/* The user's key, read when it is first asked for, and again after a failure.  NULL in *key: none is configured. */
 kiln_status kiln_stores_key(kiln_stores *stores, const kiln_key_file **key) KILN_MUST_CHECK;
 /* BUSY: a store says that another process builds the kernel, and no claim is held. */
 kiln_claim kiln_stores_claim(kiln_stores *stores, const kiln_digest *d);

@@ -51,7 +51,6 @@ static kiln_status open_store(kiln_stores *stores, const struct opener *o) {
 
 kiln_status kiln_stores_open(kiln_stores *stores, const kiln_store_host *host) {
     stores->host = host;
-    stores->key_status = KILN_E_NOTFOUND;
     pthread_mutex_init(&stores->lock, NULL);
     _Static_assert((int)NOPENERS <= (int)KILN_STORES_MAX,
                    "store.def has more rows than a context has places");
@@ -81,6 +80,11 @@ void kiln_stores_forked(kiln_stores *stores) {
 }
 
 void kiln_stores_doctor(kiln_stores *stores, kiln_sb *out) {
+    const kiln_key_file *key;
+    if (kiln_stores_key(stores, &key) != KILN_OK) {
+        kiln_sb_printf(out, "!key: not used: %s\n", kiln_last_error());
+        kiln_clear_error();
+    }
     for (int k = 0; k < stores->n; k++)
         if (stores->at[k]->doctor) stores->at[k]->doctor(stores->at[k], out);
 }
@@ -99,11 +103,7 @@ kiln_status kiln_stores_key(kiln_stores *stores, const kiln_key_file **key) {
     *key = NULL;
     if (!stores->host->key_path) return KILN_OK;
     pthread_mutex_lock(&stores->lock);
-    if (stores->key_status == KILN_E_NOTFOUND)
-        stores->key_status = kiln_key_open(stores->host->key_path, &stores->key);
-    else if (stores->key_status != KILN_OK)
-        (void)KILN_FAIL(stores->key_status, "the key of KILN_KEY_FILE could not be used");
-    kiln_status st = stores->key_status;
+    kiln_status st = stores->key ? KILN_OK : kiln_key_open(stores->host->key_path, &stores->key);
     *key = stores->key;
     pthread_mutex_unlock(&stores->lock);
     return st;

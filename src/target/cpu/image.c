@@ -77,15 +77,18 @@ static kiln_status fill(const head *h, const char *fixups, const char *code, con
     return KILN_OK;
 }
 
+/* A system that gives no memory for code says nothing of the image: KILN_E_BUILD stands for damage, after which stores drop an entry. */
+static kiln_status of_machine(kiln_status st) { return st == KILN_E_BUILD ? KILN_E_NOMEM : st; }
+
 kiln_status kiln_image_load(const void *bytes, size_t n, kiln_codemem *out, void **entry) {
     head h;
     if (!bytes || n < sizeof h) return DAMAGED("it has %zu bytes", n);
     memcpy(&h, bytes, sizeof h);
     KILN_TRY(check_head(&h, n));
     const char *fixups = (const char *)bytes + sizeof h;
-    KILN_TRY(kiln_codemem_get(h.nbytes, h.align, out));
+    KILN_TRY(of_machine(kiln_codemem_get(h.nbytes, h.align, out)));
     kiln_status st = fill(&h, fixups, fixups + h.nfixups * sizeof(struct kiln_fixup), out);
-    if (st == KILN_OK) st = kiln_codemem_seal(out);
+    if (st == KILN_OK) st = of_machine(kiln_codemem_seal(out));
     if (st != KILN_OK) {
         kiln_codemem_put(out);
         return st;

@@ -1,0 +1,597 @@
+/* test_store_damage.c - entries on disk that are damaged, foreign, unsigned or no files at all, folders that others may write, and keys that
+ * cannot be used: each is refused, counted and rebuilt.
+ *
+ * No kernel is run that failed a check. */
+#include <sys/socket.h>
+#include <sys/sysmacros.h>
+#include <sys/un.h>
+#include <utime.h>
+
+#include "store_cases.h"
+#include "target/cpu/codemem.h"
+#include "whole.h"
+
+enum { STRANGER = 12345 }; /* a user that is neither this one nor root */
+
+static bool is_root(void) { return geteuid() == 0; }
+
+/* r0's entry, as it was built. */
+static kiln_digest digest;
+static char path[PATH_ROOM];
+static file_bytes good;
+
+static int setup(void **state) {
+    if (call_setup(state) != 0) return -1;
+    fill_cache(1);
+    digest = digest_of_row(0);
+    entry_path(&digest, path);
+    good = read_whole(path);
+    return 0;
+}
+
+static int teardown(void **state) {
+    free(good.p);
+    return call_teardown(state);
+}
+
+static void put_back(void) {
+    make_cache();
+    write_whole(path, good.p, good.n);
+}
+
+/* What the store counted. */
+typedef struct want {
+    uint64_t hits, corrupt, stale, foreign, unsigned_, load, selftest, errors;
+} want;
+
+static void check_counts(kiln_ctx *ctx, const want *w, int line) {
+    kiln_stats s = stats_of(ctx);
+    const want now = {s.disk_hits,        s.corrupt_entries, s.stale_entries,     s.foreign_entries,
+                      s.unsigned_entries, s.load_failures,   s.selftest_failures, s.store_errors};
+    if (memcmp(&now, w, sizeof now) != 0)
+        fail_msg("line %d: hits %d corrupt %d stale %d foreign %d unsigned %d load %d selftest %d errors %d",
+                 line, (int)now.hits, (int)now.corrupt, (int)now.stale, (int)now.foreign, (int)now.unsigned_,
+                 (int)now.load, (int)now.selftest, (int)now.errors);
+}
+
+/* A context that builds nothing calls r0; then the file must be there or gone. */
+static void ask_frozen(want w, bool stays, int line) {
+    struct stat info;
+    kiln_ctx *ctx = open_disk(KILN_MODE_FROZEN, 1);
+    call_rk(ctx, 0, w.hits ? "compiled" : "interp");
+    check_counts(ctx, &w, line);
+    kiln_close(ctx);
+    if ((lstat(path, &info) == 0) != stays)
+        fail_msg("line %d: the entry is %s", line, stays ? "gone" : "there");
+}
+#define ASK_FROZEN(stays, ...) ask_frozen((want){__VA_ARGS__}, (stays), __LINE__)
+
+/* A context that may build calls r0: it is rebuilt, and the next context finds it. */
+static void rebuild(want w, int line) {
+    kiln_ctx *ctx = open_disk(KILN_MODE_SYNC, 1);
+    call_rk(ctx, 0, "compiled");
+    check_counts(ctx, &w, line);
+    assert_int_equal(stats_of(ctx).compiles, 1);
+    assert_int_equal(stats_of(ctx).stored, 1);
+    kiln_close(ctx);
+    ask_frozen((want){.hits = 1}, true, line);
+}
+#define REBUILD(...) rebuild((want){__VA_ARGS__}, __LINE__)
+
+/* -- bytes ------------------------------------------------------------------------------------------------- */
+
+static size_t entry_size(void) { return kiln_stored_nbytes(good.p, good.n); }
+
+static void every_flipped_byte_is_noticed(void **state) {
+    (void)state;
+    kiln_stored says;
+    size_t n = entry_size(), step = whole_run() ? 1 : 331;
+    uint8_t *copy = malloc(n); /* exactly as long, so that sanitizers see any overrun */
+    assert_non_null(copy);
+    assert_true(n > KILN_STORED_HEAD && n < good.n);
+    memcpy(copy, good.p, n);
+    assert_int_equal(kiln_stored_read(copy, n, &digest, NULL, &says), KILN_STORED_FINE);
+    for (size_t k = 0; k < n; k++) {
+        for (unsigned bits = 1; bits < 256; bits = bits == 1 ? 0x80 : bits == 0x80 ? 0xff : 256) {
+            copy[k] ^= (uint8_t)bits;
+            kiln_stored_fault fault = kiln_stored_read(copy, n, &digest, NULL, &says);
+            bool of_format = k >= 8 && k < 16; /* format, and the size of the head */
+            if (fault != (of_format ? KILN_STORED_STALE : KILN_STORED_CORRUPT))
+                fail_msg("byte %zu: %d", k, (int)fault);
+            copy[k] ^= (uint8_t)bits;
+        }
+    }
+    free(copy);
+    for (size_t k = 0; k < n; k += k < 120 ? 7 : step) {
+        put_back();
+        good.p[k] ^= 0x10;
+        write_whole(path, good.p, good.n);
+        good.p[k] ^= 0x10;
+        bool of_format = k >= 8 && k < 16;
+        ASK_FROZEN(false, .corrupt = !of_format, .stale = of_format);
+    }
+    put_back();
+    good.p[n / 2] ^= 1;
+    write_whole(path, good.p, good.n);
+    good.p[n / 2] ^= 1;
+    REBUILD(.corrupt = 1);
+}
+
+static void every_truncated_entry_is_noticed(void **state) {
+    (void)state;
+    kiln_stored says;
+    size_t n = entry_size(), step = whole_run() ? 1 : 449;
+    for (size_t k = 0; k < n; k++) {
+        uint8_t *copy = malloc(k ? k : 1);
+        assert_non_null(copy);
+        memcpy(copy, good.p, k);
+        assert_int_equal(kiln_stored_read(copy, k, &digest, NULL, &says), KILN_STORED_CORRUPT);
+        free(copy);
+    }
+    for (size_t k = 0; k < n; k += step) {
+        put_back();
+        assert_int_equal(truncate(path, (off_t)k), 0);
+        ASK_FROZEN(false, .corrupt = 1);
+    }
+    put_back();
+    assert_int_equal(truncate(path, (off_t)n - 1), 0);
+    REBUILD(.corrupt = 1);
+}
+
+/* The source behind an entry is for people alone: without it or with a damaged one the kernel is good. */
+static void a_damaged_source_costs_nothing(void **state) {
+    (void)state;
+    size_t n = entry_size(), nsource;
+    assert_non_null(kiln_stored_source_in(good.p + n, good.n - n, &nsource));
+    for (size_t k = n; k < good.n; k += k < n + 24 ? 1 : 997) {
+        good.p[k] ^= 4;
+        assert_null(kiln_stored_source_in(good.p + n, good.n - n, &nsource));
+        put_back();
+        good.p[k] ^= 4;
+        ASK_FROZEN(true, .hits = 1);
+        assert_null(kiln_stored_source_in(good.p + n, good.n - n - 1, &nsource));
+    }
+    put_back();
+    assert_int_equal(truncate(path, (off_t)n), 0);
+    ASK_FROZEN(true, .hits = 1);
+    assert_int_equal(truncate(path, (off_t)good.n + 5000000), 0); /* longer than any entry with its source */
+    ASK_FROZEN(true, .hits = 1);
+    assert_int_equal(truncate(path, (off_t)KILN_STORED_MAX + KILN_STORED_SOURCE_MAX + 1), 0);
+    ASK_FROZEN(false, .corrupt = 1);
+}
+
+static void two_entries_may_be_swapped(void **state) {
+    (void)state;
+    char other[PATH_ROOM];
+    fill_cache(2);
+    kiln_digest d = digest_of_row(1);
+    entry_path(&d, other);
+    file_bytes a = read_whole(path), b = read_whole(other);
+    write_whole(path, b.p, b.n);
+    write_whole(other, a.p, a.n);
+    kiln_ctx *ctx = open_disk(KILN_MODE_FROZEN, 2);
+    for (int k = 0; k < 2; k++) call_rk(ctx, k, "interp");
+    check_counts(ctx, &(want){.corrupt = 2}, __LINE__);
+    kiln_close(ctx);
+    assert_int_equal(count_kernels(), 0);
+    free(a.p);
+    free(b.p);
+}
+
+/* -- entries that are whole, and wrong ------------------------------------------------------------------------ */
+
+/* Writes the entry anew after `spoil`, with a right checksum. */
+static void write_spoiled(void (*spoil)(kiln_stored *)) {
+    kiln_stored s;
+    void *p = NULL;
+    size_t n;
+    put_back();
+    assert_int_equal(kiln_stored_read(good.p, entry_size(), NULL, NULL, &s), KILN_STORED_FINE);
+    assert_int_equal(s.tested, 1);
+    spoil(&s);
+    MUST_OK(kiln_stored_write(&s, NULL, &p, &n));
+    write_whole(path, p, n);
+    kiln_free(p);
+}
+
+static void other_stamp(kiln_stored *s) { s->stamp = "0123456789abcdef"; }
+static void other_target(kiln_stored *s) { s->target = "gpu"; }
+static void other_level(kiln_stored *s) { s->level++; }
+static void no_level(kiln_stored *s) { s->level = UINT32_MAX; }
+static void other_digest(kiln_stored *s) { s->digest.lo ^= 1; }
+static void no_image(kiln_stored *s) { s->nimage = 0; }
+static void short_image(kiln_stored *s) { s->nimage--; }
+static void not_tested(kiln_stored *s) { s->tested = 0; }
+
+static void wrong_image_head(kiln_stored *s) {
+    static uint8_t copy[1 << 16];
+    assert_true(s->nimage < sizeof copy);
+    memcpy(copy, s->image, s->nimage);
+    copy[6] ^= 0x40; /* the machine */
+    s->image = copy;
+}
+
+/* The image of r1, which gives other results, and which nobody has compared with the interpreter. */
+static void lying_image(kiln_stored *s) {
+    static file_bytes other;
+    char where[PATH_ROOM];
+    kiln_stored b;
+    fill_cache(2);
+    kiln_digest d = digest_of_row(1);
+    entry_path(&d, where);
+    free(other.p);
+    other = read_whole(where);
+    assert_int_equal(kiln_stored_read(other.p, kiln_stored_nbytes(other.p, other.n), &d, NULL, &b),
+                     KILN_STORED_FINE);
+    s->image = b.image;
+    s->nimage = b.nimage;
+    s->tested = 0;
+}
+
+static void whole_entries_may_be_wrong(void **state) {
+    (void)state;
+    write_spoiled(other_stamp);
+    ASK_FROZEN(false, .foreign = 1);
+    write_spoiled(other_target);
+    ASK_FROZEN(false, .foreign = 1);
+    write_spoiled(other_level);
+    ASK_FROZEN(false, .foreign = 1);
+    write_spoiled(no_level);
+    ASK_FROZEN(false, .foreign = 1);
+    write_spoiled(other_digest);
+    ASK_FROZEN(false, .corrupt = 1);
+    write_spoiled(no_image);
+    ASK_FROZEN(false, .load = 1);
+    write_spoiled(short_image);
+    ASK_FROZEN(false, .load = 1);
+    write_spoiled(wrong_image_head);
+    ASK_FROZEN(false, .load = 1);
+    write_spoiled(wrong_image_head);
+    REBUILD(.load = 1);
+    write_spoiled(lying_image);
+    REBUILD(.selftest = 1);
+    write_spoiled(not_tested);
+    kiln_ctx *ctx = open_disk(KILN_MODE_SYNC, 1); /* there is time to compare it here */
+    call_rk(ctx, 0, "compiled");
+    check_counts(ctx, &(want){.hits = 1}, __LINE__);
+    kiln_close(ctx);
+}
+
+/* What the machine lacks says nothing of the entry, which stays for others. */
+static void a_machine_without_memory_for_code_keeps_entries(void **state) {
+    (void)state;
+    put_back();
+    kiln_ctx *ctx = open_disk(KILN_MODE_FROZEN, 1);
+    kiln_codemem_allow(0);
+    call_rk(ctx, 0, "interp");
+    kiln_codemem_allow(KILN_CODEMEM_ANY);
+    kiln_close(ctx);
+    ASK_FROZEN(true, .hits = 1);
+}
+
+/* -- what lies in an entry's place ------------------------------------------------------------------------------ */
+
+static void lay_symlink(void) {
+    write_whole(in_scratch("elsewhere"), good.p, good.n); /* even to a good entry */
+    assert_int_equal(symlink(in_scratch("elsewhere"), path), 0);
+}
+static void lay_dangling(void) { assert_int_equal(symlink("/nonexistent/entry", path), 0); }
+static void lay_fifo(void) { assert_int_equal(mkfifo(path, 0600), 0); }
+static void lay_folder(void) { assert_int_equal(mkdir(path, 0700), 0); }
+static void lay_null(void) { assert_int_equal(mknod(path, S_IFCHR | 0600, makedev(1, 3)), 0); }
+static void lay_zeros(void) { assert_int_equal(mknod(path, S_IFCHR | 0600, makedev(1, 5)), 0); }
+static void lay_open_to_all(void) {
+    write_whole(path, good.p, good.n);
+    assert_int_equal(chmod(path, 0602), 0);
+}
+static void lay_open_to_group(void) {
+    write_whole(path, good.p, good.n);
+    assert_int_equal(chmod(path, 0620), 0);
+}
+static void lay_strangers(void) {
+    write_whole(path, good.p, good.n);
+    assert_int_equal(chown(path, STRANGER, (gid_t)-1), 0);
+}
+static void lay_socket(void) {
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0 && strlen(path) < sizeof at.sun_path);
+    strcpy(at.sun_path, path);
+    assert_int_equal(bind(fd, (const struct sockaddr *)&at, sizeof at), 0);
+    close(fd);
+}
+
+static void what_is_no_file_of_ours_is_refused(void **state) {
+    (void)state;
+    static const struct {
+        void (*lay)(void);
+        bool needs_root;
+    } cases[] = {{lay_symlink, false},     {lay_dangling, false},      {lay_fifo, false},
+                 {lay_folder, false},      {lay_null, true},           {lay_zeros, true},
+                 {lay_open_to_all, false}, {lay_open_to_group, false}, {lay_strangers, true},
+                 {lay_socket, false}};
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        if (cases[k].needs_root && !is_root()) continue;
+        int fds = count_fds();
+        make_cache();
+        cases[k].lay();
+        ASK_FROZEN(false, .foreign = 1);
+        make_cache();
+        cases[k].lay();
+        if (k % 3 == 0 || whole_run()) REBUILD(.foreign = 1);
+        assert_int_equal(count_fds(), fds);
+    }
+    file_bytes other = read_whole(in_scratch("elsewhere")); /* the file behind the link is as it was */
+    assert_int_equal(other.n, good.n);
+    free(other.p);
+}
+
+/* A folder with something in it cannot be removed, nor replaced: the kernel serves this process alone. */
+static void a_full_folder_in_the_place_costs_a_build(void **state) {
+    (void)state;
+    char inner[PATH_ROOM + 10];
+    make_cache();
+    lay_folder();
+    snprintf(inner, sizeof inner, "%s/inner", path);
+    write_whole(inner, "x", 1);
+    kiln_ctx *ctx = open_disk(KILN_MODE_SYNC, 1);
+    call_rk(ctx, 0, "compiled");
+    kiln_stats s = stats_of(ctx);
+    assert_true(s.foreign_entries >= 1);
+    assert_int_equal(s.stored, 0);
+    assert_int_equal(s.compiles, 1);
+    assert_int_equal(s.store_errors, 1);
+    kiln_close(ctx);
+    assert_int_equal(count_temps(), 0);
+}
+
+/* -- folders ------------------------------------------------------------------------------------------------- */
+
+static void assert_doctor_says(kiln_ctx *ctx, const char *part) {
+    kiln_sb text;
+    kiln_sb_init(&text);
+    kiln_stores_doctor(&ctx->stores, &text);
+    kiln_sb_putc(&text, '\0');
+    if (text.failed || !strstr(text.p, part)) fail_msg("the doctor does not say '%s': %s", part, text.p);
+    kiln_sb_fini(&text);
+}
+
+/* The folder is neither read nor written. */
+static void check_folder_is_left_alone(const char *why) {
+    kiln_ctx *ctx = open_disk(KILN_MODE_SYNC, 2);
+    call_rk(ctx, 0, "compiled");
+    call_rk(ctx, 1, "compiled");
+    kiln_stats s = stats_of(ctx);
+    assert_int_equal(s.disk_hits + s.stored, 0);
+    assert_int_equal(s.compiles, 2);
+    assert_int_equal(s.store_errors, 1); /* said once, then not tried for a minute */
+    assert_doctor_says(ctx, why);
+    kiln_close(ctx);
+    assert_int_equal(count_kernels(), 1);
+}
+
+static void folders_of_others_are_refused(void **state) {
+    (void)state;
+    static const char write[] = "others may write it", owner[] = "belongs to another user";
+    const char *folder[] = {cache_path(), kernels_path()};
+    for (int k = 0; k < 2; k++) {
+        put_back();
+        assert_int_equal(chmod(folder[k], k ? 0720 : 0702), 0);
+        check_folder_is_left_alone(write);
+        if (!is_root()) continue;
+        put_back();
+        assert_int_equal(chown(folder[k], STRANGER, (gid_t)-1), 0);
+        check_folder_is_left_alone(owner);
+    }
+    put_back();
+    assert_int_equal(rename(kernels_path(), in_scratch("moved")), 0);
+    assert_int_equal(symlink(in_scratch("moved"), kernels_path()), 0);
+    check_folder_is_left_alone("not used");
+    remove_tree(in_scratch("moved"));
+}
+
+static void what_is_no_folder_is_refused(void **state) {
+    (void)state;
+    drop_cache();
+    write_whole(cache_path(), "", 0);
+    for (int k = 0; k < 2; k++) {
+        kiln_ctx *ctx = open_disk(KILN_MODE_SYNC, 1);
+        call_rk(ctx, 0, "compiled");
+        assert_int_equal(stats_of(ctx).store_errors, 1);
+        assert_int_equal(stats_of(ctx).stored, 0);
+        kiln_close(ctx);
+        (void)unlink(cache_path());
+        make_cache();
+        (void)rmdir(kernels_path());
+        write_whole(kernels_path(), "", 0);
+    }
+}
+
+/* -- keys ---------------------------------------------------------------------------------------------------- */
+
+static const char *write_key(const char *name, const char *text, mode_t mode) {
+    const char *at = in_scratch(name);
+    write_whole(at, text, strlen(text));
+    assert_int_equal(chmod(at, mode), 0);
+    return at;
+}
+
+static kiln_ctx *open_shared(kiln_mode mode, const char *key) {
+    return open_disk_with((kiln_config){.mode = mode, .cache_shared = 1, .key_file = key}, 1);
+}
+
+/* One call of r0 in a shared folder; returns the counters. */
+static kiln_stats call_shared(kiln_mode mode, const char *key, const char *tier) {
+    kiln_ctx *ctx = open_shared(mode, key);
+    call_rk(ctx, 0, tier);
+    kiln_stats s = stats_of(ctx);
+    kiln_close(ctx);
+    return s;
+}
+
+static void open_folder_to_all(void) {
+    put_back();
+    assert_int_equal(chmod(cache_path(), 0777) | chmod(kernels_path(), 0777), 0);
+    if (is_root()) assert_int_equal(chown(kernels_path(), STRANGER, (gid_t)-1), 0);
+}
+
+static void shared_folders_need_signatures(void **state) {
+    (void)state;
+    char ours[PATH_ROOM], theirs[PATH_ROOM];
+    snprintf(ours, sizeof ours, "%s", write_key("ours", "0123456789abcdef", 0600));
+    snprintf(theirs, sizeof theirs, "%s", write_key("theirs", "0123456789abcdeg", 0400));
+    open_folder_to_all();
+    kiln_stats s = call_shared(KILN_MODE_FROZEN, ours, "interp"); /* the entry is not signed, and stays */
+    assert_int_equal(s.unsigned_entries, 1);
+    assert_int_equal(count_kernels(), 1);
+    s = call_shared(KILN_MODE_SYNC, ours, "compiled");
+    assert_int_equal(s.stored, 1);
+    assert_int_equal(s.disk_hits, 0);
+    if (is_root()) assert_int_equal(chown(path, STRANGER, (gid_t)-1), 0); /* whoever owns it */
+    s = call_shared(KILN_MODE_FROZEN, ours, "compiled");
+    assert_int_equal(s.disk_hits, 1);
+    s = call_shared(KILN_MODE_FROZEN, theirs, "interp");
+    assert_int_equal(s.unsigned_entries, 1);
+    s = call_shared(KILN_MODE_SYNC, theirs, "compiled");
+    assert_int_equal(s.disk_hits, 0);
+    assert_true(s.unsigned_entries >= 1); /* The stores are asked again before a build. */
+    s = call_shared(KILN_MODE_FROZEN, ours, "interp");
+    assert_int_equal(s.unsigned_entries, 1);
+}
+
+/* Every flipped byte of a signed entry is noticed, with a checksum that was made to fit. */
+static void signatures_cover_every_byte(void **state) {
+    (void)state;
+    kiln_key_file *key = NULL;
+    kiln_stored s, says;
+    void *p = NULL;
+    size_t n, step = whole_run() ? 1 : 3;
+    MUST_OK(kiln_key_open(write_key("ours", "0123456789abcdef", 0600), &key));
+    assert_int_equal(kiln_stored_read(good.p, entry_size(), NULL, NULL, &s), KILN_STORED_FINE);
+    MUST_OK(kiln_stored_write(&s, key, &p, &n));
+    uint8_t *bytes = p;
+    for (size_t k = 32; k < n; k += step) {
+        bytes[k] ^= 1;
+        kiln_digest check = kiln_hash128(
+            bytes + 32, n - 32); /* what it is of: the head after the checksum, and all behind */
+        memcpy(bytes + 16, &check, sizeof check);
+        kiln_stored_fault fault = kiln_stored_read(bytes, n, NULL, key, &says);
+        if (fault == KILN_STORED_FINE) fail_msg("byte %zu", k);
+        bytes[k] ^= 1;
+    }
+    kiln_digest check = kiln_hash128(bytes + 32, n - 32);
+    memcpy(bytes + 16, &check, sizeof check);
+    assert_int_equal(kiln_stored_read(bytes, n, NULL, key, &says), KILN_STORED_FINE);
+    kiln_key_close(key);
+    kiln_free(p);
+}
+
+/* Without a key nothing in a shared folder is read or written: nobody could tell who wrote it. */
+static void check_key_is_refused(const char *key, const char *why) {
+    open_folder_to_all();
+    kiln_ctx *ctx = open_shared(KILN_MODE_SYNC, key);
+    call_rk(ctx, 0, "compiled");
+    kiln_stats s = stats_of(ctx);
+    assert_int_equal(s.disk_hits + s.stored, 0);
+    assert_int_equal(s.compiles, 1);
+    assert_doctor_says(ctx, why);
+    kiln_close(ctx);
+    assert_int_equal(count_kernels(), 1);
+    file_bytes now = read_whole(path);
+    assert_int_equal(now.n, good.n);
+    assert_memory_equal(now.p, good.p, now.n);
+    free(now.p);
+}
+
+static void keys_that_cannot_be_used(void **state) {
+    (void)state;
+    check_key_is_refused(NULL, "KILN_KEY_FILE");
+    check_key_is_refused("/nonexistent/key", "No such file");
+    check_key_is_refused(write_key("key", "0123456789abcdef", 0644), "others must have no access");
+    check_key_is_refused(write_key("key", "0123456789abcde", 0600), "15 bytes");
+    check_key_is_refused(scratch, "not a plain file");
+    (void)unlink(in_scratch("key"));
+    assert_int_equal(mkfifo(in_scratch("key"), 0600), 0);
+    check_key_is_refused(in_scratch("key"), "not a plain file");
+    if (!is_root()) return;
+    assert_int_equal(chown(write_key("key", "0123456789abcdef", 0600), STRANGER, (gid_t)-1), 0);
+    check_key_is_refused(in_scratch("key"), "belongs to another user");
+}
+
+/* -- no folder, and clocks -------------------------------------------------------------------------------------- */
+
+static void without_a_folder_kernels_stay_in_memory(void **state) {
+    (void)state;
+    unsetenv("HOME");
+    setenv("KILN_CACHE", "disk", 1);
+    kiln_ctx *ctx = open_mode(KILN_MODE_SYNC);
+    load_rows(ctx, 1);
+    call_rk(ctx, 0, "compiled");
+    kiln_stats s = stats_of(ctx);
+    assert_int_equal(s.stored + s.disk_hits + s.store_errors, 0);
+    assert_int_equal(ctx->stores.n, 1);
+    kiln_close(ctx);
+    setenv("HOME", scratch, 1);
+    setenv("KILN_CACHE", "memory", 1);
+}
+
+static void set_time(const char *of, time_t when) {
+    const struct utimbuf times = {when, when};
+    assert_int_equal(utime(of, &times), 0);
+}
+
+/* Whatever the clock of the file system says, an entry is good, and its date is put right when it is used. */
+static void clocks_may_jump(void **state) {
+    (void)state;
+    const time_t dates[] = {0, 1, -100000, 4102444800, 7258118400}; /* 1970, before it, 2100, 2200 */
+    for (size_t k = 0; k < sizeof dates / sizeof *dates; k++) {
+        struct stat info;
+        put_back();
+        set_time(path, dates[k]);
+        ASK_FROZEN(true, .hits = 1);
+        assert_int_equal(stat(path, &info), 0);
+        assert_in_range(time(NULL) - info.st_mtime + 1000, 0, 2000);
+    }
+}
+
+/* Temporary files of processes that died are removed, those with a date in the future as well. */
+static void old_temporary_files_are_removed(void **state) {
+    (void)state;
+    char name[PATH_ROOM + 20];
+    kiln_prune_report report;
+    const time_t now = time(NULL), dates[] = {0, now - 7200, now + 7200, 4102444800, now};
+    put_back();
+    for (size_t k = 0; k < sizeof dates / sizeof *dates; k++) {
+        snprintf(name, sizeof name, "%s/.tmp-%zu", kernels_path(), k);
+        write_whole(name, "half", 4);
+        set_time(name, dates[k]);
+    }
+    int fd = open(kernels_path(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    MUST_OK(kiln_folder_prune(fd, UINT64_MAX, UINT64_MAX, &report));
+    close(fd);
+    assert_int_equal(report.nleft, 1);
+    assert_int_equal(report.left_bytes, good.n);
+    assert_int_equal(count_temps(), 1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_flipped_byte_is_noticed),
+        cmocka_unit_test(every_truncated_entry_is_noticed),
+        cmocka_unit_test(a_damaged_source_costs_nothing),
+        cmocka_unit_test(two_entries_may_be_swapped),
+        cmocka_unit_test(whole_entries_may_be_wrong),
+        cmocka_unit_test(a_machine_without_memory_for_code_keeps_entries),
+        cmocka_unit_test(what_is_no_file_of_ours_is_refused),
+        cmocka_unit_test(a_full_folder_in_the_place_costs_a_build),
+        cmocka_unit_test(folders_of_others_are_refused),
+        cmocka_unit_test(what_is_no_folder_is_refused),
+        cmocka_unit_test(shared_folders_need_signatures),
+        cmocka_unit_test(signatures_cover_every_byte),
+        cmocka_unit_test(keys_that_cannot_be_used),
+        cmocka_unit_test(without_a_folder_kernels_stay_in_memory),
+        cmocka_unit_test(clocks_may_jump),
+        cmocka_unit_test(old_temporary_files_are_removed),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
