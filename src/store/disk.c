@@ -32,7 +32,21 @@ static bool is_resting(files *f) { return kiln_clock_ns() < atomic_load(&f->rest
 
 static void rest(files *f) { atomic_store(&f->rest_until, kiln_clock_ns() + REST_NS); }
 
-/* Puts the folder that `path` means now at the place of the descriptor.  A folder that may not be used is an error once a minute. */
+/* Puts an open folder at the place of the descriptor.  Claims are on the lock file of the folder that goes, and end with it. */
+static void replace_folder(files *f, int fd) {
+    int old = atomic_load(&f->fd);
+    if (old < 0) {
+        atomic_store(&f->fd, fd);
+    } else { /* threads may be using the number */
+        (void)dup3(fd, old, O_CLOEXEC);
+        close(fd);
+    }
+    if (f->lock_fd >= 0) close(f->lock_fd);
+    f->lock_fd = -1;
+    atomic_store(&f->nbytes, 0);
+}
+
+/* Opens the folder that `path` means now, unless another thread has done so.  A folder that may not be used is an error once a minute. */
 static kiln_status open_folder(files *f, bool create) {
     int fd;
     const kiln_store_host *host = f->store.host;
@@ -45,16 +59,11 @@ static kiln_status open_folder(files *f, bool create) {
     }
     pthread_mutex_lock(&f->lock);
     int old = atomic_load(&f->fd);
-    if (old < 0) {
-        atomic_store(&f->fd, fd);
-    } else { /* threads may be using the number */
-        (void)dup3(fd, old, O_CLOEXEC);
+    if (old >= 0 && !kiln_folder_is_gone(old))
         close(fd);
-    }
-    if (f->lock_fd >= 0) close(f->lock_fd);
-    f->lock_fd = -1;
+    else
+        replace_folder(f, fd);
     pthread_mutex_unlock(&f->lock);
-    atomic_store(&f->nbytes, 0);
     return KILN_OK;
 }
 

@@ -236,7 +236,8 @@ kiln_status kiln_folder_write(int fd, const kiln_digest *d, bool is_shared, cons
     if (written && renameat(fd, temp, fd, n.text) == 0) return KILN_OK;
     if (written) error = errno;
     (void)unlinkat(fd, temp, 0);
-    return KILN_FAIL(KILN_E_IO, "cannot write to the cache folder: %s", strerror(error));
+    return KILN_FAIL(error == ENOENT ? KILN_E_NOTFOUND : KILN_E_IO, "cannot write to the cache folder: %s",
+                     strerror(error));
 }
 
 bool kiln_folder_remove(int fd, const kiln_digest *d) {

@@ -34,7 +34,7 @@ typedef struct kiln_file_bytes {
 kiln_found kiln_folder_read(int fd, const kiln_digest *d, bool is_shared, bool with_source,
                             kiln_file_bytes *out);
 
-/* Writes a temporary file and renames it.  source may be NULL. */
+/* Writes a temporary file and renames it.  source may be NULL.  KILN_E_NOTFOUND: somebody removed the folder. */
 kiln_status kiln_folder_write(int fd, const kiln_digest *d, bool is_shared,
                               const kiln_file_bytes *bytes) KILN_MUST_CHECK;
 bool kiln_folder_remove(int fd, const kiln_digest *d); /* whether there was something to remove */
