@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -36,10 +37,13 @@ static bool is_unwanted(const char *entry) {
            starts(entry, "DEPENDENCIES_OUTPUT=") || starts(entry, "SUNPRO_DEPENDENCIES=");
 }
 
+/* In a setuid program the environment is the caller's, who must not choose which compiler runs as the owner, nor what it reads. */
+static bool is_setuid(void) { return getauxval(AT_SECURE) != 0; }
+
 /* A copy, because the host may change its environment while a thread of ours compiles. */
 static char **copy_environment(kiln_arena *mem) {
     size_t n = 0, kept = 0;
-    while (environ && environ[n]) n++;
+    while (environ && environ[n] && !is_setuid()) n++;
     char **env = kiln_arena_alloc(mem, (n + 2) * sizeof *env);
     if (!env) return NULL;
     for (size_t i = 0; i < n; i++) {
@@ -56,7 +60,7 @@ static char *copy_text(kiln_arena *mem, const char *text) {
 }
 
 static bool fill_request(kiln_toolchain *tc, const char *cc, const char *dir) {
-    const char *path = getenv("PATH");
+    const char *path = is_setuid() ? NULL : getenv("PATH");
     if (!cc) cc = secure_getenv("KILN_CC");
     if (cc && !*cc) cc = NULL;
     tc->rq.command = cc ? copy_text(&tc->mem, cc) : NULL;
