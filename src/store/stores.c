@@ -136,7 +136,10 @@ kiln_status kiln_stores_get(kiln_stores *stores, kiln_store *s, const kiln_diges
                             bool *found) {
     const kiln_key_file *key = NULL;
     *found = false;
-    if (s->needs_key) KILN_TRY(kiln_stores_key(stores, &key));
+    if (s->needs_key && kiln_stores_key(stores, &key) != KILN_OK) {
+        kiln_store_count(s, KILN_COUNTER_store_errors);
+        return KILN_E_IO;
+    }
     if (s->needs_key && !key) return KILN_OK; /* the store's `doctor` says so */
     KILN_TRY(s->get(s, d, out, found));
     if (!*found || out->resident) return KILN_OK;

@@ -1,5 +1,4 @@
-/* test_store_damage.c - entries on disk that are damaged, foreign, unsigned or no files at all, folders that others may write, and keys that
- * cannot be used: each is refused, counted and rebuilt.
+/* test_store_damage.c - entries on disk that are damaged, of another machine or no files at all: each is refused, counted and rebuilt.
  *
  * No kernel is run that failed a check. */
 #include <sys/socket.h>
@@ -7,80 +6,11 @@
 #include <sys/un.h>
 #include <utime.h>
 
-#include "store_cases.h"
+#include "one_entry.h"
 #include "target/cpu/codemem.h"
 #include "whole.h"
 
-enum { STRANGER = 12345 }; /* a user that is neither this one nor root */
-
-static bool is_root(void) { return geteuid() == 0; }
-
-/* r0's entry, as it was built. */
-static kiln_digest digest;
-static char path[PATH_ROOM];
-static file_bytes good;
-
-static int setup(void **state) {
-    if (call_setup(state) != 0) return -1;
-    fill_cache(1);
-    digest = digest_of_row(0);
-    entry_path(&digest, path);
-    good = read_whole(path);
-    return 0;
-}
-
-static int teardown(void **state) {
-    free(good.p);
-    return call_teardown(state);
-}
-
-static void put_back(void) {
-    make_cache();
-    write_whole(path, good.p, good.n);
-}
-
-/* What the store counted. */
-typedef struct want {
-    uint64_t hits, corrupt, stale, foreign, unsigned_, load, selftest, errors;
-} want;
-
-static void check_counts(kiln_ctx *ctx, const want *w, int line) {
-    kiln_stats s = stats_of(ctx);
-    const want now = {s.disk_hits,        s.corrupt_entries, s.stale_entries,     s.foreign_entries,
-                      s.unsigned_entries, s.load_failures,   s.selftest_failures, s.store_errors};
-    if (memcmp(&now, w, sizeof now) != 0)
-        fail_msg("line %d: hits %d corrupt %d stale %d foreign %d unsigned %d load %d selftest %d errors %d",
-                 line, (int)now.hits, (int)now.corrupt, (int)now.stale, (int)now.foreign, (int)now.unsigned_,
-                 (int)now.load, (int)now.selftest, (int)now.errors);
-}
-
-/* A context that builds nothing calls r0; then the file must be there or gone. */
-static void ask_frozen(want w, bool stays, int line) {
-    struct stat info;
-    kiln_ctx *ctx = open_disk(KILN_MODE_FROZEN, 1);
-    call_rk(ctx, 0, w.hits ? "compiled" : "interp");
-    check_counts(ctx, &w, line);
-    kiln_close(ctx);
-    if ((lstat(path, &info) == 0) != stays)
-        fail_msg("line %d: the entry is %s", line, stays ? "gone" : "there");
-}
-#define ASK_FROZEN(stays, ...) ask_frozen((want){__VA_ARGS__}, (stays), __LINE__)
-
-/* A context that may build calls r0: it is rebuilt, and the next context finds it. */
-static void rebuild(want w, int line) {
-    kiln_ctx *ctx = open_disk(KILN_MODE_SYNC, 1);
-    call_rk(ctx, 0, "compiled");
-    check_counts(ctx, &w, line);
-    assert_int_equal(stats_of(ctx).compiles, 1);
-    assert_int_equal(stats_of(ctx).stored, 1);
-    kiln_close(ctx);
-    ask_frozen((want){.hits = 1}, true, line);
-}
-#define REBUILD(...) rebuild((want){__VA_ARGS__}, __LINE__)
-
 /* -- bytes ------------------------------------------------------------------------------------------------- */
-
-static size_t entry_size(void) { return kiln_stored_nbytes(good.p, good.n); }
 
 static void every_flipped_byte_is_noticed(void **state) {
     (void)state;
@@ -345,177 +275,23 @@ static void a_full_folder_in_the_place_costs_a_build(void **state) {
     assert_int_equal(count_temps(), 0);
 }
 
-/* -- folders ------------------------------------------------------------------------------------------------- */
-
-static void assert_doctor_says(kiln_ctx *ctx, const char *part) {
-    kiln_sb text;
-    kiln_sb_init(&text);
-    kiln_stores_doctor(&ctx->stores, &text);
-    kiln_sb_putc(&text, '\0');
-    if (text.failed || !strstr(text.p, part)) fail_msg("the doctor does not say '%s': %s", part, text.p);
-    kiln_sb_fini(&text);
-}
-
-/* The folder is neither read nor written. */
-static void check_folder_is_left_alone(const char *why) {
-    kiln_ctx *ctx = open_disk(KILN_MODE_SYNC, 2);
-    call_rk(ctx, 0, "compiled");
-    call_rk(ctx, 1, "compiled");
-    kiln_stats s = stats_of(ctx);
-    assert_int_equal(s.disk_hits + s.stored, 0);
-    assert_int_equal(s.compiles, 2);
-    assert_int_equal(s.store_errors, 1); /* said once, then not tried for a minute */
-    assert_doctor_says(ctx, why);
-    kiln_close(ctx);
-    assert_int_equal(count_kernels(), 1);
-}
-
-static void folders_of_others_are_refused(void **state) {
+/* The lock file only keeps processes from building the same kernel at once. */
+static void a_strange_lock_file_costs_nothing(void **state) {
     (void)state;
-    static const char write[] = "others may write it", owner[] = "belongs to another user";
-    const char *folder[] = {cache_path(), kernels_path()};
-    for (int k = 0; k < 2; k++) {
-        put_back();
-        assert_int_equal(chmod(folder[k], k ? 0720 : 0702), 0);
-        check_folder_is_left_alone(write);
-        if (!is_root()) continue;
-        put_back();
-        assert_int_equal(chown(folder[k], STRANGER, (gid_t)-1), 0);
-        check_folder_is_left_alone(owner);
-    }
-    put_back();
-    assert_int_equal(rename(kernels_path(), in_scratch("moved")), 0);
-    assert_int_equal(symlink(in_scratch("moved"), kernels_path()), 0);
-    check_folder_is_left_alone("not used");
-    remove_tree(in_scratch("moved"));
-}
-
-static void what_is_no_folder_is_refused(void **state) {
-    (void)state;
-    drop_cache();
-    write_whole(cache_path(), "", 0);
-    for (int k = 0; k < 2; k++) {
+    char lock[PATH_ROOM];
+    snprintf(lock, sizeof lock, "%s/.lock", kernels_path());
+    for (int k = 0; k < 4; k++) {
+        make_cache();
+        if (k == 0) assert_int_equal(mkfifo(lock, 0600), 0);
+        if (k == 1) assert_int_equal(mkdir(lock, 0700), 0);
+        if (k == 2) assert_int_equal(symlink("/nonexistent/lock", lock), 0);
+        if (k == 3) write_whole(lock, "text", 4);
         kiln_ctx *ctx = open_disk(KILN_MODE_SYNC, 1);
         call_rk(ctx, 0, "compiled");
-        assert_int_equal(stats_of(ctx).store_errors, 1);
-        assert_int_equal(stats_of(ctx).stored, 0);
+        assert_int_equal(stats_of(ctx).stored, 1);
+        assert_int_equal(stats_of(ctx).builds_elsewhere, 0);
         kiln_close(ctx);
-        (void)unlink(cache_path());
-        make_cache();
-        (void)rmdir(kernels_path());
-        write_whole(kernels_path(), "", 0);
     }
-}
-
-/* -- keys ---------------------------------------------------------------------------------------------------- */
-
-static const char *write_key(const char *name, const char *text, mode_t mode) {
-    const char *at = in_scratch(name);
-    write_whole(at, text, strlen(text));
-    assert_int_equal(chmod(at, mode), 0);
-    return at;
-}
-
-static kiln_ctx *open_shared(kiln_mode mode, const char *key) {
-    return open_disk_with((kiln_config){.mode = mode, .cache_shared = 1, .key_file = key}, 1);
-}
-
-/* One call of r0 in a shared folder; returns the counters. */
-static kiln_stats call_shared(kiln_mode mode, const char *key, const char *tier) {
-    kiln_ctx *ctx = open_shared(mode, key);
-    call_rk(ctx, 0, tier);
-    kiln_stats s = stats_of(ctx);
-    kiln_close(ctx);
-    return s;
-}
-
-static void open_folder_to_all(void) {
-    put_back();
-    assert_int_equal(chmod(cache_path(), 0777) | chmod(kernels_path(), 0777), 0);
-    if (is_root()) assert_int_equal(chown(kernels_path(), STRANGER, (gid_t)-1), 0);
-}
-
-static void shared_folders_need_signatures(void **state) {
-    (void)state;
-    char ours[PATH_ROOM], theirs[PATH_ROOM];
-    snprintf(ours, sizeof ours, "%s", write_key("ours", "0123456789abcdef", 0600));
-    snprintf(theirs, sizeof theirs, "%s", write_key("theirs", "0123456789abcdeg", 0400));
-    open_folder_to_all();
-    kiln_stats s = call_shared(KILN_MODE_FROZEN, ours, "interp"); /* the entry is not signed, and stays */
-    assert_int_equal(s.unsigned_entries, 1);
-    assert_int_equal(count_kernels(), 1);
-    s = call_shared(KILN_MODE_SYNC, ours, "compiled");
-    assert_int_equal(s.stored, 1);
-    assert_int_equal(s.disk_hits, 0);
-    if (is_root()) assert_int_equal(chown(path, STRANGER, (gid_t)-1), 0); /* whoever owns it */
-    s = call_shared(KILN_MODE_FROZEN, ours, "compiled");
-    assert_int_equal(s.disk_hits, 1);
-    s = call_shared(KILN_MODE_FROZEN, theirs, "interp");
-    assert_int_equal(s.unsigned_entries, 1);
-    s = call_shared(KILN_MODE_SYNC, theirs, "compiled");
-    assert_int_equal(s.disk_hits, 0);
-    assert_true(s.unsigned_entries >= 1); /* The stores are asked again before a build. */
-    s = call_shared(KILN_MODE_FROZEN, ours, "interp");
-    assert_int_equal(s.unsigned_entries, 1);
-}
-
-/* Every flipped byte of a signed entry is noticed, with a checksum that was made to fit. */
-static void signatures_cover_every_byte(void **state) {
-    (void)state;
-    kiln_key_file *key = NULL;
-    kiln_stored s, says;
-    void *p = NULL;
-    size_t n, step = whole_run() ? 1 : 3;
-    MUST_OK(kiln_key_open(write_key("ours", "0123456789abcdef", 0600), &key));
-    assert_int_equal(kiln_stored_read(good.p, entry_size(), NULL, NULL, &s), KILN_STORED_FINE);
-    MUST_OK(kiln_stored_write(&s, key, &p, &n));
-    uint8_t *bytes = p;
-    for (size_t k = 32; k < n; k += step) {
-        bytes[k] ^= 1;
-        kiln_digest check = kiln_hash128(
-            bytes + 32, n - 32); /* what it is of: the head after the checksum, and all behind */
-        memcpy(bytes + 16, &check, sizeof check);
-        kiln_stored_fault fault = kiln_stored_read(bytes, n, NULL, key, &says);
-        if (fault == KILN_STORED_FINE) fail_msg("byte %zu", k);
-        bytes[k] ^= 1;
-    }
-    kiln_digest check = kiln_hash128(bytes + 32, n - 32);
-    memcpy(bytes + 16, &check, sizeof check);
-    assert_int_equal(kiln_stored_read(bytes, n, NULL, key, &says), KILN_STORED_FINE);
-    kiln_key_close(key);
-    kiln_free(p);
-}
-
-/* Without a key nothing in a shared folder is read or written: nobody could tell who wrote it. */
-static void check_key_is_refused(const char *key, const char *why) {
-    open_folder_to_all();
-    kiln_ctx *ctx = open_shared(KILN_MODE_SYNC, key);
-    call_rk(ctx, 0, "compiled");
-    kiln_stats s = stats_of(ctx);
-    assert_int_equal(s.disk_hits + s.stored, 0);
-    assert_int_equal(s.compiles, 1);
-    assert_doctor_says(ctx, why);
-    kiln_close(ctx);
-    assert_int_equal(count_kernels(), 1);
-    file_bytes now = read_whole(path);
-    assert_int_equal(now.n, good.n);
-    assert_memory_equal(now.p, good.p, now.n);
-    free(now.p);
-}
-
-static void keys_that_cannot_be_used(void **state) {
-    (void)state;
-    check_key_is_refused(NULL, "KILN_KEY_FILE");
-    check_key_is_refused("/nonexistent/key", "No such file");
-    check_key_is_refused(write_key("key", "0123456789abcdef", 0644), "others must have no access");
-    check_key_is_refused(write_key("key", "0123456789abcde", 0600), "15 bytes");
-    check_key_is_refused(scratch, "not a plain file");
-    (void)unlink(in_scratch("key"));
-    assert_int_equal(mkfifo(in_scratch("key"), 0600), 0);
-    check_key_is_refused(in_scratch("key"), "not a plain file");
-    if (!is_root()) return;
-    assert_int_equal(chown(write_key("key", "0123456789abcdef", 0600), STRANGER, (gid_t)-1), 0);
-    check_key_is_refused(in_scratch("key"), "belongs to another user");
 }
 
 /* -- no folder, and clocks -------------------------------------------------------------------------------------- */
@@ -584,14 +360,10 @@ int main(void) {
         cmocka_unit_test(a_machine_without_memory_for_code_keeps_entries),
         cmocka_unit_test(what_is_no_file_of_ours_is_refused),
         cmocka_unit_test(a_full_folder_in_the_place_costs_a_build),
-        cmocka_unit_test(folders_of_others_are_refused),
-        cmocka_unit_test(what_is_no_folder_is_refused),
-        cmocka_unit_test(shared_folders_need_signatures),
-        cmocka_unit_test(signatures_cover_every_byte),
-        cmocka_unit_test(keys_that_cannot_be_used),
+        cmocka_unit_test(a_strange_lock_file_costs_nothing),
         cmocka_unit_test(without_a_folder_kernels_stay_in_memory),
         cmocka_unit_test(clocks_may_jump),
         cmocka_unit_test(old_temporary_files_are_removed),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, make_one_entry, drop_one_entry);
 }

@@ -238,7 +238,6 @@ static void each_call_of_a_read_may_fail(void **state) {
     }
 }
 
-/* A file that becomes shorter between two reads is a failure of the system, and no entry that is thrown away. */
 static void memory_of_a_read_may_run_out(void **state) {
     (void)state;
     make_entry_there();
@@ -246,8 +245,6 @@ static void memory_of_a_read_may_run_out(void **state) {
     for (bool out = true; out; n++) {
         bool found = false;
         kiln_ctx *ctx = open_store();
-        kiln_store *s = disk_of(ctx);
-        (void)s;
         kiln_alloc_fail_after(n);
         kiln_status st = get_some(ctx, &found);
         out = kiln_alloc_fail_after(0) >= n;
@@ -380,6 +377,47 @@ static void calls_go_on_without_a_disk(void **state) {
     }
 }
 
+/* Calls r0 with the n-th and all later allocations failing; then it must work.  Returns whether the n-th was reached. */
+static bool call_without_memory(long n, kiln_stats *s) {
+    kiln_ctx *ctx = open_disk(KILN_MODE_SYNC, 1);
+    const kiln_op *op = op_of(ctx, "test::r0");
+    kiln_tensor *a = I32(SIZES(3), 1, 2, -3), *out = NULL;
+    kiln_trim();
+    kiln_alloc_fail_after(n);
+    kiln_status st = kiln_call(ctx, op, ARGS(TEN(a)), &out, 1);
+    bool reached = kiln_alloc_fail_after(0) >= n;
+    assert_true(st == KILN_OK || (st == KILN_E_NOMEM && reached));
+    if (st == KILN_OK) HOLDS_I32(out, SIZES(3), 1, 4, 9);
+    kiln_tensor_release(a);
+    kiln_tensor_release(out);
+    call_rk(ctx, 0, "compiled");
+    *s = stats_of(ctx);
+    kiln_close(ctx);
+    return reached;
+}
+
+/* No entry is thrown away, or left half-written, for want of memory. */
+static void memory_of_a_call_may_run_out(void **state) {
+    (void)state;
+    kiln_stats s;
+    long n = 1;
+    fill_cache(1);
+    for (; call_without_memory(n, &s); n++) {
+        assert_int_equal(s.corrupt_entries + s.foreign_entries + s.stale_entries + s.selftest_failures, 0);
+        if (count_kernels() != 1) fail_msg("allocation %ld: the entry is gone", n);
+    }
+    assert_true(n > 10);
+    assert_int_equal(s.disk_hits, 1);
+    for (n = 1;; n += whole_run() ? 1 : SANITIZED ? 41 : 11) {
+        drop_cache();
+        bool reached = call_without_memory(n, &s);
+        if (s.stored != (uint64_t)count_kernels()) fail_msg("allocation %ld: stored %d", n, (int)s.stored);
+        if (!reached) break;
+    }
+    assert_int_equal(s.stored, 1);
+    assert_int_equal(count_temps(), 0);
+}
+
 /* What was deleted is made anew, by whomever. */
 static void the_folder_may_be_deleted(void **state) {
     (void)state;
@@ -470,6 +508,7 @@ int main(void) {
         cmocka_unit_test(memory_of_a_write_may_run_out),
         cmocka_unit_test(a_writer_may_be_killed_at_each_step),
         cmocka_unit_test(calls_go_on_without_a_disk),
+        cmocka_unit_test(memory_of_a_call_may_run_out),
         cmocka_unit_test(the_folder_may_be_deleted),
         cmocka_unit_test(a_read_only_folder_is_read),
         cmocka_unit_test(a_limit_on_files_is_no_signal),

@@ -314,6 +314,94 @@ static void claims_survive_a_race_to_open_the_folder(void **state) {
     kiln_close(other);
 }
 
+/* -- threads, forks and interrupts ------------------------------------------------------------------------------------ */
+
+static void call_in_turn(worker *w) {
+    for (int k = 0; k < 60; k++)
+        if (!row_is_right(w->ctx, (k + w->id) % CLASSES, false)) atomic_fetch_add(w->wrong, 1);
+}
+
+/* Threads of one context get what an earlier one has built, and build the rest. */
+static void threads_share_the_folder(void **state) {
+    (void)state;
+    for (int mode = KILN_MODE_TIERED; mode <= KILN_MODE_SYNC; mode++) {
+        fill_cache(CLASSES / 2);
+        kiln_ctx *ctx = open_disk((kiln_mode)mode, CLASSES);
+        run_all(6, ctx, call_in_turn);
+        MUST_OK(kiln_wait_idle(ctx));
+        kiln_stats s = stats_of(ctx);
+        if (mode == KILN_MODE_SYNC) assert_int_equal(s.disk_hits, CLASSES / 2);
+        if (mode == KILN_MODE_SYNC) assert_int_equal(s.compiles, CLASSES - CLASSES / 2);
+        assert_int_equal(s.store_errors + s.corrupt_entries + s.compile_failures, 0);
+        kiln_close(ctx);
+    }
+}
+
+static void *build_until_told(void *user) {
+    kiln_ctx *ctx = user;
+    for (int k = 0; atomic_load(&sum->go); k = (k + 1) % CLASSES) {
+        if (k == 0) drop_cache();
+        kiln_ctx *own = open_disk(KILN_MODE_SYNC, CLASSES);
+        if (!row_is_right(own, k, false) || !row_is_right(ctx, k, false)) atomic_fetch_add(&sum->wrong, 1);
+        kiln_close(own);
+    }
+    return NULL;
+}
+
+static void call_in_fork(void *user) {
+    kiln_ctx *ctx = user;
+    for (int k = 0; k < 3; k++) MUST(row_is_right(ctx, k, false));
+    MUST(stats_of(ctx).corrupt_entries == 0);
+}
+
+/* A fork may come while other threads read, write and claim: the child goes on with its parent's context. */
+static void forks_may_come_at_any_time(void **state) {
+    (void)state;
+    pthread_t thread;
+    begin();
+    kiln_ctx *ctx = open_disk(KILN_MODE_SYNC, CLASSES);
+    atomic_store(&sum->go, 1);
+    assert_int_equal(pthread_create(&thread, NULL, build_until_told, ctx), 0);
+    for (int k = 0; k < (SANITIZED ? 6 : 25); k++) in_child_of(call_in_fork, ctx);
+    atomic_store(&sum->go, 0);
+    pthread_join(thread, NULL);
+    assert_int_equal(sum->wrong, 0);
+    kiln_close(ctx);
+}
+
+static int interrupt_at_go(void *user) {
+    (void)user;
+    return atomic_load(&sum->go) != 0;
+}
+
+static void *interrupt_later(void *user) {
+    kiln_ctx *ctx = user;
+    for (int k = 0; !stats_of(ctx).builds_elsewhere && k < 60000; k++) nap(1);
+    atomic_store(&sum->go, 1);
+    return NULL;
+}
+
+/* Who waits for another process may be interrupted. */
+static void a_wait_for_another_builder_may_be_interrupted(void **state) {
+    (void)state;
+    pthread_t thread;
+    begin();
+    kiln_ctx *ctx = open_disk_with((kiln_config){.mode = KILN_MODE_SYNC, .interrupted = interrupt_at_go}, 1);
+    kiln_ctx *holder = open_disk(KILN_MODE_SYNC, 0);
+    kiln_digest d = digest_of_row(0);
+    kiln_tensor *a = I32(SIZES(3), 1, 2, -3), *out = NULL;
+    assert_int_equal(kiln_stores_claim(&holder->stores, &d), KILN_CLAIM_OURS);
+    assert_int_equal(pthread_create(&thread, NULL, interrupt_later, ctx), 0);
+    assert_int_equal(kiln_call(ctx, op_of(ctx, "test::r0"), ARGS(TEN(a)), &out, 1), KILN_E_INTERRUPTED);
+    pthread_join(thread, NULL);
+    atomic_store(&sum->go, 0);
+    kiln_stores_unclaim(&holder->stores, &d);
+    call_rk(ctx, 0, "compiled");
+    kiln_tensor_release(a);
+    kiln_close(holder);
+    kiln_close(ctx);
+}
+
 /* -- pruning -------------------------------------------------------------------------------------------------------- */
 
 static kiln_store *disk_of(kiln_ctx *ctx) {
@@ -467,6 +555,9 @@ int main(void) {
         cmocka_unit_test(a_fork_leaves_claims_to_the_parent),
         cmocka_unit_test(a_child_sees_its_parents_claims),
         cmocka_unit_test(claims_survive_a_race_to_open_the_folder),
+        cmocka_unit_test(threads_share_the_folder),
+        cmocka_unit_test(forks_may_come_at_any_time),
+        cmocka_unit_test(a_wait_for_another_builder_may_be_interrupted),
         cmocka_unit_test(entries_that_were_not_used_for_longest_go_first),
         cmocka_unit_test(processes_may_prune_at_once),
         cmocka_unit_test(the_folder_may_be_deleted_at_any_time),
