@@ -146,6 +146,7 @@ kiln_status kiln_stores_get(kiln_stores *stores, kiln_store *s, const kiln_diges
     kiln_stored_fault fault = kiln_stored_read(out->entry, out->nentry, d, key, &out->says);
     if (fault != KILN_STORED_FINE) {
         *found = false;
+        kiln_blob_fini(out);
         return refuse(s, d, fault);
     }
     out->work = (size_t)out->says.work;
