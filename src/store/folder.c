@@ -326,13 +326,16 @@ kiln_status kiln_folder_prune(int fd, uint64_t most, uint64_t down_to, kiln_prun
     uint64_t left = l.nbytes;
     bool too_much = st == KILN_OK && left > most;
     if (too_much && l.n) qsort(l.at, l.n, sizeof *l.at, by_use);
+    out->nleft = l.n;
     for (size_t k = 0; too_much && k < l.n && left > down_to; k++) {
+        bool removed = kiln_folder_remove(fd, &l.at[k].digest);
+        if (!removed && errno != ENOENT)
+            continue; /* it cannot be removed; ENOENT: another process has removed it */
         left -= l.at[k].nbytes;
-        if (!kiln_folder_remove(fd, &l.at[k].digest)) continue; /* another process has removed it */
-        out->nremoved++;
-        out->removed_bytes += l.at[k].nbytes;
+        out->nleft--;
+        out->nremoved += removed;
+        out->removed_bytes += removed ? l.at[k].nbytes : 0;
     }
-    out->nleft = l.n - out->nremoved;
     out->left_bytes = left;
     kiln_free(l.at);
     return st;

@@ -294,6 +294,67 @@ static void a_strange_lock_file_costs_nothing(void **state) {
     }
 }
 
+static void set_time(const char *of, time_t when) {
+    const struct utimbuf times = {when, when};
+    assert_int_equal(utime(of, &times), 0);
+}
+
+/* What cannot be removed is still counted, and the rest goes in its place. */
+static void pruning_counts_what_is_left(void **state) {
+    (void)state;
+    char inner[PATH_ROOM + 10];
+    kiln_prune_report report;
+    make_cache();
+    lay_folder();
+    snprintf(inner, sizeof inner, "%s/inner", path);
+    write_whole(inner, "x", 1);
+    set_time(path, 1000); /* the first to go, if it could */
+    for (uint64_t k = 1; k <= 3; k++) {
+        char other[PATH_ROOM];
+        kiln_digest d = {k, 7};
+        entry_path(&d, other);
+        write_whole(other, good.p, good.n);
+    }
+    struct stat info;
+    assert_int_equal(stat(path, &info), 0);
+    int fd = open(kernels_path(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    MUST_OK(kiln_folder_prune(fd, 10, (uint64_t)info.st_size + good.n, &report));
+    close(fd);
+    assert_int_equal(report.nremoved, 2);
+    assert_int_equal(report.removed_bytes, 2 * good.n);
+    assert_int_equal(report.nleft, 2);
+    assert_int_equal(report.left_bytes, (uint64_t)info.st_size + good.n);
+    assert_int_equal(count_kernels(), 2);
+}
+
+/* -- levels -------------------------------------------------------------------------------------------------------- */
+
+static kiln_stats call_at_level(kiln_mode mode, const char *isa, const char *tier) {
+    kiln_ctx *ctx = open_disk_with((kiln_config){.mode = mode, .isa = isa}, 1);
+    call_rk(ctx, 0, tier);
+    kiln_stats s = stats_of(ctx);
+    kiln_close(ctx);
+    return s;
+}
+
+/* Kernels of a lower level serve a better machine.  Those of a higher level are not asked for, and stay. */
+static void levels_are_kept_apart(void **state) {
+    (void)state;
+    const char *lowest = kiln_isa_name(KILN_ISA_GENERIC);
+    if (kiln_isa_detect() == KILN_ISA_GENERIC) skip();
+    put_back();
+    kiln_stats s = call_at_level(KILN_MODE_FROZEN, lowest, "interp");
+    assert_int_equal(s.disk_hits + s.foreign_entries, 0);
+    assert_int_equal(count_kernels(), 1);
+    s = call_at_level(KILN_MODE_SYNC, lowest, "compiled");
+    assert_int_equal(s.stored, 1);
+    assert_int_equal(count_kernels(), 2);
+    assert_int_equal(unlink(path), 0);
+    s = call_at_level(KILN_MODE_FROZEN, NULL, "compiled");
+    assert_int_equal(s.disk_hits, 1);
+    assert_int_equal(s.foreign_entries, 0);
+}
+
 /* -- no folder, and clocks -------------------------------------------------------------------------------------- */
 
 static void without_a_folder_kernels_stay_in_memory(void **state) {
@@ -309,11 +370,6 @@ static void without_a_folder_kernels_stay_in_memory(void **state) {
     kiln_close(ctx);
     setenv("HOME", scratch, 1);
     setenv("KILN_CACHE", "memory", 1);
-}
-
-static void set_time(const char *of, time_t when) {
-    const struct utimbuf times = {when, when};
-    assert_int_equal(utime(of, &times), 0);
 }
 
 /* Whatever the clock of the file system says, an entry is good, and its date is put right when it is used. */
@@ -360,6 +416,8 @@ int main(void) {
         cmocka_unit_test(a_machine_without_memory_for_code_keeps_entries),
         cmocka_unit_test(what_is_no_file_of_ours_is_refused),
         cmocka_unit_test(a_full_folder_in_the_place_costs_a_build),
+        cmocka_unit_test(pruning_counts_what_is_left),
+        cmocka_unit_test(levels_are_kept_apart),
         cmocka_unit_test(a_strange_lock_file_costs_nothing),
         cmocka_unit_test(without_a_folder_kernels_stay_in_memory),
         cmocka_unit_test(clocks_may_jump),
