@@ -11,8 +11,8 @@ packages="gcc libc6-dev cmake ninja-build pkg-config libxxhash-dev libjansson-de
 programs="cc cmake ninja pkg-config"
 modules="libxxhash jansson"
 if [ "$what" != build ]; then
-    packages="$packages clang clang-tidy clang-format libclang-rt-14-dev llvm libcmocka-dev python3"
-    programs="$programs clang clang-tidy clang-format llvm-symbolizer python3"
+    packages="$packages clang clang-tidy clang-format libclang-rt-14-dev llvm libcmocka-dev python3 redis-server libhiredis0.14"
+    programs="$programs clang clang-tidy clang-format llvm-symbolizer python3 redis-server"
     modules="$modules cmocka"
 fi
 if [ "$what" = test ]; then

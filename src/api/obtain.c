@@ -110,13 +110,15 @@ static kiln_status ask_at_level(question *q, int level) {
     return st;
 }
 
-/* A store that fails at one level is not asked for the others, but for an entry that was refused. */
+/* A store that fails at one level is asked for the others, too: it may have refused one entry.  The last failure is the answer. */
 static kiln_status ask_levels(question *q) {
     const kiln_class *c = q->c;
     kiln_status st = KILN_OK;
     KILN_TRY(digest_ir(q->c));
-    for (int level = c->target->level; level >= 0 && !q->found && !q->untested && !c->ctx->closing; level--)
-        if (c->target->runs(level)) st = ask_at_level(q, level);
+    for (int level = c->target->level; level >= 0 && !q->found && !q->untested && !c->ctx->closing; level--) {
+        kiln_status st_level = c->target->runs(level) ? ask_at_level(q, level) : KILN_OK;
+        if (st_level != KILN_OK) st = st_level;
+    }
     return q->found ? KILN_OK : st;
 }
 

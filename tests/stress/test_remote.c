@@ -1,0 +1,557 @@
+/* test_remote.c - the fleet store with a real Redis server: who is served, by what settings, whose entries are used, and who builds.
+ *
+ * Servers run on the loopback device and end with the test.  test_remote_faults.c has servers that misbehave. */
+#include <sys/mman.h>
+
+#include "fleet_cases.h"
+
+static server redis_server;
+static char url[300]; /* of it, with time for a busy machine */
+
+static int set_up(void **state) {
+    if (call_setup(state) != 0) return -1;
+    start_server(&redis_server, "redis");
+    url_of(&redis_server, "?timeout=3000", url);
+    return 0;
+}
+
+static int tear_down(void **state) {
+    stop_server(&redis_server);
+    return call_teardown(state);
+}
+
+/* Before each test: an empty server, and folders that no test has used. */
+static char folders[3][40];
+static int empty(void **state) {
+    static int count;
+    (void)state;
+    heard[0] = 0;
+    count++;
+    for (int k = 0; k < 3; k++) snprintf(folders[k], sizeof folders[k], "folder-%d-%d", count, k);
+    return strcmp(REDIS(&redis_server, "FLUSHALL"), "OK") == 0 ? 0 : -1;
+}
+
+static kiln_ctx *open_sync(int folder, const char *at) {
+    return open_fleet(KILN_MODE_SYNC, folders[folder], at, key_file("our"));
+}
+
+/* The server's n-th key, entries and leases alike, in alphabetical order; the text is static. */
+static const char *key_at(int n) {
+    static const char script[] =
+        "local k = redis.call('keys', '*') table.sort(k) return k[tonumber(ARGV[1])] or 'none'";
+    char number[12];
+    snprintf(number, sizeof number, "%d", n);
+    return REDIS(&redis_server, "EVAL", script, "0", number);
+}
+
+/* Builds and stores test::one, and test::near if both. */
+static void fill_server(bool both) {
+    kiln_ctx *ctx = open_sync(2, url);
+    assert_compiled(ctx, "test::one", 7);
+    if (both) assert_compiled(ctx, "test::near", 8);
+    assert_int_equal(stats_of(ctx).remote_stored, 1 + both);
+    kiln_close(ctx);
+}
+
+/* -- who is served --------------------------------------------------------------------------------------------- */
+
+/* The second context has an empty folder and compiles nothing; what it gets it keeps in memory and on disk. */
+static void other_machines_are_served(void **state) {
+    (void)state;
+    kiln_ctx *ctx = open_sync(0, url);
+    assert_compiled(ctx, "test::one", 7);
+    assert_int_equal(stats_of(ctx).compiles, 1);
+    assert_int_equal(stats_of(ctx).remote_stored, 1);
+    assert_says(doctor_of(ctx), "signed by the key of KILN_KEY_FILE");
+    kiln_close(ctx);
+    assert_string_equal(REDIS(&redis_server, "DBSIZE"), "1"); /* the lease is gone */
+
+    ctx = open_sync(1, url);
+    assert_compiled(ctx, "test::one", 7);
+    assert_compiled(ctx, "test::same", 7);
+    kiln_stats s = stats_of(ctx);
+    assert_int_equal(s.compiles, 0);
+    assert_int_equal(s.remote_hits, 1);
+    assert_int_equal(s.memory_hits, 1);
+    assert_int_equal(s.stored, 1);
+    assert_int_equal(s.remote_stored, 0);
+    assert_int_equal(s.store_errors, 0);
+    kiln_close(ctx);
+
+    ctx = open_sync(1, url);
+    assert_compiled(ctx, "test::one", 7);
+    assert_int_equal(stats_of(ctx).disk_hits, 1);
+    assert_int_equal(stats_of(ctx).remote_hits, 0);
+    kiln_close(ctx);
+}
+
+/* The source of a kernel stays on the machine that built it. */
+static void entries_hold_no_source(void **state) {
+    (void)state;
+    fill_server(false);
+    char name[200];
+    snprintf(name, sizeof name, "%s", key_at(1));
+    int length = atoi(REDIS(&redis_server, "STRLEN", name));
+    int announced = atoi(
+        REDIS(&redis_server, "EVAL",
+              "local e = redis.call('get', KEYS[1]) local n = struct.unpack('<I8', e, 113) "
+              "for k = 0, 6 do n = n + struct.unpack('<I4', e, 129 + 4 * k) end return n + 256",
+              "1", name));
+    assert_int_equal(length, announced);
+}
+
+/* In the background, at the store's price: far sooner than a build would pay, and no call waits. */
+static void calls_do_not_wait(void **state) {
+    (void)state;
+    fill_server(false);
+    kiln_ctx *ctx = open_fleet(KILN_MODE_TIERED, folders[0], url, key_file("our"));
+    int calls = 0;
+    while (stats_of(ctx).remote_hits == 0 && calls < 60) {
+        assert_string_equal(call_row(ctx, "test::one", 7, false), "interp");
+        MUST_OK(kiln_wait_idle(ctx));
+        calls++;
+    }
+    assert_true(calls < 60);
+    assert_compiled(ctx, "test::one", 7);
+    assert_int_equal(stats_of(ctx).compiles, 0);
+    kiln_close(ctx);
+}
+
+/* -- settings ------------------------------------------------------------------------------------------------------ */
+
+/* Builds a kernel with this URL, and gets it from there in another folder. */
+static void must_serve(const char *at) {
+    for (int k = 0; k < 2; k++) {
+        kiln_ctx *ctx = open_sync(k, at);
+        assert_compiled(ctx, "test::one", 7);
+        assert_int_equal(stats_of(ctx).remote_stored, !k);
+        assert_int_equal(stats_of(ctx).remote_hits, k);
+        assert_int_equal(stats_of(ctx).store_errors, 0);
+        kiln_close(ctx);
+    }
+}
+
+static void entries_expire(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        int least, most;
+    } cases[] = {{"?timeout=3000", 2591990, 2592000},
+                 {"?timeout=3000&ttl=100", 90, 100},
+                 {"?ttl=0&timeout=3000", -1, -1}};
+    for (int k = 0; k < 3; k++) {
+        char at[300], name[200];
+        assert_int_equal(empty(NULL), 0);
+        url_of(&redis_server, cases[k].text, at);
+        kiln_ctx *ctx = open_sync(0, at);
+        assert_compiled(ctx, "test::one", 7);
+        kiln_close(ctx);
+        snprintf(name, sizeof name, "%s", key_at(1));
+        int ttl = atoi(REDIS(&redis_server, "TTL", name));
+        assert_in_range(ttl + 1, cases[k].least + 1, cases[k].most + 1);
+    }
+}
+
+static void prefix_and_database_keep_fleets_apart(void **state) {
+    (void)state;
+    char at[300];
+    url_of(&redis_server, "?timeout=3000&prefix=our%20fleet/", at);
+    must_serve(at);
+    assert_int_equal(strncmp(key_at(1), "our fleet/", 10), 0);
+    assert_int_equal(empty(NULL), 0);
+    url_of(&redis_server, "/3?timeout=3000", at);
+    must_serve(at);
+    assert_string_equal(REDIS(&redis_server, "DBSIZE"), "0");
+    kiln_ctx *ctx = open_sync(2, url); /* the first database */
+    assert_compiled(ctx, "test::one", 7);
+    assert_int_equal(stats_of(ctx).compiles, 1);
+    kiln_close(ctx);
+}
+
+static void a_socket_is_served(void **state) {
+    (void)state;
+    char at[300];
+    snprintf(at, sizeof at, "unix://%s?timeout=3000&db=2", redis_server.socket);
+    must_serve(at);
+    assert_string_equal(REDIS(&redis_server, "DBSIZE"), "0");
+}
+
+/* The password %s of a user, or of nobody. */
+static void users_and_passwords(void **state) {
+    (void)state;
+    char at[300];
+    assert_string_equal(REDIS(&redis_server, "ACL", "SETUSER", "kiln", "on", ">hun:t@er2", "+@all"), "OK");
+    assert_string_equal(REDIS(&redis_server, "ACL", "SETUSER", "kiln", "~*"), "OK");
+    snprintf(at, sizeof at, "redis://kiln:hun:t%%40er2@127.0.0.1:%d?timeout=3000", redis_server.port);
+    must_serve(at);
+    for (int k = 0; k < 3; k++) {
+        static const char *const wrong[] = {"kiln:hunter3@", "nobody:hunter3@", ":hunter3@"};
+        assert_int_equal(empty(NULL), 0);
+        snprintf(at, sizeof at, "redis://%s127.0.0.1:%d?timeout=3000", wrong[k], redis_server.port);
+        kiln_ctx *ctx = open_sync(0, at);
+        assert_compiled(ctx, "test::one", 7);
+        assert_int_equal(stats_of(ctx).compiles, 1);
+        assert_int_equal(stats_of(ctx).remote_stored, 0);
+        assert_int_equal(stats_of(ctx).store_errors, 3);
+        assert_says(heard, "refuses the user or the password");
+        assert_says(doctor_of(ctx), "!kernels in the fleet store: not used");
+        assert_hides(doctor_of(ctx), "hunter3");
+        assert_hides(heard, "hunter3");
+        kiln_close(ctx);
+    }
+}
+
+#define LONG "hunter2hunter2hunter2hunter2hunter2hunter2hunter2"
+static void malformed_urls_are_errors(void **state) {
+    (void)state;
+    static const char *const wrong[] = {
+        "http://x",
+        "redis:/x",
+        "redis://",
+        "redis://:hunter2@",
+        "redis://:hunter2@host:port",
+        "redis://:hunter2@host:0",
+        "redis://:hunter2@host:65536",
+        "redis://host/hunter2",
+        "redis://host/-1",
+        "redis://host?hunter2=3",
+        "redis://host?ttl=hunter2",
+        "redis://host?ttl",
+        "redis://host?unsigned=hunter2",
+        "redis://kiln:hunter2%@host",
+        "redis://kiln:hunter2%4@host",
+        "redis://kiln:hunter2%00@host",
+        "redis://hunter2@host",
+        "redis://kiln:hunter2/@host:x",
+        "redis://[::1:hunter2",
+        "redis://[::1]hunter2",
+        "redis://host:00000080",
+        "unix://hunter2",
+        "unix:///x?db=hunter2",
+        "redis://host?prefix=" LONG LONG LONG,
+    };
+    for (size_t k = 0; k < sizeof wrong / sizeof *wrong; k++) {
+        kiln_config config = {.size = sizeof config, .redis_url = wrong[k]};
+        kiln_ctx *ctx = NULL;
+        kiln_status st = kiln_open(&config, &ctx);
+        if (st != KILN_E_ARG) fail_msg("%s: %s", wrong[k], kiln_status_name(st));
+        assert_null(ctx);
+        assert_says(kiln_last_error(), "KILN_REDIS_URL");
+        assert_hides(kiln_last_error(), "hunter2");
+    }
+}
+
+static void urls_are_read(void **state) {
+    (void)state;
+    kiln_redis_url u;
+    MUST_OK(kiln_redis_url_parse("redis://a%2f@b/c:d/e@f@[::1]:70/8?prefix=%3a&unsigned=1&rest=2&ca=/x", &u));
+    assert_string_equal(u.user, "a/@b/c");
+    assert_string_equal(u.password, "d/e@f");
+    assert_string_equal(u.host, "::1");
+    assert_string_equal(u.port, "70");
+    assert_int_equal(u.database, 8);
+    assert_string_equal(u.prefix, ":");
+    assert_true(u.allows_unsigned && !u.is_tls && !u.is_unix);
+    MUST_OK(kiln_redis_url_parse("rediss://h/", &u));
+    assert_true(u.is_tls && u.database == 0 && u.ttl_s == 2592000 && u.timeout_ms == 200);
+    assert_string_equal(u.port, "6379");
+    assert_string_equal(u.prefix, "kiln:");
+}
+
+/* With a library that cannot speak TLS, and a server that does not: a clear word, and kernels as ever. */
+static void tls_fails_clearly(void **state) {
+    (void)state;
+    char at[300];
+    snprintf(at, sizeof at, "rediss://127.0.0.1:%d?timeout=3000", redis_server.port);
+    kiln_ctx *ctx = open_sync(0, at);
+    assert_compiled(ctx, "test::one", 7);
+    assert_true(stats_of(ctx).store_errors > 0);
+    assert_true(strstr(heard, "rediss:// needs libhiredis_ssl") || strstr(heard, "TLS"));
+    assert_says(doctor_of(ctx), "!kernels in the fleet store: not used now: rediss://127.0.0.1");
+    kiln_close(ctx);
+}
+
+/* -- whose entries are used ---------------------------------------------------------------------------------------------- */
+
+static void without_a_key_the_store_is_off(void **state) {
+    (void)state;
+    kiln_ctx *ctx = open_fleet(KILN_MODE_SYNC, folders[0], url, NULL);
+    assert_compiled(ctx, "test::one", 7);
+    assert_int_equal(stats_of(ctx).compiles, 1);
+    assert_says(doctor_of(ctx), "there is no key: set KILN_KEY_FILE");
+    kiln_close(ctx);
+    assert_string_equal(REDIS(&redis_server, "DBSIZE"), "0");
+}
+
+static void unsigned_entries_must_be_allowed(void **state) {
+    (void)state;
+    char at[300];
+    url_of(&redis_server, "?timeout=3000&unsigned=1", at);
+    for (int k = 0; k < 2; k++) {
+        kiln_ctx *ctx = open_fleet(KILN_MODE_SYNC, folders[k], at, NULL);
+        assert_compiled(ctx, "test::one", 7);
+        assert_int_equal(stats_of(ctx).remote_hits, k);
+        assert_says(doctor_of(ctx), "unsigned entries");
+        kiln_close(ctx);
+    }
+    kiln_ctx *ctx = open_sync(2, at); /* with a key, its signature is asked for */
+    assert_compiled(ctx, "test::one", 7);
+    assert_int_equal(stats_of(ctx).remote_hits, 0);
+    assert_int_equal(stats_of(ctx).compiles, 1);
+    assert_true(stats_of(ctx).unsigned_entries > 0);
+    kiln_close(ctx);
+    assert_int_equal(empty(NULL), 0);
+}
+
+static void signatures_of_others_are_refused(void **state) {
+    (void)state;
+    fill_server(false);
+    for (int k = 0; k < 2; k++) {
+        kiln_ctx *ctx = open_fleet(KILN_MODE_SYNC, folders[k], url, key_file("another"));
+        assert_compiled(ctx, "test::one", 7);
+        assert_int_equal(stats_of(ctx).remote_hits, k); /* the build has replaced the entry */
+        assert_int_equal(stats_of(ctx).compiles, !k);
+        assert_int_equal(stats_of(ctx).unsigned_entries > 0, !k);
+        kiln_close(ctx);
+    }
+}
+
+/* Changes what the server holds of test::one and test::near, by a script.  Both must be built anew, and right. */
+static void must_refuse(const char *script) {
+    assert_int_equal(empty(NULL), 0);
+    fill_server(true);
+    char all[600];
+    snprintf(
+        all, sizeof all,
+        "local k = redis.call('keys', '*') local a = redis.call('get', k[1]) local b = redis.call('get', k[2]) "
+        "local function set(x, y) redis.call('set', k[1], x) redis.call('set', k[2], y) end %s return 'done'",
+        script);
+    assert_string_equal(REDIS(&redis_server, "EVAL", all, "0"), "done");
+    kiln_ctx *ctx = open_sync(0, url);
+    assert_compiled(ctx, "test::one", 7);
+    assert_compiled(ctx, "test::near", 8);
+    kiln_stats s = stats_of(ctx);
+    assert_int_equal(s.remote_hits, 0);
+    assert_int_equal(s.compiles, 2);
+    assert_int_equal(s.remote_stored, 2);
+    assert_true(s.corrupt_entries + s.unsigned_entries + s.stale_entries + s.store_errors >= 2);
+    kiln_close(ctx);
+    ctx = open_sync(1, url); /* by now the right ones are there again */
+    assert_compiled(ctx, "test::one", 7);
+    assert_compiled(ctx, "test::near", 8);
+    assert_int_equal(stats_of(ctx).remote_hits, 2);
+    kiln_close(ctx);
+}
+
+static void entries_at_wrong_places_are_refused(void **state) {
+    (void)state;
+    must_refuse("set(b, a)"); /* both valid and signed, swapped */
+    /* One replayed under the digest of the other: with the digest in its head, too, and then the checksum is wrong. */
+    must_refuse("set(a:sub(1, 32)..b:sub(33), b:sub(1, 32)..a:sub(33))");
+    must_refuse("set(a:sub(1, 32)..b:sub(33, 48)..a:sub(49), b:sub(1, 32)..a:sub(33, 48)..b:sub(49))");
+}
+
+static void damaged_entries_are_refused(void **state) {
+    (void)state;
+    must_refuse("set(a:sub(1, -2)..'x', b:sub(1, 300)..'x'..b:sub(302))");
+    must_refuse("set(a:sub(1, -2), b..'x')");
+    must_refuse("set('', 'x')");
+    must_refuse("set(a:sub(1, 255), b:sub(1, 256))");
+    must_refuse("set('KILNKERN'..string.rep('\\255', 300), string.rep('\\0', 20000))");
+    /* Other types than bytes are errors of the server. */
+    must_refuse(
+        "redis.call('del', k[1], k[2]) redis.call('lpush', k[1], a) redis.call('hset', k[2], 'x', b)");
+}
+
+/* -- who builds -------------------------------------------------------------------------------------------------------------- */
+
+/* The name of the lease of test::one, which no machine has built. */
+static const char *lease_of_one(void) {
+    static char name[200];
+    fill_server(false);
+    snprintf(name, sizeof name, "kiln:lease:%s", key_at(1) + strlen("kiln:"));
+    assert_int_equal(empty(NULL), 0);
+    return name;
+}
+
+static void another_machine_has_the_lease(void **state) {
+    (void)state;
+    const char *lease = lease_of_one();
+    assert_string_equal(REDIS(&redis_server, "SET", lease, "another", "PX", "60000"), "OK");
+    kiln_ctx *ctx = open_fleet(KILN_MODE_TIERED, folders[0], url, key_file("our"));
+    for (int k = 0; k < 200 && stats_of(ctx).builds_elsewhere == 0; k++) {
+        assert_string_equal(call_row(ctx, "test::one", 7, true), "interp");
+        MUST_OK(kiln_wait_idle(ctx));
+    }
+    assert_true(stats_of(ctx).builds_elsewhere > 0);
+    assert_int_equal(stats_of(ctx).compiles, 0);
+    assert_string_equal(REDIS(&redis_server, "GET", lease), "another");
+    assert_string_equal(REDIS(&redis_server, "DEL", lease), "1"); /* that machine gives up */
+    for (int k = 0; k < 200 && stats_of(ctx).compiles == 0; k++) {
+        (void)call_row(ctx, "test::one", 7, true);
+        MUST_OK(kiln_wait_idle(ctx));
+        nap(2); /* the answer that another machine builds holds for a moment */
+    }
+    assert_compiled(ctx, "test::one", 7);
+    assert_int_equal(stats_of(ctx).compiles, 1);
+    kiln_close(ctx);
+    assert_string_equal(REDIS(&redis_server, "EXISTS", lease), "0");
+}
+
+/* A machine that died holds nobody up for longer than its lease lasts. */
+static void a_lease_ends_by_itself(void **state) {
+    (void)state;
+    const char *lease = lease_of_one();
+    assert_string_equal(REDIS(&redis_server, "SET", lease, "dead", "PX", "400"), "OK");
+    kiln_ctx *ctx = open_sync(0, url);
+    assert_compiled(ctx, "test::one", 7);
+    assert_int_equal(stats_of(ctx).builds_elsewhere, 1);
+    assert_int_equal(stats_of(ctx).compiles, 1);
+    kiln_close(ctx);
+}
+
+static kiln_store *remote_of(kiln_ctx *ctx) {
+    for (int k = 0; k < ctx->stores.n; k++)
+        if (strcmp(ctx->stores.at[k]->name, "remote") == 0) return ctx->stores.at[k];
+    fail();
+    return NULL;
+}
+
+/* One whose lease has ended leaves the next one's alone. */
+static void a_lease_is_released_by_its_owner(void **state) {
+    (void)state;
+    const kiln_digest d = {1, 2};
+    static const char lease[] = "kiln:lease:00000000000000020000000000000001";
+    kiln_ctx *ctx = open_sync(0, url), *other = open_sync(1, url);
+    kiln_store *s = remote_of(ctx), *t = remote_of(other);
+    assert_int_equal(s->claim(s, &d), KILN_CLAIM_OURS);
+    assert_int_equal(t->claim(t, &d), KILN_CLAIM_BUSY);
+    assert_in_range(atoi(REDIS(&redis_server, "PTTL", lease)), 1, 30000);
+    t->unclaim(t, &d);
+    nap(30);
+    assert_int_equal(t->claim(t, &d), KILN_CLAIM_BUSY);
+    s->unclaim(s, &d);
+    nap(30);
+    assert_int_equal(t->claim(t, &d), KILN_CLAIM_OURS);
+    s->unclaim(s, &d);
+    assert_string_equal(REDIS(&redis_server, "EXISTS", lease), "1");
+    t->unclaim(t, &d);
+    assert_string_equal(REDIS(&redis_server, "EXISTS", lease), "0");
+    kiln_close(ctx);
+    kiln_close(other);
+}
+
+enum { MACHINES = 8, CLASSES = 20 };
+
+static void run_machine(int id, const char *key, atomic_int *compiles) {
+    char folder[40], rows[CLASSES * 100] = "";
+    snprintf(folder, sizeof folder, "machine-%d", id);
+    kiln_ctx *ctx = open_fleet(KILN_MODE_SYNC, folder, url, key);
+    for (int k = 0; k < CLASSES; k++)
+        sprintf(rows + strlen(rows),
+                "map test::m%d(Tensor a) -> Tensor : promote(a) takes int = a * a + %d\n", k, 100 + k);
+    MUST_OK(kiln_ops_load(ctx, rows, strlen(rows)));
+    for (int k = 0; k < CLASSES; k++) {
+        int which = (k + 5 * id) % CLASSES;
+        char name[40];
+        snprintf(name, sizeof name, "test::m%d", which);
+        assert_compiled(ctx, name, 100 + which);
+    }
+    kiln_stats s = stats_of(ctx);
+    assert_int_equal(s.compile_failures + s.corrupt_entries + s.unsigned_entries, 0);
+    assert_int_equal(s.compiles + s.remote_hits, CLASSES);
+    atomic_fetch_add(compiles, (int)s.compiles);
+    kiln_close(ctx);
+}
+
+/* Machines share nothing but the server.  Each class is built by about one of them. */
+static void a_fleet_builds_once(void **state) {
+    (void)state;
+    atomic_int *compiles = mmap(NULL, sizeof *compiles, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+                                -1, 0);
+    assert_true(compiles != MAP_FAILED);
+    const char *key = key_file("our");
+    pid_t machine[MACHINES];
+    for (int k = 0; k < MACHINES; k++) {
+        machine[k] = fork();
+        if (machine[k] == 0) {
+            run_machine(k, key, compiles);
+            _exit(0);
+        }
+    }
+    for (int k = 0; k < MACHINES; k++) {
+        int status = -1;
+        assert_int_equal(waitpid(machine[k], &status, 0), machine[k]);
+        assert_int_equal(status, 0);
+    }
+    assert_in_range(atomic_load(compiles), CLASSES, CLASSES * 12 / 10);
+    munmap(compiles, sizeof *compiles);
+}
+
+/* -- forks ---------------------------------------------------------------------------------------------------------------------- */
+
+static void ask_often(kiln_ctx *ctx, uint64_t lo) {
+    kiln_store *s = remote_of(ctx);
+    for (uint64_t k = 0; k < 100; k++) {
+        kiln_digest d = {lo, k};
+        bool found = true;
+        kiln_blob b = {0};
+        MUST_OK(s->get(s, &d, &b, &found));
+        assert_false(found);
+        assert_int_equal(s->claim(s, &d), KILN_CLAIM_OURS);
+    }
+}
+
+/* Parent and child use the server at the same time, each by connections and leases of its own. */
+static void a_forked_child_connects_anew(void **state) {
+    (void)state;
+    kiln_ctx *ctx = open_sync(0, url);
+    assert_compiled(ctx, "test::one", 7);
+    kiln_store *s = remote_of(ctx);
+    kiln_digest held = {77, 77};
+    assert_int_equal(s->claim(s, &held), KILN_CLAIM_OURS);
+    pid_t child = fork();
+    if (child == 0) {
+        ask_often(ctx, 1);
+        s->unclaim(s, &held); /* the parent's */
+        assert_compiled(ctx, "test::near", 8);
+        bool right = stats_of(ctx).store_errors == 0 && s->claim(s, &held) == KILN_CLAIM_BUSY;
+        kiln_close(ctx);
+        _exit(right ? 0 : 1);
+    }
+    ask_often(ctx, 2);
+    assert_compiled(ctx, "test::far", 9);
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(stats_of(ctx).store_errors, 0);
+    ask_often(ctx, 3);
+    kiln_close(ctx);
+}
+
+#define TEST(f) cmocka_unit_test_setup(f, empty)
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(other_machines_are_served),
+        TEST(entries_hold_no_source),
+        TEST(calls_do_not_wait),
+        TEST(entries_expire),
+        TEST(prefix_and_database_keep_fleets_apart),
+        TEST(a_socket_is_served),
+        TEST(users_and_passwords),
+        TEST(malformed_urls_are_errors),
+        TEST(urls_are_read),
+        TEST(tls_fails_clearly),
+        TEST(without_a_key_the_store_is_off),
+        TEST(unsigned_entries_must_be_allowed),
+        TEST(signatures_of_others_are_refused),
+        TEST(entries_at_wrong_places_are_refused),
+        TEST(damaged_entries_are_refused),
+        TEST(another_machine_has_the_lease),
+        TEST(a_lease_ends_by_itself),
+        TEST(a_lease_is_released_by_its_owner),
+        TEST(a_fleet_builds_once),
+        TEST(a_forked_child_connects_anew),
+    };
+    return cmocka_run_group_tests_name("remote", tests, set_up, tear_down);
+}
