@@ -65,6 +65,7 @@ static const kiln_hiredis_layout layouts[] = {LAYOUT(0), LAYOUT(1)}; /* by major
 /* -- opening -------------------------------------------------------------------------------------------------- */
 
 static kiln_hiredis opened;
+static const char *opened_tls_name; /* of the library that goes with it; NULL: there is none */
 
 /* A pointer to data becomes one to a function, which a cast may not do. */
 static bool look_up(void *library, const char *name, void *function) {
@@ -81,12 +82,6 @@ static bool has_functions(void *library, kiln_hiredis *h) {
            look_up(library, "freeReplyObject", &h->free_reply);
 }
 
-static void look_for_tls(kiln_hiredis *h, const char *name) {
-    void *library = name ? dlopen(name, RTLD_NOW | RTLD_LOCAL) : NULL;
-    if (library && look_up(library, "redisInitiateSSL", &h->start_tls)) h->tls_library = library;
-    if (library && !h->tls_library) dlclose(library);
-}
-
 static bool open_version(const char *name, const char *tls_name, int major) {
     kiln_hiredis h = {.name = name, .layout = &layouts[major]};
     void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
@@ -95,8 +90,8 @@ static bool open_version(const char *name, const char *tls_name, int major) {
         dlclose(library);
         return false;
     }
-    look_for_tls(&h, tls_name);
     opened = h;
+    opened_tls_name = tls_name;
     return true;
 }
 
@@ -124,6 +119,32 @@ kiln_status kiln_hiredis_open(const kiln_hiredis **out) {
         KILN_E_UNSUP,
         "a Redis server is reached through libhiredis 0.14 or 1.x, which is not installed (Debian: "
         "libhiredis0.14)");
+}
+
+static kiln_hiredis_tls tls;
+
+/* libhiredis_ssl is linked with OpenSSL and not with libhiredis, which must be visible to it. */
+static void look_for_tls(void) {
+    if (!opened_tls_name || !dlopen(opened.name, RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD)) return;
+    void *library = dlopen(opened_tls_name, RTLD_NOW | RTLD_LOCAL);
+    if (library && look_up(library, "redisInitiateSSL", &tls.start))
+        tls.library = library;
+    else if (library)
+        dlclose(library);
+}
+
+kiln_status kiln_hiredis_open_tls(const kiln_hiredis_tls **out) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    const kiln_hiredis *lib;
+    KILN_TRY(kiln_hiredis_open(&lib));
+    pthread_once(&once, look_for_tls);
+    *out = &tls;
+    if (tls.library) return KILN_OK;
+    return KILN_FAIL(
+        KILN_E_UNSUP,
+        "rediss:// needs libhiredis 1.x with libhiredis_ssl, and %s without it is used here (Debian 13: "
+        "libhiredis1.1.0)",
+        lib->name);
 }
 
 /* -- structs ---------------------------------------------------------------------------------------------------- */

@@ -19,13 +19,18 @@ typedef struct kiln_hiredis {
     int (*read)(kiln_hiredis_context *c);                /* at most 16 KiB */
     int (*parse)(kiln_hiredis_context *c, void **reply); /* NULL in *reply: it is not all there yet */
     void (*free_reply)(void *reply);
-    int (*start_tls)(kiln_hiredis_context *c,
-                     void *ssl); /* NULL: the version cannot, or libhiredis_ssl is missing */
-    void *tls_library;           /* from dlopen; NULL where start_tls is */
 } kiln_hiredis;
 
 /* KILN_E_UNSUP: no version of the library is installed. */
 kiln_status kiln_hiredis_open(const kiln_hiredis **out) KILN_MUST_CHECK;
+
+/* libhiredis_ssl of the same version. */
+typedef struct kiln_hiredis_tls {
+    void *library; /* from dlopen; dlsym finds the functions of its OpenSSL in it, too */
+    int (*start)(kiln_hiredis_context *c, void *session);
+} kiln_hiredis_tls;
+/* KILN_E_UNSUP: the version is too old, or the library is not installed. */
+kiln_status kiln_hiredis_open_tls(const kiln_hiredis_tls **out) KILN_MUST_CHECK;
 
 /* "" if nothing went wrong. */
 const char *kiln_hiredis_error(const kiln_hiredis *lib, const kiln_hiredis_context *c);

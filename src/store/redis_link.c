@@ -34,7 +34,7 @@ void kiln_redis_link_init(kiln_redis_link *l, const kiln_redis_url *url, const a
 
 /* -- time ---------------------------------------------------------------------------------------------------- */
 
-static int64_t deadline(const kiln_redis_link *l) {
+int64_t kiln_redis_deadline(const kiln_redis_link *l) {
     return kiln_clock_ns() + (int64_t)l->url->timeout_ms * NS_PER_MS;
 }
 
@@ -120,7 +120,7 @@ static kiln_status connect_tcp(kiln_redis_link *l) {
     struct addrinfo *all = NULL, hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
     int error = getaddrinfo(l->url->host, l->url->port, &hints, &all);
     if (error) return KILN_FAIL(KILN_E_IO, "cannot look up the host: %s", gai_strerror(error));
-    int64_t until = deadline(l);
+    int64_t until = kiln_redis_deadline(l);
     kiln_status st = KILN_FAIL(KILN_E_IO, "the host has no address");
     for (const struct addrinfo *a = all; a && st != KILN_OK && !atomic_load(l->stop); a = a->ai_next)
         st = connect_to(l, a->ai_addr, a->ai_addrlen, until);
@@ -132,7 +132,7 @@ static kiln_status open_context(kiln_redis_link *l, const kiln_hiredis *lib) {
     l->context = lib->connect_fd(atomic_load(&l->fd));
     if (!l->context) return KILN_NOMEM();
     kiln_hiredis_set_nonblocking(lib, l->context);
-    return l->url->is_tls ? kiln_redis_start_tls(l, lib, deadline(l)) : KILN_OK;
+    return l->url->is_tls ? kiln_redis_start_tls(l, lib) : KILN_OK;
 }
 
 /* -- replies -------------------------------------------------------------------------------------------------------- */
@@ -208,7 +208,7 @@ static kiln_status ask(const kiln_redis_link *l, const kiln_hiredis *lib, const 
                        kiln_redis_reply *out) {
     const char *p[KILN_REDIS_WORDS_MAX];
     size_t nbytes[KILN_REDIS_WORDS_MAX];
-    int64_t until = deadline(l);
+    int64_t until = kiln_redis_deadline(l);
     if (n > KILN_REDIS_WORDS_MAX) return KILN_BUG("a command of %d words", n);
     for (int k = 0; k < n; k++) {
         p[k] = words[k].p;
@@ -265,7 +265,7 @@ kiln_status kiln_redis_connect(kiln_redis_link *l) {
     KILN_TRY(kiln_hiredis_open(&lib));
     kiln_redis_close(l);
     hold_pipe_signal(&held);
-    kiln_status st = l->url->is_unix ? connect_unix(l, deadline(l)) : connect_tcp(l);
+    kiln_status st = l->url->is_unix ? connect_unix(l, kiln_redis_deadline(l)) : connect_tcp(l);
     if (st == KILN_OK) st = open_context(l, lib);
     if (st == KILN_OK) st = greet(l, lib);
     if (st != KILN_OK) kiln_redis_close(l);

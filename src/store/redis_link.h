@@ -40,6 +40,8 @@ void kiln_redis_close(kiln_redis_link *l);
  * link may be half changed, and is not freed. */
 void kiln_redis_forked(kiln_redis_link *l, bool was_busy);
 
+/* When a step that begins now must have ended, by kiln_clock_ns. */
+int64_t kiln_redis_deadline(const kiln_redis_link *l);
 /* Waits until the descriptor is ready for `events` of poll.  A failure: the time is up, or the context closes. */
 kiln_status kiln_redis_wait(const kiln_redis_link *l, short events, int64_t until_ns) KILN_MUST_CHECK;
 #endif

@@ -31,7 +31,7 @@ typedef struct openssl {
 } openssl;
 
 /* *out has one function for each name, in this order: ORDER OPENSSL. */
-static kiln_status look_up(const kiln_hiredis *lib, openssl *out) {
+static kiln_status look_up(const kiln_hiredis_tls *tls, openssl *out) {
     static const char *const names[] = {"TLS_client_method",
                                         "SSL_CTX_new",
                                         "SSL_CTX_free",
@@ -51,13 +51,8 @@ static kiln_status look_up(const kiln_hiredis *lib, openssl *out) {
     enum { NAMES = sizeof names / sizeof *names };
     void *at[NAMES];
     _Static_assert(sizeof at == sizeof *out, "a function for each name");
-    if (!lib->start_tls)
-        return KILN_FAIL(KILN_E_UNSUP,
-                         "rediss:// needs libhiredis_ssl of version 1.x, and %s is used here (Debian 13: "
-                         "libhiredis1.1.0)",
-                         lib->name);
     for (int k = 0; k < NAMES; k++) {
-        at[k] = dlsym(lib->tls_library, names[k]); /* looks into the libraries it was linked with, too */
+        at[k] = dlsym(tls->library, names[k]); /* looks into the libraries it was linked with, too */
         if (!at[k]) return KILN_FAIL(KILN_E_UNSUP, "rediss:// needs OpenSSL with %s", names[k]);
     }
     memcpy(out, at, sizeof at);
@@ -106,7 +101,8 @@ static kiln_status make_session(const openssl *s, const kiln_redis_url *url, voi
 
 /* -- the handshake ---------------------------------------------------------------------------------------------- */
 
-static kiln_status shake_hands(const kiln_redis_link *l, const openssl *s, void *session, int64_t until_ns) {
+static kiln_status shake_hands(const kiln_redis_link *l, const openssl *s, void *session) {
+    int64_t until_ns = kiln_redis_deadline(l);
     enum { WANT_READ = 2, WANT_WRITE = 3, VERIFIED = 0 };
     for (;;) {
         int result = s->connect(session);
@@ -121,17 +117,19 @@ static kiln_status shake_hands(const kiln_redis_link *l, const openssl *s, void 
     }
 }
 
-kiln_status kiln_redis_start_tls(kiln_redis_link *l, const kiln_hiredis *lib, int64_t until_ns) {
+kiln_status kiln_redis_start_tls(kiln_redis_link *l, const kiln_hiredis *lib) {
     openssl s = {0};
     void *session;
-    KILN_TRY(look_up(lib, &s));
+    const kiln_hiredis_tls *tls;
+    KILN_TRY(kiln_hiredis_open_tls(&tls));
+    KILN_TRY(look_up(tls, &s));
     KILN_TRY(make_session(&s, l->url, &session));
-    if (lib->start_tls(l->context, session) !=
+    if (tls->start(l->context, session) !=
         0) { /* it begins the handshake, and fails without owning the session */
         long verified = s.verify_result(session);
         s.free_session(session);
         return KILN_FAIL(KILN_E_IO, "TLS fails: %s",
                          verified ? s.verify_text(verified) : kiln_hiredis_error(lib, l->context));
     }
-    return shake_hands(l, &s, session, until_ns);
+    return shake_hands(l, &s, session);
 }

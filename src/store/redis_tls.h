@@ -4,6 +4,5 @@
 #include "store/redis_link.h"
 
 /* Checks the server's certificate and its name.  KILN_E_UNSUP: the libraries cannot do that. */
-kiln_status kiln_redis_start_tls(kiln_redis_link *l, const kiln_hiredis *lib,
-                                 int64_t until_ns) KILN_MUST_CHECK;
+kiln_status kiln_redis_start_tls(kiln_redis_link *l, const kiln_hiredis *lib) KILN_MUST_CHECK;
 #endif

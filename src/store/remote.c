@@ -59,12 +59,15 @@ static void say(const remote *r, const char *text) {
     r->store.host->log(r->store.host->user, 1, "store", text);
 }
 
+/* Rests twice as long after each rest that was followed by a failure.  Of commands that fail at the same time the first one begins the rest. */
 static void rest(remote *r) {
     char text[120];
-    int n = atomic_fetch_add(&r->rests, 1);
+    int64_t now = kiln_clock_ns(), before = atomic_load(&r->rest_until);
+    int n = atomic_load(&r->rests);
     int64_t ns = (int64_t)r->url.rest_s * NS_PER_S << (n < 8 ? n : 8);
     if (ns > REST_MAX_NS) ns = REST_MAX_NS;
-    atomic_store(&r->rest_until, kiln_clock_ns() + ns);
+    if (now < before || !atomic_compare_exchange_strong(&r->rest_until, &before, now + ns)) return;
+    atomic_fetch_add(&r->rests, 1);
     snprintf(text, sizeof text, "remote: the server is left alone for %d s", (int)(ns / NS_PER_S));
     say(r, text);
 }

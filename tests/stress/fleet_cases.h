@@ -1,110 +1,9 @@
-/* fleet_cases.h - what tests of the fleet store share: a real Redis server that ends with the test, contexts that use it, and rows.
+/* fleet_cases.h - what tests of the fleet store share: contexts that use a server, their rows, what they say, and a server for all tests.
  *
  * Each helper fails the running test by itself. */
 #ifndef KILN_TEST_FLEET_CASES_H
 #define KILN_TEST_FLEET_CASES_H
-#include <arpa/inet.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-
-#include "store/redis_link.h"
-#include "tier_cases.h"
-
-/* -- a server ----------------------------------------------------------------------------------------------- */
-
-typedef struct server {
-    pid_t process;
-    int port;
-    char socket[200];
-} server;
-
-static atomic_bool never;
-
-/* A listening socket of the loopback device, at a port that was free. */
-static inline int listen_somewhere(int *port) {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t n = sizeof at;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_true(fd >= 0 && bind(fd, (struct sockaddr *)&at, n) == 0 && listen(fd, 16) == 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &n), 0);
-    *port = ntohs(at.sin_port);
-    return fd;
-}
-
-static inline void exec_server(const server *s) {
-    char port[12];
-    snprintf(port, sizeof port, "%d", s->port);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    int log = open(in_scratch("redis.log"), O_WRONLY | O_CREAT | O_APPEND, 0600);
-    if (log >= 0) dup2(log, 1), dup2(log, 2);
-    execlp("redis-server", "redis-server", "--port", port, "--bind", "127.0.0.1", "--unixsocket", s->socket,
-           "--dir", scratch, "--save", "", "--appendonly", "no", (char *)NULL);
-    _exit(127);
-}
-
-/* A link of the test's own, for up to 5 s: a server may just be starting. */
-static inline kiln_redis_link open_link(const kiln_redis_url *url) {
-    kiln_redis_link l;
-    kiln_redis_link_init(&l, url, &never);
-    kiln_status st = KILN_E_IO;
-    for (int k = 0; k < 500 && st != KILN_OK; k++) {
-        if (k) nap(10);
-        st = kiln_redis_connect(&l);
-    }
-    MUST_OK(st);
-    return l;
-}
-
-static inline void url_of(const server *s, const char *more, char url[300]) {
-    snprintf(url, 300, "redis://127.0.0.1:%d%s", s->port, more);
-}
-
-/* Asks the server one command of up to 6 words.  The answer's text is static; a number is printed, and nil is "nil". */
-static inline const char *redis(const server *s, const char *password, const char *const *words, int n) {
-    static char out[300];
-    char text[300];
-    kiln_redis_url url;
-    kiln_redis_reply r;
-    kiln_redis_word w[KILN_REDIS_WORDS_MAX];
-    snprintf(text, sizeof text, "redis://127.0.0.1:%d/?timeout=5000%s%s", s->port,
-             password ? "&password=" : "", password ? password : "");
-    MUST_OK(kiln_redis_url_parse(text, &url));
-    kiln_redis_link l = open_link(&url);
-    for (int k = 0; k < n; k++) w[k] = (kiln_redis_word){words[k], strlen(words[k])};
-    MUST_OK(kiln_redis_ask(&l, w, n, &r));
-    snprintf(out, sizeof out, "%.*s", (int)r.n, r.p ? r.p : "");
-    if (r.kind == KILN_REDIS_NUMBER) snprintf(out, sizeof out, "%lld", r.number);
-    if (r.kind == KILN_REDIS_NIL) snprintf(out, sizeof out, "nil");
-    kiln_redis_reply_fini(&r);
-    kiln_redis_close(&l);
-    return out;
-}
-#define REDIS(s, ...)                                    \
-    redis((s), NULL, (const char *const[]){__VA_ARGS__}, \
-          sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *))
-
-/* Starts a server at s->port. */
-static inline void start_again(server *s) {
-    s->process = fork();
-    if (s->process == 0) exec_server(s);
-    assert_true(s->process > 0);
-    assert_string_equal(REDIS(s, "PING"), "PONG");
-}
-
-static inline void start_server(server *s, const char *name) {
-    close(listen_somewhere(&s->port));
-    snprintf(s->socket, sizeof s->socket, "%s/%s.sock", scratch, name);
-    start_again(s);
-}
-
-static inline void stop_server(server *s) {
-    int status;
-    kill(s->process, SIGKILL);
-    assert_int_equal(waitpid(s->process, &status, 0), s->process);
-}
+#include "redis_server.h"
 
 /* -- contexts --------------------------------------------------------------------------------------------------- */
 
@@ -177,4 +76,62 @@ static inline void assert_says(const char *text, const char *part) {
 static inline void assert_hides(const char *text, const char *part) {
     if (strstr(text, part)) fail_msg("'%s' tells '%s'", text, part);
 }
+/* -- a server for all tests of a program, emptied before each --------------------------------------------------- */
+
+static server redis_server;
+static char url[300]; /* of it, with time for a busy machine */
+
+static inline int set_up(void **state) {
+    if (call_setup(state) != 0) return -1;
+    start_server(&redis_server, "redis");
+    url_of(&redis_server, "?timeout=3000", url);
+    return 0;
+}
+
+static inline int tear_down(void **state) {
+    stop_server(&redis_server);
+    return call_teardown(state);
+}
+
+/* Before each test: an empty server, and folders that no test has used. */
+static char folders[3][40];
+static inline int empty(void **state) {
+    static int count;
+    (void)state;
+    heard[0] = 0;
+    count++;
+    for (int k = 0; k < 3; k++) snprintf(folders[k], sizeof folders[k], "folder-%d-%d", count, k);
+    return strcmp(REDIS(&redis_server, "FLUSHALL"), "OK") == 0 ? 0 : -1;
+}
+
+static inline kiln_ctx *open_sync(int folder, const char *at) {
+    return open_fleet(KILN_MODE_SYNC, folders[folder], at, key_file("our"));
+}
+
+/* The server's n-th key, entries and leases alike, in alphabetical order; the text is static. */
+static inline const char *key_at(int n) {
+    static const char script[] =
+        "local k = redis.call('keys', '*') table.sort(k) return k[tonumber(ARGV[1])] or 'none'";
+    char number[12];
+    snprintf(number, sizeof number, "%d", n);
+    return REDIS(&redis_server, "EVAL", script, "0", number);
+}
+
+/* Builds and stores test::one, and test::near if both. */
+static inline void fill_server(bool both) {
+    kiln_ctx *ctx = open_sync(2, url);
+    assert_compiled(ctx, "test::one", 7);
+    if (both) assert_compiled(ctx, "test::near", 8);
+    assert_int_equal(stats_of(ctx).remote_stored, 1 + both);
+    kiln_close(ctx);
+}
+
+static inline kiln_store *remote_of(kiln_ctx *ctx) {
+    for (int k = 0; k < ctx->stores.n; k++)
+        if (strcmp(ctx->stores.at[k]->name, "remote") == 0) return ctx->stores.at[k];
+    fail();
+    return NULL;
+}
+
+#define TEST(f) cmocka_unit_test_setup(f, empty)
 #endif

@@ -2,6 +2,8 @@
  * no result, no kernel and no caller depends on it.
  *
  * Most servers of this file are a thread that answers every command with a script. */
+#include <poll.h>
+
 #include "fleet_cases.h"
 
 /* -- a server that follows a script ----------------------------------------------------------------------------- */
@@ -26,8 +28,8 @@ static bool wait_readable(scripted *f, int fd) {
 
 static void answer(scripted *f, int fd) {
     size_t step = f->drips ? 1 : f->n;
-    for (size_t at = 0; at < f->n && !atomic_load(&f->stop); at += step) {
-        if (send(fd, f->answer + at, step, MSG_NOSIGNAL) < 0) return;
+    for (size_t k = 0; k < f->n && !atomic_load(&f->stop); k += step) {
+        if (send(fd, f->answer + k, step, MSG_NOSIGNAL) < 0) return;
         if (f->drips) nap(30);
     }
 }
@@ -60,7 +62,7 @@ static void stop_script(scripted *f) {
 }
 
 static char ours[400];
-static int set_up(void **state) {
+static int make_key(void **state) {
     if (call_setup(state) != 0) return -1;
     snprintf(ours, sizeof ours, "%s", key_file("our"));
     return 0;
@@ -116,13 +118,13 @@ static void commands_end_in_time(void **state) {
     (void)state;
     for (size_t k = 0; k < sizeof scripts / sizeof *scripts; k++) {
         scripted f = script_of(&scripts[k]);
-        char url[300];
+        char at[300];
         kiln_redis_url u;
         kiln_redis_reply r = {.kind = KILN_REDIS_NIL};
         const kiln_redis_word words[] = {{"GET", 3}, {"key", 3}};
         start_script(&f);
-        snprintf(url, sizeof url, "redis://127.0.0.1:%d", f.port);
-        MUST_OK(kiln_redis_url_parse(url, &u));
+        snprintf(at, sizeof at, "redis://127.0.0.1:%d", f.port);
+        MUST_OK(kiln_redis_url_parse(at, &u));
         kiln_redis_link l = open_link(&u);
         int64_t from = kiln_clock_ns();
         kiln_status st = kiln_redis_ask(&l, words, 2, &r);
@@ -140,10 +142,10 @@ static void faults_cost_a_count(void **state) {
     (void)state;
     for (size_t k = 0; k < sizeof scripts / sizeof *scripts; k++) {
         scripted f = script_of(&scripts[k]);
-        char url[300];
+        char at[300];
         start_script(&f);
-        snprintf(url, sizeof url, "redis://127.0.0.1:%d", f.port);
-        kiln_ctx *ctx = open_fleet(KILN_MODE_SYNC, new_folder(), url, ours);
+        snprintf(at, sizeof at, "redis://127.0.0.1:%d", f.port);
+        kiln_ctx *ctx = open_fleet(KILN_MODE_SYNC, new_folder(), at, ours);
         assert_compiled(ctx, "test::one", 7);
         assert_compiled(ctx, "test::near", 8);
         kiln_stats s = stats_of(ctx);
@@ -162,10 +164,10 @@ static void faults_cost_a_count(void **state) {
 static void nobody_listens(void **state) {
     (void)state;
     int port;
-    char url[300];
-    const char *urls[] = {url, "unix:///nowhere/redis.sock", "redis://a..b"};
+    char at[300];
+    const char *urls[] = {at, "unix:///nowhere/redis.sock", "redis://a..b"};
     close(listen_somewhere(&port));
-    snprintf(url, sizeof url, "redis://127.0.0.1:%d", port);
+    snprintf(at, sizeof at, "redis://127.0.0.1:%d", port);
     for (int k = 0; k < 3; k++) {
         kiln_ctx *ctx = open_fleet(KILN_MODE_SYNC, new_folder(), urls[k], ours);
         assert_compiled(ctx, "test::one", 7);
@@ -182,10 +184,10 @@ static void other_kinds_are_no_entries(void **state) {
     static const char *const answers[] = {"+OK\r\n", ":7\r\n", "$0\r\n\r\n", "$5\r\nhello\r\n"};
     for (int k = 0; k < 4; k++) {
         scripted f = {.answer = answers[k], .n = strlen(answers[k])};
-        char url[300];
+        char at[300];
         start_script(&f);
-        snprintf(url, sizeof url, "redis://127.0.0.1:%d/?timeout=3000", f.port);
-        kiln_ctx *ctx = open_fleet(KILN_MODE_SYNC, new_folder(), url, ours);
+        snprintf(at, sizeof at, "redis://127.0.0.1:%d/?timeout=3000", f.port);
+        kiln_ctx *ctx = open_fleet(KILN_MODE_SYNC, new_folder(), at, ours);
         assert_compiled(ctx, "test::one", 7);
         kiln_stats s = stats_of(ctx);
         assert_int_equal(s.compiles, 1);
@@ -198,10 +200,10 @@ static void other_kinds_are_no_entries(void **state) {
 
 /* -- callers do not wait ------------------------------------------------------------------------------------------------ */
 
-static void hang(scripted *f, char url[300]) {
+static void hang(scripted *f, char at[300]) {
     *f = (scripted){.answer = "", .n = 0};
     start_script(f);
-    snprintf(url, 300, "redis://127.0.0.1:%d/?timeout=10000", f->port);
+    snprintf(at, 300, "redis://127.0.0.1:%d/?timeout=10000", f->port);
 }
 
 /* The disk is asked first, and the server by one of the next calls. */
@@ -217,9 +219,9 @@ static void call_until_asked(kiln_ctx *ctx, scripted *f) {
 static void nobody_waits_for_a_server(void **state) {
     (void)state;
     scripted f;
-    char url[300];
-    hang(&f, url);
-    kiln_ctx *ctx = open_fleet(KILN_MODE_TIERED, new_folder(), url, ours);
+    char at[300];
+    hang(&f, at);
+    kiln_ctx *ctx = open_fleet(KILN_MODE_TIERED, new_folder(), at, ours);
     call_until_asked(ctx, &f);
     int64_t from = kiln_clock_ns();
     for (int k = 0; k < 100; k++) assert_string_equal(call_row(ctx, "test::one", 7, true), "interp");
@@ -232,10 +234,10 @@ static void nobody_waits_for_a_server(void **state) {
 static void a_fork_in_the_middle_of_a_command(void **state) {
     (void)state;
     scripted f;
-    char url[300];
+    char at[300];
     int nfds = count_fds();
-    hang(&f, url);
-    kiln_ctx *ctx = open_fleet(KILN_MODE_TIERED, new_folder(), url, ours);
+    hang(&f, at);
+    kiln_ctx *ctx = open_fleet(KILN_MODE_TIERED, new_folder(), at, ours);
     call_until_asked(ctx, &f);
     int with_server = count_fds();
     pid_t child = fork();
@@ -258,10 +260,10 @@ static void a_fork_in_the_middle_of_a_command(void **state) {
 static void a_server_dies_and_comes_back(void **state) {
     (void)state;
     server s;
-    char url[300];
+    char at[300];
     start_server(&s, "mortal");
-    url_of(&s, "?timeout=3000&rest=1", url);
-    kiln_ctx *ctx = open_fleet(KILN_MODE_SYNC, new_folder(), url, ours);
+    url_of(&s, "?timeout=3000&rest=1", at);
+    kiln_ctx *ctx = open_fleet(KILN_MODE_SYNC, new_folder(), at, ours);
     assert_compiled(ctx, "test::one", 7);
     assert_int_equal(stats_of(ctx).remote_stored, 1);
     stop_server(&s);
@@ -289,14 +291,14 @@ static void a_server_dies_and_comes_back(void **state) {
 static void a_full_server_is_an_error_of_put_alone(void **state) {
     (void)state;
     server s;
-    char url[300];
+    char at[300];
     start_server(&s, "full");
-    url_of(&s, "?timeout=3000", url);
-    kiln_ctx *ctx = open_fleet(KILN_MODE_SYNC, new_folder(), url, ours);
+    url_of(&s, "?timeout=3000", at);
+    kiln_ctx *ctx = open_fleet(KILN_MODE_SYNC, new_folder(), at, ours);
     assert_compiled(ctx, "test::one", 7);
     kiln_close(ctx);
     assert_string_equal(REDIS(&s, "CONFIG", "SET", "maxmemory", "1"), "OK");
-    ctx = open_fleet(KILN_MODE_SYNC, new_folder(), url, ours);
+    ctx = open_fleet(KILN_MODE_SYNC, new_folder(), at, ours);
     assert_compiled(ctx, "test::one", 7);
     assert_compiled(ctx, "test::near", 8);
     assert_int_equal(stats_of(ctx).remote_hits, 1);
@@ -319,5 +321,5 @@ int main(void) {
         cmocka_unit_test(a_server_dies_and_comes_back),
         cmocka_unit_test(a_full_server_is_an_error_of_put_alone),
     };
-    return cmocka_run_group_tests_name("remote_faults", tests, set_up, call_teardown);
+    return cmocka_run_group_tests_name("remote_faults", tests, make_key, call_teardown);
 }
