@@ -597,9 +597,67 @@ KILN_API kiln_status kiln_wait_idle(kiln_ctx *ctx); /* KILN_OK: no compile is ru
 KILN_API void kiln_trim(void);
 
 /* What was found on this machine and every setting in force, one "key: value" line each (version, isa, mode,
- * threads, pool, memory, max_kernels, compiler, cache folder, dump folder, log, operators).  Lines that start with '!'
+ * threads, pool, memory, max_kernels, compiler, cache folder, kernels kept, signing, dump folder, log, operators).  Lines that start with '!'
  * say what is missing or broken.  Freed with kiln_text_free. */
 KILN_API kiln_status kiln_doctor(kiln_ctx *ctx, char **out) KILN_MUST_CHECK;
+
+/* -- kernels that are kept ---------------------------------------------------------------------------- */
+
+/* docs/CACHE.md says how kernels are kept.  These functions look at the folder of kernels on disk.  KILN_E_UNSUP: the context keeps no
+ * kernel on disk.  KILN_E_ARG: the folder may not be used, because other users may write it; the message says what to do.  A folder that
+ * does not exist yet is empty. */
+
+/* The path of that folder: "kernels" within the cache folder.  *out is heap text, freed with kiln_text_free. */
+KILN_API kiln_status kiln_cache_folder(kiln_ctx *ctx, char **out) KILN_MUST_CHECK;
+
+/* An entry: a kernel on disk, and what it says of itself.  Texts are "" where nothing is known.  They come from the file, so they may
+ * hold any bytes.  Fields may be added. */
+typedef struct kiln_kept_info {
+    const char *id;    /* 32 hexadecimal digits, a digest of what the kernel computes */
+    const char *cause; /* why a call would refuse the entry: "corrupt", "stale" (another format), "unsigned",
+                        * "foreign" (others may write the file) or "unreadable"; NULL: no check refuses it */
+    const char *fault; /* the same in a sentence; NULL as `cause` */
+    const char *op;    /* "aten::add.Tensor" */
+    const char *words; /* the class of calls, as in kiln_class_info */
+    const char *target, *stamp, *isa; /* "cpu", the version of its emitter, "x86-64-v3" */
+    const char *compiler;             /* in words */
+    const char *ir;                   /* what the kernel computes, without names */
+    const char *source;               /* what was compiled; NULL: the entry has none */
+    size_t nsource;
+    uint64_t nbytes;   /* of the file */
+    uint64_t built_at; /* seconds since 1970, as is used_at; 0: not known */
+    uint64_t used_at;  /* to the day */
+    uint64_t build_ns; /* processor time of the compiler; 0: not known */
+    int tested;        /* 1: the kernel agreed with the interpreter, on a machine that runs its level */
+    int is_signed;     /* 1: by some key */
+    int is_current;    /* 1: target, stamp and level are of this library and this machine */
+} kiln_kept_info;
+
+/* What kiln_cache_list does beside reading entries and checking them. */
+enum {
+    KILN_CACHE_LOAD = 1 /* also loads each kernel that is current, as a call would, but does not run it */
+};
+
+/* Calls visit for each entry whose id begins with `start` (NULL: each entry), in no order; *info is valid until visit returns.  Removes
+ * nothing, and counts as no use of an entry.  A status of visit's that is not KILN_OK ends the function, which returns it. */
+typedef kiln_status (*kiln_kept_fn)(void *user, const kiln_kept_info *info);
+KILN_API kiln_status kiln_cache_list(kiln_ctx *ctx, const char *start, int how, kiln_kept_fn visit,
+                                     void *user) KILN_MUST_CHECK;
+
+typedef struct kiln_cache_report {
+    uint64_t nremoved, removed_bytes, nleft, left_bytes; /* entries, and bytes of their files */
+} kiln_cache_report;
+/* Removes entries that were not used for longest until all others have at most nbytes; 0: the limit that is configured.  Logs, and what
+ * else is in the cache folder, stay.  report may be NULL, here and below. */
+KILN_API kiln_status kiln_cache_prune(kiln_ctx *ctx, uint64_t nbytes,
+                                      kiln_cache_report *report) KILN_MUST_CHECK;
+/* Removes every entry, damaged ones, too.  Kernels in memory stay, in this process and others. */
+KILN_API kiln_status kiln_cache_clear(kiln_ctx *ctx, kiln_cache_report *report) KILN_MUST_CHECK;
+
+/* Says, in lines "key: value", which kernel of a store a call would use and where it lies.  If there is none, says what differs from the
+ * nearest entry of the same operator: target, stamp, level, or a line of the IR.  *out is heap text, freed with kiln_text_free. */
+KILN_API kiln_status kiln_cache_why(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
+                                    char **out) KILN_MUST_CHECK;
 
 #ifdef __cplusplus
 }

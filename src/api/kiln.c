@@ -199,6 +199,22 @@ static void doctor_folder(kiln_ctx *ctx, kiln_sb *out) {
     kiln_free(dir);
 }
 
+/* Kernels on disk, and the key that signs them. */
+static void doctor_kept(kiln_ctx *ctx, kiln_sb *out) {
+    const kiln_store_host *h = &ctx->store_host;
+    const kiln_key_file *key;
+    kiln_stores_doctor(&ctx->stores, out);
+    if (h->in_memory)
+        kiln_sb_printf(out, "kernels kept: none on disk, since KILN_CACHE is '%s'\n",
+                       h->alone ? "off" : "memory");
+    if (!h->key_path) return;
+    if (kiln_stores_key(&ctx->stores, &key) == KILN_OK)
+        kiln_sb_printf(out, "signing: by %s\n", h->key_path);
+    else
+        kiln_sb_printf(out, "!signing: %s\n", kiln_last_error());
+    kiln_clear_error();
+}
+
 /* Overloads with their in-place and out forms, and the rows they come from: all, and those that can be called. */
 static void doctor_operators(kiln_ctx *ctx, kiln_sb *out) {
     const kiln_registry *r = registry(ctx);
@@ -256,6 +272,7 @@ kiln_status kiln_doctor(kiln_ctx *ctx, char **out) {
     kiln_status st = target->doctor(target, &text);
     doctor_failures(ctx, &text);
     doctor_folder(ctx, &text);
+    doctor_kept(ctx, &text);
     kiln_sb_printf(&text, "dump folder: %s\n", ctx->dump_dir ? ctx->dump_dir : "none");
     kiln_sb_printf(&text, "log: %s\n", ctx->config.log ? "the host's" : "none");
     doctor_operators(ctx, &text);

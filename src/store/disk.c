@@ -190,17 +190,16 @@ static void doctor(kiln_store *s, kiln_sb *out) {
     int fd;
     kiln_status st = kiln_folder_open(host->dir, false, host->is_shared, &fd);
     if (lacks_key((files *)s)) {
-        kiln_sb_printf(out,
-                       "!kernels on disk: not used: a shared cache folder needs a key: set KILN_KEY_FILE\n");
+        kiln_sb_printf(out, "!kernels kept: not used: KILN_CACHE_SHARED needs KILN_KEY_FILE\n");
         if (st == KILN_OK) close(fd);
     } else if (st == KILN_E_NOTFOUND) {
-        kiln_sb_printf(out, "kernels on disk: none yet\n");
+        kiln_sb_printf(out, "kernels kept: none yet\n");
     } else if (st != KILN_OK) {
-        kiln_sb_printf(out, "!kernels on disk: not used: %s\n", kiln_last_error());
+        kiln_sb_printf(out, "!kernels kept: not used: %s\n", kiln_last_error());
     } else {
         kiln_prune_report report;
         if (kiln_folder_prune(fd, UINT64_MAX, UINT64_MAX, &report) == KILN_OK)
-            kiln_sb_printf(out, "kernels on disk: %llu, %.1f MB\n", (unsigned long long)report.nleft,
+            kiln_sb_printf(out, "kernels kept: %llu, %.1f MB\n", (unsigned long long)report.nleft,
                            (double)report.left_bytes / 1e6);
         close(fd);
     }

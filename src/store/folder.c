@@ -163,7 +163,7 @@ static kiln_found read_file(int f, bool is_shared, bool with_source, kiln_file_b
     if (info.st_size < KILN_STORED_HEAD || info.st_size > FILE_MAX)
         return FAULT(KILN_FOUND_CORRUPT, "an entry has %lld bytes", (long long)info.st_size);
     kiln_found found = read_parts(f, (size_t)info.st_size, with_source, out);
-    if (found == KILN_FOUND) touch(f, &info);
+    if (found == KILN_FOUND && !with_source) touch(f, &info); /* sources are for people, who only look */
     return found;
 }
 

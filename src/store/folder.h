@@ -26,11 +26,11 @@ typedef enum kiln_found {
     KILN_FOUND_ERROR    /* the system failed; a message is set */
 } kiln_found;
 
-/* *entry: heap, unchecked, *n bytes.  source and nsource may be NULL: the source is not read then. */
 typedef struct kiln_file_bytes {
     void *entry, *source; /* heap; source is NULL where there is none or it was not asked for */
     size_t nentry, nsource;
 } kiln_file_bytes;
+/* Entries are unchecked.  A read without the source counts as a use of the entry. */
 kiln_found kiln_folder_read(int fd, const kiln_digest *d, bool is_shared, bool with_source,
                             kiln_file_bytes *out);
 

@@ -128,11 +128,14 @@ static kiln_stored_fault check_head(const head *h, const char *p, size_t n, cons
     return KILN_STORED_FINE;
 }
 
-static kiln_stored_fault check_signature(head *h, const char *p, size_t n, const kiln_key_file *key) {
+static bool is_signed(const head *h) {
     static const uint8_t nobody[KILN_KEY_ID_BYTES];
+    return memcmp(h->key_id, nobody, sizeof nobody) != 0;
+}
+
+static kiln_stored_fault check_signature(head *h, const char *p, size_t n, const kiln_key_file *key) {
     uint8_t mac[KILN_MAC_BYTES];
-    if (memcmp(h->key_id, nobody, sizeof nobody) == 0)
-        return FAULT(KILN_STORED_UNSIGNED, "it is not signed, and a signature is asked for");
+    if (!is_signed(h)) return FAULT(KILN_STORED_UNSIGNED, "it is not signed, and a signature is asked for");
     if (memcmp(h->key_id, kiln_key_id(key), sizeof h->key_id) != 0)
         return FAULT(KILN_STORED_UNSIGNED, "it is signed by another key");
     if (sign(h, p + sizeof *h, n - sizeof *h, key, mac) != KILN_OK) return KILN_STORED_UNSIGNED;
@@ -168,6 +171,7 @@ kiln_stored_fault kiln_stored_read(const void *bytes, size_t n, const kiln_diges
                          .tested = h.tested,
                          .built_at = h.built_at,
                          .build_ns = h.build_ns,
+                         .is_signed = is_signed(&h),
                          .nimage = (size_t)h.nimage};
     return read_texts(&h, p + sizeof h, out);
 }

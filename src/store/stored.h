@@ -20,6 +20,7 @@ typedef struct kiln_stored {
     uint32_t tested;    /* 1: the self-test passed on a machine that runs the level */
     uint64_t built_at;  /* seconds since 1970 */
     uint64_t build_ns;  /* processor time of the compiler; 0: not known */
+    bool is_signed;     /* by some key; set by kiln_stored_read */
     const char *target; /* "cpu" */
     const char *stamp;  /* of the target's emitter */
     const char *isa;    /* the name of the level: "x86-64-v3" */

@@ -9,6 +9,9 @@
 static char tried[32 << 10];
 
 static void no_part(void *arg, int64_t k) { (void)arg, (void)k; }
+static kiln_status no_entry(void *user, const kiln_kept_info *info) {
+    return (void)user, (void)info, KILN_OK;
+}
 static kiln_status no_class(void *user, const kiln_class_info *info) {
     return (void)user, (void)info, KILN_OK;
 }
@@ -62,6 +65,25 @@ static void tensors(void **state) {
     HOLDS(kiln_tensor_nelem(NULL) == 0);
     DOES(kiln_tensor_release(NULL));
     kiln_tensor_release(a);
+}
+
+static void kept_kernels(void **state) {
+    (void)state;
+    const kiln_op *op = NULL;
+    char *text = NULL;
+    BOTH(ctx) {
+        MUST_OK(kiln_op_find(ctx, "neg", &op));
+        REFUSES(kiln_cache_folder(NULL, &text), "ctx is NULL");
+        REFUSES(kiln_cache_folder(ctx, NULL), "out is NULL");
+        REFUSES(kiln_cache_list(NULL, NULL, 0, no_entry, NULL), "ctx is NULL");
+        REFUSES(kiln_cache_list(ctx, NULL, 0, NULL, NULL), "visit is NULL");
+        REFUSES(kiln_cache_prune(NULL, 0, NULL), "ctx is NULL");
+        REFUSES(kiln_cache_clear(NULL, NULL), "ctx is NULL");
+        REFUSES(kiln_cache_why(NULL, op, NULL, 0, &text), "ctx is NULL");
+        REFUSES(kiln_cache_why(ctx, NULL, NULL, 0, &text), "op is NULL");
+        REFUSES(kiln_cache_why(ctx, op, NULL, 0, NULL), "out is NULL");
+        REFUSES(kiln_cache_why(ctx, op, NULL, 1, &text), "args is NULL");
+    }
 }
 
 static void contexts_and_operators(void **state) {
@@ -375,13 +397,10 @@ static void every_function_was_tried(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tensors),
-        cmocka_unit_test(contexts_and_operators),
-        cmocka_unit_test(calls),
-        cmocka_unit_test(values),
-        cmocka_unit_test(nodes),
-        cmocka_unit_test(whole_graphs),
-        cmocka_unit_test(every_function_was_tried),
+        cmocka_unit_test(tensors),      cmocka_unit_test(contexts_and_operators),
+        cmocka_unit_test(kept_kernels), cmocka_unit_test(calls),
+        cmocka_unit_test(values),       cmocka_unit_test(nodes),
+        cmocka_unit_test(whole_graphs), cmocka_unit_test(every_function_was_tried),
     };
     return cmocka_run_group_tests(tests, open_contexts, close_contexts);
 }
