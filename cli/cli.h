@@ -18,6 +18,8 @@ typedef struct cli_args {
     bool json;
     bool dot, svg, verbose, kwargs_only; /* of graph */
     bool coverage;                       /* of ops */
+    bool source, yes;                    /* of cache */
+    uint64_t size;                       /* of cache prune; 0: as the environment says */
     bool all;                            /* of ops: list every operator; of explain: every stage but asm */
     const char *stage;                   /* NULL: the default one */
     const char *isa;                     /* NULL: the best */
@@ -86,6 +88,8 @@ void cli_coverage(kiln_ctx *ctx, bool json);
 kiln_ctx *cli_open(const cli_args *args);
 /* The same, compiling on the first call where nothing says otherwise: one call is all the command makes. */
 kiln_ctx *cli_open_sync(const cli_args *args);
+/* Closes it; where KILN_STATS is 1, first writes to standard error what its calls and builds came to. */
+void cli_close(kiln_ctx *ctx);
 /* The whole of a file, or of standard input for "-", to be freed; NULL after an error was told. */
 char *cli_read(const char *path, size_t *n);
 /* Loads the rows in path; false after an error was told. */

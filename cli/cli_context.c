@@ -8,6 +8,7 @@
 
 #include "cli.h"
 #include "loglines.h"
+#include "statlines.h"
 
 enum { FILE_BYTES_MAX = 64 << 20, WARNINGS = 1 /* the level where KILN_LOG is not set */ };
 
@@ -79,6 +80,12 @@ kiln_ctx *cli_open(const cli_args *args) {
         cli_error("%s", why);
         return NULL;
     }
+    const char *wrong;
+    (void)statlines_asked(&wrong);
+    if (wrong) {
+        cli_error("KILN_STATS is '%.40s': expected 0 or 1", wrong);
+        return NULL;
+    }
     kiln_status st = kiln_open(&config, &ctx);
     if (st != KILN_OK) {
         cli_kiln_error(st);
@@ -90,4 +97,15 @@ kiln_ctx *cli_open(const cli_args *args) {
         return NULL;
     }
     return ctx;
+}
+
+void cli_close(kiln_ctx *ctx) {
+    const char *wrong;
+    char *text = statlines_asked(&wrong) ? statlines_text(ctx) : NULL;
+    if (text) {
+        (void)out_flush(); /* keeps data and this in order on a terminal */
+        fputs(text, stderr);
+    }
+    free(text);
+    kiln_close(ctx);
 }

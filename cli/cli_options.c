@@ -173,6 +173,19 @@ static int set_count(int command, int option, const char *text, int *out) {
     return -1;
 }
 
+/* A number of bytes, or of KiB, MiB or GiB, as KILN_CACHE_SIZE. */
+static int set_size(int command, const char *text, cli_args *out) {
+    static const char units[] = "KMG";
+    char *end;
+    unsigned long long n = strtoull(text, &end, 10);
+    const char *unit = *end ? strchr(units, *end) : NULL;
+    int shift = unit ? 10 * (int)(unit - units + 1) : 0;
+    if (text[0] < '0' || text[0] > '9' || n == 0 || n > UINT64_MAX >> 1 >> shift || end[unit != NULL])
+        return cli_usage_error(command, "--size is '%.40s': expected a number of bytes, as 500M or 2G", text);
+    out->size = (uint64_t)n << shift;
+    return -1;
+}
+
 static int set_option(int command, int option, const char *argument, cli_args *out) {
     switch (option) {
     case OPTION_JSON: out->json = true; return -1;
@@ -181,6 +194,9 @@ static int set_option(int command, int option, const char *argument, cli_args *o
     case OPTION_VERBOSE: out->verbose = true; return -1;
     case OPTION_COVERAGE: out->coverage = true; return -1;
     case OPTION_KWARGS_ONLY: out->kwargs_only = true; return -1;
+    case OPTION_SOURCE: out->source = true; return -1;
+    case OPTION_YES: out->yes = true; return -1;
+    case OPTION_SIZE: return set_size(command, argument, out);
     case OPTION_ALL: out->all = true; return -1;
     case OPTION_STAGE: out->stage = argument; return -1;
     case OPTION_ISA: out->isa = argument; return -1;

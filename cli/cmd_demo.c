@@ -214,6 +214,6 @@ int cmd_demo(const cli_args *args) {
         print_summary(&d);
     }
     kiln_close(d.oracle);
-    kiln_close(d.ctx);
+    cli_close(d.ctx);
     return d.oracle && !d.wrong && !d.failed ? CLI_OK : CLI_FAILED;
 }

@@ -39,7 +39,9 @@ static const struct {
     {"memory", NULL, "whose allocator gives memory for results"},
     {"max_kernels", NULL, "kernels that are kept in memory; those not used for long go first"},
     {"compiler", NULL, "builds the kernels"},
-    {"cache folder", NULL, "holds logs of failed builds; no kernel is kept on disk"},
+    {"cache folder", NULL, "holds kernels, and logs of failed builds"},
+    {"kernels kept", NULL, "in the cache folder, for later processes"},
+    {"signing", NULL, "the key that signs kernels in the cache folder"},
     {"dump folder", "none", "KILN_DUMP_DIR names a folder to write the source of each kernel to"},
     {"dump folder", NULL, "the source of each kernel is written there"},
     {"log", "none", "nobody hears messages of the library"},
@@ -139,6 +141,6 @@ int cmd_doctor(const cli_args *args) {
     } else {
         cli_kiln_error(st);
     }
-    kiln_close(ctx);
+    cli_close(ctx);
     return st == KILN_OK && nproblems == 0 ? CLI_OK : CLI_FAILED;
 }

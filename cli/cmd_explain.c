@@ -243,6 +243,6 @@ int cmd_explain(const cli_args *args) {
     kiln_ctx *ctx = cli_open(args);
     if (!ctx) return CLI_FAILED;
     bool ok = args->noperands == 2 ? explain_two(ctx, args) : explain_one(ctx, args);
-    kiln_close(ctx);
+    cli_close(ctx);
     return ok ? CLI_OK : CLI_FAILED;
 }

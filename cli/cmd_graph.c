@@ -230,7 +230,7 @@ static int run(const cli_args *args, kiln_graph *g) {
     if (!parse_inputs(args, &in)) return CLI_FAILED;
     kiln_ctx *ctx = cli_open_sync(args);
     int status = ctx ? run_with(args, ctx, g, &in) : CLI_FAILED;
-    kiln_close(ctx);
+    cli_close(ctx);
     free_inputs(&in);
     return status;
 }

@@ -217,6 +217,6 @@ int cmd_ops(const cli_args *args) {
         show_families(ctx, args);
     else
         ok = show ? show_op(ctx, args) : check ? check_ops(ctx, args) : list_ops(ctx, args);
-    kiln_close(ctx);
+    cli_close(ctx);
     return ok ? CLI_OK : CLI_FAILED;
 }

@@ -125,6 +125,6 @@ int cmd_run(const cli_args *args) {
                                            : run_text(ctx, args, "", text, strlen(text));
         ok = ok && done;
     }
-    kiln_close(ctx);
+    cli_close(ctx);
     return ok ? CLI_OK : CLI_FAILED;
 }
