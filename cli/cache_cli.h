@@ -24,4 +24,6 @@ int cache_ls(kiln_ctx *ctx, const cli_args *args, const char *folder);
 int cache_show(kiln_ctx *ctx, const cli_args *args, const char *folder);
 int cache_stats(kiln_ctx *ctx, const cli_args *args, const char *folder);
 int cache_verify(kiln_ctx *ctx, const cli_args *args, const char *folder);
+int cache_export(kiln_ctx *ctx, const cli_args *args, const char *folder);
+int cache_import(kiln_ctx *ctx, const cli_args *args, const char *folder);
 #endif

@@ -18,7 +18,7 @@ typedef struct cli_args {
     bool json;
     bool dot, svg, verbose, kwargs_only; /* of graph */
     bool coverage;                       /* of ops */
-    bool source, yes;                    /* of cache */
+    bool source, yes, slim;              /* of cache */
     uint64_t size;                       /* of cache prune; 0: as the environment says */
     bool all;                            /* of ops: list every operator; of explain: every stage but asm */
     const char *stage;                   /* NULL: the default one */

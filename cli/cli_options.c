@@ -195,6 +195,7 @@ static int set_option(int command, int option, const char *argument, cli_args *o
     case OPTION_COVERAGE: out->coverage = true; return -1;
     case OPTION_KWARGS_ONLY: out->kwargs_only = true; return -1;
     case OPTION_SOURCE: out->source = true; return -1;
+    case OPTION_SLIM: out->slim = true; return -1;
     case OPTION_YES: out->yes = true; return -1;
     case OPTION_SIZE: return set_size(command, argument, out);
     case OPTION_ALL: out->all = true; return -1;

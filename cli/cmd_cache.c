@@ -100,15 +100,18 @@ static int cache_clear(kiln_ctx *ctx, const cli_args *args, const char *folder) 
 
 /* -- actions ---------------------------------------------------------------------------------------------- */
 
+enum { ANY_NUMBER = 10000 };
 static const struct action {
     const char *name;
-    int noperands;       /* with the name */
+    int noperands, most; /* with the name */
     const char *operand; /* that is expected, for messages */
     int (*run)(kiln_ctx *ctx, const cli_args *args, const char *folder);
 } actions[] = {
-    {"ls", 1, NULL, cache_ls},       {"show", 2, "an id", cache_show},  {"stats", 1, NULL, cache_stats},
-    {"why", 2, "a call", cache_why}, {"verify", 1, NULL, cache_verify}, {"prune", 1, NULL, cache_prune},
-    {"clear", 1, NULL, cache_clear},
+    {"ls", 1, 1, NULL, cache_ls},         {"show", 2, 2, "an id", cache_show},
+    {"stats", 1, 1, NULL, cache_stats},   {"why", 2, 2, "a call", cache_why},
+    {"verify", 1, 1, NULL, cache_verify}, {"prune", 1, 1, NULL, cache_prune},
+    {"clear", 1, 1, NULL, cache_clear},   {"export", 2, ANY_NUMBER, "the file to write", cache_export},
+    {"import", 2, 2, "a pack", cache_import},
 };
 enum { NACTIONS = sizeof actions / sizeof *actions };
 
@@ -143,8 +146,7 @@ int cmd_cache(const cli_args *args) {
     if (k == NACTIONS) return unknown_action(args->operands[0]);
     if (args->noperands < actions[k].noperands)
         return cli_usage_error(CLI_CMD_CACHE, "expected %s after '%s'", actions[k].operand, actions[k].name);
-    if (args->noperands > actions[k].noperands)
-        return cli_usage_error(CLI_CMD_CACHE, "unexpected operand '%s'",
-                               args->operands[actions[k].noperands]);
+    if (args->noperands > actions[k].most)
+        return cli_usage_error(CLI_CMD_CACHE, "unexpected operand '%s'", args->operands[actions[k].most]);
     return run_action(&actions[k], args);
 }

@@ -147,6 +147,6 @@ int cmd_warm(const cli_args *args) {
     if (w.nwrong > WRONG_TOLD) cli_error("%zu more lines were wrong", w.nwrong - WRONG_TOLD);
     if (fine) print_sum(&w, args->json);
     kiln_warm_end(w.warm);
-    kiln_close(w.ctx);
+    cli_close(w.ctx);
     return fine && !w.sum.failed && !w.nwrong ? CLI_OK : CLI_FAILED;
 }

@@ -66,6 +66,13 @@ for example in examples/*.c; do
     ok "runs $example" "$work/example" # which compares its numbers with those of plain C
 done
 
+# Nothing is interpreted, and nothing compiled, where there is no compiler.
+shipped() {
+    examples/ship/build_and_run.sh | tee /dev/stderr | grep -qE '^[0-9]+ calls, 0 interpreted, [1-9][0-9]* kernels from packs, 0 compiled$'
+}
+export PATH=$work/tree/bin:$PATH
+ok "a shipped program needs no compiler" shipped
+
 ok "CMake finds it" cmake -S $here -B "$work/cmake" -G Ninja -DCMAKE_PREFIX_PATH="$work/tree"
 ok "CMake builds" cmake --build "$work/cmake"
 for kind in kiln kiln_static; do
