@@ -314,6 +314,65 @@ static void damaged_entries_are_refused(void **state) {
         "redis.call('del', k[1], k[2]) redis.call('lpush', k[1], a) redis.call('hset', k[2], 'x', b)");
 }
 
+/* The server's n-th entry, which the caller frees. */
+static char *take_entry(int n, size_t *nbytes) {
+    kiln_redis_url u;
+    kiln_redis_reply r;
+    MUST_OK(kiln_redis_url_parse(url, &u));
+    kiln_redis_link l = open_link(&u);
+    const char *name = key_at(n);
+    MUST_OK(kiln_redis_ask(&l, (const kiln_redis_word[]){{"GET", 3}, {name, strlen(name)}}, 2, &r));
+    assert_true(r.kind == KILN_REDIS_BYTES && r.n > KILN_STORED_HEAD);
+    char *p = memcpy(malloc(r.n), r.p, r.n);
+    *nbytes = r.n;
+    kiln_redis_reply_fini(&r);
+    kiln_redis_close(&l);
+    return p;
+}
+
+/* Puts bytes at the place of the server's n-th entry, with the checksum that fits them. */
+static void put_forgery(int n, char *p, size_t nbytes) {
+    enum { CHECK = 16, CHECKED = 32 }; /* offsets in the head */
+    kiln_redis_url u;
+    kiln_redis_reply r;
+    kiln_digest check = kiln_hash128(p + CHECKED, nbytes - CHECKED);
+    memcpy(p + CHECK, &check, sizeof check);
+    MUST_OK(kiln_redis_url_parse(url, &u));
+    kiln_redis_link l = open_link(&u);
+    const char *name = key_at(n);
+    MUST_OK(
+        kiln_redis_ask(&l, (const kiln_redis_word[]){{"SET", 3}, {name, strlen(name)}, {p, nbytes}}, 3, &r));
+    kiln_redis_reply_fini(&r);
+    kiln_redis_close(&l);
+}
+
+/* Who can write to the server, and knows the format, but has no key: everything fits but the signature. */
+static void forgeries_are_refused(void **state) {
+    (void)state;
+    enum { DIGEST = 32, MAC = 48, KEY_ID = 80, WORK = 88, IMAGE_END = -1, OTHER_DIGEST = -2 };
+    static const int at[] = {MAC, KEY_ID, WORK, IMAGE_END, OTHER_DIGEST};
+    for (size_t k = 0; k < sizeof at / sizeof *at; k++) {
+        size_t n, nother;
+        assert_int_equal(empty(NULL), 0);
+        fill_server(true);
+        char *p = take_entry(1, &n), *other = take_entry(2, &nother);
+        if (at[k] == OTHER_DIGEST) memcpy(other + DIGEST, p + DIGEST, sizeof(kiln_digest));
+        if (at[k] >= IMAGE_END) other[at[k] == IMAGE_END ? nother - 1 : (size_t)at[k]] ^= 1;
+        put_forgery(at[k] == OTHER_DIGEST ? 1 : 2, other, nother);
+        kiln_ctx *ctx = open_sync(0, url);
+        assert_compiled(ctx, "test::one", 7);
+        assert_compiled(ctx, "test::near", 8);
+        kiln_stats s = stats_of(ctx);
+        assert_int_equal(s.compiles, 1);
+        assert_int_equal(s.remote_hits, 1);
+        assert_true(s.unsigned_entries > 0);
+        assert_int_equal(s.corrupt_entries, 0);
+        kiln_close(ctx);
+        free(p);
+        free(other);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(other_machines_are_served),
@@ -331,6 +390,7 @@ int main(void) {
         TEST(signatures_of_others_are_refused),
         TEST(entries_at_wrong_places_are_refused),
         TEST(damaged_entries_are_refused),
+        TEST(forgeries_are_refused),
     };
     return cmocka_run_group_tests_name("remote", tests, set_up, tear_down);
 }
