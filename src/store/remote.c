@@ -51,9 +51,9 @@ typedef struct remote {
 
 /* -- who may be asked now ------------------------------------------------------------------------------------- */
 
-static bool is_resting(remote *r) {
-    return kiln_clock_ns() < atomic_load(&r->rest_until) || atomic_load(r->store.host->stop);
-}
+static bool is_resting(remote *r) { return kiln_clock_ns() < atomic_load(&r->rest_until); }
+
+static bool is_off_now(remote *r) { return is_resting(r) || atomic_load(r->store.host->stop); }
 
 static void say(const remote *r, const char *text) {
     r->store.host->log(r->store.host->user, 1, "store", text);
@@ -86,13 +86,15 @@ static void note_failure(remote *r, kiln_status st) {
 
 /* -- commands --------------------------------------------------------------------------------------------------- */
 
-static kiln_redis_link *take_link(remote *r) {
+/* stop: ends commands on the link when it is set. */
+static kiln_redis_link *take_link(remote *r, const atomic_bool *stop) {
     kiln_redis_link *l = NULL;
     pthread_mutex_lock(&r->lock);
     for (int k = 0; k < LINKS_MAX && !l; k++) {
         if (r->in_use[k]) continue;
         r->in_use[k] = true;
         l = &r->link[k];
+        l->stop = stop;
     }
     pthread_mutex_unlock(&r->lock);
     return l;
@@ -119,9 +121,9 @@ static kiln_status server_error(remote *r, kiln_redis_reply *reply) {
     return KILN_FAIL(KILN_E_IO, "%s: the server answers: %s", r->place, text);
 }
 
-/* Asks the server, by a connection that is open or a new one.  *reply is never an error. */
-static kiln_status ask(remote *r, const kiln_redis_word *words, int nwords, kiln_redis_reply *reply) {
-    kiln_redis_link *l = take_link(r);
+static kiln_status ask_until(remote *r, const atomic_bool *stop, const kiln_redis_word *words, int nwords,
+                             kiln_redis_reply *reply) {
+    kiln_redis_link *l = take_link(r, stop);
     if (!l) return KILN_FAIL(KILN_E_LIMIT, "%s: %d commands are under way", r->place, (int)LINKS_MAX);
     kiln_status st = kiln_redis_is_connected(l) ? KILN_OK : kiln_redis_connect(l);
     if (st == KILN_OK) st = kiln_redis_ask(l, words, nwords, reply);
@@ -133,6 +135,11 @@ static kiln_status ask(remote *r, const kiln_redis_word *words, int nwords, kiln
     if (reply->kind == KILN_REDIS_ERROR) return server_error(r, reply);
     note_success(r);
     return KILN_OK;
+}
+
+/* Asks the server, by a connection that is open or a new one, unless the context closes.  *reply is never an error. */
+static kiln_status ask(remote *r, const kiln_redis_word *words, int nwords, kiln_redis_reply *reply) {
+    return ask_until(r, r->store.host->stop, words, nwords, reply);
 }
 
 static kiln_redis_word word_of(const char *text) { return (kiln_redis_word){text, strlen(text)}; }
@@ -175,7 +182,7 @@ static kiln_status get(kiln_store *s, const kiln_digest *d, kiln_blob *out, bool
     key k = key_of(r, "", d);
     const kiln_redis_word words[] = {word_of("GET"), word_of(k.text)};
     kiln_redis_reply reply;
-    if (is_resting(r)) return KILN_OK;
+    if (is_off_now(r)) return KILN_OK;
     KILN_TRY(ask(r, words, 2, &reply));
     kiln_status st = KILN_OK;
     if (reply.kind == KILN_REDIS_BYTES) st = take_entry(&reply, out);
@@ -196,7 +203,7 @@ static kiln_status put(kiln_store *s, const kiln_digest *d, kiln_blob *b) {
     const kiln_redis_word words[] = {
         word_of("SET"), word_of(k.text), {b->entry, b->nentry}, word_of("EX"), word_of(ttl)};
     kiln_redis_reply reply;
-    if (!b->entry || is_resting(r)) return KILN_OK;
+    if (!b->entry || is_off_now(r)) return KILN_OK;
     KILN_TRY(ask(r, words, r->url.ttl_s ? 5 : 3, &reply));
     kiln_redis_reply_fini(&reply);
     kiln_store_count(s, KILN_COUNTER_remote_stored);
@@ -234,7 +241,7 @@ static kiln_claim claim(kiln_store *s, const kiln_digest *d) {
     const kiln_redis_word words[] = {word_of("SET"), word_of(k.text), word_of(r->token),
                                      word_of("NX"),  word_of("PX"),   word_of(LEASE_MS)};
     kiln_redis_reply reply;
-    if (is_resting(r)) return KILN_CLAIM_OURS;
+    if (is_off_now(r)) return KILN_CLAIM_OURS;
     if (was_busy(r, d)) return KILN_CLAIM_BUSY;
     if (ask(r, words, 6, &reply) != KILN_OK) {
         log_error(r);
@@ -246,15 +253,16 @@ static kiln_claim claim(kiln_store *s, const kiln_digest *d) {
     return taken ? KILN_CLAIM_BUSY : KILN_CLAIM_OURS;
 }
 
-/* Removes the lease if it is still this process's. */
+/* Removes the lease if it is still this process's; also while the context closes, so that no machine waits for a build that was stopped. */
 static void unclaim(kiln_store *s, const kiln_digest *d) {
+    static atomic_bool never;
     remote *r = (remote *)s;
     key k = key_of(r, "lease:", d);
     const kiln_redis_word words[] = {word_of("EVAL"), word_of(release_script), word_of("1"), word_of(k.text),
                                      word_of(r->token)};
     kiln_redis_reply reply;
     if (is_resting(r)) return;
-    if (ask(r, words, 5, &reply) == KILN_OK)
+    if (ask_until(r, &never, words, 5, &reply) == KILN_OK)
         kiln_redis_reply_fini(&reply);
     else
         log_error(r);

@@ -69,7 +69,7 @@ struct kiln_store {
     kiln_status (*put)(kiln_store *s, const kiln_digest *d, kiln_blob *b);
     /* Removes an entry that failed a check; NULL: the store cannot. */
     void (*drop)(kiln_store *s, const kiln_digest *d);
-    /* Asks for the right to build a kernel, without waiting, and gives it back.  NULL: nobody shares the store. */
+    /* Asks for the right to build a kernel, without waiting for whoever has it, and gives it back.  NULL: nobody shares the store. */
     kiln_claim (*claim)(kiln_store *s, const kiln_digest *d);
     void (*unclaim)(kiln_store *s, const kiln_digest *d);
     /* Calls visit with what each entry says, until visit fails.  NULL: nobody asks this store. */

@@ -51,6 +51,24 @@ static void a_lease_ends_by_itself(void **state) {
     kiln_close(ctx);
 }
 
+/* A context that closes while it builds gives its lease back. */
+static void a_lease_ends_with_its_context(void **state) {
+    (void)state;
+    char all[400], path[300];
+    snprintf(all, sizeof all, "sleep 30; exit 1");
+    snprintf(path, sizeof path, "%s", compiler(all));
+    setenv("KILN_CC", path, 1);
+    kiln_ctx *ctx = open_fleet(KILN_MODE_TIERED, folders[0], url, key_file("our"));
+    unsetenv("KILN_CC");
+    for (int k = 0; k < 5000 && strcmp(REDIS(&redis_server, "DBSIZE"), "1") != 0; k++) {
+        (void)call_row(ctx, "test::one", 7, true);
+        nap(1);
+    }
+    assert_string_equal(REDIS(&redis_server, "DBSIZE"), "1");
+    kiln_close(ctx);
+    assert_string_equal(REDIS(&redis_server, "DBSIZE"), "0");
+}
+
 /* One whose lease has ended leaves the next one's alone. */
 static void a_lease_is_released_by_its_owner(void **state) {
     (void)state;
@@ -77,10 +95,16 @@ static void a_lease_is_released_by_its_owner(void **state) {
 
 enum { MACHINES = 8, CLASSES = 20 };
 
-static void run_machine(int id, const char *key, atomic_int *compiles) {
+/* In mode tiered a call may have to come again, until the kernel was built here or got from the server. */
+static void call_until_compiled(kiln_ctx *ctx, const char *name, int more) {
+    for (int k = 0; k < 10000 && strcmp(call_row(ctx, name, more, true), "compiled") != 0; k++) nap(2);
+    assert_compiled(ctx, name, more);
+}
+
+static void run_machine(kiln_mode mode, int id, const char *key, atomic_int *compiles) {
     char folder[40], rows[CLASSES * 100] = "";
-    snprintf(folder, sizeof folder, "machine-%d", id);
-    kiln_ctx *ctx = open_fleet(KILN_MODE_SYNC, folder, url, key);
+    snprintf(folder, sizeof folder, "machine-%d-%d", (int)mode, id);
+    kiln_ctx *ctx = open_fleet(mode, folder, url, key);
     for (int k = 0; k < CLASSES; k++)
         sprintf(rows + strlen(rows),
                 "map test::m%d(Tensor a) -> Tensor : promote(a) takes int = a * a + %d\n", k, 100 + k);
@@ -89,7 +113,15 @@ static void run_machine(int id, const char *key, atomic_int *compiles) {
         int which = (k + 5 * id) % CLASSES;
         char name[40];
         snprintf(name, sizeof name, "test::m%d", which);
-        assert_compiled(ctx, name, 100 + which);
+        if (mode == KILN_MODE_TIERED && k % 2 == 0)
+            (void)call_row(ctx, name, 100 + which, true); /* later */
+        else
+            call_until_compiled(ctx, name, 100 + which);
+    }
+    for (int k = 0; k < CLASSES; k++) {
+        char name[40];
+        snprintf(name, sizeof name, "test::m%d", k);
+        call_until_compiled(ctx, name, 100 + k);
     }
     kiln_stats s = stats_of(ctx);
     assert_int_equal(s.compile_failures + s.corrupt_entries + s.unsigned_entries, 0);
@@ -99,8 +131,7 @@ static void run_machine(int id, const char *key, atomic_int *compiles) {
 }
 
 /* Machines share nothing but the server.  Each class is built by about one of them. */
-static void a_fleet_builds_once(void **state) {
-    (void)state;
+static void build_in_a_fleet(kiln_mode mode) {
     atomic_int *compiles = mmap(NULL, sizeof *compiles, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
                                 -1, 0);
     assert_true(compiles != MAP_FAILED);
@@ -109,7 +140,7 @@ static void a_fleet_builds_once(void **state) {
     for (int k = 0; k < MACHINES; k++) {
         machine[k] = fork();
         if (machine[k] == 0) {
-            run_machine(k, key, compiles);
+            run_machine(mode, k, key, compiles);
             _exit(0);
         }
     }
@@ -120,6 +151,13 @@ static void a_fleet_builds_once(void **state) {
     }
     assert_in_range(atomic_load(compiles), CLASSES, CLASSES * 12 / 10);
     munmap(compiles, sizeof *compiles);
+}
+
+static void a_fleet_builds_once(void **state) {
+    (void)state;
+    build_in_a_fleet(KILN_MODE_SYNC);
+    assert_int_equal(empty(NULL), 0);
+    build_in_a_fleet(KILN_MODE_TIERED);
 }
 
 /* -- forks ---------------------------------------------------------------------------------------------------------------------- */
@@ -165,9 +203,9 @@ static void a_forked_child_connects_anew(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(another_machine_has_the_lease),    TEST(a_lease_ends_by_itself),
-        TEST(a_lease_is_released_by_its_owner), TEST(a_fleet_builds_once),
-        TEST(a_forked_child_connects_anew),
+        TEST(another_machine_has_the_lease), TEST(a_lease_ends_by_itself),
+        TEST(a_lease_ends_with_its_context), TEST(a_lease_is_released_by_its_owner),
+        TEST(a_fleet_builds_once),           TEST(a_forked_child_connects_anew),
     };
     return cmocka_run_group_tests_name("remote_builds", tests, set_up, tear_down);
 }

@@ -3,6 +3,7 @@
  *
  * Most servers of this file are a thread that answers every command with a script. */
 #include <poll.h>
+#include <sys/un.h>
 
 #include "fleet_cases.h"
 
@@ -143,8 +144,10 @@ static void faults_cost_a_count(void **state) {
     for (size_t k = 0; k < sizeof scripts / sizeof *scripts; k++) {
         scripted f = script_of(&scripts[k]);
         char at[300];
+        bool is_slow = strstr(scripts[k].says, "no whole answer") !=
+                       NULL; /* the others get time for a busy machine */
         start_script(&f);
-        snprintf(at, sizeof at, "redis://127.0.0.1:%d", f.port);
+        snprintf(at, sizeof at, "redis://127.0.0.1:%d/?timeout=%d", f.port, is_slow ? 200 : 3000);
         kiln_ctx *ctx = open_fleet(KILN_MODE_SYNC, new_folder(), at, ours);
         assert_compiled(ctx, "test::one", 7);
         assert_compiled(ctx, "test::near", 8);
@@ -196,6 +199,28 @@ static void other_kinds_are_no_entries(void **state) {
         kiln_close(ctx);
         stop_script(&f);
     }
+}
+
+/* A write to a socket whose other end is closed is an error, and no signal. */
+static void a_closed_socket_raises_no_signal(void **state) {
+    (void)state;
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    char text[300];
+    kiln_redis_url u;
+    kiln_redis_reply r;
+    sigset_t pending;
+    snprintf(at.sun_path, sizeof at.sun_path, "%s/closed.sock", scratch);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0 && bind(fd, (struct sockaddr *)&at, sizeof at) == 0 && listen(fd, 1) == 0);
+    snprintf(text, sizeof text, "unix://%s", at.sun_path);
+    MUST_OK(kiln_redis_url_parse(text, &u));
+    kiln_redis_link l = open_link(&u);
+    assert_true(kiln_redis_is_connected(&l));
+    close(accept(fd, NULL, NULL));
+    close(fd);
+    assert_false(kiln_redis_is_connected(&l));
+    assert_int_equal(kiln_redis_ask(&l, (const kiln_redis_word[]){{"PING", 4}}, 1, &r), KILN_E_IO);
+    assert_true(sigpending(&pending) == 0 && !sigismember(&pending, SIGPIPE));
 }
 
 /* -- callers do not wait ------------------------------------------------------------------------------------------------ */
@@ -316,6 +341,7 @@ int main(void) {
         cmocka_unit_test(faults_cost_a_count),
         cmocka_unit_test(nobody_listens),
         cmocka_unit_test(other_kinds_are_no_entries),
+        cmocka_unit_test(a_closed_socket_raises_no_signal),
         cmocka_unit_test(nobody_waits_for_a_server),
         cmocka_unit_test(a_fork_in_the_middle_of_a_command),
         cmocka_unit_test(a_server_dies_and_comes_back),
