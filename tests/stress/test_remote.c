@@ -213,11 +213,13 @@ static void urls_are_read(void **state) {
 static void tls_fails_clearly(void **state) {
     (void)state;
     char at[300];
-    snprintf(at, sizeof at, "rediss://127.0.0.1:%d?timeout=3000", redis_server.port);
+    snprintf(at, sizeof at, "rediss://127.0.0.1:%d", redis_server.port);
     kiln_ctx *ctx = open_sync(0, at);
     assert_compiled(ctx, "test::one", 7);
     assert_true(stats_of(ctx).store_errors > 0);
-    assert_true(strstr(heard, "rediss:// needs libhiredis 1.x") || strstr(heard, "TLS"));
+    const kiln_hiredis_tls *tls;
+    bool can = kiln_hiredis_open_tls(&tls) == KILN_OK;
+    assert_says(heard, can ? "store: remote: " : "rediss:// needs libhiredis 1.x with libhiredis_ssl");
     assert_says(doctor_of(ctx), "!kernels in the fleet store: not used now: rediss://127.0.0.1");
     kiln_close(ctx);
 }
@@ -373,6 +375,40 @@ static void forgeries_are_refused(void **state) {
     }
 }
 
+/* -- no memory ------------------------------------------------------------------------------------------------------ */
+
+/* Opening a context fails cleanly, and an entry for which there is no memory is a failure of that question alone. */
+static void memory_may_run_out(void **state) {
+    (void)state;
+    kiln_config config = {.size = sizeof config,
+                          .redis_url = url,
+                          .key_file = key_file("our"),
+                          .cache = "disk",
+                          .cache_dir = scratch};
+    kiln_ctx *ctx = NULL;
+    kiln_status st = KILN_E_NOMEM;
+    for (long n = 1; st != KILN_OK; n++) {
+        assert_int_equal(st, KILN_E_NOMEM);
+        kiln_alloc_fail_after(n);
+        st = kiln_open(&config, &ctx);
+        kiln_alloc_fail_after(0);
+    }
+    fill_server(false);
+    kiln_digest d;
+    kiln_blob b = {0};
+    bool found = false;
+    assert_true(kiln_digest_parse(key_at(1) + strlen("kiln:"), &d));
+    kiln_store *s = remote_of(ctx);
+    kiln_alloc_fail_after(1);
+    assert_int_equal(s->get(s, &d, &b, &found), KILN_E_NOMEM);
+    kiln_alloc_fail_after(0);
+    assert_false(found);
+    MUST_OK(s->get(s, &d, &b, &found));
+    assert_true(found);
+    kiln_blob_fini(&b);
+    kiln_close(ctx);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(other_machines_are_served),
@@ -391,6 +427,7 @@ int main(void) {
         TEST(entries_at_wrong_places_are_refused),
         TEST(damaged_entries_are_refused),
         TEST(forgeries_are_refused),
+        TEST(memory_may_run_out),
     };
     return cmocka_run_group_tests_name("remote", tests, set_up, tear_down);
 }
