@@ -52,10 +52,12 @@ typedef struct kiln_class {
     bool pinned;              /* by its build */
     _Atomic uint32_t nfailed; /* builds that failed, ever */
     struct kiln_class *next;  /* queued, or being built */
-    kiln_resident *kernel;    /* written once, before fn is */
-    kiln_digest digest;       /* of the IR, whatever the level; zeros: not made yet */
-    bool is_listed;           /* it is in the cache, or may be: calls may be using the program */
-    _Atomic uint8_t nasked;   /* stores, cheapest first, that need not be asked any more before a build */
+    int64_t
+        elsewhere_since; /* since when another process has been building the kernel; 0: none that is known */
+    kiln_resident *kernel;  /* written once, before fn is */
+    kiln_digest digest;     /* of the IR, whatever the level; zeros: not made yet */
+    bool is_listed;         /* it is in the cache, or may be: calls may be using the program */
+    _Atomic uint8_t nasked; /* stores, cheapest first, that need not be asked any more before a build */
 } kiln_class;
 
 /* Builds under way and waiting, and the threads that build.  builders.c owns all of it. */

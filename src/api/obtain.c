@@ -11,7 +11,8 @@
 /* In mode frozen nothing is built, so a store that takes no longer than this is asked by the call itself. */
 #define FROZEN_AT_ONCE_PS UINT64_C(1000000000)
 #define POLL_NS 2000000L /* how often a caller looks whether another process has built the kernel */
-#define WAIT_NS INT64_C(60000000000) /* after that it builds the kernel itself */
+#define WAIT_NS \
+    INT64_C(60000000000) /* twice as long as a compiler may take: a process that builds for longer is stuck */
 
 /* -- digests --------------------------------------------------------------------------------------------- */
 
@@ -188,13 +189,22 @@ static bool was_built_meanwhile(kiln_class *c) {
     return false;
 }
 
+/* Whether the process that builds the kernel has done so for too long.  It keeps its claim, and this process builds without one. */
+static bool is_stuck(kiln_class *c) {
+    int64_t now = kiln_clock_ns();
+    if (!c->elsewhere_since) c->elsewhere_since = now;
+    return now - c->elsewhere_since > WAIT_NS;
+}
+
 kiln_turn kiln_class_take_turn(kiln_class *c) {
     kiln_digest d;
     if (kiln_class_digest(c, c->target->level, &d) != KILN_OK) {
         kiln_clear_error();
         return KILN_TURN_OURS; /* the build will say that there is no memory */
     }
-    if (kiln_stores_claim(&c->ctx->stores, &d) == KILN_CLAIM_BUSY) return KILN_TURN_ELSEWHERE;
+    if (kiln_stores_claim(&c->ctx->stores, &d) == KILN_CLAIM_BUSY)
+        return is_stuck(c) ? KILN_TURN_OURS : KILN_TURN_ELSEWHERE;
+    c->elsewhere_since = 0;
     if (!was_built_meanwhile(c)) return KILN_TURN_OURS;
     kiln_stores_unclaim(&c->ctx->stores, &d);
     return KILN_TURN_SERVED;
@@ -217,9 +227,8 @@ void kiln_class_leave_turn(kiln_class *c) {
 /* Waits until it is this process's turn, or the kernel is there. */
 static kiln_status wait_for_turn(kiln_class *c, kiln_turn *turn) {
     const struct timespec nap = {0, POLL_NS};
-    int64_t until = kiln_clock_ns() + WAIT_NS;
     KILN_COUNT(c->ctx, builds_elsewhere);
-    while (*turn == KILN_TURN_ELSEWHERE && kiln_clock_ns() < until && !c->ctx->closing) {
+    while (*turn == KILN_TURN_ELSEWHERE && !c->ctx->closing) {
         if (kiln_ctx_interrupted(c->ctx))
             return KILN_FAIL(KILN_E_INTERRUPTED, "interrupted while another process compiled");
         nanosleep(&nap, NULL);

@@ -223,6 +223,31 @@ static void tiered_calls_do_not_wait_for_other_builders(void **state) {
     kiln_close(ctx);
 }
 
+/* A claim that is held for longer than any compiler may take, as by a process that was stopped, holds up nobody. */
+static void a_stuck_builder_is_not_waited_for(void **state) {
+    (void)state;
+    kiln_digest d = digest_of_row(0);
+    for (int mode = KILN_MODE_TIERED; mode <= KILN_MODE_SYNC; mode++) {
+        begin();
+        kiln_ctx *holder = open_disk(KILN_MODE_SYNC, 0), *ctx = open_disk((kiln_mode)mode, 1);
+        assert_int_equal(kiln_stores_claim(&holder->stores, &d), KILN_CLAIM_OURS);
+        class_of_row(ctx, 0)->elsewhere_since = kiln_clock_ns() - INT64_C(61000000000);
+        for (int k = 0; k < 60; k++) {
+            assert_true(row_is_right(ctx, 0, mode == KILN_MODE_TIERED));
+            MUST_OK(kiln_wait_idle(ctx));
+        }
+        call_rk(ctx, 0, "compiled");
+        assert_int_equal(stats_of(ctx).compiles, 1);
+        assert_int_equal(stats_of(ctx).stored, 1);
+        assert_int_equal(stats_of(ctx).builds_elsewhere, 0);
+        kiln_close(ctx);
+        kiln_ctx *other = open_disk(KILN_MODE_SYNC, 0); /* the claim is still its holder's */
+        assert_int_equal(kiln_stores_claim(&other->stores, &d), KILN_CLAIM_BUSY);
+        kiln_close(other);
+        kiln_close(holder);
+    }
+}
+
 static const kiln_digest some = {0x1234, 0x5678};
 
 static void close_at_once(void *user) { kiln_close(user); }
@@ -552,6 +577,7 @@ int main(void) {
         cmocka_unit_test(contexts_of_one_process_share_builds),
         cmocka_unit_test(a_claim_ends_with_its_holder),
         cmocka_unit_test(tiered_calls_do_not_wait_for_other_builders),
+        cmocka_unit_test(a_stuck_builder_is_not_waited_for),
         cmocka_unit_test(a_fork_leaves_claims_to_the_parent),
         cmocka_unit_test(a_child_sees_its_parents_claims),
         cmocka_unit_test(claims_survive_a_race_to_open_the_folder),
