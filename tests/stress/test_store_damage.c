@@ -366,7 +366,7 @@ static void without_a_folder_kernels_stay_in_memory(void **state) {
     call_rk(ctx, 0, "compiled");
     kiln_stats s = stats_of(ctx);
     assert_int_equal(s.stored + s.disk_hits + s.store_errors, 0);
-    assert_int_equal(ctx->stores.n, 1);
+    for (int k = 0; k < ctx->stores.n; k++) assert_string_not_equal(ctx->stores.at[k]->name, "disk");
     kiln_close(ctx);
     setenv("HOME", scratch, 1);
     setenv("KILN_CACHE", "memory", 1);

@@ -46,7 +46,8 @@ static int probe(void) {
     if (h->nbytes_most != UINT64_C(1) << 30) return complain("KILN_CACHE_SIZE");
     if (ctx->cc || ctx->cache_dir || ctx->dump_dir) return complain("a compiler or a folder");
     if (ctx->mode != KILN_MODE_TIERED) return complain("KILN_MODE");
-    if (ctx->stores.n != 1) return complain("a store besides memory");
+    for (int k = 0; k < ctx->stores.n; k++)
+        if (strcmp(ctx->stores.at[k]->name, "disk") == 0) return complain("a folder of kernels");
     kiln_close(ctx);
     return probe_compiler();
 }
