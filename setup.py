@@ -23,7 +23,7 @@ os.chdir(ROOT)
 FLAGS = ["-ffp-contract=off", "-fwrapv", "-std=c11", "-O2", "-g1", "-fvisibility=hidden", "-D_GNU_SOURCE", "-DNDEBUG",
          *os.environ.get("KILN_CFLAGS", "").split()]
 INCLUDES = ["include", "src"]
-SHARED = ["calltext", "element", "npy", "tensorfill", "loglines"]  # calls written as text, and the lines of KILN_LOG: shared with the command
+SHARED = ["calltext", "element", "npy", "tensorfill", "loglines", "statlines"]  # calls written as text, lines of KILN_LOG and KILN_STATS: shared with the command
 
 
 def version():

@@ -528,6 +528,8 @@ PyObject *kp_tuple_of(const int64_t *v, int n); /* a tuple of ints */
 
 PyObject *kp_kernels(PyObject *module, PyObject *unused); /* py_kernels.c: kernels(), as tuples */
 PyObject *kp_packed_ops(PyObject *module, PyObject *unused); /* packed_ops(), as names */
+PyObject *kp_stats_text(PyObject *module, PyObject *unused);
+int kp_stats_check(void); /* -1 with an exception: KILN_STATS is wrong */
 
 /* py_evaluate.c: formulas. */
 extern PyType_Spec kp_formula_spec;

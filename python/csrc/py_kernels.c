@@ -2,6 +2,10 @@
  * packs have kernels for.
  *
  * Reads what kiln_classes_list and kiln_packed_ops tell.  Must not know what a class or a pack is. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/statlines.h"
 #include "kilnpy.h"
 
 static kiln_status add_class(void *user, const kiln_class_info *info) {
@@ -46,4 +50,28 @@ PyObject *kp_packed_ops(PyObject *module, PyObject *unused) {
     }
     kp_box_drop(box);
     return list;
+}
+
+/* -- KILN_STATS ------------------------------------------------------------------------------------------ */
+
+int kp_stats_check(void) {
+    const char *wrong;
+    (void)statlines_asked(&wrong);
+    if (!wrong) return 0;
+    PyErr_Format(PyExc_ValueError, "KILN_STATS is '%.40s': expected 0 or 1", wrong);
+    return -1;
+}
+
+/* stats_text(): what KILN_STATS=1 prints; None where no context is open. */
+PyObject *kp_stats_text(PyObject *module, PyObject *unused) {
+    (void)unused;
+    kp_state *st = kp_state_of(module);
+    kp_box *box = st->box ? kp_box_take(st) : NULL;
+    if (!box) return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+    char *text = statlines_text(box->ctx);
+    kp_box_drop(box);
+    if (!text) return PyErr_NoMemory();
+    PyObject *out = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
+    free(text);
+    return out;
 }

@@ -156,6 +156,33 @@ static int mode_of(const char *text, kiln_mode *out) {
     return -1;
 }
 
+/* *cache: NULL for "default".  -1 with an exception. */
+static int check_cache(const char **cache) {
+    static const char *const known[] = {"disk", "memory", "off"};
+    if (!*cache) return 0;
+    for (size_t k = 0; k < sizeof known / sizeof *known; k++)
+        if (strcmp(known[k], *cache) == 0) return 0;
+    if (strcmp(*cache, "default") == 0) return *cache = NULL, 0;
+    PyErr_Format(PyExc_ValueError, "unknown cache '%s': expected default, disk, memory or off", *cache);
+    return -1;
+}
+
+/* Settings of the kernels that are kept. */
+static void kept_settings(PyObject *settings, kiln_config *config, bool *bad) {
+    PyObject *size = PyDict_GetItemString(settings, "cache_size");
+    config->cache = setting(settings, "cache", bad);
+    config->key_file = setting(settings, "key_file", bad);
+    config->packs = setting(settings, "packs", bad);
+    config->redis_url = setting(settings, "redis_url", bad);
+    config->cache_shared = count_setting(settings, "cache_shared", bad) != 0;
+    if (!*bad && check_cache(&config->cache) < 0) *bad = true;
+    config->cache_size = size && !*bad ? PyLong_AsSize_t(size) : 0;
+    if (*bad || !PyErr_Occurred()) return;
+    PyErr_Format(PyExc_ValueError, "cache_size must be a number of bytes, or 0 (the default), but is %R",
+                 size);
+    *bad = true;
+}
+
 static int open_context(kp_state *st, PyObject *settings, kiln_ctx **out) {
     bool bad = false;
     kiln_config config = {.size = sizeof config, .interrupted = kp_interrupted, .log = kp_log};
@@ -166,7 +193,9 @@ static int open_context(kp_state *st, PyObject *settings, kiln_ctx **out) {
     config.dump_dir = setting(settings, "dump_dir", &bad);
     config.max_kernels = (size_t)count_setting(settings, "max_kernels", &bad);
     config.threads = (int)count_setting(settings, "threads", &bad);
-    if (bad || (mode && mode_of(mode, &config.mode) < 0) || kp_log_open() < 0) return -1;
+    kept_settings(settings, &config, &bad);
+    if (bad || (mode && mode_of(mode, &config.mode) < 0) || kp_log_open() < 0 || kp_stats_check() < 0)
+        return -1;
     kiln_status status = kiln_open(&config, out);
     if (status != KILN_OK) return kp_raise_value(status), -1;
     if (kp_rows_replay(st, *out) == 0) return 0;
@@ -478,6 +507,7 @@ static PyMethodDef functions[] = {
     {"stats", f_stats, METH_NOARGS, "stats()\n--\n\nEvery counter, by name."},
     {"kernels", kp_kernels, METH_NOARGS, "kernels()"},
     {"packed_ops", kp_packed_ops, METH_NOARGS, "packed_ops()"},
+    {"stats_text", kp_stats_text, METH_NOARGS, "stats_text()"},
     {"threads", f_threads, METH_NOARGS,
      "threads()\n--\n\nWhose threads run large calls, and how many one call may use."},
     {"wait_idle", f_wait_idle, METH_NOARGS,

@@ -15,6 +15,9 @@ dimensions do: numpy.float64(2) beside an array of float32 gives float32, alone 
 kind of the result only where no tensor does; that is a numpy.ndarray then, as it is for arrays without dimensions.  Given
 for a number it is that number.  Masked arrays, and arrays whose class has an __array_ufunc__ of its own (units), are refused.
 """
+import atexit as _atexit
+import os as _os
+
 from . import _kiln
 from ._kiln import (  # noqa: F401
     Op, Tensor, __version__, bfloat16, bool, call, complex64, complex128, dtype, evaluate, float16, float32, float64, int8, int16,
@@ -41,7 +44,8 @@ def __getattr__(name):
     raise AttributeError(f"module 'kiln' has no attribute {name!r}")
 
 
-def configure(*, cache_dir=None, mode=None, cc=None, isa=None, dump_dir=None, max_kernels=None, threads=None, log=None):
+def configure(*, cache_dir=None, mode=None, cc=None, isa=None, dump_dir=None, max_kernels=None, threads=None, log=None, cache=None,
+              cache_size=None, cache_shared=None, key_file=None, packs=None, redis_url=None):
     """Gives the default context these settings, over those given before; None leaves one as it is.
 
     A new mode alone keeps the kernels that were compiled, unless it is "interp", which begins without any.  Any other setting opens a
@@ -55,12 +59,23 @@ def configure(*, cache_dir=None, mode=None, cc=None, isa=None, dump_dir=None, ma
     log: who is told of builds, failed builds and other events: a function of level (0 error, 1 warning, 2 info, 3 debug), topic and
     text, or a logging.Logger; False stops that.  A log alone leaves the context as it is.  A thread of Kiln's calls the function,
     soon after the event; wait_idle() returns when it was called for all events.
+    cache: "disk" (kernels are kept in the folder `kernels` of cache_dir, and later processes use them), "memory" (no kernel is kept),
+    "off" (not even two classes of calls share a kernel) or "default" (KILN_CACHE of the environment, or "disk").
+    cache_size: bytes of kernels on disk; 0 is the default: KILN_CACHE_SIZE, or 1 GiB.
+    cache_shared: True if others may write cache_dir; then every kernel must be signed.  False is the default: KILN_CACHE_SHARED, or not.
+    key_file: the file whose bytes sign kernels.  packs: files of kernels that are read only; one path, several with ':' between them,
+    or a list of paths.  redis_url: a server that keeps kernels for many machines.  docs/CACHE.md has the whole of it.
     The environment's numbers are at least 1.  Rows loaded with load_ops are loaded again; counters start at zero.
     """
     import operator
     import os
-    texts = {"cache_dir": cache_dir, "mode": mode, "cc": cc, "isa": isa, "dump_dir": dump_dir}
-    counts = {"max_kernels": max_kernels, "threads": threads}
+    if isinstance(packs, (list, tuple)):
+        if wrong := [pack for pack in packs if not isinstance(pack, (str, bytes, os.PathLike))]:
+            raise TypeError(f"configure: packs must be paths, not {wrong[0]!r}")
+        packs = ":".join(os.fsdecode(pack) for pack in packs)
+    texts = {"cache_dir": cache_dir, "mode": mode, "cc": cc, "isa": isa, "dump_dir": dump_dir, "cache": cache, "key_file": key_file,
+             "packs": packs, "redis_url": redis_url}
+    counts = {"max_kernels": max_kernels, "threads": threads, "cache_size": cache_size, "cache_shared": cache_shared}
     for kind, method, values in (("str", "__fspath__", texts), ("int", "__index__", counts)):
         for name, value in values.items():
             if value is not None and not isinstance(value, (str, bytes) if kind == "str" else int) and not hasattr(value, method):
@@ -80,6 +95,14 @@ def configure(*, cache_dir=None, mode=None, cc=None, isa=None, dump_dir=None, ma
             _settings.update(merged)
         if log is not None:
             _log.set_log(log)
+
+
+def _print_stats():
+    """For KILN_STATS=1: what the calls and builds of the context came to."""
+    import sys
+    text = _kiln.stats_text()
+    if text and sys.stderr:
+        sys.stderr.write(text)
 
 
 def wait_idle():
@@ -138,3 +161,7 @@ def infer_results(name, /, *args, **kwargs):
     """
     from ._helpers import ResultInfo
     return [result and ResultInfo(*result) for result in _kiln.infer_results(name, *args, **kwargs)]
+
+
+if _os.environ.get("KILN_STATS") == "1":
+    _atexit.register(_print_stats)

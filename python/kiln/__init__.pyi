@@ -206,7 +206,10 @@ def configure(
     *, cache_dir: str | PathLike[str] | None = None, mode: Literal["default", "tiered", "sync", "interp", "frozen"] | None = None,
     cc: str | None = None, isa: str | None = None, dump_dir: str | PathLike[str] | None = None,
     max_kernels: int | None = None, threads: int | None = None,
-    log: Callable[[int, str, str], object] | Logger | Literal[False] | None = None) -> None:
+    log: Callable[[int, str, str], object] | Logger | Literal[False] | None = None,
+    cache: Literal["default", "disk", "memory", "off"] | None = None, cache_size: int | None = None, cache_shared: builtins.bool | None = None,
+    key_file: str | PathLike[str] | None = None, packs: str | PathLike[str] | Sequence[str | PathLike[str]] | None = None,
+    redis_url: str | None = None) -> None:
     """Gives the default context these settings, over those given before; None leaves one, 0 is the default.  A new mode alone
     keeps the kernels that were compiled, unless it is "interp".  The log is told level, topic and text of each event; False: nobody is."""
 
