@@ -151,10 +151,10 @@ int cache_show(kiln_ctx *ctx, const cli_args *args, const char *folder) {
 static void count_under(json_t *groups, const char *name, uint64_t nbytes) {
     const char *key = *name ? name : "unknown";
     json_t *sums = json_object_get(groups, key);
-    uint64_t n = cache_number(sums, "entries"), bytes = cache_number(sums, "bytes");
-    json_object_set_new(
-        groups, key,
-        json_pack("{s:I,s:I}", "entries", (json_int_t)(n + 1), "bytes", (json_int_t)(bytes + nbytes)));
+    json_int_t n = json_integer_value(json_object_get(sums, "entries"));
+    json_int_t bytes = json_integer_value(json_object_get(sums, "bytes"));
+    json_object_set_new(groups, key,
+                        json_pack("{s:I,s:I}", "entries", n + 1, "bytes", bytes + (json_int_t)nbytes));
 }
 
 static json_t *add_up(const cache_entries *e, const char *folder) {

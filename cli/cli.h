@@ -25,7 +25,8 @@ typedef struct cli_args {
     const char *isa;                     /* NULL: the best */
     kiln_mode mode;
     int jobs;    /* of warm: compilers at once; 0: as many as there are cores */
-    int threads; /* that one call may use; 0: as the environment says */
+    const char *cache; /* where kernels are kept, as in kiln_config; no option sets it */
+    int threads;       /* that one call may use; 0: as the environment says */
     const char *ops_files[CLI_MAX_OPS_FILES];
     int nops_files;
     char **operands;

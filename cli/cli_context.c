@@ -72,8 +72,12 @@ kiln_ctx *cli_open_sync(const cli_args *args) {
 }
 
 kiln_ctx *cli_open(const cli_args *args) {
-    kiln_config config = {
-        .size = sizeof config, .mode = args->mode, .isa = args->isa, .threads = args->threads, .log = on_log};
+    kiln_config config = {.size = sizeof config,
+                          .mode = args->mode,
+                          .isa = args->isa,
+                          .threads = args->threads,
+                          .cache = args->cache,
+                          .log = on_log};
     kiln_ctx *ctx;
     char why[LOGLINES_WHY_MAX];
     if (!loglines_open(WARNINGS, why)) {

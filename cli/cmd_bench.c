@@ -13,6 +13,7 @@ int cmd_bench(const cli_args *args) {
     int status = CLI_OK;
     cli_args alone = *args; /* more threads would measure the machine's other work, unless asked for */
     if (!alone.threads) alone.threads = 1;
+    alone.cache = "memory"; /* the same work at every run */
     for (int i = 0; i < args->noperands && out_flush(); i++) {
         int st = bench_find(args->operands[i])(&alone);
         if (st != CLI_OK) status = st;

@@ -206,6 +206,7 @@ int cmd_demo(const cli_args *args) {
     cli_args tiered = *args, interp = *args;
     tiered.mode = KILN_MODE_TIERED;
     interp.mode = KILN_MODE_INTERP;
+    tiered.cache = interp.cache = "memory"; /* shows builds, whatever earlier processes have built */
     demo d = {.ctx = cli_open(&tiered)};
     d.oracle = d.ctx ? cli_open(&interp) : NULL;
     if (d.oracle) {
