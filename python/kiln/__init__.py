@@ -49,7 +49,7 @@ def configure(*, cache_dir=None, mode=None, cc=None, isa=None, dump_dir=None, ma
     """Gives the default context these settings, over those given before; None leaves one as it is.
 
     A new mode alone keeps the kernels that were compiled, unless it is "interp", which begins without any.  Any other setting opens a
-    new context, which compiles its own.
+    new context, which has no kernels at first.
 
     mode: "tiered" (compile in the background what is called often), "sync" (compile on the first call), "interp" (never),
     "frozen" (never, and count what is missing) or "default" (KILN_MODE of the environment, or "tiered").
@@ -59,7 +59,7 @@ def configure(*, cache_dir=None, mode=None, cc=None, isa=None, dump_dir=None, ma
     log: who is told of builds, failed builds and other events: a function of level (0 error, 1 warning, 2 info, 3 debug), topic and
     text, or a logging.Logger; False stops that.  A log alone leaves the context as it is.  A thread of Kiln's calls the function,
     soon after the event; wait_idle() returns when it was called for all events.
-    cache: "disk" (kernels are kept in the folder `kernels` of cache_dir, and later processes use them), "memory" (no kernel is kept),
+    cache: "disk" (kernels are kept in the folder `kernels` of cache_dir, and later processes use them), "memory" (no kernel is kept on disk),
     "off" (not even two classes of calls share a kernel) or "default" (KILN_CACHE of the environment, or "disk").
     cache_size: bytes of kernels on disk; 0 is the default: KILN_CACHE_SIZE, or 1 GiB.
     cache_shared: True if others may write cache_dir; then every kernel must be signed.  False is the default: KILN_CACHE_SHARED, or not.

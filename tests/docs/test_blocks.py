@@ -84,8 +84,9 @@ def console_steps(text):
 
 @of_kind("console")
 def test_console(block, folder_of, environment):
+    kept = {"KILN_CACHE": "disk", "KILN_CACHE_DIR": str(folder_of(block.document) / "kept")} if block.document == "CACHE.md" else {}
     for command, expected in console_steps(block.text):
-        done = subprocess.run(["bash", "-c", command], cwd=folder_of(block.document), env=environment, stdout=subprocess.PIPE,
+        done = subprocess.run(["bash", "-c", command], cwd=folder_of(block.document), env=environment | kept, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True, timeout=120)
         told = difference(expected, done.stdout)
         assert told is None, f"$ {command}\n{told}"

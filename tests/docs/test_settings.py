@@ -7,7 +7,7 @@ from blocks import ROOT
 
 PAGE = (ROOT / "docs/OPERATIONS.md").read_text()
 ROWS = [[cell.strip() for cell in line.split("|")[1:-1]] for line in PAGE.split("## Settings")[1].split("\n## ")[0].split("\n") if line.startswith("|")][2:]
-READS = (re.compile(r'\b(?:get)?env\("(\w+)"\)'), re.compile(r'\b(?:number|setting)\([^;]*?"(KILN_\w+)"'), re.compile(r"""environ(?:\.get\(|\[|\.pop\(|\.setdefault\()["'](\w+)["']"""),
+READS = (re.compile(r'\b(?:(?:secure_)?get)?env\("(\w+)"\)'), re.compile(r'\b(?:number|setting|keep_text)\([^;]*?"(KILN_\w+)"'), re.compile(r"""environ(?:\.get\(|\[|\.pop\(|\.setdefault\()["'](\w+)["']"""),
          re.compile(r"\$\{?(KILN_[A-Z_]+)"))
 OTHERS = {"NO_COLOR", "TERM", "TORCH_CPP_LOG_LEVEL", "SHELL"}  # of terminals and PyTorch
 
