@@ -20,8 +20,9 @@ function over(where, what, n, soft, hard, unit) {
     if (hard && n > hard) { printf "%s: %s of %d %s, at most %d\n", where, what, n, unit, hard; bad = 1 }
     else if (n > soft) { nsoft++; if (verbose == "-v") printf "%s: %s of %d %s, better %d\n", where, what, n, unit, soft }
 }
-# Commas of the first brackets in a signature, plus one.
+# Commas of the first brackets in a signature, but those of attributes, plus one.
 function parameters(head,    i, c, depth, n) {
+    gsub(/__attribute__\(\([a-z_]*\)\)/, "", head)
     n = 1
     for (i = index(head, "("); i <= length(head); i++) {
         c = substr(head, i, 1)

@@ -244,11 +244,11 @@ static __attribute__((noinline)) kiln_status call_composition(kiln_ctx *ctx, kil
     return KILN_OK;
 }
 
-KILN_HOT kiln_status kiln_call_general(kiln_ctx *ctx, kiln_thread *t, const kiln_op *op,
-                                       const kiln_value *args, size_t nargs, kiln_tensor **outs,
-                                       size_t nouts) {
+KILN_HOT kiln_status kiln_call_general(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
+                                       kiln_tensor **outs, size_t nouts) {
     under_way w;
     kiln_runner run;
+    kiln_thread *t = kiln_thread_of(&ctx->epochs); /* which has entered */
     KILN_TRY(check_given(op, args, nargs, outs, nouts));
     if (kiln_op_is_listed(op)) return call_lists(ctx, op, args, nargs);
     w.generation = kiln_generation(&ctx->epochs);

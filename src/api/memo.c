@@ -371,7 +371,7 @@ kiln_memo_ran kiln_memo_run(kiln_memo *m, const kiln_value *args, kiln_tensor **
 static kiln_status call_other(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
                               kiln_tensor **outs, size_t nouts) {
     kiln_thread *t = kiln_thread_last.record; /* which has entered */
-    kiln_status st = kiln_call_general(ctx, t, op, args, nargs, outs, nouts);
+    kiln_status st = kiln_call_general(ctx, op, args, nargs, outs, nouts);
     kiln_thread_leave(t);
     return st;
 }
@@ -504,9 +504,11 @@ kiln_memo_hit *const kiln_memo_hits[KILN_MEMO_HITS] = {hit_0,
                                                        [KILN_MEMO_LAID_OUT_INTO] = hit_laid_out_into,
                                                        [KILN_MEMO_INTERPRETED] = hit_interpreted};
 
-/* A call of thread t, which has entered, by the memo that the operator's slot points at if that may hold the call. */
-INLINE kiln_status call_entered(kiln_ctx *ctx, kiln_thread *t, const kiln_op *op, const kiln_value *args,
-                                size_t nargs, kiln_tensor **outs, size_t nouts) {
+/* A call of the thread that kiln_thread_last names, which has entered the epochs of ctx: by the memo that the operator's slot points
+ * at if that may hold the call. */
+INLINE kiln_status call_entered(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
+                                kiln_tensor **outs, size_t nouts) {
+    kiln_thread *t = kiln_thread_last.record;
     kiln_memo *m = *kiln_slot_of(t->user, op);
     if (m->op == op && args && m->simple_nargs == nargs && nouts &&
         kiln_generation(&ctx->epochs) == m->generation && outs)
@@ -523,7 +525,7 @@ static __attribute__((noinline)) kiln_status call_first(kiln_ctx *ctx, const kil
     kiln_thread *t = kiln_thread_of(&ctx->epochs);
     if (!t) return KILN_NOMEM();
     kiln_thread_enter(&ctx->epochs, t);
-    return call_entered(ctx, t, op, args, nargs, outs, nouts);
+    return call_entered(ctx, op, args, nargs, outs, nouts);
 }
 
 KILN_HOT kiln_status kiln_call(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
@@ -531,5 +533,5 @@ KILN_HOT kiln_status kiln_call(kiln_ctx *ctx, const kiln_op *op, const kiln_valu
     if (UNLIKELY(!ctx || !op || kiln_thread_last.id != ctx->epochs.id))
         return call_first(ctx, op, args, nargs, outs, nouts);
     (void)kiln_thread_enter_unfenced(&ctx->epochs, kiln_thread_last.record);
-    return call_entered(ctx, kiln_thread_last.record, op, args, nargs, outs, nouts);
+    return call_entered(ctx, op, args, nargs, outs, nouts);
 }

@@ -242,8 +242,8 @@ void kiln_memo_interpreted(kiln_thread *t, kiln_memo *m);
  * the driver takes rows together.  Folds and scans: once for each row. */
 int64_t kiln_rows_walked(const kiln_axes *x);
 /* call.c: answers a call without looking at slots.  The caller is inside the context's epochs. */
-kiln_status kiln_call_general(kiln_ctx *ctx, kiln_thread *t, const kiln_op *op, const kiln_value *args,
-                              size_t nargs, kiln_tensor **outs, size_t nouts) KILN_MUST_CHECK;
+kiln_status kiln_call_general(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
+                              kiln_tensor **outs, size_t nouts) KILN_MUST_CHECK;
 
 extern KILN_TLS_FAST const char *kiln_tier_here; /* what kiln_last_tier says */
 extern const char kiln_tier_compiled[], kiln_tier_interp[];
