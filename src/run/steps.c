@@ -93,7 +93,8 @@ static void copy_made(const running *r, int k) {
     if (to->nelem == 0 || from->data == to->data) return;
     int ndim = kiln_innermost_first(to->rank, to->sizes, to->strides, bytes, n, to_stride);
     (void)kiln_innermost_first(to->rank, to->sizes, from->strides, bytes, n, from_stride);
-    kiln_elements_copy(to->data, to_stride, from->data, from_stride, ndim, n, bytes);
+    kiln_elements_copy((kiln_places){to->data, to_stride}, (kiln_places){from->data, from_stride}, ndim, n,
+                       bytes);
 }
 
 /* Makes the results, and sets the addresses of their buffers.  Results that are computed aside have further buffers. */
@@ -142,13 +143,12 @@ static kiln_status launch(running *r, const kiln_step *s) {
 static kiln_status copy(running *r, const kiln_step *s) {
     const kiln_work *w = r->work;
     int from = s->u.copy.from, to = s->u.copy.to;
-    const int64_t *from_stride = kiln_work_strides(w, from);
-    const int64_t *to_stride = kiln_work_strides(w, to);
-    if (s->u.copy.dense == KILN_DENSE_FROM) from_stride = NULL;
-    if (s->u.copy.dense == KILN_DENSE_TO) to_stride = NULL;
     if (r->buffer[to].kind == KILN_BUFFER_RESULT) KILN_TRY(make_ready(r));
-    kiln_elements_copy(r->ptr[to], to_stride, r->ptr[from], from_stride, s->u.copy.ndim,
-                       kiln_work_words(w, s->u.copy.n), w->bytes[to]);
+    kiln_places target = {r->ptr[to], kiln_work_strides(w, to)};
+    kiln_places source = {r->ptr[from], kiln_work_strides(w, from)};
+    if (s->u.copy.dense == KILN_DENSE_FROM) source.stride = NULL;
+    if (s->u.copy.dense == KILN_DENSE_TO) target.stride = NULL;
+    kiln_elements_copy(target, source, s->u.copy.ndim, kiln_work_words(w, s->u.copy.n), w->bytes[to]);
     return KILN_OK;
 }
 

@@ -38,22 +38,21 @@ int kiln_innermost_first(int rank, const int64_t *sizes, const int64_t *strides,
     return rank ? rank : 1;
 }
 
-void kiln_elements_copy(char *to, const int64_t *to_stride, const char *from, const int64_t *from_stride,
-                        int ndim, const int64_t *n, size_t bytes) {
+void kiln_elements_copy(kiln_places to, kiln_places from, int ndim, const int64_t *n, size_t bytes) {
     int64_t at[KILN_MAX_RANK] = {0}, dense[KILN_MAX_RANK], next = (int64_t)bytes;
     int d;
     for (d = 0; d < ndim; next *= n[d++]) dense[d] = next;
     if (next == 0) return;
-    if (!to_stride) to_stride = dense;
-    if (!from_stride) from_stride = dense;
+    if (!to.stride) to.stride = dense;
+    if (!from.stride) from.stride = dense;
     do {
-        copy_any_row(to, to_stride[0], from, from_stride[0], n[0], bytes);
+        copy_any_row(to.at, to.stride[0], from.at, from.stride[0], n[0], bytes);
         for (d = 1; d < ndim; d++) {
-            to += to_stride[d];
-            from += from_stride[d];
+            to.at += to.stride[d];
+            from.at += from.stride[d];
             if (++at[d] < n[d]) break;
-            to -= to_stride[d] * n[d];
-            from -= from_stride[d] * n[d];
+            to.at -= to.stride[d] * n[d];
+            from.at -= from.stride[d] * n[d];
             at[d] = 0;
         }
     } while (d < ndim);

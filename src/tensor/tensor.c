@@ -309,20 +309,19 @@ static inline unsigned borrow_flags(int how, int rank) {
            (how & KILN_BORROW_NUMBER && rank == 0 ? KILN_TF_NUMBER : 0u);
 }
 
-/* Any shape, checked in full.  Parameters as kiln_tensor_borrow's: they stay where they are. */
-static __attribute__((noinline)) kiln_status borrow_any(kiln_tensor_header *header, void *data,
-                                                        kiln_dtype dtype, int rank, const int64_t *sizes,
-                                                        const int64_t *strides, int how, kiln_tensor **out) {
+/* Any shape, checked in full.  The header, unless it is NULL, has the data, sizes and strides as they were given. */
+static __attribute__((noinline)) kiln_status borrow_any(kiln_tensor_header *header, kiln_dtype dtype,
+                                                        int rank, int how, kiln_tensor **out) {
     kiln_tensor *t = (kiln_tensor *)header;
     KILN_NEED_IN("kiln_tensor_borrow", header, out);
-    KILN_TRY(check_foreign(data, dtype, rank, sizes, strides, &t->nelem));
+    KILN_TRY(check_foreign(t->data, dtype, rank, t->sizes, t->strides, &t->nelem));
+    if (!t->strides) {
+        t->strides = (int64_t *)(t + 1);
+        kiln_row_major(rank, t->sizes, t->strides);
+    }
     atomic_init(&t->refs, 1);
-    t->data = data;
-    t->sizes = (int64_t *)sizes; /* never written: a borrowed tensor is not resized */
-    t->strides = strides ? (int64_t *)strides : (int64_t *)(t + 1);
-    if (!strides) kiln_row_major(rank, sizes, t->strides);
     t->home = KILN_HOME_CARE;
-    unsigned flags = kiln_layout_flags(rank, sizes, t->strides, t->nelem) | KILN_TF_BORROWED |
+    unsigned flags = kiln_layout_flags(rank, t->sizes, t->strides, t->nelem) | KILN_TF_BORROWED |
                      borrow_flags(how, rank);
     t->sig = KILN_SIG(dtype, flags, rank);
     *out = t;
@@ -357,7 +356,7 @@ kiln_status kiln_tensor_borrow(kiln_tensor_header *header, void *data, kiln_dtyp
     atomic_init(&t->refs, 1);
     t->data = data;
     if (!data || (unsigned)dtype >= KILN_DTYPE_COUNT || ((uintptr_t)data & align_mask[dtype])) goto any;
-    t->sizes = (int64_t *)sizes; /* never written, as above */
+    t->sizes = (int64_t *)sizes; /* never written: a borrowed tensor is not resized */
     if (!sizes) goto any;
     t->strides = (int64_t *)strides;
     if (!strides) goto any;
@@ -376,7 +375,12 @@ kiln_status kiln_tensor_borrow(kiln_tensor_header *header, void *data, kiln_dtyp
     *out = t;
     return KILN_OK;
 any:
-    return borrow_any(header, data, dtype, rank, sizes, strides, how, out);
+    if (header) {
+        t->data = data;
+        t->sizes = (int64_t *)sizes; /* never written: a borrowed tensor is not resized */
+        t->strides = (int64_t *)strides;
+    }
+    return borrow_any(header, dtype, rank, how, out);
 }
 
 /* -- references ---------------------------------------------------------------------------------------- */

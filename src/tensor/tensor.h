@@ -111,10 +111,16 @@ bool kiln_tensors_may_share(const kiln_tensor *a, const kiln_tensor *b);
 /* The same of two elements of t.  Where a dimension is expanded they certainly do: KILN_TF_OVERLAPS. */
 bool kiln_tensor_may_overlap(const kiln_tensor *t);
 
-/* Copies elements of `bytes` each from their places to others, one after the other.  Dimensions are given innermost
- * first, there is at least one; strides are in bytes, NULL: side by side in that order.  No place may be in both. */
-void kiln_elements_copy(char *to, const int64_t *to_stride, const char *from, const int64_t *from_stride,
-                        int ndim, const int64_t *n, size_t bytes);
+/* Where elements lie: the first one, and the bytes from one to the next along each dimension, innermost first.  stride NULL:
+ * the elements lie side by side in that order. */
+typedef struct kiln_places {
+    char *at;
+    const int64_t *stride;
+} kiln_places;
+
+/* Copies elements of `bytes` each to other places, one after the other.  n: extents, innermost first, of one dimension at
+ * least.  No place may be in both. */
+void kiln_elements_copy(kiln_places to, kiln_places from, int ndim, const int64_t *n, size_t bytes);
 /* Sets n and stride as kiln_elements_copy takes them, from sizes and strides in elements.  Returns how many dimensions
  * there are: of rank 0, one of one element. */
 int kiln_innermost_first(int rank, const int64_t *sizes, const int64_t *strides, size_t bytes, int64_t *n,

@@ -182,35 +182,29 @@ const char *kiln_toolchain_why(const kiln_toolchain *tc) {
 
 /* -- building -------------------------------------------------------------------------------------- */
 
-static kiln_status build(kiln_toolchain *tc, kiln_isa isa, const char *src, size_t n, bool to_asm,
-                         bool keep_log, kiln_object *out) {
-    const kiln_tools *t;
-    int64_t deadline = kiln_toolchain_deadline(tc);
-    if ((unsigned)isa >= KILN_ISA_COUNT) return KILN_BUG("ISA level %d does not exist", (int)isa);
-    KILN_TRY(kiln_toolchain_tools(tc, deadline, &t));
-    if (t->route == KILN_CC_NONE) return KILN_FAIL(KILN_E_BUILD, "no working compiler: %s", t->why);
-    kiln_compile_job job = {.rq = &tc->rq,
-                            .tools = t,
-                            .isa = isa,
-                            .src = src,
-                            .n = n,
-                            .to_asm = to_asm,
-                            .keep_log = keep_log,
-                            .deadline_ns = deadline};
+/* Builds the source that `job` names, with the compiler that was found. */
+static kiln_status build(kiln_toolchain *tc, kiln_compile_job job, kiln_object *out) {
+    job.rq = &tc->rq;
+    job.deadline_ns = kiln_toolchain_deadline(tc);
+    if ((unsigned)job.isa >= KILN_ISA_COUNT) return KILN_BUG("ISA level %d does not exist", (int)job.isa);
+    KILN_TRY(kiln_toolchain_tools(tc, job.deadline_ns, &job.tools));
+    if (job.tools->route == KILN_CC_NONE)
+        return KILN_FAIL(KILN_E_BUILD, "no working compiler: %s", job.tools->why);
     return kiln_compile(&job, out);
 }
 
 kiln_status kiln_build(kiln_toolchain *tc, kiln_isa isa, const char *src, size_t n, kiln_object *out) {
-    return build(tc, isa, src, n, false, true, out);
+    return build(tc, (kiln_compile_job){.isa = isa, .src = src, .n = n, .keep_log = true}, out);
 }
 
 kiln_status kiln_build_unit(kiln_toolchain *tc, kiln_isa isa, const char *src, size_t n, kiln_object *out) {
-    return build(tc, isa, src, n, false, false, out);
+    return build(tc, (kiln_compile_job){.isa = isa, .src = src, .n = n}, out);
 }
 
 kiln_status kiln_build_asm(kiln_toolchain *tc, kiln_isa isa, const char *src, size_t n, char **out) {
     kiln_object text = {0};
-    KILN_TRY(build(tc, isa, src, n, true, true, &text));
+    kiln_compile_job job = {.isa = isa, .src = src, .n = n, .to_asm = true, .keep_log = true};
+    KILN_TRY(build(tc, job, &text));
     *out = text.bytes;
     return KILN_OK;
 }
