@@ -266,7 +266,7 @@ void kiln_dim_strides_copy(kiln_plan *p, kiln_dim_strides *w, int b, const uint8
         p->stride[own][n++] = w->along[b] * p->bytes[b];
         w->along[b] = next;
     }
-    kiln_plan_copy(p, own, b, n, p->copy_n, true);
+    kiln_plan_copy(p, b, own, n, p->copy_n, true);
 }
 
 void kiln_dim_strides_copy_first(kiln_plan *p, kiln_dim_strides *w, int b) {

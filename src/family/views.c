@@ -200,15 +200,6 @@ bool kiln_view_of_input(const kiln_plan *p, int b, int64_t *out) {
     return true;
 }
 
-/* Buffer b is a copy of its argument, row by row. */
-static void copy_first(kiln_plan *p, int b) {
-    const kiln_tensor *t = kiln_plan_tensor(p, b);
-    int own = kiln_plan_stand_in(p, b);
-    int64_t *n = kiln_plan_extents(p, t->rank);
-    int ndim = kiln_innermost_first(t->rank, t->sizes, t->strides, p->bytes[b], n, p->stride[own]);
-    kiln_plan_copy(p, own, b, ndim, n, true);
-}
-
 kiln_status kiln_views_copy(kiln_plan *p) {
     int64_t ignored[KILN_MAX_RANK];
     int ncopied = 0;
@@ -222,7 +213,7 @@ kiln_status kiln_views_copy(kiln_plan *p) {
             return KILN_FAIL(KILN_E_UNSUP,
                              "%s: more than %d arguments whose memory the row's views do not fit",
                              p->call->op->name, ncopied);
-        copy_first(p, b);
+        kiln_plan_copy_in_rows(p, b);
         ncopied++;
     }
     return KILN_OK;

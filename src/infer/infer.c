@@ -270,14 +270,14 @@ int kiln_plan_stand_in(kiln_plan *p, int b) {
     return own;
 }
 
-void kiln_plan_copy(kiln_plan *p, int from, int to, int ndim, const int64_t *n, bool side_by_side) {
-    int tmp = p->buffer[to].kind == KILN_BUFFER_TMP ? to : from;
+void kiln_plan_copy(kiln_plan *p, int tmp, int own, int ndim, const int64_t *n, bool side_by_side) {
+    bool back = p->buffer[own].kind == KILN_BUFFER_RESULT;
     kiln_step *s = kiln_plan_step(p, KILN_STEP_COPY);
-    s->u.copy.from = (uint8_t)from;
-    s->u.copy.to = (uint8_t)to;
+    s->u.copy.from = (uint8_t)(back ? tmp : own);
+    s->u.copy.to = (uint8_t)(back ? own : tmp);
     s->u.copy.ndim = (uint8_t)ndim;
     s->u.copy.n = (uint16_t)(n - p->words);
-    s->u.copy.dense = !side_by_side ? KILN_DENSE_NONE : tmp == from ? KILN_DENSE_FROM : KILN_DENSE_TO;
+    s->u.copy.dense = !side_by_side ? KILN_DENSE_NONE : back ? KILN_DENSE_FROM : KILN_DENSE_TO;
     p->buffer[tmp].nbytes = p->bytes[tmp];
     for (int d = 0; d < ndim; d++) p->buffer[tmp].nbytes *= n[d];
 }
@@ -313,21 +313,22 @@ static void compute_aside(kiln_plan *p, int k) {
     kiln_plan_copy(p, k, own, ndim, p->n, false);
 }
 
-/* The kernel writes result k, which it sees in other sizes, row by row; a copy brings it to its place. */
-static void copy_in_rows(kiln_plan *p, int k) {
-    int own = kiln_plan_stand_in(p, k);
-    const kiln_shape *s = &p->shape[p->result[k].shape];
-    const int64_t *strides = p->result[k].resized ? s->strides : p->call->out[k]->strides;
-    int64_t *n = kiln_plan_extents(p, s->rank);
-    int ndim = kiln_innermost_first(s->rank, s->sizes, strides, p->bytes[k], n, p->stride[own]);
-    kiln_plan_copy(p, k, own, ndim, n, true);
+void kiln_plan_copy_in_rows(kiln_plan *p, int b) {
+    const kiln_tensor *t = kiln_plan_tensor(p, b);
+    const kiln_shape *s = b < p->typed.nrets ? &p->shape[p->result[b].shape] : NULL;
+    int rank = s ? s->rank : t->rank, own = kiln_plan_stand_in(p, b);
+    const int64_t *sizes = s ? s->sizes : t->sizes;
+    const int64_t *strides = s && p->result[b].resized ? s->strides : t->strides;
+    int64_t *n = kiln_plan_extents(p, rank);
+    int ndim = kiln_innermost_first(rank, sizes, strides, p->bytes[b], n, p->stride[own]);
+    kiln_plan_copy(p, b, own, ndim, n, true);
 }
 
 static __attribute__((noinline)) void copy_results(kiln_plan *p) {
     for (int k = 0; k < p->typed.nrets; k++) {
         if (p->typed.unstored >> k & 1) continue;
         if (p->call->op->row->nviews)
-            copy_in_rows(p, k);
+            kiln_plan_copy_in_rows(p, k);
         else
             compute_aside(p, k);
     }

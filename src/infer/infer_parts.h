@@ -101,10 +101,13 @@ static inline int64_t *kiln_plan_extents(kiln_plan *p, int rank) {
 
 /* Makes the kernel's buffer b a temporary, for which kiln_plan_copy must be called; returns what b was, beside the kernel's. */
 int kiln_plan_stand_in(kiln_plan *p, int b);
-/* Adds a step that copies a temporary to the buffer that it stands in for, or that buffer to the temporary: along ndim
+/* Adds a step that copies between a temporary and the buffer `own` that it stands in for: to a result, from an argument, along ndim
  * dimensions of sizes n, innermost first.  Both have their strides in the plan, but side_by_side: the temporary's elements
  * follow each other in the order of the dimensions.  Sets the size of the temporary. */
-void kiln_plan_copy(kiln_plan *p, int from, int to, int ndim, const int64_t *n, bool side_by_side);
+void kiln_plan_copy(kiln_plan *p, int tmp, int own, int ndim, const int64_t *n, bool side_by_side);
+/* Makes the kernel's buffer b, an argument or a given result that it sees in other sizes, a temporary whose elements lie row by row,
+ * and adds the step that copies it. */
+void kiln_plan_copy_in_rows(kiln_plan *p, int b);
 
 /* How each buffer goes along dimension `vec`, the vector axis: what sizes and strides add to the class of the call.  Those
  * of `still` (bit b: buffer b) are not asked: they do not go along it, or may lie anyhow.  Those of `turned` count as contiguous, if no

@@ -167,7 +167,7 @@ static void two_launches(void **state) {
     set_buffer(&m, 4, (kiln_buffer){.kind = KILN_BUFFER_ARG, .which = 2, .dtype = KILN_I64},
                (int64_t[]){8, 0});
     *kiln_plan_step(p, KILN_STEP_LAUNCH) = (kiln_step){.kind = KILN_STEP_LAUNCH, .u.launch = {0, 1}};
-    kiln_plan_copy(p, 2, 3, 1, p->n, true);
+    kiln_plan_copy(p, 3, 2, 1, p->n, true);
     p->step[1].u.copy.dense = KILN_DENSE_TO;
     *kiln_plan_step(p, KILN_STEP_LAUNCH) = (kiln_step){.kind = KILN_STEP_LAUNCH, .u.launch = {1, 2}};
     kiln_plan_end(p);
