@@ -27,7 +27,7 @@ typedef struct kiln_lane {
 /* Two lanes, one of which is written, that must not share memory; or share all of it, element by element. */
 typedef struct kiln_lane_pair {
     uint8_t written, other;
-    bool may_be_same;
+    bool aligned;
 } kiln_lane_pair;
 
 /* A number of each item of a group, from a list of numbers, or of tensors that hold them. */

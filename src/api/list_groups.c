@@ -70,8 +70,9 @@ static bool set_pairs(group *g) {
         for (int j = 0; j < g->nlanes; j++) {
             if (!g->lane[i].written || i == j || (g->lane[j].written && j < i)) continue;
             if (g->npairs == KILN_LIST_PAIRS) return false;
-            bool same = !g->lane[j].written && g->lane[i].single == g->lane[j].single;
-            g->pair[g->npairs++] = (kiln_lane_pair){(uint8_t)i, (uint8_t)j, same};
+            const kiln_lane *a = &g->lane[i], *b = &g->lane[j];
+            bool aligned = !b->written && a->single == b->single && a->bytes == b->bytes;
+            g->pair[g->npairs++] = (kiln_lane_pair){(uint8_t)i, (uint8_t)j, aligned};
         }
     return true;
 }
@@ -172,11 +173,8 @@ static bool writes_apart(const group *g, const seen *item) {
     uint64_t n = (uint64_t)item->like->nelem;
     for (int i = 0; i < g->nlanes; i++)
         at[i] = (kiln_extent){(uintptr_t)item->at[i], g->lane[i].bytes * (g->lane[i].single ? 1 : n)};
-    for (const kiln_lane_pair *p = g->pair, *end = p + g->npairs; p < end; p++) {
-        kiln_extent written = at[p->written], other = at[p->other];
-        if (kiln_extents_apart(written, other)) continue;
-        if (written.low != other.low || written.nbytes != other.nbytes || !p->may_be_same) return false;
-    }
+    for (const kiln_lane_pair *p = g->pair, *end = p + g->npairs; p < end; p++)
+        if (!kiln_extents_fit(at[p->written], at[p->other], p->aligned)) return false;
     return true;
 }
 

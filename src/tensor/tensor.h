@@ -104,6 +104,13 @@ static inline __attribute__((always_inline)) bool kiln_extents_apart(kiln_extent
     return ahead >= a.nbytes && -ahead >= b.nbytes;
 }
 
+/* Whether a tensor may be written whose extent is a, while another one is read whose extent is b: they have no byte in common.
+ * aligned: if they begin at one place, each element of the one lies on an element of the other, which is fine as well. */
+static inline __attribute__((always_inline)) bool kiln_extents_fit(kiln_extent a, kiln_extent b,
+                                                                   bool aligned) {
+    return a.low == b.low ? aligned : kiln_extents_apart(a, b);
+}
+
 /* Whether each element of a has the place of b's with the same index.  Dimensions are matched from the last. */
 bool kiln_tensors_aligned(const kiln_tensor *a, const kiln_tensor *b);
 /* Whether an element of a and one of b may have a byte in common: false is certain, true nearly so. */
