@@ -37,6 +37,13 @@ typedef struct kiln_memo_arg {
     uint64_t elem; /* and the bytes of an element; of a list: the kind of its items */
 } kiln_memo_arg;
 
+/* Whether t has the signature that `bits` says, and the shape of `like`. */
+static inline __attribute__((always_inline)) bool kiln_tensor_match(const kiln_bits *bits,
+                                                                    const kiln_tensor *t,
+                                                                    const kiln_tensor *like) {
+    return kiln_bits_match(bits, t->sig) && kiln_has_shape(t, like->rank, like->sizes);
+}
+
 #define KILN_ANY_LIST UINT64_MAX /* list.n of a list that may be any */
 
 /* What all values must be. */
@@ -52,8 +59,7 @@ typedef struct kiln_asked {
 
 /* How values are compared. */
 typedef enum kiln_look {
-    KILN_LOOK_NUMBERS, /* as WORDS, where no value is a tensor */
-    KILN_LOOK_WORDS,   /* names by their addresses alone; no value asked for is a list or a text */
+    KILN_LOOK_NUMBERS, /* names by their addresses alone; no value asked for is a tensor, a list or a text */
     KILN_LOOK_ALL,     /* names as texts; lists by their items, texts by their characters */
     KILN_LOOK_TENSORS  /* only signatures: all else is known to match */
 } kiln_look;
@@ -81,10 +87,9 @@ static inline __attribute__((always_inline)) bool kiln_value_match(const kiln_as
         if (!word) return false;
         word = v->u.tensor->sig;
         *a->data = v->u.tensor->data;
-    } else if (look == KILN_LOOK_ALL && v->kind == KILN_LIST_V) {
-        return kiln_list_match(asked, a, v);
-    } else if (look == KILN_LOOK_ALL && v->kind == KILN_STR_V && !kiln_str_eq(v->u.s, asked->text)) {
-        return false;
+    } else if (look == KILN_LOOK_ALL && v->kind >= KILN_STR_V) { /* most values need one comparison */
+        if (v->kind == KILN_LIST_V) return kiln_list_match(asked, a, v);
+        if (v->kind == KILN_STR_V && !kiln_str_eq(v->u.s, asked->text)) return false;
     }
     return kiln_bits_match(&a->bits, word);
 }

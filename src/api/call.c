@@ -189,7 +189,7 @@ static bool run_again(kiln_thread *t, const kiln_recipe *r, uint64_t generation,
         kiln_memo *m = r->way[k];
         if (!m || m == tried || m->op != r->op || m->serial != r->serial || m->generation != generation)
             continue;
-        kiln_memo_ran ran = kiln_memo_run(m, args, outs, true, st);
+        kiln_memo_ran ran = kiln_memo_run(m, args, outs, st);
         if (ran == KILN_MEMO_NOT) continue;
         if (*st != KILN_OK) return true;
         KILN_COUNT_IN(t, calls);

@@ -186,8 +186,9 @@ static bool tensors_fit(const group *g, uint32_t k, seen *item) {
         if (v->kind != KILN_TENSOR) return false;
         const kiln_tensor *t = v->u.tensor;
         item->at[i] = t->data;
-        if (!kiln_bits_match(&x->bits, t->sig)) return false;
-        if (!x->single && t != like && !kiln_has_shape(t, like->rank, like->sizes)) return false;
+        bool fits = x->single || t == like ? kiln_bits_match(&x->bits, t->sig)
+                                           : kiln_tensor_match(&x->bits, t, like);
+        if (!fits) return false;
     }
     item->like = like;
     return true;

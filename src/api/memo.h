@@ -2,12 +2,14 @@
  *
  * A *recipe* holds for calls of an operator with the same kinds, dtypes and asked values, whatever their shapes: how
  * values bind, what types came to, which class each set of stride classes has.  A *memo* is a call ready to be run
- * again: it names a kernel, or the interpreter and its program, and a launch that lacks only addresses, scalars and, if
- * it is flat, the count.  A flat memo
- * holds for every shape, as sizes are compared among the tensors of the call: all row-major and of one shape, or of
- * rank 0.  Any other holds for one layout.  A recipe keeps a few memos; a *slot* per operator points at the one that
- * answered last, and finds it without the recipe.  A composition's memo names calls instead of a kernel.  Anything else, and everything that fails, is left to the general
- * path.  No lock, no allocation, no string; nothing here knows a family. */
+ * again: a guard, which says what the values must be, and work.  The guard of a flat memo holds for every shape, as sizes are
+ * compared among the tensors of the call: all row-major and of one shape, or of rank 0.  Any other guard holds for one
+ * layout.  The work is the launch of a kernel, or of the interpreter with its program, which lacks only addresses, scalars
+ * and, if the memo is flat, the count.  A composition has a kiln_work instead, whose steps are run.
+ *
+ * A recipe keeps a few memos; a *slot* per operator points at the one that answered last, and finds it without the
+ * recipe.  What no memo answers, and every call that fails, is left to the general path.  No lock, no allocation, no
+ * string; nothing here knows a family. */
 #ifndef KILN_MEMO_H
 #define KILN_MEMO_H
 #include "api/asked.h"
@@ -18,12 +20,8 @@ enum {
     KILN_MEMO_RETS = 4,
     KILN_MEMO_SHAPES = 2, /* of results that have one layout */
     KILN_MEMO_SCALARS = 12,
-    KILN_MEMO_LEAD = 3,      /* tensors up to which there is a kiln_memo_hit of their number */
-    KILN_MEMO_ROUNDED,       /* the kiln_memo_hit of a flat memo that is `rounded`, */
-    KILN_MEMO_LAID_OUT,      /* of one layout, */
-    KILN_MEMO_LAID_OUT_INTO, /* and of one whose results are given */
-    KILN_MEMO_INTERPRETED,   /* the kiln_memo_hit of every memo that the interpreter answers */
-    KILN_MEMO_HITS,
+    KILN_MEMO_WRITTEN = 2 * KILN_MEMO_RETS, /* values that are written to */
+    KILN_MEMO_LEAD = 3,                   /* tensors up to which there is a kiln_memo_hit for their number */
     KILN_MEMO_SERIAL = KILN_DRIVE_SERIAL, /* elements from which on the driver decides how to run */
     KILN_MEMO_RANK = 8,                   /* of a layout */
     KILN_MEMO_WORDS = 160,                /* of layouts: sizes and strides of twenty tensors of rank 4 */
@@ -55,10 +53,9 @@ typedef struct kiln_memo_scalar {
     bool checked;
 } kiln_memo_scalar;
 
-/* A composition: its work, whose arguments are numbered by the values of the call, and the operators that it calls;
+/* The work of a composition, whose arguments are numbered by the values of the call, and the operators that it calls;
  * memo_calls.c. */
 typedef struct kiln_memo_calls {
-    kiln_ctx *ctx;
     const kiln_op *op[KILN_MEMO_CALLS];
     union {
         kiln_work work;
@@ -66,10 +63,18 @@ typedef struct kiln_memo_calls {
     };
 } kiln_memo_calls;
 
+/* What a memo does for a call. */
+typedef enum kiln_memo_work {
+    KILN_MEMO_ONE,         /* one nest is launched, which gives one result */
+    KILN_MEMO_LAUNCHES,    /* guards and other nests are launched */
+    KILN_MEMO_REST,        /* the same after a call of another operator, which gives some of the results */
+    KILN_MEMO_CALLS_OTHERS /* the steps of a composition's work are run, which call other operators */
+} kiln_memo_work;
+
 typedef struct kiln_memo kiln_memo;
 
-/* Answers a call of the memo's operator that has as many values as the memo and room for one result at least.  The thread
- * is inside the epochs, and the function leaves them.  The parameters that kiln_call has too stand in the same places, so
+/* Answers a call of the memo's operator that has as many values as the memo and room for its results.  The thread is inside
+ * the epochs, and the function leaves them.  The parameters that kiln_call has too stand in the same places, so
  * that they stay in their registers. */
 typedef kiln_status kiln_memo_hit(kiln_thread *t, kiln_memo *m, const kiln_value *args, size_t nargs,
                                   kiln_tensor **outs, size_t nouts);
@@ -77,27 +82,33 @@ typedef kiln_status kiln_memo_hit(kiln_thread *t, kiln_memo *m, const kiln_value
 struct kiln_memo {
     const kiln_op *op;   /* if it holds nothing its own address, which is no operator's */
     uint64_t generation; /* kiln_generation when the class was found */
-    size_t simple_nargs; /* nargs if `hit` can answer; else SIZE_MAX, and call_any answers */
-    kiln_memo_hit *
-        hit; /* A kernel's needs one result, one nest, no guard, no text and, if it is flat, no list.  An interpreted
-              * memo always has one. */
+    size_t nargs, nrets;
+    kiln_memo_hit *hit;
+    kiln_ctx *ctx;
     kiln_class *c; /* NULL: a composition */
-    /* The last shape, and what follows from it. */
-    uint64_t like_sig; /* 0: none */
-    int64_t n[2];      /* n[0]: its elements */
+    /* The last shape of a flat memo, and what follows from it. */
+    uint64_t last_sig, like_sig; /* of its tensors, 0: none; the same unless the memo is `rounded`, then 0 */
+    int64_t n[2];                /* n[0]: its elements */
     kiln_tensor_mold mold[KILN_MEMO_RETS];
-    uint32_t nargs, nbuffers;
-    uint8_t nrets, nsized, nnests, nguards;
+    /* Of a memo that writes to values: bytes from where each tensor begins to its end. */
+    uint64_t reach[KILN_MEMO_ARGS];
+    uint32_t nbuffers;
+    uint8_t nsized, nnests, nguards;
     bool given_outs;                 /* results go into arguments */
     uint8_t like;                    /* the argument that has the shape of the call */
     uint8_t sized[KILN_MEMO_ARGS];   /* other arguments that must have that shape */
-    uint8_t target[KILN_MEMO_RETS];  /* the argument of each result that is given; else `like` */
     uint8_t elem[KILN_MEMO_BUFFERS]; /* bytes */
     uint8_t dtype[KILN_MEMO_BUFFERS];
+    /* The values that are written to, by their buffers: results that are given, and behind all results other arguments.  Bit i of
+     * `same`: value i lies in the same place, element by element; or may do so if the memo is flat. */
+    uint8_t first_written, end_written, written[KILN_MEMO_WRITTEN];
+    uint32_t same[KILN_MEMO_WRITTEN];
+    bool is_checked; /* something must hold that the guard does not see: memo.c, checks_hold */
     kiln_asked asked;
     const kiln_memo_arg *arg_end;
     kiln_memo_scalar scalar[KILN_MEMO_SCALARS], *scalar_end; /* those that are not defaults */
-    /* The launch of a flat memo, ready but for n[0], ptr and the scalars above. */
+    /* The launch, ready but for ptr, the scalars above and, of a flat memo, n[0]. */
+    bool direct; /* one call of fn runs a nest */
     kiln_kernel_fn fn;
     kiln_launch launch;
     char *ptr[KILN_MEMO_BUFFERS];
@@ -108,29 +119,26 @@ struct kiln_memo {
     uint32_t serial; /* of the recipe it was made for */
     bool used;       /* since it was made */
     uint8_t missed;  /* calls that came while a slot pointed at it */
-    uint8_t ncalls;  /* of a composition; 0: a kernel or the interpreter answers */
+    uint8_t work_is; /* kiln_memo_work */
     /* The program that the interpreter runs, or NULL: then fn is a kernel.  Publishing the kernel of the class retires the
      * program and with that raises the epoch, so that this memo's generation is over before the program is freed. */
     const kiln_interp *interp;
-    int64_t rows; /* of an interpreted memo: how often the interpreter goes through its instructions */
+    int64_t nelem;   /* of an interpreted memo that is not flat: its elements; */
+    int64_t rows;    /* of any: how often the interpreter goes through its instructions */
+    uint32_t absent; /* bit k: the kernel gives no result k */
     /* Of one that is not flat: launches or calls, what tensors must be like, and headers in the shapes of the results. */
     bool flat; /* then there is no memory for what follows */
     union {
         kiln_walk walk;
-        kiln_memo_calls calls; /* if ncalls */
+        kiln_memo_calls calls; /* KILN_MEMO_CALLS_OTHERS */
     };
-    size_t work;
-    uint32_t absent;     /* bit k: the kernel gives no result k */
-    const kiln_op *rest; /* the operator that gives results from nown on, or NULL: */
-    uint8_t nown, nrest, rest_arg[KILN_MEMO_ARGS]; /* it takes these values */
-    uint8_t nwritten; /* arguments that are written to: their buffers stand behind the results, */
-    uint8_t written[KILN_MEMO_RETS];  /* and these are the values */
-    uint32_t same[KILN_MEMO_RETS];    /* of a given result, bit i: value i begins where it does */
-    uint64_t reach[KILN_MEMO_ARGS];   /* bytes from where a tensor begins to its end */
-    uint8_t shape_of[KILN_MEMO_RETS]; /* which of these a result has that is made */
+    size_t work; /* bytes that a launch needs beside its buffers */
     kiln_tensor shape[KILN_MEMO_SHAPES];
+    const kiln_tensor *shape_of[KILN_MEMO_RETS]; /* which of these a result has that is made */
     int64_t shape_sizes[KILN_MEMO_SHAPES][KILN_MEMO_RANK], shape_strides[KILN_MEMO_SHAPES][KILN_MEMO_RANK];
     int64_t layout[KILN_MEMO_WORDS]; /* of each tensor given: its sizes, its strides */
+    const kiln_op *rest;             /* the operator that gives results from nown on, or NULL: */
+    uint8_t nown, nrest, rest_arg[KILN_MEMO_ARGS]; /* it takes these values */
 };
 
 _Static_assert(KILN_MEMO_ARGS <= 32, "bits of kiln_memo.same");
@@ -212,23 +220,22 @@ typedef struct kiln_answered {
 /* memo_make.c: makes m, which the recipe gave for a call like this one, answer calls like this one of recipe r.  False: no memo
  * can. */
 bool kiln_memo_make(kiln_memo *m, bool flat, const kiln_recipe *r, const kiln_answered *call);
-/* memo.c: for calls whose first values, this many, are all their tensors and each in the shape of the call; [0] is for
- * any that are flat. */
-extern kiln_memo_hit *const kiln_memo_hits[KILN_MEMO_HITS];
+/* memo.c: [0] is for every memo.  The others are for flat ones of one result, one nest and nothing to be checked, whose first
+ * values, this many, are all their tensors and each in the shape of the call. */
+extern kiln_memo_hit *const kiln_memo_hits[KILN_MEMO_LEAD + 1];
 /* memo.c: whether values are as a memo asks that is not flat: its tensors have the sizes and strides kept, too. */
 bool kiln_memo_laid_out_alike(const kiln_memo *m, const kiln_value *args);
-/* memo.c: the call by a memo of its operator and as many values.  alike: a recipe of the memo's has found the values to be of
- * its kinds.  *st, KILN_OK before: an error of an operator that was called. */
+/* memo.c: the call by a memo whose recipe has found the values to be of its kinds.  *st, KILN_OK before: an error of an operator
+ * that was called. */
 typedef enum kiln_memo_ran {
     KILN_MEMO_NOT,   /* nothing has happened */
     KILN_MEMO_RAN,   /* the kernel or the interpreter has answered */
     KILN_MEMO_CALLED /* calls of other operators have answered, and have said what answered them */
 } kiln_memo_ran;
-kiln_memo_ran kiln_memo_run(kiln_memo *m, const kiln_value *args, kiln_tensor **outs, bool alike,
-                            kiln_status *st);
+kiln_memo_ran kiln_memo_run(kiln_memo *m, const kiln_value *args, kiln_tensor **outs, kiln_status *st);
 
 /* memo_calls.c: keeps the calls of a composition.  False: no memo can. */
-bool kiln_memo_keep_calls(kiln_memo *m, kiln_ctx *ctx, const kiln_plan *plan);
+bool kiln_memo_keep_calls(kiln_memo *m, const kiln_plan *plan);
 /* memo_calls.c: makes the calls that m keeps, for values that match.  Once one is made, m may be the memo of another
  * call. */
 kiln_status kiln_memo_run_calls(const kiln_memo *m, const kiln_value *args,

@@ -82,8 +82,6 @@ static bool fill_buffers(filling *f) {
     for (int b = 0; b < p->axes.nbuffers; b++) {
         const kiln_buffer *buf = &p->buffer[b];
         if (!kiln_memo_flat_stride(p, b, f->any_sized, &m->stride[2 * b])) return false;
-        if (buf->kind == KILN_BUFFER_RESULT)
-            m->target[b] = m->given_outs ? (uint8_t)p->call->given_out[b] : m->like;
         m->elem[b] = p->bytes[b];
         m->dtype[b] = buf->dtype;
         m->stride[2 * b + 1] = 0;
@@ -91,9 +89,10 @@ static bool fill_buffers(filling *f) {
     return true;
 }
 
-/* How many values lead as kiln_memo_hits says; 0 if they do not. */
+/* Which of kiln_memo_hits answers by a flat memo. */
 static unsigned leading_tensors(const kiln_memo *m) {
     unsigned n = 0, all = 0;
+    if (m->work_is != KILN_MEMO_ONE || m->asked.has_text || m->asked.has_list) return 0;
     while (n < m->nargs && m->asked.arg[n].kind == KILN_TENSOR) n++;
     for (unsigned i = 0; i < m->nargs; i++) all += m->asked.arg[i].kind == KILN_TENSOR;
     return m->like == 0 && n == all && n == m->nsized + 1u && n <= KILN_MEMO_LEAD ? n : 0;
@@ -148,6 +147,56 @@ static bool fill_scalars(filling *f, const kiln_class *c) {
     return true;
 }
 
+/* -- what is written to --------------------------------------------------------------------------------------- */
+
+/* What tells from where tensors begin whether one that is written to shares memory with another. */
+static bool keep_reaches(filling *f) {
+    for (unsigned i = 0; i < f->m->nargs; i++) {
+        if (f->args[i].kind != KILN_TENSOR) continue;
+        const kiln_tensor *t = f->args[i].u.tensor;
+        kiln_extent e = kiln_tensor_extent(t);
+        f->m->reach[i] = e.nbytes;
+        bool begins = e.low == (uintptr_t)t->data; /* no element lies before the first one */
+        if (e.nbytes == 0 || !begins) return false;
+    }
+    return true;
+}
+
+/* Which tensors may lie on result k, which is given: itself; of a flat call all that have an element of as many bytes for each of its
+ * elements, of any other those that do so now.  Two results lie on each other in no call. */
+static uint32_t may_be_same(const filling *f, unsigned k) {
+    uint32_t same = 0;
+    const kiln_tensor *to = f->plan->call->out[k];
+    for (unsigned i = 0; i < f->m->nargs; i++) {
+        if (f->args[i].kind != KILN_TENSOR) continue;
+        const kiln_tensor *t = f->args[i].u.tensor;
+        bool alike = (t->rank == 0) == (to->rank == 0) &&
+                     kiln_elem_bytes[t->dtype] == kiln_elem_bytes[to->dtype];
+        if (f->m->flat ? alike : t->data == to->data) same |= UINT32_C(1) << i;
+    }
+    for (unsigned j = 0; j < f->m->nrets; j++)
+        if (j != k) same &= ~(UINT32_C(1) << f->plan->call->given_out[j]);
+    return same;
+}
+
+/* Results that are given, and arguments that are written to.  These must share memory with no other tensor. */
+static bool keep_written(filling *f) {
+    const kiln_plan *p = f->plan;
+    kiln_memo *m = f->m;
+    unsigned nrets = p->typed.nrets;
+    m->first_written = (uint8_t)(m->given_outs ? 0 : nrets);
+    m->end_written = (uint8_t)p->axes.nwritten;
+    if (m->first_written == m->end_written) return true;
+    if (m->end_written > KILN_MEMO_WRITTEN) return false;
+    for (unsigned b = m->first_written; b < m->end_written; b++) {
+        int value = b < nrets ? p->call->given_out[b] : p->call->given[p->buffer[b].which];
+        if (value < 0) return false;
+        m->written[b] = (uint8_t)value;
+        m->same[b] = b < nrets ? may_be_same(f, b) : UINT32_C(1) << value;
+    }
+    return keep_reaches(f);
+}
+
 /* -- flat calls ---------------------------------------------------------------------------------------------- */
 
 /* Row-major and in the shape of the call, or without dimensions. */
@@ -171,11 +220,12 @@ static bool make_flat(filling *f) {
     const kiln_plan *p = f->plan;
     if (p->typed.absent || p->axes.nwritten != p->typed.nrets) return false;
     if (!fill_shape(f) || !fill_buffers(f)) return false;
-    m->like_sig = 0;
+    m->last_sig = m->like_sig = 0;
     m->n[1] = 1;
     m->launch = (kiln_launch){
         .ndim = 2, .n = m->n, .ptr = m->ptr, .stride = m->stride, .origin = origin, .par = m->par};
-    m->hit = kiln_memo_hits[m->rounded ? KILN_MEMO_ROUNDED : leading_tensors(m)];
+    m->hit = kiln_memo_hits[leading_tensors(m)];
+    m->is_checked = m->given_outs || m->nnests > 1;
     return true;
 }
 
@@ -194,19 +244,6 @@ static bool keep_layout(filling *f) {
     return true;
 }
 
-/* What tells from where tensors begin whether one that is written to shares memory with another. */
-static bool keep_reaches(filling *f) {
-    for (unsigned i = 0; i < f->m->nargs; i++) {
-        if (f->args[i].kind != KILN_TENSOR) continue;
-        const kiln_tensor *t = f->args[i].u.tensor;
-        kiln_extent e = kiln_tensor_extent(t);
-        f->m->reach[i] = e.nbytes;
-        bool begins = e.low == (uintptr_t)t->data; /* no element lies before the first one */
-        if (e.nbytes == 0 || !begins) return false;
-    }
-    return true;
-}
-
 /* A header in the shape of a result, as shape s of the memo. */
 static bool keep_shape(kiln_memo *m, unsigned s, const kiln_tensor *made) {
     if (s == KILN_MEMO_SHAPES || made->rank > KILN_MEMO_RANK) return false;
@@ -220,20 +257,6 @@ static bool keep_shape(kiln_memo *m, unsigned s, const kiln_tensor *made) {
     return true;
 }
 
-/* Results that are given.  The plan found that each shares memory with no other tensor, or with all of one, element by
- * element, which begins where it does. */
-static void keep_given(filling *f) {
-    kiln_memo *m = f->m;
-    for (unsigned k = 0; k < m->nrets; k++) {
-        const kiln_tensor *to = f->plan->call->out[k];
-        m->target[k] = (uint8_t)f->plan->call->given_out[k];
-        m->same[k] = 0;
-        for (unsigned i = 0; i < m->nargs; i++)
-            if (f->args[i].kind == KILN_TENSOR && f->args[i].u.tensor->data == to->data)
-                m->same[k] |= UINT32_C(1) << i;
-    }
-}
-
 /* Results that are made. */
 static bool keep_shapes(kiln_memo *m, const kiln_plan *p, kiln_tensor *const *made) {
     unsigned nshapes = 0;
@@ -244,26 +267,11 @@ static bool keep_shapes(kiln_memo *m, const kiln_plan *p, kiln_tensor *const *ma
         while (s < nshapes && kept[s] != p->result[k].shape) s++;
         if (s == nshapes && !keep_shape(m, nshapes++, made[k])) return false;
         kept[s] = p->result[k].shape;
-        m->shape_of[k] = (uint8_t)s;
+        m->shape_of[k] = &m->shape[s];
         m->mold[k] = (kiln_tensor_mold){
             .sig = made[k]->sig,
             .data_bytes = made[k]->data_cap,
             .block = kiln_block_class_or_large(kiln_tensor_head(made[k]->rank) + made[k]->data_cap)};
-    }
-    return true;
-}
-
-/* Arguments that are written to.  Each must share memory with no other tensor. */
-static bool keep_written(filling *f) {
-    const kiln_plan *p = f->plan;
-    kiln_memo *m = f->m;
-    int n = p->axes.nwritten - p->typed.nrets;
-    if (n > KILN_MEMO_RETS) return false;
-    m->nwritten = (uint8_t)n;
-    for (int k = 0; k < n; k++) {
-        int value = p->call->given[p->buffer[p->typed.nrets + k].which];
-        if (value < 0) return false;
-        m->written[k] = (uint8_t)value;
     }
     return true;
 }
@@ -275,6 +283,7 @@ static bool keep_rest(filling *f) {
     m->rest = p->call->op->row->rest ? p->rest : NULL;
     if (!m->rest) return p->work.nsteps == 1;
     if (p->work.nsteps != 2 || m->given_outs || m->rest->schema->nargs > KILN_MEMO_ARGS) return false;
+    m->work_is = KILN_MEMO_REST;
     m->nown = (uint8_t)kiln_row_nown(p->call->op->row);
     m->nrest = (uint8_t)m->rest->schema->nargs;
     for (int i = 0; i < m->nrest; i++) {
@@ -290,19 +299,15 @@ static bool make_laid_out(filling *f, const kiln_class *c, const kiln_runner *ru
     static const int64_t origin[KILN_WALK_DIMS];
     const kiln_plan *p = f->plan;
     kiln_memo *m = f->m;
-    m->hit = kiln_memo_hits[m->given_outs ? KILN_MEMO_LAID_OUT_INTO : KILN_MEMO_LAID_OUT];
-    m->absent = p->typed.absent;
     if (!keep_rest(f) || p->work.parts || c->nests.blocks.length)
         return false; /* the call does more than run its kernel over the axes */
     kiln_axes x;
     kiln_work_axes(&p->work, &x);
-    if (!kiln_walk_make(&x, run, &m->walk) || !keep_layout(f) || !keep_written(f)) return false;
-    if ((m->nwritten || m->given_outs) && !keep_reaches(f)) return false;
-    if (m->given_outs)
-        keep_given(f);
-    else if (!keep_shapes(m, p, made))
-        return false;
+    if (!kiln_walk_make(&x, run, &m->walk) || !keep_layout(f)) return false;
+    if (!m->given_outs && !keep_shapes(m, p, made)) return false;
     m->work = m->walk.whole ? 0 : run->work;
+    m->direct = !m->walk.whole && m->walk.outer.ngrid == 0 && m->work == 0;
+    m->is_checked = m->rounded || m->first_written < m->end_written;
     m->launch = (kiln_launch){.ndim = m->walk.ndim,
                               .n = m->walk.n,
                               .ptr = m->ptr,
@@ -333,14 +338,13 @@ static bool make_interpreted(filling *f, const kiln_runner *run) {
     kiln_memo *m = f->m;
     kiln_work_axes(&f->plan->work, &x);
     for (int d = x.ngrid; d < x.ndim; d++) n[GRID + d - x.ngrid] = x.n[d];
-    if (m->nrets == 0 || !kiln_interp_fits(run->interp, n))
-        return false; /* kiln_call finds no memo without results */
+    if (!kiln_interp_fits(run->interp, n)) return false;
     if (run->across && !kiln_interp_fits(run->across, n)) return false;
     m->interp = run->interp;
     m->fn = kiln_interp_kernel;
     m->launch.work = (char *)(uintptr_t)run->interp;
-    m->hit = kiln_memo_hits[KILN_MEMO_INTERPRETED];
-    m->n[0] = x.nelem; /* of a flat memo: of the last shape */
+    m->hit = kiln_memo_hits[0];
+    m->nelem = x.nelem;
     m->rows = kiln_rows_walked(&x);
     return true;
 }
@@ -354,42 +358,59 @@ static void keep_class(kiln_memo *m, kiln_class *c, const kiln_runner *run) {
     m->interp = NULL;
 }
 
+/* What a memo of any kind keeps of the call, and nothing of what was written there for another one. */
+static void begin(kiln_memo *m, const kiln_recipe *r, const kiln_answered *call) {
+    const kiln_plan *plan = call->plan;
+    m->op = (const kiln_op *)m; /* until all of it is right */
+    m->ctx = call->ctx;
+    m->generation = r->generation;
+    m->serial = r->serial;
+    m->nargs = r->nargs;
+    m->nrets = plan->typed.nrets;
+    m->nbuffers = (uint32_t)plan->axes.nbuffers;
+    m->absent = plan->typed.absent;
+    m->given_outs = plan->call->nout > 0;
+    m->used = m->asked.has_text = m->asked.has_list = m->rounded = false;
+    m->asked.nitems = 0;
+    m->arg_end = m->asked.arg + m->nargs;
+    m->scalar_end = m->scalar;
+    m->hit = kiln_memo_hits[0];
+    keep_class(m, call->c, call->run);
+}
+
+/* The launch of a call that has a class. */
+static bool make_launch(filling *f, const kiln_answered *call) {
+    kiln_memo *m = f->m;
+    bool one = m->nrets == 1 && !m->absent && m->nnests == 1 && m->nguards == 0;
+    m->work_is = one ? KILN_MEMO_ONE : KILN_MEMO_LAUNCHES;
+    if (!fill_scalars(f, call->c) || !fill_addresses(f) || !keep_written(f)) return false;
+    if (!(m->flat ? make_flat(f) : make_laid_out(f, call->c, call->run, call->made))) return false;
+    return !call->run->interp || make_interpreted(f, call->run);
+}
+
+static bool make_calls(filling *f) {
+    f->m->work_is = KILN_MEMO_CALLS_OTHERS;
+    f->m->is_checked = false;
+    return keep_layout(f) && kiln_memo_keep_calls(f->m, f->plan);
+}
+
 bool kiln_memo_make(kiln_memo *m, bool flat, const kiln_recipe *r, const kiln_answered *call) {
     const kiln_plan *plan = call->plan;
     const kiln_row *row = plan->call->op->row;
     bool composed = plan->kind == KILN_CLASS_COMPOSITION;
-    uint64_t values = row->rest || composed ? UINT64_MAX : row->asked | row->shaped | row->hosted;
+    uint64_t values = composed || row->rest ? UINT64_MAX : row->asked | row->shaped | row->hosted;
     filling f = {.m = m,
                  .r = r,
                  .args = call->args,
                  .plan = plan,
                  .asking = {&m->asked, plan, values, false},
                  .first = -1};
-    m->op = (const kiln_op *)m; /* until all of it is right */
-    if (!composed && !fits(plan, call->c)) return false;
-    m->generation = r->generation;
-    m->serial = r->serial;
-    m->nargs = r->nargs;
-    m->nrets = plan->typed.nrets;
-    m->nbuffers = (uint32_t)plan->axes.nbuffers;
-    m->given_outs = plan->call->nout > 0;
-    m->used = m->asked.has_text = m->asked.has_list = false;
-    m->asked.nitems = 0;
-    m->arg_end = m->asked.arg + m->nargs;
+    begin(m, r, call);
     m->flat = flat;
-    m->ncalls = 0;
-    keep_class(m, call->c, call->run);
+    if (!composed && !fits(plan, call->c)) return false;
     for (unsigned i = 0; i < m->nargs; i++)
         if (!fill_arg(&f, i)) return false;
-    if (composed ? !keep_layout(&f) || !kiln_memo_keep_calls(m, call->ctx, plan)
-                 : !fill_addresses(&f) || !fill_scalars(&f, call->c) ||
-                       !(m->flat ? make_flat(&f) : make_laid_out(&f, call->c, call->run, call->made)))
-        return false;
-    if (call->run->interp && !make_interpreted(&f, call->run)) return false;
-    /* The hit of a flat memo compares one word of each value: of a list the address of its items. */
-    bool one_word = !m->asked.has_text && !(m->flat && m->asked.has_list);
-    bool simple = m->nrets == 1 && call->made[0] && m->nnests == 1 && m->nguards == 0 && one_word;
-    m->simple_nargs = simple || m->interp ? m->nargs : SIZE_MAX;
+    if (!(composed ? make_calls(&f) : make_launch(&f, call))) return false;
     m->op = plan->call->op;
     return true;
 }

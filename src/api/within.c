@@ -18,14 +18,34 @@ static int64_t *take(kiln_within *in, unsigned n) {
     return in->outer->words + in->top;
 }
 
-/* Whether every tensor that the work reads was given.  Its arguments are then numbered by the values of the call. */
-static bool number_by_values(kiln_work *w, const kiln_bound *call) {
-    kiln_buffer *buffer = (kiln_buffer *)(void *)((int64_t *)(void *)w + w->buffer);
+/* An argument of a call becomes the number of the value that was given for it; a default becomes its own value.  False: it is of a
+ * kind that has no place in a work. */
+static bool number_by_value(kiln_call_arg *a, const kiln_bound *call) {
+    if (a->from < 0) return true;
+    const kiln_value *v = &call->arg[a->from];
+    a->from = call->given[a->from];
+    if (a->from >= 0) return true;
+    a->kind = (uint8_t)v->kind;
+    a->u.i = v->u.i;
+    return v->kind == KILN_NONE || v->kind == KILN_BOOL_V || v->kind == KILN_INT_V ||
+           v->kind == KILN_FLOAT_V || v->kind == KILN_DTYPE_V;
+}
+
+bool kiln_work_keep(kiln_work *to, const kiln_work *w, const kiln_bound *call) {
+    int64_t *words = memcpy(to, w, kiln_work_size(w));
+    kiln_buffer *buffer = (kiln_buffer *)(void *)(words + w->buffer);
     for (int b = 0; b < w->nbuffers; b++) {
         if (buffer[b].kind != KILN_BUFFER_ARG) continue;
         int value = call->given[buffer[b].which];
         if (value < 0) return false;
         buffer[b].which = (uint8_t)value;
+    }
+    for (int k = 0; k < w->nsteps; k++) {
+        const kiln_step *s = &kiln_work_steps(to)[k];
+        if (s->kind != KILN_STEP_CALL) continue;
+        kiln_call_arg *args = (kiln_call_arg *)(void *)(words + s->u.call.args);
+        for (int i = 0; i < s->u.call.nargs; i++)
+            if (!number_by_value(&args[i], call)) return false;
     }
     return true;
 }
@@ -44,9 +64,8 @@ static kiln_status keep(void *user, kiln_plan *p) {
     kiln_work *work = par ? (kiln_work *)(void *)take(in, p->work.nwords) : NULL;
     if (!work) return KILN_OK;
     for (int k = 0; k < to->c->nscalars; k++) KILN_TRY(kiln_plan_scalar(p, &to->c->scalars[k], &par[k]));
-    memcpy(work, &p->work, kiln_work_size(&p->work));
     to->par = par;
-    if (number_by_values(work, p->call)) to->work = work;
+    if (kiln_work_keep(work, &p->work, p->call)) to->work = work;
     return KILN_OK;
 }
 

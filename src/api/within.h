@@ -29,6 +29,10 @@ static inline bool kiln_makes_calls(const kiln_op *op) { return op->row->compose
  * their classes counts as calls of a user until kiln_inner_end gets in->counted. */
 kiln_infer_watch kiln_within_watch(kiln_within *in, kiln_plan *outer);
 
+/* Copies w to `to`, for which there is room, and numbers its arguments by the values of the call, so that the copy can be run when
+ * the call is gone.  False: the work reads a tensor that was not given, or a default that has no place in a work. */
+bool kiln_work_keep(kiln_work *to, const kiln_work *w, const kiln_bound *call);
+
 /* Runs the work of a call that makes other calls.  c: the class of its own kernel; NULL: it has none.  The calls count as one,
  * which is interpreted if any of them is. */
 kiln_status kiln_within_run(kiln_within *in, const kiln_work *w, kiln_class *c, kiln_runner *run,
