@@ -255,6 +255,7 @@ KILN_HOT static inline kiln_status set_buffers(kiln_plan *p, bool written) {
     p->kind = KILN_CLASS_KERNEL;
     p->form = 0;
     p->axes.triangle = false;
+    p->axes.nindexed = 0;
     p->copy_n = NULL;
     return KILN_OK;
 }

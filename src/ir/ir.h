@@ -44,7 +44,8 @@ typedef uint32_t kiln_ref; /* index of the instruction that made a value */
 
 typedef struct kiln_ir_axis {
     const char *name;
-    bool grid; /* stands for all points of an element-wise nest; two launch dimensions */
+    bool grid;    /* stands for all points of an element-wise nest; two launch dimensions */
+    bool indexed; /* `grid indexed`: one dimension of the grid, whose index is known; one launch dimension */
 } kiln_ir_axis;
 
 typedef enum kiln_ir_role { KILN_BUF_IN, KILN_BUF_OUT, KILN_BUF_INOUT, KILN_BUF_TMP } kiln_ir_role;
@@ -137,6 +138,7 @@ typedef struct kiln_ir {
 
 kiln_ir *kiln_ir_new(kiln_arena *arena, const char *name); /* NULL without memory */
 int kiln_ir_axis_add(kiln_ir *ir, const char *name, bool grid);
+int kiln_ir_indexed_axis_add(kiln_ir *ir, const char *name); /* `grid indexed` */
 int kiln_ir_buf_add(kiln_ir *ir, const char *name, kiln_ir_role role, kiln_dtype t, uint32_t axes,
                     kiln_stride step);
 int kiln_ir_par_add(kiln_ir *ir, const char *name, kiln_dtype t);

@@ -62,8 +62,14 @@ int kiln_ir_axis_add(kiln_ir *ir, const char *name, bool grid) {
     name = copy_text(ir, name);
     if (ir->failed) return 0;
     ir->axes = axes;
-    ir->axes[ir->naxes] = (kiln_ir_axis){name, grid};
+    ir->axes[ir->naxes] = (kiln_ir_axis){.name = name, .grid = grid};
     return ir->naxes++;
+}
+
+int kiln_ir_indexed_axis_add(kiln_ir *ir, const char *name) {
+    int a = kiln_ir_axis_add(ir, name, false);
+    if (!ir->failed) ir->axes[a].indexed = true;
+    return a;
 }
 
 int kiln_ir_buf_add(kiln_ir *ir, const char *name, kiln_ir_role role, kiln_dtype t, uint32_t axes,

@@ -433,7 +433,11 @@ static kiln_status take_decl(reader *r, bool *any) {
     *any = true;
     if (eat_word(r, "axis")) {
         KILN_TRY(take_word(r, name, "a name"));
-        kiln_ir_axis_add(r->ir, name, eat_word(r, "grid"));
+        bool grid = eat_word(r, "grid");
+        if (grid && eat_word(r, "indexed"))
+            kiln_ir_indexed_axis_add(r->ir, name);
+        else
+            kiln_ir_axis_add(r->ir, name, grid);
         return KILN_OK;
     }
     if (eat_word(r, "buf")) return take_buf_decl(r);

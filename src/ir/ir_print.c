@@ -225,7 +225,8 @@ static void put_ins(printer *p, int i) {
 static void declare_axis(printer *p, int a) {
     kiln_sb_puts(p->out, "  axis ");
     put_axis(p, a);
-    kiln_sb_puts(p->out, p->ir->axes[a].grid ? " grid\n" : "\n");
+    const kiln_ir_axis *axis = &p->ir->axes[a];
+    kiln_sb_puts(p->out, axis->indexed ? " grid indexed\n" : axis->grid ? " grid\n" : "\n");
 }
 
 static void declare_buf(printer *p, int k) {

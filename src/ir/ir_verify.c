@@ -3,11 +3,10 @@
  * One pass over the flat array with a stack of open regions; each rule is one function, each message
  * names the instruction and what was expected.  What passes here can be run by the interpreter and
  * printed as source without further checks.  Changes nothing. */
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "ir/ir.h"
+#include "ir/ir_verify.h"
 
 typedef struct frame {
     int open;      /* the FOR, FOLD or SCAN */
@@ -21,11 +20,12 @@ typedef struct checker {
     uint32_t *part_of; /* per instruction: the part of the region it stands in */
     frame *stack;      /* KILN_IR_MAX_NEST of them */
     int depth;
-    int at;      /* instruction being checked */
-    int nests;   /* seen so far */
-    bool stores; /* a store was seen, in any nest */
-    bool traps;  /* a trap was seen in this nest */
-    bool wrote;  /* a store was seen in this nest */
+    int at;           /* instruction being checked */
+    int nests;        /* seen so far */
+    uint32_t indexed; /* bit a: a loop over indexed axis a was seen in this nest */
+    bool stores;      /* a store was seen, in any nest */
+    bool traps;       /* a trap was seen in this nest */
+    bool wrote;       /* a store was seen in this nest */
 } checker;
 
 /* "instruction 7 (%4 = load)" in buf: the array's index and what the printer shows. */
@@ -45,12 +45,6 @@ static const char *place(const checker *c, char buf[64]) {
 #define BAD(c, fmt, ...) \
     KILN_FAIL(KILN_E_VERIFY, "kernel \"%s\": %s: " fmt, (c)->ir->name, place(c, (char[64]){0}), __VA_ARGS__)
 #define BAD0(c, text) BAD(c, "%s", text)
-
-static bool is_half(int t) { return t == KILN_F16 || t == KILN_BF16; }
-
-static bool is_compute(int t) {
-    return t < KILN_DTYPE_COUNT && !is_half(t) && !kiln_dtype_is_complex((kiln_dtype)t);
-}
 
 static const char *dt(int t) { return kiln_dtype_name((kiln_dtype)t); }
 
@@ -93,14 +87,14 @@ static kiln_status check_cast(const checker *c, const kiln_ir_ins *ins) {
     if (ins->dtype >= KILN_DTYPE_COUNT) return BAD0(c, "no such type");
     KILN_TRY(operand(c, ins->arg[0], -1, "the operand"));
     int from = c->ir->ins[ins->arg[0]].dtype, to = ins->dtype;
-    bool ok = (is_compute(from) && is_compute(to)) || (from == KILN_F32 && is_half(to)) ||
-              (is_half(from) && to == KILN_F32);
+    bool ok = (kiln_ir_is_compute(from) && kiln_ir_is_compute(to)) ||
+              (from == KILN_F32 && kiln_ir_is_half(to)) || (kiln_ir_is_half(from) && to == KILN_F32);
     if (!ok) return BAD(c, "casts %s to %s; f16 and bf16 are cast from and to f32 only", dt(from), dt(to));
     return KILN_OK;
 }
 
 static kiln_status check_const(const checker *c, const kiln_ir_ins *ins) {
-    if (!is_compute(ins->dtype))
+    if (!kiln_ir_is_compute(ins->dtype))
         return BAD(c, "a constant must have a compute type, not %s",
                    ins->dtype < KILN_DTYPE_COUNT ? dt(ins->dtype) : "none");
     return KILN_OK;
@@ -121,6 +115,8 @@ static kiln_status check_axis(const checker *c, const kiln_ir_ins *ins) {
     const kiln_ir_axis *a = &ir->axes[ins->which];
     if (ins->dtype != KILN_I64) return BAD(c, "makes %s, expected i64", dt(ins->dtype));
     if (a->grid) return BAD(c, "grid axis %s has neither index nor extent", a->name);
+    if (a->indexed && ins->op == KILN_IR_EXTENT)
+        return BAD(c, "indexed axis %s has no extent: threads may share it", a->name);
     if (ins->op == KILN_IR_INDEX && !in_loop_over(c, ins->which))
         return BAD(c, "expected to stand in a loop over %s", a->name);
     return KILN_OK;
@@ -142,7 +138,8 @@ static kiln_status check_access(const checker *c, const kiln_ir_ins *ins) {
         int axis = ins->coord[k].axis;
         if (axis >= ir->naxes || !(b->axes >> axis & 1))
             return BAD(c, "buffer %s has no axis %s", b->name, axis < ir->naxes ? ir->axes[axis].name : "?");
-        if (ir->axes[axis].grid) return BAD(c, "grid axis %s takes no coordinate", ir->axes[axis].name);
+        if (ir->axes[axis].grid || ir->axes[axis].indexed)
+            return BAD(c, "grid axis %s takes no coordinate", ir->axes[axis].name);
         if (given >> axis & 1) return BAD(c, "two coordinates along %s", ir->axes[axis].name);
         given |= 1u << axis;
         KILN_TRY(operand(c, ins->coord[k].at, KILN_I64, "a coordinate"));
@@ -193,8 +190,17 @@ static kiln_status check_store_in_fold(checker *c, const kiln_ir_ins *ins) {
     return KILN_OK;
 }
 
+/* Threads that share an indexed axis all run what stands outside the loop over the axis. */
+static kiln_status check_store_is_shared(const checker *c) {
+    for (int a = 0; a < c->ir->naxes; a++)
+        if (c->ir->axes[a].indexed && !in_loop_over(c, a))
+            return BAD(c, "a store needs a loop over the indexed axis %s", c->ir->axes[a].name);
+    return KILN_OK;
+}
+
 static kiln_status check_store(checker *c, const kiln_ir_ins *ins) {
     KILN_TRY(check_access(c, ins));
+    KILN_TRY(check_store_is_shared(c));
     KILN_TRY(check_store_in_fold(c, ins));
     const kiln_ir_buf *b = &c->ir->bufs[ins->which];
     if (b->role == KILN_BUF_IN) return BAD(c, "buffer %s is in: it is read only", b->name);
@@ -225,7 +231,7 @@ static kiln_status check_states(const checker *c, const kiln_ir_ins *ins) {
     for (int k = 0; k < ins->nargs; k++) {
         KILN_TRY(operand(c, ins->list[k], -1, "an initial state"));
         int t = c->ir->ins[ins->list[k]].dtype;
-        if (!is_compute(t)) return BAD(c, "state %d is %s, expected a compute type", k, dt(t));
+        if (!kiln_ir_is_compute(t)) return BAD(c, "state %d is %s, expected a compute type", k, dt(t));
     }
     return KILN_OK;
 }
@@ -245,12 +251,29 @@ static kiln_status check_tree(const checker *c, const kiln_ir_ins *ins) {
     return KILN_OK;
 }
 
+/* A loop over an indexed axis is a part of the grid's loops, and the only one over the axis in its nest. */
+static kiln_status check_indexed_loop(checker *c, const kiln_ir_ins *ins, int axis) {
+    const char *name = c->ir->axes[axis].name;
+    bool fits = ins->op == KILN_IR_FOR;
+    for (int k = 0; k < c->depth && fits; k++) {
+        const kiln_ir_axis *outer = &c->ir->axes[opener(c, k)->which];
+        fits = opener(c, k)->op == KILN_IR_FOR && (outer->grid || outer->indexed);
+    }
+    if (!fits)
+        return BAD(c, "indexed axis %s is looped over by a for that stands in loops over the grid only",
+                   name);
+    if (c->indexed >> axis & 1) return BAD(c, "a second loop over the indexed axis %s", name);
+    c->indexed |= 1u << axis;
+    return KILN_OK;
+}
+
 /* Whether ins may run over axis.  Within a block of a fold, loops over its axis run over that block. */
-static kiln_status check_loop_axis(const checker *c, const kiln_ir_ins *ins, int axis) {
+static kiln_status check_loop_axis(checker *c, const kiln_ir_ins *ins, int axis) {
     if (axis >= c->ir->naxes) return BAD(c, "axis %d of %d", axis, c->ir->naxes);
     const kiln_ir_axis *a = &c->ir->axes[axis];
     if (a->grid && (c->depth || ins->op != KILN_IR_FOR))
         return BAD(c, "grid axis %s is looped over by an outermost for only", a->name);
+    if (a->indexed) KILN_TRY(check_indexed_loop(c, ins, axis));
     for (int k = 0; k < c->depth; k++) {
         const kiln_ir_ins *outer = opener(c, k);
         if (!(kiln_ir_axes(outer) >> axis & 1)) continue;
@@ -261,7 +284,7 @@ static kiln_status check_loop_axis(const checker *c, const kiln_ir_ins *ins, int
     return KILN_OK;
 }
 
-static kiln_status check_loop_axes(const checker *c, const kiln_ir_ins *ins) {
+static kiln_status check_loop_axes(checker *c, const kiln_ir_ins *ins) {
     KILN_TRY(check_loop_axis(c, ins, ins->which));
     if (ins->ncoord && ins->op != KILN_IR_FOLD) return BAD0(c, "expected one axis");
     uint32_t seen = 1u << ins->which;
@@ -278,6 +301,7 @@ static kiln_status check_loop_axes(const checker *c, const kiln_ir_ins *ins) {
 static kiln_status check_open(checker *c, const kiln_ir_ins *ins) {
     if (c->depth == KILN_IR_MAX_NEST) return BAD(c, "loops nested more than %d deep", KILN_IR_MAX_NEST);
     if (c->depth == 0 && ins->op != KILN_IR_FOR) return BAD0(c, "the outermost loop of a nest must be a for");
+    if (c->depth == 0) c->indexed = 0;
     KILN_TRY(check_loop_axes(c, ins));
     for (int k = 0; k < c->depth; k++) {
         if (ins->vec && opener(c, k)->vec) return BAD0(c, "already inside a vec loop");
@@ -411,73 +435,12 @@ static kiln_status check_ins(checker *c, const kiln_ir_ins *ins) {
     return KILN_OK;
 }
 
-static bool is_name(const char *s) {
-    if (!s || (!isalpha((unsigned char)*s) && *s != '_')) return false;
-    while (isalnum((unsigned char)*s) || *s == '_' || *s == '.') s++;
-    return *s == 0;
-}
-
-#define BAD_KERNEL(ir, fmt, ...) KILN_FAIL(KILN_E_VERIFY, "kernel \"%s\": " fmt, (ir)->name, __VA_ARGS__)
-
-/* `x.re` must mean the part of the complex buffer x alone. */
-static bool names_part(const kiln_ir_buf *of, const char *name) {
-    size_t n = strlen(of->name);
-    if (!kiln_dtype_is_complex(of->dtype) || strncmp(name, of->name, n) != 0) return false;
-    return strcmp(name + n, ".re") == 0 || strcmp(name + n, ".im") == 0;
-}
-
-static kiln_status check_names(const kiln_ir *ir) {
-    for (int i = 0; i < ir->naxes; i++) {
-        if (!is_name(ir->axes[i].name)) return BAD_KERNEL(ir, "axis %d needs a name", i);
-        for (int j = 0; j < i; j++)
-            if (strcmp(ir->axes[i].name, ir->axes[j].name) == 0)
-                return BAD_KERNEL(ir, "two axes named %s", ir->axes[i].name);
-    }
-    for (int i = 0; i < ir->nbufs; i++) {
-        if (!is_name(ir->bufs[i].name)) return BAD_KERNEL(ir, "buffer %d needs a name", i);
-        for (int j = 0; j < i; j++)
-            if (strcmp(ir->bufs[i].name, ir->bufs[j].name) == 0)
-                return BAD_KERNEL(ir, "two buffers named %s", ir->bufs[i].name);
-        for (int j = 0; j < ir->nbufs; j++)
-            if ((unsigned)ir->bufs[j].dtype < KILN_DTYPE_COUNT && names_part(&ir->bufs[j], ir->bufs[i].name))
-                return BAD_KERNEL(ir, "buffer %s has the name of a part of %s", ir->bufs[i].name,
-                                  ir->bufs[j].name);
-    }
-    for (int i = 0; i < ir->npars; i++) {
-        if (!is_name(ir->pars[i].name)) return BAD_KERNEL(ir, "scalar %d needs a name", i);
-        for (int j = 0; j < i; j++)
-            if (strcmp(ir->pars[i].name, ir->pars[j].name) == 0)
-                return BAD_KERNEL(ir, "two scalars named %s", ir->pars[i].name);
-    }
-    return KILN_OK;
-}
-
-static kiln_status check_declarations(const kiln_ir *ir) {
-    KILN_TRY(check_names(ir));
-    for (int i = 0; i < ir->nbufs; i++) {
-        const kiln_ir_buf *b = &ir->bufs[i];
-        if ((unsigned)b->dtype >= KILN_DTYPE_COUNT || (unsigned)b->role > KILN_BUF_TMP ||
-            (unsigned)b->stride >= KILN_STRIDE_COUNT)
-            return BAD_KERNEL(ir, "buffer %s has no such type, role or stride", b->name);
-        if (b->axes >> ir->naxes)
-            return BAD_KERNEL(ir, "buffer %s has an axis that is not declared", b->name);
-    }
-    for (int i = 0; i < ir->npars; i++)
-        if ((unsigned)ir->pars[i].dtype >= KILN_DTYPE_COUNT || !is_compute((int)ir->pars[i].dtype))
-            return BAD_KERNEL(ir, "scalar %s must have a compute type", ir->pars[i].name);
-    for (int i = 0; i < ir->ntraps; i++)
-        if (ir->traps[i].status == KILN_OK ||
-            !strcmp(kiln_status_name(ir->traps[i].status), "KILN_E_UNKNOWN"))
-            return BAD_KERNEL(ir, "trap %d needs the status of a failure", i);
-    return KILN_OK;
-}
-
 kiln_status kiln_ir_verify(const kiln_ir *ir) {
     if (ir->failed && !ir->why) return KILN_NOMEM();
     if (ir->failed)
         return KILN_FAIL(KILN_E_VERIFY, "kernel \"%s\": while building, after instruction %d: %s", ir->name,
                          ir->nins, ir->why);
-    KILN_TRY(check_declarations(ir));
+    KILN_TRY(kiln_ir_verify_declarations(ir));
     frame stack[KILN_IR_MAX_NEST];
     checker c = {.ir = ir, .stack = stack};
     c.part_of = kiln_alloc(sizeof *c.part_of * (size_t)(ir->nins + 1));

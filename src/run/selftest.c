@@ -22,6 +22,7 @@ enum {
         47, /* of scans: whole tiles and a part of one; with the gap at their end rows are whole cache lines */
     SHORT_COLS = 6,   /* of short rows beside a column, */
     SHORT_ROWS = 135, /* and how many: two for each lane of the widest vector, and a few */
+    FIRST_PLACE = 9,  /* along axes of the grid that are indexed: a thread may have any part */
     LITTLE = 40 * 1000,
     MUCH = 250 * 1000 /* points */
 };
@@ -37,7 +38,7 @@ typedef struct trial {
     kiln_kernel_fn fn;
     char *work; /* of fn */
     int ndim, dim[KILN_IR_MAX_AXES];
-    int64_t n[MAX_DIMS];
+    int64_t n[MAX_DIMS], origin[MAX_DIMS];
     bool map;      /* one grid axis, and no loops inside */
     bool computes; /* coordinates: integers have to be such */
     layout layout;
@@ -145,6 +146,7 @@ static void choose_extents(trial *t) {
     t->least = COLS;
     for (int a = 0; a < ir->naxes; a++) {
         t->dim[a] = t->ndim;
+        if (ir->axes[a].indexed) t->origin[t->ndim] = FIRST_PLACE;
         t->n[t->ndim++] = columns >> a & 1 ? cols : n[a] ? n[a] : PLACES;
         if (t->least > t->n[t->ndim - 1]) t->least = t->n[t->ndim - 1];
         if (ir->axes[a].grid) t->n[t->ndim++] = t->layout == BESIDE ? SHORT_ROWS : ROWS;
@@ -241,8 +243,6 @@ static kiln_status compare(const trial *t) {
     return KILN_OK;
 }
 
-static const int64_t origin[MAX_DIMS] = {0};
-
 /* Where several traps would fire, which one is met first depends on the block length; what is said is the same. */
 static bool same_refusal(const kiln_ir *ir, int32_t want, int32_t got) {
     int a = want - KILN_TRAP_BASE, b = got - KILN_TRAP_BASE;
@@ -257,7 +257,7 @@ static kiln_status run_both(trial *t, int *trapped) {
     for (int nest = 0; nest < t->ir->nnests; nest++) {
         kiln_launch l = {
             .nest = nest, .ndim = t->ndim, .n = t->n, .ptr = t->ptr[INTERP], .stride = t->stride};
-        l.origin = origin;
+        l.origin = t->origin;
         l.par = t->par;
         int32_t want, got;
         KILN_TRY(kiln_interp_run(t->interp, &l, &want));
@@ -284,7 +284,7 @@ static kiln_status traps_at(const trial *t, int tier, int nest, int64_t at, char
     for (int b = 0; b < t->ir->nbufs; b++)
         ptr[b] = t->ptr[tier][b] + at % t->n[0] * t->stride[2 * b] + at / t->n[0] * t->stride[2 * b + 1];
     kiln_launch l = {.nest = nest, .ndim = 2, .n = one, .ptr = ptr, .stride = t->stride};
-    l.origin = origin;
+    l.origin = t->origin;
     l.par = t->par;
     KILN_TRY(kiln_interp_run(t->interp, &l, &trap));
     *out = trap != 0;

@@ -55,7 +55,7 @@ static bool is_timed(const kiln_axes *x, const kiln_runner *run) {
 
 /* -- parts ------------------------------------------------------------------------------------------------- */
 
-/* A dimension cut in parts of `chunk`.  Bits do not depend on where: elements do not depend on each other. */
+/* A dimension of the grid cut in parts of `chunk`.  Bits do not depend on where: elements do not depend on each other. */
 typedef struct split {
     const kiln_axes *axes;
     const kiln_runner *run;
@@ -70,12 +70,20 @@ typedef struct split {
     int32_t trap[KILN_CPU_PARTS_MAX];
 } split;
 
+/* The first place along each dimension beyond the grid, in room, for a part that begins at `from` of the indexed dimension dim. */
+static const int64_t *move_origin(const kiln_axes *x, int dim, int64_t from, int64_t *room) {
+    for (int d = x->ngrid; d < x->ndim; d++) room[d - x->ngrid] = x->origin ? x->origin[d - x->ngrid] : 0;
+    room[dim - x->ngrid] += from;
+    return room;
+}
+
 static void run_part(void *user, int64_t part) {
     split *s = user;
     kiln_axes x = *s->axes;
-    int64_t n[KILN_MAX_DIMS];
+    int64_t n[KILN_MAX_DIMS], origin[KILN_MAX_DIMS];
     char *ptr[KILN_DRIVE_BUFFERS];
     int64_t from = part * s->chunk, whole = x.n[s->dim], left = whole - from;
+    if (s->dim >= x.ngrid) x.origin = move_origin(&x, s->dim, from, origin);
     for (int b = 0; b < x.nbuffers; b++)
         ptr[b] = s->ptr[b] + (x.triangle ? kiln_drive_triangle_from(&x, b, from)
                                          : from * kiln_axes_stride(&x, b, s->dim));
@@ -106,13 +114,15 @@ int64_t kiln_drive_parts(const kiln_axes *x, const kiln_runner *run, int *thread
 
 static int64_t pieces(int64_t n, int64_t size) { return (n + size - 1) / size; }
 
-/* The outermost dimension that is long enough, else the longest.  Columns that are gone down are cut in few parts, so that they are
+/* The outermost dimension that is long enough, else the longest; indexed ones are inside those before them.  Columns that are gone down are cut in few parts, so that they are
  * wide, if there is one for each thread. */
 static int64_t choose_cut(split *s, int64_t nparts, int threads) {
     const kiln_axes *x = s->axes;
     const int64_t *n = x->n;
-    s->dim = 0;
-    for (int d = 1; d < x->ngrid; d++)
+    s->dim = x->nindexed ? x->ngrid + x->nindexed - 1 : 0;
+    for (int d = s->dim - 1; d >= x->ngrid; d--)
+        if (n[d] >= nparts || n[d] > n[s->dim]) s->dim = d;
+    for (int d = 0; d < x->ngrid; d++)
         if (n[d] >= nparts || n[d] > n[s->dim] || x->triangle) s->dim = d;
     s->chunk = pieces(n[s->dim], nparts);
     if (s->dim == x->vector && x->ndim > x->ngrid && s->chunk < KILN_CPU_PART_COLUMNS) {

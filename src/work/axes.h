@@ -30,11 +30,14 @@ typedef enum kiln_role {
     int vector;             /* the dimension whose places are lanes of the kernel's vectors */              \
     bool strided;           /* some buffer is neither contiguous nor broadcast along the vector axis */     \
     bool triangle; /* of the grid's two dimensions, only places right of the diagonal (src/run/driver.c) */ \
+    uint8_t                                                                                                 \
+        nindexed; /* dimensions behind the grid's that threads share too: the kernel knows the position  \
+                       * along each (`grid indexed` in docs/IR.md) */  \
     uint32_t columns; /* bit b: buffer b has one element for each of many short rows */                     \
     uint32_t                                                                                                \
         turned; /* bit b: buffer b lies along the dimension that is folded, and the kernel expects the  \
                              * buffer along the grid's first */   \
-    int64_t npoints; /* of the grid */                                                                      \
+    int64_t npoints; /* of the grid, indexed dimensions included */                                         \
     int64_t nelem    /* of all dimensions */
 typedef struct kiln_axes_counts {
     KILN_AXES_COUNTS;

@@ -390,6 +390,7 @@ static void the_self_test_sees_wrong_kernels(void **state) {
         {"sum_vec.kir", "q & 1 && stack2_top", "0"},                /* blocks are not merged */
         {"welford_vec.kir", "blend_f64(k, ", "blend_f64(KILN_W, "}, /* lanes without elements take steps */
         {"argmax.kir", " + iota_i64()", ""},                        /* one index for all lanes */
+        {"upsample.kir", "L->origin[3]", "0"},                      /* each part begins at place 0 */
         {"sum_across.kir", "blocks2_take < blocks2_top", "0"},      /* the counter merges nothing */
         {"sum_across.kir", "c0_0 += 1024", "c0_0 += 2048"},         /* a strip is left out */
         {"sum_across.kir", "hi2 - lo2 == 8", "1"},                  /* a partial block is taken as whole */

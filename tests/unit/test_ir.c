@@ -292,8 +292,31 @@ static const refusal by_text[] = {
      "comes before every nest that stores"},
 };
 
+#define INDEXED_HEAD                                                             \
+    "kernel \"k\" { axis p grid axis s grid indexed axis t grid indexed axis r " \
+    "buf x in f32 (p, s) buf y out f32 (p, s) "
+
+static const refusal of_indexed[] = {
+    {"for p { for s { %0 = extent s } }", "indexed axis s has no extent: threads may share it"},
+    {"for p { %0 = index s }", "expected to stand in a loop over s"},
+    {"for s { %0 = index s %1 = load x [p = %0] }", "grid axis p takes no coordinate"},
+    {"for p { %0 = const i64 0 %1 = load x [s = %0] }", "grid axis s takes no coordinate"},
+    {"for r { for s { } }", "indexed axis s is looped over by a for that stands in loops over the grid only"},
+    {"for p { for r { for s { } } }", "in loops over the grid only"},
+    {"for p { %0 = const f32 0 %1 = fold s (%0) { yield %0 } merge { yield %0 } }", "over the grid only"},
+    {"for p { %0 = const f32 0 %1 = fold r (%0) { for s { } yield %0 } merge { yield %0 } }",
+     "over the grid only"},
+    {"for s { for p { } }", "grid axis p is looped over by an outermost for only"},
+    {"for p { for s { } for s { } }", "a second loop over the indexed axis s"},
+    {"for p { for s { for s { } } }", "a second loop over the indexed axis s"},
+    {"for p { for s { } } for p { for s { %0 = load x store y, %0 } }",
+     "a store needs a loop over the indexed axis t"},
+};
+
 static void verifier_refuses_text(void **state) {
     (void)state;
+    for (size_t i = 0; i < COUNT(of_indexed); i++)
+        expect_refusal(&of_indexed[i], INDEXED_HEAD, KILN_E_VERIFY);
     for (size_t i = 0; i < COUNT(by_text); i++) expect_refusal(&by_text[i], HEAD, KILN_E_VERIFY);
 }
 
