@@ -76,46 +76,31 @@ static int accessed_dim(const kiln_expr *e, const kiln_tensor *t) {
     return d >= 0 && d < t->rank ? (int)d : -1;
 }
 
-/* Which dimension of the call's shape each of t's is, from the last one on; -1: none, as its places are computed. */
-static bool find_dims(const kiln_plan *p, int arg, const kiln_tensor *t, int8_t *dim) {
+/* How argument `arg`, which has no part in the call's shape, is reached.  False: its shape does not fit those of the others. */
+static bool reach_apart(const kiln_plan *p, int arg, const kiln_tensor *t, kiln_access *out) {
     const kiln_expr *e = access_of(p, arg);
-    int skipped = e ? accessed_dim(e, t) : -1, d = p->shape->rank - 1;
+    kiln_access_dims call = {p->shape->rank, p->shape->sizes, e ? 0 : p->reduced,
+                             e ? accessed_dim(e, t) : -1};
     bool table = e && e->ncoord == 1 && !e->coord[0].dim;
-    if (e && (skipped < 0 || (table && t->rank != 1))) return false;
-    for (int k = t->rank - 1; k >= 0; k--) {
-        dim[k] = -1;
-        if (k == skipped) continue;
-        while (!e && d >= 0 && kiln_is_over(p, d)) d--;
-        if (d < 0 && t->nelem != 1) return false;
-        if (d < 0) continue; /* one element is one, whatever its rank */
-        if (t->sizes[k] != 1 && t->sizes[k] != p->shape->sizes[d]) return false;
-        dim[k] = (int8_t)d--;
-    }
-    return true;
+    if (e && (call.at < 0 || (table && t->rank != 1))) return false;
+    kiln_access_begin(out, t->rank, t->sizes, t->strides);
+    return kiln_access_align(out, &call);
 }
 
 static kiln_status check_apart(const kiln_plan *p) {
-    int8_t dim[KILN_MAX_RANK];
+    kiln_access a;
     for (int i = p->typed.nshaped; i < p->typed.nin; i++) {
         int arg = p->typed.in_arg[i];
-        if (!find_dims(p, arg, p->in[i], dim))
+        if (!reach_apart(p, arg, p->in[i], &a))
             return KILN_FAIL(KILN_E_ARG, "%s: the shape of argument '%s' does not fit those of the others",
                              p->call->op->name, kiln_arg_name(p->call, arg));
     }
     return KILN_OK;
 }
 
-static void find_apart(const kiln_plan *p, int arg, const kiln_tensor *t, int64_t *out) {
-    int8_t dim[KILN_MAX_RANK];
-    for (int d = 0; d < p->shape->rank; d++) out[d] = 0;
-    if (!find_dims(p, arg, t, dim)) return; /* check_apart has refused it */
-    for (int k = 0; k < t->rank; k++)
-        if (dim[k] >= 0 && t->sizes[k] != 1) out[dim[k]] = t->strides[k];
-}
-
 void kiln_axes_add_accessed(kiln_plan *p, const kiln_dim_strides *w, int b) {
     int at = p->axes.ndim;
-    kiln_axes_add_one(p, KILN_ROLE_INDEXED);
+    kiln_axes_add_one(p, KILN_ROLE_COMPUTED);
     p->n[at] = w->extent[b];
     p->stride[b][at] = w->along[b] * p->bytes[b];
 }
@@ -128,17 +113,26 @@ static bool is_kept(const kiln_plan *p, int b) {
            (p->call->op->row->kept >> p->buffer[b].which & 1);
 }
 
-/* Strides of argument buffer b along the dimensions of the call's shape. */
-static void find_input(const kiln_plan *p, int b, int64_t *out) {
+/* Aligns a memory with the dimensions of the call, or with the kept ones alone. */
+static void align(const kiln_plan *p, kiln_access *a, bool kept_alone) {
+    kiln_access_dims call = {p->shape->rank, p->shape->sizes, kept_alone ? p->reduced : 0, -1};
+    (void)kiln_access_align(a, &call); /* the shape of the call was made of such sizes */
+}
+
+/* How argument buffer b is reached. */
+static void reach_input(const kiln_plan *p, int b, kiln_access *out) {
     const kiln_tensor *t = kiln_plan_tensor(p, b);
-    if (kiln_is_accessed(p, b) || kiln_is_lacking(p, b))
-        find_apart(p, p->buffer[b].which, t, out);
-    else if (p->call->op->row->reduce.over_diagonal)
-        out[0] = t->strides[0] + t->strides[1];
-    else if (p->shape->nelem == 0 && !is_kept(p, b))
-        for (int d = 0; d < p->shape->rank; d++) out[d] = 0;
-    else if (!kiln_view_of_input(p, b, out))
-        kiln_strides_stretch(p->shape, t->rank, t->sizes, t->strides, out);
+    if (kiln_is_accessed(p, b) || kiln_is_lacking(p, b)) {
+        (void)reach_apart(p, p->buffer[b].which, t, out); /* check_apart has seen that it fits */
+    } else if (p->call->op->row->reduce.over_diagonal) {
+        kiln_access_begin(out, t->rank, t->sizes, t->strides);
+        out->along[0] = out->along[1] = 0;
+    } else if (p->shape->nelem == 0 && !is_kept(p, b)) {
+        kiln_access_begin(out, 0, NULL, NULL);
+    } else {
+        if (!kiln_view_of_input(p, b, out)) kiln_access_begin(out, t->rank, t->sizes, t->strides);
+        align(p, out, false);
+    }
 }
 
 /* In place of a square its places right of the diagonal, row after row. */
@@ -193,49 +187,50 @@ kiln_status kiln_kept_shape(kiln_plan *p) {
     return p->call->op->row->nviews ? kiln_views_of_results(p) : KILN_OK;
 }
 
-/* Strides of a result whose one dimension, of stride `next`, is all those that are kept. */
-static void find_flat(const kiln_plan *p, int64_t next, int64_t *out) {
-    for (int d = p->shape->rank - 1; d >= 0; d--) {
-        out[d] = kiln_is_over(p, d) ? 0 : next;
-        if (!kiln_is_over(p, d)) next *= p->shape->sizes[d];
+/* How a result is reached whose one dimension, of stride `next`, is all those that are kept. */
+static void reach_flat(const kiln_plan *p, int64_t next, kiln_access *out) {
+    kiln_access_begin(out, p->shape->rank, p->shape->sizes, out->room);
+    for (int d = out->rank - 1; d >= 0; d--) {
+        out->along[d] = kiln_is_over(p, d) ? KILN_ACCESS_NONE : (int8_t)d;
+        out->room[d] = next;
+        if (!kiln_is_over(p, d)) next *= out->sizes[d];
     }
 }
 
+/* How result b is reached. */
+static void reach_result(const kiln_plan *p, int b, kiln_access *out) {
+    const kiln_row *row = p->call->op->row;
+    const kiln_tensor *t = kiln_plan_tensor(p, b);
+    bool each = kiln_is_each(p, b),
+         aside = p->aside && row->nviews; /* it is written row by row, and then copied */
+    const kiln_shape *s = &p->shape[!each];
+    if (p->typed.unstored >> b & 1) {
+        kiln_access_begin(out, 0, NULL, NULL);
+        return;
+    }
+    if (each && row->nviews)
+        kiln_view_of_result(p, b, out);
+    else
+        kiln_access_begin(out, s->rank, s->sizes, t && !p->result[b].resized ? t->strides : s->strides);
+    if (aside && !each) {
+        kiln_row_major(s->rank, s->sizes, out->room);
+        out->strides = out->room;
+    }
+    if ((row->reduce.flat || row->reduce.triangle) && !each)
+        reach_flat(p, *out->strides, out);
+    else
+        align(p, out, !each && !keeps(p));
+}
+
 void kiln_dim_strides_find(const kiln_plan *p, kiln_dim_strides *w) {
-    bool keep = keeps(p);
     for (int b = 0; b < p->axes.nbuffers; b++) {
-        const kiln_tensor *t = kiln_plan_tensor(p, b);
-        int64_t *out = w->room[b];
-        w->of[b] = out;
-        if (b >= p->typed.nrets) {
-            find_input(p, b, out);
-            int own = kiln_is_accessed(p, b) ? accessed_dim(access_of(p, p->buffer[b].which), t) : -1;
-            w->along[b] = own < 0 ? 0 : t->strides[own];
-            w->extent[b] = own < 0 ? 0 : t->sizes[own];
-            continue;
-        }
-        if (p->typed.unstored >> b & 1) {
-            for (int d = 0; d < p->shape->rank; d++) out[d] = 0;
-            continue;
-        }
-        bool each = kiln_is_each(p, b);
-        if (each && p->call->op->row->nviews) {
-            kiln_view_of_result(p, b, out);
-            continue;
-        }
-        int64_t rows[KILN_MAX_RANK];
-        bool aside = p->aside && p->call->op->row->nviews; /* it is written row by row, and then copied */
-        const int64_t *next = t && !aside && !p->result[b].resized ? t->strides : p->shape[!each].strides;
-        if (aside) kiln_row_major(p->shape[1].rank, p->shape[1].sizes, rows);
-        if (aside) next = rows;
-        if ((p->call->op->row->reduce.flat || p->call->op->row->reduce.triangle) && !each) {
-            find_flat(p, *next, out);
-            continue;
-        }
-        for (int d = 0; d < p->shape->rank; d++) {
-            out[d] = kiln_is_over(p, d) && !each ? 0 : *next;
-            next += each || keep || !kiln_is_over(p, d);
-        }
+        kiln_access a;
+        (b < p->typed.nrets ? reach_result : reach_input)(p, b, &a);
+        kiln_access_steps(&a, p->shape->rank, w->room[b]);
+        w->of[b] = w->room[b];
+        w->along[b] = w->extent[b] = 0;
+        for (int k = 0; k < a.rank && p->branch->accessed; k++)
+            if (a.along[k] == KILN_ACCESS_AT) w->along[b] = a.strides[k], w->extent[b] = a.sizes[k];
     }
 }
 

@@ -2,6 +2,7 @@
 #ifndef KILN_KEPT_FOLDED_H
 #define KILN_KEPT_FOLDED_H
 #include "family/dims.h"
+#include "work/access.h"
 
 /* Sets the shapes of the call and of its results.  The call has the shape of its tensors.  A result has the kept dimensions,
  * and with keepdim the folded ones too, with size 1.  A result with one element for each folded element (`finish each`) has

@@ -29,9 +29,14 @@ static kiln_status shape(kiln_plan *p) {
 static void find_strides(const kiln_plan *p, kiln_dim_strides *w) {
     for (int b = 0; b < p->axes.nbuffers; b++) {
         const kiln_tensor *t = kiln_plan_tensor(p, b);
+        const kiln_access_dims call = {p->shape->rank, p->shape->sizes, 0, -1};
         bool own = b >= p->axes.nwritten || (t && !p->result[b].resized);
+        kiln_access a;
         w->of[b] = own ? w->room[b] : p->shape->strides;
-        if (own) kiln_strides_stretch(p->shape, t->rank, t->sizes, t->strides, w->room[b]);
+        if (!own) continue;
+        kiln_access_begin(&a, t->rank, t->sizes, t->strides);
+        (void)kiln_access_align(&a, &call); /* the shape of the call was made of such sizes */
+        kiln_access_steps(&a, p->shape->rank, w->room[b]);
     }
 }
 

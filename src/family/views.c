@@ -175,28 +175,26 @@ kiln_status kiln_views_of_results(kiln_plan *p) {
     return KILN_OK;
 }
 
-void kiln_view_of_result(const kiln_plan *p, int k, int64_t *out) {
+void kiln_view_of_result(const kiln_plan *p, int k, kiln_access *out) {
     const kiln_shape *own = &p->shape[KILN_SHAPE_OWN];
     const kiln_tensor *t = kiln_plan_tensor(p, k);
     const int64_t *strides = t && !p->result[k].resized ? t->strides : own->strides;
     int v = view_index(p, kiln_typing_sizes_of(&p->branch->typing));
-    int64_t seen[KILN_MAX_RANK];
     bool rows = p->aside || own->nelem == 0 ||
-                !restride(own->rank, own->sizes, strides, p->view[v].rank, p->view[v].sizes, seen);
-    if (rows) kiln_row_major(p->view[v].rank, p->view[v].sizes, seen);
-    kiln_strides_stretch(p->shape, p->view[v].rank, p->view[v].sizes, seen, out);
+                !restride(own->rank, own->sizes, strides, p->view[v].rank, p->view[v].sizes, out->room);
+    if (rows) kiln_row_major(p->view[v].rank, p->view[v].sizes, out->room);
+    kiln_access_begin(out, p->view[v].rank, p->view[v].sizes, out->room);
 }
 
 /* -- arguments ---------------------------------------------------------------------------------------------------- */
 
-bool kiln_view_of_input(const kiln_plan *p, int b, int64_t *out) {
+bool kiln_view_of_input(const kiln_plan *p, int b, kiln_access *out) {
     int v = view_index(p, p->buffer[b].which);
     const kiln_tensor *t = kiln_plan_tensor(p, b);
-    int64_t seen[KILN_MAX_RANK];
     if (v < 0) return false;
-    if (!t || !restride(t->rank, t->sizes, t->strides, p->view[v].rank, p->view[v].sizes, seen))
-        kiln_row_major(p->view[v].rank, p->view[v].sizes, seen); /* of its copy */
-    kiln_strides_stretch(p->shape, p->view[v].rank, p->view[v].sizes, seen, out);
+    if (!t || !restride(t->rank, t->sizes, t->strides, p->view[v].rank, p->view[v].sizes, out->room))
+        kiln_row_major(p->view[v].rank, p->view[v].sizes, out->room); /* of its copy */
+    kiln_access_begin(out, p->view[v].rank, p->view[v].sizes, out->room);
     return true;
 }
 

@@ -2,6 +2,7 @@
 #ifndef KILN_VIEWS_H
 #define KILN_VIEWS_H
 #include "family/family.h"
+#include "work/access.h"
 
 /* Shapes of the plan beside the call's and that of the kept dimensions. */
 enum { KILN_SHAPE_OWN = 2, KILN_SHAPE_EMPTY = 3, KILN_SHAPE_REST = 4 };
@@ -16,9 +17,9 @@ kiln_status kiln_views_of_results(kiln_plan *p) KILN_MUST_CHECK;
 /* Copies first what cannot be seen so by strides; after the buffers are set. */
 kiln_status kiln_views_copy(kiln_plan *p) KILN_MUST_CHECK;
 
-/* Strides along the dimensions of the call's shape: of an argument's buffer (false: it has no view), and of a result. */
-bool kiln_view_of_input(const kiln_plan *p, int b, int64_t *out);
-void kiln_view_of_result(const kiln_plan *p, int k, int64_t *out);
+/* The memory of an argument's buffer in the sizes of its view (false: it has none), and that of a result. */
+bool kiln_view_of_input(const kiln_plan *p, int b, kiln_access *out);
+void kiln_view_of_result(const kiln_plan *p, int k, kiln_access *out);
 
 /* rest.c: infers the operator of `rest`, and sets the results that it gives; then the step that calls it, if it gives any. */
 kiln_status kiln_rest_find(kiln_plan *p) KILN_MUST_CHECK;

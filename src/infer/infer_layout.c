@@ -36,7 +36,9 @@ static layout layout_of(const kiln_tensor *t) { return (layout){t->rank, t->flag
 /* Steps of t in the shape s: its strides, or, if it is broadcast, what they come to, in room. */
 static strides strides_of(const kiln_shape *s, bool uniform, const layout *t, int64_t *room) {
     if (uniform) return t->strides;
-    kiln_strides_stretch(s, t->rank, t->sizes, t->strides, room);
+    int lead = s->rank - t->rank, d = 0; /* below 0: s lacks the first dimensions of t */
+    for (; d < lead; d++) room[d] = 0;
+    for (; d < s->rank; d++) room[d] = t->sizes[d - lead] == s->sizes[d] ? t->strides[d - lead] : 0;
     return room;
 }
 

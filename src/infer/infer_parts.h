@@ -72,13 +72,6 @@ void kiln_layout_part(const kiln_tensor *t, kiln_shape *s);
 /* Strides of channels last, for rank 3 and more: channels are innermost, then the rest from the last dimension on. */
 void kiln_channels_last(int rank, const int64_t *sizes, int64_t *strides);
 
-/* Strides of a tensor along the dimensions of shape s: zero where it is stretched. */
-static inline void kiln_strides_stretch(const kiln_shape *s, int rank, const int64_t *sizes,
-                                        const int64_t *strides, int64_t *out) {
-    int lead = s->rank - rank, d = 0; /* below 0: s lacks the first dimensions of the tensor */
-    for (; d < lead; d++) out[d] = 0;
-    for (; d < s->rank; d++) out[d] = sizes[d - lead] == s->sizes[d] ? strides[d - lead] : 0;
-}
 /* Appends n dimensions of the call's shape to the axes, innermost first: those of one position are left out, neighbours
  * are merged where every buffer allows it.  of: each buffer's strides along all of them, in elements.  Returns how many
  * were added. */

@@ -13,14 +13,15 @@ enum {
 
 /* What a dimension is to the kernel.  The grid comes first, then the others in the order of the kernel's axes. */
 typedef enum kiln_role {
-    KILN_ROLE_GRID,    /* points in any order: the driver picks two for a launch and walks the rest */
-    KILN_ROLE_REDUCED, /* folded within one launch, slowest first */
-    KILN_ROLE_SCANNED, /* walked in order within one launch; results have it too */
-    KILN_ROLE_INDEXED, /* measures a buffer whose places are computed; not walked */
+    KILN_ROLE_GRID, /* points in any order: the driver picks two for a launch and walks the rest, but launches have all of those
+                        * that are indexed */
+    KILN_ROLE_REDUCED,  /* folded within one launch, slowest first */
+    KILN_ROLE_SCANNED,  /* walked in order within one launch; results have it too */
+    KILN_ROLE_COMPUTED, /* measures a buffer whose places are computed; not walked */
     KILN_ROLE_PARTS /* partial folds, of which there is one, or more in the kernel of parts; blocks of a scan */
 } kiln_role;
 #define KILN_ROLE_NAMES \
-    { "grid", "reduced", "scanned", "indexed", "parts" } /* ORDER: kiln_role */
+    { "grid", "reduced", "scanned", "computed", "parts" } /* ORDER: kiln_role */
 
 /* Counts and flags of the axes: what a work keeps of them beside its tables. */
 #define KILN_AXES_COUNTS                                                                                    \
@@ -37,7 +38,7 @@ typedef enum kiln_role {
     uint32_t                                                                                                \
         turned; /* bit b: buffer b lies along the dimension that is folded, and the kernel expects the  \
                              * buffer along the grid's first */   \
-    int64_t npoints; /* of the grid, indexed dimensions included */                                         \
+    int64_t npoints; /* of the grid, computed dimensions included */                                        \
     int64_t nelem    /* of all dimensions */
 typedef struct kiln_axes_counts {
     KILN_AXES_COUNTS;

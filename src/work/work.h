@@ -2,7 +2,11 @@
  *
  *   results   of each its dtype, sizes and strides; whether it is new, given, made by a call, or a view of an argument
  *   axes      the dimensions that are walked, each with a role
- *   buffers   what steps read and write: arguments, results, temporaries; of each its access: a byte step along every axis
+ *   buffers   what steps read and write: arguments, results, temporaries
+ *   accesses  of each buffer and axis a byte step; 0: the buffer is not reached by that axis (it is broadcast).  A buffer whose
+ *             places are read from another buffer or computed has an axis of its own, of role computed, which is not walked.
+ *             access.h says how steps come about.  A window of two axes (pools, convolutions) will be an entry there: one
+ *             dimension of memory with the steps of both axes and the place where the first window begins
  *   steps     what is done, in order: launch the kernel, copy, call an operator
  *
  * The struct below is the head of that memory.  Tables follow it; the head says at which word of 8 bytes each begins.  There

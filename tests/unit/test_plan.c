@@ -49,7 +49,7 @@ static void begin_work(made *m, int ndim, const int64_t *n, int nbuffers, int ns
     p->n = kiln_work_take(w, (unsigned)ndim, &w->n);
     for (int d = 0; d < ndim; d++) {
         p->n[d] = n[d];
-        p->role[d] = d ? KILN_ROLE_INDEXED : KILN_ROLE_GRID;
+        p->role[d] = d ? KILN_ROLE_COMPUTED : KILN_ROLE_GRID;
     }
     (void)kiln_work_take(w, (unsigned)(ndim * nbuffers), &w->stride);
     w->nbuffers = (uint8_t)nbuffers;
@@ -121,7 +121,7 @@ static void a_gather(void **state) {
     at[0] = 3, at[1] = 0, at[2] = 3;
     make_gather(&m, x, index);
     assert_prints(&m, "operator: aten::gather\nbranch: 0\nkind: kernel\ncommon: f32\nshape: [3]\n"
-                      "result 0: f32[3] strides (1), new\naxes: grid 3, indexed 4\nbuffers:\n"
+                      "result 0: f32[3] strides (1), new\naxes: grid 3, computed 4\nbuffers:\n"
                       "  result 0: f32 any, byte strides [4, 0]\n  self: f32 any, byte strides [0, 4]\n"
                       "  index: i64 any, byte strides [8, 0]\nsteps:\n  launch\n");
     MUST_OK(run(&m, x, index, &out));
@@ -172,7 +172,7 @@ static void two_launches(void **state) {
     *kiln_plan_step(p, KILN_STEP_LAUNCH) = (kiln_step){.kind = KILN_STEP_LAUNCH, .u.launch = {1, 2}};
     kiln_plan_end(p);
     assert_prints(&m, "operator: aten::gather\nbranch: 0\nkind: kernel\ncommon: f32\nshape: [5]\n"
-                      "result 0: f32[5] strides (1), new\naxes: grid 5, indexed 5\nbuffers:\n"
+                      "result 0: f32[5] strides (1), new\naxes: grid 5, computed 5\nbuffers:\n"
                       "  result 0: f32 any, byte strides [4, 0]\n  self: f32 any, byte strides [4, 0]\n"
                       "  temporary for self: f32 any, byte strides [4, 0], 20 bytes\n"
                       "  temporary for self: f32 any, byte strides [0, 4], 20 bytes\n"

@@ -1,0 +1,45 @@
+/* access.h - how the memory of a tensor is reached from the dimensions of a call.
+ *
+ * An access has one entry for each dimension of the memory.  The entry says which dimension of the call the memory's
+ * dimension steps along, and so what a place of the call means there:
+ *
+ *   a dimension of the call   one stride for each position.  Broadcasting and `view` need no more: a view is the memory in other
+ *                             sizes.  Both dimensions of a matrix whose diagonal is folded step along the same dimension
+ *   KILN_ACCESS_NONE          not at all: there is one element for all positions
+ *   KILN_ACCESS_AT            at a place that the kernel reads from another buffer or computes: along an axis of the buffer's own
+ *
+ * kiln_access_steps turns the entries into the strides that a work keeps for its axes.  Knows no row, family or tensor. */
+#ifndef KILN_ACCESS_H
+#define KILN_ACCESS_H
+#include "work/axes.h"
+
+enum { KILN_ACCESS_NONE = -1, KILN_ACCESS_AT = -2 };
+
+typedef struct kiln_access {
+    int rank;                       /* of the memory, as the call sees it */
+    const int64_t *sizes, *strides; /* strides in elements; they may be those in room */
+    int8_t along[KILN_MAX_DIMS];    /* of each dimension of the memory: one of the call, or KILN_ACCESS_* */
+    int64_t room[KILN_MAX_DIMS];
+} kiln_access;
+
+static inline void kiln_access_begin(kiln_access *a, int rank, const int64_t *sizes, const int64_t *strides) {
+    a->rank = rank;
+    a->sizes = sizes;
+    a->strides = strides;
+}
+
+/* The dimensions of a call, with which those of a memory are aligned. */
+typedef struct kiln_access_dims {
+    int rank;
+    const int64_t *sizes;
+    uint64_t lacks; /* bit d: the memory has no dimension for dimension d of the call */
+    int at;         /* the dimension of the memory whose places are computed, or -1 */
+} kiln_access_dims;
+
+/* Sets a->along: the memory's dimensions belong to those of the call from the last one on.  False: a size fits neither the
+ * call nor one element. */
+bool kiln_access_align(kiln_access *a, const kiln_access_dims *call);
+
+/* The elements that one position of each of the call's rank dimensions moves by. */
+void kiln_access_steps(const kiln_access *a, int rank, int64_t *out);
+#endif
