@@ -6,6 +6,7 @@
 #define KILN_LIST_CALL_H
 #include "api/asked.h"
 #include "api/ctx.h"
+#include "family/listed.h"
 
 enum {
     KILN_LIST_GROUPS = 4,
@@ -61,8 +62,8 @@ typedef struct kiln_list_group {
 typedef struct kiln_listing {
     kiln_ctx *ctx;
     const kiln_op *op, *item; /* what was called; what is called for each item */
+    kiln_listed how;          /* how an item's call follows from the lists */
     kiln_bound call;
-    const kiln_called *called;
     uint32_t n;                     /* items */
     kiln_value args[KILN_MAX_ARGS]; /* of the item that is looked at */
     const kiln_value

@@ -15,14 +15,12 @@ static kiln_status wrong_lengths(const kiln_listing *l, int a, uint32_t n, uint3
                      l->op->name, n, other);
 }
 
-/* A list that the map of an item does not use, and that may be empty. */
-static bool is_unused(const kiln_listing *l, int a) {
-    return !l->called->callee && l->item->row->ignored >> a & 1;
-}
+/* A list that an item's call does not use, and that may be empty. */
+static bool is_unused(const kiln_listing *l, int a) { return l->how.unused >> a & 1; }
 
 /* All lists have as many items, and the first has one. */
 static kiln_status count_items(kiln_listing *l) {
-    uint64_t each = l->called->each;
+    uint64_t each = l->how.each;
     bool any = false;
     for (int a = 0; a < l->op->row->schema->nargs; a++) {
         const kiln_value *v = &l->call.arg[a];
@@ -52,10 +50,10 @@ static kiln_status check_numbers(const kiln_listing *l, int a) {
 
 /* What each value of an item's call is: an item of a list, or the same for all. */
 static kiln_status set_values(kiln_listing *l, const kiln_call_env *env) {
-    const kiln_called *c = l->called;
+    const kiln_listed *c = &l->how;
     l->items = 0;
-    for (int i = 0; i < c->args.n; i++) {
-        const kiln_named *v = &c->args.at[i];
+    for (int i = 0; i < c->args->n; i++) {
+        const kiln_named *v = &c->args->at[i];
         int a = v->expr->kind == KILN_X_NAME && !v->expr->means ? v->expr->arg : -1;
         bool walks = a >= 0 && c->each >> a & 1, item = walks && l->op->row->items >> a & 1;
         l->walked[i] = walks && !is_unused(l, a) ? l->call.arg[a].u.list : NULL;
@@ -68,7 +66,7 @@ static kiln_status set_values(kiln_listing *l, const kiln_call_env *env) {
             l->args[i] = l->call.arg[a];
         l->args[i].name = v->name[0] ? v->name : NULL;
     }
-    l->nargs = c->args.n;
+    l->nargs = c->args->n;
     if (!l->outs) return KILN_OK;
     l->walked[l->nargs] = l->outs;
     l->args[l->nargs].name = l->item->schema->args[kiln_op_out_arg(l->item, 0)].name;
@@ -78,18 +76,15 @@ static kiln_status set_values(kiln_listing *l, const kiln_call_env *env) {
 
 kiln_status kiln_list_begin(kiln_listing *l, const kiln_op *op, const kiln_value *args, size_t nargs) {
     const kiln_row *row = op->row;
-    const kiln_way *way;
     kiln_call_env env;
     l->op = op;
     l->n = 0;
     KILN_TRY(kiln_bind(op, args, nargs, &l->call));
     KILN_TRY(kiln_checks_hold(&l->call, KILN_F32));
     kiln_call_env_init(&env, &l->call, KILN_F32);
-    KILN_TRY(kiln_call_way(&env, &way));
-    l->called = way->calls;
-    if (!l->called) return KILN_OK; /* nothing is to be done */
-    KILN_TRY(kiln_called_op(row, l->called, op->form, &l->item));
-    l->item = kiln_op_within(l->item, op);
+    KILN_TRY(kiln_listed_find(&env, &l->how));
+    l->item = l->how.item;
+    if (!l->item) return KILN_OK;
     l->outs = op->form == KILN_FORM_OUT ? l->call.arg[row->schema->nargs].u.list : NULL;
     KILN_TRY(count_items(l));
     return set_values(l, &env);

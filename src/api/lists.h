@@ -3,7 +3,7 @@
 #define KILN_LISTS_H
 #include "api/ctx.h"
 
-static inline bool kiln_op_is_listed(const kiln_op *op) { return op->row->compose.lists; }
+static inline bool kiln_op_is_listed(const kiln_op *op) { return op->row->listed; }
 
 /* Calls op, which is such.  The thread is inside the epochs.  *out: the list of results, if the operator has one: the
  * caller's until kiln_values_release. */

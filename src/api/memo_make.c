@@ -276,18 +276,20 @@ static bool keep_shapes(kiln_memo *m, const kiln_plan *p, kiln_tensor *const *ma
     return true;
 }
 
-/* Results that another operator gives, which is called before the kernel; given ones would be copied to. */
-static bool keep_rest(filling *f) {
+/* The last results may come of a call before the kernel runs; given ones would be copied to. */
+static bool keep_call(filling *f) {
     const kiln_plan *p = f->plan;
     kiln_memo *m = f->m;
-    m->rest = p->call->op->row->rest ? p->rest : NULL;
+    const kiln_step *s = kiln_work_steps(&p->work);
+    m->rest = p->work.ncalls ? p->op[0] : NULL;
     if (!m->rest) return p->work.nsteps == 1;
-    if (p->work.nsteps != 2 || m->given_outs || m->rest->schema->nargs > KILN_MEMO_ARGS) return false;
+    bool one = p->work.nsteps == 2 && s->kind == KILN_STEP_CALL && s->u.call.nargs <= KILN_MEMO_ARGS;
+    if (!one || m->given_outs) return false;
     m->work_is = KILN_MEMO_REST;
-    m->nown = (uint8_t)kiln_row_nown(p->call->op->row);
-    m->nrest = (uint8_t)m->rest->schema->nargs;
+    m->nown = (uint8_t)(p->typed.nrets - s->u.call.nrets);
+    m->nrest = s->u.call.nargs;
     for (int i = 0; i < m->nrest; i++) {
-        int value = p->call->given[kiln_schema_arg(p->call->op->row->schema, m->rest->schema->args[i].name)];
+        int from = kiln_work_call_args(&p->work, s)[i].from, value = from < 0 ? -1 : p->call->given[from];
         if (value < 0) return false;
         m->rest_arg[i] = (uint8_t)value;
     }
@@ -299,7 +301,7 @@ static bool make_laid_out(filling *f, const kiln_class *c, const kiln_runner *ru
     static const int64_t origin[KILN_WALK_DIMS];
     const kiln_plan *p = f->plan;
     kiln_memo *m = f->m;
-    if (!keep_rest(f) || p->work.parts || c->nests.blocks.length)
+    if (!keep_call(f) || p->work.parts || c->nests.blocks.length)
         return false; /* the call does more than run its kernel over the axes */
     kiln_axes x;
     kiln_work_axes(&p->work, &x);
@@ -324,7 +326,7 @@ static bool fits(const kiln_plan *p, const kiln_class *c) {
     if (p->axes.nbuffers > KILN_MEMO_BUFFERS || p->typed.nrets > KILN_MEMO_RETS) return false;
     if (c->nscalars > KILN_MEMO_SCALARS || c->nests.n > UINT8_MAX) return false;
     for (int k = 0; k < p->typed.nrets; k++)
-        if (p->result[k].resized || (p->result[k].made && !p->call->op->row->rest)) return false;
+        if (p->result[k].resized || (p->result[k].made && !p->work.ncalls)) return false;
     if (!p->call->nout && c->ctx->memory) return false; /* a memo makes results in Kiln's blocks */
     return !p->aside && p->axes.nelem > 0;
 }
@@ -398,7 +400,7 @@ bool kiln_memo_make(kiln_memo *m, bool flat, const kiln_recipe *r, const kiln_an
     const kiln_plan *plan = call->plan;
     const kiln_row *row = plan->call->op->row;
     bool composed = plan->kind == KILN_CLASS_COMPOSITION;
-    uint64_t values = composed || row->rest ? UINT64_MAX : row->asked | row->shaped | row->hosted;
+    uint64_t values = row->makes_calls || composed ? UINT64_MAX : row->asked | row->shaped | row->hosted;
     filling f = {.m = m,
                  .r = r,
                  .args = call->args,

@@ -23,7 +23,7 @@ typedef struct kiln_within {
 } kiln_within;
 
 /* Whether calls of op make calls of other operators. */
-static inline bool kiln_makes_calls(const kiln_op *op) { return op->row->compose.nways || op->row->rest; }
+static inline bool kiln_makes_calls(const kiln_op *op) { return op->row->makes_calls; }
 
 /* Until kiln_infer_show gets what this returns: each call within `outer`, which is about to be inferred, is kept.  Looking up
  * their classes counts as calls of a user until kiln_inner_end gets in->counted. */

@@ -6,7 +6,9 @@
  * operators by what their rows say, none by name. */
 #include <string.h>
 
+#include "family/compose_rules.h"
 #include "family/family.h"
+#include "family/listed.h"
 #include "infer/infer_parts.h"
 
 /* A tensor that a call will make: its shape is known, its elements are not. */
@@ -205,10 +207,39 @@ static void clear(kiln_plan *p) {
     p->uniform = true;
 }
 
+/* The way of the row that a call takes. */
+static kiln_status choose_way(const kiln_call_env *ce, const kiln_way **out) {
+    const kiln_compose *c = kiln_compose_of(ce->call->op->row);
+    for (const kiln_way *w = c->ways; w != c->ways + c->nways; w++) {
+        bool taken = true;
+        if (w->when)
+            KILN_TRY(kiln_note(kiln_expr_holds(&ce->env, w->when, &taken), "%s", ce->call->op->name));
+        if (!taken) continue;
+        *out = w;
+        return KILN_OK;
+    }
+    return KILN_FAIL(KILN_E_ARG, "%s: the arguments fit no case of this operator", ce->call->op->name);
+}
+
+kiln_status kiln_listed_find(const kiln_call_env *env, kiln_listed *out) {
+    const kiln_op *op = env->call->op;
+    const kiln_way *way;
+    *out = (kiln_listed){.item = NULL};
+    KILN_TRY(choose_way(env, &way));
+    const kiln_called *c = way->calls;
+    if (!c) return KILN_OK;
+    KILN_TRY(kiln_called_op(op->row, c, op->form, &out->item));
+    out->item = kiln_op_within(out->item, op);
+    out->each = c->each;
+    out->args = &c->args;
+    if (way->map) out->unused = c->each & way->map->ignored;
+    return KILN_OK;
+}
+
 static kiln_status calls(kiln_plan *p) {
     composing c;
     const kiln_row *row = p->call->op->row;
-    if (row->compose.lists)
+    if (row->listed)
         return KILN_FAIL(KILN_E_UNSUP,
                          "%s: calls for each item of lists have no plan of their own; "
                          "explain the stage 'bind', or the call of one item",
@@ -219,8 +250,8 @@ static kiln_status calls(kiln_plan *p) {
     p->typed.common = p->typed.promoted = first_dtype(p->call);
     kiln_call_env_init(&c.env, p->call, p->typed.common);
     KILN_TRY(kiln_checks_hold(p->call, p->typed.common));
-    KILN_TRY(kiln_call_way(&c.env, &c.way));
-    p->typed.branch = (uint8_t)(c.way - row->compose.ways);
+    KILN_TRY(choose_way(&c.env, &c.way));
+    p->typed.branch = (uint8_t)(c.way - kiln_compose_of(row)->ways);
     p->step = kiln_work_take(&p->work, kiln_work_words_of((unsigned)c.way->ncalls, sizeof(kiln_step)),
                              &p->work.step);
     for (int k = 0; k < c.way->ncalls; k++) KILN_TRY(add_call(&c, k));

@@ -9,28 +9,44 @@
 
 /* -- reading ------------------------------------------------------------------------------------------------ */
 
+const kiln_compose *kiln_compose_of(const kiln_row *row) {
+    static const kiln_compose none;
+    return row->own ? row->own : &none;
+}
+
+kiln_status kiln_compose_keep(kiln_lex *lx, kiln_row *row, kiln_compose **out) {
+    if (!row->own) row->own = kiln_arena_alloc(lx->arena, sizeof **out);
+    *out = row->own;
+    return *out ? KILN_OK : KILN_NOMEM();
+}
+
 static kiln_status new_way(kiln_lex *lx, kiln_row *row, kiln_way **out) {
-    kiln_compose *c = &row->compose;
+    kiln_compose *c;
+    KILN_TRY(kiln_compose_keep(lx, row, &c));
     if (c->nways == KILN_ROW_MAX_BRANCHES) return kiln_lex_fail(lx, "at most 16 branches");
     kiln_way *grown = kiln_arena_grow(lx->arena, c->ways, (size_t)c->nways, sizeof *grown);
     if (!grown) return KILN_NOMEM();
     c->ways = grown;
     *out = &c->ways[c->nways++];
     memset(*out, 0, sizeof **out);
+    row->makes_calls = true;
     return KILN_OK;
 }
 
 /* The way that clauses which stand here belong to. */
 kiln_status kiln_compose_this_way(kiln_lex *lx, kiln_row *row, kiln_way **out) {
-    if (!row->compose.nways) return new_way(lx, row, out);
-    *out = &row->compose.ways[row->compose.nways - 1];
+    kiln_compose *c;
+    KILN_TRY(kiln_compose_keep(lx, row, &c));
+    if (!c->nways) return new_way(lx, row, out);
+    *out = &c->ways[c->nways - 1];
     return KILN_OK;
 }
 
 /* when COND: the calls after it are its own; those before the first one are every way's. */
 static kiln_status clause_when(kiln_lex *lx, kiln_row *row) {
-    kiln_compose *c = &row->compose;
+    kiln_compose *c;
     kiln_way *w = NULL;
+    KILN_TRY(kiln_compose_keep(lx, row, &c));
     if (c->nways == 1 && !c->ways[0].when) {
         c->before = c->ways[0];
         c->nways = 0;
@@ -103,7 +119,7 @@ static kiln_status clause_call(kiln_lex *lx, kiln_row *row) {
     if (did) {
         KILN_TRY(kiln_row_args(lx, row, &c->each));
         KILN_TRY(kiln_lex_expect(lx, ":"));
-        row->compose.lists = true;
+        row->listed = true;
     }
     KILN_TRY(parse_callee(lx, c));
     if (kiln_lex_is(lx, "=") || kiln_lex_is(lx, ",")) KILN_TRY(parse_names(lx, c));
@@ -179,7 +195,7 @@ static kiln_status check_way(const kiln_row *row, const kiln_way *w) {
         const kiln_called *c = &w->calls[k];
         KILN_TRY(check_names(row, w, k));
         KILN_TRY(check_walked(row, c));
-        if (row->compose.lists && (w->ncalls > 1 || !c->each))
+        if (row->listed && (w->ncalls > 1 || !c->each))
             return CALL_FAIL(row, c, "a row that calls for each item has one call");
     }
     for (int k = 0; k < w->finish.n; k++)
@@ -195,16 +211,16 @@ static kiln_status check_way(const kiln_row *row, const kiln_way *w) {
 static kiln_status rules(const kiln_row *row) {
     const kiln_schema *s = row->schema;
     if (row->nbranches) return KILN_ROW_FAIL(row, "a compose row has a call clause and no body");
-    if (!row->compose.nways)
+    if (!kiln_compose_of(row)->nways)
         return KILN_FAIL_LINE(KILN_E_PARSE, row->source, row->line, row->col,
                               "a compose row needs a call clause");
-    for (int w = 0; w < row->compose.nways; w++) KILN_TRY(check_way(row, &row->compose.ways[w]));
-    KILN_TRY(
-        check_walked(row, &(kiln_called){.each = row->compose.each, .line = row->line, .col = row->col}));
+    for (int w = 0; w < kiln_compose_of(row)->nways; w++)
+        KILN_TRY(check_way(row, &kiln_compose_of(row)->ways[w]));
+    KILN_TRY(check_walked(
+        row, &(kiln_called){.each = kiln_compose_of(row)->each, .line = row->line, .col = row->col}));
     for (int k = 0; k < s->nrets; k++) {
         bool list = s->rets[k].type->kind == KILN_T_LIST;
-        if (list ? !row->compose.lists || s->nrets > 1
-                 : row->compose.lists || s->rets[k].type->kind != KILN_T_TENSOR)
+        if (list ? !row->listed || s->nrets > 1 : row->listed || s->rets[k].type->kind != KILN_T_TENSOR)
             return KILN_FAIL_LINE(KILN_E_PARSE, row->source, row->line, row->col,
                                   "result %d is not what the calls of this row give", k);
     }
@@ -316,8 +332,7 @@ static kiln_status check_call(const kiln_registry *r, const kiln_row *row, const
     if (callee->row->family == KILN_FAMILY_COMPOSE)
         return KILN_FAIL_LINE(KILN_E_TYPE, row->source, c->line, c->col,
                               "%s is a compose row itself: call what it calls", callee->name);
-    if (k == w->ncalls - 1 && !w->finish.n && !row->compose.lists &&
-        callee->schema->nrets < row->schema->nrets)
+    if (k == w->ncalls - 1 && !w->finish.n && !row->listed && callee->schema->nrets < row->schema->nrets)
         return KILN_FAIL_LINE(KILN_E_TYPE, row->source, c->line, c->col, "%s has %d results, the row %d",
                               callee->name, callee->schema->nrets, row->schema->nrets);
     return KILN_OK;
@@ -339,19 +354,19 @@ static kiln_status check_room(const kiln_row *row, const kiln_way *w) {
 }
 
 static kiln_status check_calls(const kiln_registry *r, const kiln_row *row) {
-    for (int w = 0; w < row->compose.nways; w++) {
-        if (row->compose.ways[w].updates) continue; /* its map is checked as a row */
-        for (int k = 0; k < row->compose.ways[w].ncalls; k++)
-            KILN_TRY(check_call(r, row, &row->compose.ways[w], k));
-        KILN_TRY(check_room(row, &row->compose.ways[w]));
+    for (int w = 0; w < kiln_compose_of(row)->nways; w++) {
+        if (kiln_compose_of(row)->ways[w].updates) continue; /* its map is checked as a row */
+        for (int k = 0; k < kiln_compose_of(row)->ways[w].ncalls; k++)
+            KILN_TRY(check_call(r, row, &kiln_compose_of(row)->ways[w], k));
+        KILN_TRY(check_room(row, &kiln_compose_of(row)->ways[w]));
     }
     return KILN_OK;
 }
 
 static kiln_status check(const kiln_registry *r, const kiln_row *row, kiln_budget *budget, int *ntyped) {
     KILN_TRY(check_calls(r, row));
-    for (int w = 0; w < row->compose.nways; w++) {
-        const kiln_way *way = &row->compose.ways[w];
+    for (int w = 0; w < kiln_compose_of(row)->nways; w++) {
+        const kiln_way *way = &kiln_compose_of(row)->ways[w];
         KILN_TRY(kiln_row_check_cond(row, budget, way->when));
         if (way->map) KILN_TRY(kiln_row_check(r, way->map, budget, ntyped));
     }
@@ -361,8 +376,8 @@ static kiln_status check(const kiln_registry *r, const kiln_row *row, kiln_budge
 
 /* What calls are given, and when, and what becomes of items. */
 static kiln_status visit(const kiln_row *row, kiln_visit_fn each, void *user) {
-    for (int w = 0; w < row->compose.nways; w++) {
-        const kiln_way *way = &row->compose.ways[w];
+    for (int w = 0; w < kiln_compose_of(row)->nways; w++) {
+        const kiln_way *way = &kiln_compose_of(row)->ways[w];
         if (way->when) KILN_TRY(each(user, way->when, KILN_USE_ONCE));
         KILN_TRY(kiln_visit_all(&way->update, KILN_USE_BODY, each, user));
         for (int k = 0; k < way->ncalls; k++)
@@ -372,10 +387,17 @@ static kiln_status visit(const kiln_row *row, kiln_visit_fn each, void *user) {
 }
 
 static uint64_t names(const kiln_row *row, bool shapes) {
-    uint64_t walked = row->compose.each;
-    for (int w = 0; w < row->compose.nways; w++)
-        for (int k = 0; k < row->compose.ways[w].ncalls; k++) walked |= row->compose.ways[w].calls[k].each;
+    uint64_t walked = kiln_compose_of(row)->each;
+    for (int w = 0; w < kiln_compose_of(row)->nways; w++)
+        for (int k = 0; k < kiln_compose_of(row)->ways[w].ncalls; k++)
+            walked |= kiln_compose_of(row)->ways[w].calls[k].each;
     return shapes ? 0 : walked;
+}
+
+static void set_rules(kiln_row *row, const kiln_crules *rules, kiln_digest digest) {
+    const kiln_compose *c = kiln_compose_of(row);
+    for (int w = 0; w < c->nways; w++)
+        if (c->ways[w].map) kiln_row_set_rules(c->ways[w].map, rules, digest);
 }
 
 static const kiln_clause when = {.word = "when", .parse = clause_when, .again = true, .opens = true};
@@ -389,6 +411,7 @@ const kiln_family_rules kiln_rules_compose = {
     .composes = true,
     .foreach_text = kiln_foreach_text,
     .complete = kiln_update_make,
+    .set_rules = set_rules,
     .rules = rules,
     .visit = visit,
     .names = names,

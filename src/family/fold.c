@@ -35,7 +35,7 @@ static kiln_status axes(kiln_plan *p) {
     KILN_TRY(kiln_plan_chooser(p)->fold(p, &w));
     bool all_absent = p->typed.unstored == (UINT32_C(1) << p->typed.nrets) - 1;
     if (all_absent && p->axes.nwritten == p->typed.nrets) { /* nothing is computed */
-        p->kind = row->rest && p->rest ? KILN_CLASS_COMPOSITION : KILN_CLASS_VIEW;
+        p->kind = p->work.ncalls ? KILN_CLASS_COMPOSITION : KILN_CLASS_VIEW;
         p->work.nsteps = p->kind == KILN_CLASS_COMPOSITION;
     }
     return KILN_OK;

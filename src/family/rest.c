@@ -37,7 +37,7 @@ static __attribute__((noinline)) kiln_status infer_rest(kiln_plan *p, const kiln
         KILN_TRY(take_result(p, &plan, j, nown + j));
         given += !(plan.typed.absent >> j & 1);
     }
-    p->rest = given ? op : NULL;
+    p->op[0] = given ? op : NULL;
     return KILN_OK;
 }
 
@@ -60,13 +60,12 @@ kiln_status kiln_rest_find(kiln_plan *p) {
 }
 
 void kiln_rest_call(kiln_plan *p) {
-    const kiln_op *rest = p->rest;
+    const kiln_op *rest = p->op[0];
     if (!rest) return;
     kiln_step *s = kiln_plan_step(p, KILN_STEP_CALL);
     unsigned n = (unsigned)rest->schema->nargs;
     kiln_call_arg *args = kiln_work_take(&p->work, kiln_work_words_of(n, sizeof(kiln_call_arg)),
                                          &s->u.call.args);
-    p->op[0] = rest;
     p->work.ncalls = 1;
     s->u.call.op = s->u.call.first = 0;
     s->u.call.nargs = (uint8_t)n;

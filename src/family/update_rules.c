@@ -11,14 +11,16 @@
 
 /* for ARG, ... */
 static kiln_status clause_for(kiln_lex *lx, kiln_row *row) {
-    return kiln_row_args(lx, row, &row->compose.each);
+    kiln_compose *c;
+    KILN_TRY(kiln_compose_keep(lx, row, &c));
+    return kiln_row_args(lx, row, &c->each);
 }
 
 /* update [ARG = EXPR, ...] */
 static kiln_status clause_update(kiln_lex *lx, kiln_row *row) {
     kiln_way *w = NULL;
     KILN_TRY(kiln_compose_this_way(lx, row, &w));
-    w->updates = row->compose.lists = true;
+    w->updates = row->listed = true;
     if (lx->first_on_line || lx->tok == KILN_TOK_END) return KILN_OK;
     return kiln_row_nameds(lx, &w->update, KILN_UNTYPED, "=");
 }
@@ -41,7 +43,7 @@ static kiln_status check_update(const kiln_row *row, const kiln_way *w) {
         const kiln_named *v = &w->update.at[k];
         kiln_nameds before = {w->update.at, k};
         int a = kiln_schema_arg(row->schema, v->name);
-        if (a < 0 || !(row->compose.each >> a & 1) || (row->items >> a & 1))
+        if (a < 0 || !(kiln_compose_of(row)->each >> a & 1) || (row->items >> a & 1))
             return update_fail(row, v, "is no list of tensors after 'for'");
         if (!kiln_param_writes(&row->schema->args[a]))
             return update_fail(row, v, "is not written to, as the schema has it");
@@ -58,7 +60,7 @@ static const kiln_type *type_in_map(const kiln_row *row, int a, bool used) {
         (void)kiln_type_strip(t, &optional);
         return optional ? &maybe_number : &number;
     }
-    if (!(row->compose.each >> a & 1)) return t;
+    if (!(kiln_compose_of(row)->each >> a & 1)) return t;
     return used ? &tensor : &maybe_tensor;
 }
 
@@ -120,8 +122,9 @@ static kiln_status make_map(kiln_arena *arena, const kiln_row *row, const kiln_w
     map->items = 0;
     map->nchecks = 0;
     map->statics &= u.set;
-    memset(&map->compose, 0, sizeof map->compose);
-    kiln_digest pair[2] = {row->digest, {(uint64_t)(w - row->compose.ways), 0}};
+    map->own = NULL;
+    map->makes_calls = map->listed = false;
+    kiln_digest pair[2] = {row->digest, {(uint64_t)(w - kiln_compose_of(row)->ways), 0}};
     map->digest = kiln_hash128(pair, sizeof pair);
     uint64_t used = u.set;
     for (int k = 0; k < w->update.n; k++) used |= 1ull << kiln_schema_arg(row->schema, w->update.at[k].name);
@@ -151,7 +154,7 @@ static kiln_status call_map(kiln_arena *arena, const kiln_row *row, kiln_way *w,
         names[a] = (kiln_expr){.kind = KILN_X_NAME, .name = row->schema->args[a].name, .arg = a};
         args[a] = (kiln_named){.name = "", .expr = &names[a]};
     }
-    c->each = row->compose.each;
+    c->each = kiln_compose_of(row)->each;
     c->line = row->line;
     c->col = row->col;
     c->args = (kiln_nameds){args, n};
@@ -162,8 +165,9 @@ static kiln_status call_map(kiln_arena *arena, const kiln_row *row, kiln_way *w,
 }
 
 kiln_status kiln_update_make(kiln_arena *arena, kiln_row *row) {
-    for (int k = 0; k < row->compose.nways && row->compose.lists; k++) {
-        kiln_way *w = &row->compose.ways[k];
+    const kiln_compose *c = kiln_compose_of(row);
+    for (int k = 0; k < c->nways && row->listed; k++) {
+        kiln_way *w = &c->ways[k];
         if (!w->updates) continue;
         KILN_TRY(check_update(row, w));
         if (!w->update.n) continue; /* nothing is done */

@@ -89,6 +89,7 @@ static kiln_status clause_gives(kiln_lex *lx, kiln_row *row) {
 /* rest OPERATOR */
 static kiln_status clause_rest(kiln_lex *lx, kiln_row *row) {
     KILN_TRY(kiln_row_operator(lx, &row->rest));
+    row->makes_calls = true;
     return row->rest[0] ? KILN_OK : kiln_lex_fail(lx, "the name of an operator");
 }
 

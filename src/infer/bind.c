@@ -193,7 +193,7 @@ static kiln_status read_item_tensors(kiln_bound *b) {
     for (int a = 0; a < row->schema->nargs; a++) {
         if (!(row->items >> a & 1) || b->arg[a].kind != KILN_TENSOR) continue; /* None, or a list */
         const kiln_tensor *t = b->arg[a].u.tensor;
-        if (row->compose.lists ? t->nelem != 1 : t->rank != 0)
+        if (row->listed ? t->nelem != 1 : t->rank != 0)
             return KILN_FAIL(KILN_E_ARG, "%s: argument '%s' must be a tensor without dimensions, but has %d",
                              b->op->name, row->schema->args[a].name, t->rank);
         b->item_dtype[a] = t->dtype;
@@ -338,7 +338,7 @@ kiln_status kiln_bind(const kiln_op *op, const kiln_value *args, size_t nargs, k
             out->out[k] = v.u.tensor;
             out->given_out[k] = from;
         }
-        if (arg < 0 && op->row->compose.lists) out->arg[a] = v; /* where results go */
+        if (arg < 0 && op->row->listed) out->arg[a] = v; /* where results go */
         if (arg < 0) continue;
         out->arg[arg] = v;
         out->given[arg] = from;

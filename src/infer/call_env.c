@@ -122,16 +122,3 @@ kiln_status kiln_call_value(const kiln_call_env *ce, const kiln_expr *e, kiln_va
     }
     return KILN_FAIL(KILN_E_TYPE, "%s: what it gives to a call is no number", name);
 }
-
-kiln_status kiln_call_way(const kiln_call_env *ce, const kiln_way **out) {
-    const kiln_compose *c = &ce->call->op->row->compose;
-    for (const kiln_way *w = c->ways; w != c->ways + c->nways; w++) {
-        bool taken = true;
-        if (w->when)
-            KILN_TRY(kiln_note(kiln_expr_holds(&ce->env, w->when, &taken), "%s", ce->call->op->name));
-        if (!taken) continue;
-        *out = w;
-        return KILN_OK;
-    }
-    return KILN_FAIL(KILN_E_ARG, "%s: the arguments fit no case of this operator", ce->call->op->name);
-}

@@ -77,7 +77,6 @@ typedef struct kiln_plan {
         int rank;
         int64_t sizes[KILN_MAX_RANK]; /* in which the row's view sees an argument */
     } view[KILN_ROW_MAX_VIEWS];
-    const kiln_op *rest; /* the operator that gives the results after the row's own, if it is called */
     const kiln_op *op[KILN_WORK_CALLS]; /* those that steps call */
     int64_t *copy_n; /* extents of the arguments that are copied as the axes go, once there is one */
     /* The work, and its tables under names of their own. */

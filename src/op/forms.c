@@ -30,7 +30,7 @@ kiln_status kiln_op_make(kiln_arena *arena, const kiln_schema *schema, const kil
     bool failed = text.failed || !op || !name || !copy;
     kiln_sb_fini(&text);
     if (failed) return KILN_NOMEM();
-    int nout = form == KILN_FORM_FUNCTIONAL || row->compose.lists ? 0 : row->declared->nrets;
+    int nout = form == KILN_FORM_FUNCTIONAL || row->listed ? 0 : row->declared->nrets;
     *op = (kiln_op){name, copy, schema, row, form, nout, NULL, false, 0, 0};
     if (checked) {
         op[1] = *op;

@@ -206,40 +206,6 @@ typedef struct kiln_view {
     const kiln_expr *when; /* where it does not hold, the argument is seen as it is; NULL: it always does */
 } kiln_view;
 
-/* compose: a call of another operator, or of the row's own map of each item. */
-typedef struct kiln_called {
-    const char *callee; /* "add_.Tensor" */
-    int line, col;
-    uint64_t each;     /* bit a: list argument a is walked in step with the others: a call for each item */
-    kiln_nameds args;  /* name "" for positional */
-    kiln_nameds names; /* of its results, for calls after it; without expressions */
-    _Atomic(const struct kiln_op *) op[3]; /* by kiln_form; NULL: not looked for yet */
-} kiln_called;
-
-enum { KILN_MAX_CALLS = 16 };
-
-/* One way to compute a row's results by calls, taken when `when` holds (NULL: always). */
-typedef struct kiln_way {
-    const kiln_expr *when;
-    kiln_called *calls;
-    int ncalls;
-    kiln_nameds finish; /* names of the results; none: they are the first ones of the last call */
-    kiln_nameds update; /* or, instead of calls: what items of lists become */
-    bool updates;
-    struct kiln_row *map; /* of an item, made of `update`; NULL: there is nothing to update */
-} kiln_way;
-
-typedef struct kiln_compose {
-    kiln_way *ways;
-    int nways;
-    kiln_way before; /* calls before the first `when`, with which every way begins */
-    uint64_t each;   /* `for`: bit a: list argument a is walked where ways update */
-    bool lists;      /* the one call is made for each item of lists */
-} kiln_compose;
-
-/* Whether a name is that of a result of one of the first `before` calls: which call, and which of its results. */
-bool kiln_way_result(const kiln_way *w, int before, const char *name, int *call, int *result);
-
 /* extern: the routine of the library that computes the results, and what it gets: tensors, then numbers. */
 kiln_routine_id kiln_routine_named(const char *name); /* KILN_ROUTINE_COUNT: there is none */
 
@@ -272,6 +238,8 @@ typedef struct kiln_row {
     uint64_t lacking;  /* fold: tensors that have the dimensions which it keeps, and lack the others */
     kiln_view *views;
     int nviews;
+    bool makes_calls;                 /* calls of the row make calls of other operators */
+    bool listed;                      /* one for each item of lists, so the row's own calls have no plan */
     const char *rest;                 /* the operator whose results follow the row's own, or NULL */
     const struct kiln_registry *home; /* where it is found; NULL: among those that ship */
     kiln_nameds gives;       /* conditions of results, in order, without names; none: there are all results */
@@ -284,8 +252,8 @@ typedef struct kiln_row {
     uint64_t shaped;         /* arguments, no tensors, whose values decide the shape of results */
     uint64_t asked_single;   /* tensors of which conditions ask whether they have one element */
     kiln_reduce reduce;
-    kiln_compose compose;
-    void *own;                   /* clauses that only the family knows: as kiln_handed of extern rows */
+    void *
+        own; /* clauses that only the family knows: as kiln_handed of extern rows, kiln_compose of rows made of calls */
     double domain_lo, domain_hi; /* of random test inputs */
     double rtol, atol;           /* 0: the defaults */
     const char *doc;
@@ -328,9 +296,6 @@ static inline const kiln_op *kiln_op_within(const kiln_op *op, const kiln_op *ou
     return outer->for_torch ? kiln_op_torch(op) : op;
 }
 
-/* The operator that a call of the row means, in its functional, in-place or out form.  KILN_E_UNSUP: it has no such form. */
-kiln_status kiln_called_op(const kiln_row *row, const kiln_called *c, kiln_form form,
-                           const kiln_op **out) KILN_MUST_CHECK;
 /* Argument a of the operator's schema is this argument of the row's, or -1: an output. */
 static inline int kiln_op_arg(const kiln_op *op, int a) { return a < op->row->schema->nargs ? a : -1; }
 /* INPLACE, OUT: the argument of the operator's schema that receives result k. */

@@ -39,7 +39,6 @@ void kiln_row_set_rules(kiln_row *row, const kiln_crules *rules, kiln_digest dig
     bool complex = row->takes & (KILN_DT(KILN_C64) | KILN_DT(KILN_C128));
     kiln_digest pair[2] = {row->digest, digest};
     row->rules = rules;
-    for (int w = 0; w < row->compose.nways; w++)
-        if (row->compose.ways[w].map) kiln_row_set_rules(row->compose.ways[w].map, rules, digest);
+    if (kiln_rules(row)->set_rules) kiln_rules(row)->set_rules(row, rules, digest);
     if (complex) row->digest = kiln_hash128(pair, sizeof pair);
 }

@@ -52,6 +52,8 @@ typedef struct kiln_family_rules {
     kiln_status (*foreach_text)(kiln_arena *arena, const kiln_foreach *f, const char **out);
     /* Ends the reading of a row whose names have been resolved. */
     kiln_status (*complete)(kiln_arena *arena, kiln_row *row);
+    /* Gives the rules for complex numbers to the rows that `complete` has made, by kiln_row_set_rules. */
+    void (*set_rules)(kiln_row *row, const kiln_crules *rules, kiln_digest digest);
 
     /* -- names and clauses -- */
     /* Refuses a row that breaks a rule of the family.  Must call kiln_row_bodies_rules if rows have bodies.  NULL:

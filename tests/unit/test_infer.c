@@ -2,6 +2,7 @@
  *
  * With a file as argument, checks the calls in it instead of infer_cases.txt. */
 #include "base/isa.h"
+#include "family/compose_rules.h"
 #include "infer_fixture.h"
 
 static const char *cases_path = KILN_SOURCE_DIR "/tests/unit/infer_cases.txt";
@@ -103,7 +104,9 @@ static void check_conditions(const kiln_bound *b) {
         for (int k = 0; k < row->nchecks; k++)
             if (!row->checks[k].each && !row->checks[k].counts) check_condition(&env, row->checks[k].cond);
         for (int k = 0; k < row->nbranches; k++) check_condition(&env, row->branches[k].when);
-        for (int k = 0; k < row->compose.nways; k++) check_condition(&env, row->compose.ways[k].when);
+        bool composes = row->family == KILN_FAMILY_COMPOSE;
+        for (int k = 0; composes && k < kiln_compose_of(row)->nways; k++)
+            check_condition(&env, kiln_compose_of(row)->ways[k].when);
     }
 }
 
