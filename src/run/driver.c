@@ -267,16 +267,16 @@ static const int64_t *set_origin(const kiln_axes *x, int64_t *room) {
     return room;
 }
 
-KILN_HOT kiln_status kiln_drive_alone(const kiln_axes *x, const kiln_runner *run, int nest, char *const *ptr,
-                                      const uint64_t *par, uint64_t flags, int32_t *trap) {
+KILN_HOT kiln_status kiln_drive_alone(const kiln_pass *pass, char *const *ptr, int32_t *trap) {
     static const int64_t zeros[LAUNCH_DIMS];
+    const kiln_axes *x = pass->axes;
+    const kiln_runner *run = pass->run;
     int64_t origin[LAUNCH_DIMS];
     kiln_status st;
     tiles t;
     drive d;
-    if (x->turned || (run->across && kiln_turned_by_interp(x)))
-        return kiln_turned_run(x, run, nest, ptr, par, flags, trap);
-    if (kiln_rows_may_be_short(x) && kiln_rows_run(x, run, nest, ptr, par, flags, trap, &st)) return st;
+    if (x->turned || (run->across && kiln_turned_by_interp(x))) return kiln_turned_run(pass, ptr, trap);
+    if (kiln_rows_may_be_short(x) && kiln_rows_run(pass, ptr, trap, &st)) return st;
     d.axes = x;
     d.run = run;
     d.first = 0, d.second = 1;
@@ -284,18 +284,18 @@ KILN_HOT kiln_status kiln_drive_alone(const kiln_axes *x, const kiln_runner *run
     if (!tiled && !x->triangle) pick_dims(x, &d.first, &d.second);
     int ndim = set_box(x, d.first, d.second, d.n, d.stride);
     for (int b = 0; b < x->nbuffers; b++) d.at[b] = ptr[b];
-    d.launch = (kiln_launch){.nest = nest,
+    d.launch = (kiln_launch){.nest = pass->nest,
                              .ndim = ndim,
                              .n = d.n,
                              .ptr = d.at,
                              .stride = d.stride,
                              .origin = x->origin ? set_origin(x, origin) : zeros,
-                             .par = par,
-                             .flags = flags};
+                             .par = pass->par,
+                             .flags = pass->flags};
     for (int k = 0; x->ngrid > INNER && k < x->ngrid; k++) d.index[k] = 0;
     if (x->triangle) enter_triangle(&d);
     *trap = 0;
-    if (tiled || (run->fn && reads_again(x, flags, &t))) return run_tiles(&d, &t, trap);
+    if (tiled || (run->fn && reads_again(x, pass->flags, &t))) return run_tiles(&d, &t, trap);
     kiln_home home = 0;
     if (run->fn && run->work && !(d.launch.work = kiln_block_take_any(run->work, &home))) return KILN_NOMEM();
     do st = run_box(&d, trap);
@@ -387,7 +387,8 @@ int32_t kiln_walk_run(const kiln_walk *w, kiln_kernel_fn fn, int nest, char **pt
                                  .isa = w->isa,
                                  .work = w->work,
                                  .guards = w->guards};
-        return kiln_drive_alone(&w->outer, &run, nest, ptr, par, w->flags, &trap) == KILN_OK ? trap : -1;
+        const kiln_pass pass = {&w->outer, &run, par, w->flags, nest};
+        return kiln_drive_alone(&pass, ptr, &trap) == KILN_OK ? trap : -1;
     }
     do trap = fn(&launch);
     while (trap == 0 && kiln_drive_advance(&w->outer, -1, -1, index, ptr));

@@ -43,9 +43,17 @@ typedef struct kiln_runner {
 kiln_status kiln_drive(const kiln_axes *axes, const kiln_runner *run, int nest, char *const *ptr,
                        const uint64_t *par, int32_t *trap) KILN_MUST_CHECK;
 
-/* The same by this thread alone.  flags: of every launch. */
-kiln_status kiln_drive_alone(const kiln_axes *axes, const kiln_runner *run, int nest, char *const *ptr,
-                             const uint64_t *par, uint64_t flags, int32_t *trap) KILN_MUST_CHECK;
+/* A nest of a kernel over axes, wherever the buffers are. */
+typedef struct kiln_pass {
+    const kiln_axes *axes;
+    const kiln_runner *run;
+    const uint64_t *par;
+    uint64_t flags; /* of every launch */
+    int nest;
+} kiln_pass;
+
+/* kiln_drive by this thread alone. */
+kiln_status kiln_drive_alone(const kiln_pass *pass, char *const *ptr, int32_t *trap) KILN_MUST_CHECK;
 /* KILN_LAUNCH_* of a call, by how much it reads and writes: more than the first cache holds, more than the second does, and more
  * than a core's share of all, whose results are better written past the caches: several cores gain by that in larger calls alone, as each
  * has its part of the last cache nearer.  Smaller calls have none of the latter two. */
@@ -62,8 +70,7 @@ bool kiln_drive_advance(const kiln_axes *axes, int first, int second, int64_t *i
 
 /* rows.c: runs a call of many short rows by taking rows together.  False: nothing was done.  The call has no such
  * rows, or a kernel takes them together by itself, or they cannot be taken together. */
-bool kiln_rows_run(const kiln_axes *axes, const kiln_runner *run, int nest, char *const *ptr,
-                   const uint64_t *par, uint64_t flags, int32_t *trap, kiln_status *st);
+bool kiln_rows_run(const kiln_pass *pass, char *const *ptr, int32_t *trap, kiln_status *st);
 bool kiln_rows_need_tiles(
     const kiln_axes *axes,
     bool compiled); /* whether kiln_rows_run is needed, for a kernel or the interpreter */
@@ -73,8 +80,7 @@ static inline bool kiln_rows_may_be_short(const kiln_axes *x) {
 }
 
 /* turned.c: folds many short rows, each row separately. */
-kiln_status kiln_turned_run(const kiln_axes *axes, const kiln_runner *run, int nest, char *const *ptr,
-                            const uint64_t *par, uint64_t flags, int32_t *trap) KILN_MUST_CHECK;
+kiln_status kiln_turned_run(const kiln_pass *pass, char *const *ptr, int32_t *trap) KILN_MUST_CHECK;
 
 /* For the interpreter alone.  A kernel folds few or long rows one by one, by vectors.  The interpreter would go through all its
  * instructions for each such row; with turned buffers it folds the rows side by side.  Bit b of the result: buffer b is to be

@@ -192,16 +192,18 @@ static kiln_status run_place(long_rows *l, char *const *base, int32_t *trap) {
     return KILN_OK;
 }
 
-/* Apart, so that calls without short rows have no frame of that size.  `launch` lacks what rows together decide. */
-static __attribute__((noinline)) kiln_status run_all(const short_rows *rows, const kiln_axes *x,
-                                                     const kiln_runner *run, const kiln_launch *launch,
+/* Apart, so that calls without short rows have no frame of that size. */
+static __attribute__((noinline)) kiln_status run_all(const short_rows *rows, const kiln_pass *pass,
                                                      char *const *ptr, int32_t *trap) {
+    static const int64_t origin[2];
     enum {
         BETWEEN = 2 * KILN_CPU_LINE * KILN_KERNEL_BUFFERS
     }; /* tiles: each begins on a line, and a vector may go beyond it */
     _Static_assert(KILN_CPU_SHORTER_ROW * 16 * KILN_KERNEL_BUFFERS <= KILN_CPU_ROWS_ROOM_BYTES,
                    "one row of each operand has room");
     _Alignas(KILN_CPU_LINE) char room[KILN_CPU_ROWS_ROOM_BYTES + BETWEEN];
+    const kiln_axes *x = pass->axes;
+    const kiln_runner *run = pass->run;
     char *base[KILN_KERNEL_BUFFERS], *next = room;
     int64_t index[KILN_MAX_DIMS] = {0};
     kiln_home home = 0;
@@ -212,10 +214,10 @@ static __attribute__((noinline)) kiln_status run_all(const short_rows *rows, con
     l.run = run;
     l.loops = kiln_loops_for(run->isa);
     l.size = 0;
-    l.launch = *launch;
-    l.launch.n = l.n;
-    l.launch.ptr = l.at;
-    l.launch.stride = l.stride;
+    l.launch = (kiln_launch){.nest = pass->nest, .ndim = 2, .n = l.n, .ptr = l.at, .stride = l.stride};
+    l.launch.origin = origin;
+    l.launch.par = pass->par;
+    l.launch.flags = pass->flags;
     if (run->fn && run->work && !(l.launch.work = kiln_block_take_any(run->work, &home))) return KILN_NOMEM();
     for (int b = 0; b < x->nbuffers; b++) {
         base[b] = ptr[b];
@@ -231,12 +233,9 @@ static __attribute__((noinline)) kiln_status run_all(const short_rows *rows, con
     return st;
 }
 
-bool kiln_rows_run(const kiln_axes *x, const kiln_runner *run, int nest, char *const *ptr,
-                   const uint64_t *par, uint64_t flags, int32_t *trap, kiln_status *st) {
-    static const int64_t origin[2];
+bool kiln_rows_run(const kiln_pass *pass, char *const *ptr, int32_t *trap, kiln_status *st) {
     short_rows rows;
-    if (!find_rows(x, run->fn != NULL, &rows)) return false;
-    kiln_launch launch = {.nest = nest, .ndim = 2, .origin = origin, .par = par, .flags = flags};
-    *st = run_all(&rows, x, run, &launch, ptr, trap);
+    if (!find_rows(pass->axes, pass->run->fn != NULL, &rows)) return false;
+    *st = run_all(&rows, pass, ptr, trap);
     return true;
 }

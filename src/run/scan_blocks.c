@@ -94,7 +94,8 @@ static void run_nest(scanning *s, int nest, int64_t from, int64_t count, int64_t
                    .stride = s->stride,
                    .bytes = s->bytes};
     int32_t trap = 0;
-    kiln_status st = kiln_drive_alone(&x, &s->run, nest, ptr, s->par, s->flags, &trap);
+    const kiln_pass pass = {&x, &s->run, s->par, s->flags, nest};
+    kiln_status st = kiln_drive_alone(&pass, ptr, &trap);
     if (st == KILN_OK && trap) st = KILN_E_BUG; /* what may trap does not go by blocks */
     if (st != KILN_OK) atomic_store(&s->failed, (int)st);
 }

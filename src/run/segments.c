@@ -53,21 +53,28 @@ static void look_ahead(const sharing *s, const kiln_segment *g, int64_t skip, in
     }
 }
 
+/* A launch, with the extents and addresses that it points to. */
+typedef struct piece {
+    kiln_launch launch;
+    int64_t n[2];
+    char *ptr[KILN_SEGMENT_BUFFERS];
+} piece;
+
 /* n elements of a segment from `skip` on, by pieces. */
-static kiln_status run_pieces(const sharing *s, const kiln_segment *g, int64_t skip, int64_t n,
-                              kiln_launch *l, int64_t *extent, char **ptr, int32_t *trap) {
+static kiln_status run_pieces(const sharing *s, const kiln_segment *g, int64_t skip, int64_t n, piece *p,
+                              int32_t *trap) {
     kiln_status st = KILN_OK;
     const kiln_segment *end = s->segment + s->nsegments;
-    l->par = g->par;
-    for (int64_t done = 0; done < n && st == KILN_OK && *trap == 0; done += extent[0]) {
+    p->launch.par = g->par;
+    for (int64_t done = 0; done < n && st == KILN_OK && *trap == 0; done += p->n[0]) {
         int64_t left = n - done;
-        extent[0] = left < 2 * s->piece ? left : s->piece;
-        for (int b = 0; b < s->axes->nbuffers; b++) ptr[b] = g->ptr[b] + (skip + done) * s->stride[2 * b];
-        if (left > extent[0])
-            look_ahead(s, g, skip + done + extent[0], left - extent[0]);
+        p->n[0] = left < 2 * s->piece ? left : s->piece;
+        for (int b = 0; b < s->axes->nbuffers; b++) p->ptr[b] = g->ptr[b] + (skip + done) * s->stride[2 * b];
+        if (left > p->n[0])
+            look_ahead(s, g, skip + done + p->n[0], left - p->n[0]);
         else if (s->large && g + 1 != end)
             look_ahead(s, g + 1, 0, g[1].n);
-        st = launch(s, l, trap);
+        st = launch(s, &p->launch, trap);
     }
     return st;
 }
@@ -75,22 +82,23 @@ static kiln_status run_pieces(const sharing *s, const kiln_segment *g, int64_t s
 /* Elements from..to of all. */
 static kiln_status run_between(const sharing *s, int64_t from, int64_t to, int32_t *trap) {
     static const int64_t origin[2];
-    int64_t n[2] = {0, 1};
-    char *ptr[KILN_SEGMENT_BUFFERS];
-    kiln_launch l = {.ndim = 2, .n = n, .ptr = ptr, .stride = s->stride, .origin = origin, .flags = s->flags};
+    piece p;
+    p.n[1] = 1;
+    p.launch = (kiln_launch){
+        .ndim = 2, .n = p.n, .ptr = p.ptr, .stride = s->stride, .origin = origin, .flags = s->flags};
     kiln_home home = 0;
     kiln_status st = KILN_OK;
-    if (s->run->fn && s->run->work && !(l.work = kiln_block_take_any(s->run->work, &home)))
+    if (s->run->fn && s->run->work && !(p.launch.work = kiln_block_take_any(s->run->work, &home)))
         return KILN_NOMEM();
     *trap = 0;
     for (size_t k = segment_at(s, from); from < to && st == KILN_OK && *trap == 0; k++) {
         const kiln_segment *g = &s->segment[k];
         int64_t skip = from - g->start, left = g->n - skip;
         if (left > to - from) left = to - from;
-        st = run_pieces(s, g, skip, left, &l, n, ptr, trap);
+        st = run_pieces(s, g, skip, left, &p, trap);
         from += left;
     }
-    if (l.work) kiln_block_give(l.work, home);
+    if (p.launch.work) kiln_block_give(p.launch.work, home);
     return st;
 }
 

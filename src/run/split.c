@@ -94,7 +94,8 @@ static void run_part(void *user, int64_t part) {
     x.npoints = x.npoints / whole * n[s->dim];
     x.nelem = x.nelem / whole * n[s->dim];
     int64_t start = s->timed ? kiln_clock_ns() : 0;
-    s->status[part] = kiln_drive_alone(&x, s->run, s->nest, ptr, s->par, s->flags, &s->trap[part]);
+    const kiln_pass pass = {&x, s->run, s->par, s->flags, s->nest};
+    s->status[part] = kiln_drive_alone(&pass, ptr, &s->trap[part]);
     if (s->timed) atomic_fetch_add_explicit(&s->took_ns, kiln_clock_ns() - start, memory_order_relaxed);
 }
 
@@ -150,16 +151,18 @@ static kiln_status drive_parts(const kiln_axes *x, const kiln_runner *run, split
 KILN_HOT kiln_status kiln_drive(const kiln_axes *x, const kiln_runner *run, int nest, char *const *ptr,
                                 const uint64_t *par, int32_t *trap) {
     _Static_assert((int64_t)KILN_CPU_TIMED_ELEMENTS <= KILN_CPU_FAR_LEAST, "small calls need no flags");
+    kiln_pass pass = {x, run, par, 0, nest};
     bool alone = !run->parallel || run->parallel->threads < 2;
     if (x->nelem < KILN_CPU_TIMED_ELEMENTS && (alone || work_ns(x, run) < KILN_POOL_LEAST_NS))
-        return kiln_drive_alone(x, run, nest, ptr, par, 0, trap);
+        return kiln_drive_alone(&pass, ptr, trap);
     int threads;
     int64_t nparts = kiln_drive_parts(x, run, &threads);
     uint64_t flags = kiln_drive_flags(x, threads, ptr);
     bool timed = is_timed(x, run);
     if (nparts < 2) {
         int64_t start = timed ? kiln_clock_ns() : 0;
-        kiln_status st = kiln_drive_alone(x, run, nest, ptr, par, flags, trap);
+        pass.flags = flags;
+        kiln_status st = kiln_drive_alone(&pass, ptr, trap);
         if (timed && st == KILN_OK)
             kiln_cost_learn(run->cost, tier_of(run), x->nelem, kiln_clock_ns() - start);
         return st;

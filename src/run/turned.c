@@ -106,10 +106,11 @@ static kiln_status run_folds(turning *t, char *const *base, int64_t first, int64
 }
 
 /* Apart from the driver's own, so that calls without such rows have no frame of that size. */
-kiln_status kiln_turned_run(const kiln_axes *x, const kiln_runner *run, int nest, char *const *ptr,
-                            const uint64_t *par, uint64_t flags, int32_t *trap) {
+kiln_status kiln_turned_run(const kiln_pass *pass, char *const *ptr, int32_t *trap) {
     /* With what rows of tiles are longer than their elements. */
     _Alignas(KILN_CPU_LINE) char room[KILN_CPU_TURN_NEAR + KILN_CPU_TURN_BYTES];
+    const kiln_axes *x = pass->axes;
+    const kiln_runner *run = pass->run;
     uint32_t turned = x->turned ? x->turned : kiln_turned_by_interp(x);
     int64_t index[KILN_MAX_DIMS] = {0}, origin[DIMS] = {0}, folds = folds_together(x, turned);
     char *base[KILN_DRIVE_BUFFERS];
@@ -126,10 +127,10 @@ kiln_status kiln_turned_run(const kiln_axes *x, const kiln_runner *run, int nest
         t.n[2 + d - x->ngrid] = x->n[d];
         if (x->origin) origin[2 + d - x->ngrid] = x->origin[d - x->ngrid];
     }
-    t.launch = (kiln_launch){.nest = nest, .ndim = DIMS, .n = t.n, .ptr = t.at, .stride = t.stride};
+    t.launch = (kiln_launch){.nest = pass->nest, .ndim = DIMS, .n = t.n, .ptr = t.at, .stride = t.stride};
     t.launch.origin = origin;
-    t.launch.par = par;
-    t.launch.flags = flags;
+    t.launch.par = pass->par;
+    t.launch.flags = pass->flags;
     if (run->fn && run->work && !(t.launch.work = kiln_block_take_any(run->work, &home))) return KILN_NOMEM();
     for (int b = 0; b < x->nbuffers; b++) base[b] = ptr[b];
     *trap = 0;
