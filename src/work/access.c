@@ -26,8 +26,13 @@ bool kiln_access_align(kiln_access *a, const kiln_access_dims *call) {
     return k < 0;
 }
 
+/* Entries that are dimensions of the call never decrease, so one walk from the last on meets them in order. */
 void kiln_access_steps(const kiln_access *a, int rank, int64_t *out) {
-    for (int d = 0; d < rank; d++) out[d] = 0;
-    for (int k = 0; k < a->rank; k++)
-        if (a->along[k] >= 0 && a->sizes[k] != 1) out[a->along[k]] += a->strides[k];
+    int k = a->rank - 1;
+    for (int d = rank - 1; d >= 0; d--) {
+        int64_t step = 0;
+        for (; k >= 0 && (a->along[k] == d || a->along[k] < 0); k--)
+            if (a->along[k] == d && a->sizes[k] != 1) step += a->strides[k];
+        out[d] = step;
+    }
 }

@@ -40,6 +40,7 @@ typedef struct kiln_access_dims {
  * call nor one element. */
 bool kiln_access_align(kiln_access *a, const kiln_access_dims *call);
 
-/* The elements that one position of each of the call's rank dimensions moves by. */
+/* The elements that one position of each of the call's rank dimensions moves by.  Dimensions of the call stand in a->along in
+ * their order; the same one may stand there several times. */
 void kiln_access_steps(const kiln_access *a, int rank, int64_t *out);
 #endif
