@@ -57,7 +57,7 @@ static uint64_t all_dims(const kiln_plan *p) {
 }
 
 kiln_status kiln_over_find(kiln_plan *p) {
-    const kiln_reduce *r = &p->call->op->row->reduce;
+    const kiln_reduce *r = p->call->op->row->reduce;
     const kiln_value *dims = r->over_arg >= 0 ? &p->call->arg[r->over_arg] : NULL;
     p->reduced = 0;
     if (r->over_last) return add_last(p, r->over_last, r->over_first);

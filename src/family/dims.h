@@ -2,6 +2,7 @@
 #ifndef KILN_DIMS_H
 #define KILN_DIMS_H
 #include "family/family.h"
+#include "family/reduce_rules.h"
 
 /* Sets plan->reduced to the dimensions that the row's `over` names: all, unless it names some. */
 kiln_status kiln_over_find(kiln_plan *p) KILN_MUST_CHECK;

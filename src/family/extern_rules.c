@@ -101,6 +101,7 @@ static const kiln_clause *const clauses[] = {&kiln_clause_over, &routine, NULL};
 
 const kiln_family_rules kiln_rules_extern = {
     .clauses = clauses,
+    .folding = &kiln_reduce_folding,
     .counts = true,
     .rules = rules,
     .names = kiln_over_names,

@@ -332,7 +332,7 @@ static void declare(kiln_folding *f) {
     }
     partial->nstates = p->work.parts ? (uint8_t)f->states.ncells : 0;
     partial->nest = kiln_lower_has_musts(&f->base);
-    bool whole = f->each || f->base.row->kept || f->base.row->reduce.triangle ||
+    bool whole = f->each || f->base.row->kept || f->base.row->reduce->triangle ||
                  f->states.ncells == 0; /* no parts are worth their machinery */
     partial->unit = whole ? 0 : f->nreduced == 2 ? 1 : whole_tree(f).block;
 }

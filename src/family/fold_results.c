@@ -2,6 +2,7 @@
  *
  * A result that is not given keeps its place among the buffers, and nothing is stored to it. */
 #include "family/fold.h"
+#include "family/reduce_rules.h"
 
 kiln_status kiln_fold_results(kiln_plan *p) {
     const kiln_row *row = p->call->op->row;

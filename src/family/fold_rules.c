@@ -47,7 +47,7 @@ static kiln_family family_of(const kiln_branch *b) {
 /* -- rules --------------------------------------------------------------------------------------------------- */
 
 static bool gives_bool(const kiln_row *row) {
-    const kiln_reduce *r = &row->reduce;
+    const kiln_reduce *r = row->reduce;
     return r->over_arg < 0 && !r->over_last && !r->over_dims.n;
 }
 
@@ -79,7 +79,7 @@ static bool folds_something(const kiln_row *row) {
 
 static kiln_status rules(const kiln_row *row) {
     KILN_TRY(kiln_over_rules(row));
-    if (row->reduce.over_diagonal && row->grads.n)
+    if (row->reduce->over_diagonal && row->grads.n)
         return KILN_ROW_FAIL(row,
                              "elements beside the diagonal have another gradient: no 'grad' over a diagonal");
     KILN_TRY(check_lacking(row));
@@ -150,7 +150,20 @@ static kiln_status find_loose(const kiln_row *row, kiln_reduce *r) {
     return KILN_OK;
 }
 
-static kiln_status note(const kiln_row *row, kiln_reduce *r) {
+/* What is written to, and results of whole folds: they are there before one for each element is computed from the arguments again. */
+static void note_results(const kiln_row *row, kiln_branch *b) {
+    const kiln_reduce *r = b->reduce;
+    uint32_t each = 0;
+    for (int k = 0; k < r->finish.n; k++) each |= (uint32_t)r->finish.at[k].each << k;
+    for (int k = 0; k < row->schema->nrets; k++) b->early |= (uint32_t)((each & ~(1u << k)) != 0) << k;
+    b->nwrites = r->writes.n;
+    for (int k = 0; k < r->writes.n; k++)
+        b->writes[k] = (int8_t)kiln_schema_arg(row->schema, r->writes.at[k].name);
+}
+
+static kiln_status note(const kiln_row *row, kiln_branch *b) {
+    kiln_reduce *r = b->reduce;
+    note_results(row, b);
     kiln_usage step = {.row = row}, merge = {.row = row};
     KILN_TRY(kiln_row_use_all(&step, &r->step));
     KILN_TRY(kiln_row_use_all(&merge, &r->merge));
@@ -162,6 +175,7 @@ static kiln_status note(const kiln_row *row, kiln_reduce *r) {
 
 const kiln_family_rules kiln_rules_fold = {
     .clauses = clauses,
+    .folding = &kiln_reduce_folding,
     .accumulate = kiln_reduce_accumulate,
     .checks_each = true,
     .formats = true,

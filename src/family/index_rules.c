@@ -127,6 +127,7 @@ static kiln_status types(kiln_row_env *re) {
 
 const kiln_family_rules kiln_rules_index = {
     .clauses = clauses,
+    .folding = &kiln_reduce_folding,
     .accumulate = kiln_reduce_accumulate,
     .accesses_all = true,
     .rules = rules,

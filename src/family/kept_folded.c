@@ -11,7 +11,7 @@
 #include "infer/infer_parts.h"
 
 static bool keeps(const kiln_plan *p) {
-    const kiln_reduce *r = &p->call->op->row->reduce;
+    const kiln_reduce *r = p->call->op->row->reduce;
     if (r->keep_arg < 0) return r->keep;
     return p->call->arg[r->keep_arg].kind == KILN_BOOL_V && p->call->arg[r->keep_arg].u.i;
 }
@@ -42,7 +42,7 @@ static kiln_status take_alike(kiln_plan *p) {
 
 /* The shape that is folded: of all tensors together, unless the row says otherwise. */
 static kiln_status take_shape(kiln_plan *p) {
-    const kiln_reduce *r = &p->call->op->row->reduce;
+    const kiln_reduce *r = p->call->op->row->reduce;
     if (r->over_alike) return take_alike(p);
     KILN_TRY(p->call->op->row->nviews ? kiln_views_find(p) : kiln_broadcast(p));
     return r->over_diagonal ? take_diagonal(p) : KILN_OK;
@@ -124,7 +124,7 @@ static void reach_input(const kiln_plan *p, int b, kiln_access *out) {
     const kiln_tensor *t = kiln_plan_tensor(p, b);
     if (kiln_is_accessed(p, b) || kiln_is_lacking(p, b)) {
         (void)reach_apart(p, p->buffer[b].which, t, out); /* check_apart has seen that it fits */
-    } else if (p->call->op->row->reduce.over_diagonal) {
+    } else if (p->call->op->row->reduce->over_diagonal) {
         kiln_access_begin(out, t->rank, t->sizes, t->strides);
         out->along[0] = out->along[1] = 0;
     } else if (p->shape->nelem == 0 && !is_kept(p, b)) {
@@ -163,11 +163,11 @@ kiln_status kiln_kept_shape(kiln_plan *p) {
         out->sizes[out->rank++] = kiln_is_over(p, d) ? 1 : n;
         out->nelem *= kiln_is_over(p, d) ? 1 : n;
     }
-    if (p->call->op->row->reduce.flat) {
+    if (p->call->op->row->reduce->flat) {
         out->rank = 1;
         out->sizes[0] = out->nelem;
     }
-    if (p->call->op->row->reduce.triangle) KILN_TRY(take_triangle(p, out));
+    if (p->call->op->row->reduce->triangle) KILN_TRY(take_triangle(p, out));
     kiln_row_major(out->rank, out->sizes, out->strides);
     kiln_row_major(p->shape->rank, p->shape->sizes, p->shape->strides);
     kiln_shape *none = &p->shape[KILN_SHAPE_EMPTY];
@@ -216,7 +216,7 @@ static void reach_result(const kiln_plan *p, int b, kiln_access *out) {
         kiln_row_major(s->rank, s->sizes, out->room);
         out->strides = out->room;
     }
-    if ((row->reduce.flat || row->reduce.triangle) && !each)
+    if ((row->reduce->flat || row->reduce->triangle) && !each)
         reach_flat(p, *out->strides, out);
     else
         align(p, out, !each && !keeps(p));

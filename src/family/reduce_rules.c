@@ -6,6 +6,74 @@
 
 #include "family/reduce_rules.h"
 
+/* -- what rows and branches keep ---------------------------------------------------------------------------- */
+
+kiln_reduce *kiln_row_reduce(kiln_row *row) {
+    kiln_branch *last = row->nbranches ? &row->branches[row->nbranches - 1] : NULL;
+    return last && last->when ? last->reduce : row->reduce;
+}
+
+int kiln_row_nown(const kiln_row *row) {
+    return row->rest ? row->branches[0].reduce->finish.n : row->schema->nrets;
+}
+
+static kiln_status begin(kiln_arena *arena, kiln_reduce **out) {
+    kiln_reduce *r = kiln_arena_alloc(arena, sizeof *r);
+    if (!r) return KILN_NOMEM();
+    r->over_arg = r->keep_arg = -1;
+    *out = r;
+    return KILN_OK;
+}
+
+/* A branch with states of its own has none of the row's clauses that go with states. */
+static void inherit(const kiln_reduce *row, kiln_reduce *r) {
+    kiln_reduce own = *r;
+    *r = *row;
+    if (own.states.n) {
+        r->states = own.states;
+        r->step = r->block = r->merge = (kiln_nameds){.n = 0};
+        r->from = own.from;
+    }
+    if (own.step.n) r->step = own.step;
+    if (own.block.n) r->block = own.block;
+    if (own.merge.n) r->merge = own.merge;
+    if (own.finish.n) r->finish = own.finish;
+    if (own.writes.n) r->writes = own.writes;
+}
+
+static const kiln_nameds *states_of(const kiln_reduce *r) { return &r->states; }
+
+static bool has_fold_clauses(const kiln_reduce *r) {
+    return r->step.n || r->block.n || r->merge.n || r->finish.n;
+}
+
+static kiln_status bodies(const kiln_row *row, const kiln_branch *b) {
+    const kiln_reduce *r = b->reduce;
+    bool folds = r->states.n || r->finish.n;
+    if (r->from && r->states.n != 1) return KILN_ROW_FAIL(row, "a body with 'from' is the only state");
+    if (!b->nbody && !folds) return KILN_ROW_FAIL(row, "no body computes the result");
+    if (b->nbody && (folds || has_fold_clauses(r)))
+        return KILN_ROW_FAIL(row, "both states and a body: 'finish' gives the results");
+    return KILN_OK;
+}
+
+static kiln_status use(kiln_usage *u, const kiln_reduce *r) {
+    const kiln_nameds *lists[] = {&r->states, &r->step, &r->block, &r->merge, &r->finish, &r->writes};
+    for (size_t k = 0; k < sizeof lists / sizeof *lists; k++) KILN_TRY(kiln_row_use_all(u, lists[k]));
+    return KILN_OK;
+}
+
+static bool same(const kiln_reduce *a, const kiln_reduce *b) {
+    return kiln_row_same_list(&a->states, &b->states) && kiln_row_same_list(&a->step, &b->step) &&
+           kiln_row_same_list(&a->block, &b->block) && kiln_row_same_list(&a->merge, &b->merge) &&
+           kiln_row_same_list(&a->finish, &b->finish) && kiln_row_same_list(&a->writes, &b->writes);
+}
+
+const kiln_folding_rules kiln_reduce_folding = {
+    .begin = begin, .inherit = inherit, .states = states_of, .bodies = bodies, .use = use, .same = same};
+
+/* -- clauses ------------------------------------------------------------------------------------------------ */
+
 static kiln_status clause_state(kiln_lex *lx, kiln_row *row) {
     return kiln_row_nameds(lx, &kiln_row_reduce(row)->states, KILN_TYPED_STATES, "=");
 }
@@ -74,27 +142,27 @@ static kiln_status parse_dims(kiln_lex *lx, kiln_nameds *out) {
  * [flat | triangle]   or   over diagonal   or   over alike */
 static kiln_status clause_over(kiln_lex *lx, kiln_row *row) {
     bool did;
-    KILN_TRY(kiln_lex_accept(lx, "diagonal", &row->reduce.over_diagonal));
-    KILN_TRY(kiln_lex_accept(lx, "alike", &row->reduce.over_alike));
-    if (row->reduce.over_diagonal || row->reduce.over_alike) return KILN_OK;
+    KILN_TRY(kiln_lex_accept(lx, "diagonal", &row->reduce->over_diagonal));
+    KILN_TRY(kiln_lex_accept(lx, "alike", &row->reduce->over_alike));
+    if (row->reduce->over_diagonal || row->reduce->over_alike) return KILN_OK;
     KILN_TRY(kiln_lex_accept(lx, "dims", &did));
-    if (did) KILN_TRY(parse_dims(lx, &row->reduce.over_dims));
-    if (did) KILN_TRY(kiln_lex_accept(lx, "flat", &row->reduce.flat));
-    if (did) return row->reduce.flat ? KILN_OK : kiln_lex_accept(lx, "triangle", &row->reduce.triangle);
-    KILN_TRY(kiln_lex_accept(lx, "first", &row->reduce.over_first));
-    KILN_TRY(row->reduce.over_first ? KILN_OK : kiln_lex_accept(lx, "last", &did));
-    if (did || row->reduce.over_first) {
+    if (did) KILN_TRY(parse_dims(lx, &row->reduce->over_dims));
+    if (did) KILN_TRY(kiln_lex_accept(lx, "flat", &row->reduce->flat));
+    if (did) return row->reduce->flat ? KILN_OK : kiln_lex_accept(lx, "triangle", &row->reduce->triangle);
+    KILN_TRY(kiln_lex_accept(lx, "first", &row->reduce->over_first));
+    KILN_TRY(row->reduce->over_first ? KILN_OK : kiln_lex_accept(lx, "last", &did));
+    if (did || row->reduce->over_first) {
         KILN_TRY(kiln_lex_expect(lx, "("));
-        KILN_TRY(kiln_expr_parse(lx, &row->reduce.over_last));
+        KILN_TRY(kiln_expr_parse(lx, &row->reduce->over_last));
         KILN_TRY(kiln_lex_expect(lx, ")"));
     } else {
-        KILN_TRY(kiln_lex_accept(lx, "but", &row->reduce.over_but));
-        KILN_TRY(kiln_lex_accept(lx, "only", &row->reduce.over_only));
-        KILN_TRY(kiln_row_arg(lx, row, &row->reduce.over_arg));
+        KILN_TRY(kiln_lex_accept(lx, "but", &row->reduce->over_but));
+        KILN_TRY(kiln_lex_accept(lx, "only", &row->reduce->over_only));
+        KILN_TRY(kiln_row_arg(lx, row, &row->reduce->over_arg));
     }
     KILN_TRY(kiln_lex_accept(lx, "keep", &did));
-    row->reduce.keep = did && (lx->first_on_line || lx->tok == KILN_TOK_END);
-    return did && !row->reduce.keep ? kiln_row_arg(lx, row, &row->reduce.keep_arg) : KILN_OK;
+    row->reduce->keep = did && (lx->first_on_line || lx->tok == KILN_TOK_END);
+    return did && !row->reduce->keep ? kiln_row_arg(lx, row, &row->reduce->keep_arg) : KILN_OK;
 }
 
 const kiln_clause kiln_clause_over = {.word = "over", .parse = clause_over};
@@ -105,7 +173,7 @@ const kiln_clause kiln_clause_merge = {.word = "merge", .parse = clause_merge, .
 const kiln_clause kiln_clause_finish = {.word = "finish", .parse = clause_finish, .each = true};
 
 kiln_status kiln_over_rules(const kiln_row *row) {
-    const kiln_reduce *r = &row->reduce;
+    const kiln_reduce *r = row->reduce;
     KILN_TRY(kiln_row_expect_kind(row, r->over_arg, KILN_T_INT, true,
                                   "a dimension or a list of them: see 'over'"));
     KILN_TRY(kiln_row_expect_kind(row, r->keep_arg, KILN_T_BOOL, false, "a bool: see 'keep'"));
@@ -116,12 +184,12 @@ kiln_status kiln_over_rules(const kiln_row *row) {
 
 uint64_t kiln_over_names(const kiln_row *row, bool shapes) {
     (void)shapes;
-    return kiln_arg_bit(row->reduce.over_arg) | kiln_arg_bit(row->reduce.keep_arg);
+    return kiln_arg_bit(row->reduce->over_arg) | kiln_arg_bit(row->reduce->keep_arg);
 }
 
 kiln_status kiln_over_visit(const kiln_row *row, kiln_visit_fn visit, void *user) {
-    KILN_TRY(kiln_visit_all(&row->reduce.over_dims, KILN_USE_SHAPE, visit, user));
-    return row->reduce.over_last ? visit(user, row->reduce.over_last, KILN_USE_SHAPE) : KILN_OK;
+    KILN_TRY(kiln_visit_all(&row->reduce->over_dims, KILN_USE_SHAPE, visit, user));
+    return row->reduce->over_last ? visit(user, row->reduce->over_last, KILN_USE_SHAPE) : KILN_OK;
 }
 
 bool kiln_gives_each(const kiln_row *row) {
@@ -132,7 +200,7 @@ bool kiln_gives_each(const kiln_row *row) {
 }
 
 kiln_status kiln_triangle_rules(const kiln_row *row) {
-    if (!row->reduce.triangle || (row->nviews && !kiln_gives_each(row) && !row->written)) return KILN_OK;
+    if (!row->reduce->triangle || (row->nviews && !kiln_gives_each(row) && !row->written)) return KILN_OK;
     return KILN_ROW_FAIL(row,
                          "a triangle is of rows that views set beside each other, and its results have one "
                          "element for each two: no 'each', no 'writes'");

@@ -4,6 +4,7 @@
  * computes its first results; the operator that it names with `rest` takes arguments of the same names and gives the
  * others.  It is inferred with the row, so that what it refuses is refused before anything is written.  Knows operators
  * by what rows say, none by name. */
+#include "family/reduce_rules.h"
 #include "family/views.h"
 #include "infer/infer_parts.h"
 

@@ -2,6 +2,7 @@
 #ifndef KILN_SCAN_H
 #define KILN_SCAN_H
 #include "family/family.h"
+#include "family/reduce_rules.h"
 
 /* kiln_plan.form of a scan.  Else the grid is the vector loop, one row to a lane. */
 enum {

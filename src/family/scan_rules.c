@@ -14,7 +14,7 @@ static const kiln_clause *const clauses[] = {&kiln_clause_when,
 
 /* A scan runs along one dimension, which a number names and which its results keep. */
 static kiln_status rules(const kiln_row *row) {
-    const kiln_reduce *r = &row->reduce;
+    const kiln_reduce *r = row->reduce;
     KILN_TRY(kiln_over_rules(row));
     if (r->over_last || r->over_dims.n || r->over_but || r->over_arg < 0 ||
         !kiln_row_is_kind(row, r->over_arg, KILN_T_INT, false) || kiln_row_optional(row, r->over_arg))
@@ -64,7 +64,8 @@ static bool may_be_cut(const kiln_reduce *r, const kiln_usage *all) {
     return true;
 }
 
-static kiln_status note(const kiln_row *row, kiln_reduce *r) {
+static kiln_status note(const kiln_row *row, kiln_branch *b) {
+    kiln_reduce *r = b->reduce;
     kiln_usage all = {.row = row}, merge = {.row = row};
     KILN_TRY(kiln_row_use_all(&merge, &r->merge));
     r->counts = merge.count;
@@ -78,6 +79,7 @@ static kiln_status note(const kiln_row *row, kiln_reduce *r) {
 
 const kiln_family_rules kiln_rules_scan = {
     .clauses = clauses,
+    .folding = &kiln_reduce_folding,
     .accumulate = kiln_reduce_accumulate,
     .counts = true,
     .rules = rules,

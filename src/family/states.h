@@ -2,6 +2,7 @@
 #ifndef KILN_STATES_H
 #define KILN_STATES_H
 #include "family/lower.h"
+#include "family/reduce_rules.h"
 
 typedef struct kiln_states {
     const kiln_reduce *reduce;            /* of the row */

@@ -98,15 +98,12 @@ static kiln_status keep_used(kiln_arena *arena, const kiln_nameds *from, uint32_
 static kiln_status map_branch(kiln_arena *arena, const kiln_way *w, kiln_row *map) {
     kiln_branch *b = kiln_arena_alloc(arena, sizeof *b);
     const kiln_expr **body = kiln_arena_alloc(arena, (size_t)w->update.n * sizeof *body);
-    kiln_reduce *reduce = kiln_arena_alloc(arena, sizeof *reduce);
-    if (!b || !body || !reduce) return KILN_NOMEM();
+    if (!b || !body) return KILN_NOMEM();
     *b = (kiln_branch){.family = KILN_FAMILY_MAP,
                        .when = w->when,
                        .typing = map->typing,
                        .body = body,
                        .nbody = w->update.n};
-    *reduce = map->reduce;
-    b->reduce = reduce;
     for (int k = 0; k < w->update.n; k++) body[k] = w->update.at[k].expr;
     map->branches = b;
     map->nbranches = 1;

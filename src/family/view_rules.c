@@ -105,7 +105,7 @@ kiln_status kiln_row_rest(const kiln_row *row, const kiln_op **out) {
 static kiln_status check_format(const kiln_row *row) {
     bool format = row->typing.strides == KILN_STRIDES_FORMAT;
     int own = kiln_typing_sizes_of(&row->typing);
-    if (row->nviews && (row->reduce.over_diagonal || row->reduce.over_alike))
+    if (row->nviews && (row->reduce->over_diagonal || row->reduce->over_alike))
         return KILN_ROW_FAIL(row,
                              "elements of a diagonal, or of tensors alike, are seen as they are: no 'view'");
     KILN_TRY(kiln_triangle_rules(row));

@@ -192,9 +192,8 @@ static inline void set_buffer(kiln_plan *p, int b, kiln_buffer_kind kind, int wh
 
 /* Arguments that are written to stand beside the results, from buffer b on.  Returns the buffer after them. */
 static __attribute__((noinline)) int set_written(kiln_plan *p, int b) {
-    const kiln_nameds *writes = &p->branch->reduce->writes;
-    for (int k = 0; k < writes->n; k++) {
-        int a = kiln_schema_arg(p->call->op->row->schema, writes->at[k].name);
+    for (int k = 0; k < p->branch->nwrites; k++) {
+        int a = p->branch->writes[k];
         const kiln_value *v = &p->call->arg[a];
         if (v->kind == KILN_TENSOR) set_buffer(p, b++, KILN_BUFFER_ARG, a, (kiln_dtype)v->u.tensor->dtype);
     }
@@ -236,7 +235,7 @@ static inline kiln_status take_tables(kiln_plan *p, unsigned n) {
 KILN_HOT static inline kiln_status set_buffers(kiln_plan *p, bool written) {
     uint64_t uses = p->branch->uses;
     unsigned most = (unsigned)(p->typed.nrets + p->typed.nin);
-    KILN_TRY(take_tables(p, written ? most + (unsigned)p->branch->reduce->writes.n : most));
+    KILN_TRY(take_tables(p, written ? most + (unsigned)p->branch->nwrites : most));
     const int nrets = p->typed.nrets, nin = p->typed.nin;
     int b = 0;
     for (; b < nrets; b++)

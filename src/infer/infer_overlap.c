@@ -30,15 +30,8 @@ static kiln_status refuse(const kiln_bound *call, int k, const char *why) {
                      op->schema->args[kiln_op_out_arg(op, k)].name, why);
 }
 
-/* Whether result k may be written while an argument that lies on it, element by element, is still to be read for another:
- * a result of whole folds is there before one for each element is computed from the arguments again. */
-static bool is_early(const kiln_plan *p, int k) {
-    const kiln_reduce *reduce = p->branch->reduce;
-    bool each = false;
-    if (!reduce) return false;
-    for (int j = 0; j < reduce->finish.n; j++) each = each || (j != k && reduce->finish.at[j].each);
-    return each;
-}
+/* Whether result k may be written while an argument that lies on it, element by element, is still to be read for another. */
+static bool is_early(const kiln_plan *p, int k) { return p->branch->early >> k & 1; }
 
 kiln_status kiln_overlap_check(kiln_plan *p) {
     const kiln_bound *call = p->call;
@@ -69,9 +62,8 @@ kiln_status kiln_overlap_check(kiln_plan *p) {
 
 kiln_status kiln_writes_check(const kiln_plan *p) {
     const kiln_bound *call = p->call;
-    const kiln_nameds *writes = &p->branch->reduce->writes;
-    for (int k = 0; k < writes->n; k++) {
-        int arg = kiln_schema_arg(call->op->row->schema, writes->at[k].name);
+    for (int k = 0; k < p->branch->nwrites; k++) {
+        int arg = p->branch->writes[k];
         const kiln_tensor *t = call->arg[arg].u.tensor;
         bool shares = false;
         if (call->arg[arg].kind != KILN_TENSOR) continue;

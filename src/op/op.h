@@ -127,7 +127,7 @@ typedef struct kiln_named {
     const char *name;
     const kiln_expr *expr;
     kiln_dtype dtype; /* state: its type; KILN_DTYPE_COUNT: the compute type, */
-    bool wide, real;  /* or one made of it: see kiln_state_dtype */
+    bool wide, real;  /* or one made of it (src/family/reduce_rules.h) */
     bool each;        /* finish: the result keeps the reduced dimensions */
     bool empty;       /* finish: the result has no elements, and the size [0] */
     kiln_span span;   /* view: whether it stands for several sizes of the argument */
@@ -149,38 +149,7 @@ typedef struct kiln_nameds {
 
 const kiln_named *kiln_named_of(const kiln_nameds *list,
                                 const char *name); /* NULL: none, or there is no list */
-/* The type of a state.  A wide one is what PyTorch adds up in on CPUs: f64 for f32, c128 for c64, f32 for halves.  A real one
- * is that of the parts. */
-static inline kiln_dtype kiln_state_dtype(const kiln_named *state, kiln_dtype common) {
-    if (state->dtype != KILN_DTYPE_COUNT) return state->dtype;
-    if (state->wide && common == KILN_F32) return KILN_F64;
-    if (state->wide && common == KILN_C64) return KILN_C128;
-    return state->real ? kiln_dtype_real(kiln_dtype_compute(common)) : kiln_dtype_compute(common);
-}
-
-/* fold, scan, index: the parts beyond bodies. */
-typedef struct kiln_reduce {
-    int over_arg;               /* argument naming the reduced dims, or -1 */
-    const kiln_expr *over_last; /* or: how many trailing dims, */
-    bool over_first;            /* leading ones */
-    kiln_nameds over_dims;      /* or: numbers of dimensions, from the end if negative, */
-    bool flat;                  /* and results have the others as one, */
-    bool triangle;              /* or of two others the places right of the diagonal, as one */
-    bool over_but;              /* all dimensions but that of over_arg */
-    bool over_only;             /* an empty list of them means none, not all */
-    bool over_diagonal;         /* or: the elements of a matrix whose two places are the same */
-    bool over_alike;            /* or: all elements of tensors of the same sizes, none of others */
-    int keep_arg;               /* bool argument that keeps them as size 1, or -1 */
-    bool keep;                  /* they are kept in any case */
-    kiln_nameds states, step, block, merge, finish;
-    kiln_nameds writes;    /* arguments that are written to, and what to */
-    const kiln_expr *from; /* shorthand: the initial value of `acc`; states and step are filled from it */
-    bool places;           /* the step (of a scan: or finish) asks for an element's place, `i` */
-    bool counts;           /* the merge asks for numbers of elements, `n` */
-    bool spots;            /* nothing is folded, and the one result is `i == place ? value : number` */
-    bool loose;            /* nothing is folded, counted or written, and no element asks for its place */
-    bool cuts; /* scan: it may go by blocks, since it merges, asks for no `n` and divides no integers */
-} kiln_reduce;
+typedef struct kiln_reduce kiln_reduce;            /* clauses that fold or scan: src/family/reduce_rules.h */
 
 /* One way to compute the row's results, taken when `when` holds (NULL: always). */
 typedef struct kiln_branch {
@@ -195,7 +164,11 @@ typedef struct kiln_branch {
     uint64_t knows;           /* bit a: optional argument a is present when this branch is taken */
     int code;                 /* the first branch that generates the same code */
     uint64_t exact; /* bit a: argument a appears as compute(a): a 0-d tensor is then not rounded to a half */
-    kiln_reduce *reduce; /* fold, scan, index: the row's, with the branch's own clauses instead of those */
+    kiln_reduce *
+        reduce; /* the row's, with the branch's own clauses instead of those; NULL: rows of the family have none */
+    int8_t writes[KILN_MAX_RETS]; /* arguments that the branch writes to, in the order of their buffers */
+    int nwrites;
+    uint32_t early; /* bit k: result k may be there before arguments are read for another one */
 } kiln_branch;
 
 /* A tensor argument that a fold sees in other sizes. */
@@ -251,7 +224,7 @@ typedef struct kiln_row {
     uint64_t asked;          /* arguments whose value (of tensors: sizes) conditions or statics depend on */
     uint64_t shaped;         /* arguments, no tensors, whose values decide the shape of results */
     uint64_t asked_single;   /* tensors of which conditions ask whether they have one element */
-    kiln_reduce reduce;
+    kiln_reduce *reduce;     /* clauses that fold or scan; NULL: rows of the family have none */
     void *
         own; /* clauses that only the family knows: as kiln_handed of extern rows, kiln_compose of rows made of calls */
     double domain_lo, domain_hi; /* of random test inputs */
@@ -387,7 +360,6 @@ kiln_status kiln_row_grad(const kiln_row *row, int arg, kiln_sb *out) KILN_MUST_
 bool kiln_row_is_tensor(const kiln_row *row, int arg); /* Tensor or Tensor? */
 bool kiln_row_optional(const kiln_row *row, int arg);
 bool kiln_row_served(const kiln_row *row); /* its calls can be run */
-int kiln_row_nown(const kiln_row *row);    /* results that it computes itself */
 /* The operator of `rest`. */
 kiln_status kiln_row_rest(const kiln_row *row, const struct kiln_op **out) KILN_MUST_CHECK;
 const kiln_view *kiln_row_view(const kiln_row *row, int arg); /* NULL: it is seen as it is */

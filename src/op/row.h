@@ -79,8 +79,6 @@ kiln_status kiln_row_attrs(kiln_lex *lx, kiln_row *row, kiln_typing *t) KILN_MUS
 kiln_status kiln_row_strides(kiln_lex *lx, kiln_row *row,
                              kiln_typing *t) KILN_MUST_CHECK; /* after the word */
 kiln_status kiln_row_bodies(kiln_lex *lx, kiln_row *row, kiln_branch *b) KILN_MUST_CHECK;
-/* Where clauses that fold are put that stand here: those of the `when` before them, or the row's. */
-kiln_reduce *kiln_row_reduce(kiln_row *row);
 /* A new branch with the head's typing; fails when there are too many. */
 kiln_status kiln_row_branch(kiln_lex *lx, kiln_row *row, kiln_branch **out) KILN_MUST_CHECK;
 /* One more name in a list, which it is added to; fails with `most` when there are too many. */
@@ -104,11 +102,13 @@ bool kiln_same_place(const kiln_expr *a, const kiln_expr *b);
 
 /* Sets row->asked and row->asked_single. */
 kiln_status kiln_row_find_asked(kiln_row *row) KILN_MUST_CHECK;
+/* Whether two lists say the same. */
+bool kiln_row_same_list(const kiln_nameds *a, const kiln_nameds *b);
 /* Sets branch->code; after resolve. */
 void kiln_row_find_twins(kiln_row *row);
 
 /* What of a row expressions use, themselves and by the names they use. */
-typedef struct kiln_usage {
+struct kiln_usage {
     const kiln_row *row;
     uint64_t set;         /* arguments */
     uint32_t lets, hosts; /* names met: each is walked once, however often and deep it is used */
@@ -117,7 +117,7 @@ typedef struct kiln_usage {
     uint64_t elements, accessed,
         hosted; /* arguments whose element at each place is used; at computed places; in host numbers */
     const kiln_expr *access[KILN_MAX_ARGS];
-} kiln_usage;
+};
 kiln_status kiln_row_use(kiln_usage *u, const kiln_expr *e)
     KILN_MUST_CHECK; /* adds e, if it is not NULL; what its host numbers ask for is in `set`, too */
 

@@ -32,11 +32,31 @@ enum { KILN_MAX_DEFINED = 2 };
 typedef struct kiln_foreach kiln_foreach; /* row.h */
 typedef struct kiln_grad kiln_grad;       /* a gradient that is being derived: row_grad.c */
 
+typedef struct kiln_usage kiln_usage; /* row.h */
+
+/* What families with clauses that fold or scan do with them.  src/op keeps a kiln_reduce for each row and branch, and does not
+ * know what it says. */
+typedef struct kiln_folding_rules {
+    /* Makes room for the clauses of a row or of a branch. */
+    kiln_status (*begin)(kiln_arena *arena, kiln_reduce **out);
+    /* Gives a branch the clauses of its row, but for those that the branch has of its own. */
+    void (*inherit)(const kiln_reduce *row, kiln_reduce *branch);
+    /* Names that these clauses define. */
+    const kiln_nameds *(*states)(const kiln_reduce *r);
+    /* Refuses a branch in which neither bodies nor these clauses compute every result. */
+    kiln_status (*bodies)(const kiln_row *row, const kiln_branch *b);
+    /* Adds what these clauses use. */
+    kiln_status (*use)(kiln_usage *u, const kiln_reduce *r);
+    bool (*same)(const kiln_reduce *a, const kiln_reduce *b);
+} kiln_folding_rules;
+
 /* A function that is NULL has nothing to do or to refuse, unless its comment says something else. */
 typedef struct kiln_family_rules {
     /* -- reading a row -- */
     /* The clauses that a row may have beside those of every family; NULL ends the list. */
     const kiln_clause *const *clauses;
+    /* The family has clauses that fold or scan.  NULL: it has none. */
+    const kiln_folding_rules *folding;
     /* Reads what follows a body `prim(acc, value) from`, and makes clauses of it.  NULL: no body may be one. */
     kiln_status (*accumulate)(kiln_lex *lx, kiln_row *row, const kiln_expr *body);
     /* A row has calls of other operators instead of branches.  `item NAME` may name a list of tensors, or a tensor that may
@@ -73,8 +93,8 @@ typedef struct kiln_family_rules {
     kiln_status (*visit)(const kiln_row *row, kiln_visit_fn visit, void *user);
     /* The arguments that clauses name outside expressions; if `shapes`, only those that decide shapes. */
     uint64_t (*names)(const kiln_row *row, bool shapes);
-    /* Sets the flags of r, the clauses of one branch, that lowering asks for. */
-    kiln_status (*note)(const kiln_row *row, kiln_reduce *r);
+    /* Sets the flags of a branch's clauses that lowering asks for, and what the branch writes. */
+    kiln_status (*note)(const kiln_row *row, kiln_branch *b);
 
     /* -- types -- */
     /* Checks the row for every dtype that it takes.  NULL: kiln_row_check_branches does. */

@@ -257,8 +257,10 @@ kiln_status kiln_row_branch(kiln_lex *lx, kiln_row *row, kiln_branch **out) {
                                          sizeof *row->branches);
     const kiln_expr **bodies = kiln_arena_alloc(lx->arena, (size_t)row->schema->nrets * sizeof *bodies);
     const kiln_expr **access = kiln_arena_alloc(lx->arena, (size_t)row->schema->nargs * sizeof *access);
-    kiln_reduce *reduce = kiln_arena_alloc(lx->arena, sizeof *reduce);
-    if (!grown || !bodies || !access || !reduce) return KILN_NOMEM();
+    const kiln_folding_rules *folding = kiln_rules(row)->folding;
+    kiln_reduce *reduce = NULL;
+    if (!grown || !bodies || !access) return KILN_NOMEM();
+    if (folding) KILN_TRY(folding->begin(lx->arena, &reduce));
     row->branches = grown;
     *out = &row->branches[row->nbranches++];
     **out = (kiln_branch){.typing = row->typing, .body = bodies, .access = access, .reduce = reduce};
@@ -273,11 +275,6 @@ kiln_status kiln_row_named(kiln_lex *lx, kiln_nameds *list, const char *most, ki
     *out = &grown[list->n++];
     **out = (kiln_named){.name = "", .dtype = KILN_DTYPE_COUNT, .line = lx->tok_line, .col = lx->tok_col};
     return KILN_OK;
-}
-
-kiln_reduce *kiln_row_reduce(kiln_row *row) {
-    kiln_branch *last = row->nbranches ? &row->branches[row->nbranches - 1] : NULL;
-    return last && last->when ? last->reduce : &row->reduce;
 }
 
 kiln_status kiln_row_bodies(kiln_lex *lx, kiln_row *row, kiln_branch *b) {
@@ -362,7 +359,6 @@ static kiln_status parse_schema(kiln_lex *lx, kiln_row *row) {
 
 static void init_row(kiln_row *row) {
     row->takes = kinds(KILN_KIND_BOOL, KILN_KIND_FLOAT);
-    row->reduce.over_arg = row->reduce.keep_arg = -1;
     row->domain_lo = -10;
     row->domain_hi = 10;
     row->typing.dtype_arg = -1;
@@ -379,25 +375,14 @@ void kiln_row_default_promotion(kiln_row *row) {
         if (!row->branches[b].typing.args) row->branches[b].typing.args = all;
 }
 
-/* A branch has the row's clauses where it has none of its own; with states of its own, none that go with states.  A branch of
- * another family than the row's has none of those clauses. */
+/* A branch has the row's clauses where it has none of its own.  A branch of another family than the row's has none of those
+ * clauses. */
 static void inherit_clauses(kiln_row *row) {
+    const kiln_folding_rules *folding = kiln_rules(row)->folding;
     for (int b = 0; b < row->nbranches; b++) {
         kiln_branch *br = &row->branches[b];
-        kiln_reduce *r = br->reduce, own = *r;
         br->family = kiln_rules(row)->branch ? kiln_rules(row)->branch(br) : row->family;
-        if (br->family != row->family) continue;
-        *r = row->reduce;
-        if (own.states.n) {
-            r->states = own.states;
-            r->step = r->block = r->merge = (kiln_nameds){.n = 0};
-            r->from = own.from;
-        }
-        if (own.step.n) r->step = own.step;
-        if (own.block.n) r->block = own.block;
-        if (own.merge.n) r->merge = own.merge;
-        if (own.finish.n) r->finish = own.finish;
-        if (own.writes.n) r->writes = own.writes;
+        if (folding && br->family == row->family) folding->inherit(row->reduce, br->reduce);
     }
 }
 
@@ -441,6 +426,7 @@ kiln_status kiln_row_parse(kiln_arena *arena, const kiln_written *w, kiln_row **
     kiln_lex_init(&lx, arena, w->source, w->text, w->taken ? w->taken : w->n, w->line);
     KILN_TRY(kiln_lex_next(&lx));
     KILN_TRY(parse_family(&lx, row));
+    if (kiln_rules(row)->folding) KILN_TRY(kiln_rules(row)->folding->begin(arena, &row->reduce));
     KILN_TRY(parse_schema(&lx, row));
     KILN_TRY(parse_rest(&lx, row, w));
     row->untraced.function = lx.untraced;

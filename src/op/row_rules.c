@@ -135,9 +135,10 @@ static kiln_status check_typing(const kiln_row *row, const kiln_typing *t) {
 
 /* -- names --------------------------------------------------------------------------------------------- */
 
-static kiln_status check_names(const kiln_row *row, const kiln_nameds *states) {
-    const kiln_nameds *lists[3 + KILN_MAX_DEFINED] = {&row->lets, &row->hosts, states};
-    int nlists = 3;
+static kiln_status check_names(const kiln_row *row, const kiln_reduce *r) {
+    const kiln_nameds *lists[3 + KILN_MAX_DEFINED] = {&row->lets, &row->hosts};
+    int nlists = 2;
+    if (r) lists[nlists++] = kiln_rules(row)->folding->states(r);
     if (kiln_rules(row)->defines) nlists += kiln_rules(row)->defines(row, &lists[nlists]);
     for (int l = 0; l < nlists; l++) {
         for (int k = 0; k < lists[l]->n; k++) {
@@ -182,18 +183,13 @@ bool kiln_same_place(const kiln_expr *a, const kiln_expr *b) {
     return a->ncoord == b->ncoord && a->coord[0].rest == b->coord[0].rest && same_dim;
 }
 
-static bool has_fold_clauses(const kiln_reduce *r) {
-    return r->step.n || r->block.n || r->merge.n || r->finish.n;
-}
-
 kiln_status kiln_row_bodies_rules(const kiln_row *row) {
+    const kiln_folding_rules *folding = kiln_rules(row)->folding;
     for (int b = 0; b < row->nbranches; b++) {
-        const kiln_reduce *r = row->branches[b].reduce;
-        bool folds = r->states.n || r->finish.n;
-        if (r->from && r->states.n != 1) return ROW_FAIL(row, "a body with 'from' is the only state");
-        if (!row->branches[b].nbody && !folds) return ROW_FAIL(row, "no body computes the result");
-        if (row->branches[b].nbody && (folds || has_fold_clauses(r)))
-            return ROW_FAIL(row, "both states and a body: 'finish' gives the results");
+        if (folding)
+            KILN_TRY(folding->bodies(row, &row->branches[b]));
+        else if (!row->branches[b].nbody)
+            return ROW_FAIL(row, "no body computes the result");
     }
     return KILN_OK;
 }
@@ -259,8 +255,8 @@ static kiln_status check_type_names(const kiln_schema *s, const kiln_row *row) {
 
 kiln_status kiln_row_rules(const kiln_row *row) {
     KILN_TRY(check_type_names(row->declared, row));
-    KILN_TRY(check_names(row, &row->reduce.states));
-    for (int b = 0; b < row->nbranches; b++) KILN_TRY(check_names(row, &row->branches[b].reduce->states));
+    KILN_TRY(check_names(row, row->reduce));
+    for (int b = 0; b < row->nbranches; b++) KILN_TRY(check_names(row, row->branches[b].reduce));
     KILN_TRY(check_defaults(row));
     KILN_TRY(check_statics(row));
     if (kiln_rules(row)->composes) return kiln_rules(row)->rules(row);

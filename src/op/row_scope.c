@@ -13,10 +13,6 @@ bool kiln_row_is_tensor(const kiln_row *row, int arg) {
 
 bool kiln_row_served(const kiln_row *row) { return kiln_family_served(row->family); }
 
-int kiln_row_nown(const kiln_row *row) {
-    return row->rest ? row->branches[0].reduce->finish.n : row->schema->nrets;
-}
-
 const kiln_view *kiln_row_view(const kiln_row *row, int arg) {
     for (int k = 0; k < row->nviews; k++)
         if (row->views[k].arg == arg) return &row->views[k];
@@ -251,13 +247,6 @@ static kiln_status use_clauses(usage *u) {
     return KILN_OK;
 }
 
-/* What a fold computes with, beside bodies. */
-static kiln_status use_reduce(usage *u, const kiln_reduce *r) {
-    const kiln_nameds *lists[] = {&r->states, &r->step, &r->block, &r->merge, &r->finish, &r->writes};
-    for (size_t k = 0; k < sizeof lists / sizeof *lists; k++) KILN_TRY(use_all(u, lists[k]));
-    return KILN_OK;
-}
-
 /* What of a tensor is read at computed places. */
 static kiln_status set_accesses(kiln_branch *br, const usage *u) {
     const kiln_row *row = u->row;
@@ -286,7 +275,7 @@ static kiln_status resolve_branch(kiln_branch *br, usage *all) {
     usage u = {.row = all->row};
     br->knows = knows(all->row, br->when);
     for (int k = 0; k < br->nbody; k++) KILN_TRY(use(&u, br->body[k]));
-    KILN_TRY(use_reduce(&u, br->reduce));
+    if (br->reduce) KILN_TRY(kiln_rules(u.row)->folding->use(&u, br->reduce));
     for (int c = 0; c < u.row->nchecks; c++)
         if (u.row->checks[c].each) KILN_TRY(use(&u, u.row->checks[c].cond));
     KILN_TRY(kiln_visit_clauses(u.row, use_body, &u));
@@ -357,7 +346,7 @@ static kiln_status resolve_conditions(kiln_row *row) {
 /* What lowering asks of clauses, and which checks ask for counts. */
 static kiln_status find_counts(kiln_row *row) {
     for (int b = 0; b < row->nbranches && kiln_rules(row)->note; b++)
-        KILN_TRY(kiln_rules(row)->note(row, row->branches[b].reduce));
+        KILN_TRY(kiln_rules(row)->note(row, &row->branches[b]));
     for (int c = 0; c < row->nchecks; c++) {
         usage check = {.row = row};
         KILN_TRY(use(&check, row->checks[c].cond));

@@ -23,7 +23,7 @@ static bool same_expr(const kiln_expr *a, const kiln_expr *b) {
     return true;
 }
 
-static bool same_list(const kiln_nameds *a, const kiln_nameds *b) {
+bool kiln_row_same_list(const kiln_nameds *a, const kiln_nameds *b) {
     if (a->n != b->n) return false;
     for (int k = 0; k < a->n; k++) {
         const kiln_named *s = &a->at[k], *t = &b->at[k];
@@ -34,14 +34,9 @@ static bool same_list(const kiln_nameds *a, const kiln_nameds *b) {
     return true;
 }
 
-static bool same_fold(const kiln_reduce *a, const kiln_reduce *b) {
-    return same_list(&a->states, &b->states) && same_list(&a->step, &b->step) &&
-           same_list(&a->block, &b->block) && same_list(&a->merge, &b->merge) &&
-           same_list(&a->finish, &b->finish) && same_list(&a->writes, &b->writes);
-}
-
 /* All that lowering and the order of operands look at: everything but typing.out and typing.strides. */
-static bool same_code(const kiln_branch *a, const kiln_branch *b) {
+static bool same_code(const kiln_row *row, const kiln_branch *a, const kiln_branch *b) {
+    const kiln_folding_rules *folding = kiln_rules(row)->folding;
     const kiln_typing *s = &a->typing, *t = &b->typing;
     if (a->family != b->family || a->nbody != b->nbody || a->uses != b->uses || a->knows != b->knows ||
         a->exact != b->exact)
@@ -52,13 +47,13 @@ static bool same_code(const kiln_branch *a, const kiln_branch *b) {
         return false;
     for (int k = 0; k < a->nbody; k++)
         if (!same_expr(a->body[k], b->body[k])) return false;
-    return same_fold(a->reduce, b->reduce);
+    return !folding || folding->same(a->reduce, b->reduce);
 }
 
 void kiln_row_find_twins(kiln_row *row) {
     for (int b = 0; b < row->nbranches; b++) {
         int first = 0;
-        while (first < b && !same_code(&row->branches[first], &row->branches[b])) first++;
+        while (first < b && !same_code(row, &row->branches[first], &row->branches[b])) first++;
         row->branches[b].code = first;
     }
 }

@@ -82,7 +82,7 @@ static int64_t elements_of_a_fold(const kiln_plan *p) {
 /* The kept and the folded dimensions in the order of axes: the smallest stride first.  The columns of a triangle stay before its
  * rows.  Folded dimensions keep their order where the operator asks for places. */
 static int kept_dims(const kiln_plan *p, const int64_t *by, uint8_t *out) {
-    return kiln_dims_collect(p, false, by, !p->call->op->row->reduce.triangle, out);
+    return kiln_dims_collect(p, false, by, !p->call->op->row->reduce->triangle, out);
 }
 
 static int folded_dims(const kiln_plan *p, const kiln_dim_strides *w, uint8_t *out) {
@@ -101,7 +101,7 @@ static int lanes_dim(const kiln_plan *p, const kiln_dim_strides *w) {
 /* Finds the one input that must be turned before lanes can fold for themselves, and that many rows of the grid read again.  That
  * input is turned once for all rows, in a copy.  -1: there is no such input or more than one, or the call is too small for a copy. */
 static int read_again(const kiln_plan *p, const kiln_dim_strides *w) {
-    int64_t worth = p->call->op->row->reduce.triangle
+    int64_t worth = p->call->op->row->reduce->triangle
                         ? 1
                         : KILN_CPU_FOLD_WORTH_COPYING; /* rows of a triangle are not turned */
     if (p->shape->nelem < worth || p->work.nsteps || p->branch->accessed || gives_each(p)) return -1;
@@ -134,7 +134,7 @@ static bool is_across(const kiln_plan *p, const kiln_dim_strides *w, int near, i
 /* Adds the kept dimensions as the grid.  Columns and rows of a triangle are not merged; the last row of a triangle has no places. */
 static void add_grid(kiln_plan *p, const kiln_dim_strides *w, const int64_t *by) {
     uint8_t kept[KILN_MAX_RANK];
-    bool triangle = p->call->op->row->reduce.triangle;
+    bool triangle = p->call->op->row->reduce->triangle;
     int n = kept_dims(p, by, kept);
     p->axes.ndim = 0;
     int groups = kiln_plan_append(p, w->of, kept, triangle ? 1 : n);
