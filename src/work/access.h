@@ -28,6 +28,13 @@ static inline void kiln_access_begin(kiln_access *a, int rank, const int64_t *si
     a->strides = strides;
 }
 
+/* Whether the memory has one element. */
+static inline bool kiln_access_is_one(const kiln_access *a) {
+    for (int k = 0; k < a->rank; k++)
+        if (a->sizes[k] != 1) return false;
+    return true;
+}
+
 /* The dimensions of a call, with which those of a memory are aligned. */
 typedef struct kiln_access_dims {
     int rank;
@@ -38,9 +45,31 @@ typedef struct kiln_access_dims {
 
 /* Sets a->along: the memory's dimensions belong to those of the call from the last one on.  False: a size fits neither the
  * call nor one element. */
-bool kiln_access_align(kiln_access *a, const kiln_access_dims *call);
+static inline bool kiln_access_align(kiln_access *a, const kiln_access_dims *call) {
+    int d = call->rank - 1, k = a->rank - 1;
+    uint64_t lacks = call->lacks;
+    for (; k >= 0; k--) {
+        int64_t size = a->sizes[k];
+        a->along[k] = KILN_ACCESS_AT;
+        if (k == call->at) continue;
+        while (lacks >> (d & 63) & 1 && d >= 0) d--;
+        if (d < 0 ? !kiln_access_is_one(a) : size != 1 && size != call->sizes[d]) break;
+        a->along[k] = (int8_t)(d < 0 ? KILN_ACCESS_NONE : d); /* one element is one, whatever its rank */
+        d -= d >= 0;
+    }
+    for (int rest = k; rest >= 0; rest--) a->along[rest] = KILN_ACCESS_NONE;
+    return k < 0;
+}
 
 /* The elements that one position of each of the call's rank dimensions moves by.  Dimensions of the call stand in a->along in
  * their order; the same one may stand there several times. */
-void kiln_access_steps(const kiln_access *a, int rank, int64_t *out);
+static inline void kiln_access_steps(const kiln_access *a, int rank, int64_t *out) {
+    int k = a->rank - 1;
+    for (int d = rank - 1; d >= 0; d--) {
+        int64_t step = 0;
+        for (; k >= 0 && (a->along[k] == d || a->along[k] < 0); k--)
+            if (a->along[k] == d && a->sizes[k] != 1) step += a->strides[k];
+        out[d] = step;
+    }
+}
 #endif
