@@ -138,9 +138,8 @@ static void operators_are_sorted_and_whole(void **state) {
         assert_string_equal(kiln_registry_name(shipped, k), op->name);
         if (k) assert_true(strcmp(kiln_registry_name(shipped, k - 1), op->name) < 0);
         assert_ptr_equal(find_in(shipped, op->name), op);
-        assert_true(op->form == KILN_FORM_FUNCTIONAL || op->row->listed
-                        ? op->nout == 0
-                        : op->nout == op->row->schema->nrets);
+        assert_true(op->form == KILN_FORM_FUNCTIONAL || op->row->listed ? op->nout == 0
+                                                                        : op->nout == op->row->schema->nrets);
         if (strncmp(op->name, "kiln::", 6) == 0) continue; /* a part of others */
         char line[1024];
         int len = snprintf(line, sizeof line, "%s\n", op->schema_text);
