@@ -51,6 +51,8 @@ static kiln_status open_folder(files *f, bool create) {
     int fd;
     const kiln_store_host *host = f->store.host;
     kiln_status st = kiln_folder_open(host->dir, create, host->is_shared, &fd);
+    if (st == KILN_E_NOTFOUND && create) /* somebody removed it between its creation and the opening */
+        st = kiln_folder_open(host->dir, create, host->is_shared, &fd);
     if (st == KILN_E_NOTFOUND && !create) return KILN_OK; /* nothing was ever stored */
     if (st != KILN_OK) {
         rest(f);

@@ -98,9 +98,12 @@ kiln_status kiln_folder_open(const char *path, bool create, bool is_shared, int 
     return st;
 }
 
+/* What a removed file or folder gives; on NFS, where another machine may have removed it, ESTALE. */
+static bool is_missing(int error) { return error == ENOENT || error == ESTALE; }
+
 bool kiln_folder_is_gone(int fd) {
     struct stat info;
-    return fstat(fd, &info) == 0 && info.st_nlink == 0;
+    return fstat(fd, &info) == 0 ? info.st_nlink == 0 : errno == ESTALE;
 }
 
 /* -- reading --------------------------------------------------------------------------------------------------- */
@@ -173,7 +176,7 @@ kiln_found kiln_folder_read(int fd, const kiln_digest *d, bool is_shared, bool w
     *out = (kiln_file_bytes){0};
     /* O_NONBLOCK: of a FIFO the open would wait for a writer. */
     int f = openat(fd, n.text, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
-    if (f < 0 && errno == ENOENT) return KILN_FOUND_NOT;
+    if (f < 0 && is_missing(errno)) return KILN_FOUND_NOT;
     if (f < 0 && (errno == ELOOP || errno == ENXIO))
         return FAULT(KILN_FOUND_FOREIGN, "an entry is no plain file");
     if (f < 0) return FAULT(KILN_FOUND_ERROR, "cannot open an entry: %s", strerror(errno));
@@ -224,7 +227,7 @@ kiln_status kiln_folder_write(int fd, const kiln_digest *d, bool is_shared, cons
     temp_name(temp, sizeof temp);
     int f = openat(fd, temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, is_shared ? 0644 : 0600);
     if (f < 0) {
-        kiln_status st = errno == ENOENT ? KILN_E_NOTFOUND : KILN_E_IO;
+        kiln_status st = is_missing(errno) ? KILN_E_NOTFOUND : KILN_E_IO;
         return KILN_FAIL(st, "cannot create a file in the cache folder: %s", strerror(errno));
     }
     bool written = fill(f, bytes);
@@ -236,7 +239,7 @@ kiln_status kiln_folder_write(int fd, const kiln_digest *d, bool is_shared, cons
     if (written && renameat(fd, temp, fd, n.text) == 0) return KILN_OK;
     if (written) error = errno;
     (void)unlinkat(fd, temp, 0);
-    return KILN_FAIL(error == ENOENT ? KILN_E_NOTFOUND : KILN_E_IO, "cannot write to the cache folder: %s",
+    return KILN_FAIL(is_missing(error) ? KILN_E_NOTFOUND : KILN_E_IO, "cannot write to the cache folder: %s",
                      strerror(error));
 }
 

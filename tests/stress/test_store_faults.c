@@ -20,6 +20,7 @@ enum {
 
 static atomic_bool armed, for_ever; /* for_ever: all calls after the n-th fail, too */
 static atomic_int fail_at, error_to_come, calls_made;
+static atomic_int stale_fd = -1; /* the descriptor of a folder that another machine has removed; -1: none */
 static atomic_bool is_ours[FDS_MAX]; /* descriptors of the cache folder and of files in it */
 
 /* n: which call fails; 0: none. */
@@ -49,12 +50,28 @@ static int error_now(void) {
 
 static bool is_kept(int fd) { return fd >= 0 && fd < FDS_MAX && atomic_load(&is_ours[fd]); }
 
+static bool is_stale(int fd) {
+    if (fd < 0 || fd != atomic_load(&stale_fd)) return false;
+    errno = ESTALE;
+    return true;
+}
+
 /* Whether a call that names a file counts, and must fail. */
 static bool path_fails(int at, const char *path) {
+    if (is_stale(at)) return true;
     return atomic_load(&armed) && (is_kept(at) || strstr(path, "/cache")) && error_now() > 0;
 }
 
-static bool fd_fails(int fd) { return atomic_load(&armed) && is_kept(fd) && error_now() > 0; }
+static bool fd_fails(int fd) {
+    return is_stale(fd) || (atomic_load(&armed) && is_kept(fd) && error_now() > 0);
+}
+
+/* Another file takes the number of a descriptor. */
+int dup3(int from, int to, int flags) {
+    int rc = (int)syscall(SYS_dup3, from, to, flags);
+    if (rc == atomic_load(&stale_fd)) atomic_store(&stale_fd, -1);
+    return rc;
+}
 
 static int keep_fd(int at, const char *path, int fd) {
     if (fd >= 0 && fd < FDS_MAX && (is_kept(at) || strstr(path, "/cache"))) atomic_store(&is_ours[fd], true);
@@ -448,6 +465,32 @@ static void the_folder_may_be_deleted(void **state) {
     kiln_close(other);
 }
 
+/* On NFS the descriptor of a folder that another machine has removed gives ESTALE: the folder is opened anew. */
+static void the_folder_may_be_stale(void **state) {
+    (void)state;
+    make_entry_there();
+    kiln_ctx *ctx = open_store();
+    bool found;
+    int before = count_fds();
+    MUST_OK(get_some(ctx, &found));
+    assert_true(found);
+    for (int fd = 0; fd < FDS_MAX; fd++)
+        if (is_kept(fd) && fcntl(fd, F_GETFD) >= 0) atomic_store(&stale_fd, fd); /* no other one is open */
+    assert_true(atomic_load(&stale_fd) >= 0);
+    int stale = atomic_load(&stale_fd);
+    MUST_OK(get_some(ctx, &found)); /* a miss, after which the folder is open */
+    assert_int_equal(atomic_load(&stale_fd), -1);
+    MUST_OK(get_some(ctx, &found));
+    assert_true(found);
+    atomic_store(&stale_fd, stale);
+    MUST_OK(put_some(ctx));
+    assert_int_equal(atomic_load(&stale_fd), -1);
+    assert_int_equal(stats_of(ctx).store_errors, 0);
+    assert_int_equal(stats_of(ctx).stored, 1);
+    assert_int_equal(count_fds(), before + 1);
+    kiln_close(ctx);
+}
+
 enum { SOMEBODY = 12345 };
 
 static void read_only_body(void *user) {
@@ -510,6 +553,7 @@ int main(void) {
         cmocka_unit_test(calls_go_on_without_a_disk),
         cmocka_unit_test(memory_of_a_call_may_run_out),
         cmocka_unit_test(the_folder_may_be_deleted),
+        cmocka_unit_test(the_folder_may_be_stale),
         cmocka_unit_test(a_read_only_folder_is_read),
         cmocka_unit_test(a_limit_on_files_is_no_signal),
     };
