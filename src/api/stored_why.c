@@ -9,6 +9,8 @@
 #include "api/ctx.h"
 #include "store/folder.h"
 
+enum { FAULT_MAX = 600 };
+
 /* What the call comes to, and what was found. */
 typedef struct search {
     kiln_ctx *ctx;
@@ -19,18 +21,39 @@ typedef struct search {
     kiln_sb ir;    /* without names */
     kiln_sb *out;
     bool found;
-    char refused[600]; /* why the last entry that was looked at is not used; "" if there was none */
+    char
+        refused[FAULT_MAX + 80]; /* why the last entry that was looked at is not used; "" if there was none */
     char nearest[KILN_DIGEST_TEXT];
     size_t distance; /* of `nearest`: fields and lines that differ */
 } search;
 
 /* -- the stores --------------------------------------------------------------------------------------------- */
 
+static bool is_disk(const kiln_store *store) { return strcmp(store->name, "disk") == 0; }
+
 static void print_place(const search *s, const kiln_store *store, const char *id) {
-    const char *dir = s->ctx->store_host.dir;
     kiln_sb_printf(s->out, "store: %s\n", store->name);
-    if (strcmp(store->name, "disk") == 0)
-        kiln_sb_printf(s->out, "file: %s/" KILN_FOLDER_NAME "/%s.kernel\n", dir, id);
+    if (is_disk(store))
+        kiln_sb_printf(s->out, "file: %s/" KILN_FOLDER_NAME "/%s.kernel\n", s->ctx->store_host.dir, id);
+}
+
+static void refuse(search *s, const kiln_store *store, const char *id, const char *why) {
+    snprintf(s->refused, sizeof s->refused, "%s, store %s: %s", id, store->name, why);
+}
+
+/* The store on disk removes a damaged file that it is asked for, so it is asked only for files that can be read as an entry.  A source that
+ * is damaged does not count, since no call reads it. */
+static kiln_status note_fault(void *user, const kiln_kept_info *info) {
+    snprintf(user, FAULT_MAX, "%s", info->fault && !info->ir[0] ? info->fault : "");
+    return KILN_OK;
+}
+
+static bool is_refused_on_disk(search *s, const kiln_store *store, const char *id) {
+    char fault[FAULT_MAX] = "";
+    if (!is_disk(store)) return false;
+    if (kiln_cache_list(s->ctx, id, 0, note_fault, fault) != KILN_OK) kiln_clear_error(); /* `get` says why */
+    if (fault[0]) refuse(s, store, id, fault);
+    return fault[0] != 0;
 }
 
 static kiln_status check(const search *s, const kiln_store *store, const kiln_digest *d, int level,
@@ -52,13 +75,14 @@ static void ask(search *s, kiln_store *store, int level) {
     kiln_digest d;
     kiln_blob b = {0};
     bool found = false;
-    char id[KILN_DIGEST_TEXT];
+    char id[KILN_DIGEST_TEXT] = "";
     kiln_status st = kiln_class_digest(s->c, level, &d);
+    if (st == KILN_OK) kiln_digest_print(&d, id);
+    if (st == KILN_OK && is_refused_on_disk(s, store, id)) return;
     if (st == KILN_OK) st = store->get(store, &d, &b, &found);
     if (st == KILN_OK && found) st = check(s, store, &d, level, &b);
-    kiln_digest_print(&d, id);
     if (st != KILN_OK) {
-        snprintf(s->refused, sizeof s->refused, "%s, store %s: %s", id, store->name, kiln_last_error());
+        refuse(s, store, id, kiln_last_error());
         kiln_clear_error();
     } else if (found) {
         kiln_sb_printf(s->out, "verdict: a call uses this entry\nentry: %s\nlevel: %s\n", id,

@@ -292,8 +292,13 @@ static void why_names_the_entry_or_the_difference(void **state) {
                 "differs in IR line 3: buf b0 out f32 (a0) contig, here buf b0 out f64");
     assert_says(why(ctx, "exp", ARGS(TEN(d))), "nearest: none: no entry on disk is of aten::exp\n");
     seen s = list_of(ctx, NULL, 0);
+    for (int k = 0; k < s.n; k++)
+        flip_byte(file_of(ctx, s.id[k]), -1); /* of the source, which no call reads */
+    assert_says(why(ctx, "neg", ARGS(TEN(x))), "verdict: a call uses this entry\n");
     for (int k = 0; k < s.n; k++) flip_byte(file_of(ctx, s.id[k]), 400);
     assert_says(why(ctx, "neg", ARGS(TEN(x))), "its checksum does not fit its bytes");
+    for (int k = 0; k < s.n; k++) assert_int_equal(truncate(file_of(ctx, s.id[k]), 100), 0);
+    assert_says(why(ctx, "neg", ARGS(TEN(x))), "an entry has 100 bytes");
     assert_int_equal(list_of(ctx, NULL, 0).n, 3); /* asking removes nothing */
     kiln_close(ctx);
     drop_args(ARGS(TEN(x), TEN(d)));
