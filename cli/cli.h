@@ -24,7 +24,7 @@ typedef struct cli_args {
     const char *stage;                   /* NULL: the default one */
     const char *isa;                     /* NULL: the best */
     kiln_mode mode;
-    int jobs;    /* of warm: compilers at once; 0: as many as there are cores */
+    int jobs;          /* of warm: compilers at once; 0: as many as there are cores */
     const char *cache; /* where kernels are kept, as in kiln_config; no option sets it */
     int threads;       /* that one call may use; 0: as the environment says */
     const char *ops_files[CLI_MAX_OPS_FILES];

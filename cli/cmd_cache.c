@@ -107,10 +107,14 @@ static const struct action {
     const char *operand; /* that is expected, for messages */
     int (*run)(kiln_ctx *ctx, const cli_args *args, const char *folder);
 } actions[] = {
-    {"ls", 1, 1, NULL, cache_ls},         {"show", 2, 2, "an id", cache_show},
-    {"stats", 1, 1, NULL, cache_stats},   {"why", 2, 2, "a call", cache_why},
-    {"verify", 1, 1, NULL, cache_verify}, {"prune", 1, 1, NULL, cache_prune},
-    {"clear", 1, 1, NULL, cache_clear},   {"export", 2, ANY_NUMBER, "the file to write", cache_export},
+    {"ls", 1, 1, NULL, cache_ls},
+    {"show", 2, 2, "an id", cache_show},
+    {"stats", 1, 1, NULL, cache_stats},
+    {"why", 2, 2, "a call", cache_why},
+    {"verify", 1, 1, NULL, cache_verify},
+    {"prune", 1, 1, NULL, cache_prune},
+    {"clear", 1, 1, NULL, cache_clear},
+    {"export", 2, ANY_NUMBER, "the file to write", cache_export},
     {"import", 2, 2, "a pack", cache_import},
 };
 enum { NACTIONS = sizeof actions / sizeof *actions };

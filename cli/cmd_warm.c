@@ -12,8 +12,8 @@
 #include "cli.h"
 
 enum {
-    AT_ONCE = 4096,   /* Kernels that are noted before they are built: their loops are in memory meanwhile. */
-    WRONG_TOLD = 20,  /* wrong lines that are told one by one */
+    AT_ONCE = 4096,  /* Kernels that are noted before they are built: their loops are in memory meanwhile. */
+    WRONG_TOLD = 20, /* wrong lines that are told one by one */
     SHOW_EVERY_MS = 200
 };
 
@@ -40,11 +40,13 @@ static void show(warming *w, const kiln_warm_report *r, bool last) {
     if (!w->shows || (!last && now - w->shown_ms < SHOW_EVERY_MS)) return;
     w->shown_ms = now;
     size_t waiting = kiln_warm_waiting(w->warm), all = waiting ? waiting : 1;
-    double part = w->nlines ? ((double)w->line - (double)(waiting && !last) + (double)r->done / (double)all) / (double)w->nlines : 1;
+    double part = w->nlines ? ((double)w->line - (double)(waiting && !last) + (double)r->done / (double)all) /
+                                  (double)w->nlines
+                            : 1;
     if (part > 1 || last) part = 1;
     int full = (int)(part * 30);
-    fprintf(stderr, "\r[%.*s%*s] %3.0f %%  %zu of %zu calls, %llu built, %llu there already, %llu failed", full,
-            "##############################", 30 - full, "", part * 100, w->line, w->nlines,
+    fprintf(stderr, "\r[%.*s%*s] %3.0f %%  %zu of %zu calls, %llu built, %llu there already, %llu failed",
+            full, "##############################", 30 - full, "", part * 100, w->line, w->nlines,
             (unsigned long long)(w->sum.built + r->built), (unsigned long long)(w->sum.present + r->present),
             (unsigned long long)(w->sum.failed + r->failed));
     if (!last && part > 0.01) fprintf(stderr, ", %.0f s left ", (double)took / 1000 * (1 - part) / part);
@@ -122,22 +124,26 @@ static bool warm_file(warming *w, const char *path) {
 static void print_sum(const warming *w, bool json) {
     const kiln_warm_report *r = &w->sum;
     if (json) {
-        out_json(json_pack("{s:I,s:I,s:I,s:I,s:f,s:f}", "built", (json_int_t)r->built, "present", (json_int_t)r->present, "failed",
-                           (json_int_t)r->failed, "wrong_lines", (json_int_t)w->nwrong, "compiler_s", (double)r->cpu_ns / 1e9,
-                           "seconds", (double)(now_ms() - w->began_ms) / 1e3));
+        out_json(json_pack("{s:I,s:I,s:I,s:I,s:f,s:f}", "built", (json_int_t)r->built, "present",
+                           (json_int_t)r->present, "failed", (json_int_t)r->failed, "wrong_lines",
+                           (json_int_t)w->nwrong, "compiler_s", (double)r->cpu_ns / 1e9, "seconds",
+                           (double)(now_ms() - w->began_ms) / 1e3));
         return;
     }
-    out_printf("%llu kernels built, %llu there already, %llu failed, %zu wrong lines; %.1f s of compilers in %.1f s\n",
-               (unsigned long long)r->built, (unsigned long long)r->present, (unsigned long long)r->failed, w->nwrong,
-               (double)r->cpu_ns / 1e9, (double)(now_ms() - w->began_ms) / 1e3);
+    out_printf(
+        "%llu kernels built, %llu there already, %llu failed, %zu wrong lines; %.1f s of compilers in %.1f s\n",
+        (unsigned long long)r->built, (unsigned long long)r->present, (unsigned long long)r->failed,
+        w->nwrong, (double)r->cpu_ns / 1e9, (double)(now_ms() - w->began_ms) / 1e3);
 }
 
 int cmd_warm(const cli_args *args) {
-    if (args->noperands == 0) return cli_usage_error(CLI_CMD_WARM, "expected a file of calls, or - for standard input");
+    if (args->noperands == 0)
+        return cli_usage_error(CLI_CMD_WARM, "expected a file of calls, or - for standard input");
     cli_args here = *args;
     here.mode = KILN_MODE_FROZEN; /* nothing is built but by kiln_warm_run */
     here.isa = NULL;              /* it names the levels to build for */
-    warming w = {.ctx = cli_open(&here), .jobs = args->jobs, .shows = isatty(STDERR_FILENO), .began_ms = now_ms()};
+    warming w = {
+        .ctx = cli_open(&here), .jobs = args->jobs, .shows = isatty(STDERR_FILENO), .began_ms = now_ms()};
     if (!w.ctx) return CLI_FAILED;
     kiln_status st = kiln_warm_begin(w.ctx, args->isa, &w.warm);
     bool fine = st == KILN_OK;

@@ -15,11 +15,13 @@
 enum { CHILDREN = 21, SIDE = 32, PATH_LEN = 300 };
 
 static const char *const names[] = {
-    "neg",        "abs",        "exp",        "sqrt",    "sigmoid", "tanh",      "floor",     "ceil",      "round",   "trunc",
-    "sin",        "cos",        "tan",        "asin",    "acos",    "atan",      "sinh",      "cosh",      "log",     "log2",
-    "log10",      "log1p",      "expm1",      "exp2",    "rsqrt",   "reciprocal", "relu",     "silu",      "gelu",    "square",
-    "erf",        "erfc",       "sign",       "frac",    "isnan",   "isinf",     "signbit",   "hardtanh",  "hardswish", "hardsigmoid",
-    "add.Tensor", "sub.Tensor", "mul.Tensor", "div.Tensor", "atan2", "maximum",  "minimum",   "eq.Tensor", "lt.Tensor", "fmod.Tensor"};
+    "neg",        "abs",        "exp",        "sqrt",       "sigmoid", "tanh",     "floor",     "ceil",
+    "round",      "trunc",      "sin",        "cos",        "tan",     "asin",     "acos",      "atan",
+    "sinh",       "cosh",       "log",        "log2",       "log10",   "log1p",    "expm1",     "exp2",
+    "rsqrt",      "reciprocal", "relu",       "silu",       "gelu",    "square",   "erf",       "erfc",
+    "sign",       "frac",       "isnan",      "isinf",      "signbit", "hardtanh", "hardswish", "hardsigmoid",
+    "add.Tensor", "sub.Tensor", "mul.Tensor", "div.Tensor", "atan2",   "maximum",  "minimum",   "eq.Tensor",
+    "lt.Tensor",  "fmod.Tensor"};
 enum { NAMES = sizeof names / sizeof *names };
 static const kiln_dtype dtypes[] = {KILN_F32, KILN_F64, KILN_F16, KILN_BF16};
 enum { DTYPES = sizeof dtypes / sizeof *dtypes, CLASSES = NAMES * DTYPES };
@@ -35,7 +37,8 @@ static char folder[PATH_LEN], pack[PATH_LEN + 20];
 
 static kiln_ctx *open_for(source from) {
     static const kiln_mode modes[] = {KILN_MODE_INTERP, KILN_MODE_FROZEN, KILN_MODE_FROZEN};
-    kiln_config config = {.size = sizeof config, .mode = modes[from], .cache = from == INTERPRETED ? "memory" : "disk"};
+    kiln_config config = {
+        .size = sizeof config, .mode = modes[from], .cache = from == INTERPRETED ? "memory" : "disk"};
     config.cache_dir = from == FOLDER ? folder : "/proc/nowhere";
     config.packs = from == PACK ? pack : NULL;
     kiln_ctx *ctx;
@@ -57,7 +60,8 @@ static bool time_calls(kiln_ctx *ctx, kiln_tensor *const *x, sample *s) {
     for (int k = 0; k < CLASSES; k++) {
         const kiln_op *op;
         kiln_tensor *out;
-        if (kiln_op_find(ctx, names[k / DTYPES], &op) != KILN_OK) return false; /* rows are parsed when they are found */
+        if (kiln_op_find(ctx, names[k / DTYPES], &op) != KILN_OK)
+            return false; /* rows are parsed when they are found */
         const kiln_value args[] = {kiln_v_tensor(x[k % DTYPES]), kiln_v_tensor(x[k % DTYPES])};
         double start = bench_now_ns();
         if (kiln_call(ctx, op, args, arity(op), &out, 1) != KILN_OK) return false;
@@ -81,13 +85,15 @@ static bool take_sample(source from, sample *s) {
 }
 
 static bool build_all(void) {
-    kiln_config config = {.size = sizeof config, .mode = KILN_MODE_FROZEN, .cache = "disk", .cache_dir = folder};
+    kiln_config config = {
+        .size = sizeof config, .mode = KILN_MODE_FROZEN, .cache = "disk", .cache_dir = folder};
     kiln_ctx *ctx;
     kiln_warm *w;
     kiln_warm_report built;
     kiln_pack_report packed;
     kiln_tensor *x[DTYPES];
-    if (kiln_open(&config, &ctx) != KILN_OK || kiln_warm_begin(ctx, NULL, &w) != KILN_OK || !make_inputs(x)) return false;
+    if (kiln_open(&config, &ctx) != KILN_OK || kiln_warm_begin(ctx, NULL, &w) != KILN_OK || !make_inputs(x))
+        return false;
     for (int k = 0; k < CLASSES; k++) {
         const kiln_op *op;
         const kiln_value args[] = {kiln_v_tensor(x[k % DTYPES]), kiln_v_tensor(x[k % DTYPES])};
@@ -117,7 +123,8 @@ static bool run_in_child(source from, sample *s) {
     }
     close(ends[1]);
     size_t got = 0;
-    for (ssize_t n = 1; pid > 0 && got < sizeof *s && n > 0; got += n > 0 ? (size_t)n : 0) n = read(ends[0], (char *)s + got, sizeof *s - got);
+    for (ssize_t n = 1; pid > 0 && got < sizeof *s && n > 0; got += n > 0 ? (size_t)n : 0)
+        n = read(ends[0], (char *)s + got, sizeof *s - got);
     close(ends[0]);
     if (pid > 0) (void)waitpid(pid, NULL, 0);
     return got == sizeof *s;
@@ -135,8 +142,10 @@ static bool measure(source from, figures *f) {
         f->total[k] = 0;
         for (int c = 0; c < CLASSES; c++) f->total[k] += s.ns[c];
         f->median[k] = bench_quantile(s.ns, CLASSES, 0.5);
-        if (from != INTERPRETED && (s.compiles || s.hits < CLASSES - 10)) { /* classes with equal IR share a kernel */
-            cli_error("%llu classes found their kernel, %llu compiled", (unsigned long long)s.hits, (unsigned long long)s.compiles);
+        if (from != INTERPRETED &&
+            (s.compiles || s.hits < CLASSES - 10)) { /* classes with equal IR share a kernel */
+            cli_error("%llu classes found their kernel, %llu compiled", (unsigned long long)s.hits,
+                      (unsigned long long)s.compiles);
             return false;
         }
     }
@@ -151,7 +160,8 @@ static bool report(const cli_args *args) {
         total[k] = bench_quantile(f[k].total, CHILDREN, 0.5);
         median[k] = bench_quantile(f[k].median, CHILDREN, 0.5);
     }
-    bool met = bench_goal(args, "warm", "200 first calls with kernels from the folder, beyond interpreted ones",
+    bool met = bench_goal(args, "warm",
+                          "200 first calls with kernels from the folder, beyond interpreted ones",
                           (total[FOLDER] - total[INTERPRETED]) / 1e6, BENCH_AT_MOST, 3, "ms");
     met &= bench_goal(args, "warm", "200 first calls with kernels from a pack, beyond interpreted ones",
                       (total[PACK] - total[INTERPRETED]) / 1e6, BENCH_AT_MOST, 1, "ms");

@@ -37,12 +37,15 @@ static kiln_tensor *filled(int64_t rows, int64_t cols, float start) {
 static float step(kiln_tensor *x, kiln_tensor *y, kiln_tensor **w) {
     const kiln_value last = kiln_v_int(1), first = kiln_v_int(0);
     kiln_tensor *xw = call("mul.Tensor", (kiln_value[]){kiln_v_tensor(x), kiln_v_tensor(*w)}, 2);
-    kiln_tensor *sum = call("sum.dim_IntList", (kiln_value[]){kiln_v_tensor(xw), kiln_v_list(&last, 1), kiln_v_bool(1)}, 3);
+    kiln_tensor *sum = call("sum.dim_IntList",
+                            (kiln_value[]){kiln_v_tensor(xw), kiln_v_list(&last, 1), kiln_v_bool(1)}, 3);
     kiln_tensor *p = call("sigmoid", (kiln_value[]){kiln_v_tensor(sum)}, 1);
     kiln_tensor *error = call("sub.Tensor", (kiln_value[]){kiln_v_tensor(p), kiln_v_tensor(y)}, 2);
     kiln_tensor *ex = call("mul.Tensor", (kiln_value[]){kiln_v_tensor(x), kiln_v_tensor(error)}, 2);
     kiln_tensor *grad = call("mean.dim", (kiln_value[]){kiln_v_tensor(ex), kiln_v_list(&first, 1)}, 2);
-    kiln_tensor *next = call("sub.Tensor", (kiln_value[]){kiln_v_tensor(*w), kiln_v_tensor(grad), kiln_v_named("alpha", kiln_v_float(0.1))}, 3);
+    kiln_tensor *next = call(
+        "sub.Tensor",
+        (kiln_value[]){kiln_v_tensor(*w), kiln_v_tensor(grad), kiln_v_named("alpha", kiln_v_float(0.1))}, 3);
     kiln_tensor *loss = call("mse_loss", (kiln_value[]){kiln_v_tensor(p), kiln_v_tensor(y)}, 2);
     float value = *(float *)kiln_tensor_data(loss);
     kiln_tensor *made[] = {xw, sum, p, error, ex, grad, *w, loss};
@@ -58,8 +61,9 @@ int main(void) {
     kiln_tensor *x = filled(ROWS, COLS, -0.5f), *y = filled(ROWS, 1, 0), *w = filled(COLS, 0, 0);
     for (int k = 0; k < STEPS; k++) loss = step(x, y, &w);
     kiln_stats_get(ctx, &stats, sizeof stats);
-    printf("loss %.4f\n%llu calls, %llu interpreted, %llu kernels from packs, %llu compiled\n", loss, (unsigned long long)stats.calls,
-           (unsigned long long)stats.interp_calls, (unsigned long long)stats.pack_hits, (unsigned long long)stats.compiles);
+    printf("loss %.4f\n%llu calls, %llu interpreted, %llu kernels from packs, %llu compiled\n", loss,
+           (unsigned long long)stats.calls, (unsigned long long)stats.interp_calls,
+           (unsigned long long)stats.pack_hits, (unsigned long long)stats.compiles);
     kiln_tensor_release(x);
     kiln_tensor_release(y);
     kiln_tensor_release(w);

@@ -291,7 +291,8 @@ typedef struct kiln_config {
     const char *packs;    /* packs of kernels, paths with ':' between them; NULL: KILN_PACK, else none */
     const char
         *redis_url; /* a server that keeps kernels for many machines; NULL: KILN_REDIS_URL, else none */
-    const char *record; /* a file for a line about each new class, as kiln_warm takes them; NULL: KILN_RECORD, else none */
+    const char *
+        record; /* a file for a line about each new class, as kiln_warm takes them; NULL: KILN_RECORD, else none */
 } kiln_config;
 
 /* So many threads at most for this thread's calls from now on, whatever their contexts allow; 0: as these allow, as at
@@ -354,8 +355,9 @@ KILN_API kiln_status kiln_pack_import(kiln_ctx *ctx, const char *path, kiln_pack
  * Builds the kernels of calls that are not made, on all cores, and puts them where kernels are kept (docs/CACHE.md). */
 typedef struct kiln_warm kiln_warm;
 typedef struct kiln_warm_report {
-    uint64_t done, present, built, failed; /* kernels: looked at; kept already; built and kept now; not built */
-    int64_t cpu_ns;                        /* processor time of the compilers */
+    uint64_t done, present, built,
+        failed;     /* kernels: looked at; kept already; built and kept now; not built */
+    int64_t cpu_ns; /* processor time of the compilers */
 } kiln_warm_report;
 /* Called after each run of a compiler, on any thread, one at a time.  Not 0: nothing more is begun. */
 typedef int (*kiln_warm_fn)(void *user, const kiln_warm_report *so_far);
@@ -363,8 +365,10 @@ typedef int (*kiln_warm_fn)(void *user, const kiln_warm_report *so_far);
 /* levels: names with commas between them, as x86-64-v3,x86-64-v4, which this machine need not run; NULL: the level of ctx. */
 KILN_API kiln_status kiln_warm_begin(kiln_ctx *ctx, const char *levels, kiln_warm **out) KILN_MUST_CHECK;
 /* Notes what a call would run; nothing is computed or built.  One thread at a time. */
-KILN_API kiln_status kiln_warm_add(kiln_warm *w, const kiln_op *op, const kiln_value *args, size_t nargs) KILN_MUST_CHECK;
-KILN_API size_t kiln_warm_waiting(const kiln_warm *w); /* kernels that were noted, for all levels, since the last run */
+KILN_API kiln_status kiln_warm_add(kiln_warm *w, const kiln_op *op, const kiln_value *args,
+                                   size_t nargs) KILN_MUST_CHECK;
+KILN_API size_t
+kiln_warm_waiting(const kiln_warm *w); /* kernels that were noted, for all levels, since the last run */
 /* Builds what was noted by `jobs` threads; 0: as many as there are cores.  progress may be NULL. */
 KILN_API kiln_status kiln_warm_run(kiln_warm *w, int jobs, kiln_warm_fn progress, void *user,
                                    kiln_warm_report *out) KILN_MUST_CHECK;

@@ -526,7 +526,7 @@ PyObject *kp_prepare(PyObject *module, PyObject *const *args, Py_ssize_t nargs, 
 PyObject *kp_infer_results(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 PyObject *kp_tuple_of(const int64_t *v, int n); /* a tuple of ints */
 
-PyObject *kp_kernels(PyObject *module, PyObject *unused); /* py_kernels.c: kernels(), as tuples */
+PyObject *kp_kernels(PyObject *module, PyObject *unused);    /* py_kernels.c: kernels(), as tuples */
 PyObject *kp_packed_ops(PyObject *module, PyObject *unused); /* packed_ops(), as names */
 PyObject *kp_stats_text(PyObject *module, PyObject *unused);
 int kp_stats_check(void); /* -1 with an exception: KILN_STATS is wrong */

@@ -88,8 +88,8 @@ struct kiln_ctx {
     kiln_parallel parallel;
     const kiln_memory *memory; /* of new results: host_memory, or NULL for Kiln's own blocks */
     kiln_memory host_memory;
-    bool forgets;                    /* for tests and benchmarks: nothing is remembered of a call */
-    char *record_path;               /* of lines about new classes, or NULL */
+    bool forgets;      /* for tests and benchmarks: nothing is remembered of a call */
+    char *record_path; /* of lines about new classes, or NULL */
     atomic_bool record_failed;
     char *cc, *cache_dir, *dump_dir; /* as configured, or NULL */
     kiln_config config;              /* as given, or zeros; its texts may be gone */
@@ -227,8 +227,8 @@ void kiln_record(kiln_ctx *ctx, const kiln_plan *plan);
 
 /* prepare.c: shows the plans of all that a call would run, each as long as it is valid; the caller is inside the epochs. */
 typedef kiln_status kiln_plan_fn(void *user, kiln_plan *plan);
-kiln_status kiln_call_show(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs, kiln_plan_fn *show,
-                           void *user) KILN_MUST_CHECK;
+kiln_status kiln_call_show(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
+                           kiln_plan_fn *show, void *user) KILN_MUST_CHECK;
 /* Compiles the classes of a call, and of the calls that it is made of. */
 kiln_status kiln_call_prepare(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args,
                               size_t nargs) KILN_MUST_CHECK;

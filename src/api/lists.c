@@ -101,8 +101,8 @@ kiln_status kiln_lists_call(kiln_ctx *ctx, const kiln_op *op, const kiln_value *
     return KILN_OK;
 }
 
-kiln_status kiln_lists_show(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs, kiln_plan_fn *show,
-                            void *user) {
+kiln_status kiln_lists_show(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
+                            kiln_plan_fn *show, void *user) {
     kiln_listing l;
     l.ctx = ctx;
     KILN_TRY(kiln_list_begin(&l, op, args, nargs));

@@ -10,6 +10,6 @@ static inline bool kiln_op_is_listed(const kiln_op *op) { return op->row->listed
 kiln_status kiln_lists_call(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
                             kiln_value *out) KILN_MUST_CHECK;
 /* Shows the plans of what such a call's items would run. */
-kiln_status kiln_lists_show(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs, kiln_plan_fn *show,
-                            void *user) KILN_MUST_CHECK;
+kiln_status kiln_lists_show(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
+                            kiln_plan_fn *show, void *user) KILN_MUST_CHECK;
 #endif

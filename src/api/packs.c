@@ -34,7 +34,9 @@ static bool is_current(const kiln_ctx *ctx, const kiln_stored *says) {
 static kiln_status open_folder(const kiln_ctx *ctx, bool create, int *fd) {
     const kiln_store_host *h = &ctx->store_host;
     if (h->in_memory || !h->dir[0])
-        return KILN_FAIL(KILN_E_ARG, "there is no cache folder: KILN_CACHE is not disk, or neither KILN_CACHE_DIR, XDG_CACHE_HOME nor HOME is set");
+        return KILN_FAIL(
+            KILN_E_ARG,
+            "there is no cache folder: KILN_CACHE is not disk, or neither KILN_CACHE_DIR, XDG_CACHE_HOME nor HOME is set");
     return kiln_folder_open(h->dir, create, h->is_shared, fd);
 }
 
@@ -57,7 +59,8 @@ static bool has_row(const rows *r, uint64_t row) {
 static kiln_status note_row(void *user, const kiln_stored *says) {
     rows *r = user;
     const kiln_target *t = r->target;
-    if (strcmp(says->target, t->name) != 0 || strcmp(says->stamp, t->stamp) != 0 || says->level > t->level) return KILN_OK;
+    if (strcmp(says->target, t->name) != 0 || strcmp(says->stamp, t->stamp) != 0 || says->level > t->level)
+        return KILN_OK;
     uint64_t row = kiln_hash64(says->op, strlen(says->op));
     if (has_row(r, row)) return KILN_OK;
     if (r->n == r->room) {
@@ -105,7 +108,7 @@ kiln_status kiln_packed_ops(kiln_ctx *ctx, kiln_name_fn visit, void *user) {
 typedef struct exporting {
     kiln_ctx *ctx;
     const kiln_pack_how *how;
-    const kiln_key_file *key; /* signs; NULL: nothing is signed */
+    const kiln_key_file *key;   /* signs; NULL: nothing is signed */
     const kiln_key_file *needs; /* must have signed what is read; NULL: nothing is asked for */
     int fd;
     kiln_packing *pack;
@@ -146,7 +149,8 @@ static kiln_status export_one(void *user, const kiln_digest *d, const struct sta
     return st;
 }
 
-kiln_status kiln_pack_export(kiln_ctx *ctx, const char *path, const kiln_pack_how *how, kiln_pack_report *out) {
+kiln_status kiln_pack_export(kiln_ctx *ctx, const char *path, const kiln_pack_how *how,
+                             kiln_pack_report *out) {
     static const kiln_pack_how all;
     KILN_NEED(ctx, path, out);
     exporting x = {.ctx = ctx, .how = how ? how : &all};
@@ -168,13 +172,14 @@ kiln_status kiln_pack_export(kiln_ctx *ctx, const char *path, const kiln_pack_ho
 
 /* -- import ---------------------------------------------------------------------------------------------------- */
 
-static kiln_status import_one(const kiln_ctx *ctx, const kiln_key_file *needs, const kiln_packfile *p, size_t k, int fd,
-                              kiln_pack_report *out) {
+static kiln_status import_one(const kiln_ctx *ctx, const kiln_key_file *needs, const kiln_packfile *p,
+                              size_t k, int fd, kiln_pack_report *out) {
     kiln_digest d;
     kiln_file_bytes bytes = {0};
     kiln_stored says;
     KILN_TRY(kiln_packfile_at(p, k, &d, &bytes.entry, &bytes.nentry));
-    bool fine = kiln_stored_read(bytes.entry, bytes.nentry, &d, needs, &says) == KILN_STORED_FINE && is_current(ctx, &says);
+    bool fine = kiln_stored_read(bytes.entry, bytes.nentry, &d, needs, &says) == KILN_STORED_FINE &&
+                is_current(ctx, &says);
     kiln_status st = fine ? kiln_folder_write(fd, &d, ctx->store_host.is_shared, &bytes) : KILN_OK;
     if (!fine) kiln_clear_error();
     out->left_out += !fine;

@@ -205,7 +205,8 @@ static kiln_status make_class(kiln_ctx *ctx, const kiln_plan *plan, const kiln_k
     if (*out == c && from) kiln_count(&ctx->epochs, from->counter, 1);
     if (*out == c) kiln_ctx_log(ctx, 3, "class", "%s: %s", c->name, c->words);
     if (*out == c && c->kind == KILN_CLASS_KERNEL) kiln_record(ctx, plan);
-    if (ctx->mode == KILN_MODE_FROZEN && *out == c && c->kind == KILN_CLASS_KERNEL && !from) log_miss(ctx, plan);
+    if (ctx->mode == KILN_MODE_FROZEN && *out == c && c->kind == KILN_CLASS_KERNEL && !from)
+        log_miss(ctx, plan);
     return KILN_OK;
 }
 

@@ -8,7 +8,8 @@
 
 /* -- what a call would run ---------------------------------------------------------------------------------- */
 
-static kiln_status show_plain(const kiln_op *op, const kiln_value *args, size_t nargs, kiln_plan_fn *show, void *user) {
+static kiln_status show_plain(const kiln_op *op, const kiln_value *args, size_t nargs, kiln_plan_fn *show,
+                              void *user) {
     kiln_bound call;
     kiln_plan plan;
     KILN_TRY(kiln_bind(op, args, nargs, &call));
@@ -18,8 +19,8 @@ static kiln_status show_plain(const kiln_op *op, const kiln_value *args, size_t 
     return st == KILN_OK ? show(user, &plan) : st;
 }
 
-kiln_status kiln_call_show(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs, kiln_plan_fn *show,
-                           void *user) {
+kiln_status kiln_call_show(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
+                           kiln_plan_fn *show, void *user) {
     if (kiln_op_is_listed(op)) return kiln_lists_show(ctx, op, args, nargs, show, user);
     return show_plain(op, args, nargs, show, user);
 }

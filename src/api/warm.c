@@ -28,7 +28,7 @@ struct kiln_warm {
     kiln_warm_report report;
     kiln_warm_fn progress;
     void *user;
-    bool stop; /* progress asked for that, or there is no memory */
+    bool stop;         /* progress asked for that, or there is no memory */
     char failure[400]; /* the last */
 };
 
@@ -326,7 +326,8 @@ static kiln_status parse_levels(kiln_warm *w, const char *levels) {
 kiln_status kiln_warm_begin(kiln_ctx *ctx, const char *levels, kiln_warm **out) {
     KILN_NEED(ctx, out);
     if (!ctx->stores.keep_bytes)
-        return KILN_FAIL(KILN_E_ARG, "no store keeps kernels: KILN_CACHE is not disk, or there is no cache folder");
+        return KILN_FAIL(KILN_E_ARG,
+                         "no store keeps kernels: KILN_CACHE is not disk, or there is no cache folder");
     kiln_warm *w = kiln_calloc(1, sizeof *w);
     if (!w) return KILN_NOMEM();
     w->ctx = ctx;

@@ -102,7 +102,8 @@ static kiln_status put(kiln_store *s, const kiln_digest *d, kiln_blob *b) {
     return KILN_OK;
 }
 
-static kiln_status visit_pack(const kiln_packfile *p, kiln_status (*visit)(void *user, const kiln_stored *says), void *user) {
+static kiln_status visit_pack(const kiln_packfile *p,
+                              kiln_status (*visit)(void *user, const kiln_stored *says), void *user) {
     for (size_t k = 0; k < kiln_packfile_count(p); k++) {
         kiln_stored says;
         kiln_digest d;
@@ -117,7 +118,8 @@ static kiln_status visit_pack(const kiln_packfile *p, kiln_status (*visit)(void 
     return KILN_OK;
 }
 
-static kiln_status each(kiln_store *s, kiln_status (*visit)(void *user, const kiln_stored *says), void *user) {
+static kiln_status each(kiln_store *s, kiln_status (*visit)(void *user, const kiln_stored *says),
+                        void *user) {
     packs *p = (packs *)s;
     open_all(p);
     for (int k = 0; k < p->n; k++) KILN_TRY(visit_pack(p->at[k], visit, user));
@@ -136,8 +138,8 @@ static void doctor(kiln_store *s, kiln_sb *out) {
     packs *p = (packs *)s;
     open_all(p);
     for (int k = 0; k < p->n; k++)
-        kiln_sb_printf(out, "pack: %s: %zu kernels, %.1f MB\n", kiln_packfile_path(p->at[k]), kiln_packfile_count(p->at[k]),
-                       (double)kiln_packfile_nbytes(p->at[k]) / 1e6);
+        kiln_sb_printf(out, "pack: %s: %zu kernels, %.1f MB\n", kiln_packfile_path(p->at[k]),
+                       kiln_packfile_count(p->at[k]), (double)kiln_packfile_nbytes(p->at[k]) / 1e6);
     if (p->faults.len) kiln_sb_puts(out, p->faults.p);
 }
 
@@ -153,8 +155,13 @@ kiln_status kiln_store_open_pack(const kiln_store_host *host, kiln_store **out) 
     if (host->in_memory) return KILN_OK;
     packs *p = kiln_calloc(1, sizeof *p);
     if (!p) return KILN_NOMEM();
-    p->store = (kiln_store){
-        .name = "pack", .get = get, .put = put, .each = each, .lock = lock, .doctor = doctor, .close = close_packs};
+    p->store = (kiln_store){.name = "pack",
+                            .get = get,
+                            .put = put,
+                            .each = each,
+                            .lock = lock,
+                            .doctor = doctor,
+                            .close = close_packs};
     atomic_init(&p->store.price, READ_PS);
     atomic_init(&p->is_open, false);
     pthread_mutex_init(&p->lock, NULL);

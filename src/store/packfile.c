@@ -20,7 +20,7 @@ static const char magic[8] = "KILNPACK";
 typedef struct head {
     char magic[8];
     uint32_t format, nhead;
-    kiln_digest check; /* XXH3-128 of the rest of the head, then of the index */
+    kiln_digest check;                /* XXH3-128 of the rest of the head, then of the index */
     uint64_t count, index_at, nbytes; /* nbytes: of the whole file */
     uint64_t reserved;
 } head;
@@ -73,10 +73,13 @@ static kiln_status check_file(const kiln_packfile *p, uint64_t *nbytes) {
     if (fstat(p->fd, &info) != 0) return KILN_FAIL(KILN_E_IO, "pack %s: %s", p->path, strerror(errno));
     if (!S_ISREG(info.st_mode)) return KILN_FAIL(KILN_E_ARG, "pack %s: not a plain file", p->path);
     if (info.st_uid != geteuid() && info.st_uid != 0)
-        return KILN_FAIL(KILN_E_ARG, "pack %s: it belongs to another user, and what it holds would run as you", p->path);
+        return KILN_FAIL(KILN_E_ARG,
+                         "pack %s: it belongs to another user, and what it holds would run as you", p->path);
     if (info.st_mode & 022)
-        return KILN_FAIL(KILN_E_ARG, "pack %s: others may write it (mode %03o), and what it holds would run as you: chmod go-w %s", p->path,
-                         (unsigned)info.st_mode & 0777, p->path);
+        return KILN_FAIL(
+            KILN_E_ARG,
+            "pack %s: others may write it (mode %03o), and what it holds would run as you: chmod go-w %s",
+            p->path, (unsigned)info.st_mode & 0777, p->path);
     *nbytes = (uint64_t)info.st_size;
     return KILN_OK;
 }
@@ -86,9 +89,11 @@ static kiln_status check_file(const kiln_packfile *p, uint64_t *nbytes) {
 static kiln_status check_places(const kiln_packfile *p, uint64_t end) {
     for (size_t k = 0; k < p->count; k++) {
         const place *at = &p->index[k];
-        if (at->at < sizeof(head) || at->at > end || at->nbytes > end - at->at || at->nbytes > KILN_STORED_MAX)
+        if (at->at < sizeof(head) || at->at > end || at->nbytes > end - at->at ||
+            at->nbytes > KILN_STORED_MAX)
             return DAMAGED(p, "an entry lies outside");
-        if (k && compare_digests(&at[-1].digest, &at->digest) >= 0) return DAMAGED(p, "its index is out of order");
+        if (k && compare_digests(&at[-1].digest, &at->digest) >= 0)
+            return DAMAGED(p, "its index is out of order");
     }
     return KILN_OK;
 }
@@ -119,7 +124,9 @@ kiln_status kiln_packfile_open(const char *path, kiln_packfile **out) {
     memcpy(p->path, path, strlen(path) + 1);
     p->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     kiln_status st = KILN_OK;
-    if (p->fd < 0) st = KILN_FAIL(errno == ENOENT || errno == ENOTDIR ? KILN_E_NOTFOUND : KILN_E_IO, "pack %s: %s", path, strerror(errno));
+    if (p->fd < 0)
+        st = KILN_FAIL(errno == ENOENT || errno == ENOTDIR ? KILN_E_NOTFOUND : KILN_E_IO, "pack %s: %s", path,
+                       strerror(errno));
     if (st == KILN_OK) st = read_index(p);
     if (st == KILN_OK)
         *out = p;
@@ -152,7 +159,8 @@ static kiln_status read_entry(const kiln_packfile *p, const place *at, void **en
     return KILN_OK;
 }
 
-kiln_status kiln_packfile_find(const kiln_packfile *p, const kiln_digest *d, void **entry, size_t *n, bool *found) {
+kiln_status kiln_packfile_find(const kiln_packfile *p, const kiln_digest *d, void **entry, size_t *n,
+                               bool *found) {
     size_t low = 0, high = p->count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
@@ -190,7 +198,8 @@ static kiln_status put_bytes(kiln_packing *p, const void *bytes, size_t n, bool 
     kiln_sb_putn(&p->pending, bytes, n);
     if (p->pending.failed) return KILN_NOMEM();
     if (!now && p->pending.len < PENDING_MAX) return KILN_OK;
-    if (!kiln_fsize_allows((size_t)p->at + n)) return KILN_FAIL(KILN_E_IO, "pack %s: larger than this process may write", p->path);
+    if (!kiln_fsize_allows((size_t)p->at + n))
+        return KILN_FAIL(KILN_E_IO, "pack %s: larger than this process may write", p->path);
     const char *q = p->pending.p;
     for (size_t left = p->pending.len; left;) {
         ssize_t k = write(p->fd, q, left);
@@ -244,7 +253,8 @@ kiln_status kiln_packing_begin(const char *path, kiln_packing **out) {
 /* Entries are kept as they come, and sorted at the end; of two with one digest the first one is kept. */
 kiln_status kiln_packing_add(kiln_packing *p, const kiln_digest *d, const void *entry, size_t n) {
     if (p->count == COUNT_MAX || n > KILN_STORED_MAX)
-        return KILN_FAIL(KILN_E_LIMIT, "a pack holds at most %d kernels of at most %d bytes", (int)COUNT_MAX, (int)KILN_STORED_MAX);
+        return KILN_FAIL(KILN_E_LIMIT, "a pack holds at most %d kernels of at most %d bytes", (int)COUNT_MAX,
+                         (int)KILN_STORED_MAX);
     if (p->count == 0 || (p->count >= 64 && (p->count & (p->count - 1)) == 0)) { /* full */
         place *more = kiln_realloc(p->index, (p->count ? 2 * p->count : 64) * sizeof *more);
         if (!more) return KILN_NOMEM();
@@ -265,7 +275,8 @@ static int by_digest(const void *a, const void *b) {
 static void drop_twins(kiln_packing *p) {
     size_t n = 0;
     for (size_t k = 0; k < p->count; k++)
-        if (!n || compare_digests(&p->index[n - 1].digest, &p->index[k].digest) != 0) p->index[n++] = p->index[k];
+        if (!n || compare_digests(&p->index[n - 1].digest, &p->index[k].digest) != 0)
+            p->index[n++] = p->index[k];
     p->count = n;
 }
 

@@ -21,7 +21,8 @@ const char *kiln_packfile_path(const kiln_packfile *p);
 kiln_status kiln_packfile_find(const kiln_packfile *p, const kiln_digest *d, void **entry, size_t *n,
                                bool *found) KILN_MUST_CHECK;
 /* The same for the k-th entry, in the order of digests. */
-kiln_status kiln_packfile_at(const kiln_packfile *p, size_t k, kiln_digest *d, void **entry, size_t *n) KILN_MUST_CHECK;
+kiln_status kiln_packfile_at(const kiln_packfile *p, size_t k, kiln_digest *d, void **entry,
+                             size_t *n) KILN_MUST_CHECK;
 
 /* -- writing ------------------------------------------------------------------------------------------------ */
 
@@ -29,7 +30,8 @@ kiln_status kiln_packfile_at(const kiln_packfile *p, size_t k, kiln_digest *d, v
 typedef struct kiln_packing kiln_packing;
 kiln_status kiln_packing_begin(const char *path, kiln_packing **out) KILN_MUST_CHECK;
 /* Adds an entry unless the pack has one of the same digest.  One thread at a time. */
-kiln_status kiln_packing_add(kiln_packing *p, const kiln_digest *d, const void *entry, size_t n) KILN_MUST_CHECK;
+kiln_status kiln_packing_add(kiln_packing *p, const kiln_digest *d, const void *entry,
+                             size_t n) KILN_MUST_CHECK;
 /* Writes the index and renames the file, or removes it if keep is false.  Frees p in any case. */
 kiln_status kiln_packing_end(kiln_packing *p, bool keep, size_t *count, uint64_t *nbytes) KILN_MUST_CHECK;
 #endif
