@@ -17,7 +17,7 @@ full) option= levels=--isa=x86-64-v3,x86-64-v4 ;;
 esac
 
 # What the pack depends on: the build of Kiln with the processor's level, and the list of calls.
-stamp=$(KILN_CACHE=memory "$kiln" doctor | grep -E 'version:|isa:'; cat tools/pack_calls.py)
+stamp=$(KILN_CACHE=memory "$kiln" doctor | grep -E 'version:|isa:'; cat tools/pack_calls.py ops/programs.calls)
 if [ ! -f "$made.pack" ] || [ "$stamp" != "$(cat "$made.stamp" 2>/dev/null)" ]; then
     rm -f "$made.stamp"
     .venv/bin/python tools/pack_calls.py $option >"$made.calls"

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """The calls of the shipped pack: for each operator and dtype the classes that programs meet first, as lines for `kiln warm`.
 
-pack_calls.py [--small] >FILE.  Draws calls with the generator of the tests (tests/ops/drawn.py) in chosen shapes and layouts: contiguous, one
+pack_calls.py [--small] >FILE.  Begins with ops/programs.calls, which has the classes that the programs of bench/models.py need; --programs
+makes that file anew, in two minutes.  Then draws calls with the generator of the tests (tests/ops/drawn.py) in chosen shapes and layouts: contiguous, one
 operand broadcast, strided; folds and norms along the last dimension, the first one and all.  Kiln interprets each call and records every new
 class (KILN_RECORD), so that the lines are exactly those that lack a kernel.  --small: the operators that programs use most, f32, f64 and i64.
 """
 import argparse
 import os
+import subprocess
 import sys
 import tempfile
 import warnings
@@ -62,10 +64,37 @@ def run(op, s, dtype, small):
             pass  # the schema does not say what belongs together; other draws hit
 
 
+PROGRAM = """
+import sys, torch
+torch.set_num_threads(2)
+import models, kiln.torch
+kiln.torch.enable()
+running = models.Running(*sys.argv[1:])
+for _ in range(models.CYCLE + 2):
+    running.step()
+"""
+
+
+def programs():
+    """The lines that all programs record, each once.  They interpret, so that what is recorded depends on no kernel."""
+    sys.path.insert(0, str(ROOT / "bench"))
+    import models
+    environment = {**os.environ, "KILN_MODE": "interp", "PYTHONPATH": str(ROOT / "bench")}
+    for name in models.PROGRAMS:
+        for task in ("training", "inference"):
+            subprocess.run([sys.executable, "-c", PROGRAM, name, task], env=environment, check=True, stdout=subprocess.DEVNULL)
+    return sorted(set(Path(RECORD.name).read_text().splitlines()))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--small", action="store_true", help="the operators that programs use most, in f32, f64 and i64")
+    parser.add_argument("--programs", action="store_true", help="the lines of ops/programs.calls")
     options = parser.parse_args()
+    if options.programs:
+        print("# The classes of calls that the programs of bench/models.py need.  Made by tools/pack_calls.py --programs.")
+        print(*programs(), sep="\n")
+        return
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     kiln = Kiln("interp")
@@ -77,7 +106,7 @@ def main():
                 run(op, s, dtype, options.small)
         if sys.stderr.isatty():
             print(f"\r{k + 1} of {len(chosen)} operators", end="", file=sys.stderr)
-    sys.stdout.write(Path(RECORD.name).read_text())
+    sys.stdout.write((ROOT / "ops" / "programs.calls").read_text() + Path(RECORD.name).read_text())
 
 
 if __name__ == "__main__":
