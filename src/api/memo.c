@@ -130,8 +130,9 @@ INLINE bool set_scalars(kiln_memo *m, const kiln_value *args) {
 
 /* -- running ------------------------------------------------------------------------------------------------ */
 
-/* Large calls are the driver's: it knows caches and threads.  Returns 0, or DRIVE_FAILED plus a status.  Addresses and scalars are copied, since a host's pool
- * may run a call of the same operator in this thread meanwhile, which has the slot next. */
+/* Large calls are the driver's: it knows caches and threads.  Returns 0, or DRIVE_FAILED plus a status.  Addresses and
+ * scalars are copied, since a host's pool may run a call of the same operator in this thread meanwhile, which has the slot
+ * next. */
 static int32_t drive(const kiln_memo *m, int nest) {
     char *ptr[KILN_MEMO_BUFFERS];
     uint64_t par[KILN_MEMO_SCALARS];
@@ -236,7 +237,7 @@ static __attribute__((noinline)) kiln_memo_ran give_up(kiln_tensor *const *made,
     return KILN_MEMO_CALLED;
 }
 
-/* Runs the one nest of a memo whose one result is `out`; NULL, which is a failure: there was no memory. */
+/* Runs the one nest of a memo whose one result is `out`; if `out` is NULL, there was no memory for the result. */
 INLINE int32_t run_one(kiln_memo *m, kiln_tensor *out, kiln_tensor **outs) {
     if (UNLIKELY(!out)) return NO_MEMORY;
     m->ptr[0] = out->data;
