@@ -35,21 +35,27 @@ static int64_t now_ms(void) {
 
 /* -- how far it is --------------------------------------------------------------------------------------- */
 
+/* The part of the file's lines that is done: those that were built, and of those that wait the part that their kernels are done. */
+static double part_done(const warming *w, const kiln_warm_report *r) {
+    double waiting = (double)kiln_warm_waiting(w->warm), line = (double)w->line;
+    if (w->nlines == 0) return 1;
+    double part = (waiting > 0 ? line - 1 + (double)r->done / waiting : line) / (double)w->nlines;
+    return part < 1 ? part : 1;
+}
+
 static void show(warming *w, const kiln_warm_report *r, bool last) {
-    int64_t now = now_ms(), took = now - w->began_ms;
+    enum { WIDTH = 30 };
+    int64_t now = now_ms();
     if (!w->shows || (!last && now - w->shown_ms < SHOW_EVERY_MS)) return;
     w->shown_ms = now;
-    size_t waiting = kiln_warm_waiting(w->warm), all = waiting ? waiting : 1;
-    double part = w->nlines ? ((double)w->line - (double)(waiting && !last) + (double)r->done / (double)all) /
-                                  (double)w->nlines
-                            : 1;
-    if (part > 1 || last) part = 1;
-    int full = (int)(part * 30);
+    double part = last ? 1 : part_done(w, r);
+    int full = (int)(part * WIDTH);
     fprintf(stderr, "\r[%.*s%*s] %3.0f %%  %zu of %zu calls, %llu built, %llu there already, %llu failed",
-            full, "##############################", 30 - full, "", part * 100, w->line, w->nlines,
+            full, "##############################", WIDTH - full, "", part * 100, w->line, w->nlines,
             (unsigned long long)(w->sum.built + r->built), (unsigned long long)(w->sum.present + r->present),
             (unsigned long long)(w->sum.failed + r->failed));
-    if (!last && part > 0.01) fprintf(stderr, ", %.0f s left ", (double)took / 1000 * (1 - part) / part);
+    if (!last && part > 0.01)
+        fprintf(stderr, ", %.0f s left ", (double)(now - w->began_ms) / 1000 * (1 - part) / part);
     fputs(last ? "\n" : "", stderr);
 }
 

@@ -367,8 +367,8 @@ KILN_API kiln_status kiln_warm_begin(kiln_ctx *ctx, const char *levels, kiln_war
 /* Notes what a call would run; nothing is computed or built.  One thread at a time. */
 KILN_API kiln_status kiln_warm_add(kiln_warm *w, const kiln_op *op, const kiln_value *args,
                                    size_t nargs) KILN_MUST_CHECK;
-KILN_API size_t
-kiln_warm_waiting(const kiln_warm *w); /* kernels that were noted, for all levels, since the last run */
+/* Kernels that were noted, for all levels, since the last run. */
+KILN_API size_t kiln_warm_waiting(const kiln_warm *w);
 /* Builds what was noted by `jobs` threads; 0: as many as there are cores.  progress may be NULL. */
 KILN_API kiln_status kiln_warm_run(kiln_warm *w, int jobs, kiln_warm_fn progress, void *user,
                                    kiln_warm_report *out) KILN_MUST_CHECK;

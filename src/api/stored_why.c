@@ -12,6 +12,8 @@
 enum { FAULT_MAX = 600 };
 
 /* What the call comes to, and what was found. */
+enum { WORDS_MAX = 300 };
+
 typedef struct search {
     kiln_ctx *ctx;
     kiln_bound call;
@@ -24,7 +26,8 @@ typedef struct search {
     char
         refused[FAULT_MAX + 80]; /* why the last entry that was looked at is not used; "" if there was none */
     char nearest[KILN_DIGEST_TEXT];
-    size_t distance; /* of `nearest`: fields and lines that differ */
+    size_t distance;               /* of `nearest`: fields and lines that differ */
+    char nearest_words[WORDS_MAX]; /* the beginning of its class in words */
 } search;
 
 /* -- the stores --------------------------------------------------------------------------------------------- */
@@ -129,8 +132,12 @@ static kiln_status measure(void *user, const kiln_kept_info *info) {
     size_t first, away = lines_apart(info->ir, s->ir.p, &first);
     away += (strcmp(info->target, t->name) != 0) + (strcmp(info->stamp, t->stamp) != 0) +
             (strcmp(info->isa, t->level_name(t->level)) != 0);
-    if (!is_of_operator(s, info) || (s->nearest[0] && away >= s->distance)) return KILN_OK;
+    if (!is_of_operator(s, info)) return KILN_OK;
+    /* Of entries that are equally near the first by name counts, whatever order the folder lists them in. */
+    bool nearer = away < s->distance || (away == s->distance && strcmp(info->words, s->nearest_words) < 0);
+    if (s->nearest[0] && !nearer) return KILN_OK;
     memcpy(s->nearest, info->id, sizeof s->nearest);
+    snprintf(s->nearest_words, sizeof s->nearest_words, "%s", info->words);
     s->distance = away;
     return KILN_OK;
 }
