@@ -49,11 +49,13 @@ static void show(warming *w, const kiln_warm_report *r, bool last) {
     if (!w->shows || (!last && now - w->shown_ms < SHOW_EVERY_MS)) return;
     w->shown_ms = now;
     double part = last ? 1 : part_done(w, r);
+    kiln_warm_report all = {.built = w->sum.built + r->built,
+                            .present = w->sum.present + r->present,
+                            .failed = w->sum.failed + r->failed};
     int full = (int)(part * WIDTH);
     fprintf(stderr, "\r[%.*s%*s] %3.0f %%  %zu of %zu calls, %llu built, %llu there already, %llu failed",
             full, "##############################", WIDTH - full, "", part * 100, w->line, w->nlines,
-            (unsigned long long)(w->sum.built + r->built), (unsigned long long)(w->sum.present + r->present),
-            (unsigned long long)(w->sum.failed + r->failed));
+            (unsigned long long)all.built, (unsigned long long)all.present, (unsigned long long)all.failed);
     if (!last && part > 0.01)
         fprintf(stderr, ", %.0f s left ", (double)(now - w->began_ms) / 1000 * (1 - part) / part);
     fputs(last ? "\n" : "", stderr);

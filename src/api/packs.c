@@ -1,7 +1,7 @@
 /* packs.c - kernels of the cache folder -> a pack, and a pack -> kernels of the cache folder.
  *
- * Every entry is checked on its way; what fails a check, or was made by another version of Kiln, is left out and counted.  Entries of a pack
- * are signed anew where there is a key.  Must not know how packs and folders are laid out. */
+ * Every entry is checked on its way; what fails a check, or was made by another version of Kiln, is left out and counted.  Export
+ * signs each entry with the user's key, if there is one; import copies entries as they are.  Must not know how packs and folders are laid out. */
 #include <string.h>
 #include <unistd.h>
 
@@ -193,14 +193,14 @@ kiln_status kiln_pack_import(kiln_ctx *ctx, const char *path, kiln_pack_report *
     KILN_NEED(ctx, path, out);
     const kiln_key_file *key;
     kiln_packfile *p;
-    int fd;
+    int fd = -1;
     *out = (kiln_pack_report){0};
     KILN_TRY(kiln_stores_key(&ctx->stores, &key));
     KILN_TRY(kiln_packfile_open(path, &p));
     kiln_status st = open_folder(ctx, true, &fd);
     for (size_t k = 0; st == KILN_OK && k < kiln_packfile_count(p); k++)
         st = import_one(ctx, ctx->store_host.is_shared ? key : NULL, p, k, fd, out);
-    if (st == KILN_OK || out->kernels) close(fd);
+    if (fd >= 0) close(fd);
     kiln_packfile_close(p);
     return st;
 }

@@ -1,8 +1,8 @@
-/* warm.c - calls that are not made -> kernels for their classes in the stores that keep bytes, built on all cores.
+/* warm.c - calls that are not made -> kernels for their classes in the stores that keep bytes, built by several threads.
  *
  * kiln_warm_add finds the classes of a call and drops those that were noted before; classes with equal IR are one.  kiln_warm_run builds
  * what the stores lack, several kernels in one run of the compiler, for each level that was asked for.  A kernel of a level that this
- * machine does not run is stored untested: the machine that loads it first tests it.  Owns the classes it notes, which are in no cache. */
+ * machine does not run is stored untested: each process that loads it tests it before its first call.  Owns the classes it notes, which are in no cache. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -132,24 +132,32 @@ typedef struct batch {
     bool done[KILN_BATCH_MAX];
 } batch;
 
-static bool is_stored(const kiln_class *c, const kiln_digest *d) {
-    kiln_stores *stores = &c->ctx->stores;
-    bool found = false;
-    for (int k = 0; k < stores->n && !found; k++) {
-        kiln_blob b = {0};
-        if (!stores->at[k]->keeps_bytes) continue;
-        if (kiln_stores_get(stores, stores->at[k], d, &b, &found) != KILN_OK) found = false;
-        kiln_blob_fini(&b);
-    }
-    return found;
-}
-
-static kiln_status put(const kiln_class *c, const kiln_digest *d, kiln_blob *b) {
+static kiln_status put(const kiln_class *c, const kiln_digest *d, kiln_blob *b, const bool *has) {
     const kiln_stores *stores = &c->ctx->stores;
     if (!b->entry) return KILN_FAIL(KILN_E_BUILD, "%s: its code cannot be stored", c->name);
     for (int k = 0; k < stores->n; k++)
-        if (stores->at[k]->keeps_bytes) KILN_TRY(stores->at[k]->put(stores->at[k], d, b));
+        if (stores->at[k]->keeps_bytes && !has[k]) KILN_TRY(stores->at[k]->put(stores->at[k], d, b));
     return KILN_OK;
+}
+
+/* Whether a store has the kernel.  The stores that lack the kernel get it from that store. */
+static bool is_stored(const kiln_class *c, const kiln_digest *d) {
+    kiln_stores *stores = &c->ctx->stores;
+    kiln_blob first = {0};
+    bool has[KILN_STORES_MAX] = {false}, any = false;
+    for (int k = 0; k < stores->n; k++) {
+        kiln_blob b = {0};
+        if (!stores->at[k]->keeps_bytes) continue;
+        if (kiln_stores_get(stores, stores->at[k], d, &b, &has[k]) != KILN_OK) has[k] = false;
+        if (has[k] && !any)
+            first = b;
+        else
+            kiln_blob_fini(&b);
+        any |= has[k];
+    }
+    if (any && put(c, d, &first, has) != KILN_OK) kiln_clear_error();
+    kiln_blob_fini(&first);
+    return any;
 }
 
 /* Takes the next classes that may share a unit and are in no store.  False: nothing is left. */
@@ -189,10 +197,11 @@ static kiln_status load_and_test(const batch *b, const kiln_unit *u, int k, kiln
 }
 
 static kiln_status store_one(const batch *b, const kiln_unit *u, int k) {
+    static const bool in_none[KILN_STORES_MAX];
     kiln_blob blob = {0};
     kiln_status st = load_and_test(b, u, k, &blob);
     if (st == KILN_OK) st = kiln_class_make_entry(b->c[k], u, k, &blob);
-    if (st == KILN_OK) st = put(b->c[k], &b->digest[k], &blob);
+    if (st == KILN_OK) st = put(b->c[k], &b->digest[k], &blob, in_none);
     kiln_blob_fini(&blob);
     return st;
 }

@@ -1,8 +1,8 @@
 /* remote.c - the fleet store: kernels in a Redis server that many machines share.
  *
- * An entry is one key of the server.  A lease, a key that expires, says which machine builds a kernel.  A server that fails three times in
+ * An entry is one key of the server.  A lease, a key that expires, says which process builds a kernel.  A server that fails three times in
  * a row is left alone for a while, and Kiln goes on without it.  No machine removes what others use: an entry that was refused is
- * replaced when its kernel was built anew.  Must not know what is in an entry, nor how Redis is spoken to. */
+ * replaced when its kernel was built anew.  Must not know what is in an entry, nor sockets or hiredis. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -109,9 +109,10 @@ static void give_link(remote *r, const kiln_redis_link *l) {
 /* An error that the server answered.  One of a single key says nothing of the server. */
 static kiln_status server_error(remote *r, kiln_redis_reply *reply) {
     static const char of_key[] = "WRONGTYPE";
-    char text[120];
-    size_t n = reply->n < sizeof text - 1 ? reply->n : sizeof text - 1;
-    for (size_t k = 0; k < n; k++) text[k] = reply->p[k] >= ' ' && reply->p[k] < 127 ? reply->p[k] : '?';
+    char text[40]; /* the code of the error, its first word: what follows may name the user */
+    size_t n = 0;
+    while (n < reply->n && n < sizeof text - 1 && reply->p[n] >= 'A' && reply->p[n] <= 'Z') n++;
+    memcpy(text, reply->p, n);
     text[n] = 0;
     kiln_redis_reply_fini(reply);
     if (strncmp(text, of_key, sizeof of_key - 1) == 0)

@@ -67,8 +67,11 @@ static void tensors(void **state) {
     kiln_tensor_release(a);
 }
 
+static kiln_status no_name(void *user, const char *name) { return (void)user, (void)name, KILN_OK; }
+
 static void kept_kernels(void **state) {
     (void)state;
+    kiln_pack_report packed;
     const kiln_op *op = NULL;
     char *text = NULL;
     BOTH(ctx) {
@@ -83,7 +86,33 @@ static void kept_kernels(void **state) {
         REFUSES(kiln_cache_why(ctx, NULL, NULL, 0, &text), "op is NULL");
         REFUSES(kiln_cache_why(ctx, op, NULL, 0, NULL), "out is NULL");
         REFUSES(kiln_cache_why(ctx, op, NULL, 1, &text), "args is NULL");
+        REFUSES(kiln_pack_export(NULL, "p", NULL, &packed), "ctx is NULL");
+        REFUSES(kiln_pack_export(ctx, NULL, NULL, &packed), "path is NULL");
+        REFUSES(kiln_pack_export(ctx, "p", NULL, NULL), "out is NULL");
+        REFUSES(kiln_pack_import(NULL, "p", &packed), "ctx is NULL");
+        REFUSES(kiln_pack_import(ctx, NULL, &packed), "path is NULL");
+        REFUSES(kiln_pack_import(ctx, "p", NULL), "out is NULL");
+        REFUSES(kiln_packed_ops(NULL, no_name, NULL), "ctx is NULL");
+        REFUSES(kiln_packed_ops(ctx, NULL, NULL), "visit is NULL");
     }
+    kiln_warm *w = NULL;
+    kiln_warm_report warmed;
+    kiln_ctx *kept;
+    kiln_config config = {
+        .size = sizeof config, .mode = KILN_MODE_FROZEN, .cache = "disk", .cache_dir = "/nonexistent"};
+    MUST_OK(kiln_open(&config, &kept));
+    REFUSES(kiln_warm_begin(NULL, NULL, &w), "ctx is NULL");
+    REFUSES(kiln_warm_begin(kept, NULL, NULL), "out is NULL");
+    MUST_OK(kiln_warm_begin(kept, NULL, &w));
+    REFUSES(kiln_warm_add(NULL, op, NULL, 0), "w is NULL");
+    REFUSES(kiln_warm_add(w, NULL, NULL, 0), "op is NULL");
+    REFUSES(kiln_warm_add(w, op, NULL, 1), "args is NULL");
+    REFUSES(kiln_warm_run(NULL, 1, NULL, NULL, &warmed), "w is NULL");
+    REFUSES(kiln_warm_run(w, 1, NULL, NULL, NULL), "out is NULL");
+    HOLDS(kiln_warm_waiting(NULL) == 0);
+    DOES(kiln_warm_end(NULL));
+    kiln_warm_end(w);
+    kiln_close(kept);
 }
 
 static void contexts_and_operators(void **state) {
