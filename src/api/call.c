@@ -83,7 +83,7 @@ KILN_HOT void kiln_class_count(kiln_thread *t, kiln_class *c, const kiln_work *w
     (void)kiln_class_heat(c, x.nelem, kiln_rows_walked(&x));
 }
 
-/* Apart, so that it costs a call that is right nothing. */
+/* A function of its own, so that a correct call does not pay for it. */
 static __attribute__((noinline)) kiln_status not_given(const kiln_op *op, const kiln_value *args,
                                                        size_t nargs, kiln_tensor **outs, size_t nouts) {
     KILN_NEED_IN("kiln_call", op);

@@ -225,7 +225,7 @@ void kiln_lone_ops_free(kiln_ctx *ctx);
 kiln_status kiln_plan_line(kiln_ctx *ctx, const kiln_plan *plan, char **out) KILN_MUST_CHECK;
 void kiln_record(kiln_ctx *ctx, const kiln_plan *plan);
 
-/* prepare.c: shows the plans of all that a call would run, each as long as it is valid; the caller is inside the epochs. */
+/* prepare.c: calls `show` with each plan that a call would run.  A plan is valid until `show` returns.  The caller is inside the epochs. */
 typedef kiln_status kiln_plan_fn(void *user, kiln_plan *plan);
 kiln_status kiln_call_show(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,
                            kiln_plan_fn *show, void *user) KILN_MUST_CHECK;

@@ -51,7 +51,8 @@ static bool add_lane(const kiln_listing *l, group *g, int i, int a, bool written
     return true;
 }
 
-/* Value i, which is no tensor; those that all items share are bound already. */
+/* Adds value i, a number, to the group as argument a.  If all items share the value, there is nothing to add.  False: the group cannot take
+ * the value. */
 static bool add_number(const kiln_listing *l, group *g, int i, int a) {
     const kiln_value *v = &l->args[i];
     if (!l->walked[i]) return true;

@@ -1,8 +1,7 @@
-/* make_code.c - the IR of classes -> kernels that agree with the interpreter, by the target of the classes.
+/* make_code.c - the IR of classes -> kernels that agree with the interpreter, made by the target of each class.
  *
  * One class is emitted, built, loaded and self-tested; or several classes in one unit.  Each kernel goes to
- * kiln_class_take (pipeline.c) as a blob, with the entry that stores keep.  This is the only file of the library that asks a target to look for a compiler
- * in order to use it.  Must not know what stores or targets do, or when a class is worth a build. */
+ * kiln_class_take (pipeline.c) as a blob, with the entry that stores keep.  Must not know what stores or targets do, or when a class is worth a build. */
 #include <string.h>
 #include <time.h>
 

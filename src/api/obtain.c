@@ -1,7 +1,8 @@
 /* obtain.c - a class without a kernel -> its kernel: from a store, or by a build that no other process is making.
  *
- * Asks the stores by price, at the best level of the class's target and then at each lower one.  What a store gives was checked by
- * kiln_stores_get; here it is loaded, and compared with the interpreter unless that was done on such a machine before.  Whatever goes wrong
+ * Asks the stores, the cheapest first, and each store for the best level of the class's target and then for each lower one before it asks the
+ * next store.  kiln_stores_get has checked an entry that a store gives.  Here its kernel is loaded, and compared with the interpreter unless the
+ * entry says that a machine of its level has done so.  Whatever goes wrong
  * with a store costs speed only.  Must not know how a store keeps kernels, or when a class is worth a build (tiers.c). */
 #include <string.h>
 #include <time.h>

@@ -1,9 +1,9 @@
 /* pipeline.c - the life of a class: an inferred call -> IR -> a kernel from a store or a build -> published.
  *
  * The file to read first.  kiln_class_of finds the class of a call.  kiln_class_new is the front half, run when a
- * class is first seen: it gives the interpreter all it needs.  kiln_class_obtain (obtain.c) is the back half, run by the thread that
- * builders.c sends: it asks the stores by price, then builds (make_code.c).  kiln_class_take puts the kernel into the stores that lack
- * it, and publishes it.  Each line is one stage; `kiln explain --stage=NAME` prints what each made.  Knows the stages, not their insides. */
+ * class is first seen: it gives the interpreter all it needs.  kiln_class_obtain (obtain.c) is the back half: a builder's thread
+ * runs it, and in mode sync the caller does.  It asks the stores, the cheapest first, then builds (make_code.c).  kiln_class_take puts the
+ * kernel into the stores that lack it, and publishes it.  `kiln explain --stage=NAME` prints what a stage made.  Knows the stages, not their insides. */
 #include <string.h>
 
 #include "api/ctx.h"

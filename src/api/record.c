@@ -1,7 +1,7 @@
 /* record.c - a class that is seen for the first time -> the line that would warm it, in the file that KILN_RECORD names.
  *
- * Lines are calls as `kiln run` and `kiln warm` take them.  Each is appended by one write, so that processes may share a file.  What goes
- * wrong is logged once and costs nothing else. */
+ * Lines are calls as `kiln run` and `kiln warm` take them.  Each is appended by one write, so that processes may share a file.  After
+ * the first failure the context logs it and records no more. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>

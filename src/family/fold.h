@@ -1,4 +1,4 @@
-/* fold.h - private to src/family: what the two halves of the fold family agree on. */
+/* fold.h - what planning (fold.c, fold_results.c), lowering (fold_lower.c) and choosing a form (src/target/cpu/choose_fold.c) of a fold share. */
 #ifndef KILN_FOLD_H
 #define KILN_FOLD_H
 #include "family/family.h"

@@ -114,7 +114,7 @@ static bool find_fold(const kiln_folding *f, const kiln_texpr *e, kiln_pair *v) 
     return made != NULL;
 }
 
-/* Without memory it is not noted, and the lowering fails for want of that or of this. */
+/* Notes a fold that was made.  If there is no memory, the fold is not noted, and the lowering fails later. */
 static void note_fold(kiln_folding *f, const kiln_texpr *e, kiln_pair v) {
     kiln_fold_made *made = kiln_arena_alloc(f->base.arena, sizeof *made);
     if (!made) return;

@@ -1,4 +1,4 @@
-/* kept_folded.h - private to src/family: kept and folded dimensions, for families that fold some. */
+/* kept_folded.h - which dimensions are kept and which are folded: for the families that fold, and for their choosers in src/target. */
 #ifndef KILN_KEPT_FOLDED_H
 #define KILN_KEPT_FOLDED_H
 #include "family/dims.h"

@@ -40,7 +40,7 @@ struct kiln_reduce {
 
 /* What src/op does with these clauses, for families that have them. */
 extern const kiln_folding_rules kiln_reduce_folding;
-/* Where clauses are put that stand here: those of the `when` before them, or the row's. */
+/* The kiln_reduce that takes the next clause: that of the last branch if the branch has a `when`, else the row's. */
 kiln_reduce *kiln_row_reduce(kiln_row *row);
 /* How many results the row computes itself; a call of another operator gives the others (`rest`). */
 int kiln_row_nown(const kiln_row *row);

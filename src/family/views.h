@@ -21,7 +21,8 @@ kiln_status kiln_views_copy(kiln_plan *p) KILN_MUST_CHECK;
 bool kiln_view_of_input(const kiln_plan *p, int b, kiln_access *out);
 void kiln_view_of_result(const kiln_plan *p, int k, kiln_access *out);
 
-/* rest.c: infers the operator of `rest`, and sets the results that it gives; then the step that calls it, if it gives any. */
+/* rest.c: kiln_rest_find infers a call of the operator that `rest` names, and sets that operator's results in the plan.  kiln_rest_call adds the
+ * step that calls the operator, if the operator gives a result. */
 kiln_status kiln_rest_find(kiln_plan *p) KILN_MUST_CHECK;
 void kiln_rest_call(kiln_plan *p);
 #endif

@@ -1,4 +1,4 @@
-/* kg.h - private to src/graph: what the .kg printer and the two files of its parser share. */
+/* kg.h - private to src/graph: what kg_print.c, kg_parse.c and kg_value.c share. */
 #ifndef KILN_KG_H
 #define KILN_KG_H
 #include <string.h>

@@ -84,9 +84,9 @@ typedef struct kiln_call_env {
 /* The dtype of a tensor, or that a number alone has; KILN_DTYPE_COUNT: the argument has none. */
 kiln_dtype kiln_arg_dtype(const kiln_bound *call, int arg);
 void kiln_call_env_init(kiln_call_env *ce, const kiln_bound *call, kiln_dtype common);
-/* What a call within is given by an expression. */
+/* Computes expression e, an argument of an inner call, as a value. */
 kiln_status kiln_call_value(const kiln_call_env *ce, const kiln_expr *e, kiln_value *out) KILN_MUST_CHECK;
-/* The row's checks, for a call whose common dtype is this; but for those of how many elements are folded. */
+/* Tests the row's checks for a call whose common dtype is `common`.  Checks of the number of folded elements are left to kiln_count_check. */
 kiln_status kiln_checks_hold(const kiln_bound *call, kiln_dtype common) KILN_MUST_CHECK;
 
 void kiln_bound_print(kiln_sb *out, const kiln_bound *call);

@@ -306,7 +306,7 @@ static bool resized_for_copy(const kiln_plan *p) {
     return resized && kiln_plan_out_rule(p) == KILN_OUT_COPIED;
 }
 
-/* Whether a row-major tensor that PyTorch makes before it computes decides strides: a given one takes its place. */
+/* Whether the out= tensor decides the strides: PyTorch would make a row-major tensor first, and the out= tensor takes that tensor's place. */
 static bool made_before(const kiln_plan *p) {
     const kiln_typing *ty = &p->branch->typing;
     return p->call->nout && ty->strides == KILN_STRIDES_CHAIN && ty->nchain == 2 &&

@@ -13,7 +13,9 @@
 typedef struct key {
     uint64_t imm;
     kiln_ref arg[3];
-    uint32_t owner; /* state, left, right: their fold; index, load, extent: 1 + the loop that decides */
+    uint32_t
+        owner; /* state, left, right: their fold; index, load: 1 + the innermost loop that moves their position; extent: 1 + the fold by block that
+                       * sets the number of elements; 0: none */
     uint32_t epoch; /* load: stores and traps before it */
     kiln_ir_coord coord[KILN_IR_MAX_AXES];
     uint16_t which;

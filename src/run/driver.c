@@ -52,7 +52,7 @@ int64_t kiln_drive_triangle_from(const kiln_axes *x, int b, int64_t row) {
     return b < x->nwritten ? before * column : row * (column + kiln_axes_stride(x, b, 1));
 }
 
-/* The first row is the launch. */
+/* Sets the launch to the first row of the triangle. */
 static void enter_triangle(drive *d) {
     const kiln_axes *x = d->axes;
     d->n[0]--;

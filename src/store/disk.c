@@ -1,7 +1,7 @@
 /* disk.c - the store of kernels on disk: one file per kernel in the user's cache folder.
  *
- * Opens the folder when it is first needed and again when somebody removed it.  A disk that fails is left alone for a while, and Kiln goes
- * on without it.  Keeps the folder below its limit.  Must not know what is in an entry. */
+ * Opens the folder when it is first needed and again when somebody removed it.  After three failed writes in
+ * a row nothing is written for a minute; a folder that may not be opened is not tried for a minute.  Keeps the folder below its limit.  Must not know what is in an entry. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>

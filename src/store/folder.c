@@ -1,4 +1,4 @@
-/* folder.c - digest <-> a file of the cache folder, with the checks that must come before a file's bytes may become code.
+/* folder.c - digest <-> a file of the cache folder, with the checks of a file's owner, mode and length.
  *
  * Every access goes by a descriptor of the folder, so that nobody can put another folder in its place between a check and a read.  Files are
  * written under a temporary name and renamed.  Must not know what is in an entry beyond its length. */

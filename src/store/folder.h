@@ -1,7 +1,7 @@
 /* folder.h - a folder of entries on disk: one file per kernel, named by its digest.
  *
- * Readers need no lock: a file appears whole, by a rename, and is never changed afterwards.  Before a file is read its owner and mode
- * are checked; whoever may write a file of this folder could run code as the user. */
+ * Readers need no lock: a file appears whole, by a rename, and is never changed afterwards.  Unless the folder is shared, owner and mode
+ * of a file are checked before it is read: whoever may write a file of this folder could run code as the user. */
 #ifndef KILN_FOLDER_H
 #define KILN_FOLDER_H
 #include <sys/stat.h>
@@ -11,8 +11,8 @@
 #define KILN_FOLDER_NAME \
     "kernels" /* within the cache folder, which also holds logs and the bridge to PyTorch */
 
-/* Opens the folder of entries within `path`, after checking that `path` and the folder belong to the user and cannot be written by
- * others.  is_shared: others may own or write them.  create: makes what is missing.  KILN_E_NOTFOUND: something is missing.
+/* Opens the folder of entries within `path`, after checking that `path` and the folder belong to the user or to root and cannot be
+ * written by others.  is_shared: others may own or write them.  create: makes what is missing.  KILN_E_NOTFOUND: something is missing.
  * KILN_E_ARG: a check failed. */
 kiln_status kiln_folder_open(const char *path, bool create, bool is_shared, int *fd) KILN_MUST_CHECK;
 bool kiln_folder_is_gone(int fd); /* somebody removed it */

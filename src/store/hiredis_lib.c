@@ -1,6 +1,6 @@
 /* hiredis_lib.c - libhiredis, opened at run time -> its functions and the layout of its structs.
  *
- * The structs below repeat the beginnings of those in hiredis.h and read.h.  A version that is not listed is not opened: its structs may
+ * The structs below repeat the beginnings of those in hiredis.h and read.h.  Only the names listed below are opened, since the structs of other versions may
  * differ.  Owns the opened library, which stays open as long as the process.  Must not know servers or commands of Kiln. */
 #include <dlfcn.h>
 #include <pthread.h>

@@ -1,8 +1,7 @@
-/* memory.c - the store of the kernels that classes of this context run: classes with equal IR share one kernel.
+/* memory.c - the store of kernels in memory, one for each context: classes with equal IR share one kernel.
  *
- * A kernel stays as long as a class uses it.  The store holds no use of its own, so that what the cache of classes evicts
- * is freed.  A table with chains finds kernels by digest, under one lock: only classes that are made, built or freed
- * come here, and calls do not.  Must not know how a kernel came about. */
+ * A kernel is freed when the last class that runs it is freed; the store itself does not keep a kernel alive.  A table with
+ * chains finds kernels by digest, under one lock, which is taken when a class is made, built or freed, and never by a call of a class that exists.  Must not know how a kernel came about. */
 #include <pthread.h>
 
 #include "store/store.h"

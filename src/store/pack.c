@@ -1,6 +1,7 @@
 /* pack.c - the store of kernels that came in packs: those that KILN_PACK names, and the one that ships with Kiln.
  *
- * Packs are opened when the first class is made, and read only.  A pack that cannot be used costs speed: the log and `kiln doctor` say why.
+ * Kiln opens the packs when this store is first asked, and never writes to them.  It skips a pack that it cannot use; the log and
+ * `kiln doctor` say why.
  * Must not know how a pack is laid out, or what is in an entry. */
 #include <dlfcn.h>
 #include <pthread.h>

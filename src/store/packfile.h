@@ -1,6 +1,6 @@
 /* packfile.h - many entries in one file, found by digest: what `kiln cache export` writes and KILN_PACK names.
  *
- * docs/CACHE.md has the format.  A pack's index is read once; an entry is read when its class is made.  Packs hold no sources. */
+ * docs/CACHE.md has the format.  A pack's index is read once; an entry is read when a class asks for it.  Packs hold no sources. */
 #ifndef KILN_PACKFILE_H
 #define KILN_PACKFILE_H
 #include "store/stored.h"
@@ -29,7 +29,7 @@ kiln_status kiln_packfile_at(const kiln_packfile *p, size_t k, kiln_digest *d, v
 /* A pack in the making: entries go to a temporary file beside `path`, which takes the name when it is whole. */
 typedef struct kiln_packing kiln_packing;
 kiln_status kiln_packing_begin(const char *path, kiln_packing **out) KILN_MUST_CHECK;
-/* Adds an entry unless the pack has one of the same digest.  One thread at a time. */
+/* Appends an entry.  If two entries have one digest, the index names the first.  One thread at a time. */
 kiln_status kiln_packing_add(kiln_packing *p, const kiln_digest *d, const void *entry,
                              size_t n) KILN_MUST_CHECK;
 /* Writes the index and renames the file, or removes it if keep is false.  Frees p in any case. */

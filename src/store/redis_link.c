@@ -1,7 +1,7 @@
 /* redis_link.c - a URL -> a connection; commands -> replies, by libhiredis over a socket that never waits.
  *
- * hiredis keeps the protocol, and this file keeps the time: poll says when the socket is ready, and one deadline covers a whole command,
- * however slowly its bytes come.  The first line of a reply is looked at before hiredis reads it, so that nothing huge or nested is
+ * hiredis writes and parses the protocol, and this file sets the time limits: poll says when the socket is ready, and one deadline covers a whole command,
+ * however slowly its bytes come.  The first line of a reply is checked before hiredis parses it, so that nothing huge or nested is
  * ever parsed.  Owns socket and context.  Must not know keys or entries. */
 #include <errno.h>
 #include <netdb.h>

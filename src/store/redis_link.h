@@ -24,7 +24,7 @@ enum { KILN_REDIS_WORDS_MAX = 6 };
 
 void kiln_redis_link_init(kiln_redis_link *l, const kiln_redis_url *url, const atomic_bool *stop);
 
-/* Connects, makes the connection secret if the URL says so, names the user and selects the database.  Takes three time limits at most, and what
+/* Connects, makes the connection secret if the URL says so, names the user and selects the database.  Takes four time limits at most (connecting, TLS, user, database), and what
  * the system takes to look up the host's name.  KILN_E_UNSUP: a library is missing. */
 kiln_status kiln_redis_connect(kiln_redis_link *l) KILN_MUST_CHECK;
 /* Whether the link is connected and the server has not closed it since. */

@@ -1,6 +1,6 @@
-/* sign.c - a key file -> signatures, by libcrypto's HMAC, which is opened at run time.
+/* sign.c - a key file -> signatures, by HMAC of libcrypto, a library that is opened at run time.
  *
- * A key is any file of 16 to 4,096 bytes that its owner alone may read.  Its id is the start of a signature of a fixed text.  Owns the key's
+ * A key is a file of the user, of 16 to 4,096 bytes, that nobody else may read or write.  Its id is the start of a signature of a fixed text.  Owns the key's
  * bytes and clears them.  Must not know what is signed. */
 #include <dlfcn.h>
 #include <errno.h>

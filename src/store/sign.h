@@ -1,4 +1,4 @@
-/* sign.h - the user's key, and signatures by it: HMAC-SHA-256 of libcrypto, which is opened when it is first needed.
+/* sign.h - the user's key, and signatures by it: HMAC-SHA-256 by libcrypto, a library that is opened when the first key is read.
  *
  * Entries are machine code.  A checksum finds accidents; only a signature tells that an entry comes from someone who has the key. */
 #ifndef KILN_SIGN_H
@@ -10,7 +10,7 @@ enum { KILN_KEY_MIN = 16, KILN_KEY_MAX_BYTES = 4096, KILN_MAC_BYTES = 32, KILN_K
 typedef struct kiln_key_file kiln_key_file;
 
 /* Reads a key.  KILN_E_IO: the file cannot be read; KILN_E_ARG: others may read or write it, it is no plain file of the user's, or it holds
- * fewer than KILN_KEY_MIN bytes; KILN_E_UNSUP: there is no libcrypto. */
+ * fewer than KILN_KEY_MIN or more than KILN_KEY_MAX_BYTES bytes; KILN_E_UNSUP: there is no libcrypto. */
 kiln_status kiln_key_open(const char *path, kiln_key_file **out) KILN_MUST_CHECK;
 void kiln_key_close(kiln_key_file *key); /* overwrites it; NULL is fine */
 

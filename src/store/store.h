@@ -1,8 +1,8 @@
 /* store.h - digest of what a kernel computes -> the kernel, without a compiler.
  *
  * Each store is a row of store.def and a file of this folder.  A store is asked for a kernel by digest (get), and is
- * given the kernels that other stores had or that were built (put).  src/api/pipeline.c asks stores by price, then
- * builds, then puts.  Stores know digests, code and bytes.  They must not know IR, classes or compilers. */
+ * given the kernels that other stores had or that were built (put).  src/api/obtain.c asks the
+ * stores, the cheapest first, make_code.c builds, and pipeline.c puts kernels into the stores.  Stores know digests, code and bytes.  They must not know IR, classes or compilers. */
 #ifndef KILN_STORE_H
 #define KILN_STORE_H
 #include <stdatomic.h>

@@ -1,6 +1,7 @@
 /* stored.c - a kernel and what is known of it <-> the bytes of an entry, with checksum and signature.
  *
- * Every field is checked when bytes are read: they may come from a damaged file, another version or a stranger.  Numbers are little
+ * When bytes are read, every field that says where something is gets checked, and the checksum covers the rest: bytes may come from a
+ * damaged file, another version or a stranger.  Numbers are little
  * endian.  Must not know where entries are kept. */
 #include <stddef.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* stored.h - a kernel as bytes that outlive the process: what stores keep, and the checks before such bytes become code.
+/* stored.h - a kernel as bytes that outlive the process: what stores keep, and the checks before the bytes of an entry become code.
  *
  * docs/CACHE.md has the format byte by byte.  Knows bytes, digests and keys.  Must not know files, servers or classes. */
 #ifndef KILN_STORED_H

@@ -1,6 +1,6 @@
 /* stores.c - the rows of store.def -> the stores of a context, in the order in which they are asked.
  *
- * Checks every entry that a store gives, before anyone loads it, and counts those that are refused by cause.  Owns the stores that it
+ * Checks every entry that a store gives, before anyone loads it, and counts refused entries, with one counter for each cause.  Owns the stores that it
  * opened or was given, and the user's key.  Must not know what any store does. */
 #include <string.h>
 

@@ -60,9 +60,8 @@ kiln_status kiln_build_unit(kiln_toolchain *tc, kiln_isa isa, const char *src, s
 kiln_status kiln_build_asm(kiln_toolchain *tc, kiln_isa isa, const char *src, size_t n,
                            char **out) KILN_MUST_CHECK;
 
-/* Maps o's code and constants, relocates them, makes the pages executable (never writable at the same
- * time) and finds `symbol`.  Objects with undefined symbols or unknown relocations are refused, then
- * tried with dlopen if the toolchain can link (tc may be NULL: no fallback). */
+/* Maps o's code and constants, relocates them and finds `symbol`.  No mapping is both writable and executable.  If Kiln's loader refuses
+ * a well-formed object, the system's loader gets the object by dlopen, provided that tc can link (tc may be NULL: it cannot). */
 kiln_status kiln_code_load(kiln_toolchain *tc, const kiln_object *o, const char *symbol,
                            kiln_code **out) KILN_MUST_CHECK;
 kiln_status kiln_code_load_dlopen(kiln_toolchain *tc, const kiln_object *o, const char *symbol,

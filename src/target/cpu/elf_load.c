@@ -401,8 +401,8 @@ static kiln_status link_object(object *o, const kiln_object *file, const char *s
     KILN_TRY(each_relocation(o, check_relocation, NULL));
     o->linked = out;
     out->n = o->nbytes;
-    out->align = o->head.e_machine == EM_AARCH64 ? MAX_ALIGN
-                                                 : o->align; /* distances of pages stay if whole pages move */
+    /* Code for AArch64 holds distances between pages of 4 KiB.  They stay right if the code moves by whole pages. */
+    out->align = o->head.e_machine == EM_AARCH64 ? MAX_ALIGN : o->align;
     out->bytes = at_zero.write = kiln_alloc(o->nbytes);
     if (!out->bytes) return KILN_NOMEM();
     copy_sections(o, out->bytes);

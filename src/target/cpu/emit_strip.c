@@ -200,7 +200,7 @@ static void fold_blocks(kiln_emitter *em, int begin) {
     kiln_em_close(em);
 }
 
-/* A run for each point of the slower axes; what its blocks came to is pushed once more. */
+/* Prints the loops over the slower axes.  Each turn folds the blocks of one run and pushes the run's state on the stack of runs. */
 static void fold_runs(kiln_emitter *em, int begin) {
     kiln_em_scope old[KILN_IR_MAX_AXES];
     counter runs = {begin, "runs", 0};

@@ -1,9 +1,9 @@
-/* emit_tile.c - a vector loop whose only loop is a scan along buffers that are not in rows -> tiles that are turned.
+/* emit_tile.c - a vector loop that holds one scan and no other loop, over buffers that are not contiguous along the lanes -> tiles that are turned.
  *
  * Each lane scans a row of its own, and rows lie apart, so that a vector of one element of each would be gathered
  * and scattered lane by lane.  Instead KILN_COLS elements of KILN_W rows at a time are brought into a tile (src/math/tile.inc)
- * whose vectors the steps read; what they store goes through another tile.  An element is read before its own place is
- * written and no other, as docs/IR.md 3 asks.  A step waits for the one before it, so that several vectors of lanes are
+ * whose vectors the steps read; what they store goes through another tile.  docs/IR.md 3 asks that an element is read before
+ * that element is stored; it asks nothing about other elements.  A step waits for the one before it, so that several vectors of lanes are
  * taken together.  States stay in registers all the way through a tile. */
 #include <stdio.h>
 
@@ -88,8 +88,8 @@ static void ask_ahead(const group *g, const kiln_ir_ins *in) {
     kiln_em_put(em, " + %d * KILN_W * s%d_%d, s%d_%d, KILN_COLS * %d);\n", g->n, b, apart, b, apart, size);
 }
 
-/* For each buffer that is loaded (or stored) in the scan: its tiles, or the call that fills (or empties, or blanks) one, or asks
- * for what later ones are filled from. */
+/* Prints one line for each buffer that the scan accesses by `op`.  `what` says which line: the declaration of the tile, the call that fills,
+ * empties or blanks it, or a prefetch of the rows that follow. */
 static void each_buffer(const group *g, kiln_ir_op op, part what) {
     bool done[KILN_IR_MAX_BUFS] = {false};
     kiln_emitter *em = g->em;
