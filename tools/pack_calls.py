@@ -27,8 +27,8 @@ from test_sweep import SUBJECTS, Spelled  # noqa: E402
 from values import seeded  # noqa: E402
 
 DTYPES = ("f32", "f64", "f16", "bf16", "i32", "i64", "u8", "bool")
-SHAPES = ((6, 70), (70, 6), (2, 3, 40), (2000,), (4, 3, 8, 8), (16,))
-LAYOUTS = ("dense", "dense", "dense", "turned", "any")
+SHAPES = ((6, 70), (70, 6), (2000,), (4, 3, 8, 8))
+LAYOUTS = ("dense", "dense", "any")
 SMALL_SHAPES, SMALL_LAYOUTS = ((6, 70), (70, 6), (2000,)), ("dense", "dense", "turned", "dense")
 SMALL_DTYPES = ("f32", "f64", "i64")
 SMALL = """

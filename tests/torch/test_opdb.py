@@ -4,8 +4,9 @@ Each sample is run forward, in place, with out= (tensors that fit, and empty one
 has a gradient; samples that PyTorch refuses must be refused in its words.  tests/ops asks Kiln for each operator itself;
 here the question is whether a program notices that Kiln is there: outcome.py says what that means.
 
-`make test` runs two samples of two dtypes of each description, KILN_TEST_ALL every sample of every dtype.
+`make test` runs two samples of two dtypes of each description, under AddressSanitizer of one dtype; KILN_TEST_ALL every sample of every dtype.
 """
+import os
 import random
 from functools import partial
 
@@ -20,7 +21,7 @@ from compare import tally
 from outcome import COMPARED, UNDEFINED, differ, doubled, is_any_place, outcome, steps_are_same, tensors
 from whole import WHOLE
 
-DTYPES_EACH, SAMPLES_EACH, TOGETHER = (99, 10**6, 1) if WHOLE else (2, 2, 24)
+DTYPES_EACH, SAMPLES_EACH, TOGETHER = (99, 10**6, 1) if WHOLE else (1 if "ASAN_OPTIONS" in os.environ else 2, 2, 24)
 
 
 def title(op):
