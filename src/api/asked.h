@@ -44,7 +44,7 @@ static inline __attribute__((always_inline)) bool kiln_tensor_match(const kiln_b
     return kiln_bits_match(bits, t->sig) && kiln_has_shape(t, like->rank, like->sizes);
 }
 
-#define KILN_ANY_LIST UINT64_MAX /* list.n of a list that may be any */
+#define KILN_ANY_LIST UINT64_MAX /* list.n of a list of any items of the kind */
 
 /* What all values must be. */
 typedef struct kiln_asked {
@@ -67,10 +67,11 @@ typedef enum kiln_look {
 static inline __attribute__((always_inline)) bool kiln_list_match(const kiln_asked *asked,
                                                                   const kiln_memo_arg *a,
                                                                   const kiln_value *v) {
-    if (v->n != a->list.n) return a->list.n == KILN_ANY_LIST;
+    bool any = a->list.n == KILN_ANY_LIST;
+    if ((!any && v->n != a->list.n) || (v->n && !v->u.list)) return false;
     const int64_t *want = asked->items + a->list.first;
     for (const kiln_value *x = v->u.list, *end = x + v->n; x != end; x++)
-        if (x->kind != a->elem || x->u.i != *want++) return false;
+        if (x->kind != a->elem || (!any && x->u.i != *want++)) return false;
     return true;
 }
 

@@ -130,6 +130,18 @@ def test_wide_calls_are_remembered(own):
             assert own.stats()["slot_hits"] - before["slot_hits"] == 10, (title, name)
 
 
+def test_lists_of_other_kinds_are_refused():
+    """A list of integers that may be any is still a list of integers: the bits of a float, or of the address of a text, are no dimension."""
+    x = torch.arange(12.0).reshape(3, 4)
+    with Kiln("interp") as k:
+        for name, *before in (("sum.dim_IntList",), ("mean.dim",), ("amax",), ("linalg_vector_norm", 2)):
+            op = k.op(f"aten::{name}")
+            for dims in ([0], [1], [0, 1]):
+                assert not isinstance(outcome(op, x, (*before, dims), {}), Exception)
+            for dims in ([5e-324], [0.0], [0, None], ["a"], [x], [1j], [0, 2**63]):
+                assert isinstance(outcome(op, x, (*before, dims), {}), TypeError), (name, dims)
+
+
 def test_compositions_that_write_are_not_remembered():
     """One that fails is made again, which would write twice."""
     with Kiln("sync") as k:
