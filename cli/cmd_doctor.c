@@ -79,7 +79,7 @@ static void print_line(const char *line, findings *found) {
 
 static const char *verdict(const findings *found) {
     if (found->compiler_missing)
-        return "Kiln gives right results here, but slowly: without a compiler every call is interpreted.\n"
+        return "Kiln gives right results here, but slowly: without a compiler, calls that no pack or folder has a kernel for are interpreted.\n"
                "Install gcc or clang, or name one by KILN_CC.";
     if (found->problems) return "Kiln gives right results here; see what is missing or broken above.";
     if (found->interprets) return "Kiln works, but builds no kernels, since its mode is 'interp'.";

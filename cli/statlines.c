@@ -63,10 +63,10 @@ static void print_sums(FILE *f, const kiln_stats *s, unsigned long long build_ns
             (unsigned long long)s->interp_calls);
     fprintf(
         f,
-        "kiln: kernels: %llu built in %.1f ms, %llu from disk, %llu from a server, %llu shared; builds that failed: %llu\n",
-        (unsigned long long)s->compiles, (double)build_ns / 1e6, (unsigned long long)s->disk_hits,
-        (unsigned long long)s->remote_hits, (unsigned long long)s->memory_hits,
-        (unsigned long long)s->compile_failures);
+        "kiln: kernels: %llu built in %.1f ms, %llu from packs, %llu from disk, %llu from a server, %llu shared; builds that failed: %llu\n",
+        (unsigned long long)s->compiles, (double)build_ns / 1e6, (unsigned long long)s->pack_hits,
+        (unsigned long long)s->disk_hits, (unsigned long long)s->remote_hits,
+        (unsigned long long)s->memory_hits, (unsigned long long)s->compile_failures);
 }
 
 static void print_rows(FILE *f, const table *t) {

@@ -142,6 +142,9 @@ void kiln_ctx_log(const kiln_ctx *ctx, int level, const char *topic, const char 
 
 const char *kiln_mode_name(kiln_mode mode); /* "tiered"; NULL if there is no such mode */
 
+/* packs.c: opens the folder of kernels, to be closed by the caller.  The message says why it cannot be used. */
+kiln_status kiln_ctx_open_kernels(const kiln_ctx *ctx, bool create, int *fd) KILN_MUST_CHECK;
+
 /* store_settings.c: fills in ctx->store_host, after ctx->config. */
 kiln_status kiln_store_settings(kiln_ctx *ctx) KILN_MUST_CHECK;
 

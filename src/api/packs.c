@@ -31,13 +31,17 @@ static bool is_current(const kiln_ctx *ctx, const kiln_stored *says) {
     return false;
 }
 
-static kiln_status open_folder(const kiln_ctx *ctx, bool create, int *fd) {
+kiln_status kiln_ctx_open_kernels(const kiln_ctx *ctx, bool create, int *fd) {
     const kiln_store_host *h = &ctx->store_host;
     if (h->in_memory || !h->dir[0])
         return KILN_FAIL(
             KILN_E_ARG,
             "there is no cache folder: KILN_CACHE is not disk, or neither KILN_CACHE_DIR, XDG_CACHE_HOME nor HOME is set");
-    return kiln_folder_open(h->dir, create, h->is_shared, fd);
+    if (h->is_shared && !h->key_path)
+        return KILN_FAIL(KILN_E_ARG, "a shared cache folder needs a key: set KILN_KEY_FILE");
+    kiln_status st = kiln_folder_open(h->dir, create, h->is_shared, fd);
+    if (st != KILN_E_NOTFOUND) return st;
+    return KILN_FAIL(KILN_E_NOTFOUND, "no kernel is kept in %s yet", h->dir);
 }
 
 /* -- which operators packs have kernels for ---------------------------------------------------------------------- */
@@ -112,8 +116,16 @@ typedef struct exporting {
     const kiln_key_file *needs; /* must have signed what is read; NULL: nothing is asked for */
     int fd;
     kiln_packing *pack;
-    uint64_t left_out;
+    uint64_t npacked, left_out;
 } exporting;
+
+static kiln_status nothing_to_pack(const exporting *x) {
+    const kiln_pack_how *how = x->how;
+    const char *dir = x->ctx->store_host.dir;
+    if (!how->nops) return KILN_FAIL(KILN_E_NOTFOUND, "%s has no kernel that could be exported", dir);
+    return KILN_FAIL(KILN_E_NOTFOUND, "%s has no kernel of %s%s: 'kiln cache ls' lists the operators", dir,
+                     how->ops[0], how->nops > 1 ? " or the other operators" : "");
+}
 
 static kiln_status pack_entry(exporting *x, const kiln_digest *d, const kiln_file_bytes *bytes) {
     kiln_stored says;
@@ -129,6 +141,7 @@ static kiln_status pack_entry(exporting *x, const kiln_digest *d, const kiln_fil
     if (x->how->without_ir) says.ir = "";
     KILN_TRY(kiln_stored_write(&says, x->key, &entry, &n));
     kiln_status st = kiln_packing_add(x->pack, d, entry, n);
+    x->npacked += st == KILN_OK;
     kiln_free(entry);
     return st;
 }
@@ -157,10 +170,11 @@ kiln_status kiln_pack_export(kiln_ctx *ctx, const char *path, const kiln_pack_ho
     size_t count;
     KILN_TRY(kiln_stores_key(&ctx->stores, &x.key));
     if (ctx->store_host.is_shared) x.needs = x.key;
-    KILN_TRY(open_folder(ctx, false, &x.fd));
+    KILN_TRY(kiln_ctx_open_kernels(ctx, false, &x.fd));
     kiln_status st = kiln_packing_begin(path, &x.pack);
     if (st == KILN_OK) {
         st = kiln_folder_walk(x.fd, export_one, &x);
+        if (st == KILN_OK && !x.npacked) st = nothing_to_pack(&x);
         kiln_status ended = kiln_packing_end(x.pack, st == KILN_OK, &count, &out->nbytes);
         if (st == KILN_OK) st = ended;
         out->kernels = count;
@@ -197,7 +211,7 @@ kiln_status kiln_pack_import(kiln_ctx *ctx, const char *path, kiln_pack_report *
     *out = (kiln_pack_report){0};
     KILN_TRY(kiln_stores_key(&ctx->stores, &key));
     KILN_TRY(kiln_packfile_open(path, &p));
-    kiln_status st = open_folder(ctx, true, &fd);
+    kiln_status st = kiln_ctx_open_kernels(ctx, true, &fd);
     for (size_t k = 0; st == KILN_OK && k < kiln_packfile_count(p); k++)
         st = import_one(ctx, ctx->store_host.is_shared ? key : NULL, p, k, fd, out);
     if (fd >= 0) close(fd);

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "api/ctx.h"
 
@@ -337,6 +338,11 @@ kiln_status kiln_warm_begin(kiln_ctx *ctx, const char *levels, kiln_warm **out) 
     if (!ctx->stores.keep_bytes)
         return KILN_FAIL(KILN_E_ARG,
                          "no store keeps kernels: KILN_CACHE is not disk, or there is no cache folder");
+    if (!ctx->store_host.in_memory) { /* else kernels go to a store that the host has added */
+        int fd;
+        KILN_TRY(kiln_ctx_open_kernels(ctx, true, &fd));
+        close(fd);
+    }
     kiln_warm *w = kiln_calloc(1, sizeof *w);
     if (!w) return KILN_NOMEM();
     w->ctx = ctx;

@@ -21,6 +21,7 @@ typedef struct files {
     atomic_int_fast64_t rest_until; /* by kiln_clock_ns: nothing is tried before */
     atomic_int failures;            /* of writes, since the last one that worked */
     atomic_uint_fast64_t nbytes;    /* in the folder, by what this process knows; 0: not counted yet */
+    atomic_bool said_key;           /* the log has heard that there is no key for a shared folder */
     pthread_mutex_t lock;           /* guards the rest, and who opens the folder */
     int lock_fd;
 } files;
@@ -129,6 +130,9 @@ static kiln_status write_entry(files *f, const kiln_digest *d, const kiln_blob *
 static kiln_status put(kiln_store *s, const kiln_digest *d, kiln_blob *b) {
     files *f = (files *)s;
     int fd;
+    if (lacks_key(f) && !atomic_exchange(&f->said_key, true))
+        return KILN_FAIL(KILN_E_ARG,
+                         "kernels are not kept: a shared cache folder needs a key: set KILN_KEY_FILE");
     if (!b->entry || lacks_key(f) || is_resting(f)) return KILN_OK;
     KILN_TRY(folder_of(f, true, &fd));
     if (fd < 0) return KILN_OK;

@@ -24,6 +24,11 @@ echo "-- wrong"
     kiln warm nowhere
     kiln cache export
     kiln cache import calls
+    kiln cache export none.pack add 2>&1 | sed "s|$HOME|HOME|"
+    ls none.pack
+    mkdir -m 777 open && KILN_CACHE_DIR=open kiln warm calls
+    KILN_CACHE_SHARED=1 kiln warm calls
+    KILN_CACHE_DIR=fresh kiln cache export none.pack
     KILN_CACHE=memory kiln warm calls
     KILN_RECORD=/nonexistent/calls kiln run 'neg(f32[1]:fill=1)'
 } 2>&1

@@ -75,3 +75,10 @@ def test_stats_at_exit(tmp_path):
     assert run(PROGRAM, tmp_path).stderr == ""
     assert run("import kiln", KILN_STATS="1").stderr == ""  # no context was opened
     assert "KILN_STATS is 'all': expected 0 or 1" in run("import kiln; kiln.stats()", KILN_STATS="all").stderr
+
+
+def test_recording_goes_on_after_a_formula(tmp_path):
+    """No other process could find the operator of a formula."""
+    text = "import sys, kiln, numpy as np; x = np.ones(3); kiln.call('neg', x); kiln.evaluate('x + x*x'); kiln.call('exp', x)"
+    run(text, KILN_RECORD=str(tmp_path / "calls"), KILN_MODE="interp")
+    assert (tmp_path / "calls").read_text().splitlines() == ["aten::neg(self=f64[3])", "aten::exp(self=f64[3])"]

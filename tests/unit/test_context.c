@@ -280,7 +280,7 @@ static void doctor_tells_what_is_wrong(void **state) {
     expect_doctor((kiln_config){.max_kernels = 17}, "max_kernels: 17\n", 0);
     expect_doctor((kiln_config){.dump_dir = good}, "dump folder: /", 0);
     expect_doctor((kiln_config){.cc = "/nonexistent/cc"}, "!compiler: none: ", 1);
-    expect_doctor((kiln_config){.cc = "/nonexistent/cc"}, "every call is interpreted", 1);
+    expect_doctor((kiln_config){.cc = "/nonexistent/cc"}, "calls without a kernel are interpreted", 1);
     expect_doctor((kiln_config){.cache_dir = "/proc/kiln"},
                   "!cache folder: /proc/kiln cannot be written; using /tmp/kiln-", 1);
     expect_doctor((kiln_config){.cache_dir = "/dev/null/x", .cc = "/nonexistent/cc"},

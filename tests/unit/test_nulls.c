@@ -98,8 +98,10 @@ static void kept_kernels(void **state) {
     kiln_warm *w = NULL;
     kiln_warm_report warmed;
     kiln_ctx *kept;
-    kiln_config config = {
-        .size = sizeof config, .mode = KILN_MODE_FROZEN, .cache = "disk", .cache_dir = "/nonexistent"};
+    char dir[] = "/tmp/kiln-test-nulls-XXXXXX", kernels[sizeof dir + 10];
+    assert_non_null(mkdtemp(dir));
+    snprintf(kernels, sizeof kernels, "%s/kernels", dir);
+    kiln_config config = {.size = sizeof config, .mode = KILN_MODE_FROZEN, .cache = "disk", .cache_dir = dir};
     MUST_OK(kiln_open(&config, &kept));
     REFUSES(kiln_warm_begin(NULL, NULL, &w), "ctx is NULL");
     REFUSES(kiln_warm_begin(kept, NULL, NULL), "out is NULL");
@@ -113,6 +115,8 @@ static void kept_kernels(void **state) {
     DOES(kiln_warm_end(NULL));
     kiln_warm_end(w);
     kiln_close(kept);
+    assert_int_equal(rmdir(kernels), 0);
+    assert_int_equal(rmdir(dir), 0);
 }
 
 static void contexts_and_operators(void **state) {

@@ -53,7 +53,7 @@ def problem():
     if not _wants_kernels():
         return None
     if not _kiln.bridge_compiler():  # then show_config() has no compiler that it could start
-        return "there is no compiler that works (" + _found("!compiler: none: ").removesuffix("; every call is interpreted") + ")"
+        return "there is no compiler that works (" + _found("!compiler: none: ").removesuffix("; calls without a kernel are interpreted") + ")"
     built, failed = _counters()
     if built == _built and failed - _failed >= _IN_A_ROW:
         return f"{failed - _failed} builds in a row have failed (" + _found("!failed compiles: ") + ")"

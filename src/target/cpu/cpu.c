@@ -80,7 +80,7 @@ static kiln_status doctor(kiln_target *t, kiln_sb *out) {
     if (found)
         kiln_sb_printf(out, "compiler: %s\n", kiln_toolchain_id(tc));
     else
-        kiln_sb_printf(out, "!compiler: none: %s; every call is interpreted\n", why);
+        kiln_sb_printf(out, "!compiler: none: %s; calls without a kernel are interpreted\n", why);
     if (found && why[0]) kiln_sb_printf(out, "!compiler route: %s\n", why);
     return KILN_OK;
 }
