@@ -179,21 +179,22 @@ kiln_status kiln_class_take_parts(kiln_ctx *ctx, kiln_plan *p, kiln_class **c) {
     return kiln_class_of(ctx, p, c);
 }
 
-/* The call by a memo of its recipe, which the operator's slot then points at.  The one it points at was tried.  *st: as of
- * kiln_memo_run. */
+/* The call by a memo of its recipe, which the operator's slot then points at.  The one it points at was tried.  Both may be another
+ * call's once the memo has called another operator.  *st: as of kiln_memo_run. */
 static bool run_again(kiln_thread *t, const kiln_recipe *r, uint64_t generation, const kiln_value *args,
                       kiln_tensor **outs, kiln_status *st) {
     const kiln_memo *tried = *kiln_slot_of(t->user, r->op);
+    const kiln_op *op = r->op;
     uint32_t serial = r->serial;
     for (int k = 0; k < KILN_RECIPE_WAYS && r->serial == serial; k++) {
         kiln_memo *m = r->way[k];
-        if (!m || m == tried || m->op != r->op || m->serial != r->serial || m->generation != generation)
-            continue;
+        if (!m || m == tried || m->op != op || m->serial != serial || m->generation != generation) continue;
         kiln_memo_ran ran = kiln_memo_run(m, args, outs, st);
         if (ran == KILN_MEMO_NOT) continue;
         if (*st != KILN_OK) return true;
         KILN_COUNT_IN(t, calls);
         KILN_COUNT_IN(t, table_hits);
+        if (m->op != op || m->serial != serial) return true;
         if (ran == KILN_MEMO_RAN) {
             kiln_entry_touch(&m->c->entry);
             kiln_tier_here = kiln_tier_compiled;

@@ -364,13 +364,14 @@ static __attribute__((noinline)) kiln_status finish_other(kiln_thread *t, kiln_m
     return st;
 }
 
-/* Answers by any memo. */
+/* Answers by any memo.  Once replay has called another operator m may be another call's, so what the general path takes is kept. */
 KILN_HOT static kiln_status hit_any(kiln_thread *t, kiln_memo *m, const kiln_value *args, size_t nargs,
                                     kiln_tensor **outs, size_t nouts) {
     kiln_status st = KILN_OK;
-    (void)nargs, (void)nouts; /* what m has */
+    kiln_ctx *ctx = m->ctx;
+    const kiln_op *op = m->op;
     kiln_memo_ran ran = guard_holds(m, args, KILN_LOOK_ALL) ? replay(m, args, outs, &st) : KILN_MEMO_NOT;
-    if (UNLIKELY(ran == KILN_MEMO_NOT)) return call_other(m->ctx, m->op, args, m->nargs, outs, m->nrets);
+    if (UNLIKELY(ran == KILN_MEMO_NOT)) return call_other(ctx, op, args, nargs, outs, nouts);
     if (UNLIKELY(ran == KILN_MEMO_CALLED || m->interp)) return finish_other(t, m, ran, st);
     return finish(t, m);
 }

@@ -5,6 +5,7 @@ compositions, and rows of which another operator gives some results.  Calls that
 times over, and every answer is PyTorch's; calls like the last are slot hits, and so are all that they make.
 """
 import itertools
+import random
 
 import torch
 
@@ -140,6 +141,38 @@ def test_lists_of_other_kinds_are_refused():
                 assert not isinstance(outcome(op, x, (*before, dims), {}), Exception)
             for dims in ([5e-324], [0.0], [0, None], ["a"], [x], [1j], [0, 2**63]):
                 assert isinstance(outcome(op, x, (*before, dims), {}), TypeError), (name, dims)
+
+
+def gradients_of_norms(k):
+    """Calls of rows with a `rest`, of every dtype of the argument and the statistics, with a weight and without."""
+    group, layer = k.op("aten::native_group_norm_backward"), k.op("aten::native_layer_norm_backward")
+    for dtype, of in itertools.product((torch.float32, torch.float64, torch.bfloat16, torch.float16), (torch.float32, None)):
+        of = of if of and dtype != torch.float64 else dtype
+        for weight in True, False:
+            mask = [True] * 3 if weight else [True, False, False]
+            x, mean, ones = torch.randn(2, 4, 3).to(dtype), torch.zeros(2, 2, dtype=of), torch.ones(4, dtype=of) if weight else None
+            yield group, {"grad_out": x, "input": x * 2, "mean": mean, "rstd": mean + 1, "weight": ones, "N": 2, "C": 4, "HxW": 3, "group": 2, "output_mask": mask}
+            x, mean, ones = torch.randn(6, 8).to(dtype), torch.zeros(6, 1, dtype=of), torch.ones(8, dtype=of) if weight else None
+            yield layer, {"grad_out": x, "input": x * 2, "normalized_shape": [8], "mean": mean, "rstd": mean + 1, "weight": ones, "bias": ones, "output_mask": mask}
+
+
+def test_calls_whose_memos_are_taken_by_calls_that_they_make():
+    """Of other operators come enough calls to fill all places for recipes, so that a call within a call takes the memo of the call around it.
+    Which ones do depends on where operators lie in memory, and so on the process."""
+    some, dtypes = random.Random(1), [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8]
+    ones = [torch.ones(2, dtype=t) for t in dtypes]
+    with Kiln("interp") as k:
+        others = [k.op(f"aten::{n}") for n in ("add.Tensor", "mul.Tensor", "sub.Tensor", "maximum", "div.Tensor", "eq.Tensor", "ne.Tensor", "lt.Tensor", "le.Tensor")]
+        calls, first = list(gradients_of_norms(k)), {}
+        for _ in range(1000):
+            which = some.randrange(len(calls))
+            op, named = calls[which]
+            given = some.choice((0, len(named)))
+            for _ in range(some.choice((1, 3, 4))):
+                for _ in range(some.choice((0, 0, 5, 40))):
+                    some.choice(others)(some.choice(ones), some.choice(ones))
+                got = op(*list(named.values())[:given], **dict(list(named.items())[given:]))
+                assert all(a is b or torch.equal(a, b) for a, b in zip(got, first.setdefault(which, got), strict=True)), op.name
 
 
 def test_compositions_that_write_are_not_remembered():
