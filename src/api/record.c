@@ -1,7 +1,7 @@
 /* record.c - a class that is seen for the first time -> the line that would warm it, in the file that KILN_RECORD names.
  *
  * Lines are calls as `kiln run` and `kiln warm` take them.  Each is appended by one write, so that processes may share a file.  After
- * the first failure to write the context logs it and records no more. */
+ * the first write that fails the context logs it and records no more. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -35,13 +35,9 @@ void kiln_record(kiln_ctx *ctx, const kiln_plan *plan) {
     char *line = NULL;
     if (!ctx->record_path || atomic_load_explicit(&ctx->record_failed, memory_order_relaxed)) return;
     int quiet = kiln_quiet(0);
-    kiln_status st = kiln_plan_line(ctx, plan, &line);
-    if (st == KILN_E_NOTFOUND) { /* a formula: no other process could find its operator */
-        kiln_clear_error();
-        (void)kiln_quiet(quiet);
-        return;
-    }
-    if (st == KILN_OK) st = append(ctx->record_path, line);
+    bool named = kiln_plan_line(ctx, plan, &line) == KILN_OK; /* a formula of kiln.evaluate has no name that a line could give */
+    kiln_status st = named ? append(ctx->record_path, line) : KILN_OK;
+    if (!named) kiln_clear_error();
     if (st != KILN_OK && !atomic_exchange(&ctx->record_failed, true))
         kiln_ctx_log(ctx, 1, "record", "%s", kiln_last_error());
     if (st != KILN_OK) kiln_clear_error();

@@ -2,6 +2,7 @@
  *
  * Tensors are written as the command line takes them, so that a printed call can be tried again. */
 #include <math.h>
+#include <string.h>
 
 #include "infer/infer_parts.h"
 
@@ -19,6 +20,13 @@ static void print_tensor(kiln_sb *out, const kiln_tensor *t) {
     print_list(out, '(', t->rank, t->strides, ')');
 }
 
+/* With a point or an exponent, since an int is another number to promotion. */
+static void print_float(kiln_sb *out, double f) {
+    size_t from = out->len;
+    kiln_sb_f64(out, f);
+    if (!out->failed && isfinite(f) && !strpbrk(out->p + from, ".e")) kiln_sb_puts(out, ".0");
+}
+
 void kiln_value_print(kiln_sb *out, const kiln_value *v) {
     switch ((kiln_kind)v->kind) {
     case KILN_NONE: kiln_sb_puts(out, "None"); return;
@@ -26,7 +34,7 @@ void kiln_value_print(kiln_sb *out, const kiln_value *v) {
     case KILN_BOOL_V: kiln_sb_puts(out, v->u.i ? "true" : "false"); return;
     case KILN_INT_V: kiln_sb_printf(out, "%lld", (long long)v->u.i); return;
     case KILN_UINT_V: kiln_sb_printf(out, "%llu", (unsigned long long)v->u.i); return;
-    case KILN_FLOAT_V: kiln_sb_f64(out, v->u.f); return;
+    case KILN_FLOAT_V: print_float(out, v->u.f); return;
     case KILN_COMPLEX_V:
         kiln_sb_f64(out, v->u.c.re);
         if (!signbit(v->u.c.im)) kiln_sb_putc(out, '+'); /* else the number begins with its sign */
