@@ -221,8 +221,12 @@ static void free_packing(kiln_packing *p) {
     kiln_free(p);
 }
 
+/* What is not a plain file, as a device or a link to one, is not replaced. */
 static kiln_status open_temp(kiln_packing *p, const char *path) {
+    struct stat is;
     size_t n = strlen(path) + 8;
+    if (lstat(path, &is) == 0 && !S_ISREG(is.st_mode))
+        return KILN_FAIL(KILN_E_IO, "pack %s: not a plain file", path);
     p->path = kiln_strdup(path);
     p->temp = kiln_alloc(n);
     if (!p->path || !p->temp) return KILN_NOMEM();
