@@ -43,7 +43,7 @@ row slot_two bare_two 219 "slot hit, add.Tensor f32 [32,32] with alpha, fresh re
 row slot_out bare_two 232 "slot hit, add.out f32 [32,32]"
 row borrowed_one bare_one 236 "slot hit, bitwise_not, borrowed tensor"
 row borrowed_two bare_two 386 "slot hit, add.Tensor with alpha, borrowed tensors"
-row slot_fold bare_fold 272 "slot hit, sum.dim_IntList f32 [32,32] along the last dimension"
+row slot_fold bare_fold 298 "slot hit, sum.dim_IntList f32 [32,32] along the last dimension"
 row table bare_turns 1000 "table hit, bitwise_not, two classes in turn"
 row general_row bare_row 1000 "one layout again, add.Tensor f32 [32,32] + [32] with alpha"
 row general_out bare_row 1000 "one layout again, add.out f32 [32,32] + [32]"
