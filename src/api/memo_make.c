@@ -328,7 +328,8 @@ static bool fits(const kiln_plan *p, const kiln_class *c) {
     for (int k = 0; k < p->typed.nrets; k++)
         if (p->result[k].resized || (p->result[k].made && !p->work.ncalls)) return false;
     if (!p->call->nout && c->ctx->memory) return false; /* a memo makes results in Kiln's blocks */
-    return !p->aside && p->axes.nelem > 0;
+    /* A triangle of one row is a square of one place, and has no elements. */
+    return !p->aside && p->axes.nelem > 0 && !(p->axes.triangle && p->axes.npoints <= 1);
 }
 
 /* Lets the interpreter answer: as the memo's function, with the program where a kernel would be given memory.  False: a run may
