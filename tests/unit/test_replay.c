@@ -238,11 +238,31 @@ static void given_results_as_the_interpreter_leaves_them(void **state) {
     assert_true(refused > OUT_LAYOUTS / 4 && hits > OUT_LAYOUTS);
 }
 
+/* Distances of one row to others are no elements, but the dimension that is folded has some: nothing may be written. */
+static void a_triangle_of_one_row_writes_nothing(void **state) {
+    (void)state;
+    static const kiln_mode modes[] = {KILN_MODE_INTERP, KILN_MODE_SYNC};
+    for (size_t m = 0; m < sizeof modes / sizeof *modes; m++) {
+        kiln_ctx *ctx = open_mode(modes[m]);
+        kiln_tensor *one = F32(SIZES(1, 3), 1, 2, 3), *two = F32(SIZES(2, 3), 1, 2, 3, 4, 6, 3), *out;
+        for (int k = 0; k < 12; k++) {
+            MUST_OK(kiln_call(ctx, op_of(ctx, "pdist"), ARGS(TEN(k % 2 ? two : one)), &out, 1));
+            assert_int_equal(kiln_tensor_nelem(out), k % 2);
+            if (k % 2) assert_true(((const float *)kiln_tensor_data(out))[0] == 5);
+            kiln_tensor_release(out);
+        }
+        kiln_tensor_release(one);
+        kiln_tensor_release(two);
+        kiln_close(ctx);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(replays_give_what_the_interpreter_gives),
         cmocka_unit_test(a_replay_kept_wrongly_is_found_out),
         cmocka_unit_test(given_results_as_the_interpreter_leaves_them),
+        cmocka_unit_test(a_triangle_of_one_row_writes_nothing),
     };
     return RUN_COMPILED_AND_INTERPRETED(tests);
 }
