@@ -328,8 +328,8 @@ static bool fits(const kiln_plan *p, const kiln_class *c) {
     for (int k = 0; k < p->typed.nrets; k++)
         if (p->result[k].resized || (p->result[k].made && !p->work.ncalls)) return false;
     if (!p->call->nout && c->ctx->memory) return false; /* a memo makes results in Kiln's blocks */
-    /* A triangle of one row is a square of one place, and has no elements. */
-    return !p->aside && p->axes.nelem > 0 && !(p->axes.triangle && p->axes.npoints <= 1);
+    /* A replay launches without asking whether there is a place to write: a triangle of one row has none, and folds elements all the same. */
+    return !p->aside && p->axes.nelem > 0 && p->axes.npoints > 0;
 }
 
 /* Lets the interpreter answer: as the memo's function, with the program where a kernel would be given memory.  False: a run may

@@ -35,7 +35,8 @@ void kiln_record(kiln_ctx *ctx, const kiln_plan *plan) {
     char *line = NULL;
     if (!ctx->record_path || atomic_load_explicit(&ctx->record_failed, memory_order_relaxed)) return;
     int quiet = kiln_quiet(0);
-    bool named = kiln_plan_line(ctx, plan, &line) == KILN_OK; /* a formula of kiln.evaluate has no name that a line could give */
+    bool named = kiln_plan_line(ctx, plan, &line) ==
+                 KILN_OK; /* a formula of kiln.evaluate has no name that a line could give */
     kiln_status st = named ? append(ctx->record_path, line) : KILN_OK;
     if (!named) kiln_clear_error();
     if (st != KILN_OK && !atomic_exchange(&ctx->record_failed, true))
