@@ -253,7 +253,8 @@ static void numbers_become_what_the_type_says(void **state) {
     t = F32(SIZES(2), 1, 2);
     kiln_value mixed[] = {INT(1), kiln_v_bool(1), kiln_v_uint(UINT64_C(1) << 63)};
     const kiln_op *op = row_for(ctx, "float[]", 0);
-    expect_bound(ctx, op, "float[]", ARGS(TEN(t), kiln_v_list(mixed, 3)), "[1.0, 1.0, 9.223372036854776e+18]");
+    expect_bound(ctx, op, "float[]", ARGS(TEN(t), kiln_v_list(mixed, 3)),
+                 "[1.0, 1.0, 9.223372036854776e+18]");
     op = row_for(ctx, "complex[]", 1);
     expect_bound(ctx, op, "complex[]", ARGS(TEN(t), kiln_v_list(mixed, 3)),
                  "[1+0j, 1+0j, 9.223372036854776e+18+0j]");
