@@ -398,7 +398,7 @@ KILN_API kiln_status kiln_op_choose_among(const kiln_op *const *ops, size_t n, c
                                           size_t nargs, size_t *out) KILN_MUST_CHECK;
 KILN_API size_t kiln_op_count(kiln_ctx *ctx);
 KILN_API const kiln_op *kiln_op_at(kiln_ctx *ctx, size_t index); /* sorted by name; NULL past the end */
-/* What is known of an operator before its row is parsed.  Kiln parses a row when kiln_op_find, kiln_op_at or a call asks for one of
+/* An operator as Kiln knows it before its row is parsed.  Kiln parses a row when kiln_op_find, kiln_op_at or a call asks for one of
  * its operators; entries of a thousand operators are read without parsing any. */
 typedef struct kiln_op_entry {
     const char *name;   /* kiln_op_name */
@@ -417,7 +417,7 @@ KILN_API const char *kiln_op_family(const kiln_op *op); /* "map", "fold", ... */
 KILN_API const char *kiln_op_row(const kiln_op *op);    /* the text of the row it comes from */
 KILN_API const char *kiln_op_form(const kiln_op *op);   /* "functional", "inplace" or "out" */
 KILN_API int kiln_op_served(const kiln_op *op);         /* 1 if its family can be run by this build */
-/* The same operator for calls that PyTorch's dispatcher makes.  It also refuses each call that only PyTorch's own kernel
+/* The operator `op` in the form that answers calls of PyTorch's dispatcher.  This form also refuses each call that only PyTorch's own kernel
  * answers as PyTorch does, for example because that kernel warns: the checks of its row that say `check torch`. */
 KILN_API const kiln_op *kiln_op_for_torch(const kiln_op *op);
 KILN_API size_t kiln_op_nrets(const kiln_op *op); /* results that kiln_call writes */

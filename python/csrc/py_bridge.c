@@ -10,7 +10,7 @@
 #include "kilnpy.h"
 #include "torch_bridge.h"
 
-/* Of this process, and of the main interpreter, which alone can import kiln.torch; NULL until it is opened. */
+/* The process's one bridge to PyTorch; NULL until it is opened.  Only the main interpreter can import kiln.torch, so only it uses the bridge. */
 static const kiln_bridge *bridge;
 
 static kiln_status call_patiently(kiln_ctx *ctx, const kiln_op *op, const kiln_value *args, size_t nargs,

@@ -80,7 +80,7 @@ enum {
     KILN_LENT_COUNTED = 4 /* PyTorch counts writes to the tensor: it is no inference tensor */
 };
 
-/* Of the bridge.  An entry's operator is one as PyTorch's dispatcher calls it, or NULL: then the bridge finds the operator when it is
+/* The functions that the bridge gives to the Python module.  An entry's operator is one as PyTorch's dispatcher calls it, or NULL: then the bridge finds the operator when it is
  * called for the first time.  Nothing here throws.  Functions but `fit`, `taken_at`, `counts` and `reason` are called by one thread at a
  * time. */
 typedef struct kiln_bridge {

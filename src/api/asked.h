@@ -120,7 +120,7 @@ static inline bool kiln_same_number(const kiln_value *a, const kiln_value *b) {
     return a->kind != KILN_COMPLEX_V || memcmp(&a->u.c.im, &b->u.c.im, sizeof a->u.c.im) == 0;
 }
 
-/* What is to be asked of calls like one that was inferred. */
+/* Collects what later calls are asked, from a call that was inferred. */
 typedef struct kiln_asking {
     kiln_asked *asked;
     const kiln_plan *plan;

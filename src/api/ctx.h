@@ -176,7 +176,7 @@ static inline kiln_store *kiln_class_next_store(const kiln_class *c) {
     return k < stores->n ? stores->at[k] : NULL;
 }
 bool kiln_class_ask_next(kiln_class *c); /* asks it; whether it had the kernel */
-/* Of all processes that share a store one builds a kernel. */
+/* Among processes that share a store, one builds a kernel: whether this one does. */
 typedef enum kiln_turn {
     KILN_TURN_OURS,      /* build it, then kiln_class_end_turn */
     KILN_TURN_ELSEWHERE, /* another process is building it */

@@ -90,7 +90,7 @@ struct kiln_memo {
     uint64_t last_sig, like_sig; /* of its tensors, 0: none; the same unless the memo is `rounded`, then 0 */
     int64_t n[2];                /* n[0]: its elements */
     kiln_tensor_mold mold[KILN_MEMO_RETS];
-    /* Of a memo that writes to values: bytes from where each tensor begins to its end. */
+    /* If the memo writes to arguments: for each tensor the bytes from its beginning to its end. */
     uint64_t reach[KILN_MEMO_ARGS];
     uint32_t nbuffers;
     uint8_t nsized, nnests, nguards;

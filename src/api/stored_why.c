@@ -32,31 +32,8 @@ typedef struct search {
 
 /* -- the stores --------------------------------------------------------------------------------------------- */
 
-static bool is_disk(const kiln_store *store) { return strcmp(store->name, "disk") == 0; }
-
-static void print_place(const search *s, const kiln_store *store, const char *id) {
-    kiln_sb_printf(s->out, "store: %s\n", store->name);
-    if (is_disk(store))
-        kiln_sb_printf(s->out, "file: %s/" KILN_FOLDER_NAME "/%s.kernel\n", s->ctx->store_host.dir, id);
-}
-
 static void refuse(search *s, const kiln_store *store, const char *id, const char *why) {
     snprintf(s->refused, sizeof s->refused, "%s, store %s: %s", id, store->name, why);
-}
-
-/* The store on disk removes a damaged file that it is asked for, so it is asked only for files that can be read as an entry.  A source that
- * is damaged does not count, since no call reads it. */
-static kiln_status note_fault(void *user, const kiln_kept_info *info) {
-    snprintf(user, FAULT_MAX, "%s", info->fault && !info->ir[0] ? info->fault : "");
-    return KILN_OK;
-}
-
-static bool is_refused_on_disk(search *s, const kiln_store *store, const char *id) {
-    char fault[FAULT_MAX] = "";
-    if (!is_disk(store)) return false;
-    if (kiln_cache_list(s->ctx, id, 0, note_fault, fault) != KILN_OK) kiln_clear_error(); /* `get` says why */
-    if (fault[0]) refuse(s, store, id, fault);
-    return fault[0] != 0;
 }
 
 static kiln_status check(const search *s, const kiln_store *store, const kiln_digest *d, int level,
@@ -81,8 +58,7 @@ static void ask(search *s, kiln_store *store, int level) {
     char id[KILN_DIGEST_TEXT] = "";
     kiln_status st = kiln_class_digest(s->c, level, &d);
     if (st == KILN_OK) kiln_digest_print(&d, id);
-    if (st == KILN_OK && is_refused_on_disk(s, store, id)) return;
-    if (st == KILN_OK) st = store->get(store, &d, &b, &found);
+    if (st == KILN_OK) st = (store->peek ? store->peek : store->get)(store, &d, &b, &found);
     if (st == KILN_OK && found) st = check(s, store, &d, level, &b);
     if (st != KILN_OK) {
         refuse(s, store, id, kiln_last_error());
@@ -90,7 +66,8 @@ static void ask(search *s, kiln_store *store, int level) {
     } else if (found) {
         kiln_sb_printf(s->out, "verdict: a call uses this entry\nentry: %s\nlevel: %s\n", id,
                        s->c->target->level_name(level));
-        print_place(s, store, id);
+        kiln_sb_printf(s->out, "store: %s\n", store->name);
+        if (store->place) store->place(store, &d, s->out);
         s->found = true;
     }
     if (b.resident) (void)kiln_resident_release(b.resident);
@@ -133,7 +110,7 @@ static kiln_status measure(void *user, const kiln_kept_info *info) {
     away += (strcmp(info->target, t->name) != 0) + (strcmp(info->stamp, t->stamp) != 0) +
             (strcmp(info->isa, t->level_name(t->level)) != 0);
     if (!is_of_operator(s, info)) return KILN_OK;
-    /* Of entries that are equally near the first by name counts, whatever order the folder lists them in. */
+    /* If several entries are equally near, the first by name counts, whatever order the folder lists them in. */
     bool nearer = away < s->distance || (away == s->distance && strcmp(info->words, s->nearest_words) < 0);
     if (s->nearest[0] && !nearer) return KILN_OK;
     memcpy(s->nearest, info->id, sizeof s->nearest);

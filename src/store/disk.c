@@ -108,6 +108,27 @@ static kiln_status get(kiln_store *s, const kiln_digest *d, kiln_blob *out, bool
     return KILN_OK;
 }
 
+static kiln_status peek(kiln_store *s, const kiln_digest *d, kiln_blob *out, bool *found) {
+    kiln_file_bytes bytes;
+    int fd;
+    KILN_TRY(folder_of((files *)s, false, &fd));
+    if (fd < 0) return KILN_OK;
+    kiln_found what = kiln_folder_read(fd, d, s->host->is_shared, true,
+                                       &bytes); /* with the source, so that no use is noted */
+    if (what == KILN_FOUND_NOT) return KILN_OK;
+    if (what != KILN_FOUND) return KILN_E_IO; /* the folder has said why */
+    *found = true;
+    *out = (kiln_blob){
+        .entry = bytes.entry, .nentry = bytes.nentry, .source = bytes.source, .nsource = bytes.nsource};
+    return KILN_OK;
+}
+
+static void place(const kiln_store *s, const kiln_digest *d, kiln_sb *out) {
+    char id[KILN_DIGEST_TEXT];
+    kiln_digest_print(d, id);
+    kiln_sb_printf(out, "file: %s/" KILN_FOLDER_NAME "/%s.kernel\n", s->host->dir, id);
+}
+
 /* -- put -------------------------------------------------------------------------------------------------------- */
 
 /* Counts what was written, and prunes if that was too much.  Other processes write, too, so pruning counts anew. */
@@ -229,6 +250,8 @@ kiln_status kiln_store_open_disk(const kiln_store_host *host, kiln_store **out) 
                             .needs_key = host->is_shared,
                             .keeps_bytes = true,
                             .get = get,
+                            .peek = peek,
+                            .place = place,
                             .put = put,
                             .drop = drop,
                             .claim = claim,

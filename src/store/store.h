@@ -65,6 +65,10 @@ struct kiln_store {
      * counts as a miss, and is logged.  Any thread, several at once.  Gives up after some seconds: kiln_close and kiln_wait_idle
      * wait for it. */
     kiln_status (*get)(kiln_store *s, const kiln_digest *d, kiln_blob *out, bool *found);
+    /* The same for people who only look: nothing is removed, and no use is noted.  NULL: `get` does neither. */
+    kiln_status (*peek)(kiln_store *s, const kiln_digest *d, kiln_blob *out, bool *found);
+    /* Appends a line "file: PATH" that says where the entry of a digest lies.  NULL: there is no such place. */
+    void (*place)(const kiln_store *s, const kiln_digest *d, kiln_sb *out);
     /* Keeps the kernel if it wants to.  Any thread, several at once.  The store `memory` takes b->code over, and sets b->resident. */
     kiln_status (*put)(kiln_store *s, const kiln_digest *d, kiln_blob *b);
     /* Removes an entry that failed a check; NULL: the store cannot. */
